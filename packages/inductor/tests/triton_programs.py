@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from tracework_inductor import InductorOptions, lower, schedule
 from tracework_inductor.codegen.triton import TritonRenderer
-from tracework_inductor.codegen.wrapper.python import PythonWrapper
+from tracework_inductor.codegen.wrapper.lines import host_program
+from tracework_inductor.codegen.wrapper.python import host_source
 from tracework_inductor.schedule.plan import ExternKernel
 from tracework_primops import GraphBuilder, PrimValue, TensorSpec, prims
 from tracework_primops.graph import PrimGraph
@@ -30,24 +31,12 @@ def graph_of(program: Callable[..., Any], *inputs: torch.Tensor) -> PrimGraph:
     return PrimGraph.from_fx(graph)
 
 
-class TensorWrapper(PythonWrapper):
-    """Kernels get tensors, also on the CPU."""
-
-    def _pointer(self, buffer: str) -> str:
-        return self._name(buffer)
-
-    def _loop_kernel(self, kernel: Any, step: Any) -> None:
-        self._allocate(step)
-        arguments = ", ".join([*(self._name(b) for b in kernel.buffers), *map(str, kernel.sizes)])
-        self.lines.append(f"{self.functions[kernel.name]}({arguments})")
-
-
 def rendered(graph: PrimGraph) -> tuple[str, dict[str, Any]]:
     """Host program, and rendered kernels by the name under which it calls them."""
     options, renderer = InductorOptions(), TritonRenderer()
     plan = schedule(lower(graph, options), options, renderer.capabilities)
     kernels = {k.name: renderer.render(k) for k in plan.kernels if not isinstance(k, ExternKernel)}
-    return TensorWrapper(plan, {name: name for name in kernels}).render(), kernels
+    return host_source(host_program(plan, {name: name for name in kernels}), on_cpu=()), kernels
 
 
 def softmax(x: Any) -> Any:

@@ -1,31 +1,14 @@
 /* Launching GPU kernels: what does not change from call to call lies ready, a call converts its arguments and asks the driver.
  *
  * Plan: the functions to launch for one combination of sizes, one after another, with the memory that they share.
- * Launcher: a kernel as a callable that takes tensors and then numbers. It remembers the plan of its last numbers; another, and one for
+ * Launcher: a kernel as a callable that takes tensors, or their addresses, and then numbers. It remembers the plan of its last numbers; another, and one for
  * addresses that are not divisible by 16, it asks a Python function for.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stdbool.h>
+#include "parts.h"
+
 #include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <structmember.h>
-
-/* CUlaunchConfig of the driver. */
-typedef struct {
-    unsigned int grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
-    void *stream, *attributes;
-    unsigned int attribute_count;
-} launch_config;
-
-/* cuLaunchKernelEx */
-typedef int (*launch_function)(const launch_config *config, void *function, void **parameters, void **extra);
-
-typedef struct {
-    void *function;
-    unsigned int blocks, threads, shared, hidden;
-} stage;
 
 /* tensor.data_ptr as C: the method's own function, which wants a tensor. */
 static PyMethodDescrObject *data_ptr;
@@ -45,6 +28,15 @@ static int address_of(PyObject *tensor, uint64_t *out)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+int read_address(PyObject *value, uint64_t *out)
+{
+    if (!PyLong_CheckExact(value)) {
+        return address_of(value, out);
+    }
+    *out = PyLong_AsUnsignedLongLong(value);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static PyObject *set_data_ptr(PyObject *module, PyObject *method)
 {
     if (!Py_IS_TYPE(method, &PyMethodDescr_Type) || ((PyMethodDescrObject *)method)->d_method->ml_flags != METH_NOARGS) {
@@ -55,17 +47,6 @@ static PyObject *set_data_ptr(PyObject *module, PyObject *method)
 }
 
 /* Plan */
-
-typedef struct {
-    PyObject_HEAD
-    launch_function launch;
-    PyObject *allocate;      /* number of bytes -> tensor */
-    PyObject *scratch_bytes; /* None where no stage wants scratch memory */
-    char *formats;           /* of the numbers: q, i, f, d or ? as in struct */
-    uint64_t *scratch;       /* where each scratch array begins */
-    stage *stages;
-    Py_ssize_t scratch_count, stage_count, hidden;
-} plan_object;
 
 static int plan_traverse(plan_object *self, visitproc visit, void *arg)
 {
@@ -268,7 +249,7 @@ static PyMethodDef plan_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyTypeObject plan_type = {
+PyTypeObject plan_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "tracework_runtime._C.Plan",
     .tp_basicsize = sizeof(plan_object),
@@ -281,19 +262,6 @@ static PyTypeObject plan_type = {
 };
 
 /* Launcher */
-
-typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
-    PyObject *find;   /* (addresses, numbers, aligned) -> (Plan, whether it stays right for these numbers) */
-    PyObject *failed; /* (status, *arguments): what a launch that failed comes to */
-    PyObject *stream; /* device -> handle of its current stream */
-    PyObject *device;
-    PyObject *plan; /* of the last numbers, NULL before there are any */
-    uint64_t *last;
-    char *formats; /* of the numbers: d for floats, q for others */
-    Py_ssize_t tensors, numbers;
-} launcher_object;
 
 static int launcher_traverse(launcher_object *self, visitproc visit, void *arg)
 {
@@ -324,80 +292,89 @@ static void launcher_dealloc(launcher_object *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* The plan that Python finds, a new reference; kept where it holds for all aligned addresses. */
-static PyObject *find_plan(launcher_object *self, PyObject *const *args, const uint64_t *values, bool aligned)
+/* Addresses and numbers as two tuples: 0, or -1 with an exception. */
+static int as_tuples(launcher_object *self, const uint64_t *values, PyObject **addresses, PyObject **numbers)
 {
-    PyObject *addresses = PyTuple_New(self->tensors), *numbers = PyTuple_New(self->numbers), *found = NULL, *plan = NULL;
-    for (Py_ssize_t i = 0; addresses != NULL && i < self->tensors; i++) {
-        PyObject *address = PyLong_FromUnsignedLongLong(values[i]);
-        if (address == NULL) {
-            Py_CLEAR(addresses);
+    *addresses = PyTuple_New(self->tensors);
+    *numbers = PyTuple_New(self->numbers);
+    for (Py_ssize_t i = 0; *addresses != NULL && *numbers != NULL && i < self->tensors + self->numbers; i++) {
+        PyObject *value;
+        if (i < self->tensors) {
+            value = PyLong_FromUnsignedLongLong(values[i]);
+        }
+        else if (self->formats[i - self->tensors] == 'd') {
+            double real;
+            memcpy(&real, &values[i], sizeof(real));
+            value = PyFloat_FromDouble(real);
+        }
+        else {
+            value = PyLong_FromLongLong((int64_t)values[i]);
+        }
+        if (value == NULL) {
+            Py_CLEAR(*addresses);
             break;
         }
-        PyTuple_SET_ITEM(addresses, i, address);
+        PyTuple_SET_ITEM(i < self->tensors ? *addresses : *numbers, i < self->tensors ? i : i - self->tensors, value);
     }
-    for (Py_ssize_t i = 0; numbers != NULL && i < self->numbers; i++) {
-        PyTuple_SET_ITEM(numbers, i, Py_NewRef(args[self->tensors + i]));
+    if (*addresses != NULL && *numbers != NULL) {
+        return 0;
     }
-    if (addresses != NULL && numbers != NULL) {
-        found = PyObject_CallFunctionObjArgs(self->find, addresses, numbers, aligned ? Py_True : Py_False, NULL);
-    }
-    Py_XDECREF(addresses);
-    Py_XDECREF(numbers);
-    if (found == NULL) {
+    Py_CLEAR(*addresses);
+    Py_CLEAR(*numbers);
+    return -1;
+}
+
+plan_object *find_plan(launcher_object *self, const uint64_t *values, bool aligned, bool *stays)
+{
+    PyObject *addresses, *numbers, *plan;
+    if (as_tuples(self, values, &addresses, &numbers) < 0) {
         return NULL;
     }
-    int stays = 0;
-    if (!PyArg_ParseTuple(found, "O!p", &plan_type, &plan, &stays)) {
-        Py_DECREF(found);
-        return NULL;
-    }
-    if (strlen(((plan_object *)plan)->formats) != (size_t)self->numbers) {
-        PyErr_SetString(PyExc_ValueError, "a plan for another count of numbers");
-        Py_DECREF(found);
+    PyObject *found = PyObject_CallFunctionObjArgs(self->find, addresses, numbers, aligned ? Py_True : Py_False, NULL);
+    Py_DECREF(addresses);
+    Py_DECREF(numbers);
+    int kept = 0;
+    if (found == NULL || !PyArg_ParseTuple(found, "O!p", &plan_type, &plan, &kept)) {
+        Py_XDECREF(found);
         return NULL;
     }
     Py_INCREF(plan);
     Py_DECREF(found);
-    if (aligned && stays) {
-        memcpy(self->last, values + self->tensors, sizeof(uint64_t) * (size_t)self->numbers);
-        Py_XSETREF(self->plan, Py_NewRef(plan));
+    if (strlen(((plan_object *)plan)->formats) != (size_t)self->numbers) {
+        PyErr_SetString(PyExc_ValueError, "a plan for another count of numbers");
+        Py_DECREF(plan);
+        return NULL;
     }
-    return plan;
+    *stays = aligned && kept;
+    return (plan_object *)plan;
 }
 
-/* One try to launch: the driver's status, or -1 with an exception. */
-static int try_launch(launcher_object *self, PyObject *const *args, Py_ssize_t count)
+int current_stream(launcher_object *self, void **out)
 {
-    if (count != self->tensors + self->numbers) {
-        PyErr_Format(PyExc_TypeError, "a kernel of %zd tensors and %zd numbers got %zd arguments", self->tensors, self->numbers, count);
-        return -1;
-    }
-    uint64_t values[count + 1], together = 0;
-    for (Py_ssize_t i = 0; i < self->tensors; i++) {
-        if (address_of(args[i], &values[i]) < 0) {
-            return -1;
-        }
-        together |= values[i];
-    }
-    for (Py_ssize_t i = 0; i < self->numbers; i++) {
-        if (read_number(args[self->tensors + i], self->formats[i], &values[self->tensors + i]) < 0) {
-            return -1;
-        }
-    }
-    bool aligned = (together & 15) == 0;
-    bool known = aligned && self->plan != NULL &&
-                 memcmp(self->last, values + self->tensors, sizeof(uint64_t) * (size_t)self->numbers) == 0;
-    PyObject *plan = known ? Py_NewRef(self->plan) : find_plan(self, args, values, aligned);
-    if (plan == NULL) {
-        return -1;
-    }
     PyObject *handle = PyObject_CallOneArg(self->stream, self->device);
-    void *stream = handle == NULL ? NULL : PyLong_AsVoidPtr(handle);
-    Py_XDECREF(handle);
-    int status = PyErr_Occurred() ? -1 : run_plan((plan_object *)plan, stream, values, self->tensors);
-    Py_DECREF(plan);
-    return status;
+    if (handle == NULL) {
+        return -1;
+    }
+    *out = PyLong_AsVoidPtr(handle);
+    Py_DECREF(handle);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int launch_plan(launcher_object *self, plan_object *plan, void *stream, const uint64_t *values)
+{
+    int status = run_plan(plan, stream, values, self->tensors);
+    PyObject *addresses, *numbers;
+    if (status <= 0) {
+        return status;
+    }
+    if (as_tuples(self, values, &addresses, &numbers) < 0) {
+        return -1;
+    }
+    PyObject *done = PyObject_CallFunction(self->failed, "iOOO", status, plan, addresses, numbers);
+    Py_DECREF(addresses);
+    Py_DECREF(numbers);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
 }
 
 static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names)
@@ -408,28 +385,43 @@ static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t
         PyErr_SetString(PyExc_TypeError, "a kernel takes no keyword arguments");
         return NULL;
     }
-    int status = try_launch(self, args, count);
-    if (status == 0) {
-        Py_RETURN_NONE;
+    if (count != self->tensors + self->numbers) {
+        return PyErr_Format(PyExc_TypeError, "a kernel of %zd tensors and %zd numbers got %zd arguments", self->tensors, self->numbers,
+                            count);
     }
-    if (status < 0) {
-        return NULL;
+    uint64_t values[count + 1], together = 0;
+    for (Py_ssize_t i = 0; i < self->tensors; i++) {
+        if (read_address(args[i], &values[i]) < 0) {
+            return NULL;
+        }
+        together |= values[i];
     }
-    PyObject *given[count + 1];
-    given[0] = PyLong_FromLong(status);
-    if (given[0] == NULL) {
-        return NULL;
+    for (Py_ssize_t i = 0; i < self->numbers; i++) {
+        if (read_number(args[self->tensors + i], self->formats[i], &values[self->tensors + i]) < 0) {
+            return NULL;
+        }
     }
-    memcpy(given + 1, args, sizeof(PyObject *) * (size_t)count);
-    PyObject *result = PyObject_Vectorcall(self->failed, given, (size_t)count + 1, NULL);
-    Py_DECREF(given[0]);
-    return result;
-}
-
-static PyObject *launcher_attempt(PyObject *self, PyObject *const *args, Py_ssize_t count)
-{
-    int status = try_launch((launcher_object *)self, args, count);
-    return status < 0 ? NULL : PyLong_FromLong(status);
+    const bool aligned = (together & 15) == 0;
+    const size_t bytes = sizeof(uint64_t) * (size_t)self->numbers;
+    plan_object *plan = (plan_object *)self->plan;
+    if (aligned && plan != NULL && memcmp(self->last, values + self->tensors, bytes) == 0) {
+        Py_INCREF(plan);
+    }
+    else {
+        bool stays;
+        plan = find_plan(self, values, aligned, &stays);
+        if (plan == NULL) {
+            return NULL;
+        }
+        if (stays) {
+            memcpy(self->last, values + self->tensors, bytes);
+            Py_XSETREF(self->plan, Py_NewRef(plan));
+        }
+    }
+    void *stream;
+    const bool launched = current_stream(self, &stream) == 0 && launch_plan(self, plan, stream, values) == 0;
+    Py_DECREF(plan);
+    return launched ? Py_NewRef(Py_None) : NULL;
 }
 
 /* Launcher(number of tensors, formats of the numbers, find, failed, stream, device) */
@@ -466,18 +458,12 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return (PyObject *)self;
 }
 
-static PyMethodDef launcher_methods[] = {
-    {"attempt", (PyCFunction)(void (*)(void))launcher_attempt, METH_FASTCALL,
-     "attempt(*arguments): one try to launch; the driver's status instead of what becomes of a failure."},
-    {NULL, NULL, 0, NULL},
-};
-
 static PyMemberDef launcher_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(launcher_object, vectorcall), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyTypeObject launcher_type = {
+PyTypeObject launcher_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "tracework_runtime._C.Launcher",
     .tp_basicsize = sizeof(launcher_object),
@@ -488,7 +474,6 @@ static PyTypeObject launcher_type = {
     .tp_clear = (inquiry)launcher_clear,
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(launcher_object, vectorcall),
-    .tp_methods = launcher_methods,
     .tp_members = launcher_members,
 };
 
@@ -496,13 +481,14 @@ static PyTypeObject launcher_type = {
 
 static PyMethodDef functions[] = {
     {"set_data_ptr", set_data_ptr, METH_O, "set_data_ptr(method): how a tensor's address is read: torch.Tensor.data_ptr."},
+    {"set_tensor_functions", set_tensor_functions, METH_VARARGS, "set_tensor_functions(make, end, watched): torch's C functions for products."},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tracework_runtime._C",
-    .m_doc = "Launching GPU kernels.",
+    .m_doc = "Host programs, and launching GPU kernels.",
     .m_size = -1,
     .m_methods = functions,
 };
@@ -510,7 +496,8 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__C(void)
 {
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyModule_AddType(module, &plan_type) < 0 || PyModule_AddType(module, &launcher_type) < 0) {
+    if (module == NULL || PyModule_AddType(module, &plan_type) < 0 || PyModule_AddType(module, &launcher_type) < 0 ||
+        PyModule_AddType(module, &program_type) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

@@ -4,14 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tracework_runtime import Artifact
+from tracework_runtime import Artifact, KernelSource
 
 from .codegen import renderer_for
 from .codegen.cpp.digest import DIGEST_KERNEL
 from .codegen.cpp.gemm import GEMM_KERNEL
 from .codegen.pack import pack
 from .codegen.renderer import RenderedKernel
-from .codegen.wrapper.python import PythonWrapper
+from .codegen.wrapper.lines import HostProgram, host_program
+from .codegen.wrapper.python import host_source
 from .lowering import lower
 from .lowering.conv import DIGEST, PACKED_CALL
 from .lowering.cpu_products import GEMM
@@ -30,7 +31,8 @@ def compile_graph(
     options = options or InductorOptions()
     plan = plan_graph(graph, options, observe)
     host, kernels = render(plan, options)
-    artifact = pack(plan, host, kernels, key)
+    source = host_source(host, [k.name for k in kernels if k.language == "cpp"])
+    artifact = pack(plan, source, host.lines, kernels, key)
     if observe is not None:
         observe("artifact", artifact)
     return artifact
@@ -49,7 +51,7 @@ def plan_graph(graph: Any, options: InductorOptions, observe: Observe | None = N
     return plan
 
 
-def render(plan: KernelPlan, options: InductorOptions) -> tuple[str, list[Any]]:
+def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, list[KernelSource]]:
     """The host program and the kernels; equal kernels once."""
     functions: dict[str, str] = {}
     gpus = {b.layout.device for b in plan.program.buffers.values() if b.layout.device.type != "cpu"}
@@ -73,4 +75,4 @@ def render(plan: KernelPlan, options: InductorOptions) -> tuple[str, list[Any]]:
     sources: list[Any] = []
     for device_type, known in by_device.items():
         sources += renderer_for(device_type, options).pack(list(known.values()))
-    return PythonWrapper(plan, functions).render(), sources
+    return host_program(plan, functions), sources

@@ -13,11 +13,13 @@ __all__ = [
     "convolution_then",
     "current_gpu",
     "current_raw_stream",
+    "dispatch_mode_count",
     "empty_strided_cpu",
     "empty_strided_cuda",
     "library_settings",
     "openmp_library",
     "pack_convolution",
+    "profiler_enabled",
     "set_versions",
     "storage_references",
 ]
@@ -71,6 +73,11 @@ def library_settings() -> tuple[Any, ...]:
     except RuntimeError:  # the older words have none for what is set; the newer take five times as long
         precisions = tuple(torch._C._get_fp32_precision_getter("cuda", kind) for kind in ("matmul", "conv", "rnn"))
     return (*precisions, *[read() for read in _KERNEL_SETTINGS])
+
+
+# How many modes of Python's dispatch are active, and whether a profiler is.
+dispatch_mode_count: Callable[[], int] = torch._C._len_torch_dispatch_stack
+profiler_enabled: Callable[[], bool] = torch._C._autograd._profiler_enabled
 
 
 def openmp_library() -> Path | None:

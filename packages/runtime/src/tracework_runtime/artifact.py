@@ -17,6 +17,7 @@ import torch
 
 from tracework_runtime import container
 from tracework_runtime.errors import ArtifactError
+from tracework_runtime.host.lines import Line, lines_from_data, lines_to_data
 
 __all__ = ["FORMAT", "Artifact", "KernelSource", "OutputRecipe", "SymbolBinding", "TensorCheck"]
 
@@ -102,6 +103,8 @@ class Artifact:
     """A compiled graph. `host_source` is a Python module that defines `call(args: list) -> tuple`; the names of
     kernels and constants are globals of that module when it is executed.
 
+    host_lines: the same program as data, whose texts name globals of host_source; empty where host_source alone says what is done.
+
     externs: what else it calls, "aten::mm" or "prims::sort".
     conditions: relations over `symbols` and over the names of `inputs` that the graph was compiled for, as Python expressions.
     inputs: a name for each input; None where that is not known.
@@ -121,11 +124,12 @@ class Artifact:
     symbols: tuple[SymbolBinding, ...] = ()
     conditions: tuple[str, ...] = ()
     inputs: tuple[str, ...] | None = None
+    host_lines: tuple[Line, ...] = ()
     notes: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
     format: int = FORMAT
 
     def __post_init__(self) -> None:
-        for name in ("kernels", "checks", "outputs", "graph_refusals", "symbols", "conditions"):
+        for name in ("kernels", "host_lines", "checks", "outputs", "graph_refusals", "symbols", "conditions"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in ("devices", "static_inputs", "mutated_inputs", "externs"):
             object.__setattr__(self, name, frozenset(getattr(self, name)))
@@ -142,6 +146,7 @@ class Artifact:
         header = {
             "key": self.key,
             "host": _section(sections, self.host_source),
+            "host_lines": lines_to_data(self.host_lines),
             "kernels": [_kernel_out(k, sections) for k in self.kernels],
             "constants": {n: _constant_out(n, c, sections) for n, c in self.constants.items()},
             "checks": [dataclasses.asdict(c) for c in self.checks],
@@ -166,6 +171,7 @@ class Artifact:
             return cls(
                 key=header["key"],
                 host_source=sections[header["host"]].decode(),
+                host_lines=lines_from_data(header["host_lines"]),
                 kernels=tuple(_kernel_in(k, sections) for k in header["kernels"]),
                 constants={n: _constant_in(c, sections) for n, c in header["constants"].items()},
                 checks=tuple(TensorCheck(**_tuples(c)) for c in header["checks"]),

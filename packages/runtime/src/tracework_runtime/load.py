@@ -22,6 +22,8 @@ from tracework_runtime.cache.memory import open_store
 from tracework_runtime.cache.store import Entries
 from tracework_runtime.device import DEVICES, driver
 from tracework_runtime.errors import ArtifactError, LoadError
+from tracework_runtime.host.lines import CALL
+from tracework_runtime.host.program import NotInterpreted, host_program
 from tracework_runtime.inputs import InputCheck, input_check
 from tracework_runtime.launch import cpp as launch_cpp
 from tracework_runtime.launch import triton as launch_triton
@@ -102,7 +104,7 @@ def load(
             mine = [kernel for kernel in artifact.kernels if kernel.language == language]
             if mine:
                 namespace.update(builder(mine, options, store, artifact))
-        exec(_host_code(artifact.host_source, artifact.key), namespace)
+        _make_call(artifact, namespace)
     if not callable(namespace.get("call")):
         raise ArtifactError(f"artifact {artifact.key[:12]}: its host program defines no call(args)")
     gpus = _gpus(artifact)
@@ -126,6 +128,19 @@ def _check_devices(artifact: Artifact) -> None:
             raise LoadError(f"artifact for unknown device {name!r}; known: {sorted(DEVICES)}")
         if not device.available():
             raise LoadError(f"artifact for {name}, which torch does not see here", advice="check torch.cuda.is_available()")
+
+
+def _make_call(artifact: Artifact, namespace: dict[str, Any]) -> None:
+    """`call` of the host program: interpreted where its lines say what it does, else as Python."""
+    shared, separator, _ = artifact.host_source.partition(CALL)
+    if artifact.host_lines and separator:
+        exec(_host_code(shared, artifact.key), namespace)
+        try:
+            namespace["call"] = host_program(artifact, namespace)
+            return
+        except NotInterpreted as kernel:
+            log.info("artifact %s: its host program runs as Python, for kernel %s", artifact.key[:12], kernel)
+    exec(_host_code(artifact.host_source, artifact.key), namespace)
 
 
 def _host_code(source: str, key: str) -> CodeType:

@@ -101,6 +101,8 @@ def test_static_launch(compiled, tmp_path):
     for _ in range(2):
         call(a, b)
     assert driver.launches == [(77, 8, 128, 5, [a.data_ptr(), b.data_ptr(), 0, 0])] * 2
+    call(a.data_ptr(), b)
+    assert driver.launches[2] == driver.launches[0]
     assert compiled[0]["aligned"] == ["p0", "p1"]
 
 
@@ -221,7 +223,7 @@ def test_wrong_arguments_are_refused(compiled, tmp_path):
     with pytest.raises(TypeError, match="1 tensors and 1 numbers got 1"):
         call(torch.empty(4))
     with pytest.raises(TypeError, match="takes a tensor here"):
-        call(3, torch.empty(4))
+        call("a", torch.empty(4))
     with pytest.raises(TypeError):
         call(torch.empty(4), "a")
     with pytest.raises(TypeError, match="keyword"):

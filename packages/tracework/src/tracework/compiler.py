@@ -60,10 +60,11 @@ __all__ = [
 
 def reset() -> None:
     """Forgets every entry, mark and counter of this process, and the memory kept for calls; caches on disk stay."""
-    from tracework_runtime import workspace  # not before something was compiled: it takes a tenth of a second
+    from tracework_runtime import gpu_workspace, workspace  # not before something was compiled: it takes a tenth of a second
 
     capture.reset()
     workspace.forget()
+    gpu_workspace.forget()
 
 
 # torch's own query, so that code which asks either gets one answer: False in plain Python, True while capture records.

@@ -1,21 +1,19 @@
 """KernelPlan and rendered kernels -> Artifact."""
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from tracework_primops.symbols.expr import Symbol
 from tracework_runtime import Artifact, OutputRecipe, SymbolBinding, TensorCheck
+from tracework_runtime.host.lines import Call, Line, Product
 
-from ..ir.buffer import BufferView
 from ..ir.index import Expr, Size
 from ..schedule.graph import alias_root
-from ..schedule.plan import ExternKernel, KernelPlan, Output, Program
+from ..schedule.plan import KernelPlan, Output, Program
 
 
-def pack(plan: KernelPlan, host_source: str, kernels: Sequence[Any], key: str) -> Artifact:
+def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels: Sequence[Any], key: str) -> Artifact:
     """All facts about a compiled graph in one storable value."""
     program = plan.program
     devices = {str(b.layout.device) for b in program.buffers.values()}
@@ -28,35 +26,19 @@ def pack(plan: KernelPlan, host_source: str, kernels: Sequence[Any], key: str) -
         key or hashlib.sha256(host_source.encode()).hexdigest(),
         host_source,
         tuple(kernels),
+        host_lines=tuple(host_lines),
         checks=tuple(_checks(plan)),
         outputs=tuple(_recipe(plan, o) for o in program.outputs),
         devices=frozenset(devices),
         static_inputs=frozenset(static),
         mutated_inputs=frozenset(mutated),
         graph_refusals=tuple(refusals),
-        externs=frozenset(name for k in plan.kernels if isinstance(k, ExternKernel) for name in _called(plan, k)),
+        externs=frozenset(name for line in host_lines if isinstance(line, (Call, Product)) for name in line.operators),
         symbols=tuple(bound.values()),
         conditions=_conditions(program, bound),
         inputs=program.inputs,
         notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels)},
     )
-
-
-def _called(plan: KernelPlan, kernel: ExternKernel) -> list[str]:
-    """The operators that a library call runs."""
-    target = kernel.node.target
-    found = _OPERATOR.search(target)
-    name = target if found is None else f"{found[1] or 'prims'}::{found[2]}"
-    return [name, "aten::nonzero"] if any(_is_mask(plan, arg) for arg in kernel.node.args) else [name]
-
-
-_OPERATOR = re.compile(r"(?:torch\.ops\.(\w+)|\bprims)\.(\w+)")
-
-
-def _is_mask(plan: KernelPlan, indices: Any) -> bool:
-    """Whether an argument is a list of indices with a mask among them."""
-    views = [i for i in indices if isinstance(i, BufferView)] if isinstance(indices, (tuple, list)) else []
-    return any(plan.program.buffers[v.buffer].layout.dtype in (torch.bool, torch.uint8) for v in views)
 
 
 def _checks(plan: KernelPlan) -> list[TensorCheck]:

@@ -53,6 +53,21 @@ def alias_root(buffers: Mapping[str, Any], name: str) -> str:
     return name
 
 
+def ended_inputs(program: Program, kernels: Sequence[Any]) -> dict[int, list[str]]:
+    """Kernel number -> inputs that nobody needs after it: what was saved for a backward is given back early."""
+    buffers = program.buffers
+    kept = {alias_root(buffers, o.buffer) for o in program.outputs if o.buffer is not None}
+    last: dict[str, int] = {}
+    for n, kernel in enumerate(kernels):
+        for name in (*kernel.reads, *kernel.writes):
+            last[alias_root(buffers, name)] = n
+    ended: dict[int, list[str]] = {}
+    for number, name in enumerate(program.inputs):
+        if name in last and name not in kept and number not in program.static_inputs:
+            ended.setdefault(last[name], []).append(name)
+    return ended
+
+
 def writes_to_input(buffers: Mapping[str, Any], node: Any) -> bool:
     """Whether the memory that a node overwrites is an input's."""
     return node.mutates is not None and buffers[alias_root(buffers, node.mutates)].kind == "input"

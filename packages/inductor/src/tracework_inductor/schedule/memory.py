@@ -6,25 +6,45 @@ from typing import Any
 from ..ir.index import Size, constant_product, same, same_all
 from .graph import alias_root, output_buffers
 from .plan import ExternKernel, Kernel, KernelBatch, LoopKernel, MemoryPlan, MemoryStep, Program, Workspace
-from .workspace import has_workspace, place, placeable
+from .workspace import ROOM, ROUNDING, peaks, place, placeable, workspace_device
 
+SMALLEST_LIMIT = 1 << 12
+"""Bytes of the largest buffer that is placed."""
 HELD_FOR_LATER = 1 << 20
 """Bytes up to which memory of a GPU waits for any later buffer of its size."""
 
 
 def plan_memory(program: Program, kernels: Sequence[Kernel], reuse: bool) -> MemoryPlan:
     """In a workspace where there is enough to place; else memory is handed from buffer to buffer."""
-    if reuse and has_workspace(program):
-        plan = MemoryPlanner(program, kernels, reuse, placed=True).run()
+    device = workspace_device(program) if reuse else None
+    if device == "cpu":
+        plan = MemoryPlanner(program, kernels, reuse, ROOM[device]).run()
         if plan.workspace.size:
             return plan
-    return MemoryPlanner(program, kernels, reuse).run()
+    plain = MemoryPlanner(program, kernels, reuse).run()
+    return plain if device != "cuda" else _placed_in_no_more(program, kernels, plain)
+
+
+def _placed_in_no_more(program: Program, kernels: Sequence[Kernel], plain: MemoryPlan) -> MemoryPlan:
+    """With a workspace of as large buffers as take no more than the allocator's memory; else as it is."""
+    most = peaks(program, kernels, plain.steps, plain.workspace)
+    largest = ROOM["cuda"]
+    while largest >= SMALLEST_LIMIT:
+        plan = MemoryPlanner(program, kernels, True, largest).run()
+        if not plan.workspace.size:
+            break
+        found = peaks(program, kernels, plan.steps, plan.workspace)
+        if all(mine <= wanted + ROUNDING for mine, wanted in zip(found, most, strict=True)):
+            return plan
+        largest //= 8
+    return plain
 
 
 class MemoryPlanner:
     """Walks the kernels in launch order."""
 
-    def __init__(self, program: Program, kernels: Sequence[Kernel], reuse: bool, placed: bool = False) -> None:
+    def __init__(self, program: Program, kernels: Sequence[Kernel], reuse: bool, placed: int = 0) -> None:
+        """placed: bytes up to which a buffer goes to the workspace."""
         self.program = program
         self.kernels = kernels
         self.reuse = reuse
@@ -47,7 +67,7 @@ class MemoryPlanner:
     def run(self) -> MemoryPlan:
         """The plan."""
         steps = tuple(self._step(n, k) for n, k in enumerate(self.kernels))
-        workspace = place(self.program, self.kernels, steps) if self.placed else Workspace()
+        workspace = place(self.program, self.kernels, steps, self.placed) if self.placed else Workspace()
         return MemoryPlan(steps, self.peak, workspace)
 
     def _owned(self, name: str) -> bool:
@@ -83,7 +103,7 @@ class MemoryPlanner:
         """Memory of the same size: of an operand that dies here (in place), or of something freed before."""
         if not self.reuse:
             return None
-        freed = [] if self.placed and placeable(self.program, name) else self.free_list
+        freed = [] if self.placed and placeable(self.program, name, self.placed) else self.free_list
         for pool in (dying if not isinstance(kernel, ExternKernel) else [], freed):
             for old in pool:
                 if self._fits(name, old) and (pool is freed or self._in_place(kernel, name, old)):

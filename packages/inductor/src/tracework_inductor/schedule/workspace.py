@@ -1,17 +1,25 @@
-"""Where the intermediate values of a CPU graph lie in the one workspace that each call takes (tracework_runtime.workspace).
+"""Where the intermediate values of a graph on one device lie in the one workspace that each call takes (tracework_runtime.workspace).
 
 A buffer is placed there if its size is known and its memory never leaves the graph: neither as an output nor inside of a result of a
-library call that may give its argument's memory.
+library call that may give its argument's memory. A GPU's workspace is kept from call to call beside what torch's allocator has, so it is
+small, and a graph may not need more memory for it than by the allocator alone.
 """
 
 from collections.abc import Sequence
 
-from .graph import alias_root, output_buffers
+from ..ir.index import constant_product
+from .graph import alias_root, ended_inputs, output_buffers
 from .plan import ExternKernel, Kernel, MemoryStep, Program, Workspace
 
-ALIGNMENT = 64
+ALIGNMENT = {"cpu": 64, "cuda": 256}
 LEAST = 1 << 20
-"""Bytes; with fewer, the C library keeps the memory by itself."""
+"""Bytes on the CPU; with fewer, the C library keeps the memory by itself."""
+LEAST_BUFFERS = 3
+"""On a GPU; taking a workspace costs as much as two allocations."""
+ROOM = {"cpu": 1 << 62, "cuda": 32 << 20}
+"""Bytes of a workspace: on a GPU, about what torch itself keeps for the matrix library of each stream."""
+ROUNDING = 2 << 20
+"""The allocator of a GPU rounds small requests together to so many bytes."""
 NEW_RESULTS = (
     "torch.ops.aten.",
     "torch.mm",
@@ -26,20 +34,26 @@ NEW_RESULTS = (
 """How calls begin whose results have memory of their own: ATen's schemas say so (views are copied, see lowering/fallback.py)."""
 
 
-def placeable(program: Program, name: str) -> bool:
-    """Whether a buffer could be placed, as far as its layout says."""
+def placeable(program: Program, name: str, largest: int) -> bool:
+    """Whether a buffer of at most `largest` bytes could be placed, as far as its layout says."""
     layout = program.buffers[name].layout
-    return layout.device.type == "cpu" and all(isinstance(s, int) for s in (*layout.sizes, *layout.strides))
+    static = all(isinstance(s, int) for s in (*layout.sizes, *layout.strides))
+    return static and layout.dtype.itemsize * int(layout.elements()) <= largest
 
 
-def has_workspace(program: Program) -> bool:
-    """Graphs with other devices keep to torch's allocators."""
-    return all(b.layout.device.type == "cpu" for b in program.buffers.values())
+def workspace_device(program: Program) -> str | None:
+    """The kind of the one device of a graph; graphs with several keep to torch's allocators."""
+    devices = {b.layout.device for b in program.buffers.values()}
+    kind = next(iter(devices)).type if len(devices) == 1 else None
+    return kind if kind in ROOM else None
 
 
-def place(program: Program, kernels: Sequence[Kernel], steps: Sequence[MemoryStep]) -> Workspace:
-    """Offsets of the buffers that live only within a call."""
-    storages = _Storages(program, kernels, steps)
+def place(program: Program, kernels: Sequence[Kernel], steps: Sequence[MemoryStep], largest: int) -> Workspace:
+    """Offsets of the buffers of at most `largest` bytes that live only within a call."""
+    device = workspace_device(program)
+    if device is None:
+        return Workspace()
+    storages = _Storages(program, kernels, steps, ALIGNMENT[device], largest)
     occupied: list[tuple[int, int, int]] = []  # (start, end, last use), in order of starts
     offsets: dict[str, int] = {}
     size = 0
@@ -47,11 +61,32 @@ def place(program: Program, kernels: Sequence[Kernel], steps: Sequence[MemorySte
         wanted = storages.bytes(members)
         occupied = [o for o in occupied if o[2] >= first]
         start = _gap(occupied, wanted)
+        if start + wanted > ROOM[device]:
+            continue
         occupied.append((start, start + wanted, storages.last_use(members)))
         occupied.sort()
         offsets.update(dict.fromkeys(members, start))
         size = max(size, start + wanted)
-    return Workspace(size, offsets) if size >= LEAST and offsets else Workspace()
+    enough = size >= LEAST if device == "cpu" else len(offsets) >= LEAST_BUFFERS
+    return Workspace(size, offsets) if enough and offsets else Workspace()
+
+
+def peaks(program: Program, kernels: Sequence[Kernel], steps: Sequence[MemoryStep], workspace: Workspace) -> tuple[int, int]:
+    """The most bytes that a call has at one time, its inputs not counted: where inputs end with their last use, and where they are kept."""
+
+    def size(names: Sequence[str]) -> int:
+        layouts = [program.buffers[n].layout for n in names if n not in workspace.offsets]
+        return sum(layout.dtype.itemsize * constant_product([layout.elements()]) for layout in layouts)
+
+    taken = {old for step in steps for _, old in step.reuse}
+    ended = ended_inputs(program, kernels)
+    live = most = given = most_given = 0
+    for n, step in enumerate(steps):
+        live += size(step.allocate)
+        most, most_given = max(most, live), max(most_given, live - given)
+        live -= size([name for name in step.free if name not in taken])
+        given += size(ended.get(n, ()))
+    return workspace.size + most_given, workspace.size + most
 
 
 def _gap(occupied: Sequence[tuple[int, int, int]], wanted: int) -> int:
@@ -67,8 +102,10 @@ def _gap(occupied: Sequence[tuple[int, int, int]], wanted: int) -> int:
 class _Storages:
     """Pieces of memory: the buffers that take it one after the other, in place."""
 
-    def __init__(self, program: Program, kernels: Sequence[Kernel], steps: Sequence[MemoryStep]) -> None:
-        self._program = program
+    def __init__(
+        self, program: Program, kernels: Sequence[Kernel], steps: Sequence[MemoryStep], alignment: int, largest: int
+    ) -> None:
+        self._program, self._alignment, self._largest = program, alignment, largest
         self._last: dict[str, int] = {}
         for n, kernel in enumerate(kernels):
             for name in (*kernel.reads, *kernel.writes):
@@ -89,7 +126,7 @@ class _Storages:
         """(first use, buffers) of each piece that can be placed."""
         found = []
         for name, members in self._members.items():
-            if not self._escaping & set(members) and all(placeable(self._program, m) for m in members):
+            if not self._escaping & set(members) and all(placeable(self._program, m, self._largest) for m in members):
                 found.append((self._born[name], members))
         return found
 
@@ -98,10 +135,10 @@ class _Storages:
         return max(self._last[m] for m in members)
 
     def bytes(self, members: Sequence[str]) -> int:
-        """Size, as a multiple of ALIGNMENT."""
+        """Size, as a multiple of the alignment."""
         layouts = [self._program.buffers[m].layout for m in members]
         found = max(int(layout.elements()) * layout.dtype.itemsize for layout in layouts)
-        return max(-(-found // ALIGNMENT), 1) * ALIGNMENT
+        return max(-(-found // self._alignment), 1) * self._alignment
 
 
 def _allocates(kernel: Kernel) -> bool:

@@ -173,15 +173,16 @@ class TritonKernel:
         status = plan.run(self.driver.current_stream(self.device), pointers, sizes)
         self.driver.check(status, f"launching kernel {self.kernel.name}")
 
-    def failed(self, status: int, *args: Any) -> None:
+    def failed(self, status: int, plan: Plan, pointers: tuple[int, ...], sizes: tuple[Any, ...]) -> None:
         """After a launch that failed: once more where the thread only had no context yet, or another device's; else LaunchError."""
         if status == NO_CONTEXT:
             self.driver.make_current(self.device)
-            status = self.call.attempt(*args)
+            self.run(plan, pointers, sizes)
         elif status == OTHER_CONTEXT:
             with self.driver.on(self.device):
-                status = self.call.attempt(*args)
-        self.driver.check(status, f"launching kernel {self.kernel.name}")
+                self.run(plan, pointers, sizes)
+        else:
+            self.driver.check(status, f"launching kernel {self.kernel.name}")
 
 
 def bind_all(

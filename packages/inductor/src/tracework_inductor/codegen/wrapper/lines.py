@@ -1,0 +1,401 @@
+"""A KernelPlan as the lines of its host program (tracework_runtime.host.lines), and the globals that their texts name."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from tracework_runtime.host.lines import (
+    WORK,
+    Address,
+    Allocate,
+    Bind,
+    Call,
+    Free,
+    Give,
+    Inputs,
+    Launch,
+    Line,
+    Product,
+    Return,
+    Reuse,
+    Take,
+    Window,
+)
+
+from ...ir.buffer import BufferLayout, BufferView, ExternNode
+from ...ir.index import Expr, Size, same, same_all
+from ...lowering.cpu_products import GEMM
+from ...schedule.graph import alias_root, ended_inputs
+from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, MemoryStep, Output, index_checks
+
+
+@dataclasses.dataclass(frozen=True)
+class HostProgram:
+    """Lines, globals by name, the tensors over the workspace, each as text, and the kind of the workspace's device."""
+
+    lines: tuple[Line, ...]
+    globals: Mapping[str, str]
+    windows: tuple[str, ...]
+    device: str
+
+
+def host_program(plan: KernelPlan, function_names: Mapping[str, str]) -> HostProgram:
+    """The host program of a plan whose kernels have these names."""
+    return _Builder(plan, function_names).build()
+
+
+class _Builder:
+    """Writes one program."""
+
+    def __init__(self, plan: KernelPlan, function_names: Mapping[str, str]) -> None:
+        self.plan = plan
+        self.program = plan.program
+        self.functions = function_names
+        self.lines: list[Line] = []
+        self.globals: dict[str, str] = {}
+        self.names: set[str] = set()  # what the lines have made so far
+        self.symbols: set[str] = set()
+        self.workspace = plan.memory.workspace
+        # their memory lives as long as their new names
+        self.renamed = {old for step in plan.memory.steps for _, old in step.reuse}
+        self.gpus = {b.layout.device for b in self.program.buffers.values() if b.layout.device.type == "cuda"}
+        self.windows: dict[str, int] = {}
+        self.counted: set[str] = set()  # buffers whose tensors torch has written to, so that it counts a version
+
+    def build(self) -> HostProgram:
+        """The program."""
+        self._inputs()
+        if self.workspace.size:
+            self.lines.append(Take(self.workspace.size))
+            self.names |= {WORK, "views"}
+        ended = ended_inputs(self.program, self.plan.kernels)
+        for n, (kernel, step) in enumerate(zip(self.plan.kernels, self.plan.memory.steps, strict=True)):
+            if isinstance(kernel, ExternKernel):
+                self._extern(kernel, step)
+            else:
+                self._loop_kernel(kernel, step)
+            self._free(step)
+            if n in ended:
+                self.lines.append(Free(tuple(ended[n])))
+        if self.workspace.size:
+            self.lines.append(Give())
+        if counted := self._counted_results():
+            self._call(f"unwritten({', '.join(map(self._name, counted))})")
+        values = tuple(map(self._output, self.program.outputs))
+        self.lines.append(Return(values, self._reads(*values)))
+        device = next((self.program.buffers[name].layout.device.type for name in self.workspace.offsets), "cpu")
+        return HostProgram(tuple(self.lines), self.globals, tuple(self.windows), device)
+
+    def _reads(self, *texts: str) -> tuple[str, ...]:
+        """The names of the program that texts mention."""
+        words = dict.fromkeys(word for text in texts for word in _WORD.findall(text))
+        return tuple(word for word in words if word in self.names)
+
+    def _call(self, *text: str, writes: Sequence[str] = (), node: ExternNode | None = None) -> None:
+        operators = self._operators(node) if node is not None else ()
+        self.lines.append(Call(text, self._reads(*text), tuple(writes), operators))
+        self.names.update(writes)
+
+    def _shared(self, text: str, prefix: str = "f") -> str:
+        """A global that holds the value of `text`."""
+        for name, known in self.globals.items():
+            if known == text:
+                return name
+        name = f"{prefix}{len(self.globals)}"
+        self.globals[name] = text
+        return name
+
+    # inputs and outputs
+
+    def _inputs(self) -> None:
+        self.lines.append(Inputs(tuple(self.program.inputs)))
+        self.names.update(self.program.inputs)
+        for name in self.program.inputs:
+            expr = self.program.size_inputs.get(name)
+            if isinstance(expr, Expr) and type(expr).__name__ == "Symbol":
+                self._bind(str(expr), name)
+        for name in self.program.inputs:
+            buffer = self.program.buffers.get(name)
+            if buffer is not None:
+                self._bind_sizes(name, buffer.layout)
+
+    def _bind(self, symbol: str, text: str) -> None:
+        if symbol not in self.symbols:
+            self.symbols.add(symbol)
+            self.lines.append(Bind(symbol, text, self._reads(text)))
+            self.names.add(symbol)
+
+    def _bind_sizes(self, name: str, layout: BufferLayout) -> None:
+        for kind, values in (("shape", layout.sizes), ("stride()", layout.strides)):
+            for d, value in enumerate(values):
+                if isinstance(value, Expr) and type(value).__name__ == "Symbol":
+                    self._bind(str(value), f"{name}.{kind}[{d}]")
+
+    def _output(self, o: Output) -> str:
+        if o.buffer is None:
+            return _literal(o.value)
+        layout = self.program.buffers[alias_root(self.program.buffers, o.buffer)].layout
+        name = self._name(o.buffer)
+        if same_all(o.sizes, layout.sizes) and same_all(o.strides, layout.strides) and same(o.offset, 0):
+            return name
+        return f"{name}.as_strided({_tuple(o.sizes)}, {_tuple(o.strides)}, {self._offset(o.buffer, o.offset)}).detach()"
+
+    def _offset(self, buffer: str, offset: Size) -> str:
+        root = self.program.buffers[alias_root(self.program.buffers, buffer)]
+        if root.kind == "input":
+            base = f"{root.name}.storage_offset()"
+            return base if same(offset, 0) else f"{base} + {offset}"
+        return str(offset)
+
+    def _counted_results(self) -> list[str]:
+        """The buffers among the results that were made here, and that torch counts writes to."""
+        buffers = self.program.buffers
+        roots = dict.fromkeys(alias_root(buffers, o.buffer) for o in self.program.outputs if o.buffer is not None)
+        return [root for root in roots if root in self.counted and buffers[root].kind != "input"]
+
+    def _name(self, buffer: str) -> str:
+        root = alias_root(self.program.buffers, buffer)
+        if root in self.workspace.offsets:
+            layout = self.program.buffers[root].layout
+            return self._window(root, layout.sizes, layout.strides, 0)
+        return root
+
+    def _window(self, root: str, sizes: Sequence[Size], strides: Sequence[Size], offset: Size) -> str:
+        """A tensor over a buffer of the workspace, made once for each workspace."""
+        layout = self.program.buffers[root].layout
+        at, size = f"first + {self.workspace.offsets[root]}", layout.dtype.itemsize * int(layout.elements())
+        text = f"window(memory, {at}, {size}, {_dtype(layout.dtype)}, {_tuple(sizes)}, {_tuple(strides)}, {offset})"
+        return f"views[{self.windows.setdefault(text, len(self.windows))}]"
+
+    # kernels
+
+    def _loop_kernel(self, kernel: LoopKernel | KernelBatch, step: MemoryStep) -> None:
+        self._allocate(step)
+        function = self.functions[kernel.name]
+        operands = (*map(self._address, kernel.buffers), *map(_extent, kernel.sizes))
+        checks = index_checks(kernel) if kernel.device.type == "cpu" else ()
+        failure = ""
+        if checks:
+            origins = self._shared(repr(tuple(check.origin for check in checks)), "o")
+            failure = f"out_of_range(failed, {function!r}, {origins})"
+        self.lines.append(Launch(function, operands, failure))
+
+    def _address(self, buffer: str) -> Address:
+        root = alias_root(self.program.buffers, buffer)
+        if root in self.workspace.offsets:
+            return Address(WORK, self.workspace.offsets[root])
+        return Address(root)
+
+    def _allocate(self, step: MemoryStep, allocate: Callable[[str, BufferLayout], None] | None = None) -> None:
+        for name in step.allocate:
+            if self.program.buffers[name].kind == "computed" and name not in self.workspace.offsets:
+                (allocate or self._empty)(name, self.program.buffers[name].layout)
+        for new, old in step.reuse:
+            if new in self.workspace.offsets:
+                continue
+            if old in self.counted:
+                self.counted.add(new)
+            a, b = self.program.buffers[new].layout, self.program.buffers[old].layout
+            equal = same_all(a.sizes, b.sizes) and same_all(a.strides, b.strides)
+            # an output is nobody's view: its own views have it as their base
+            view = "" if equal else f".as_strided({_tuple(a.sizes)}, {_tuple(a.strides)}, 0).detach()"
+            self.lines.append(Reuse(new, self._name(old), view))
+            self.names.add(new)
+
+    def _empty(self, name: str, layout: BufferLayout) -> None:
+        """Memory that a kernel fills. A host program with one GPU runs with that as the current one."""
+        device = layout.device.type
+        if device != "cpu" and (device != "cuda" or len(self.gpus) > 1):
+            self._eager_empty(name, layout)
+            return
+        sizes, strides = tuple(map(_extent, layout.sizes)), tuple(map(_extent, layout.strides))
+        dtype = str(layout.dtype).removeprefix("torch.")
+        self.lines.append(Allocate(name, device, dtype, sizes, strides))
+        self.names.add(name)
+
+    def _eager_empty(self, name: str, layout: BufferLayout) -> None:
+        """Memory that the program sees as it is, which torch fills where it is told to."""
+        device = self._shared(f"device({str(layout.device)!r})", "d")
+        sizes, strides = _tuple(layout.sizes), _tuple(layout.strides)
+        self._call(f"{name} = empty_strided({sizes}, {strides}, dtype={_dtype(layout.dtype)}, device={device})", writes=[name])
+
+    def _free(self, step: MemoryStep) -> None:
+        """Names are dropped as soon as nobody needs them, so that torch's allocator can hand the memory out again."""
+        taken = [old for _, old in step.reuse]
+        ended = [b for b in step.free if b not in self.renamed]
+        gone = [self._name(b) for b in (*ended, *taken) if b not in self.workspace.offsets]
+        if gone:
+            self.lines.append(Free(tuple(gone)))
+
+    # library calls
+
+    def _extern(self, kernel: ExternKernel, step: MemoryStep) -> None:
+        node = kernel.node
+        if node.target == "empty":
+            self._allocate(step, self._eager_empty)
+            return
+        if node.target == GEMM:
+            self._gemm(node, step)
+            return
+        arguments = [self._argument(a) for a in node.args]
+        arguments += [f"{k}={self._argument(v)}" for k, v in node.kwargs]
+        if node.out_form is not None and self._dense(node):
+            self._allocate_extern(step)
+            function = self._shared(node.out_form)
+            self.counted.add(str(node.outputs[0]))
+            product = self._product(node, function)
+            if product is not None:
+                self.lines.append(product)
+            else:
+                self._call(f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})", node=node)
+            return
+        function = "restride" if node.target == "restride" else self._shared(node.target)
+        if node.mutates is not None:
+            self.counted.add(alias_root(self.program.buffers, node.mutates))
+        elif node.target.startswith("prims.") or not kernel.reads:  # eager rules, and torch's makers, fill memory that they make
+            self.counted.update(name for name in node.outputs if name is not None)
+        call = f"{function}({', '.join(arguments)})"
+        if not kernel.reads and not node.tuple_result:
+            call += ".detach()"  # torch's windows are parts of longer ones
+        self._results(node, call)
+
+    def _product(self, node: ExternNode, call: str) -> Product | None:
+        """As torch's C function takes it: all sizes known, in one dtype."""
+        layout = self.program.buffers[str(node.outputs[0])].layout
+        result = BufferView(str(node.outputs[0]), layout.sizes, layout.strides)
+        windows = [w for view in (result, *node.args) if (w := self._static_window(view, layout)) is not None]
+        scale = dict(node.kwargs)
+        numbers = scale.get("beta", 1), scale.get("alpha", 1)
+        known = scale.keys() <= {"beta", "alpha"} and all(isinstance(n, (int, float)) for n in numbers)
+        if node.out_form not in _PRODUCTS or len(windows) != len(node.args) + 1 or not known:
+            return None
+        beta, alpha = map(float, numbers)
+        keywords = tuple(f"{k}={self._argument(v)}" for k, v in node.kwargs)
+        function, dtype = _PRODUCTS[node.out_form], str(layout.dtype).removeprefix("torch.")
+        operators = self._operators(node)
+        return Product(function, tuple(windows), dtype, str(layout.device), (beta, alpha), call, keywords, operators)
+
+    def _static_window(self, view: Any, result: BufferLayout) -> Window | None:
+        if not isinstance(view, BufferView) or not all(isinstance(s, int) for s in (*view.sizes, *view.strides, view.offset)):
+            return None
+        root = self._address(view.buffer)
+        layout = self.program.buffers[alias_root(self.program.buffers, view.buffer)].layout
+        if (layout.dtype, layout.device) != (result.dtype, result.device):
+            return None
+        sizes, strides = tuple(map(int, view.sizes)), tuple(map(int, view.strides))
+        return Window(root.name, int(root.offset), int(view.offset), sizes, strides, self._view(view))
+
+    def _operators(self, node: ExternNode) -> tuple[str, ...]:
+        """What a library call runs."""
+        found = _OPERATOR.search(node.target)
+        name = node.target if found is None else f"{found[1] or 'prims'}::{found[2]}"
+        return (name, "aten::nonzero") if any(map(self._has_mask, node.args)) else (name,)
+
+    def _has_mask(self, indices: Any) -> bool:
+        """Whether an argument is a list of indices with a mask among them."""
+        views = [i for i in indices if isinstance(i, BufferView)] if isinstance(indices, (tuple, list)) else []
+        return any(self.program.buffers[v.buffer].layout.dtype in (torch.bool, torch.uint8) for v in views)
+
+    def _gemm(self, node: ExternNode, step: MemoryStep) -> None:
+        """A product by our own kernel: addresses, strides and sizes."""
+        self._allocate_extern(step)
+        a, b, addend = node.args
+        out = str(node.outputs[0])
+        (m, k), n = a.sizes, b.sizes[1]
+        row = addend.strides[0] if addend is not None and len(addend.sizes) == 2 and not same(addend.sizes[0], 1) else 0
+        added = self._first(addend) if addend is not None else 0
+        operands = (self._first(a), *a.strides, self._first(b), *b.strides, added, row, self._address(out), n, m, n, k)
+        failure = "raise MemoryError('a matrix product')"
+        self.lines.append(Launch(GEMM, tuple(o if isinstance(o, Address) else _extent(o) for o in operands), failure))
+
+    def _first(self, view: BufferView) -> Address:
+        """The first element of a window on float32."""
+        base = self._address(view.buffer)
+        if same(view.offset, 0):
+            return base
+        assert isinstance(view.offset, int) and isinstance(base.offset, int)  # own products are static
+        return Address(base.name, base.offset + 4 * view.offset)
+
+    def _dense(self, node: ExternNode) -> bool:
+        return node.outputs[0] is not None
+
+    def _allocate_extern(self, step: MemoryStep) -> None:
+        self._allocate(MemoryStep((), step.reuse, ()))
+        for name in (b for b in step.allocate if b not in self.workspace.offsets):
+            self._empty(name, self.program.buffers[name].layout)
+
+    def _results(self, node: ExternNode, call: str) -> None:
+        if not node.tuple_result:
+            name = node.outputs[0]
+            if name is None:
+                self._call(call, node=node)
+                return
+            self._call(f"{name} = {self._fitted(node, name, call)}", writes=[name], node=node)
+            return
+        names = [n if n is not None else "_" for n in node.outputs]
+        text = [f"{', '.join(names)}, = {call}"]
+        if "_" in names:
+            text.append("del _")
+        made = [name for name in node.outputs if name is not None]
+        if node.target != "restride":
+            text += [f"{name} = {self._fitted(node, name, name)}" for name in made]
+        self._call(*text, writes=made, node=node)
+
+    def _fitted(self, node: ExternNode, name: str, text: str) -> str:
+        if node.target == "restride":
+            return text
+        layout = self.program.buffers[name].layout
+        return f"fitted({text}, {_tuple(layout.sizes)}, {_tuple(layout.strides)})"
+
+    def _argument(self, arg: Any) -> str:
+        if isinstance(arg, BufferView):
+            return self._view(arg)
+        if isinstance(arg, torch.device):
+            return self._shared(f"device({str(arg)!r})", "d")
+        if isinstance(arg, tuple):
+            return f"({''.join(self._argument(a) + ', ' for a in arg)})"
+        if isinstance(arg, list):
+            return f"[{', '.join(self._argument(a) for a in arg)}]"
+        return _literal(arg)
+
+    def _view(self, view: BufferView) -> str:
+        root = self.program.buffers[alias_root(self.program.buffers, view.buffer)]
+        layout = root.layout
+        if root.name in self.workspace.offsets:
+            return self._window(root.name, view.sizes, view.strides, view.offset)
+        name = self._name(view.buffer)
+        if same_all(view.sizes, layout.sizes) and same(view.offset, 0) and same_all(view.strides, layout.strides):
+            return name
+        if same(view.offset, 0) and len(view.sizes) == 2 == len(layout.sizes):
+            if same_all(view.sizes, layout.sizes[::-1]) and same_all(view.strides, layout.strides[::-1]):
+                return f"{name}.t()"
+        return f"{name}.as_strided({_tuple(view.sizes)}, {_tuple(view.strides)}, {self._offset(view.buffer, view.offset)})"
+
+
+_PRODUCTS = {"torch.mm": "mm_out", "torch.bmm": "bmm_out", "torch.addmm": "addmm_out", "torch.baddbmm": "baddbmm_out"}
+_OPERATOR = re.compile(r"(?:torch\.ops\.(\w+)|\bprims)\.(\w+)")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def _extent(size: Size) -> int | str:
+    return str(size) if isinstance(size, Expr) else size
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype) if dtype == torch.bool else str(dtype).removeprefix("torch.")
+
+
+def _tuple(values: Sequence[Size]) -> str:
+    return f"({''.join(f'{v}, ' for v in values)})"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, torch.dtype):
+        return str(value)
+    if isinstance(value, (torch.memory_format, torch.layout)):
+        return str(value)
+    if isinstance(value, Expr):
+        return f"({value})"
+    return repr(value)

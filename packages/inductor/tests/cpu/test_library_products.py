@@ -1,0 +1,158 @@
+"""Matrix products by torch's C functions: the bits of torch's own call, whatever the layout, and what happens where they cannot be used."""
+
+import ctypes
+import threading
+
+import pytest
+import torch
+import tracework_runtime as runtime
+from prim_programs import build
+from torch.utils._python_dispatch import TorchDispatchMode
+from tracework_inductor import compile_graph
+from tracework_inductor.lowering import cpu_products
+from tracework_primops import prims as p
+from tracework_runtime.host import products
+from tracework_runtime.host.lines import Product
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int8, torch.complex64)
+
+
+@pytest.fixture(autouse=True)
+def by_the_library(monkeypatch):
+    monkeypatch.setattr(cpu_products, "has_own_products", lambda: False)
+
+
+def values(dtype, *sizes):
+    made = torch.Generator().manual_seed(sum(sizes))
+    if not dtype.is_floating_point and not dtype.is_complex:
+        return torch.randint(-4, 5, sizes, generator=made).to(dtype)
+    return torch.randn(sizes, generator=made).to(dtype)
+
+
+def plain(t):
+    return t
+
+
+def turned(t):
+    return t.mT.contiguous().mT
+
+
+def inside(t):
+    """A part of a larger tensor."""
+    outer = t.new_empty([s + 3 for s in t.shape])
+    part = outer[tuple(slice(2, 2 + s) for s in t.shape)]
+    return part.copy_(t)
+
+
+PRODUCTS = {
+    "mm": (lambda a, b: p.mm(a, b), ((5, 7), (7, 3))),
+    "mm of nothing": (lambda a, b: p.mm(a, b), ((5, 0), (0, 3))),
+    "bmm": (lambda a, b: p.bmm(a, b), ((2, 5, 7), (2, 7, 3))),
+    "addmm, row": (lambda c, a, b: p.addmm(c, a, b), ((3,), (5, 7), (7, 3))),
+    "addmm, scaled": (lambda c, a, b: p.addmm(c, a, b, beta=2, alpha=3), ((5, 3), (5, 7), (7, 3))),
+    "baddbmm": (lambda c, a, b: p.baddbmm(c, a, b, beta=2), ((2, 5, 3), (2, 5, 7), (2, 7, 3))),
+}
+
+
+def both(fn, given):
+    """The artifact, and what it gives with its lines and as Python."""
+    artifact = compile_graph(build(fn, given))
+    ways = [runtime.load(a, check_inputs=False) for a in (artifact, artifact.replace(host_lines=()))]
+    return artifact, *(way(list(given)) for way in ways)
+
+
+def product_lines(artifact):
+    return [line for line in artifact.host_lines if isinstance(line, Product)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d).removeprefix("torch."))
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_bits_of_every_product_and_dtype(name, dtype):
+    fn, sizes = PRODUCTS[name]
+    for layout in (plain, turned, inside):
+        given = [layout(values(dtype, *s)) if len(s) > 1 else values(dtype, *s) for s in sizes]
+        artifact, got, wanted = both(fn, given)
+        assert all(map(torch.equal, got, wanted))
+        assert got[0]._version == wanted[0]._version == 0
+        if dtype is torch.float32:
+            assert len(product_lines(artifact)) == 1
+            assert artifact.externs == {f"torch.{name.partition(',')[0].partition(' ')[0]}"}
+
+
+def chain(x, w):
+    """Two products, of a result of a kernel and of a turned input."""
+    return p.mm(p.tanh(p.mm(x, p.permute(w, (1, 0)))), w)
+
+
+def loaded():
+    given = [values(torch.float32, 8, 8), values(torch.float32, 8, 8)]
+    artifact = compile_graph(build(chain, given))
+    assert len(product_lines(artifact)) == 2
+    return artifact, given, torch.tanh(given[0] @ given[1].t()) @ given[1]
+
+
+def test_who_looks_at_operators_sees_them():
+    class Counted(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    seen = []
+    artifact, given, wanted = loaded()
+    call = runtime.load(artifact).call
+    call(list(given))
+    with Counted():
+        (got,) = call(list(given))
+    assert seen.count("aten.mm.out") == 2
+    torch.testing.assert_close(got, wanted)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        call(list(given))
+    assert next(e.count for e in profile.key_averages() if e.key == "aten::mm") == 2
+
+
+@pytest.mark.parametrize("gone", ["address", "dtype_code"])
+def test_where_torch_has_no_such_function(gone, monkeypatch):
+    monkeypatch.setattr(products, gone, {"address": lambda *args: 0, "dtype_code": lambda dtype: None}[gone])
+    artifact, given, wanted = loaded()
+    torch.testing.assert_close(runtime.load(artifact)(list(given))[0], wanted)
+
+
+def test_a_function_that_fails_is_tried_as_torch_does_it(monkeypatch):
+    asked = []
+    fails = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(lambda *tensors: asked.append(tensors) or 1)
+    monkeypatch.setattr(products, "address", lambda *args: ctypes.cast(fails, ctypes.c_void_p).value)
+    artifact, given, wanted = loaded()
+    call = runtime.load(artifact)
+    for _ in range(2):
+        torch.testing.assert_close(call(list(given))[0], wanted)
+    assert len(asked) == 4
+
+
+def test_inputs_move_and_end():
+    artifact, given, _ = loaded()
+    call = runtime.load(artifact).call
+    for n in range(20):
+        x, w = given[0] + n, given[1] * (n % 3)
+        got = call([x, w])[0]
+        torch.testing.assert_close(got, torch.tanh(x @ w.t()) @ w)
+        del x, w
+
+
+def test_threads():
+    artifact, given, _ = loaded()
+    call = runtime.load(artifact).call
+    wrong = []
+
+    def work(n):
+        x, w = given[0] + n, given[1] - n
+        wanted = call([x, w])[0]
+        for k in range(200):
+            if not torch.equal(call([x.clone() if k % 2 else x, w])[0], wanted):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

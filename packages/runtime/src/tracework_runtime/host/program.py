@@ -1,0 +1,295 @@
+"""Lines to a Program, which runs them without Python in between (csrc/program.c).
+
+Kernels, allocations and what is freed are instructions; what is Python text becomes functions of the registers that it reads, compiled
+together. All sizes are settled at once by a function of the symbols, whose results are kept.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import linecache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from tracework_runtime import results
+from tracework_runtime._C import Launcher, Program
+from tracework_runtime.artifact import Artifact, KernelSource
+from tracework_runtime.errors import ArtifactError
+from tracework_runtime.host import products
+from tracework_runtime.host.lines import (
+    WORK,
+    Address,
+    Allocate,
+    Bind,
+    Call,
+    Extent,
+    Free,
+    Give,
+    Inputs,
+    Launch,
+    Line,
+    Product,
+    Return,
+    Reuse,
+    Take,
+    Window,
+)
+
+__all__ = ["MOST_OPERANDS", "NotInterpreted", "host_program"]
+
+MOST_OPERANDS = 64
+"""Of a kernel for the CPU, as in csrc/program.c."""
+_HELD_WORK = "work "  # no name of a program has a blank
+_RESULTS = {"void": 0, "i32": 1, "i64": 2}
+
+
+class _Kind(enum.IntEnum):
+    """Of an instruction, as in csrc/program.c."""
+
+    CALL = 0
+    ALLOCATE = 1
+    LAUNCH = 2
+    NATIVE = 3
+    SHARE = 4
+    FREE = 5
+    RETURN = 6
+    PRODUCT = 7
+
+
+class NotInterpreted(Exception):
+    """A kernel that the interpreter cannot call; the host program runs as Python."""
+
+
+def host_program(artifact: Artifact, namespace: dict[str, Any]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """`call(args)` of an artifact with host_lines.
+
+    namespace: the globals of its host_source, with its kernels. Raises NotInterpreted, and ArtifactError for lines that make no program.
+    """
+    kernels = {kernel.name: kernel for kernel in artifact.kernels}
+    return _Assembler(kernels, namespace, artifact.key).assemble(artifact.host_lines)
+
+
+class _Assembler:
+    """Makes one program."""
+
+    def __init__(self, kernels: Mapping[str, KernelSource], namespace: dict[str, Any], key: str) -> None:
+        self._kernels, self._namespace, self._key = kernels, namespace, key
+        self._registers: dict[str, int] = {}
+        self._live: set[str] = set()
+        self._symbols: list[str] = []
+        self._numbers: dict[Extent, int] = {0: 0}
+        self._shapes: dict[tuple[Extent, ...], int] = {}
+        self._functions: list[str] = []
+        self._code: list[tuple[Any, ...]] = []
+        self._settle_after = 0
+        self._viewed: set[str] = set()
+
+    def assemble(self, lines: Sequence[Line]) -> Callable[[list[Any]], tuple[Any, ...]]:
+        """The program. In its code, functions are names until all are compiled."""
+        if not lines or not isinstance(lines[0], Inputs) or not isinstance(lines[-1], Return):
+            raise ArtifactError("a host program begins with its inputs and ends with what it returns")
+        self._viewed = _viewed(lines)
+        for name in lines[0].names:
+            self._write(name)
+        rest = self._bind(lines[1:])
+        self._settle_after = len(self._code)
+        for line in rest:
+            self._line(line)
+        settle = self._function(self._symbols, [f"return ({_items(self._numbers)}), ({_items(map(_shape, self._shapes))})"])
+        functions = self._compiled()
+        code = tuple((kind, functions[f] if isinstance(f, str) else f, *others) for kind, f, *others in self._code)
+        counts = len(lines[0].names), len(self._registers), len(self._numbers), len(self._shapes)
+        symbols = tuple(self._registers[s] for s in self._symbols)
+        try:
+            return Program(*counts, symbols, self._settle_after, functions[settle], code)
+        except (TypeError, ValueError) as error:
+            raise ArtifactError(f"a host program that does not fit its kernels: {error}") from error
+
+    def _bind(self, lines: Sequence[Line]) -> Sequence[Line]:
+        """Reads all symbols at once; the lines behind."""
+        bound = [line for line in lines if isinstance(line, Bind)]
+        if list(lines[: len(bound)]) != bound:
+            raise ArtifactError("a host program that binds a symbol late")
+        if bound:
+            reads = dict.fromkeys(name for line in bound for name in line.reads if name not in {b.symbol for b in bound})
+            self._symbols = [line.symbol for line in bound]
+            self._python([f"{line.symbol} = {line.text}" for line in bound], tuple(reads), self._symbols)
+        return lines[len(bound) :]
+
+    # registers
+
+    def _read(self, name: str) -> int:
+        if name not in self._live:
+            raise ArtifactError(f"a host program reads {name!r} before it is made, or after it is freed")
+        return self._registers[name]
+
+    def _write(self, name: str) -> int:
+        self._live.add(name)
+        return self._registers.setdefault(name, len(self._registers))
+
+    def _number(self, value: Extent) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def _shape_number(self, shape: tuple[Extent, ...]) -> int:
+        return self._shapes.setdefault(shape, len(self._shapes))
+
+    # instructions
+
+    def _add(
+        self,
+        kind: _Kind,
+        function: Any = None,
+        operands: Iterable[int] = (),
+        results: Iterable[int] = (),
+        *,
+        extra: Any = None,
+        address: int = 0,
+        result: int = 0,
+    ) -> None:
+        self._code.append((int(kind), function, extra, tuple(operands), tuple(results), address, result))
+
+    def _line(self, line: Line) -> None:
+        match line:
+            case Take(size):
+                text = [f"work = take({size})", "at, views = work.address, work.windows(windows)"]
+                self._python(text, (), (WORK, "views", _HELD_WORK), ("at", "views", "work"))
+            case Give():
+                self._python(["give(work)"], (_HELD_WORK,), (), parameters=("work",))
+            case Allocate(name, device, dtype, sizes, strides):
+                shapes = self._shape_number(sizes), self._shape_number(strides)
+                self._add(_Kind.ALLOCATE, _EMPTY[device], shapes, [self._write(name)], extra=getattr(torch, dtype))
+            case Reuse(new, old, view):
+                if view and new in self._viewed:
+                    self._python([f"{new} = {old}{view}"], (old, *self._symbols), (new,))
+                else:
+                    self._add(_Kind.SHARE, None, [self._read(old)], [self._write(new)])
+            case Launch():
+                self._launch(line)
+            case Call(text, reads, writes, _):
+                self._python(text, reads, writes)
+            case Product():
+                self._product(line)
+            case Free(names):
+                self._add(_Kind.FREE, None, map(self._read, names))
+                self._live.difference_update(names)
+            case Return():
+                self._return(line)
+            case _:
+                raise ArtifactError(f"a host program with a line {line} where none may be")
+
+    def _return(self, line: Return) -> None:
+        made = {value: f"result {n}" for n, value in enumerate(line.values) if value not in self._live}
+        if made:
+            self._python([], line.reads, tuple(made.values()), tuple(made))
+        self._add(_Kind.RETURN, None, [self._read(made.get(value, value)) for value in line.values])
+
+    def _launch(self, line: Launch) -> None:
+        kernel, function = self._kernels.get(line.function), self._namespace.get(line.function)
+        if kernel is None:
+            raise ArtifactError(f"a host program calls {line.function!r}, which is no kernel of its artifact")
+        operands: list[int] = []
+        for operand in line.operands:
+            at, number = (self._read(operand.name), operand.offset) if isinstance(operand, Address) else (-1, operand)
+            operands += [at, self._number(number)]
+        if isinstance(function, Launcher):
+            self._add(_Kind.LAUNCH, function, operands)
+            return
+        result = _RESULTS.get(kernel.launch.get("result", "void"))
+        whole = all(t.startswith("*") or t == "i64" for t in kernel.signature) and len(kernel.signature) == len(line.operands)
+        if not whole or result is None or len(line.operands) > MOST_OPERANDS or not isinstance(function, ctypes._CFuncPtr):
+            raise NotInterpreted(line.function)
+        failure = self._function(["failed"], [line.failure]) if line.failure else None
+        address = ctypes.cast(function, ctypes.c_void_p).value or 0
+        self._add(_Kind.NATIVE, failure, operands, address=address, result=result if failure else 0)
+
+    def _product(self, line: Product) -> None:
+        """By torch's C function where it has one, else as the line's text."""
+        kind, _, index = line.device.partition(":")
+        function, dtype = products.address(kind, line.function), products.dtype_code(line.dtype)
+        plain = all(len(o.sizes) == len(o.strides) <= products.MOST_DIMENSIONS for o in line.operands)
+        # registers hold memory, whatever the shape of its tensor; the workspace's has tensors of its own
+        text = line.text([o.text if o.name == WORK else _strided(o) for o in line.operands])
+        reads = tuple(dict.fromkeys("views" if o.name == WORK else o.name for o in line.operands))
+        if not function or dtype is None or not plain:
+            self._python([text], reads, ())
+            return
+        size = getattr(torch, line.dtype).itemsize
+        addresses = [v for o in line.operands for v in (self._read(o.name), self._number(o.first + size * o.offset))]
+        shapes = tuple((o.sizes, o.strides) for o in line.operands)
+        extra = shapes, dtype, products.device_code(kind), int(index or 0), line.numbers
+        late = _Late(f"lambda {', '.join(reads)}: {text}", self._namespace)
+        self._add(_Kind.PRODUCT, late, addresses, map(self._read, reads), extra=extra, address=function)
+
+    # Python
+
+    def _python(
+        self,
+        text: Sequence[str],
+        reads: Sequence[str],
+        writes: Sequence[str],
+        values: Sequence[str] = (),
+        parameters: Sequence[str] = (),
+    ) -> None:
+        """Statements as a function of the registers that they read, under the names `parameters` where these are others."""
+        values = values or writes
+        back = [f"return {values[0] if len(values) == 1 else _items(values)}"] if values else []
+        function = self._function(parameters or reads, [*text, *back])
+        registers = [self._read(name) for name in reads]
+        self._add(_Kind.CALL, function, registers, [self._write(name) for name in writes])
+
+    def _function(self, parameters: Iterable[str], text: Sequence[str]) -> str:
+        name = f"line {len(self._functions)}"
+        body = "".join(f"\n    {statement}" for statement in text)
+        self._functions.append(f"def line_{len(self._functions)}({', '.join(parameters)}):{body}\n")
+        return name
+
+    def _compiled(self) -> dict[str, Any]:
+        source = "\n\n".join(self._functions)
+        file = f"<tracework host {self._key[:12]} lines>"
+        linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+        made: dict[str, Any] = {}
+        exec(compile(source, file, "exec"), self._namespace, made)
+        return {f"line {n}": made[f"line_{n}"] for n in range(len(self._functions))}
+
+
+class _Late:
+    """A function that is compiled when it is called first: few are."""
+
+    def __init__(self, text: str, namespace: dict[str, Any]) -> None:
+        self._text, self._namespace = text, namespace
+        self._function: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._function is None:
+            self._function = eval(compile(self._text, "<tracework host late>", "eval"), self._namespace)
+        return self._function(*args)
+
+
+_EMPTY = {"cpu": results.empty_cpu, "cuda": results.empty_cuda}
+
+
+def _viewed(lines: Sequence[Line]) -> set[str]:
+    """The names that are needed as tensors, not only as memory."""
+    found: set[str] = set()
+    for line in reversed(lines):
+        if isinstance(line, (Call, Return)):
+            found.update(line.reads)
+        elif isinstance(line, Reuse) and line.new in found and not line.view:
+            found.add(line.old)
+    return found
+
+
+def _strided(window: Window) -> str:
+    offset = f"{window.name}.storage_offset() + {window.offset}"
+    return f"{window.name}.as_strided({_shape(window.sizes)}, {_shape(window.strides)}, {offset})"
+
+
+def _items(values: Iterable[Any]) -> str:
+    return "".join(f"{value}, " for value in values)
+
+
+def _shape(extents: Sequence[Extent]) -> str:
+    return f"({_items(extents)})"
