@@ -4,8 +4,8 @@
  * Launcher: a kernel as a callable that takes tensors and then numbers. It remembers the plan of its last numbers; another, and one for
  * addresses that are not divisible by 16, it asks a Python function for.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "result.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -496,13 +496,15 @@ static PyTypeObject launcher_type = {
 
 static PyMethodDef functions[] = {
     {"set_data_ptr", set_data_ptr, METH_O, "set_data_ptr(method): how a tensor's address is read: torch.Tensor.data_ptr."},
+    {"set_tensor_api", tw_set_tensor_api, METH_VARARGS,
+     "set_tensor_api(DLPack's exchange capsule or None, torch.Tensor, its descriptors dtype, storage_offset, is_conj, is_neg)"},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tracework_runtime._C",
-    .m_doc = "Launching GPU kernels.",
+    .m_doc = "Launching GPU kernels, and looking at results of library calls.",
     .m_size = -1,
     .m_methods = functions,
 };
@@ -510,7 +512,8 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__C(void)
 {
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyModule_AddType(module, &plan_type) < 0 || PyModule_AddType(module, &launcher_type) < 0) {
+    if (module == NULL || PyModule_AddType(module, &plan_type) < 0 || PyModule_AddType(module, &launcher_type) < 0 ||
+        PyModule_AddType(module, &tw_expected_type) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

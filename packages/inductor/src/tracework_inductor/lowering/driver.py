@@ -310,6 +310,7 @@ class Lowering:
             self.origins(),
             mutates,
             reason,
+            operator_name(self.node.target),
         )
         self.add_node(node)
         values = iter([self.whole(b) if b is not None else None for b in made])
@@ -421,8 +422,7 @@ class Lowering:
         return new and value.strides is not None and same_all(value.strides, spec.strides) and is_dense(spec.sizes, spec.strides)
 
     def _lower(self, node: Any, args: Any, kwargs: Any) -> Any:
-        name = getattr(node.target, "name", None)
-        name = name if isinstance(name, str) else str(node.target)
+        name = operator_name(node.target)
         reason = fallback.reason(name, node.target, args, self.spec, self.options)
         if reason is not None:
             log.info("%s calls the eager kernel: %s", name, reason)
@@ -499,6 +499,12 @@ class Lowering:
                 if user is not self.node
             )
         return known[node]
+
+
+def operator_name(target: Any) -> str:
+    """Of what a node calls: a prim's name, or "aten.mm.default"."""
+    name = getattr(target, "name", None)
+    return name if isinstance(name, str) else str(target)
 
 
 def _operator_and_place(origin: str | None) -> str:
@@ -615,4 +621,4 @@ def _nothing(buffer: Buffer, mutates: str | None, origins: tuple[str, ...]) -> E
     )
 
 
-__all__ = ["Lowering", "contiguous_strides", "lower", "make_axes"]
+__all__ = ["Lowering", "contiguous_strides", "lower", "make_axes", "operator_name"]

@@ -20,37 +20,8 @@ HEADER = '''import torch
 from torch import device, empty, empty_strided
 from torch import {dtypes}
 from tracework_runtime.errors import IndexOutOfRange
-from tracework_runtime.results import empty_cpu, empty_cuda, unwritten
+from tracework_runtime.results import empty_cpu, empty_cuda, expected, restride, unwritten
 inf, nan = float("inf"), float("nan")
-
-
-def restride(value, strides):
-    """A copy with these strides, which may overlap or leave gaps."""
-    out = empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
-    target = out
-    for dim, stride in enumerate(strides):
-        if stride == 0 and value.shape[dim] > 1:
-            target, value = target.narrow(dim, 0, 1), value.narrow(dim, 0, 1)
-    target.copy_(value)
-    unwritten(out)
-    return out
-
-
-def fitted(value, sizes, strides):
-    """The library's result with the strides that the graph was compiled for, at the begin of its memory; None where the library computed
-    none."""
-    if value is None:
-        return value
-    if value.shape != sizes and 0 not in sizes:  # what was planned as empty shares no memory
-        raise RuntimeError(f"a library's kernel gave a tensor of size {{tuple(value.shape)}} where the graph was compiled for {{sizes}}")
-    if value.storage_offset():
-        return restride(value, strides)
-    if value.stride() == strides or value.numel() == 0:
-        return value
-    for size, mine, wanted in zip(sizes, value.stride(), strides):
-        if mine != wanted and size > 1:
-            return restride(value, strides)
-    return value.as_strided(sizes, strides).detach()
 
 
 def out_of_range(failed, name, origins):
@@ -77,10 +48,17 @@ class PythonWrapper:
         self.symbols: set[str] = set()
         self.workspace = plan.memory.workspace
         # their memory lives as long as their new names
-        self.renamed = {old for step in plan.memory.steps for _, old in step.reuse}
+        self.renamed = frozenset(old for step in plan.memory.steps for _, old in step.reuse)
         self.gpus = {b.layout.device for b in self.program.buffers.values() if b.layout.device.type == "cuda"}
         self.windows: dict[str, int] = {}
         self.counted: set[str] = set()  # buffers whose tensors torch has written to, so that it counts a version
+        self.relied_on = self._relied_on()
+
+    def _relied_on(self) -> frozenset[str | None]:
+        """The buffers whose memory something is made of: it is read, returned, written in place or given to another buffer."""
+        bases = (b.base for b in self.program.buffers.values())
+        returned = (o.buffer for o in self.program.outputs)
+        return self.renamed.union(bases, returned, *(kernel.reads for kernel in self.plan.kernels))
 
     def render(self) -> str:
         """The module."""
@@ -279,7 +257,8 @@ class PythonWrapper:
             self._allocate_extern(step)
             function = self._shared(node.out_form)
             self.counted.add(str(node.outputs[0]))
-            self.lines.append(f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})")
+            call = f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})"
+            self.lines.append(self._as_expected(node, str(node.outputs[0]), call))
             return
         function = "restride" if node.target == "restride" else self._shared(node.target)
         if node.mutates is not None:
@@ -318,24 +297,27 @@ class PythonWrapper:
     def _results(self, node: ExternNode, call: str) -> None:
         if not node.tuple_result:
             name = node.outputs[0]
-            if name is None:
+            if name is None or node.mutates is not None:  # an input that is written is what it was
                 self.lines.append(call)
-                return
-            self.lines.append(f"{name} = {self._fitted(node, name, call)}")
+            else:
+                self.lines.append(f"{name} = {self._as_expected(node, name, call)}")
             return
         names = [n if n is not None else "_" for n in node.outputs]
         self.lines.append(f"{', '.join(names)}, = {call}")
         if "_" in names:
             self.lines.append("del _")
         for name in node.outputs:
-            if name is not None and node.target != "restride":
-                self.lines.append(f"{name} = {self._fitted(node, name, name)}")
+            if name in self.relied_on:
+                self.lines.append(f"{name} = {self._as_expected(node, name, name)}")
 
-    def _fitted(self, node: ExternNode, name: str, text: str) -> str:
-        if node.target == "restride":
+    def _as_expected(self, node: ExternNode, name: str, text: str) -> str:
+        """A library's result, once it is known to be what kernels take it for."""
+        if node.target == "restride" or name not in self.relied_on:
             return text
         layout = self.program.buffers[name].layout
-        return f"fitted({text}, {_tuple(layout.sizes)}, {_tuple(layout.strides)})"
+        device = self._shared(f"device({str(layout.device)!r})", "d")
+        check = self._shared(f"expected({_dtype(layout.dtype)}, {device}, {node.operator!r})", "e")
+        return f"{check}({text}, {_tuple(layout.sizes)}, {_tuple(layout.strides)})"
 
     def _argument(self, arg: Any) -> str:
         if isinstance(arg, BufferView):
