@@ -76,6 +76,7 @@ typedef struct {
     PyObject *dtype;
     PyObject *otherwise; /* (value, sizes, strides) -> the result as it is expected */
     int device_type, device_id;
+    int is_own; /* the host program's own memory, of which a library can have changed no more than the size */
 } expected_object;
 
 static bool are(PyObject *wanted, const int64_t *given, int32_t count)
@@ -131,10 +132,13 @@ static bool is_as_expected(const expected_object *self, PyObject *value, PyObjec
         return false;
     }
     /* without data: an empty tensor, or one of zeros without memory */
-    return seen.data != NULL && seen.device.device_type == self->device_type && seen.device.device_id == self->device_id &&
-           has_dtype(value, self->dtype) && are(sizes, seen.shape, seen.ndim) && are(strides, seen.strides, seen.ndim) && gives(storage_offset, value, zero) &&
+    if (seen.data == NULL || !are(sizes, seen.shape, seen.ndim) || !are(strides, seen.strides, seen.ndim)) {
+        return false;
+    }
+    return self->is_own || (seen.device.device_type == self->device_type && seen.device.device_id == self->device_id &&
+           has_dtype(value, self->dtype) && gives(storage_offset, value, zero) &&
            (seen.dtype.code != DL_COMPLEX || gives(is_conj, value, Py_False)) &&
-           (!may_be_negated(&seen) || gives(is_neg, value, Py_False));
+           (!may_be_negated(&seen) || gives(is_neg, value, Py_False)));
 }
 
 static PyObject *expected_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names)
@@ -172,12 +176,12 @@ static void expected_dealloc(expected_object *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* Expected(dtype, the device's type and index as DLPack counts them, otherwise) */
+/* Expected(dtype, the device's type and index as DLPack counts them, whether the memory is the host program's own, otherwise) */
 static PyObject *expected_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    int device_type, device_id;
+    int device_type, device_id, is_own;
     PyObject *dtype, *otherwise;
-    if (!PyArg_ParseTuple(args, "OiiO", &dtype, &device_type, &device_id, &otherwise)) {
+    if (!PyArg_ParseTuple(args, "OiipO", &dtype, &device_type, &device_id, &is_own, &otherwise)) {
         return NULL;
     }
     expected_object *self = (expected_object *)type->tp_alloc(type, 0);
@@ -189,6 +193,7 @@ static PyObject *expected_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->dtype = Py_NewRef(dtype);
     self->device_type = device_type;
     self->device_id = device_id;
+    self->is_own = is_own;
     return (PyObject *)self;
 }
 

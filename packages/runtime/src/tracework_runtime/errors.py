@@ -74,15 +74,11 @@ class ResultMismatch(RuntimeFailure, RuntimeError):
 
     def __init__(self, operator: str, what: str, expected: object, given: object, places: tuple[str, ...] = ()) -> None:
         self.operator, self.what, self.expected, self.given, self.places = operator, what, expected, given, places
-        at = f" ({' or '.join(places)})" if places else ""
+        at = f" ({' or '.join(places[:3])}{' ...' * (len(places) > 3)})" if places else ""
         super().__init__(
             f"{operator}{at} gave a tensor of {what} {given} where the graph was compiled for {expected}",
             advice="keep the function that calls it out of graphs with torch.compiler.disable, and report the operator with its arguments",
         )
-
-    def at(self, places: tuple[str, ...]) -> ResultMismatch:
-        """The same, with places."""
-        return ResultMismatch(self.operator, self.what, self.expected, self.given, places)
 
 
 class CacheCorrupt(RuntimeFailure):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,24 +47,30 @@ def restride(value: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     return out
 
 
-def expected(dtype: torch.dtype, device: torch.device, operator: str) -> Callable[[Any, Sizes, Sizes], torch.Tensor]:
+def expected(
+    dtype: torch.dtype, device: torch.device, operator: str, places: Mapping[str, tuple[str, ...]], *, is_own: bool = False
+) -> Callable[[Any, Sizes, Sizes], torch.Tensor]:
     """What a host program asks of each result of a library call that is read later: `expected(...)(value, sizes, strides)`.
 
     It gives the value, or a copy of it, with these strides from the begin of its memory on, and raises ResultMismatch where dtype, device or
     sizes differ: kernels would read other memory than there is. What was planned as a vector of no elements is a workspace whose size only
-    the library knows.
+    the library knows. is_own: the results are given as `out`, so that no more than their size can have changed.
+    places: where the program calls operators, for messages.
     """
+
+    def differs(what: str, wanted: object, given: object) -> ResultMismatch:
+        return ResultMismatch(operator, what, wanted, given, places.get(operator, ()))
 
     def fitted(value: Any, sizes: Sizes, strides: Sizes) -> torch.Tensor:
         if type(value) not in _TENSORS:
-            raise ResultMismatch(operator, "type", "torch.Tensor", type(value).__name__)
+            raise differs("type", "torch.Tensor", type(value).__name__)
         for what, wanted, given in (("layout", torch.strided, value.layout), ("dtype", dtype, value.dtype)):
             if given is not wanted:
-                raise ResultMismatch(operator, what, wanted, given)
+                raise differs(what, wanted, given)
         if value.device.type != device.type or device.index not in (None, value.device.index):
-            raise ResultMismatch(operator, "device", device, value.device)
+            raise differs("device", device, value.device)
         if value.shape != sizes and sizes != (0,):
-            raise ResultMismatch(operator, "size", sizes, tuple(value.shape))
+            raise differs("size", sizes, tuple(value.shape))
         if value.numel() == 0 or sizes == (0,):
             return value
         if value.storage_offset() or value.is_conj() or value.is_neg() or not value.data_ptr():  # no data: zeros without memory
@@ -76,5 +82,5 @@ def expected(dtype: torch.dtype, device: torch.device, operator: str) -> Callabl
         return restride(value, strides)
 
     index = 0 if device.type == "cpu" else -1 if device.index is None else device.index
-    return Expected(dtype, _DEVICES.get(device.type, -1), index, fitted)
+    return Expected(dtype, _DEVICES.get(device.type, -1), index, is_own, fitted)
 

@@ -507,6 +507,15 @@ def operator_name(target: Any) -> str:
     return name if isinstance(name, str) else str(target)
 
 
+def places(graph: Any) -> dict[str, tuple[str, ...]]:
+    """What a PrimGraph calls -> "file:line in function operator" of the calls in the program, as far as they are known."""
+    found: dict[str, dict[str, None]] = {}
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and (place := place_of(node.meta.get("origin"))):
+            found.setdefault(operator_name(node.target), {})[place] = None
+    return {operator: tuple(known) for operator, known in found.items()}
+
+
 def _operator_and_place(origin: str | None) -> str:
     """ "file:line in function operator" as "operator, file:line in function", for messages."""
     place, _, operator = place_of(origin).rpartition(" ")
@@ -621,4 +630,4 @@ def _nothing(buffer: Buffer, mutates: str | None, origins: tuple[str, ...]) -> E
     )
 
 
-__all__ = ["Lowering", "contiguous_strides", "lower", "make_axes", "operator_name"]
+__all__ = ["Lowering", "contiguous_strides", "lower", "make_axes", "operator_name", "places"]

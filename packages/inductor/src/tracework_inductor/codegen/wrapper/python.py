@@ -1,7 +1,8 @@
 """A KernelPlan as the text of the Python module that allocates, calls kernels and library functions, and returns.
 
 `call(args)` takes the graph's inputs as one list, which it empties, and returns a tuple. Everything that can be looked
-up once is a global of the module; a kernel call is one foreign call with plain integers.
+up once is a global of the module; a kernel call is one foreign call with plain integers. What a library call gives is compared with what
+the graph was compiled for before anything reads it (tracework_runtime.results).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,17 +49,10 @@ class PythonWrapper:
         self.symbols: set[str] = set()
         self.workspace = plan.memory.workspace
         # their memory lives as long as their new names
-        self.renamed = frozenset(old for step in plan.memory.steps for _, old in step.reuse)
+        self.renamed = {old for step in plan.memory.steps for _, old in step.reuse}
         self.gpus = {b.layout.device for b in self.program.buffers.values() if b.layout.device.type == "cuda"}
         self.windows: dict[str, int] = {}
         self.counted: set[str] = set()  # buffers whose tensors torch has written to, so that it counts a version
-        self.relied_on = self._relied_on()
-
-    def _relied_on(self) -> frozenset[str | None]:
-        """The buffers whose memory something is made of: it is read, returned, written in place or given to another buffer."""
-        bases = (b.base for b in self.program.buffers.values())
-        returned = (o.buffer for o in self.program.outputs)
-        return self.renamed.union(bases, returned, *(kernel.reads for kernel in self.plan.kernels))
 
     def render(self) -> str:
         """The module."""
@@ -258,7 +252,7 @@ class PythonWrapper:
             function = self._shared(node.out_form)
             self.counted.add(str(node.outputs[0]))
             call = f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})"
-            self.lines.append(self._as_expected(node, str(node.outputs[0]), call))
+            self.lines.append(self._as_expected(node, str(node.outputs[0]), call, is_own=True))
             return
         function = "restride" if node.target == "restride" else self._shared(node.target)
         if node.mutates is not None:
@@ -307,16 +301,17 @@ class PythonWrapper:
         if "_" in names:
             self.lines.append("del _")
         for name in node.outputs:
-            if name in self.relied_on:
+            if name is not None:
                 self.lines.append(f"{name} = {self._as_expected(node, name, name)}")
 
-    def _as_expected(self, node: ExternNode, name: str, text: str) -> str:
-        """A library's result, once it is known to be what kernels take it for."""
-        if node.target == "restride" or name not in self.relied_on:
+    def _as_expected(self, node: ExternNode, name: str, text: str, *, is_own: bool = False) -> str:
+        """A library's result, once it is known to be what kernels take it for. is_own: it was given memory to write to."""
+        if node.target == "restride":
             return text
         layout = self.program.buffers[name].layout
         device = self._shared(f"device({str(layout.device)!r})", "d")
-        check = self._shared(f"expected({_dtype(layout.dtype)}, {device}, {node.operator!r})", "e")
+        own = ", is_own=True" if is_own else ""
+        check = self._shared(f"expected({_dtype(layout.dtype)}, {device}, {node.operator!r}, places{own})", "e")
         return f"{check}({text}, {_tuple(layout.sizes)}, {_tuple(layout.strides)})"
 
     def _argument(self, arg: Any) -> str:
