@@ -8,7 +8,7 @@ import pytest
 import torch
 import tracework
 from tracework_primops import TensorSpec
-from tracework_primops.fake import ATEN_META
+from tracework_primops.fake import ATEN_META, SPECIAL
 from tracework_primops.fake.dispatch import forget_plans
 from training import same
 
@@ -25,6 +25,8 @@ SMALL, LARGE = (3, 3), (300, 300)
 @pytest.fixture(autouse=True)
 def told_anew():
     tracework.reset()
+    yield
+    forget_plans()
 
 
 @pytest.fixture(params=PROMISES)
@@ -37,9 +39,7 @@ def broken(request, monkeypatch):
 
     monkeypatch.setitem(ATEN_META, torch.ops.aten.cholesky_inverse.default, rule)
     forget_plans()
-    yield torch.cholesky_inverse
-    monkeypatch.undo()
-    forget_plans()
+    return torch.cholesky_inverse
 
 
 def factor(n):
@@ -98,8 +98,31 @@ def test_one_of_several_results(monkeypatch):
     forget_plans()
     told = as_plain_python(lambda x: torch.linalg.eigh(x + x.T).eigenvalues.exp().sum(), torch.randn(5, 5))
     assert "dtype torch.float32 where the graph was compiled for torch.float64" in told
-    monkeypatch.undo()
+
+
+CHANGED = {
+    "dtype": lambda found: found.to(torch.float32),
+    "size": lambda found: found.narrow(1, 0, 1).clone(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
+def test_a_result_that_depends_on_data(monkeypatch, change):
+    """It is made between compiled pieces; the one that reads it runs eager kernels."""
+    func = torch.ops.aten.nonzero.default
+    right = SPECIAL[func]
+
+    def rule(mode, func, args, kwargs):
+        return change(right(mode, func, args, kwargs))
+
+    monkeypatch.setitem(SPECIAL, func, rule)
     forget_plans()
+
+    def fn(x):
+        return (torch.nonzero(x.sin() > 0) * 3 + 1).sum(1)
+
+    told = as_plain_python(fn, torch.randn(40, 5))
+    assert "nonzero" in told and "where the graph was compiled for" in told
 
 
 @pytest.fixture

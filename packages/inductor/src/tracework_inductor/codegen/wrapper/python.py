@@ -340,7 +340,8 @@ class PythonWrapper:
 
 
 def _dtype(dtype: torch.dtype) -> str:
-    return str(dtype) if dtype == torch.bool else str(dtype).removeprefix("torch.")
+    name = str(dtype).removeprefix("torch.")
+    return name if name in DTYPES else str(dtype)
 
 
 def _tuple(values: Sequence[Size]) -> str:
