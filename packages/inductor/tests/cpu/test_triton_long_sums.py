@@ -70,8 +70,20 @@ def test_moments_of_many_blocks(sizes, one_block, tmp_path, monkeypatch):
     (var, mean), source = run(lambda x: prims.var_mean(x, (dim,), 1, False), x, tmp_path)
     assert "all_seen" in source
     true_var, true_mean = torch.var_mean(x.double(), dim, correction=1)
-    torch.testing.assert_close(var.double(), true_var, rtol=1e-4, atol=0)  # a mean of 300 has lost 2**-15 of a deviation of 1
+    torch.testing.assert_close(var.double(), true_var, rtol=1e-6, atol=0)  # 8 ulp
     torch.testing.assert_close(mean.double(), true_mean, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+@pytest.mark.parametrize("mean", [1000.0, 100000.0])
+def test_variance_far_from_0_has_no_bias(mean, blocks, one_block, tmp_path, monkeypatch):
+    """Elements lie on a grid of 2**-14 or 2**-7, means of few of them often in the middle between two of its points."""
+    monkeypatch.setattr(kernel, "CHAIN", 64 // blocks)
+    monkeypatch.setattr(reduction, "_in_one_pass", lambda x, dims: True)
+    x = torch.rand(2, 2048 * 48, generator=torch.Generator().manual_seed(0)) + mean
+    (var,), source = run(lambda x: (prims.var_mean(x, (1,), 1, False)[0],), x, tmp_path)
+    assert ("all_seen" in source) == (blocks > 1)
+    torch.testing.assert_close(var.double(), x.double().var(1), rtol=4 * EPS, atol=0)
 
 
 def test_what_is_no_number_has_no_variance(one_block, tmp_path, monkeypatch):

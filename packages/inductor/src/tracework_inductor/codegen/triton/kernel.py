@@ -384,8 +384,8 @@ class _Function:
     def _combine(self, partial: Partial) -> None:
         """A reduction's result from all parts' accumulators."""
         if partial.kind in MOMENTS:
-            tiles = [self._tile_of_parts(a, "0", partial.dtype) for a in partial.arguments]
-            found = combined(*tiles, lambda text: self._of_row(text).text)
+            seen, mean, squares = (self._tile_of_parts(a, "0", partial.dtype) for a in partial.arguments)
+            found = combined(seen, "0.0", mean, squares, lambda text: self._of_row(text).text)
             self.writer.locals[partial.name] = Value(found[MOMENTS[partial.kind]], frozenset({"x"}), partial.dtype)
             return
         texts = reduction_text(partial.kind, partial.dtype)
@@ -533,12 +533,10 @@ class _Function:
         if value.text not in self.moments:
             lanes = Lanes(_plain(name), blocks=self._many_steps())
             shapes = self.writer.tile.shape(), self.writer.tile.shape(frozenset({"r"}))
+            self.before_loop += lanes.before(*shapes)
             if lanes.blocks:
-                self.before_loop += lanes.before_blocks(*shapes)
-                self.before_block += lanes.before(*shapes)
+                self.before_block += lanes.before_block(*shapes)
                 self.after_block += lanes.after_block()
-            else:
-                self.before_loop += lanes.before(*shapes)
             self.writer.lines += lanes.inside(full)
             lines, names = lanes.after()
             self.after_loop += lines
