@@ -109,6 +109,17 @@ def test_scans_keep_what_their_carry_loses(tmp_path):
     assert found[0, -1] > 2.0**36
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("length", [100, 1 << 12], ids=["one tile", "many"])
+def test_products_of_factors_near_1_have_no_bias(length, dim, tmp_path):
+    """Those on the floats' own grid: a product of two is rounded to the side of its error's sign, which adds up."""
+    sizes = [2, 2]
+    sizes[dim] = length
+    x = torch.rand(sizes, generator=torch.Generator().manual_seed(0)) * 1e-3 + 0.9995
+    (found,), _ = run(lambda x: prims.cumprod(x, dim), x, tmp_path)
+    torch.testing.assert_close(found.double(), x.double().cumprod(dim), rtol=EPS, atol=0)
+
+
 def test_scans_go_on_after_infinity(tmp_path):
     x = torch.ones(1, 5000)
     x[0, 9] = float("inf")
