@@ -137,7 +137,9 @@ class Checking(TorchDispatchMode):
             try:
                 compiled([t.detach() for t in inputs])
             except Exception as error:
-                self.found.wrong.setdefault(f"{func} {profile}", f"{key[:300]}: {type(error).__name__}: {str(error).splitlines()[0]}")
+                self.found.wrong.setdefault(
+                    f"{func} {profile}", f"{key[:300]}: {type(error).__name__}: {str(error).splitlines()[0]}"
+                )
             if copied.called:
                 value, strides = copied.call_args.args
                 what = f"strides {value.stride()} offset {value.storage_offset()} for {tuple(strides)}"

@@ -83,4 +83,3 @@ def expected(
 
     index = 0 if device.type == "cpu" else -1 if device.index is None else device.index
     return Expected(dtype, _DEVICES.get(device.type, -1), index, is_own, fitted)
-

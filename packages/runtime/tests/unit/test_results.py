@@ -32,7 +32,9 @@ def test_a_result_of_each_dtype_is_given_back_as_it_is_and_no_other_dtype_is(exp
     assert expects(dtype, CPU, "op", {})(value, SIZES, STRIDES) is value
     for other in DTYPES:
         if other is not dtype:
-            with pytest.raises(ResultMismatch, match=f"op gave a tensor of dtype {dtype} where the graph was compiled for {other}"):
+            with pytest.raises(
+                ResultMismatch, match=f"op gave a tensor of dtype {dtype} where the graph was compiled for {other}"
+            ):
                 expects(other, CPU, "op", {})(value, SIZES, STRIDES)
 
 
@@ -52,7 +54,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("value", REFUSED.values(), ids=REFUSED)
 def test_what_kernels_would_read_wrongly_is_refused(expects, value) -> None:
-    with pytest.raises(ResultMismatch, match=r"(?s)op gave a tensor of .* where the graph was compiled for .*torch\.compiler\.disable"):
+    with pytest.raises(
+        ResultMismatch, match=r"(?s)op gave a tensor of .* where the graph was compiled for .*torch\.compiler\.disable"
+    ):
         expects(torch.float32, CPU, "op", {})(value, SIZES, STRIDES)
 
 
@@ -116,5 +120,7 @@ def test_a_mismatch_says_where_the_program_calls_the_operator(expects) -> None:
     places: dict[str, tuple[str, ...]] = {}
     check = expects(torch.float32, CPU, "aten.mm.default", places)
     places["aten.mm.default"] = ("model.py:3 in f linear", "model.py:9 in g matmul")
-    with pytest.raises(RuntimeError, match=r"^aten.mm.default \(model.py:3 in f linear or model.py:9 in g matmul\) gave a tensor of dtype"):
+    with pytest.raises(
+        RuntimeError, match=r"^aten.mm.default \(model.py:3 in f linear or model.py:9 in g matmul\) gave a tensor of dtype"
+    ):
         check(X.double(), SIZES, STRIDES)

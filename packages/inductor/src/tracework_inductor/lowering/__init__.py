@@ -14,6 +14,7 @@ __all__ = [
     "lower",
     "matmul",
     "memory",
+    "places",
     "pointwise",
     "reduction",
     "rng",

@@ -29,7 +29,11 @@ class Lanes:
         lines = _zeros(tile, f"first_{self.label}")
         if not self.blocks:
             return [*lines, *self.before_block(tile, row)]
-        return [*lines, *_zeros(tile, f"all_mean_{self.label}", f"all_squares_{self.label}"), *_zeros(row, f"all_seen_{self.label}")]
+        return [
+            *lines,
+            *_zeros(tile, f"all_mean_{self.label}", f"all_squares_{self.label}"),
+            *_zeros(row, f"all_seen_{self.label}"),
+        ]
 
     def before_block(self, tile: str, row: str) -> list[str]:
         """Lines before the steps of a block."""
