@@ -31,7 +31,7 @@ typedef struct {
     void *current_stream;
 } dl_exchange;
 
-enum { DL_FLOAT = 2, DL_COMPLEX = 5 };
+enum { DL_FLOAT = 2, DL_COMPLEX = 5, ANY_DEVICE = 0 /* DLPack counts from 1 */ };
 
 static int (*describe)(void *object, dl_tensor *out);
 static PyTypeObject *tensor_type;
@@ -135,8 +135,9 @@ static bool is_as_expected(const expected_object *self, PyObject *value, PyObjec
     if (seen.data == NULL || !are(sizes, seen.shape, seen.ndim) || !are(strides, seen.strides, seen.ndim)) {
         return false;
     }
-    return self->is_own || (seen.device.device_type == self->device_type && seen.device.device_id == self->device_id &&
-           has_dtype(value, self->dtype) && gives(storage_offset, value, zero) &&
+    bool there = self->device_type == ANY_DEVICE ||
+                 (seen.device.device_type == self->device_type && seen.device.device_id == self->device_id);
+    return self->is_own || (there && has_dtype(value, self->dtype) && gives(storage_offset, value, zero) &&
            (seen.dtype.code != DL_COMPLEX || gives(is_conj, value, Py_False)) &&
            (!may_be_negated(&seen) || gives(is_neg, value, Py_False)));
 }
@@ -176,7 +177,7 @@ static void expected_dealloc(expected_object *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* Expected(dtype, the device's type and index as DLPack counts them, whether the memory is the host program's own, otherwise) */
+/* Expected(dtype, the device's type and index as DLPack counts them, 0 for any device, whether the memory is the host program's own, otherwise) */
 static PyObject *expected_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     int device_type, device_id, is_own;

@@ -17,7 +17,7 @@ __all__ = ["empty_cpu", "empty_cuda", "expected", "restride", "unwritten"]
 empty_cpu, empty_cuda = _torch.empty_strided_cpu, _torch.empty_strided_cuda
 
 Sizes = tuple[int, ...]
-_DEVICES = {"cpu": 1, "cuda": 2}  # in DLPack
+_DEVICES = {"cpu": 1, "cuda": 2}  # in DLPack, which counts from 1
 set_tensor_api(
     getattr(torch.Tensor, "__dlpack_c_exchange_api__", None),
     torch.Tensor,
@@ -48,14 +48,14 @@ def restride(value: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
 
 
 def expected(
-    dtype: torch.dtype, device: torch.device, operator: str, places: Mapping[str, tuple[str, ...]], *, is_own: bool = False
+    dtype: torch.dtype, device: torch.device | None, operator: str, places: Mapping[str, tuple[str, ...]], *, is_own: bool = False
 ) -> Callable[[Any, Sizes, Sizes], torch.Tensor]:
     """What a host program asks of each result of a library call that is read later: `expected(...)(value, sizes, strides)`.
 
     It gives the value, or a copy of it, with these strides from the begin of its memory on, and raises ResultMismatch where dtype, device or
     sizes differ: kernels would read other memory than there is. What was planned as a vector of no elements is a workspace whose size only
     the library knows. is_own: the results are given as `out`, so that no more than their size can have changed.
-    places: where the program calls operators, for messages.
+    places: where the program calls operators, for messages. device: None where the library chooses it.
     """
 
     def differs(what: str, wanted: object, given: object) -> ResultMismatch:
@@ -67,7 +67,7 @@ def expected(
         for what, wanted, given in (("layout", torch.strided, value.layout), ("dtype", dtype, value.dtype)):
             if given is not wanted:
                 raise differs(what, wanted, given)
-        if value.device.type != device.type or device.index not in (None, value.device.index):
+        if device is not None and (value.device.type != device.type or device.index not in (None, value.device.index)):
             raise differs("device", device, value.device)
         if value.shape != sizes and sizes != (0,):
             raise differs("size", sizes, tuple(value.shape))
@@ -81,5 +81,7 @@ def expected(
             return value.as_strided(sizes, strides).detach()
         return restride(value, strides)
 
+    if device is None:
+        return Expected(dtype, 0, 0, is_own, fitted)
     index = 0 if device.type == "cpu" else -1 if device.index is None else device.index
     return Expected(dtype, _DEVICES.get(device.type, -1), index, is_own, fitted)

@@ -65,6 +65,13 @@ def test_another_gpu_is_refused(expects) -> None:
         expects(torch.float32, torch.device("cuda", 1), "op", {})(X, SIZES, STRIDES)
 
 
+def test_a_device_that_the_library_chooses(expects) -> None:
+    check = expects(torch.float32, None, "op", {})
+    assert check(X, SIZES, STRIDES) is X
+    with pytest.raises(ResultMismatch):
+        check(X.double(), SIZES, STRIDES)
+
+
 LAID_OUT_ANEW = {
     "strides": X.t().contiguous().t(),
     "offset": torch.arange(40.0)[8:].view(SIZES),

@@ -51,6 +51,7 @@ class PythonWrapper:
         # their memory lives as long as their new names
         self.renamed = {old for step in plan.memory.steps for _, old in step.reuse}
         self.gpus = {b.layout.device for b in self.program.buffers.values() if b.layout.device.type == "cuda"}
+        self.loaded = {name for kernel in plan.kernels if not isinstance(kernel, ExternKernel) for name in kernel.reads}
         self.windows: dict[str, int] = {}
         self.counted: set[str] = set()  # buffers whose tensors torch has written to, so that it counts a version
 
@@ -309,10 +310,17 @@ class PythonWrapper:
         if node.target == "restride":
             return text
         layout = self.program.buffers[name].layout
-        device = self._shared(f"device({str(layout.device)!r})", "d")
+        device = None if self._is_random_state(name) else self._shared(f"device({str(layout.device)!r})", "d")
         own = ", is_own=True" if is_own else ""
         check = self._shared(f"expected({_dtype(layout.dtype)}, {device}, {node.operator!r}, places{own})", "e")
         return f"{check}({text}, {_tuple(layout.sizes)}, {_tuple(layout.strides)})"
+
+    def _is_random_state(self, name: str) -> bool:
+        """Whether a result may be the seed or the offset of an attention kernel for its backward: the library keeps them on the CPU, or on
+        the GPU while a CUDA graph is recorded."""
+        layout = self.program.buffers[name].layout
+        small = isinstance(count := layout.numel(), int) and count <= 2
+        return small and layout.dtype in (torch.int64, torch.uint64) and layout.device.type == "cuda" and name not in self.loaded
 
     def _argument(self, arg: Any) -> str:
         if isinstance(arg, BufferView):
