@@ -53,7 +53,7 @@ class CompiledFn:
         self.artifact = artifact
         self.namespace = namespace
         self.check = check
-        self.places: dict[str, tuple[str, ...]] = namespace["places"]
+        self.places: dict[str, tuple[str, ...]] = namespace.setdefault("places", {})
         self.unchecked: Callable[[list[Any]], tuple[Any, ...]] = namespace["call"]
         self.call = self.unchecked if check is None else _checked(self.unchecked, check)
 

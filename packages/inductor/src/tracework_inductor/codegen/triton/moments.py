@@ -26,27 +26,25 @@ class Lanes:
 
     def before(self, tile: str, row: str) -> list[str]:
         """Lines before the whole loop, for a tile and for one row of it."""
-        lines = _zeros(tile, f"first_{self.label}")
+        k = self.label
+        lines = _zeros(tile, f"first_{k}")
         if not self.blocks:
             return [*lines, *self.before_block(tile, row)]
-        return [
-            *lines,
-            *_zeros(tile, f"all_mean_{self.label}", f"all_squares_{self.label}"),
-            *_zeros(row, f"all_seen_{self.label}"),
-        ]
+        lines += [*_zeros(tile, f"all_mean_{k}", f"all_squares_{k}"), *_zeros(row, f"all_seen_{k}")]
+        return [*lines, *_zeros("[1, 1]", f"all_steps_{k}")]
 
     def before_block(self, tile: str, row: str) -> list[str]:
         """Lines before the steps of a block."""
         k = self.label
-        return [*_zeros(tile, f"mean_{k}", f"squares_{k}"), *_zeros(row, f"seen_{k}"), *_zeros("[]", f"steps_{k}")]
+        return [*_zeros(tile, f"mean_{k}", f"squares_{k}"), *_zeros(row, f"seen_{k}"), *_zeros("[1, 1]", f"steps_{k}")]
 
     def inside(self, value: str) -> list[str]:
         """Lines of the loop; `rmask` says which lanes are inside the row."""
         k = self.label
-        before = f"all_seen_{k} + seen_{k}" if self.blocks else f"seen_{k}"
+        whole = "all_" if self.blocks else ""
         return [
-            f"steps_{k} = steps_{k} + 1",
-            f"first_{k} = tl.where(rmask & ({before} == 0), {value}, first_{k})",
+            *(f"{name}_{k} = {name}_{k} + 1" for name in dict.fromkeys(("steps", f"{whole}steps"))),
+            f"first_{k} = tl.where(rmask & ({whole}steps_{k} == 1), {value}, first_{k})",
             f"offset_{k} = {value} - first_{k}",
             f"delta_{k} = offset_{k} - mean_{k}",
             f"moved_{k} = mean_{k} + delta_{k} * (1.0 / steps_{k})",
