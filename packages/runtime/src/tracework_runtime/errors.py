@@ -77,7 +77,8 @@ class ResultMismatch(RuntimeFailure, RuntimeError):
         at = f" ({' or '.join(places[:3])}{' ...' * (len(places) > 3)})" if places else ""
         super().__init__(
             f"{operator}{at} gave a tensor of {what} {given} where the graph was compiled for {expected}",
-            advice="keep the function that calls it out of graphs with torch.compiler.disable, and report the operator with its arguments",
+            advice="correct its fake if it is yours (torch.library.register_fake); else keep the function that calls it out of graphs with "
+            "torch.compiler.disable, and report the operator with its arguments",
         )
 
 
