@@ -180,6 +180,13 @@ def opdb(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def library_results(session: nox.Session) -> None:
+    """What host programs believe of library calls against what torch gives, over op_db; on a GPU with --device cuda."""
+    install(session, PACKAGES[4].folders)
+    session.run("python", "packages/inductor/tests/library_results.py", *session.posargs)
+
+
+@nox.session(python=PYTHON)
 def containers(session: nox.Session) -> None:
     """Every method of the built-in containers and numbers that a subclass may override, with every operation, against plain Python."""
     install(session, ["./packages/primops", "./packages/capture"], "pytest", "numpy")

@@ -5,6 +5,7 @@
  * addresses that are not divisible by 16, it asks a Python function for.
  */
 #include "parts.h"
+#include "result.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -482,13 +483,15 @@ PyTypeObject launcher_type = {
 static PyMethodDef functions[] = {
     {"set_data_ptr", set_data_ptr, METH_O, "set_data_ptr(method): how a tensor's address is read: torch.Tensor.data_ptr."},
     {"set_tensor_functions", set_tensor_functions, METH_VARARGS, "set_tensor_functions(make, end, watched): torch's C functions for products."},
+    {"set_tensor_api", tw_set_tensor_api, METH_VARARGS,
+     "set_tensor_api(DLPack's exchange capsule or None, torch.Tensor, its descriptors dtype, storage_offset, is_conj, is_neg)"},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tracework_runtime._C",
-    .m_doc = "Host programs, and launching GPU kernels.",
+    .m_doc = "Host programs, launching GPU kernels, and looking at results of library calls.",
     .m_size = -1,
     .m_methods = functions,
 };
@@ -497,7 +500,7 @@ PyMODINIT_FUNC PyInit__C(void)
 {
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyModule_AddType(module, &plan_type) < 0 || PyModule_AddType(module, &launcher_type) < 0 ||
-        PyModule_AddType(module, &program_type) < 0) {
+        PyModule_AddType(module, &program_type) < 0 || PyModule_AddType(module, &tw_expected_type) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

@@ -7,7 +7,8 @@ of hooks: in a graph that is cut they all run as they are, and a piece ends wher
 be whole.
 
 A piece takes sizes that depend on data as inputs, and compiled code takes them to be 2 or more, as it does all sizes that are symbols;
-where one is smaller, or something has to be decided on it, the piece runs eager kernels.
+where one is smaller, or something has to be decided on it, the piece runs eager kernels. So it does, with a warning, where a step before it
+gave another tensor than its fake was: compiled code relies on dtypes, sizes and strides.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from tracework_primops import Condition, Expr, FakeTensor, GuardOnUnbackedError, copy_node
+from tracework_primops import Condition, Expr, FakeTensor, GuardOnUnbackedError, TensorSpec, copy_node
+from tracework_primops.symbols import Size
 
 from . import _torch
 from .contracts import Report
@@ -317,10 +319,56 @@ def _compiled(
         report(str(asked), place)
         return piece.forward
 
-    def run(*args: Any) -> Sequence[Any]:
-        return call(*args) if all(args[i] >= SMALLEST for i in places) else piece.forward(*args)
+    made = [
+        (i, n, fake.spec)
+        for i, (n, fake) in enumerate(zip(needed, sizes, strict=True))
+        if n not in examples and isinstance(fake, FakeTensor)
+    ]
+    symbols_at = [(size.node.expr, i) for i, size in enumerate(sizes) if isinstance(size, torch.SymInt)]
 
-    return run if places else call
+    def run(*args: Any) -> Sequence[Any]:
+        if not all(args[i] >= SMALLEST for i in places):
+            return piece.forward(*args)
+        values = {symbol: args[i] for symbol, i in symbols_at}
+        for i, node, spec in made:
+            if (difference := _difference(args[i], spec, values)) is not None:
+                report(f"{node.target} gave {difference}", _origin(node))
+                return piece.forward(*args)
+        return call(*args)
+
+    return run if places or made else call
+
+
+def _difference(value: Any, spec: TensorSpec, values: dict[Any, int]) -> str | None:
+    """How a tensor differs from what compiled code takes it for; None where it does not. Symbols that `values` lacks are learned."""
+    if not isinstance(value, torch.Tensor):
+        return f"{type(value).__name__} instead of a tensor"
+    found = {"dtype": (value.dtype, spec.dtype), "device": (value.device, spec.device), "layout": (value.layout, torch.strided)}
+    for what, (given, expected) in found.items():
+        if given != expected:
+            return f"a tensor of {what} {given} where the graph was compiled for {expected}"
+    if not _fit(value.shape, spec.sizes, values):
+        return f"a tensor of size {tuple(value.shape)} where the graph was compiled for {spec.sizes}"
+    walked = [d for d, size in enumerate(value.shape) if size != 1] if value.numel() else []
+    strides = value.stride()
+    if not _fit([strides[d] for d in walked], [spec.strides[d] for d in walked], values):
+        return f"a tensor with strides {strides} where the graph was compiled for {spec.strides}"
+    return "a tensor whose values are negated or conjugated when they are read" if value.is_neg() or value.is_conj() else None
+
+
+def _fit(given: Sequence[int], expected: Sequence[Size], values: dict[Any, int]) -> bool:
+    if len(given) != len(expected):
+        return False
+    for number, size in zip(given, expected):
+        if not isinstance(size, Expr):
+            if number != size:
+                return False
+        elif size.free_symbols <= values.keys():
+            if number != size.evaluate(values):
+                return False
+        elif size.free_symbols == {size}:
+            values[size] = number
+    return True
 
 
 def _with_leaves(call: Call, made: Sequence[fx.Node]) -> Call:

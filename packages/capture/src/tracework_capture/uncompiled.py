@@ -12,6 +12,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from . import _C
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType
@@ -71,12 +73,18 @@ def report_uncompiled(
     if what in _told:
         return
     _told.add(what)
-    text = text or f"tensor operations run uncompiled: {reason}\n  at {place}\n  try: {cure}"
+    _tell(text or f"tensor operations run uncompiled: {reason}\n  at {place}\n  try: {cure}", place, category)
+
+
+def _told_plainly(text: str, place: str, category: type[UncompiledWarning]) -> None:
     log.warning("%s", text)
     file, line = _PLACE.match(place).groups()  # type: ignore[union-attr]
     # a program that makes errors of warnings has not asked for its call to fail
     with contextlib.suppress(category):
         warnings.warn_explicit(text, category, file, int(line or 0))
+
+
+_tell = _C.Scoped(_told_plainly, None)  # handlers of logs and of warnings are no part of the program
 
 
 def report_stillborn(code: CodeType, number: int) -> None:

@@ -3,7 +3,7 @@
 from ._version import __version__
 from .codegen import TARGETS
 from .errors import InductorError, LoweringError
-from .lowering import LOWERINGS, lower
+from .lowering import LOWERINGS, lower, places
 from .options import InductorOptions, Settings
 from .pipeline import compile_graph, plan_graph
 from .schedule.pipeline import schedule
@@ -20,6 +20,7 @@ __all__ = [
     "__version__",
     "compile_graph",
     "lower",
+    "places",
     "plan_graph",
     "schedule",
 ]

@@ -70,8 +70,20 @@ def test_moments_of_many_blocks(sizes, one_block, tmp_path, monkeypatch):
     (var, mean), source = run(lambda x: prims.var_mean(x, (dim,), 1, False), x, tmp_path)
     assert "all_seen" in source
     true_var, true_mean = torch.var_mean(x.double(), dim, correction=1)
-    torch.testing.assert_close(var.double(), true_var, rtol=1e-4, atol=0)  # a mean of 300 has lost 2**-15 of a deviation of 1
+    torch.testing.assert_close(var.double(), true_var, rtol=1e-6, atol=0)  # 8 ulp
     torch.testing.assert_close(mean.double(), true_mean, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+@pytest.mark.parametrize("mean", [1000.0, 100000.0])
+def test_variance_far_from_0_has_no_bias(mean, blocks, one_block, tmp_path, monkeypatch):
+    """Elements lie on a grid of 2**-14 or 2**-7, means of few of them often in the middle between two of its points."""
+    monkeypatch.setattr(kernel, "CHAIN", 64 // blocks)
+    monkeypatch.setattr(reduction, "_in_one_pass", lambda x, dims: True)
+    x = torch.rand(2, 2048 * 48, generator=torch.Generator().manual_seed(0)) + mean
+    (var,), source = run(lambda x: (prims.var_mean(x, (1,), 1, False)[0],), x, tmp_path)
+    assert ("all_seen" in source) == (blocks > 1)
+    torch.testing.assert_close(var.double(), x.double().var(1), rtol=4 * EPS, atol=0)
 
 
 def test_what_is_no_number_has_no_variance(one_block, tmp_path, monkeypatch):
@@ -95,6 +107,17 @@ def test_scans_keep_what_their_carry_loses(tmp_path):
     assert "for roff" in source
     torch.testing.assert_close(found.double(), x.double().cumsum(1), rtol=2**-23, atol=0)
     assert found[0, -1] > 2.0**36
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("length", [100, 1 << 12], ids=["one tile", "many"])
+def test_products_of_factors_near_1_have_no_bias(length, dim, tmp_path):
+    """Those on the floats' own grid: a product of two is rounded to the side of its error's sign, which adds up."""
+    sizes = [2, 2]
+    sizes[dim] = length
+    x = torch.rand(sizes, generator=torch.Generator().manual_seed(0)) * 1e-3 + 0.9995
+    (found,), _ = run(lambda x: prims.cumprod(x, dim), x, tmp_path)
+    torch.testing.assert_close(found.double(), x.double().cumprod(dim), rtol=EPS, atol=0)
 
 
 def test_scans_go_on_after_infinity(tmp_path):

@@ -19,6 +19,7 @@ from tracework_runtime.errors import (
     InputError,
     LaunchError,
     LoadError,
+    ResultMismatch,
     RuntimeFailure,
 )
 from tracework_runtime.load import CompiledFn, load, warm_up
@@ -48,6 +49,7 @@ __all__ = [
     "LaunchError",
     "LoadError",
     "OutputRecipe",
+    "ResultMismatch",
     "RuntimeFailure",
     "RuntimeOptions",
     "Store",

@@ -13,6 +13,7 @@ __all__ = [
     "InputError",
     "LaunchError",
     "LoadError",
+    "ResultMismatch",
     "RuntimeFailure",
 ]
 
@@ -62,6 +63,23 @@ class IndexOutOfRange(IndexError, RuntimeError):
     def __init__(self, kernel: str, origin: str) -> None:
         self.kernel, self.origin = kernel, origin
         super().__init__(f"index out of range in {origin or 'an operator'} ({kernel})")
+
+
+class ResultMismatch(RuntimeFailure, RuntimeError):
+    """A library's kernel gave another tensor than the graph was compiled for. It is raised before any kernel reads that tensor.
+
+    Attributes: operator, whose result it is; what, the property that differs; expected and given, its values; places, "file:line in
+    function" of the operator in the program, as far as they are known.
+    """
+
+    def __init__(self, operator: str, what: str, expected: object, given: object, places: tuple[str, ...] = ()) -> None:
+        self.operator, self.what, self.expected, self.given, self.places = operator, what, expected, given, places
+        at = f" ({' or '.join(places[:3])}{' ...' * (len(places) > 3)})" if places else ""
+        super().__init__(
+            f"{operator}{at} gave a tensor of {what} {given} where the graph was compiled for {expected}",
+            advice="correct its fake if it is yours (torch.library.register_fake); else keep the function that calls it out of graphs with "
+            "torch.compiler.disable, and report the operator with its arguments",
+        )
 
 
 class CacheCorrupt(RuntimeFailure):

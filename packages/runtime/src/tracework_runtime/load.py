@@ -45,15 +45,17 @@ class CompiledFn:
     check: raises InputError for inputs that it was not compiled for; None where it was loaded without.
     graph_refusals: reasons against recording it as a cudagraph.
     origins: kernel name -> "file:line op" texts of the user's source.
+    places: operator -> where the program calls it, for messages about library calls; for who knows it to fill in.
     """
 
-    __slots__ = ("__weakref__", "artifact", "call", "check", "namespace", "unchecked")
+    __slots__ = ("__weakref__", "artifact", "call", "check", "namespace", "places", "unchecked")
     __tracework_boxed__ = True
 
     def __init__(self, artifact: Artifact, namespace: dict[str, Any], check: InputCheck | None = None) -> None:
         self.artifact = artifact
         self.namespace = namespace
         self.check = check
+        self.places: dict[str, tuple[str, ...]] = namespace.setdefault("places", {})
         self.unchecked: Callable[[list[Any]], tuple[Any, ...]] = namespace["call"]
         self.call = self.unchecked if check is None else _checked(self.unchecked, check)
 
@@ -98,7 +100,7 @@ def load(
     """
     _check_devices(artifact)
     store = open_store(options)
-    namespace: dict[str, Any] = {"__name__": f"tracework_host_{artifact.key[:12]}", **artifact.constants}
+    namespace: dict[str, Any] = {"__name__": f"tracework_host_{artifact.key[:12]}", "places": {}, **artifact.constants}
     with observe.timed("load"):
         for language, builder in BUILDERS.items():
             mine = [kernel for kernel in artifact.kernels if kernel.language == language]

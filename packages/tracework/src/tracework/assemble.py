@@ -210,6 +210,8 @@ class GraphCompiler:
         prims = self._stage.observed("primops", self._prims, gm, spec)
         cache = runtime.open_cache(self._runtime)
         loaded = cache.loaded(lambda: self._stage.observed("inductor", self._artifact, prims, cache), self._loaded)
+        if loaded.artifact.externs:
+            loaded.places.update(inductor.places(prims))
         return runtime.cudagraph(loaded, self._runtime) if self._cudagraphs else loaded
 
     def _loaded(self, artifact: runtime.Artifact) -> Any:

@@ -1,7 +1,7 @@
 """LOWERINGS: op name -> rule. An op without a row calls its eager kernel, with the reason in the plan and the log."""
 
 from . import conv, creation, indexing, matmul, memory, pointwise, reduction, rng, scan, view, window
-from .driver import Lowering, lower
+from .driver import Lowering, lower, places
 from .registry import LOWERINGS, VIEWS
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "lower",
     "matmul",
     "memory",
+    "places",
     "pointwise",
     "reduction",
     "rng",

@@ -310,6 +310,7 @@ class Lowering:
             self.origins(),
             mutates,
             reason,
+            operator_name(self.node.target),
         )
         self.add_node(node)
         values = iter([self.whole(b) if b is not None else None for b in made])
@@ -421,8 +422,7 @@ class Lowering:
         return new and value.strides is not None and same_all(value.strides, spec.strides) and is_dense(spec.sizes, spec.strides)
 
     def _lower(self, node: Any, args: Any, kwargs: Any) -> Any:
-        name = getattr(node.target, "name", None)
-        name = name if isinstance(name, str) else str(node.target)
+        name = operator_name(node.target)
         reason = fallback.reason(name, node.target, args, self.spec, self.options)
         if reason is not None:
             log.info("%s calls the eager kernel: %s", name, reason)
@@ -499,6 +499,21 @@ class Lowering:
                 if user is not self.node
             )
         return known[node]
+
+
+def operator_name(target: Any) -> str:
+    """Of what a node calls: a prim's name, or "aten.mm.default"."""
+    name = getattr(target, "name", None)
+    return name if isinstance(name, str) else str(target)
+
+
+def places(graph: Any) -> dict[str, tuple[str, ...]]:
+    """What a PrimGraph calls -> "file:line in function operator" of the calls in the program, as far as they are known."""
+    found: dict[str, dict[str, None]] = {}
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and (place := place_of(node.meta.get("origin"))):
+            found.setdefault(operator_name(node.target), {})[place] = None
+    return {operator: tuple(known) for operator, known in found.items()}
 
 
 def _operator_and_place(origin: str | None) -> str:
@@ -615,4 +630,4 @@ def _nothing(buffer: Buffer, mutates: str | None, origins: tuple[str, ...]) -> E
     )
 
 
-__all__ = ["Lowering", "contiguous_strides", "lower", "make_axes"]
+__all__ = ["Lowering", "contiguous_strides", "lower", "make_axes", "operator_name", "places"]

@@ -384,8 +384,8 @@ class _Function:
     def _combine(self, partial: Partial) -> None:
         """A reduction's result from all parts' accumulators."""
         if partial.kind in MOMENTS:
-            tiles = [self._tile_of_parts(a, "0", partial.dtype) for a in partial.arguments]
-            found = combined(*tiles, lambda text: self._of_row(text).text)
+            seen, mean, squares = (self._tile_of_parts(a, "0", partial.dtype) for a in partial.arguments)
+            found = combined(seen, "0.0", mean, squares, lambda text: self._of_row(text).text)
             self.writer.locals[partial.name] = Value(found[MOMENTS[partial.kind]], frozenset({"x"}), partial.dtype)
             return
         texts = reduction_text(partial.kind, partial.dtype)
@@ -533,12 +533,10 @@ class _Function:
         if value.text not in self.moments:
             lanes = Lanes(_plain(name), blocks=self._many_steps())
             shapes = self.writer.tile.shape(), self.writer.tile.shape(frozenset({"r"}))
+            self.before_loop += lanes.before(*shapes)
             if lanes.blocks:
-                self.before_loop += lanes.before_blocks(*shapes)
-                self.before_block += lanes.before(*shapes)
+                self.before_block += lanes.before_block(*shapes)
                 self.after_block += lanes.after_block()
-            else:
-                self.before_loop += lanes.before(*shapes)
             self.writer.lines += lanes.inside(full)
             lines, names = lanes.after()
             self.after_loop += lines
@@ -586,15 +584,19 @@ class _Function:
         assert i.dtype is not None
         texts = reduction_text(kind, value.dtype)
         inside = self._where_inside(value, texts.identity, texts.held)
+        narrowed = ""
+        if kind == "prod" and value.dtype == torch.float32:
+            # Products of two elements near 1 lie near the middle between two floats, on a side that goes with their signs.
+            texts, inside, narrowed = reduction_text(kind, torch.float64), f"({inside}).to(tl.float64)", ".to(tl.float32)"
         running = self.writer.name(scan_text(kind, inside), frozenset(self.writer.tile.dims), i.dtype)
         if not self.looped:
-            return running
+            return Value(f"{running.text}{narrowed}", running.dims, i.dtype)
         carry = f"carry_{_plain(name)}"
         self.before_loop.append(f"{carry} = tl.full({self.writer.tile.shape(frozenset({'x'}))}, {texts.identity}, {texts.held})")
         result, total = f"scan_{_plain(name)}", texts.across(inside)
         if kind != "sum" or not value.dtype.is_floating_point:
             self.writer.lines += [f"{result} = {texts.lane(carry, running.text)}", f"{carry} = {texts.lane(carry, total)}"]
-            return Value(result, frozenset(self.writer.tile.dims), i.dtype)
+            return Value(f"{result}{narrowed}", frozenset(self.writer.tile.dims), i.dtype)
         # What the carry loses by rounding is kept beside it.
         lost = f"lost_{_plain(name)}"
         self.before_loop.append(f"{lost} = tl.full({self.writer.tile.shape(frozenset({'x'}))}, 0, {texts.held})")

@@ -30,6 +30,9 @@ from ...lowering.cpu_products import GEMM
 from ...schedule.graph import alias_root, ended_inputs
 from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, MemoryStep, Output, index_checks
 
+DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex64 complex128".split()
+"""What texts name without `torch.`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class HostProgram:
@@ -61,6 +64,7 @@ class _Builder:
         # their memory lives as long as their new names
         self.renamed = {old for step in plan.memory.steps for _, old in step.reuse}
         self.gpus = {b.layout.device for b in self.program.buffers.values() if b.layout.device.type == "cuda"}
+        self.loaded = {name for kernel in plan.kernels if not isinstance(kernel, ExternKernel) for name in kernel.reads}
         self.windows: dict[str, int] = {}
         self.counted: set[str] = set()  # buffers whose tensors torch has written to, so that it counts a version
 
@@ -249,7 +253,8 @@ class _Builder:
             if product is not None:
                 self.lines.append(product)
             else:
-                self._call(f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})", node=node)
+                call = f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})"
+                self._call(self._as_expected(node, str(node.outputs[0]), call, is_own=True), node=node)
             return
         function = "restride" if node.target == "restride" else self._shared(node.target)
         if node.mutates is not None:
@@ -329,10 +334,10 @@ class _Builder:
     def _results(self, node: ExternNode, call: str) -> None:
         if not node.tuple_result:
             name = node.outputs[0]
-            if name is None:
+            if name is None or node.mutates is not None:  # an input that is written is what it was
                 self._call(call, node=node)
                 return
-            self._call(f"{name} = {self._fitted(node, name, call)}", writes=[name], node=node)
+            self._call(f"{name} = {self._as_expected(node, name, call)}", writes=[name], node=node)
             return
         names = [n if n is not None else "_" for n in node.outputs]
         text = [f"{', '.join(names)}, = {call}"]
@@ -340,14 +345,25 @@ class _Builder:
             text.append("del _")
         made = [name for name in node.outputs if name is not None]
         if node.target != "restride":
-            text += [f"{name} = {self._fitted(node, name, name)}" for name in made]
+            text += [f"{name} = {self._as_expected(node, name, name)}" for name in made]
         self._call(*text, writes=made, node=node)
 
-    def _fitted(self, node: ExternNode, name: str, text: str) -> str:
+    def _as_expected(self, node: ExternNode, name: str, text: str, *, is_own: bool = False) -> str:
+        """A library's result, once it is known to be what kernels take it for. is_own: it was given memory to write to."""
         if node.target == "restride":
             return text
         layout = self.program.buffers[name].layout
-        return f"fitted({text}, {_tuple(layout.sizes)}, {_tuple(layout.strides)})"
+        device = None if self._is_random_state(name) else self._shared(f"device({str(layout.device)!r})", "d")
+        own = ", is_own=True" if is_own else ""
+        check = self._shared(f"expected({_dtype(layout.dtype)}, {device}, {node.operator!r}, places{own})", "e")
+        return f"{check}({text}, {_tuple(layout.sizes)}, {_tuple(layout.strides)})"
+
+    def _is_random_state(self, name: str) -> bool:
+        """Whether a result may be the seed or the offset of an attention kernel for its backward: the library keeps them on the CPU, or on
+        the GPU while a CUDA graph is recorded."""
+        layout = self.program.buffers[name].layout
+        small = isinstance(count := layout.numel(), int) and count <= 2
+        return small and layout.dtype in (torch.int64, torch.uint64) and layout.device.type == "cuda" and name not in self.loaded
 
     def _argument(self, arg: Any) -> str:
         if isinstance(arg, BufferView):
@@ -384,7 +400,8 @@ def _extent(size: Size) -> int | str:
 
 
 def _dtype(dtype: torch.dtype) -> str:
-    return str(dtype) if dtype == torch.bool else str(dtype).removeprefix("torch.")
+    name = str(dtype).removeprefix("torch.")
+    return name if name in DTYPES else str(dtype)
 
 
 def _tuple(values: Sequence[Size]) -> str:

@@ -1,7 +1,8 @@
 """The lines of a host program as the text of a Python module that allocates, calls kernels and library functions, and returns.
 
 `call(args)` takes the graph's inputs as one list, which it empties, and returns a tuple. Everything that can be looked
-up once is a global of the module; a kernel call is one foreign call with plain integers.
+up once is a global of the module; a kernel call is one foreign call with plain integers. What a library call gives is compared with what
+the graph was compiled for before anything reads it (tracework_runtime.results).
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,43 +26,14 @@ from tracework_runtime.host.lines import (
 )
 
 from ...lowering.conv import PACKED_CALL
-from .lines import HostProgram
+from .lines import DTYPES, HostProgram
 
 HEADER = '''import torch
 from torch import device, empty, empty_strided
 from torch import {dtypes}
 from tracework_runtime.errors import IndexOutOfRange
-from tracework_runtime.results import empty_cpu, empty_cuda, unwritten
+from tracework_runtime.results import empty_cpu, empty_cuda, expected, restride, unwritten
 inf, nan = float("inf"), float("nan")
-
-
-def restride(value, strides):
-    """A copy with these strides, which may overlap or leave gaps."""
-    out = empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
-    target = out
-    for dim, stride in enumerate(strides):
-        if stride == 0 and value.shape[dim] > 1:
-            target, value = target.narrow(dim, 0, 1), value.narrow(dim, 0, 1)
-    target.copy_(value)
-    unwritten(out)
-    return out
-
-
-def fitted(value, sizes, strides):
-    """The library's result with the strides that the graph was compiled for, at the begin of its memory; None where the library computed
-    none."""
-    if value is None:
-        return value
-    if value.shape != sizes and 0 not in sizes:  # what was planned as empty shares no memory
-        raise RuntimeError(f"a library's kernel gave a tensor of size {{tuple(value.shape)}} where the graph was compiled for {{sizes}}")
-    if value.storage_offset():
-        return restride(value, strides)
-    if value.stride() == strides or value.numel() == 0:
-        return value
-    for size, mine, wanted in zip(sizes, value.stride(), strides):
-        if mine != wanted and size > 1:
-            return restride(value, strides)
-    return value.as_strided(sizes, strides).detach()
 
 
 def out_of_range(failed, name, origins):
@@ -75,8 +47,6 @@ WORKSPACES = {
     "cpu": "from tracework_runtime.workspace import give, take, window",
     "cuda": "from tracework_runtime.gpu_workspace import give, take, window",
 }
-DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex64 complex128".split()
-
 
 def host_source(program: HostProgram, on_cpu: Iterable[str]) -> str:
     """The module. on_cpu: the kernels that take all addresses as numbers; others take tensors, too."""
@@ -114,7 +84,7 @@ class _Body:
                 case Take(size):
                     self._texts += [f"work = take({size})", "work_at, views = work.address, work.windows(windows)"]
                 case Allocate(name, device, dtype, sizes, strides):
-                    word = "torch.bool" if dtype == "bool" else dtype
+                    word = dtype if dtype in DTYPES else f"torch.{dtype}"
                     self._texts.append(f"{name} = empty_{device}({_tuple(sizes)}, {_tuple(strides)}, {word})")
                 case Reuse(new, old, view):
                     self._texts.append(f"{new} = {old}{view}")
