@@ -71,7 +71,10 @@ def run(program, inputs, folder, options=None, joined=True):
         name: lambda *args, kernel=kernel: triton_interpreter.interpret(kernel, list(args), (), folder)
         for name, kernel in kernels.items()
     }
-    exec(host.replace("empty_cpu, empty_cuda", "empty_cpu, empty_cpu as empty_cuda").replace("gpu_workspace", "workspace"), namespace)
+    exec(
+        host.replace("empty_cpu, empty_cuda", "empty_cpu, empty_cpu as empty_cuda").replace("gpu_workspace", "workspace"),
+        namespace,
+    )
     return namespace["call"]([x.clone() for x in inputs]), kernels, host
 
 
