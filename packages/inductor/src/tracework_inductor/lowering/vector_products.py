@@ -17,7 +17,11 @@ from .row_padding import PRODUCTS, prim_name
 from .value import Lazy, TensorValue, settled
 
 MOST_ROWS: Mapping[torch.dtype, int] = {torch.bfloat16: 8, torch.float16: 8, torch.float32: 8}
-"""dtype -> rows of the small matrix up to which a loop is as quick as the library, which reads the large one as often."""
+"""dtype -> rows of the small matrix up to which a loop is no slower than the library.
+
+On an H200, eight rows, microseconds of ours and the library's: bfloat16 2048x8192 12.1 and 14.3, 8192x2048 11.5 and 11.7, 768x3072 5.6 and
+8.0; float32 4096x4096 32.2 and 48.4.
+"""
 CAST = 2
 """Cost of a small matrix's elements that each block of the loop may do again; a matrix that costs more is computed before."""
 MOST_COST = 32
