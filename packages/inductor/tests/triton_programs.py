@@ -15,14 +15,14 @@ from tracework_primops import GraphBuilder, PrimValue, TensorSpec, prims
 from tracework_primops.graph import PrimGraph
 
 
-def graph_of(program: Callable[..., Any], *inputs: torch.Tensor) -> PrimGraph:
-    """The graph of a function of prims for inputs like these."""
+def graph_of(program: Callable[..., Any], *inputs: torch.Tensor, device: torch.device | None = None) -> PrimGraph:
+    """The graph of a function of prims for inputs like these, on this device if one is given."""
     graph = torch.fx.Graph()
     builder = GraphBuilder(graph)
     values = []
     for n, t in enumerate(inputs):
         node = graph.placeholder(f"a{n}")
-        node.meta["spec"] = TensorSpec(t.dtype, t.device, tuple(t.shape), tuple(t.stride()))
+        node.meta["spec"] = TensorSpec(t.dtype, device or t.device, tuple(t.shape), tuple(t.stride()))
         values.append(PrimValue(node.meta["spec"], node))
     with builder:
         outputs = program(*values)
@@ -31,9 +31,9 @@ def graph_of(program: Callable[..., Any], *inputs: torch.Tensor) -> PrimGraph:
     return PrimGraph.from_fx(graph)
 
 
-def rendered(graph: PrimGraph) -> tuple[str, dict[str, Any]]:
+def rendered(graph: PrimGraph, options: InductorOptions | None = None) -> tuple[str, dict[str, Any]]:
     """Host program, and rendered kernels by the name under which it calls them."""
-    options, renderer = InductorOptions(), TritonRenderer()
+    options, renderer = options or InductorOptions(), TritonRenderer()
     plan = schedule(lower(graph, options), options, renderer.capabilities)
     kernels = {k.name: renderer.render(k) for k in plan.kernels if not isinstance(k, ExternKernel)}
     return host_source(host_program(plan, {name: name for name in kernels}), on_cpu=()), kernels

@@ -71,6 +71,11 @@ class LoopNode:
     mutates: str | None = None
 
     @property
+    def is_product(self) -> bool:
+        """Whether it multiplies matrices."""
+        return any(i.op == "reduce" and i.args[1] == "dot" for i in self.body.instructions)
+
+    @property
     def may_raise(self) -> bool:
         """Whether an index that it reads may be out of range, which kernels for the CPU say."""
         return self.device.type == "cpu" and any(True for _ in self.body.checks())

@@ -154,9 +154,9 @@ class Recorder:
         """Writes an element."""
         self.emit("store", (buffer, index, value, mode), None)
 
-    def reduce(self, name: str, kind: str, value: Ref, index: Ref | None = None) -> None:
-        """Accumulates into the reduction called `name`."""
-        args = (name, kind, value) if index is None else (name, kind, value, index)
+    def reduce(self, name: str, kind: str, value: Ref, second: Ref | None = None) -> None:
+        """Accumulates into the reduction called `name`; second: of an extreme, the value's position, of a dot, the other factor."""
+        args = (name, kind, value) if second is None else (name, kind, value, second)
         self.emit("reduce", args, None)
 
     def scan(self, name: str, kind: str, value: Ref) -> Ref:

@@ -74,7 +74,8 @@ STRUCTURAL_OPS = frozenset(
         # check: an IndexCheck where that is not known, to be made where the mask holds; position: which element of the index it is
         "to_dtype",  # (value, dtype)
         "bitcast",  # (value, dtype)
-        "reduce",  # (name, kind, value[, index value]): accumulate over the reduction axes of an inner pass
+        "reduce",  # (name, kind, value[, second]): accumulate over the reduction axes of an inner pass; second: the position of an extreme's
+        # value, a dot's other factor
         "scan",  # (name, kind, value) -> running value along the reduction axis
         "local",  # (name): a reduction's result, or a value defined by an outer pass, of the same row
         "define",  # (name, value): outer pass only; makes `local(name)` available in later passes
@@ -84,7 +85,7 @@ STRUCTURAL_OPS = frozenset(
 )
 
 REDUCTION_KINDS = frozenset(
-    {"sum", "prod", "max", "min", "any", "all", "xor_sum", "argmax", "argmin", "mean", "squared_deviations"}
+    {"sum", "dot", "prod", "max", "min", "any", "all", "xor_sum", "argmax", "argmin", "mean", "squared_deviations"}
 )
 SCAN_KINDS = frozenset({"sum", "prod", "max", "min"})
 

@@ -33,6 +33,7 @@ from .realize import reason_to_realize
 from .registry import LOWERINGS, VIEWS
 from .row_padding import RowPadding
 from .value import Lazy, Strided, TensorValue, settled
+from .vector_products import vector_products
 
 log = logging.getLogger("tracework.fallbacks")
 
@@ -63,7 +64,8 @@ class Lowering:
         products = options.numerics == "default"  # what moves their operands chooses other kernels, with other bits
         self.product_pieces = pieces(graph.graph) if products else {}
         self.product_layouts = product_layouts(graph.graph) if products else {}
-        self.row_padding = RowPadding(graph.graph, self.product_pieces)
+        self.vector_products = vector_products(graph.graph, graph.role) if products else frozenset()
+        self.row_padding = RowPadding(graph.graph, {*self.product_pieces, *self.vector_products})
         self.gapped_bases = gapped_bases(graph.graph)
         self.origin: str | None = None
         self.token: str | None = None
@@ -196,7 +198,7 @@ class Lowering:
         reduced: Sequence[Size],
         inner: Callable[[list[Size], list[Size]], Any],
     ) -> None:
-        """A loop nest that reduces inner(index, reduced index); for argmax and argmin inner gives (value, position)."""
+        """A loop nest that reduces inner(index, reduced index); inner gives (value, position) for argmax and argmin, both factors for a dot."""
         axes, index = make_axes("i", buffer.layout.sizes)
         inner_axes, inner_index = make_axes("r", reduced)
         recorder = Recorder(axes, inner_axes)

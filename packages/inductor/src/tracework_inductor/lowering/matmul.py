@@ -1,4 +1,5 @@
-"""Matrix products are library calls, written into planned buffers; row_padding.py says whose rows are padded."""
+"""Matrix products are library calls, written into planned buffers; row_padding.py says whose rows are padded, vector_products.py which
+are loops."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from .product_pieces import product_in_pieces
 from .registry import lowers
 from .row_padding import ROW_BYTES, fast_axis, other_axis, padded_rows, row_alignment
 from .value import Lazy, Strided, settled
+from .vector_products import vector_product
 
 
 def _windows(low: Any, values: Sequence[Any]) -> list[Any]:
@@ -39,6 +41,8 @@ def _where_it_lies(low: Any, value: Any) -> Strided | None:
 @lowers("mm")
 def mm(low: Any, a: Any, b: Any) -> Any:
     """(m,k) x (k,n)."""
+    if low.node in low.vector_products:
+        return vector_product(low, a, b)
     if rows := low.product_pieces.get(low.node):
         return product_in_pieces(low, None, a, b, rows)
     return _product(low, "torch.mm", a, b)
@@ -53,6 +57,8 @@ def bmm(low: Any, a: Any, b: Any) -> Any:
 @lowers("addmm")
 def addmm(low: Any, bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta*bias + alpha*(a@b)."""
+    if low.node in low.vector_products:
+        return vector_product(low, a, b, bias, beta, alpha)
     if rows := low.product_pieces.get(low.node):
         return product_in_pieces(low, bias, a, b, rows)
     return _with_bias(low, ("torch.mm", "torch.addmm"), bias, (a, b), {"beta": beta, "alpha": alpha})

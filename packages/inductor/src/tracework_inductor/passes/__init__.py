@@ -7,6 +7,7 @@ from tracework_primops import PrimGraph
 from ..options import InductorOptions
 from .fold_products import fold_products
 from .gather_numbers import gather_numbers
+from .join_products import join_products
 from .packed_convolution import pack_convolutions
 from .pad_matmul import pad_matmul
 from .patch_products import patch_products
@@ -14,6 +15,7 @@ from .patch_products import patch_products
 GRAPH_PASSES: Mapping[Callable[[PrimGraph], PrimGraph], Callable[[InductorOptions], bool]] = {
     fold_products: lambda options: True,
     patch_products: lambda options: not options.half_accumulation,  # which is about products, and not about convolutions
+    join_products: lambda options: True,
     pad_matmul: lambda options: True,  # after the two that make products
     pack_convolutions: lambda options: options.packs,
     gather_numbers: lambda options: True,

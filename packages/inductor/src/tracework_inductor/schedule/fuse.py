@@ -7,7 +7,7 @@ from ..ir.index import constant_product
 from ..options import InductorOptions
 from ..target import Capabilities
 from .fusion_rules import Proposal, refusal
-from .graph import Dependencies, live_nodes
+from .graph import Dependencies, live_nodes, output_buffers
 from .group import Group, Member, axis_sizes, candidates
 from .plan import Program, Refusal
 
@@ -25,6 +25,11 @@ class Fuser:
         self.group_of: dict[int, Group] = {}
         self.refusals: list[Refusal] = []
         self._readers: dict[str, list[Group]] = {}
+        wanted = output_buffers(program) | {n.mutates for n in self.nodes if n.mutates is not None}
+        self.reading: dict[str, list[Any]] = {name: [None] for name in wanted}
+        """Buffer -> the nodes that read it, and None if it must be in memory when the graph ends."""
+        for name, numbers in self.dependencies.readers.items():
+            self.reading.setdefault(name, []).extend(self.nodes[k] for k in numbers)
 
     def run(self) -> list[Group]:
         """Groups in an order that is not yet the launch order."""
@@ -105,7 +110,7 @@ class Fuser:
         ways = candidates(group, node)
         problem = ("axes", "their sizes do not fit")
         for way in ways:
-            proposal = Proposal(group, node, way, self.program.buffers, self.options, self.capabilities)
+            proposal = Proposal(group, node, way, self.program.buffers, self.options, self.capabilities, self.reading)
             found = refusal(proposal)
             if found is None:
                 group.members = proposal.members()

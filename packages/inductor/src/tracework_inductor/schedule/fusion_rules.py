@@ -1,11 +1,11 @@
 """FUSION_RULES: ordered legality checks of adding a node to a group; each returns None or a reason."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..ir.buffer import LoopNode
-from ..ir.index import Size, dot, same_all, simplify, variables_ranges
+from ..ir.index import Size, constant_product, dot, same_all, simplify, variables_ranges
 from ..options import InductorOptions
 from ..target import Capabilities
 from .graph import writes_to_input
@@ -14,7 +14,7 @@ from .group import Candidate, Group, Member, axis_sizes, mapped_index, mapping, 
 
 @dataclasses.dataclass
 class Proposal:
-    """A node, a group, and the domain that they would share."""
+    """A node, a group, and the domain that they would share. readers: buffer -> the nodes that read it, and None for the graph's caller."""
 
     group: Group
     node: LoopNode
@@ -22,12 +22,22 @@ class Proposal:
     buffers: Mapping[str, Any]
     options: InductorOptions
     capabilities: Capabilities
+    readers: Mapping[str, Collection[LoopNode | None]] = dataclasses.field(default_factory=dict)
 
     def members(self) -> list[Member]:
         """The group's members as they would be."""
-        level = "full" if self.candidate.spread else None
-        kept = [Member(m.node, level or m.level, m.order) for m in self.group.members]
+        kept = [dataclasses.replace(m) for m in self.group.members]
+        for m in kept:
+            if self.candidate.spread:
+                m.level = "full"
+            m.repeated = m.repeated or self.candidate.repeats
         return [*kept, self.candidate.member]
+
+
+MOST_PRODUCTS = 2
+"""In one kernel."""
+MOST_BYTES_AGAIN = 1 << 15
+"""Read by each block of a product for what it computes again: about as much as it reads of the large matrix."""
 
 
 def _device(p: Proposal) -> str | None:
@@ -112,6 +122,37 @@ def _raises(p: Proposal) -> str | None:
     return None
 
 
+def _products(p: Proposal) -> str | None:
+    """Each product has accumulators of its own for each of its rows."""
+    products = sum(m.node.is_product for m in p.members())
+    return None if products <= MOST_PRODUCTS else f"the kernel has {products - 1} products already"
+
+
+def _in_rows(node: LoopNode, buffers: Mapping[str, Any]) -> bool:
+    """Whether the elements of the largest matrix that a product adds up lie side by side."""
+    largest = max(node.body.loads(), key=lambda i: constant_product(buffers[i.args[0]].layout.sizes))
+    return not isinstance(largest.args[1], int) and largest.args[1].coefficient(node.body.reduction_axes[-1].var) == 1
+
+
+def _repeats(p: Proposal) -> str | None:
+    """What is computed again for each block of a product's columns is little, and nobody else reads it."""
+    if not p.candidate.repeats:
+        return None
+    if not _in_rows(p.node, p.buffers):
+        return "a block of a matrix whose rows are not in one piece is too small for what it would compute again"
+    own = axis_sizes(p.node)
+    for m in p.group.members:
+        if m.node.domain not in ("pointwise", "reduction") or m.node.mutates is not None or m.node.may_raise:
+            return "what it would compute again is no plain loop"
+        for name in m.node.writes:
+            for reader in p.readers.get(name, ()):
+                inside = reader is p.node or any(reader is other.node for other in p.group.members)
+                if not inside and (reader is None or not reader.is_product or axis_sizes(reader) != own):
+                    return f"{name} would be computed again for each column, and is read elsewhere"
+    again = sum(constant_product(p.buffers[name].layout.sizes) * p.buffers[name].layout.dtype.itemsize for name in p.group.reads)
+    return None if again <= MOST_BYTES_AGAIN else f"each block of columns would read {again} bytes again"
+
+
 def _affine(p: Proposal) -> str | None:
     """Refined axes must not bring divisions into loops that had none."""
     for m in p.members():
@@ -132,6 +173,8 @@ FUSION_RULES: tuple[tuple[str, Callable[[Proposal], str | None]], ...] = (
     ("scan", _scan_alone),
     ("order", _spread_order),
     ("axes", _affine),
+    ("products", _products),
+    ("repeats", _repeats),
     ("neighbours", _neighbours),
     ("elements", _elements),
     ("overwrites", _overwrites),

@@ -15,11 +15,15 @@ from ..ir.index import Size, product, refine, reshape_index, same, same_all, sub
 
 @dataclasses.dataclass
 class Member:
-    """A node in a group: level "full" or "outer"; order: permutation of its axes that matches the group's."""
+    """A node in a group: level "full" or "outer"; order: permutation of its axes that matches the group's.
+
+    repeated: it has no outer axes, and what it computes is computed again for each point of those of the group.
+    """
 
     node: LoopNode
     level: str
     order: tuple[int, ...] | None = None
+    repeated: bool = False
 
 
 def axis_sizes(node: LoopNode) -> tuple[list[Size], list[Size]]:
@@ -35,6 +39,8 @@ def variables(prefix: str, sizes: list[Size]) -> list[Any]:
 def mapping(member: Member, outer: list[Size], inner: list[Size]) -> dict[Any, Size]:
     """The member's loop variables as expressions of the group's."""
     xs, rs = variables("x", outer), variables("r", inner)
+    if member.repeated:
+        outer, xs = [], []
     axes, reduced = list(member.node.body.axes), list(member.node.body.reduction_axes)
     if member.order is not None:
         axes = [axes[k] for k in member.order]
@@ -84,6 +90,8 @@ class Candidate:
     """Members so far ran over outer alone (the group had no inner axes) and keep doing so."""
     spread: bool = False
     """Members so far covered the whole new domain and become "full"."""
+    repeats: bool = False
+    """Members so far have no outer axes."""
 
 
 def candidates(group: Group, node: LoopNode) -> list[Candidate]:
@@ -93,6 +101,10 @@ def candidates(group: Group, node: LoopNode) -> list[Candidate]:
     if node.domain in ("reduction", "scan"):
         if group.inner:
             _both(found, group, node, own, reduced)
+            if node.is_product and not group.outer and own:
+                inner = refine(group.inner, reduced)
+                if inner is not None:
+                    found.append(Candidate(list(own), inner, Member(node, "full"), repeats=True))
         else:
             full = refine(group.outer, [*own, *reduced])
             split = _split(full, product(own)) if full is not None else None

@@ -273,7 +273,7 @@ class CppKernel:
 
     def _sums(self, reductions: list[Instruction], names: dict[str, str], width: int | None) -> dict[str, Sum]:
         """Those reductions that lose something at each step."""
-        dtypes = {i.args[0]: self.locals[i.args[0]][1] for i in reductions if i.args[1] == "sum"}
+        dtypes = {i.args[0]: self.locals[i.args[0]][1] for i in reductions if i.args[1] in ("sum", "dot")}
         return {name: Sum(names[name], CPP_TYPES[d], width) for name, d in dtypes.items() if d.is_floating_point}
 
     def open_blocks(self, p: Pass, sums: dict[str, Sum], longest: int) -> "Blocks":
@@ -490,6 +490,8 @@ def _reduce(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane
         better = f"(!{any_} || {v} {sign} {best} || ({v} != {v} && {best} == {best})"
         better += f" || (({v} == {best} || ({v} != {v} && {best} != {best})) && {where} < {at}))"
         return f"if {better} {{ {best} = {v}; {at} = {where}; {any_} = true; }}"
+    if kind == "dot":
+        v = f"({v} * {base}{i.args[3].position})"
     return f"{at} = {v};" if k.apart else f"{at} = {REDUCTIONS[kind][1].format(acc=at, value=v)};"
 
 
@@ -542,7 +544,7 @@ STATEMENTS: dict[str, Any] = {
 }
 
 OMP_REDUCTION = {
-    "sum": "+", "prod": "*", "max": "tw_max", "min": "tw_min", "any": "|", "all": "&", "xor_sum": "^",
+    "sum": "+", "dot": "+", "prod": "*", "max": "tw_max", "min": "tw_min", "any": "|", "all": "&", "xor_sum": "^",
 }  # fmt: skip
 
 

@@ -88,6 +88,7 @@ CPP_TEXT: dict[str, Text] = {
 
 REDUCTIONS: dict[str, tuple[Callable[[str], str], str]] = {
     "sum": (lambda t: "0", "{acc} + {value}"),
+    "dot": (lambda t: "0", "{acc} + {value}"),
     "prod": (lambda t: "1", "{acc} * {value}"),
     "max": (lambda t: f"tw_lowest<{t}>()", "tw_max({acc}, {value})"),
     "min": (lambda t: f"tw_highest<{t}>()", "tw_min({acc}, {value})"),

@@ -37,6 +37,16 @@ class Value:
 
 
 @dataclasses.dataclass(frozen=True)
+class Read:
+    """A load: text of its address, the dimensions that it spans, dtype in memory, where it is made besides the tile's masks."""
+
+    pointer: str
+    dims: frozenset[str]
+    element: torch.dtype
+    within: Value | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Tile:
     """The tile's dimensions in order, with their mask names (None: always inside)."""
 
@@ -59,8 +69,9 @@ class Tile:
 class BodyWriter:
     """Writes instructions as lines; one for a whole kernel function, with a scope pushed for each loop."""
 
-    def __init__(self, tile: Tile, printer: IndexPrinter, merged: dict[Any, Size], narrow: bool) -> None:
+    def __init__(self, tile: Tile, printer: IndexPrinter, merged: dict[Any, Size], narrow: bool, prefix: str = "t") -> None:
         self.tile = tile
+        self.prefix = prefix
         self.printer = printer
         self.merged = merged
         self.narrow = narrow
@@ -71,10 +82,15 @@ class BodyWriter:
         self.pointers: dict[str, str] = {}
         self.element: dict[str, torch.dtype] = {}
         self.symbol_dims: dict[Any, frozenset[str]] = {}
+        self.spread: frozenset[str] = NOTHING
+        """Dimensions over which loads along `r` are spread, so that all of them are laid out over the threads in the same way."""
         self.on_effect: Callable[[BodyWriter, Instruction, tuple[Any, ...], LoopBody], Value | None] | None = None
         self._memo: MutableMapping[Any, Value] = {}
         self._outer_memo: MutableMapping[Any, Value] = self._memo
         self._count = 0
+        self._reads: dict[str, Read] = {}
+        """Name of a loaded value -> where it was loaded from."""
+        self._zeros: set[str] = set()
         self._stored: dict[tuple[str, str], Value] = {}
         """What this function stored where: a later load gives the value back without touching memory."""
         self._written: set[str] = set()
@@ -105,7 +121,7 @@ class BodyWriter:
         known = self._memo.get(key)
         if known is not None:
             return known
-        value = Value(f"t{self._count}", dims, dtype)
+        value = Value(f"{self.prefix}{self._count}", dims, dtype)
         self._count += 1
         hoisted = self.before is not None and "r" not in dims
         (self.before if hoisted and self.before is not None else self.lines).append(f"{value.text} = {text}")
@@ -118,11 +134,11 @@ class BodyWriter:
         self.earlier -= self._writing
         self._writing = set()
 
-    def full(self, value: Value) -> str:
-        """The value spread over the whole tile."""
-        if value.dims == frozenset(self.tile.dims):
+    def full(self, value: Value, dims: frozenset[str] | None = None) -> str:
+        """The value spread over these dimensions of the tile (None: all)."""
+        if value.dims == (frozenset(self.tile.dims) if dims is None else dims):
             return value.text
-        return f"tl.broadcast_to({value.text}, {self.tile.shape()})"
+        return f"tl.broadcast_to({value.text}, {self.tile.shape(dims)})"
 
     def index(self, size: Size) -> tuple[str, frozenset[str]]:
         """Text and dimensions of an index expression."""
@@ -173,6 +189,8 @@ class BodyWriter:
         if rule is None:
             raise InductorError(f"Triton kernel: no text for {instruction.op!r} (codegen/triton/text_rules.py)")
         assert instruction.dtype is not None
+        if instruction.op == "where" and (selected := self._selected(*args)) is not None:
+            return selected
         dims = NOTHING.union(*(a.dims for a in args))
         # The first operand decides the arithmetic, except for `where`.
         text = rule([a.text for a in args], args[-1].dtype)
@@ -189,21 +207,43 @@ class BodyWriter:
             # Another thread of the block may have written it.
             (self.lines if self.before is None else self.before).append("tl.debug_barrier()")
             self.earlier.add(buffer)
-        if extra is not None and not extra.dims <= dims:
-            dims = dims | extra.dims
+        wanted = dims | (extra.dims if extra is not None else NOTHING) | (self.spread if "r" in dims else NOTHING)
+        if not wanted <= dims:
+            dims = wanted
             text = f"{text} + tl.full({self.tile.shape(dims)}, 0, tl.int32)"
-        mask = self.tile.mask(dims, extra.text if extra is not None else None)
-        call = f"tl.load({self.pointers[buffer]} + ({text})"
-        if mask is not None:
-            call += f", {mask}" + (", other=0" if extra is not None else "")
         element = self.element[buffer]
-        call += ")" if element not in HALF else ").to(tl.float32)"
-        loaded = self.name(call, dims, element)
+        loaded = self._read(Read(f"{self.pointers[buffer]} + ({text})", dims, element, extra))
         # A view of the buffer in another dtype would be a bitcast; a plain difference is a conversion.
         return loaded if element == i.dtype else self.name(convert_text(loaded.text, element, i.dtype), dims, i.dtype)
 
+    def _read(self, read: Read) -> Value:
+        mask = self.tile.mask(read.dims, read.within.text if read.within is not None else None)
+        call = f"tl.load({read.pointer}"
+        if mask is not None:
+            call += f", {mask}" + (", other=0" if read.within is not None else "")
+        call += ")" if read.element not in HALF else ").to(tl.float32)"
+        loaded = self.name(call, read.dims, read.element)
+        self._reads[loaded.text] = read
+        return loaded
+
+    def _selected(self, condition: Value, a: Value, b: Value) -> Value | None:
+        """`where` of loads that the condition masks, as a load from either place: what a `cat` reads is held once, not once a part."""
+        first, second = self._reads.get(a.text), self._reads.get(b.text)
+        if self._writing or first is None or first.within is None or first.within.text != condition.text:
+            return None
+        if b.text in self._zeros:  # which a load gives where it is masked off
+            return a
+        if second is None or second.within is None or (first.dims, first.element) != (second.dims, second.element):
+            return None
+        pointer = self.name(f"tl.where({condition.text}, {first.pointer}, {second.pointer})", first.dims, torch.int64)
+        within = self.name(f"({condition.text} | {second.within.text})", condition.dims | second.within.dims, torch.bool)
+        return self._read(Read(pointer.text, first.dims, first.element, within))
+
     def _constant(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
-        return self.name(constant_text(args[0], args[1]), NOTHING, args[1])
+        value = self.name(constant_text(args[0], args[1]), NOTHING, args[1])
+        if args[0] in ("0", "0.0", "False"):
+            self._zeros.add(value.text)
+        return value
 
     def _index_expr(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         text, dims = self.index(args[0])
@@ -263,6 +303,8 @@ class BodyWriter:
         if not wanted <= dims:
             text = f"{text} + tl.full({self.tile.shape(wanted)}, 0, tl.int32)"
             dims = wanted
+        if not dims and "r" in self.tile.dims:
+            text = f"{text} + tl.full({self.tile.shape(dims)}, 0, tl.int32)"  # the value is a block, if of one element
         # Lanes outside the tile must not write, whether or not the index depends on that dimension.
         mask = self.tile.mask(dims, guard)
         function = STORE_MODES.get(mode)

@@ -7,20 +7,28 @@ The first config is the default, further ones are tried at the first launch.
 import dataclasses
 from typing import Any
 
-__all__ = ["MAX_PERSISTENT", "Config", "Shape", "configs", "splits"]
+__all__ = ["MAX_PERSISTENT", "Config", "Shape", "configs", "power_of_two", "product_kind", "splits", "tensor_core_product"]
 
 MULTIPROCESSORS = 132
 # Rows up to this many elements are held in registers at once.
 MAX_PERSISTENT = 16384
 _MOST_IN_FLIGHT = 4
+# Rows of a product's large matrix up to this many elements are read in one piece.
+LONGEST_PRODUCT_ROW = 16384
+# Blocks of columns below which a product is split into parts, and the steps of a part: the second stage takes the time of some.
+_PARTS_FROM = 48
+_STEPS_OF_PART = 3
+# Columns from which blocks of 16 of them nearly fill the device.
+_NARROW_BLOCKS_FROM = 1536
 # Rows from this many elements on are walked in steps of 4096: measured on softmax and cross entropy of 50257 columns.
 _LONG_ROW = 32768
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What the choice depends on: kind ("pointwise", "tiled", "persistent", "looped"), numbers of points (hints),
-    the contiguous dimension, how many loads there are, how many values of a row live at once, and how many loads are inside rows."""
+    """What the choice depends on: kind (a key of TABLES), numbers of points (hints), the contiguous dimension, how many loads there are,
+    how many values of a row live at once, how many loads are inside rows; of products how many there are, how many rows they have, the
+    bytes of an element of the large matrix, and whether blocks compute again what all columns need."""
 
     kind: str
     outer: int
@@ -30,6 +38,15 @@ class Shape:
     second: int = 1
     held: int = 1
     streams: int = 1
+    products: int = 0
+    rows: int = 1
+    itemsize: int = 0
+    repeats: bool = False
+
+    @property
+    def looped(self) -> bool:
+        """Whether rows are walked in a loop."""
+        return self.kind in ("looped", "product", "product columns")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +112,56 @@ def _looped(shape: Shape) -> list[Config]:
     return [Config({"XBLOCK": x, "RBLOCK": r}, _between(4, _warps(r * x), 8), 2)]
 
 
-TABLES = {"pointwise": _pointwise, "tiled": _tiled, "persistent": _persistent, "looped": _looped}
+def _product_row(shape: Shape) -> list[Config]:
+    """Rows of the large matrix in one piece: all that a thread loads is under way at once."""
+    row = power_of_two(shape.inner)
+    if shape.repeats:  # 64 elements a thread, so that few blocks do the work that each of them does again
+        warps = _between(4, row // 512, 8)
+        return [Config({"XBLOCK": _between(1, 64 * 32 * warps // (row * shape.products), 4), "RBLOCK": row}, warps)]
+    columns = max(1, (4096 if shape.itemsize == 1 else 2048) // row)
+    return [Config({"XBLOCK": columns, "RBLOCK": row}, _between(4, columns * row * shape.itemsize // 4096, 16))]
+
+
+def _product(shape: Shape) -> list[Config]:
+    """Rows of the large matrix in a loop."""
+    if shape.rows > 4 and shape.itemsize == 4:
+        return [Config({"XBLOCK": 4, "RBLOCK": _between(64, power_of_two(shape.inner), 512)}, 4, 3)]
+    columns = 2 if (shape.rows > 1 or shape.repeats) and shape.products == 1 else 1
+    step = 2048 if shape.rows == 1 and shape.outer < 8 * MULTIPROCESSORS else 1024
+    return [Config({"XBLOCK": columns, "RBLOCK": _between(64, power_of_two(shape.inner), step)}, 4)]
+
+
+def _product_columns(shape: Shape) -> list[Config]:
+    """Columns of a large matrix whose rows are the inner dimension: few of each, so that all blocks have some."""
+    columns, warps = (16, 8) if shape.outer >= 32 * _PARTS_FROM else (32 if shape.itemsize < 4 else 16, 16)
+    return [Config({"XBLOCK": columns, "RBLOCK": _between(16, power_of_two(shape.inner), 256)}, warps)]
+
+
+def tensor_core_product(columns: int, inner: int, products: int) -> tuple[Config, int]:
+    """For products of several rows, and into how many parts their inner dimension is split."""
+    blocks = -(-columns // 64)
+    if blocks * products < MULTIPROCESSORS and columns >= _NARROW_BLOCKS_FROM and inner <= 4096:
+        return Config({"XBLOCK": 16, "YBLOCK": 16, "RBLOCK": _between(16, power_of_two(inner), 256)}, 2, 4), 1
+    step = _between(16, power_of_two(inner), 128)
+    most = min(MULTIPROCESSORS // blocks, inner // (_STEPS_OF_PART * step))
+    return Config({"XBLOCK": 64, "YBLOCK": 16, "RBLOCK": step}, 4, 4), 1 << (most.bit_length() - 1) if most else 1
+
+
+TABLES = {
+    "pointwise": _pointwise,
+    "tiled": _tiled,
+    "persistent": _persistent,
+    "looped": _looped,
+    "product row": _product_row,
+    "product": _product,
+    "product columns": _product_columns,
+}
+
+
+def product_kind(inner: int, rows: int) -> str:
+    """How a product reads the rows of its large matrix where these lie in one piece."""
+    row = power_of_two(inner)
+    return "product row" if rows == 1 and row <= LONGEST_PRODUCT_ROW and 2 * row <= 3 * inner else "product"
 
 
 def configs(shape: Shape) -> list[Config]:
@@ -109,6 +175,9 @@ def splits(shape: Shape, config: Config) -> int:
     if blocks >= MULTIPROCESSORS:
         return 1
     longest = shape.inner // config.constants["RBLOCK"]
+    if shape.kind == "product columns":
+        most = longest // _STEPS_OF_PART if blocks < _PARTS_FROM else 1
+        return 1 << (min(most, -(-2 * _PARTS_FROM // blocks)).bit_length() - 1) if most else 1
     if shape.contiguous == "x":
         most = min((8 if shape.streams <= 2 else 4) * MULTIPROCESSORS // blocks, longest // 2, 256)
         return 1 << (most.bit_length() - 1) if most else 1

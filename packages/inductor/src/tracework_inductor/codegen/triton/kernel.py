@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,19 +21,24 @@ from ...ir.index import INT32_LIMIT, Size, constant_product
 from ...schedule.plan import LoopKernel, Pass, index_checks
 from ..renderer import KERNEL_NAME, RenderedKernel
 from . import config as config_table
+from . import dot
 from .body import BodyWriter, Tile, Value
 from .header import function_header, launch_record, source_text
 from .moments import MOMENTS, Lanes, combined, in_registers
 from .printer import IndexPrinter
 from .reduction import reduction_text, scan_text
-from .text_rules import POINTER
-from .tiling import Group, Tiling, tile
+from .text_rules import POINTER, TRITON_TEXT
+from .tiling import Group, Tiling, axes_behind, tile
 
 __all__ = ["Part", "part", "render"]
 
 _LOADS_TO_COMPUTE_AGAIN = 2
 # Steps of a loop whose values one accumulator may add up; with more there are two levels of them.
 CHAIN = 64
+# Of which the choice between loads consists.
+_LOADING = frozenset(("load", "where", "constant", "index_expr", "lt", "ge", "logical_and"))
+# Loads that wait in registers for a product.
+_LOADED_AHEAD = 4
 # Rows of a multiple of this many elements can be masked without splitting a 16-byte load.
 _MASK_ALIGNMENT = 16
 
@@ -42,6 +48,7 @@ class Partial:
     """A reduction whose accumulators are kept in the workspace between stages."""
 
     name: str
+    point: int
     dtype: torch.dtype
     kind: str
     arguments: tuple[str, ...]
@@ -50,6 +57,8 @@ class Partial:
 def render(kernel: LoopKernel) -> RenderedKernel:
     """The Triton source of a kernel, its signature and its launch record."""
     tiling = tile(kernel)
+    if (on_tensor_cores := dot.product(kernel, tiling)) is not None:
+        return _product(on_tensor_cores)
     shape = _shape(kernel, tiling)
     chosen = config_table.configs(shape)
     parts = _parts(kernel, shape, chosen[0])
@@ -58,7 +67,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
     if parts > 1:
         functions, spread, workspace = _split_stages(kernel, tiling, shape, names, narrow, parts)
     else:
-        writer = _Function(kernel, tiling, shape, names, narrow, split=shape.kind == "looped")
+        writer = _Function(kernel, tiling, shape, names, narrow, split=shape.looped)
         text, kept = writer.write(), writer.kept
         functions, spread = [_with_workspace(text, len(kept))], [1]
         total = _PythonPrinter(names).text(_numel(tiling, "x") * _numel(tiling, "r"))
@@ -76,6 +85,25 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         kind=shape.kind + (f" split {parts}" if parts > 1 else ""),
         checks=bool(index_checks(kernel)),
     )
+    return RenderedKernel(source_text(functions, entries), signature, record)
+
+
+def _product(product: dot.Product) -> RenderedKernel:
+    kernel, tiling = product.kernel, product.tiling
+    narrow = _fits_statically(kernel, tiling)
+    functions = product.functions(narrow)
+    entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
+    record = launch_record(
+        entries=entries,
+        grids=product.grids,
+        configs=[product.config.record()],
+        fits32=None if narrow else _fits_text(kernel, tiling, {}),
+        workspace=product.workspace,
+        repeatable=_repeatable(kernel),
+        kind="product on tensor cores" + (f" split {product.parts}" if product.parts > 1 else ""),
+        checks=bool(index_checks(kernel)),
+    )
+    signature = tuple(POINTER[kernel.layouts[b].dtype] for b in kernel.buffers)
     return RenderedKernel(source_text(functions, entries), signature, record)
 
 
@@ -101,13 +129,23 @@ def _shape(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
     hint = {group.prefix: constant_product(a.size for a in group.axes) for group in tiling.groups}
     loads = sum(1 for p in kernel.passes for _ in p.body.loads())
     inner = tiling.group("r")
+    products, rows = _products(kernel), len(tiling.points())
     if inner is None:
         kind = "tiled" if tiling.group("y") else "pointwise"
+    elif products and tiling.contiguous == "x":
+        kind = "product columns"
+    elif products:
+        kind = config_table.product_kind(hint["r"], rows) if isinstance(inner.numel, int) else "product"
     else:
         static = isinstance(inner.numel, int)
         kind = "persistent" if static and inner.numel <= _longest_row(tiling, hint, kernel) else "looped"
     held, streams = len(kernel.scratch) + loads, sum(1 for p in kernel.passes if p.level == "inner" for _ in p.body.loads())
-    return config_table.Shape(kind, hint["x"], hint.get("r", 1), tiling.contiguous, loads, hint.get("y", 1), held, streams)
+    shape = config_table.Shape(kind, hint["x"], hint.get("r", 1), tiling.contiguous, loads, hint.get("y", 1), held, streams)
+    if not products:
+        return shape
+    largest = max((kernel.layouts[b] for b in kernel.reads), key=lambda layout: constant_product(layout.sizes))
+    repeats = any(i.op == "reduce" and i.args[1] != "dot" for p in kernel.passes for i in p.body.instructions)
+    return dataclasses.replace(shape, products=products, rows=rows, itemsize=largest.dtype.itemsize, repeats=repeats)
 
 
 def _longest_row(tiling: Tiling, hint: dict[str, int], kernel: LoopKernel) -> int:
@@ -120,6 +158,11 @@ def _longest_row(tiling: Tiling, hint: dict[str, int], kernel: LoopKernel) -> in
     if splittable and hint["x"] < config_table.MULTIPROCESSORS // 4:
         return 4096  # few long rows: split them
     return config_table.MAX_PERSISTENT
+
+
+def _products(kernel: LoopKernel) -> int:
+    """How many products a kernel computes."""
+    return sum(i.op == "reduce" and i.args[1] == "dot" for p in kernel.passes for i in p.body.instructions)
 
 
 def _scratch_stores(kernel: LoopKernel) -> list[tuple[Pass, Instruction]]:
@@ -136,6 +179,20 @@ def _loads_behind(body: LoopBody, position: int) -> int:
     return count
 
 
+def _loads_of_larger(body: LoopBody, product: Instruction) -> list[int]:
+    """What a product's larger factor is loaded by, in order: loads, and choices between them."""
+    factors = sorted(product.args[2:], key=lambda ref: constant_product(a.size for a in axes_behind(body, ref)))
+    found: list[int] = []
+    for n in range(factors[-1].position + 1):
+        i = body.instructions[n]
+        if i.op in _LOADING and all(a.position in found for a in i.args if isinstance(a, Ref)):
+            found.append(n)
+    behind = {factors[-1].position}
+    for n in range(factors[-1].position, -1, -1):
+        behind |= {a.position for a in body.instructions[n].args if isinstance(a, Ref)} if n in behind else set()
+    return [n for n in found if n in behind and body.instructions[n].op in ("load", "where")]
+
+
 def _may_compute_again(kernel: LoopKernel) -> bool:
     """Whether what scratch holds is better computed again where it is read than kept in memory: it takes few loads,
     and nothing is stored before, which could be the same memory."""
@@ -148,7 +205,7 @@ def _may_compute_again(kernel: LoopKernel) -> bool:
 
 
 def _parts(kernel: LoopKernel, shape: config_table.Shape, chosen: config_table.Config) -> int:
-    if shape.kind != "looped" or (kernel.scratch and not _may_compute_again(kernel)):
+    if not shape.looped or (kernel.scratch and not _may_compute_again(kernel)):
         return 1
     ops = {i.op for p in kernel.passes for i in p.body.instructions}
     kinds = {i.args[1] for p in kernel.passes for i in p.body.instructions if i.op == "reduce"}
@@ -259,33 +316,61 @@ class _Function:
     ) -> None:
         self.combined, self.split, self.told = combined, split, told
         self.kernel, self.tiling, self.shape, self.narrow, self.parts = kernel, tiling, shape, narrow, parts
+        self.products = _products(kernel)
         self.partials = partials or []
         self.made: list[Partial] = []
         self.moments: dict[str, tuple[str, ...]] = {}
         """Value -> where its moments over the row are."""
         self.arguments = len({a for p in self.partials for a in p.arguments})
         """Workspace arguments so far."""
-        self.looped = shape.kind == "looped"
+        self.looped = shape.looped
         self.printer = IndexPrinter(dict(names), {})
         dims = tuple(group.prefix for group in tiling.groups)
         masks: dict[str, str | None] = {d: f"{d}mask" for d in dims}
-        if shape.kind == "persistent" and _numel(tiling, "r") == config_table.power_of_two(shape.inner):
+        if self._fills_blocks():
             masks["r"] = None
+        if self.products and self._fills("x"):
+            masks["x"] = None
         self.writer = BodyWriter(Tile(dims, masks), self.printer, tiling.merged, narrow)
+        if self.products and shape.itemsize == 1 and shape.kind != "product columns" and not shape.repeats:
+            self.writer.spread = frozenset({"x"})
         for n, buffer in enumerate(kernel.buffers):
             self.writer.pointers[buffer] = f"p{n}"
             self.writer.element[buffer] = kernel.layouts[buffer].dtype
-        self.scratch: dict[str, tuple[LoopBody, int] | Value] = {}
+        self.points = tiling.points()
+        """Which points of the axes that are written out each block computes; `point` is the number of the one that is being written."""
+        self.point = 0
+        self.local_values: list[dict[str, Value]] = [{} for _ in self.points]
+        self.scratch_of: list[dict[str, tuple[LoopBody, int] | Value]] = [{} for _ in self.points]
         self.kept: dict[str, torch.dtype] = {}
-        """Scratch kept in the workspace, in order."""
+        """Workspace arguments in which scratch is kept, in order."""
         self.again = self.looped and _may_compute_again(kernel)
-        self.pending: list[tuple[str, Any]] = []
+        self.pending: list[tuple[int, str, Value]] = []
+        """What an inner pass has made, for which points."""
+
+    def _fills_blocks(self) -> bool:
+        """Whether rows have no lanes that are masked off."""
+        rows = _numel(self.tiling, "r")
+        if not isinstance(rows, int) or not self.tiling.group("r"):
+            return False
+        if not self.looped:
+            return rows == config_table.power_of_two(self.shape.inner)
+        return bool(self.products) and self._fills("r", self.parts)
+
+    def _fills(self, prefix: str, parts: int = 1) -> bool:
+        """Whether a dimension is so many blocks, each as large as the others."""
+        numel, block = _numel(self.tiling, prefix), config_table.configs(self.shape)[0].constants[f"{prefix.upper()}BLOCK"]
+        return isinstance(numel, int) and numel % (block * parts) == 0
 
     def write(self, start: int = 0, end: int | None = None) -> str:
         """The function for passes start to end; earlier passes only as far as their values are needed."""
         writer = self.writer
         writer.lines += self._prologue()
         end = len(self.kernel.passes) if end is None else end
+        if self.products and self.parts == 1 and start == 0:
+            self._load_ahead()
+        if self.shape.kind == "product row" and self.shape.repeats:
+            self._load_first()
         for n, one_pass in enumerate(self.kernel.passes[:end]):
             if n < start:
                 self._replay(n, one_pass)
@@ -333,7 +418,7 @@ class _Function:
     def _dimension(self, group: Group, start: str, suffix: str) -> list[str]:
         p = group.prefix
         lines = [f"{p} = {start}tl.arange(0, {p.upper()}BLOCK){suffix}"]
-        if self.writer.tile.masks[p]:
+        if self.writer.tile.masks[p] or (p == "x" and self.split):
             lines.append(f"{p}mask = {p} < {self.printer.text(group.numel)}")
         return lines + self._variables(group)
 
@@ -355,15 +440,51 @@ class _Function:
 
     # passes
 
+    def _load_ahead(self) -> None:
+        """What is added to products is loaded before they are computed: its way from memory would else come after theirs."""
+        loads = [(i, p.body) for p in self.kernel.passes if p.level == "outer" for i in p.body.loads()]
+        known = set(self.writer.symbol_dims) | {a.var for a in self.tiling.written_out} | set(self.tiling.merged)
+        for i, body in loads[:_LOADED_AHEAD]:
+            buffer, index, mask = i.args
+            if mask is None and buffer not in self.kernel.writes and getattr(index, "free_symbols", set()) <= known:
+                for _ in self._each_point():
+                    self.writer.one(i, i.args, body)
+
+    def _load_first(self) -> None:
+        """The large matrices are on their way while what comes before the product is computed."""
+        self.writer.inner = True
+        for body in (p.body for p in self.kernel.passes if p.level == "inner"):
+            dots = [i for i in body.instructions if i.op == "reduce" and i.args[1] == "dot"]
+            for load in dict.fromkeys(n for i in dots for n in _loads_of_larger(body, i)):
+                self.writer.run_one(body, load, {})
+        self.writer.inner = False
+
+    def _each_point(self) -> Iterator[None]:
+        """Goes through the points: what is written then is for the one whose turn it is."""
+        for number, places in enumerate(self.points):
+            self.point = number
+            self.tiling.merged.update(places)
+            self.writer.locals = self.local_values[self.point]
+            yield
+
+    @property
+    def scratch(self) -> dict[str, tuple[LoopBody, int] | Value]:
+        """What is kept of each element of a row, for the point that is being written."""
+        return self.scratch_of[self.point]
+
+    def _label(self, name: str) -> str:
+        """A buffer's name in the names of variables, of their own for each point."""
+        return re.sub(r"\W", "_", name) + (f"_{self.point}" if len(self.points) > 1 else "")
+
     def _outer(self, one_pass: Pass, effects: bool) -> None:
         writer = self.writer
         writer.inner, writer.on_effect = False, None
-        if self.parts == 1 or not effects:
+        mark = len(writer.lines)
+        for _ in self._each_point():
             writer.run(one_pass.body, effects)
+        if self.parts == 1 or not effects:
             return
         # Every part computes the values, the first one stores them.
-        mark = len(writer.lines)
-        writer.run(one_pass.body, True)
         stores = [n for n in range(mark, len(writer.lines)) if writer.lines[n].startswith(("tl.store(", "tl.atomic_"))]
         for n in stores:
             writer.lines[n] = f"if part == 0: {writer.lines[n]}"
@@ -373,13 +494,14 @@ class _Function:
         if one_pass.level == "outer":
             self._outer(one_pass, effects=False)
             return
-        for i in one_pass.body.instructions:
-            if i.op == "scratch_store":
-                self.scratch[i.args[0]] = (one_pass.body, i.args[2].position)
-        for partial in self.partials:
-            reduces = [i for i in one_pass.body.instructions if i.op == "reduce" and i.args[0] == partial.name]
-            if reduces:
-                self._combine(partial)
+        made = {i.args[0] for i in one_pass.body.instructions if i.op == "reduce"}
+        for _ in self._each_point():
+            for i in one_pass.body.instructions:
+                if i.op == "scratch_store":
+                    self.scratch[i.args[0]] = (one_pass.body, i.args[2].position)
+            for partial in self.partials:
+                if partial.name in made and partial.point == self.point:
+                    self._combine(partial)
 
     def _combine(self, partial: Partial) -> None:
         """A reduction's result from all parts' accumulators."""
@@ -409,9 +531,10 @@ class _Function:
         if self.looped:
             self._loop(one_pass)
         else:
-            writer.run(one_pass.body)
-        for name, result in self.pending:
-            writer.locals[name] = result
+            for _ in self._each_point():
+                writer.run(one_pass.body)
+        for point, name, result in self.pending:
+            self.local_values[point][name] = result
         writer.inner = False
 
     def _loop(self, one_pass: Pass) -> None:
@@ -421,10 +544,12 @@ class _Function:
         self.before_block: list[str] = []
         self.after_block: list[str] = []
         writer.enter_loop(before)
-        for i in one_pass.body.instructions:
-            if i.op == "scratch_load":  # computed again, before a store may overwrite what they are computed from
-                self._scratch_load(i, i.args, one_pass.body)
-        writer.run(one_pass.body)
+        for _ in self._each_point():
+            for i in one_pass.body.instructions:
+                if i.op == "scratch_load":  # computed again, before a store may overwrite what they are computed from
+                    self._scratch_load(i, i.args, one_pass.body)
+        for _ in self._each_point():
+            writer.run(one_pass.body)
         writer.leave_loop()
         r = self.tiling.group("r")
         assert r is not None
@@ -437,12 +562,13 @@ class _Function:
             outside.append(f"rlast = tl.minimum(rfirst + {each}, {rnumel})")
             first, last = "rfirst", "rlast"
         loops: list[str] = []
-        masked = f"rmask = r < {rnumel}"
+        masked, unmasked = f"rmask = r < {rnumel}", "rmask = tl.full([1, RBLOCK], True, tl.int1)"
         aligned = isinstance(r.numel, int) and r.numel % _MASK_ALIGNMENT == 0
-        if self.tiling.contiguous == "r" and not aligned:
+        if writer.tile.masks["r"] is None:
+            loops += self._blocks(first, last, unmasked, variables)
+        elif self.tiling.contiguous == "r" and not aligned:
             # A mask that ends anywhere keeps loads from being wide: whole steps go without.
             outside.append(f"rwhole = {first} + (({last} - {first}) // RBLOCK) * RBLOCK")
-            unmasked = "rmask = tl.full([1, RBLOCK], True, tl.int1)"
             loops += self._blocks(first, "rwhole", unmasked, variables)
             loops += [*self.before_block, *self._steps("rwhole", last, masked, variables), *self.after_block]
         else:
@@ -460,7 +586,13 @@ class _Function:
     def _steps(self, first: str, last: str, mask: str, variables: list[str]) -> list[str]:
         """The loop over part of a row."""
         head = ["r = roff + rbase", mask, *variables]
-        return [f"for roff in range({first}, {last}, RBLOCK):", *(f"    {line}" for line in [*head, *self.writer.lines])]
+        stages = config_table.configs(self.shape)[0].num_stages
+        # Of loads that no tensor cores wait for, Triton takes some ahead only where it is told to.
+        steps = f"tl.range({first}, {last}, RBLOCK, num_stages={stages})" if self.products and stages > 1 else None
+        return [
+            f"for roff in {steps or f'range({first}, {last}, RBLOCK)'}:",
+            *(f"    {line}" for line in [*head, *self.writer.lines]),
+        ]
 
     def _many_steps(self) -> bool:
         """Whether one accumulator would add up more than CHAIN values."""
@@ -487,17 +619,29 @@ class _Function:
         if kind in MOMENTS:
             self._reduce_moments(name, kind, value)
             return
+        if kind == "dot":
+            kind, value = "sum", self._times(value, args[3])
         texts = reduction_text(kind, value.dtype)
         if self.looped:
             self._accumulate(name, kind, value)
             return
-        inside = self._where_inside(value, texts.identity, texts.held)
-        result = self.writer.name(texts.across(inside), frozenset({"x"}), value.dtype)
-        self.pending.append((name, result))
+        inside = self._where_inside(value, texts.identity, texts.held, self._lanes(value))
+        result = self.writer.name(texts.across(inside), self._lanes(value) - {"r"}, value.dtype)
+        self._made(name, result)
 
-    def _where_inside(self, value: Value, identity: str, held: str) -> str:
-        """The value over the whole tile, with the identity in lanes past the end of the row."""
-        full = self.writer.full(value)
+    def _made(self, name: str, result: Value) -> None:
+        self.pending.append((self.point, name, result))
+
+    def _times(self, a: Value, b: Value) -> Value:
+        return self.writer.name(TRITON_TEXT["mul"]((a.text, b.text), a.dtype), a.dims | b.dims, a.dtype)
+
+    def _lanes(self, value: Value) -> frozenset[str]:
+        """The dimensions of what accumulates a value. Beside a product, what does not depend on its columns is computed once a block."""
+        return value.dims | {"r"} if self.products else frozenset(self.writer.tile.dims)
+
+    def _where_inside(self, value: Value, identity: str, held: str, dims: frozenset[str] | None = None) -> str:
+        """The value over dimensions of the tile (None: all), with the identity in lanes past the end of the row."""
+        full = self.writer.full(value, dims)
         mask = self.writer.tile.masks["r"]
         if mask is None:
             return full
@@ -505,10 +649,12 @@ class _Function:
 
     def _accumulate(self, name: str, kind: str, value: Value) -> None:
         texts = reduction_text(kind, value.dtype)
-        acc = f"acc_{_plain(name)}"
-        start = f"{acc} = tl.full({self.writer.tile.shape()}, {texts.identity}, {texts.held})"
-        lane = texts.lane(acc, self.writer.full(value))
-        self.writer.lines.append(f"{acc} = tl.where(rmask, {lane}, {acc})")
+        acc = f"acc_{self._label(name)}"
+        lanes = self._lanes(value)
+        start = f"{acc} = tl.full({self.writer.tile.shape(lanes)}, {texts.identity}, {texts.held})"
+        lane = texts.lane(acc, self.writer.full(value, lanes))
+        inside = self.writer.tile.masks["r"]
+        self.writer.lines.append(f"{acc} = {lane}" if inside is None else f"{acc} = tl.where({inside}, {lane}, {acc})")
         whole = acc
         if kind == "sum" and value.dtype.is_floating_point and self._many_steps():
             whole = f"all_{acc}"
@@ -516,11 +662,11 @@ class _Function:
             self.after_block.append(f"{whole} = {texts.lane(whole, acc)}")
             start = f"all_{start}"
         self.before_loop.append(start)
-        result = f"red_{_plain(name)}"
+        result = f"red_{self._label(name)}"
         self.after_loop.append(f"{result} = {texts.across(whole)}")
         if self.parts > 1:
-            self.made.append(Partial(name, value.dtype, kind, (self._kept(result),)))
-        self.pending.append((name, Value(result, frozenset({"x"}), value.dtype)))
+            self.made.append(Partial(name, self.point, value.dtype, kind, (self._kept(result),)))
+        self._made(name, Value(result, lanes - {"r"}, value.dtype))
 
     def _reduce_moments(self, name: str, kind: str, value: Value) -> None:
         full, dims = self.writer.full(value), frozenset({"x"})
@@ -528,10 +674,10 @@ class _Function:
             count = self.printer.text(_numel(self.tiling, "r"))
             mean = self._of_row(in_registers(full, self.writer.tile.masks["r"], "", count)[0])
             squares = in_registers(full, self.writer.tile.masks["r"], mean.text, count)[1]
-            self.pending.append((name, mean if kind == "mean" else self._of_row(squares)))
+            self._made(name, mean if kind == "mean" else self._of_row(squares))
             return
         if value.text not in self.moments:
-            lanes = Lanes(_plain(name), blocks=self._many_steps())
+            lanes = Lanes(self._label(name), blocks=self._many_steps())
             shapes = self.writer.tile.shape(), self.writer.tile.shape(frozenset({"r"}))
             self.before_loop += lanes.before(*shapes)
             if lanes.blocks:
@@ -543,9 +689,9 @@ class _Function:
             self.moments[value.text] = tuple(map(self._kept, names)) if self.parts > 1 else names
         found = self.moments[value.text]
         if self.parts > 1:
-            self.made.append(Partial(name, torch.float32, kind, found))
+            self.made.append(Partial(name, self.point, torch.float32, kind, found))
         else:
-            self.pending.append((name, Value(found[MOMENTS[kind]], dims, torch.float32)))
+            self._made(name, Value(found[MOMENTS[kind]], dims, torch.float32))
 
     def _kept(self, result: str) -> str:
         """The workspace argument in which a part's result is kept."""
@@ -565,9 +711,9 @@ class _Function:
             v = self._where_inside(value, texts.identity, texts.held)
             j = self._where_inside(index, far, "tl.int64")
             pair = f"tl.reduce(({v}, {j}), 1, {combine})[1][:, None]"
-            self.pending.append((name, self.writer.name(pair, frozenset({"x"}), torch.int64)))
+            self._made(name, self.writer.name(pair, frozenset({"x"}), torch.int64))
             return
-        acc, at, shape = f"acc_{_plain(name)}", f"at_{_plain(name)}", self.writer.tile.shape()
+        acc, at, shape = f"acc_{self._label(name)}", f"at_{self._label(name)}", self.writer.tile.shape()
         self.before_loop.append(f"{acc} = tl.full({shape}, {texts.identity}, {texts.held})")
         self.before_loop.append(f"{at} = tl.full({shape}, {far}, tl.int64)")
         self.writer.lines += [
@@ -575,9 +721,9 @@ class _Function:
             f"{acc} = tl.where(rmask, new_{acc}, {acc})",
             f"{at} = tl.where(rmask, new_{at}, {at})",
         ]
-        result = f"red_{_plain(name)}"
+        result = f"red_{self._label(name)}"
         self.after_loop.append(f"{result} = tl.reduce(({acc}, {at}), 1, {combine})[1][:, None]")
-        self.pending.append((name, Value(result, frozenset({"x"}), torch.int64)))
+        self._made(name, Value(result, frozenset({"x"}), torch.int64))
 
     def _scan(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         name, kind, value = args
@@ -591,14 +737,14 @@ class _Function:
         running = self.writer.name(scan_text(kind, inside), frozenset(self.writer.tile.dims), i.dtype)
         if not self.looped:
             return Value(f"{running.text}{narrowed}", running.dims, i.dtype)
-        carry = f"carry_{_plain(name)}"
+        carry = f"carry_{self._label(name)}"
         self.before_loop.append(f"{carry} = tl.full({self.writer.tile.shape(frozenset({'x'}))}, {texts.identity}, {texts.held})")
-        result, total = f"scan_{_plain(name)}", texts.across(inside)
+        result, total = f"scan_{self._label(name)}", texts.across(inside)
         if kind != "sum" or not value.dtype.is_floating_point:
             self.writer.lines += [f"{result} = {texts.lane(carry, running.text)}", f"{carry} = {texts.lane(carry, total)}"]
             return Value(f"{result}{narrowed}", frozenset(self.writer.tile.dims), i.dtype)
         # What the carry loses by rounding is kept beside it.
-        lost = f"lost_{_plain(name)}"
+        lost = f"lost_{self._label(name)}"
         self.before_loop.append(f"{lost} = tl.full({self.writer.tile.shape(frozenset({'x'}))}, 0, {texts.held})")
         self.writer.lines += [
             f"{result} = {carry} + ({running.text} + {lost})",
@@ -615,7 +761,7 @@ class _Function:
         name, _, value = args
         if self.looped and not self.again:
             argument = f"ws{len(self.kept)}"
-            self.kept[name] = value.dtype
+            self.kept[argument] = value.dtype
             self.writer.lines.append(f"tl.store({argument} + ({self._place()}), {self.writer.full(value)}, xmask & rmask)")
             self.scratch[name] = Value(argument, frozenset(self.writer.tile.dims), value.dtype)
             return
@@ -629,14 +775,10 @@ class _Function:
         kept = self.scratch.get(args[0])
         if kept is None:
             raise InductorError(f"Triton kernel: scratch {args[0]!r} is read before the pass that keeps it")
-        if isinstance(kept, Value) and args[0] in self.kept:
+        if isinstance(kept, Value) and kept.text in self.kept:
             self.before_loop.append("tl.debug_barrier()")
             return self.writer.name(f"tl.load({kept.text} + ({self._place()}), xmask & rmask)", kept.dims, kept.dtype)
         if isinstance(kept, Value):
             return kept
         # A row that does not fit into registers: compute the value again.
         return self.writer.run_one(kept[0], kept[1], {})
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"\W", "_", name)

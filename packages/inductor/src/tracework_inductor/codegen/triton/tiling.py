@@ -1,23 +1,27 @@
 """Iteration axes -> the dimensions of a tile.
 
 Axes that every access walks as one are merged; what is left of the outer axes becomes one tile dimension `x`, or two
-(`y`, `x`) where different accesses are contiguous along different axes; the reduction axes become `r`.
+(`y`, `x`) where different accesses are contiguous along different axes; the reduction axes become `r`. The rows of a product are no
+dimension: a block computes them all, from what it reads of the large matrix once.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...ir.body import Axis
+from ...ir.body import Axis, LoopBody, Ref
 from ...ir.index import Size, constant_product, product, same
 from ...schedule.plan import LoopKernel
 
-__all__ = ["Access", "Group", "Tiling", "tile"]
+__all__ = ["Access", "Group", "Tiling", "axes_behind", "tile"]
 
 # An axis must have this many elements to deserve a tile dimension of its own.
 _WORTH_A_DIMENSION = 8
 # ... and carry this share of the bytes that are contiguous along the first choice.
 _WORTH_A_SHARE = 0.125
+# Rows of a product that a block computes; each has accumulators of its own.
+_MOST_POINTS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +54,13 @@ class Tiling:
     merged: dict[Any, Size]
     contiguous: str
     """The dimension along which most bytes are contiguous."""
+    written_out: tuple[Axis, ...] = ()
+    """Axes whose points each block computes, one after the other."""
+
+    def points(self) -> list[dict[Any, int]]:
+        """The points of the axes that are written out."""
+        places = itertools.product(*(range(int(a.size)) for a in self.written_out))
+        return [dict(zip((a.var for a in self.written_out), place, strict=True)) for place in places]
 
     def group(self, prefix: str) -> Group | None:
         """The group of that name."""
@@ -61,7 +72,8 @@ def tile(kernel: LoopKernel) -> Tiling:
     accesses = _weighed(list(_accesses(kernel)), [*kernel.axes, *kernel.reduction_axes])
     scans = any(i.op == "scan" for p in kernel.passes for i in p.body.instructions)
     merged: dict[Any, Size] = {}
-    outer, accesses = _merge(kernel.axes, accesses, merged)
+    written_out = _written_out(kernel)
+    outer, accesses = _merge([a for a in kernel.axes if a not in written_out], accesses, merged)
     inner, accesses = _merge(kernel.reduction_axes, accesses, merged)
     if kernel.reduction_axes:
         ordered = inner if scans else _fastest_last(inner, accesses)
@@ -70,13 +82,51 @@ def tile(kernel: LoopKernel) -> Tiling:
         best_inner = max((_score(a, rows) for a in ordered[-1:]), default=0)
         best_outer = max((_score(a, rows) for a in outer[-1:]), default=0)
         groups = (Group("x", tuple(outer)), Group("r", tuple(ordered)))
-        return Tiling(groups, merged, "r" if best_inner >= best_outer else "x")
+        return Tiling(groups, merged, "r" if best_inner >= best_outer else "x", written_out)
     outer = _fastest_last(outer, accesses)
     second = _second_dimension(outer, accesses)
     if second is None:
         return Tiling((Group("x", tuple(outer)),), merged, "x")
     rest = [a for a in outer[:-1] if a is not second]
     return Tiling((Group("y", (*rest, second)), Group("x", (outer[-1],))), merged, "x")
+
+
+def _written_out(kernel: LoopKernel) -> tuple[Axis, ...]:
+    """Outer axes along which the larger factor of every product is the same."""
+    rest = set(kernel.axes)
+    products = 0
+    for body in (p.body for p in kernel.passes):
+        for i in body.instructions:
+            if i.op == "reduce" and i.args[1] == "dot":
+                factors = [axes_behind(body, factor) for factor in i.args[2:]]
+                rest -= max(factors, key=lambda axes: constant_product(a.size for a in axes))
+                products += 1
+    found = tuple(a for a in kernel.axes if a in rest)
+    few = all(isinstance(a.size, int) for a in found) and constant_product(a.size for a in found) <= _MOST_POINTS
+    return found if products and few else ()
+
+
+def axes_behind(body: LoopBody, value: Ref) -> set[Axis]:
+    """The axes along which a value changes, as far as the body says."""
+    axes = {a.var: a for a in (*body.axes, *body.reduction_axes)}
+    positions = {i.args[2]: n for n, i in enumerate(body.instructions) if i.op == "indirect"}
+    seen: set[int] = set()
+    found: set[Axis] = set()
+    waiting = [value.position]
+    while waiting:
+        number = waiting.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        for arg in body.instructions[number].args:
+            if isinstance(arg, Ref):
+                waiting.append(arg.position)
+            for symbol in getattr(arg, "free_symbols", ()):
+                if symbol in axes:
+                    found.add(axes[symbol])
+                elif symbol in positions:
+                    waiting.append(positions[symbol])
+    return found
 
 
 def _accesses(kernel: LoopKernel) -> Iterator[Access]:

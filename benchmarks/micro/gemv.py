@@ -1,0 +1,193 @@
+"""Products of a few rows, as the steps of decoders make them, against a copy of the same bytes and against torch, in one run.
+
+    python tools/run_in_tree.py python benchmarks/micro/gemv.py [--only WORDS] [--rows 1,4]
+
+Each case is called with one set of weights after the other, of more bytes together than the L2 cache keeps, in one replayed CUDA graph:
+times are of the device and hold the gaps between kernels. What is compared takes turns. "copy" is torch's copy of half the bytes, which
+reads and writes as much; "of copy" is its time over ours. "error" is that of our result, in units of float64's norm, beside torch's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import tracework
+
+BF16, F16, F32, I8 = torch.bfloat16, torch.float16, torch.float32, torch.int8
+SETS_BYTES = 400_000_000
+"""Bytes of all sets of weights: several times the L2 cache."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function of (rows, inner) and weights; weights: (sizes, dtype) of each."""
+
+    name: str
+    fn: Callable[..., torch.Tensor]
+    inner: int
+    weights: tuple[tuple[tuple[int, ...], torch.dtype], ...]
+    dtype: torch.dtype = BF16
+
+    @property
+    def bytes(self) -> int:
+        """Of the weights."""
+        return sum(torch.Size(sizes).numel() * dtype.itemsize for sizes, dtype in self.weights)
+
+
+def _norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    v = x.float()
+    return w * (v * torch.rsqrt(v.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+def _norm_qkv(x: torch.Tensor, w: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
+    h = _norm(x, w)
+    return F.linear(h, q), F.linear(h, k), F.linear(h, v)
+
+
+def _norm_gate_up(x: torch.Tensor, w: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    h = _norm(x, w)
+    return F.silu(F.linear(h, gate)) * F.linear(h, up)
+
+
+def _residual(x: torch.Tensor, down: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+    return residual[: x.shape[0]] + F.linear(x, down)
+
+
+def _quantised(x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, w.to(x.dtype) * scale[:, None])
+
+
+def _conv1d(x: torch.Tensor, bias: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.addmm(bias, x, w)
+
+
+def _gelu(x: torch.Tensor, bias: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return F.gelu(torch.addmm(bias, x, w), approximate="tanh")
+
+
+def cases() -> list[Case]:
+    """Of Llama 1B and 8B, Qwen 0.5B, GPT-2 and T5."""
+    found = []
+    for model, width, values, inner in (
+        ("llama1b", 2048, 512, 8192),
+        ("llama8b", 4096, 1024, 14336),
+        ("qwen0.5b", 896, 128, 4864),
+    ):
+        square, up, down = ((width, width), BF16), ((inner, width), BF16), ((width, inner), BF16)
+        norm, key = ((width,), BF16), ((values, width), BF16)
+        found += [
+            Case(f"{model} linear o {width}x{width}", F.linear, width, (square,)),
+            Case(f"{model} linear up {inner}x{width}", F.linear, width, (up,)),
+            Case(f"{model} linear down {width}x{inner}", F.linear, inner, (down,)),
+            Case(f"{model} norm qkv", _norm_qkv, width, (norm, square, key, key)),
+            Case(f"{model} norm gate up silu", _norm_gate_up, width, (norm, up, up)),
+            Case(f"{model} down residual", _residual, inner, (down, ((8, width), BF16))),
+            Case(f"{model} int8 up", _quantised, width, ((up[0], I8), ((inner,), BF16))),
+            Case(f"{model} int8 down", _quantised, inner, ((down[0], I8), ((width,), BF16))),
+        ]
+    found += [
+        Case("llama1b head 128256x2048", F.linear, 2048, (((128256, 2048), BF16),)),
+        Case("gpt2 qkv", _conv1d, 768, (((2304,), BF16), ((768, 2304), BF16))),
+        Case("gpt2 up gelu", _gelu, 768, (((3072,), BF16), ((768, 3072), BF16))),
+        Case("gpt2 down", _conv1d, 3072, (((768,), BF16), ((3072, 768), BF16))),
+        Case("t5 512x512 fp32", F.linear, 512, (((512, 512), F32),), F32),
+        Case("t5 2048x512 fp32", F.linear, 512, (((2048, 512), F32),), F32),
+        Case("4096x4096 fp32", F.linear, 4096, (((4096, 4096), F32),), F32),
+        Case("4096x4096 fp16", F.linear, 4096, (((4096, 4096), F16),), F16),
+    ]
+    return found
+
+
+def weights_of(case: Case) -> list[list[torch.Tensor]]:
+    """So many sets that a set is no longer in the L2 cache when its turn comes."""
+    torch.manual_seed(0)
+    sets = max(4, min(64, -(-SETS_BYTES // case.bytes)))
+    return [[_random(sizes, dtype) for sizes, dtype in case.weights] for _ in range(sets)]
+
+
+def _random(sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    if dtype == I8:
+        return torch.randint(-127, 128, sizes, dtype=dtype, device="cuda")
+    return torch.randn(sizes, dtype=dtype, device="cuda") / 8
+
+
+def recorded(calls: Sequence[Callable[[], Any]]) -> torch.cuda.CUDAGraph:
+    """All calls as one graph."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for call in calls[:2]:
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for call in calls:
+            call()
+    return graph
+
+
+def in_turns(graphs: dict[str, torch.cuda.CUDAGraph], repeat: int = 7) -> dict[str, float]:
+    """Name -> median milliseconds of a replay."""
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    for _ in range(repeat + 1):
+        for name, graph in graphs.items():
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times[name].append(start.elapsed_time(end))
+    return {name: statistics.median(found[1:]) for name, found in times.items()}
+
+
+def error(found: Any, wanted: Any) -> float:
+    """The largest error of a result, over its norm."""
+    pairs = zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]
+    return max(float((a.double() - b).norm() / b.norm()) for a, b in pairs)
+
+
+def measure(case: Case, rows: int) -> str:
+    """One line."""
+    sets = weights_of(case)
+    x = _random((rows, case.inner), case.dtype)
+    ours = tracework.compile(case.fn, fullgraph=True, dynamic=False)
+    half = case.bytes // 2
+    memory, to = (torch.empty(half * len(sets), dtype=torch.uint8, device="cuda") for _ in range(2))
+    parts = [(to[n * half : (n + 1) * half], memory[n * half : (n + 1) * half]) for n in range(len(sets))]
+    with torch.no_grad():
+        wanted = case.fn(x.double(), *(w.double() for w in sets[0]))
+        errors = [error(fn(x, *sets[0]), wanted) for fn in (ours, case.fn)]
+        graphs = {
+            "copy": recorded([lambda a=a, b=b: a.copy_(b) for a, b in parts]),  # type: ignore[misc]
+            "torch": recorded([lambda w=w: case.fn(x, *w) for w in sets]),  # type: ignore[misc]
+            "ours": recorded([lambda w=w: ours(x, *w) for w in sets]),  # type: ignore[misc]
+        }
+        us = {name: ms * 1e3 / len(sets) for name, ms in in_turns(graphs).items()}
+    figures = "".join(f"{us[name]:8.2f}" for name in ("copy", "torch", "ours"))
+    speed = case.bytes / us["ours"] / 1e3
+    return f"{case.name:34s}{rows:3d}{figures}{us['copy'] / us['ours']:9.2f}{speed:7.0f}   {errors[0]:.1e} {errors[1]:.1e}"
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="cases whose names hold one of these words, separated by commas")
+    parser.add_argument("--rows", default="1", help="numbers of rows, separated by commas")
+    chosen = parser.parse_args()
+    words = chosen.only.split(",")
+    print(torch.cuda.get_device_name())
+    print(f"{'case':34s}{'M':>3s}{'copy us':>8s}{'torch':>8s}{'ours':>8s}{'of copy':>9s}{'GB/s':>7s}   error: ours, torch's")
+    for case in cases():
+        if any(word in case.name for word in words):
+            for rows in chosen.rows.split(","):
+                print(measure(case, int(rows)), flush=True)
+                torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

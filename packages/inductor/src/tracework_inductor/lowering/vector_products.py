@@ -1,0 +1,84 @@
+"""Products of a few rows, as a decoder's step makes them: loops of ours that read the large matrix once, where it lies, as it is stored.
+
+They are bound by the bytes of that matrix. A loop moves them as quickly as the library, casts and scales of a quantised matrix happen as it
+is read, and what is added to the product, or computed from it, is fused.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..ir.buffer import BufferLayout
+from ..ir.index import Size, constant_product
+from ..ir.scalar_ops import ops
+from .pointwise import elementwise
+from .row_padding import PRODUCTS, prim_name
+from .value import Lazy, TensorValue, settled
+
+MOST_ROWS: Mapping[torch.dtype, int] = {torch.bfloat16: 8, torch.float16: 8, torch.float32: 8}
+"""dtype -> rows of the small matrix up to which a loop is no slower than the library.
+
+On an H200, eight rows, microseconds of ours and the library's: bfloat16 2048x8192 12.1 and 14.3, 8192x2048 11.5 and 11.7, 768x3072 5.6 and
+8.0; float32 4096x4096 32.2 and 48.4.
+"""
+CAST = 2
+"""Cost of a small matrix's elements that each block of the loop may do again; a matrix that costs more is computed before."""
+MOST_COST = 32
+"""Of a large matrix's elements: more arithmetic takes longer than reading them."""
+
+
+def vector_products(graph: Any, role: str) -> frozenset[Any]:
+    """Products of an inference graph that are loops."""
+    return frozenset(n for n in graph.nodes if _is_one(n)) if role == "inference" else frozenset()
+
+
+def _is_one(node: Any) -> bool:
+    name, spec = prim_name(node), node.meta.get("spec")
+    if name not in ("mm", "addmm") or spec.device.type != "cuda" or spec.dtype not in MOST_ROWS:
+        return False
+    a, b = (node.args[n].meta["spec"] for n in PRODUCTS[name])
+    sizes = (*a.sizes, b.sizes[1])
+    if not all(isinstance(s, int) and s > 0 for s in sizes) or a.sizes[1] == 1:
+        return False
+    return min(sizes[0], sizes[2]) <= MOST_ROWS[spec.dtype] < max(sizes[0], sizes[2])
+
+
+def vector_product(low: Any, a: Any, b: Any, addend: Any = None, beta: Any = 1, alpha: Any = 1) -> Any:
+    """alpha * (a @ b) + beta * addend as values, computed in float32."""
+    (rows, inner), columns, dtype = a.sizes, b.sizes[1], low.spec.dtype
+    factors = _factor(low, settled(a), rows <= columns), _factor(low, settled(b), rows > columns)
+
+    def terms(index: list[Size], inside: list[Size]) -> Any:
+        values = factors[0].load([index[0], *inside]), factors[1].load([*inside, index[1]])
+        return tuple(ops.to_dtype(v, torch.float32) for v in values)
+
+    buffer = low.new_buffer(BufferLayout.dense(torch.float32, low.spec.device, (rows, columns)))
+    low.reduction_node(buffer, "dot", [inner], terms)
+    operands = [low.whole(buffer), *([] if addend is None or beta == 0 else [addend])]
+    return elementwise(low, operands, dtype, lambda *v: ops.to_dtype(_scaled(v, beta, alpha), dtype), len(operands))
+
+
+def _scaled(values: tuple[Any, ...], beta: Any, alpha: Any) -> Any:
+    def times(value: Any, factor: Any) -> Any:
+        return value if factor == 1 else ops.mul(value, ops.constant(factor, torch.float32))
+
+    total = times(values[0], alpha)
+    for addend in values[1:]:
+        total = ops.add(total, times(ops.to_dtype(addend, torch.float32), beta))
+    return total
+
+
+def _factor(low: Any, value: TensorValue, small: bool) -> TensorValue:
+    """A matrix as the loop reads it: the large one as it is stored, unless reading what it is computed from takes longer."""
+    if not isinstance(value, Lazy):
+        return value
+    if small:
+        return value if value.cost <= CAST else low.realize(value)
+    layouts = [low.buffers[name].layout for name in value.reads]
+    moved = sum(constant_product(layout.sizes) * layout.dtype.itemsize for layout in layouts)
+    as_stored = value.cost <= MOST_COST and moved <= constant_product(value.sizes) * value.dtype.itemsize
+    return value if as_stored else low.realize(value)
+
+
+__all__ = ["vector_product", "vector_products"]

@@ -1,0 +1,306 @@
+"""Products of a few rows: which are loops, what is fused with them, and their values, through Triton's interpreter, against float64."""
+
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent.parent
+sys.path.insert(0, str(TESTS))
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+triton_interpreter = pytest.importorskip("triton_interpreter")
+from tracework_inductor import InductorOptions  # noqa: E402
+from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
+from tracework_inductor.passes.join_products import join_products  # noqa: E402
+from tracework_primops import prims  # noqa: E402
+from tracework_runtime import RuntimeOptions, Store  # noqa: E402
+from tracework_runtime.build import triton as build  # noqa: E402
+from triton_programs import graph_of, rendered  # noqa: E402
+
+CUDA = torch.device("cuda", 0)
+EPS = torch.finfo(torch.float32).eps
+BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
+
+
+def turned(w):
+    return prims.permute(w, (1, 0))
+
+
+def linear(x, w):
+    return prims.mm(x, turned(w))
+
+
+def silu(x):
+    return prims.mul(x, prims.sigmoid(x))
+
+
+def normed(x, w):
+    wide = prims.convert(x, F32)
+    mean = prims.div(prims.sum(prims.mul(wide, wide), (1,), True), float(x.sizes[1]))
+    return prims.mul(prims.convert(prims.mul(wide, prims.rsqrt(prims.add(mean, 1e-5))), x.dtype), w)
+
+
+def layer_normed(x, w):
+    var, mean = prims.var_mean(prims.convert(x, F32), (1,), 0, True)
+    return prims.mul(prims.convert(prims.mul(prims.sub(x, mean), prims.rsqrt(prims.add(var, 1e-5))), x.dtype), w)
+
+
+def dequantised(w, scale, dtype):
+    return prims.mul(prims.convert(w, dtype), prims.unsqueeze(scale, 1))
+
+
+def rotated(x, cos):
+    """Each half of a row by the other one: other elements than the product's iteration writes."""
+    half = x.sizes[1] // 2
+    other = prims.cat((prims.neg(prims.slice(x, 1, half, 2 * half, 1)), prims.slice(x, 1, 0, half, 1)), 1)
+    return prims.add(prims.mul(x, cos), other)
+
+
+def matrix(*sizes, dtype=BF16):
+    if dtype == torch.int8:
+        return torch.randint(-127, 128, sizes, dtype=dtype)
+    return torch.randn(sizes).to(dtype)
+
+
+def run(program, inputs, folder, options=None, joined=True):
+    """Results, and the rendered kernels, of a program that was lowered for a GPU."""
+    graph = graph_of(program, *inputs, device=CUDA)
+    host, kernels = rendered(join_products(graph) if joined else graph, options)
+    namespace = {
+        name: lambda *args, kernel=kernel: triton_interpreter.interpret(kernel, list(args), (), folder)
+        for name, kernel in kernels.items()
+    }
+    exec(
+        host.replace("empty_cpu, empty_cuda", "empty_cpu, empty_cpu as empty_cuda").replace("gpu_workspace", "workspace"),
+        namespace,
+    )
+    return namespace["call"]([x.clone() for x in inputs]), kernels, host
+
+
+def wide(inputs):
+    return [x.double() if x.is_floating_point() else x for x in inputs]
+
+
+def check(found, wanted, dtype, steps=4):
+    """Within so many roundings to the dtype of the largest values that are added up."""
+    error = (found.double() - wanted).abs().max() / wanted.abs().max()
+    assert found.dtype == dtype and error <= steps * torch.finfo(dtype).eps, error
+
+
+PROGRAMS = {
+    "linear": (linear, lambda m: (matrix(m, 512), matrix(48, 512)), lambda x, w: x @ w.T, 1),
+    "linear, float16": (linear, lambda m: (matrix(m, 96, dtype=F16), matrix(33, 96, dtype=F16)), lambda x, w: x @ w.T, 1),
+    "linear, float32": (linear, lambda m: (matrix(m, 640, dtype=F32), matrix(20, 640, dtype=F32)), lambda x, w: x @ w.T, 1),
+    "odd": (linear, lambda m: (matrix(m, 1153), matrix(19, 1153)), lambda x, w: x @ w.T, 1),
+    "columns": (prims.mm, lambda m: (matrix(m, 768), matrix(768, 80)), torch.matmul, 1),
+    "odd columns": (prims.mm, lambda m: (matrix(m, 301, dtype=F32), matrix(301, 77, dtype=F32)), torch.matmul, 4),
+    "strided": (
+        lambda x, w: linear(prims.slice(x, 1, 0, 256, 1), prims.slice(w, 1, 1, 513, 2)),
+        lambda m: (matrix(m, 300), matrix(24, 520)),
+        lambda x, w: x[:, :256] @ w[:, 1:513:2].T,
+        1,
+    ),
+    "few columns": (
+        lambda x, w: prims.mm(w, turned(x)), lambda m: (matrix(m, 320), matrix(40, 320)), lambda x, w: w @ x.T, 1,
+    ),
+    "bias": (
+        lambda x, w, b: prims.relu(prims.addmm(b, x, turned(w))),
+        lambda m: (matrix(m, 256), matrix(48, 256), matrix(48)),
+        lambda x, w, b: torch.relu(x @ w.T + b),
+        1,
+    ),
+    "bias, scaled": (
+        lambda x, w, b: prims.addmm(b, x, turned(w), beta=0.5, alpha=2),
+        lambda m: (matrix(m, 256, dtype=F32), matrix(48, 256, dtype=F32), matrix(m, 48, dtype=F32)),
+        lambda x, w, b: 0.5 * b + 2 * (x @ w.T),
+        2,
+    ),
+    "gate and up": (
+        lambda x, g, u: prims.mul(silu(linear(x, g)), linear(x, u)),
+        lambda m: (matrix(m, 256), matrix(40, 256), matrix(40, 256)),
+        lambda x, g, u: torch.nn.functional.silu(x @ g.T) * (x @ u.T),
+        1,
+    ),
+    "residual": (
+        lambda x, w, h: prims.add(h, linear(x, w)),
+        lambda m: (matrix(m, 512), matrix(40, 512), matrix(m, 40)),
+        lambda x, w, h: h + x @ w.T,
+        1,
+    ),
+    "norm": (
+        lambda x, n, w: linear(normed(x, n), w),
+        lambda m: (matrix(m, 512), matrix(512), matrix(40, 512)),
+        lambda x, n, w: (x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-5) * n) @ w.T,
+        3,
+    ),
+    "layer norm": (
+        lambda x, n, w: linear(layer_normed(x, n), w),
+        lambda m: (matrix(m, 320, dtype=F32), matrix(320, dtype=F32), matrix(40, 320, dtype=F32)),
+        lambda x, n, w: (torch.nn.functional.layer_norm(x, x.shape[1:], eps=1e-5) * n) @ w.T,
+        8,
+    ),
+    "int8": (
+        lambda x, w, s: linear(x, dequantised(w, s, x.dtype)),
+        lambda m: (matrix(m, 512), matrix(40, 512, dtype=torch.int8), matrix(40)),
+        lambda x, w, s: x @ (w.double() * s[:, None]).T,
+        3,  # the interpreter cuts off the bits that bfloat16 has not
+    ),
+    "query, key and value": (
+        lambda x, q, k, v: (rotated(linear(x, q), 2.0), rotated(linear(x, k), 2.0), linear(x, v)),
+        lambda m: (matrix(m, 256), matrix(48, 256), matrix(16, 256), matrix(16, 256)),
+        lambda x, q, k, v: (
+            *(2 * y + torch.cat((-y[:, y.shape[1] // 2 :], y[:, : y.shape[1] // 2]), 1) for y in (x @ q.T, x @ k.T)),
+            x @ v.T,
+        ),
+        1,
+    ),
+    "query and value with biases": (
+        lambda x, q, a, k, v, b: (prims.addmm(a, x, turned(q)), linear(x, k), prims.addmm(b, x, turned(v))),
+        lambda m: (matrix(m, 256), matrix(24, 256), matrix(24), matrix(16, 256), matrix(16, 256), matrix(16)),
+        lambda x, q, a, k, v, b: (x @ q.T + a, x @ k.T, x @ v.T + b),
+        1,
+    ),
+}  # fmt: skip
+"""name -> (program, inputs for so many rows, the same in float64, roundings that it does)."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("rows", (1, 2, 5, 8))
+def test_values(name, rows, tmp_path):
+    torch.manual_seed(0)
+    program, make, reference, steps = PROGRAMS[name]
+    inputs = make(rows)
+    found, kernels, host = run(program, inputs, tmp_path)
+    assert any("product" in dict(k.launch)["kind"] for k in kernels.values()) and "torch.mm" not in host
+    wanted = reference(*wide(inputs))
+    for a, b in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        check(a, b, inputs[0].dtype, steps)
+
+
+@pytest.mark.parametrize("rows", range(1, 9))
+def test_the_large_matrix_is_read_once(rows, tmp_path):
+    inputs = matrix(rows, 128), matrix(16, 128)
+    (found,), kernels, _ = run(linear, inputs, tmp_path)
+    check(found, inputs[0].double() @ inputs[1].double().T, BF16, 1)
+    (kernel,) = kernels.values()
+    assert kernel.source.count("tl.load(p1") == 1
+    assert kernel.source.count("tl.dot(") == (1 if rows >= 3 else 0)
+
+
+GOLDEN = {"product_of_norm": ("norm", 1), "product_of_two_rows": ("gate and up", 2), "product_on_tensor_cores": ("int8", 8)}
+
+
+def text_of(name):
+    program, make, _, _ = PROGRAMS[GOLDEN[name][0]]
+    (kernel,) = rendered(graph_of(program, *make(GOLDEN[name][1]), device=CUDA))[1].values()
+    return kernel.source + "\n".join(f"# {key}: {value}" for key, value in kernel.launch) + "\n"
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(name):
+    assert text_of(name) == (TESTS / "golden" / "triton" / f"{name}.txt").read_text()
+
+
+ONE_KERNEL = ("bias", "gate and up", "residual", "norm", "layer norm", "int8")
+
+
+@pytest.mark.parametrize("name", ONE_KERNEL)
+def test_is_one_kernel(name):
+    program, make, _, _ = PROGRAMS[name]
+    _, kernels = rendered(graph_of(program, *make(1), device=CUDA))
+    assert len(kernels) == 1
+
+
+def test_products_of_a_norm_are_one_kernel(tmp_path):
+    torch.manual_seed(0)
+
+    def program(x, n, q, k, v):
+        h = normed(x, n)
+        return linear(h, q), linear(h, k), linear(h, v)
+
+    inputs = matrix(1, 256), matrix(256), matrix(48, 256), matrix(16, 256), matrix(16, 256)
+    found, kernels, _ = run(program, inputs, tmp_path)
+    products = [k for k in kernels.values() if "product" in dict(k.launch)["kind"]]
+    assert len(products) == 1 and all("tl.sum(" not in k.source for k in kernels.values() if k not in products)
+    x, n, *weights = wide(inputs)
+    h = x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-5) * n
+    for value, w in zip(found, weights, strict=True):
+        check(value, h @ w.T, BF16)
+
+
+def test_what_is_read_elsewhere_is_computed_once(tmp_path):
+    """A norm that leaves the graph is not computed again for each block of columns."""
+    inputs = matrix(1, 256), matrix(256), matrix(40, 256)
+
+    def program(x, n, w):
+        h = normed(x, n)
+        return h, linear(h, w)
+
+    found, kernels, _ = run(program, inputs, tmp_path)
+    assert len(kernels) == 2
+    x, n, w = wide(inputs)
+    h = x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-5) * n
+    check(found[0], h, BF16)
+    check(found[1], h @ w.T, BF16)
+
+
+BY_THE_LIBRARY = {
+    "nine rows": (graph_of(linear, matrix(9, 64), matrix(32, 64), device=CUDA), InductorOptions()),
+    "strict": (graph_of(linear, matrix(1, 64), matrix(32, 64), device=CUDA), InductorOptions(numerics="strict")),
+    "float64": (graph_of(linear, matrix(1, 64).double(), matrix(32, 64).double(), device=CUDA), InductorOptions()),
+    "on a CPU": (graph_of(linear, matrix(1, 64), matrix(32, 64)), InductorOptions()),
+}
+
+
+@pytest.mark.parametrize("name", BY_THE_LIBRARY)
+def test_left_to_the_library(name):
+    graph, options = BY_THE_LIBRARY[name]
+    assert not rendered(graph, options)[1]
+
+
+def test_training_is_left_to_the_library():
+    graph = graph_of(linear, matrix(1, 64), matrix(32, 64), device=CUDA)
+    host, _ = rendered(graph.replace(role="forward"))
+    assert "torch.mm" in host
+
+
+def test_beta_of_nothing_is_not_read(tmp_path):
+    inputs = matrix(1, 64, dtype=F32), matrix(32, 64, dtype=F32), torch.full((32,), float("nan"))
+    (found,), _, _ = run(lambda x, w, b: prims.addmm(b, x, turned(w), beta=0), inputs, tmp_path)
+    check(found, inputs[0].double() @ inputs[1].double().T, F32)
+
+
+@pytest.mark.parametrize("inner", (4096, 40000), ids=("in one piece", "in a loop"))
+def test_error_does_not_grow_with_the_length(inner, tmp_path):
+    """Of equal terms, which rounding moves all in the same direction: chains of at most 64 steps, and trees over lanes."""
+    value = 1.8791199922561646
+    inputs = torch.full((1, inner), value), torch.ones(9, inner)
+    (found,), _, _ = run(linear, inputs, tmp_path)
+    exact = inner * inputs[0][0, 0].double()
+    assert (found.double() / exact - 1).abs().max() <= (64 + 16) * EPS / 2
+
+
+def test_a_pair_of_products_is_not_joined():
+    program, make, _, _ = PROGRAMS["gate and up"]
+    graph = graph_of(program, *make(1), device=CUDA)
+    assert join_products(graph) is graph
+
+
+def test_all_compile_for_hopper(tmp_path):
+    renderer, jobs = TritonRenderer(), []
+    huge = (linear, lambda m: [torch.empty(m, 65536, device="meta"), torch.empty(40000, 65536, device="meta")])
+    huge_halves = (linear, lambda m: [x.to(BF16) for x in huge[1](m)])
+    for rows in (1, 8):
+        for program, make, *_ in (*PROGRAMS.values(), huge, huge_halves):
+            kernels = rendered(join_products(graph_of(program, *make(rows), device=CUDA)))[1]
+            for kernel in renderer.pack([(n, k) for n, k in kernels.items() if "product" in dict(k.launch)["kind"]]):
+                wide = bool(kernel.launch["fits32"])
+                for entry in kernel.launch["entries"]:
+                    jobs.append(build.request(kernel, entry, kernel.launch["configs"][0], build.Variant(wide=wide), 90))
+    assert len(build.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))) == len(jobs) > 20
+
+
+if __name__ == "__main__":
+    for one in GOLDEN:
+        (TESTS / "golden" / "triton" / f"{one}.txt").write_text(text_of(one))
