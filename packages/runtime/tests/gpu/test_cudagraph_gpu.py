@@ -193,12 +193,17 @@ def test_many_inputs_that_move(make):
     assert fn.replays == 4
 
 
+def kept_by_pools():
+    """Bytes of all pools but the one that every call takes memory from, which torch keeps for the next."""
+    return sum(segment["total_size"] for segment in torch.cuda.memory_snapshot() if tuple(segment["segment_pool_id"]) != (0, 0))
+
+
 @pytest.mark.parametrize("externs", [frozenset(), frozenset({"aten::mul"})])
 def test_memory_is_given_back(make, externs):
     host = "import torch\ndef call(args):\n    w, x = args\n    args.clear()\n    return ((w * x) * 2 + (w + x) * 3,)\n"
     gc.collect()
     torch.cuda.empty_cache()
-    before, size = torch.cuda.memory_reserved(), 1 << 24
+    before, pools, size = torch.cuda.memory_reserved(), kept_by_pools(), 1 << 24
     w, functions, out = torch.randn(size, device="cuda"), [make(host, externs=externs) for _ in range(4)], None
     for fn in functions:
         for _ in range(4):
@@ -212,12 +217,7 @@ def test_memory_is_given_back(make, externs):
     del w, functions, fn, out
     gc.collect()
     torch.cuda.empty_cache()
-    left = [
-        (s["segment_pool_id"], s["total_size"] >> 20, s["allocated_size"] >> 20, s["stream"])
-        for s in torch.cuda.memory_snapshot()
-    ]
-    alive = [type(x) for x in gc.get_objects() if type(x).__name__ in ("Recording", "CUDAGraph", "DriverGraph", "Replay")]
-    assert torch.cuda.memory_reserved() - before < 32 << 20, (left, alive)
+    assert kept_by_pools() - pools < 32 << 20
 
 
 SCRATCH = """
