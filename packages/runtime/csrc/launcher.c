@@ -500,7 +500,7 @@ PyMODINIT_FUNC PyInit__C(void)
 {
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyModule_AddType(module, &plan_type) < 0 || PyModule_AddType(module, &launcher_type) < 0 ||
-        PyModule_AddType(module, &program_type) < 0 || PyModule_AddType(module, &tw_expected_type) < 0) {
+        PyModule_AddType(module, &program_type) < 0 || PyModule_AddType(module, &tw_expected_type) < 0 || add_replay(module) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

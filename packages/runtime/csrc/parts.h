@@ -81,4 +81,7 @@ INTERNAL int products_watched(void);
 /* Whether the product could be made. */
 INTERNAL bool multiply(product *work, const uint64_t *addresses);
 
+/* Adds what replay.c has to the module: 0, or -1 with an exception. */
+INTERNAL int add_replay(PyObject *module);
+
 #endif

@@ -7,7 +7,7 @@ from tracework_runtime.cache.key import KEY_PARTS, KeyFacts, cache_key, explain_
 from tracework_runtime.cache.memory import Cache, open_cache
 from tracework_runtime.cache.secret import secret
 from tracework_runtime.cache.store import Store
-from tracework_runtime.cudagraph import CUDAGRAPH_REFUSALS, GraphedFn, cudagraph
+from tracework_runtime.cudagraph import CUDAGRAPH_REFUSALS, GraphedFn, cudagraph, mark_step_begin
 from tracework_runtime.device import DEVICES
 from tracework_runtime.errors import (
     ArtifactError,
@@ -19,6 +19,7 @@ from tracework_runtime.errors import (
     InputError,
     LaunchError,
     LoadError,
+    NotRecorded,
     ResultMismatch,
     RuntimeFailure,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "KeyFacts",
     "LaunchError",
     "LoadError",
+    "NotRecorded",
     "OutputRecipe",
     "ResultMismatch",
     "RuntimeFailure",
@@ -62,6 +64,7 @@ __all__ = [
     "explain_key",
     "find_compiler",
     "load",
+    "mark_step_begin",
     "open_cache",
     "reset_counters",
     "secret",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from tracework_runtime._C import Settings
+
 __all__ = [
+    "allocating_to",
     "convolution_plus",
     "convolution_then",
     "current_gpu",
@@ -16,12 +21,15 @@ __all__ = [
     "dispatch_mode_count",
     "empty_strided_cpu",
     "empty_strided_cuda",
+    "get_address_function",
     "library_settings",
     "openmp_library",
     "pack_convolution",
     "profiler_enabled",
+    "release_pool",
     "set_versions",
-    "storage_references",
+    "storage_count",
+    "tensor_place",
 ]
 
 
@@ -66,18 +74,61 @@ _KERNEL_SETTINGS: tuple[Callable[[], Any], ...] = (
 )
 
 
-def library_settings() -> tuple[Any, ...]:
-    """The settings by which torch's kernels for a GPU choose what they compute, and how, when they are launched."""
-    try:
-        precisions: tuple[Any, ...] = torch._C._get_cublas_allow_tf32(), torch._C._get_cudnn_allow_tf32()
-    except RuntimeError:  # the older words have none for what is set; the newer take five times as long
-        precisions = tuple(torch._C._get_fp32_precision_getter("cuda", kind) for kind in ("matmul", "conv", "rnn"))
+def _newer_settings() -> tuple[Any, ...]:
+    """With precisions in the newer words, which take five times as long: the older have none for what is set."""
+    precisions = tuple(torch._C._get_fp32_precision_getter("cuda", kind) for kind in ("matmul", "conv", "rnn"))
     return (*precisions, *[read() for read in _KERNEL_SETTINGS])
 
 
 # How many modes of Python's dispatch are active, and whether a profiler is.
 dispatch_mode_count: Callable[[], int] = torch._C._len_torch_dispatch_stack
 profiler_enabled: Callable[[], bool] = torch._C._autograd._profiler_enabled
+
+
+def allocating_to(device: int, pool: tuple[int, int]) -> AbstractContextManager[None]:
+    """A block in which this thread's memory on a GPU comes from a pool, which is new; release_pool() gives it back."""
+    return _Allocating(device, pool)
+
+
+class _Allocating:
+    def __init__(self, device: int, pool: tuple[int, int]) -> None:
+        self._given = device, pool
+
+    def __enter__(self) -> None:
+        torch._C._cuda_beginAllocateCurrentThreadToPool(*self._given)
+
+    def __exit__(self, *error: object) -> None:
+        torch._C._cuda_endAllocateToPool(*self._given)
+
+
+def release_pool(device: int, pool: tuple[int, int]) -> None:
+    """Nobody takes memory from a pool any more: what of it is free is anybody's, and the rest when it is freed."""
+    torch._C._cuda_releasePool(device, pool)
+
+
+# The settings by which torch's kernels for a GPU choose what they compute, and how, when they are launched.
+library_settings: Callable[[], tuple[Any, ...]] = Settings(
+    (torch._C._get_cublas_allow_tf32, torch._C._get_cudnn_allow_tf32, *_KERNEL_SETTINGS), _newer_settings
+)
+
+
+def tensor_place() -> int:
+    """How many bytes behind the address of a Python tensor its tensor of C++ lies, which has the address of the implementation; 0 where that
+    does not show."""
+    probes = [torch.empty(2, device="cpu"), torch.nn.Parameter(torch.empty(1, device="cpu")), torch.empty(3, device="cpu")[1:]]
+    for place in range(16, 48, 8):
+        if all(ctypes.c_uint64.from_address(id(probe) + place).value == probe._cdata for probe in probes):
+            return place
+    return 0
+
+
+def get_address_function() -> int:
+    """Where aoti_torch_get_data_ptr lies: of torch's interface for C, stable from version to version; 0 where it is missing."""
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        return ctypes.cast(ctypes.CDLL(str(library)).aoti_torch_get_data_ptr, ctypes.c_void_p).value or 0
+    except (OSError, AttributeError):
+        return 0
 
 
 def openmp_library() -> Path | None:
@@ -90,10 +141,8 @@ def openmp_library() -> Path | None:
     return None
 
 
-def storage_references(tensor: torch.Tensor) -> int:
-    """How many tensors and Python objects hold the memory of a tensor; this call's own reference not counted."""
-    storage = tensor.untyped_storage()
-    return int(torch._C._storage_Use_Count(storage._cdata)) - 1
+# How many tensors and Python objects hold a storage, by its handle.
+storage_count: Callable[[int], int] = torch._C._storage_Use_Count
 
 
 def convolution_then(*args: Any) -> torch.Tensor:

@@ -13,6 +13,7 @@ __all__ = [
     "InputError",
     "LaunchError",
     "LoadError",
+    "NotRecorded",
     "ResultMismatch",
     "RuntimeFailure",
 ]
@@ -48,6 +49,10 @@ class LoadError(RuntimeFailure):
 
 class LaunchError(RuntimeFailure):
     """The driver refused a launch, or the arguments do not fit the kernel's signature."""
+
+
+class NotRecorded(RuntimeFailure, RuntimeError):
+    """A graph is not recorded as a CUDA graph, where the options forbid to run it kernel by kernel."""
 
 
 class InputError(RuntimeFailure, ValueError):

@@ -20,6 +20,7 @@ from tracework_runtime.build import cpp as build_cpp
 from tracework_runtime.build.pool import triton_pool
 from tracework_runtime.cache.memory import open_store
 from tracework_runtime.cache.store import Entries
+from tracework_runtime.cudagraph.refusals import refusals
 from tracework_runtime.device import DEVICES, driver
 from tracework_runtime.errors import ArtifactError, LoadError
 from tracework_runtime.host.lines import CALL
@@ -68,7 +69,7 @@ class CompiledFn:
     @property
     def graph_refusals(self) -> tuple[str, ...]:
         """Reasons known at compile time against a cudagraph."""
-        return self.artifact.graph_refusals
+        return refusals(self.artifact)
 
     @property
     def origins(self) -> Mapping[str, tuple[str, ...]]:

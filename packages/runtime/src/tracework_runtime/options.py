@@ -32,7 +32,14 @@ class RuntimeOptions:
     disk_cache: bool = _option(True, changes_code=False, doc="store on disk what was built")
     cache_limit: int = _option(8 << 30, changes_code=False, doc="bytes kept before the oldest entries go")
     measure_launch: bool = _option(True, changes_code=False, doc="choose among a kernel's configs by measuring")
-    cudagraph_warmup: int = _option(1, changes_code=False, doc="plain runs before a cudagraph is recorded")
+    cudagraph_warmup: int = _option(
+        1, changes_code=False, doc="plain runs of a size before it is recorded; one more for the first size"
+    )
+    cudagraph_memory_share: float = _option(0.1, changes_code=False, doc="part of a device's memory that recordings may keep")
+    cudagraph_capture_sizes: tuple[int | tuple[int, ...], ...] | None = _option(
+        None, changes_code=False, doc="sizes that are recorded; None: each at its second use"
+    )
+    cudagraph_or_error: bool = _option(False, changes_code=False, doc="raise NotRecorded instead of running kernel by kernel")
 
     def fingerprint(self) -> str:
         """A hash of the fields that can change generated code."""

@@ -1,45 +1,22 @@
 """Recording and replaying, with an engine that repeats the call into the recorded memory."""
 
-import ctypes
+import gc
+import threading
 import warnings
 
 import pytest
 import torch
-from tracework_runtime import Artifact, KernelSource, RuntimeOptions, _torch
-from tracework_runtime.cudagraph import record
+from tracework_runtime import Artifact, KernelSource, NotRecorded, RuntimeOptions, _torch, mark_step_begin
+from tracework_runtime.cudagraph import record, recording
+from tracework_runtime.cudagraph.budget import LEAST
 from tracework_runtime.cudagraph.refusals import CUDAGRAPH_REFUSALS, refusals
+from tracework_runtime.cudagraph.step import STEPS
 from tracework_runtime.load import CompiledFn
 from tracework_runtime.observe import counters, reset_counters
+from tracework_runtime.options import DEFAULT_OPTIONS
 
-
-def memory(tensor):
-    """The tensor's memory without a reference to it, as a graph has it."""
-    address = (ctypes.c_float * tensor.numel()).from_address(tensor.data_ptr())
-    return torch.frombuffer(address, dtype=tensor.dtype).reshape(tensor.shape)
-
-
-class SlowEngine:
-    device_type = "cpu"
-
-    def __init__(self):
-        self.recorded = self.replayed = 0
-
-    def capturing(self):
-        return False
-
-    def record(self, call, inputs, device):
-        self.recorded += 1
-        kept = [memory(x) for x in inputs]
-        outputs = call(list(inputs))
-        written = [memory(o) for o in outputs]
-
-        def replay():
-            self.replayed += 1
-            for view, new in zip(written, call(list(kept)), strict=True):
-                view.copy_(new)
-
-        return replay, outputs
-
+slow_engine = pytest.importorskip("slow_engine")
+SlowEngine = slow_engine.SlowEngine
 
 HOST = """
 def call(args):
@@ -49,13 +26,22 @@ def call(args):
 """
 
 
+def graph(host=HOST, options=DEFAULT_OPTIONS, engine=None, static=frozenset({0}), **facts):
+    reset_counters()
+    artifact = Artifact("k" * 8, host, devices={"cuda:0"}, static_inputs=static, **facts)
+    namespace = {"torch": torch}
+    exec(host, namespace)
+    return record.GraphedFn(CompiledFn(artifact, namespace), options, engine or SlowEngine())
+
+
 @pytest.fixture
 def graphed():
-    reset_counters()
-    artifact = Artifact("k" * 8, HOST, devices={"cuda:0"}, static_inputs={0})
-    namespace = {}
-    exec(HOST, namespace)
-    return record.GraphedFn(CompiledFn(artifact, namespace), RuntimeOptions(), SlowEngine())
+    return graph()
+
+
+@pytest.fixture(autouse=True)
+def no_steps(monkeypatch):
+    monkeypatch.setattr(STEPS, "number", 0)
 
 
 def expect(out, w, x):
@@ -65,47 +51,187 @@ def expect(out, w, x):
 
 def test_warm_up_record_replay(graphed):
     w = torch.randn(4)
-    for step in range(5):
+    for step in range(6):
         x = torch.randn(4)
         expect(graphed([w, x]), w, x)
-        assert graphed.engine.replayed == step
+        assert graphed.engine.replayed == max(step - 1, 0)  # one call that warms up, one that is measured
     assert graphed.engine.recorded == 1
 
 
-def test_output_alive_at_the_next_call_is_not_overwritten(graphed):
+def test_a_size_is_recorded_at_its_second_use(graphed):
+    w = {n: torch.randn(n) for n in range(4, 7)}
+    for n, recorded in ((4, 0), (4, 0), (4, 1), (5, 1), (6, 1), (5, 2), (6, 3), (4, 3), (6, 3)):
+        x = torch.randn(n)
+        expect(graphed([w[n], x]), w[n], x)
+        assert graphed.engine.recorded == recorded
+
+
+def test_only_listed_sizes_are_recorded():
+    graphed = graph(options=RuntimeOptions(cudagraph_capture_sizes=(7,)), inputs=("w", "x", "n"), checks=(), static=frozenset())
+    w = torch.randn(4)
+    graphed.segment = graphed.segment.__class__(
+        **{**vars(graphed.segment), "call": lambda args: (args[0] * args[1],), "sizes": lambda inputs: (inputs[2], inputs[2])}
+    )
+    for n in (7, 8, 7, 8, 8, 7):
+        assert torch.equal(graphed([w, w, n])[0], w * w)
+    assert graphed.engine.recorded == 1 and graphed.engine.replayed == 1
+    assert graphed.reasons() == ("sizes (8,) are not among cudagraph_capture_sizes",)
+
+
+# outputs that stay alive
+
+
+def test_outputs_alive_at_the_next_call_are_not_overwritten(graphed):
     w = torch.randn(4)
     kept = []
-    for _ in range(6):
+    for _ in range(12):
         x = torch.randn(4)
         kept.append((graphed([w, x])[0], w * x))
         for value, expected in kept:
             assert torch.equal(value, expected)
-    assert graphed.engine.recorded == 2  # once more, with the first output as a copy
-    assert [o.copied for o in next(iter(graphed.recordings.values())).outputs] == [True, False]
+    # two that took turns, and a third that hands this output out as a copy
+    assert graphed.engine.recorded == 3 and len(graphed.recordings) == 1 and graphed.made == 3
+    (calls,) = graphed.calls.values()
+    assert calls.copied == {0}
+    assert graphed.engine.replayed == 10
 
 
-def test_memory_of_a_dead_function_is_anybodys(graphed):
-    """It was taken for a recording's memory still, so every call that met it recorded anew."""
+def test_outputs_that_live_for_one_call_more_take_turns(graphed):
+    w, before = torch.randn(4), None
+    for _ in range(12):
+        x = torch.randn(4)
+        out = graphed([w, x])
+        expect(out, w, x)
+        if before is not None:
+            expect(before[0], w, before[1])
+        before = out, x
+    assert graphed.engine.recorded == 2 and not next(iter(graphed.calls.values())).copied
+
+
+def test_a_small_part_that_is_held_is_copied():
+    """As the loss of the step before is, beside what was saved for the backward: another recording would double that."""
+    graphed = graph("def call(args):\n    w, x = args\n    args.clear()\n    return ((w * x).sum(), w + x, w - x)\n")
+    w, before = torch.randn(1 << 21), None
+    for _ in range(8):
+        x = torch.randn(1 << 21)
+        loss, *saved = graphed([w, x])
+        assert torch.equal(saved[0], w + x) and torch.equal(saved[1], w - x)
+        assert before is None or torch.equal(before[0], (w * before[1]).sum())
+        before = loss, x
+        del saved
+    (calls,) = graphed.calls.values()
+    assert graphed.engine.recorded == 2 and len(calls.recordings) == 1 and calls.copied == {0}
+
+
+def test_several_calls_in_a_step_have_memory_of_their_own(graphed):
+    w, results = torch.randn(4), None
+    for _ in range(6):
+        mark_step_begin()
+        del results
+        results = [(graphed([w, x]), x) for x in torch.randn(5, 4)]
+        for out, x in results:
+            expect(out, w, x)
+        del out
+    assert graphed.engine.recorded == 5 and not next(iter(graphed.calls.values())).copied
+
+
+def test_what_outlives_a_step_is_copied(graphed):
+    w, kept = torch.randn(4), []
+    for _ in range(8):
+        mark_step_begin()
+        x = torch.randn(4)
+        kept.append((graphed([w, x])[1], w + x))
+        for value, expected in kept:
+            assert torch.equal(value, expected)
+    assert graphed.engine.recorded == 2 and next(iter(graphed.calls.values())).copied == {1}
+
+
+def test_views_and_storages_keep_an_output(graphed):
+    w, kept = torch.randn(4), []
+    holders = [
+        lambda out: out[1][1:3],
+        lambda out: out[1].untyped_storage(),
+        lambda out: out[1].storage(),
+        lambda out: out[1].numpy(),
+        lambda out: torch.utils.dlpack.to_dlpack(out[1]),
+        lambda out: torch.nn.Parameter(out[1]),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for hold in [*holders, *holders]:
+            x = torch.randn(4)
+            kept.append((hold(graphed([w, x])), hold((None, w + x))))
+            for value, expected in kept:
+                if type(value).__name__ != "PyCapsule":
+                    found, wanted = (
+                        torch.as_tensor(list(v)) if "torage" in type(v).__name__ else torch.as_tensor(v)
+                        for v in (value, expected)
+                    )
+                    assert torch.equal(found, wanted)
+        for value, expected in kept:
+            if type(value).__name__ == "PyCapsule":
+                assert torch.equal(torch.from_dlpack(value), torch.from_dlpack(expected))
+
+
+def test_results_fed_back(graphed):
+    graphed = graph("def call(args):\n    w, h = args\n    args.clear()\n    return (torch.tanh(w * h + 1),)\n")
     w = torch.randn(4)
+    h = expected = torch.randn(4)
+    for _ in range(20):
+        (h,), expected = graphed([w, h]), torch.tanh(w * expected + 1)
+        assert torch.equal(h, expected)
+    assert graphed.engine.recorded <= 3 and graphed.engine.replayed == 18
+
+
+def test_memory_of_a_dead_function_is_anybodys():
+    """It was taken for a recording's memory still, so every call that met it recorded anew."""
+    before = sum(recording._MEMORY.values())
+    graphed, w = graph(), torch.randn(4)
     for _ in range(3):
         graphed([w, torch.randn(4)])
-    addresses = [o.value.data_ptr() for r in graphed.recordings.values() for o in r.outputs]
-    assert set(addresses) <= set(record._POOL_MEMORY)
-    graphed.recordings.clear()
-    assert not set(addresses) & set(record._POOL_MEMORY)
+    assert sum(recording._MEMORY.values()) == before + 2
+    gc.disable()  # no cycle keeps it
+    try:
+        del graphed
+        assert sum(recording._MEMORY.values()) == before
+    finally:
+        gc.enable()
 
 
-def test_a_view_of_an_output_keeps_it(graphed):
+SHARED = """
+def call(args):
+    w, x = args
+    args.clear()
+    y = w * x
+    wide = torch.empty(8)
+    wide[::2], wide[1::2] = w, x
+    return (y, y, wide[::2], wide[1::2], None, 3, (w + x).expand(3, 4), x[1:], w)
+"""
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_outputs_share_memory_as_without_a_recording(hold):
+    graphed, kept = graph(SHARED), []
     w = torch.randn(4)
-    graphed([w, torch.randn(4)])
-    x = torch.randn(4)
-    view = graphed([w, x])[1][1:3]
-    expected = (w + x)[1:3]
-    graphed([w, torch.randn(4)])
-    assert torch.equal(view, expected)
+    for _ in range(8):
+        x = torch.randn(4)
+        out = graphed([w, x])
+        a, b, even, odd, none, number, wide, view, same = out
+        assert a is b and none is None and number == 3 and same is w
+        assert even.untyped_storage().data_ptr() == odd.untyped_storage().data_ptr() and even.stride() == odd.stride() == (2,)
+        assert wide.stride() == (0, 1) and view.data_ptr() == x[1:].data_ptr()
+        kept = [*kept, (out, x)] if hold else [(out, x)]
+        for (a, _, even, odd, _, _, wide, view, _), x in kept:
+            for found, wanted in ((a, w * x), (even, w), (odd, x), (wide, (w + x).expand(3, 4)), (view, x[1:])):
+                assert torch.equal(found, wanted)
+        del a, b, even, odd, wide, view, out
+    assert graphed.engine.replayed == 6
 
 
-def test_new_parameter_memory_records_again(graphed):
+# inputs
+
+
+def test_parameters_that_move(graphed):
     x = torch.randn(4)
     for _ in range(3):
         graphed([torch.ones(4), x])
@@ -113,81 +239,438 @@ def test_new_parameter_memory_records_again(graphed):
     expect(graphed([w, x]), w, x)
 
 
-def test_new_size_has_its_own_recording(graphed):
-    for n in (4, 5, 4, 5, 4, 5):
-        w, x = torch.randn(n), torch.randn(n)
+def test_parameters_that_move_for_good_are_recorded_again(graphed):
+    kept = []
+    for _ in range(5):
+        w = torch.randn(4)
+        kept.append(w)
+        for _ in range(20):
+            x = torch.randn(4)
+            expect(graphed([w, x]), w, x)
+    assert graphed.engine.recorded == 5
+    assert graphed.engine.replayed == 100 - 2 - 4  # one call in each new place
+
+
+def test_two_sets_of_parameters_in_turns(graphed):
+    sets = torch.randn(2, 4).unbind()
+    for n in range(40):
+        x = torch.randn(4)
+        expect(graphed([sets[n % 2], x]), sets[n % 2], x)
+    assert graphed.engine.recorded == 2 and graphed.engine.replayed >= 36
+
+
+def test_parameters_that_never_stay_are_not_recorded(graphed):
+    kept = []
+    for _ in range(100):
+        w, x = torch.randn(4), torch.randn(4)
+        kept.append(w)
         expect(graphed([w, x]), w, x)
+    assert graphed.engine.recorded == 0
+
+
+WRITES = """
+def call(args):
+    w, cache, x = args
+    args.clear()
+    cache.mul_(0.5).add_(x)
+    return (w * cache,)
+"""
+
+
+def writing(**facts):
+    return graph(WRITES, mutated_inputs={1}, **facts)
+
+
+def test_a_written_input_that_stays_is_written_in_place():
+    graphed, w, cache = writing(), torch.randn(4), torch.randn(4)
+    expected = cache.clone()
+    for _ in range(10):
+        x = torch.randn(4)
+        out = graphed([w, cache, x])
+        expected.mul_(0.5).add_(x)
+        assert torch.equal(cache, expected) and torch.equal(out[0], w * expected)
+        del out
+    (made,) = graphed.recordings
+    assert 1 in made.fixed and graphed.engine.replayed == 8
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 7, 30])
+def test_a_written_input_that_moves(period):
+    graphed, w, kept = writing(), torch.randn(4), []
+    for step in range(120):
+        if step % period == 0:
+            cache = torch.randn(4)
+            kept.append(cache)
+            expected = cache.clone()
+        x = torch.randn(4)
+        out = graphed([w, cache, x])
+        expected.mul_(0.5).add_(x)
+        assert torch.equal(cache, expected) and torch.equal(out[0], w * expected)
+        del out
+    assert graphed.made <= 5 and graphed.engine.replayed >= 100
+
+
+@pytest.mark.parametrize("shape", ["rows", "columns", "expanded", "turned", "none", "one"])
+def test_layouts_of_inputs_that_move(shape):
+    def make():
+        whole = torch.randn(6, 8)
+        return {
+            "rows": whole[1:5:2, :3],
+            "columns": whole[:, 1::2],
+            "expanded": whole[0].expand(5, 8),
+            "turned": whole.t(),
+            "none": whole[:0],
+            "one": whole[0, 0],
+        }[shape], whole
+
+    written = shape != "expanded"
+    body = "x.mul_(2)" if written else "pass"
+    host = f"def call(args):\n    (x,) = args\n    args.clear()\n    {body}\n    return (x + 1,)\n"
+    graphed = graph(host, static=frozenset(), mutated_inputs={0} if written else set())
+    kept = []
+    for _ in range(8):
+        x, whole = make()
+        kept.append(whole)
+        wanted = whole.clone()
+        if written:
+            wanted.as_strided(x.shape, x.stride(), x.storage_offset()).mul_(2)
+        seen = wanted.as_strided(x.shape, x.stride(), x.storage_offset())
+        version = x._version
+        assert torch.equal(graphed([x])[0], seen + 1) and torch.equal(whole, wanted)
+        assert graphed.engine.replayed == 0 or x._version == version
+    assert graphed.engine.replayed == 6
+
+
+@pytest.mark.parametrize("kernel", [0, 1])
+def test_many_inputs_that_move(kernel):
+    """More than the kernel for copies takes at once, small and large ones, half of them written."""
+    host = "def call(args):\n    xs = list(args)\n    args.clear()\n    for x in xs[::2]:\n        x.mul_(2)\n    return (sum(x.sum() for x in xs),)\n"
+    graphed = graph(host, static=frozenset(), mutated_inputs=set(range(0, 150, 2)), engine=SlowEngine(kernel=kernel))
+    kept = []
+    for _ in range(6):
+        xs = [torch.randn(1 << 19 if n in (6, 7) else n % 9, dtype=torch.float64) for n in range(150)]
+        kept.append(xs)
+        expected = [x * 2 if n % 2 == 0 else x.clone() for n, x in enumerate(xs)]
+        (total,) = graphed(list(xs))
+        torch.testing.assert_close(total, sum(x.sum() for x in expected))
+        assert all(map(torch.equal, xs, expected))
+    assert graphed.engine.replayed == 4
+
+
+def test_a_window_on_much_more_memory_is_not_copied():
+    graphed = graph("def call(args):\n    (x,) = args\n    args.clear()\n    return (x + 1,)\n", static=frozenset())
+    kept = []
+    for _ in range(4):
+        x = torch.randn(8, 100)[:, :1]
+        kept.append(x)
+        assert torch.equal(graphed([x])[0], x + 1)
+    assert graphed.engine.recorded == 0 and counters()["cudagraph.plain.window"] == 2
 
 
 def test_saved_values_are_read_in_place(graphed):
     w = torch.randn(4)
-    for _ in range(2):
+    for _ in range(3):
         graphed([w, torch.randn(4)])
     second = record.GraphedFn(graphed.compiled, RuntimeOptions(), SlowEngine())
-    for _ in range(4):
+    for _ in range(5):
         x = torch.randn(4)
         out = graphed([w, x])[0]
         expect(second([w, out]), w, w * x)
         del out
-    (recording,) = second.recordings.values()
-    assert recording.copies == ()
+    (made,) = second.recordings
+    assert set(made.fixed) == {0, 1}
+
+
+def test_several_forwards_before_one_backward(graphed):
+    """The saved values of each are what its backward reads, whatever order they come in."""
+    w = torch.randn(4)
+    backward = record.GraphedFn(graphed.compiled, RuntimeOptions(), SlowEngine())
+    for step in range(30):
+        inputs = torch.randn(1 + step % 4, 4).unbind()
+        saved = [graphed([w, x]) for x in inputs]
+        for n in reversed(range(len(inputs))):
+            expect(saved[n], w, inputs[n])
+            expect(backward([w, saved[n][1]]), w, w + inputs[n])
+            saved.pop()
+    assert graphed.made <= graphed.most_recordings()
 
 
 @pytest.mark.parametrize(
-    ("name", "change"),
+    ("externs", "draws"),
     [
-        ("no gpu", {"devices": set()}),
-        ("several gpus", {"devices": {"cuda:0", "cuda:1"}}),
-        ("cpu work", {"kernels": (KernelSource("k", "cpp", ""),)}),
-        ("cpu work", {"devices": {"cuda:0", "cpu"}}),
-        ("waits", {"externs": {"aten::mm", "aten::_local_scalar_dense"}}),
-        ("waits", {"externs": {"prims::nonzero"}}),
-        ("mutated input", {"mutated_inputs": {1}}),
+        ({"aten::mm"}, False),
+        ({"aten::rand_like", "aten::mm"}, True),
+        ({"aten::bernoulli"}, True),
+        ({"mine::op"}, True),
+        (set(), True),
     ],
 )
-def test_refusals(graphed, name, change):
+def test_random_operators_are_known(externs, draws):
+    assert graph(externs=externs).segment.draws is draws
+
+
+def test_inputs_on_another_device_are_not_read():
+    """Seeds that attention saves are on the CPU where its forward is not recorded, and else in memory of the recording."""
+    elsewhere = torch.empty((), device="meta")
+    host = "def call(args):\n    w, seed = args\n    args.clear()\n    return (w * 2 if seed.device.type == 'meta' else w * 2 + seed * 0,)\n"
+    backward, w, engine = graph(host), torch.randn(4), SlowEngine()
+    forward = graph("def call(args):\n    (w,) = args\n    args.clear()\n    return (w.sum(),)\n", engine=engine)
+    for _ in range(3):
+        forward([w])
+    for seed in (elsewhere, elsewhere, elsewhere, torch.ones(()), torch.ones(()), elsewhere):
+        assert torch.equal(backward([w, seed])[0], w * 2) and not backward.made
+    for _ in range(4):
+        (saved,) = forward([w])
+        assert torch.equal(backward([w, saved])[0], w * 2)
+        del saved
+    assert torch.equal(backward([w, elsewhere])[0], w * 2)
+    assert backward.replays == 4 and counters()["cudagraph.plain.elsewhere"] == 5
+
+
+# limits
+
+
+def test_memory_of_recordings_is_bounded():
+    engine = SlowEngine(size=10 * 6 * LEAST)
+    graphed = graph(engine=engine)
+    w = {n: torch.randn(n) for n in range(20)}
+    for _ in range(4):
+        for n in range(20):
+            x = torch.randn(n)
+            for _ in range(9):
+                expect(graphed([w[n], x]), w[n], x)
+            assert sum(max(r.bytes, LEAST) for r in graphed.recordings) <= 6 * LEAST
+    assert len(graphed.recordings) == 6
+
+
+def test_the_least_recently_used_recording_goes_first_whatever_function_it_is_of():
+    engine = SlowEngine(size=10 * 2 * LEAST)
+    functions, w = [graph(engine=engine) for _ in range(3)], torch.randn(4)
+    for fn in (functions[0], functions[1], functions[0], functions[2]):
+        for _ in range(4):
+            x = torch.randn(4)
+            expect(fn([w, x]), w, x)
+    assert [len(fn.recordings) for fn in functions] == [1, 0, 1]
+
+
+def test_a_recording_that_is_too_large_is_not_kept():
+    graphed, w = graph(engine=SlowEngine(size=10 * LEAST)), torch.randn(LEAST)
+    for _ in range(5):
+        x = torch.randn(LEAST)
+        expect(graphed([w, x]), w, x)
+    assert not graphed.recordings and graphed.engine.recorded == 1 and not graphed.engine.replayed
+    assert "more than 10% of the device" in graphed.reasons()[0]
+
+
+def test_the_number_of_recordings_is_bounded_by_replays(graphed):
+    for n in range(1, 200):
+        w = torch.randn(n)
+        for _ in range(2):
+            x = torch.randn(n)
+            expect(graphed([w, x]), w, x)
+    assert graphed.engine.recorded == graphed.made < 30
+
+
+# what does not pay
+
+
+def test_a_call_that_keeps_the_device_busy_is_not_recorded():
+    graphed, w = graph(engine=SlowEngine(host=1.0, device=5.0)), torch.randn(4)
+    for _ in range(10):
+        x = torch.randn(4)
+        expect(graphed([w, x]), w, x)
+    assert graphed.engine.recorded == 0 and counters()["cudagraph.plain.measured"] == 3
+    assert "nothing is won" in graphed.reasons()[0]
+
+
+def test_a_recording_that_is_slower_is_dropped():
+    graphed, w = graph(engine=SlowEngine(replay=2.0)), torch.randn(4)
+    for _ in range(10):
+        x = torch.randn(4)
+        expect(graphed([w, x]), w, x)
+    assert graphed.engine.replayed == 4 and not graphed.recordings
+    assert graphed.reasons() == ("a replay takes 2000.000 ms, its kernels alone 1000.000 ms",)
+
+
+# refusals
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "what"),
+    [
+        ("no gpu", {"devices": set()}, "no device"),
+        ("several gpus", {"devices": {"cuda:0", "cuda:1"}}, "cuda:0; cuda:1"),
+        (
+            "cpu work",
+            {"kernels": (KernelSource("k", "cpp", "", origins=("m.py:3 add", "m.py:4 mul")),)},
+            "m.py:3 add, m.py:4 mul",
+        ),
+        ("cpu work", {"devices": {"cuda:0", "cpu"}}, "cpu:0"),
+        ("waits", {"externs": {"aten::mm", "aten::_local_scalar_dense"}}, "aten::_local_scalar_dense"),
+        ("waits", {"externs": {"prims::nonzero"}, "notes": {"calls": {"prims::nonzero": ["m.py:7 nonzero"]}}}, "m.py:7 nonzero"),
+    ],
+)
+def test_refusals(graphed, name, change, what):
     artifact = graphed.artifact
     assert refusals(artifact) == ()
-    assert refusals(artifact.replace(**change)) == (f"{name}: {CUDAGRAPH_REFUSALS[name][1]}",)
+    assert refusals(artifact.replace(**change)) == (f"{name}: {CUDAGRAPH_REFUSALS[name][1]} ({what})",)
 
 
 def test_refused_function_is_returned_as_it_is(graphed):
     plain = CompiledFn(graphed.artifact.replace(devices={"cpu"}), {"call": tuple})
     assert record.cudagraph(plain) is plain
     assert counters()["cudagraph.refused"] == 1
+    with pytest.raises(NotRecorded, match="nothing in it runs on a GPU"):
+        record.cudagraph(plain, RuntimeOptions(cudagraph_or_error=True))
+
+
+def fail(*args):
+    raise RuntimeError("operation not permitted when stream is capturing")
 
 
 @pytest.mark.parametrize("held", [False, True])
 def test_an_error_while_recording_is_a_warning_and_no_error_of_the_call(graphed, held, monkeypatch):
     w, kept = torch.randn(4), []
-    for _ in range(2 if held else 0):
+    for _ in range(3):
         kept.append(graphed([w, torch.randn(4)]))
-
-    def fail(*args):
-        raise RuntimeError("operation not permitted when stream is capturing")
-
+    if not held:
+        kept.clear()
+        for calls in graphed.calls.values():
+            calls.drop(calls.recordings[0])
     monkeypatch.setattr(graphed.engine, "record", fail)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for n in (4, 4, 4, 5, 5, 4):
-            w, x = torch.randn(n), torch.randn(n)
+            w, x = torch.randn(n) if n == 5 else w, torch.randn(n)
+            w = w if len(w) == n else torch.randn(n)
             expect(graphed([w, x]), w, x)
     (warning,) = said
     assert "not permitted" in str(warning.message) and "reduce-overhead" in str(warning.message)
     assert not graphed.recordings
-    assert counters()["cudagraph.plain.refused"] == (6 if held else 5)
+
+
+def test_sizes_that_no_memory_is_left_for_run_plainly(graphed, monkeypatch):
+    def full(*args):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    w = {4: torch.randn(4), 5: torch.randn(5)}
+    for n, record_ in ((4, graphed.engine.record), (5, full), (4, full)):
+        monkeypatch.setattr(graphed.engine, "record", record_)
+        for _ in range(4):
+            x = torch.randn(n)
+            expect(graphed([w[n], x]), w[n], x)
+    assert graphed.engine.replayed == 2 + 4 and graphed.reasons() == ("no memory was left to record it",)
+
+
+@pytest.mark.parametrize("reason", ["error", "limit", "memory"])
+def test_the_mode_that_does_not_fall_back_raises(reason, monkeypatch):
+    graphed = graph(options=RuntimeOptions(cudagraph_or_error=True), engine=SlowEngine(device=100.0, replay=1000.0))
+    w = torch.randn(4)
+    for _ in range(8):  # it is recorded though nothing is won
+        expect(graphed([w, w]), w, w)
+    assert graphed.engine.replayed == 6
+    w = torch.randn(5)
+    graphed([w, w])
+    if reason == "error":
+        monkeypatch.setattr(graphed.engine, "record", fail)
+    elif reason == "limit":
+        graphed.made = 1000
+    else:
+        graphed.engine.size = 1
+    with pytest.raises(NotRecorded, match={"error": "not permitted", "limit": "too often", "memory": "of the device"}[reason]):
+        graphed([w, w])
 
 
 @pytest.mark.parametrize("externs", [frozenset(), frozenset({"aten::mm"})])
-def test_a_recording_for_each_of_the_settings_that_library_kernels_look_at(graphed, externs):
-    graphed.artifact = graphed.artifact.replace(externs=externs)
+def test_a_recording_for_each_of_the_settings_that_library_kernels_look_at(externs):
+    graphed = graph(externs=externs)
     w = torch.randn(4)
     for setting in ({"benchmark": True}, {}, {"deterministic": True}, {}):
         with torch.backends.cudnn.flags(**setting):
-            for _ in range(2):
+            for _ in range(3):
                 x = torch.randn(4)
                 expect(graphed([w, x]), w, x)
     assert len(graphed.recordings) == (3 if externs else 1)
+
+
+def test_a_recording_for_each_stream(graphed):
+    w = torch.randn(4)
+    for n in range(12):
+        graphed.engine.current_stream = n % 2
+        x = torch.randn(4)
+        expect(graphed([w, x]), w, x)
+    assert len(graphed.recordings) == 2
+
+
+def test_results_of_inference_mode_are_its_own(graphed):
+    w = torch.randn(4)
+    for n in range(12):
+        with torch.inference_mode(n % 2 == 0):
+            x = torch.randn(4)
+            out = graphed([w, x])
+            expect(out, w, x)
+            assert out[0].is_inference() == (n % 2 == 0)
+
+
+def test_inputs_that_require_grad_and_move_leave_no_history(graphed):
+    w = torch.randn(4, requires_grad=True)
+    for _ in range(5):
+        with torch.no_grad():
+            expected = torch.randn(4)
+        x = expected.clone().requires_grad_()
+        with torch.no_grad():
+            out = graphed([w, x])
+        expect(out, w, x)
+        assert not out[0].requires_grad
+
+
+def test_two_threads(graphed):
+    w, failures = torch.randn(4), []
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        kept = []
+        for _ in range(100):
+            x = torch.randn(4, generator=generator)
+            kept = [*kept[-3:], (graphed([w, x]), x)]
+            for out, given in kept:
+                if not (torch.equal(out[0], w * given) and torch.equal(out[1], w + given)):
+                    failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and graphed.made <= record.FREE_RECORDINGS
+
+
+def test_addresses_of_all_kinds_of_tensors_are_read_as_torch_reads_them():
+    assert _torch.tensor_place() and _torch.get_address_function()
+    whole = torch.randn(4, 6)
+    kinds = [
+        whole,
+        whole[1:, 2],
+        whole.t(),
+        whole[:0],
+        torch.nn.Parameter(whole),
+        whole.to(torch.int8),
+        whole.data,
+        torch.tensor(3.0),
+    ]
+    kinds += [whole.detach().requires_grad_().exp(), whole.bfloat16()[2:], torch.frombuffer(bytearray(16), dtype=torch.float32)]
+    moved = torch.nn.Parameter(torch.randn(3))
+    moved.data = torch.randn(5)
+    with torch.inference_mode():
+        kinds += [moved, torch.randn(3), torch.randn(3)[1:]]
+    for tensor in kinds:
+        for wrong in (0, 8):
+            replay = replay_of((0, tensor.data_ptr() + wrong))
+            assert replay.matches([tensor]) is (wrong == 0)
+
+
+def replay_of(*fixed):
+    return recording.Replay(torch.Tensor.data_ptr, (0, 0, 0), 0, 0, tuple, _torch.storage_count, fixed, (), (), ())
 
 
 def test_precisions_in_the_newer_words_are_among_the_settings():

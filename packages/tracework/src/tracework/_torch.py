@@ -80,3 +80,9 @@ def _is_torchs_own(target: Any) -> bool:
     if isinstance(target, torch._ops.OpOverload):
         return target.namespace in ("aten", "prims")
     return getattr(target, "__module__", None) in ("_operator", "math", "torch")
+
+
+def operator_names(gm: torch.fx.GraphModule) -> frozenset[str]:
+    """The operators of a graph, as "aten::mm"."""
+    targets = [node.target for node in gm.graph.nodes if node.op == "call_function"]
+    return frozenset(target._schema.name for target in targets if isinstance(target, torch._ops.OpOverload))

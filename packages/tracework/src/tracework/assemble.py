@@ -70,9 +70,33 @@ def eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
 
 def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     """Ahead-of-time autograd, then the eager kernels of forward and backward."""
+    return _without_inductor(lambda gm, spec: _torch.below_views(gm), options, observe)
+
+
+def cudagraphs_backend(options: Options, observe: Observe) -> Callable[..., Any]:
+    """The same kernels, recorded as CUDA graphs."""
+    chosen = runtime_options(options)
+
+    def record(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+        values = [node.meta.get("val") for node in gm.graph.nodes]
+        artifact = runtime.Artifact(
+            "cudagraphs",
+            "",
+            devices=frozenset(str(value.device) for value in values if isinstance(value, torch.Tensor)),
+            static_inputs=spec.static_inputs,
+            mutated_inputs=spec.mutated_inputs,
+            externs=_torch.operator_names(gm),
+        )
+        return runtime.cudagraph(runtime.CompiledFn(artifact, {"call": _torch.below_views(gm)}), chosen)  # type: ignore[no-any-return]
+
+    return _without_inductor(record, options, observe)
+
+
+def _without_inductor(make: Callable[..., Callable[..., Any]], options: Options, observe: Observe) -> Callable[..., Any]:
+    """A backend that runs what `make(functional graph, spec)` gives for forward and backward."""
 
     def compiler(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
-        return _torch.with_warnings(_torch.below_views(gm))
+        return _torch.with_warnings(make(gm, spec))
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         return Stage(nothing)(
@@ -96,6 +120,18 @@ def report_of(gm: torch.fx.GraphModule) -> aotautograd.Report:
         capture.report_uncompiled(reason, place or gm.meta.get("place", "a graph"))
 
     return report
+
+
+def runtime_options(options: Options) -> runtime.RuntimeOptions:
+    """What of the options the runtime takes."""
+    return runtime.RuntimeOptions(
+        cxx=options.cxx or None,
+        cache_dir=options.cache_dir or None,
+        cache_key=options.cache_key or None,
+        disk_cache=options.cache,
+        cudagraph_capture_sizes=options.cudagraph_capture_sizes,
+        cudagraph_or_error=options.cudagraph_or_error,
+    )
 
 
 def run_uncompiled(gm: torch.fx.GraphModule, error: Exception) -> Callable[..., Any]:
@@ -179,12 +215,7 @@ class GraphCompiler:
         self._cudagraphs = options.cudagraphs
         self._suppress_errors = options.suppress_errors
         self._inductor = inductor.InductorOptions(numerics=options.numerics, index_checks=options.index_checks)
-        self._runtime = runtime.RuntimeOptions(
-            cxx=options.cxx or None,
-            cache_dir=options.cache_dir or None,
-            cache_key=options.cache_key or None,
-            disk_cache=options.cache,
-        )
+        self._runtime = runtime_options(options)
         self.answers = Answers(self._runtime)
 
     def __call__(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:

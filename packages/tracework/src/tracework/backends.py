@@ -33,6 +33,7 @@ def _assembled(name: str) -> BackendFactory:
 BACKENDS: dict[str, BackendFactory] = {
     "inductor": _assembled("inductor_backend"),
     "aot_eager": _assembled("aot_eager_backend"),
+    "cudagraphs": _assembled("cudagraphs_backend"),
     "eager": _assembled("eager_backend"),
 }
 _DEBUG = {"eager", "aot_eager"}

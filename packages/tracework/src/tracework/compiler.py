@@ -20,6 +20,7 @@ __all__ = [
     "DimRange",
     "allow_in_graph",
     "assume_constant_result",
+    "cudagraph_mark_step_begin",
     "disable",
     "disallow_in_graph",
     "dynamic_spec",
@@ -65,6 +66,16 @@ def reset() -> None:
     capture.reset()
     workspace.forget()
     gpu_workspace.forget()
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Says that a step begins, an inference or a training step: what is held from one step to the next is copied out of CUDA graphs.
+
+    Nothing is overwritten that the program holds, with or without it.
+    """
+    from tracework_runtime import mark_step_begin
+
+    mark_step_begin()
 
 
 # torch's own query, so that code which asks either gets one answer: False in plain Python, True while capture records.

@@ -14,6 +14,7 @@ STAND_INS: tuple[tuple[Any, str, Any], ...] = (
     (torch, "compile", api.compile),
     (torch.compiler, "set_stance", compiler.set_stance),
     (torch.compiler, "reset", compiler.reset),
+    (torch.compiler, "cudagraph_mark_step_begin", compiler.cudagraph_mark_step_begin),
 )
 """What is replaced: what acts on the compiler as a whole. Marks on functions and tensors need no replacing: torch's are honoured."""
 
@@ -28,7 +29,8 @@ def _restoring(originals: list[Any]) -> Iterator[None]:
 
 
 def replace_torch_compile() -> contextlib.AbstractContextManager[None]:
-    """From now on `torch.compile`, `nn.Module.compile`, `torch.compiler.set_stance` and `torch.compiler.reset` are this compiler's.
+    """From now on `torch.compile`, `nn.Module.compile`, and `set_stance`, `reset` and `cudagraph_mark_step_begin` of torch.compiler are
+    this compiler's.
 
     As a context manager, until its end.
     """

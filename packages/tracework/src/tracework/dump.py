@@ -34,17 +34,23 @@ class Dump:
 
 
 class Tally:
-    """Counts graphs and kernels as they are made, and passes everything on to `then`."""
+    """Counts graphs and kernels as they are made, and passes everything on to `then`.
+
+    unrecorded: reasons against recording what runs on a GPU as CUDA graphs.
+    """
 
     def __init__(self, then: Observe | None = None):
         self.stages: Counter[str] = Counter()
         self.kernels = 0
+        self.unrecorded: list[str] = []
         self._then = then
 
     def __call__(self, stage: str, product: Any) -> None:
         self.stages[stage] += 1
         if stage == "inductor":
             self.kernels += len(product.kernels)
+        if stage == "runtime" and any(device.startswith("cuda") for device in product.artifact.devices):
+            self.unrecorded += product.graph_refusals
         if self._then is not None:
             self._then(stage, product)
 

@@ -16,14 +16,18 @@ from .options import build
 
 @dataclass(frozen=True)
 class Explanation:
-    """Graphs, breaks and guards as capture reports them, and how many kernels were generated."""
+    """Graphs, breaks and guards as capture reports them, how many kernels were generated, and why graphs on a GPU could not be recorded as
+    CUDA graphs (mode "reduce-overhead"), with the operators that stand against it."""
 
     capture: Any
     graphs: int
     kernels: int
+    unrecorded: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.capture}\n{self.graphs} graph(s), {self.kernels} generated kernel(s)"
+        lines = [f"{self.graphs} graph(s), {self.kernels} generated kernel(s)"]
+        lines += [f"not recorded as a CUDA graph: {reason}" for reason in self.unrecorded]
+        return "\n".join([str(self.capture), *lines])
 
 
 def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None = None) -> Callable[..., Explanation]:
@@ -36,6 +40,6 @@ def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         report = capture.explain(fn, backend=chosen, dynamic=dynamic, unbacked=unbacked)(*args, **kwargs)
-        return Explanation(report, len(report.graphs), tally.kernels)
+        return Explanation(report, len(report.graphs), tally.kernels, tuple(dict.fromkeys(tally.unrecorded)))
 
     return run

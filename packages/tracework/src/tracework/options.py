@@ -18,6 +18,8 @@ class Options:
 
     Attributes:
         cudagraphs: replay recorded CUDA graphs where that is safe.
+        cudagraph_or_error: raise an error where a graph is not recorded as a CUDA graph, instead of running it kernel by kernel.
+        cudagraph_capture_sizes: sizes that are recorded, an int or tuple of ints for each combination; None records each at its second use.
         max_autotune: measure more candidates before choosing.
         partitioner: "min_cut" or "default" (save what the backward reads).
         memory_budget: how much of what the backward would read the forward keeps, from 0 (recompute everything) to 1.
@@ -40,6 +42,8 @@ class Options:
     """
 
     cudagraphs: bool = field(default=False, metadata={"code": False})
+    cudagraph_or_error: bool = field(default=False, metadata={"code": False})
+    cudagraph_capture_sizes: tuple[int | tuple[int, ...], ...] | None = field(default=None, metadata={"code": False})
     max_autotune: bool = field(default=False, metadata={"code": True})
     partitioner: str = field(default="min_cut", metadata={"code": True})
     memory_budget: float = field(default=1.0, metadata={"code": True})
@@ -82,13 +86,22 @@ OPTION_NAMES: Mapping[str, OptionName] = {
 }
 
 # torch.compile's spelling of options that exist here under another name.
-TORCH_NAMES: Mapping[str, str] = {"triton.cudagraphs": "cudagraphs", "activation_memory_budget": "memory_budget"}
+TORCH_NAMES: Mapping[str, str] = {
+    "triton.cudagraphs": "cudagraphs",
+    "triton.cudagraph_or_error": "cudagraph_or_error",
+    "triton.cudagraph_capture_sizes": "cudagraph_capture_sizes",
+    "activation_memory_budget": "memory_budget",
+}
 
 _CHECKS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "bool": (bool, "True or False"),
     "bool | None": ((bool, type(None)), "True, False or None"),
     "str": (str, "a string"),
     "float": ((int, float), "a number"),
+    "tuple[int | tuple[int, ...], ...] | None": (
+        (tuple, list, type(None)),
+        "a tuple of sizes, each an int or a tuple of ints, or None",
+    ),
     "Callable[..., Any] | None": (object, "a callable or None"),
 }
 
@@ -103,7 +116,14 @@ def _checked(name: str, value: Any) -> Any:
         raise InvalidArgument(f"option {name!r} takes one of {', '.join(words)}, not {value!r}: {row.doc}.")
     if name == "memory_budget" and (isinstance(value, bool) or not 0 <= value <= 1):
         raise InvalidArgument(f"option {name!r} takes a number from 0 to 1, not {value!r}: {row.doc}.")
-    return value
+    return _sizes(name, value) if name == "cudagraph_capture_sizes" and value is not None else value
+
+
+def _sizes(name: str, value: Any) -> tuple[Any, ...]:
+    sizes = tuple(tuple(size) if isinstance(size, (tuple, list)) else size for size in value)
+    if any(type(n) is not int for size in sizes for n in (size if isinstance(size, tuple) else (size,))):
+        raise InvalidArgument(f"option {name!r} takes sizes, each an int or a tuple of ints, not {value!r}.")
+    return sizes
 
 
 def _words(package: str, table: str) -> Callable[[], Collection[str]]:

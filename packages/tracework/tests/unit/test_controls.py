@@ -23,7 +23,6 @@ ELSEWHERE = {
     "PrecompileError",
     "compile",
     "config",
-    "cudagraph_mark_step_begin",
     "cudagraph_mark_warmup_incomplete",
     "load_cache_artifacts",
     "load_compiled_function",

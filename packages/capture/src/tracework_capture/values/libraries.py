@@ -9,6 +9,7 @@ import weakref
 
 import torch
 
+from .. import _C
 from ..guards.classes import defines
 from ..sources import Const
 from .binding import function_value
@@ -85,10 +86,14 @@ def no_unbacked_sizes(frame, args, kwargs):
     return frame.constant(False)
 
 
-def begin_step(frame, args, kwargs):
-    """Tells graphs that torch.compile made, before or after this one, where a step begins."""
-    frame.mutations.call(torch.compiler.cudagraph_mark_step_begin, [])
-    return NONE
+def begin_step(module):
+    """Tells recordings, of this compiler or of torch.compile, where a step begins: behind the graph, as all that has an effect."""
+
+    def row(frame, args, kwargs):
+        frame.mutations.call(_C.Scoped(sys.modules[module].cudagraph_mark_step_begin, None), [])
+        return NONE
+
+    return row
 
 
 def implementation(frame, function, args, kwargs):
@@ -120,7 +125,7 @@ def of_texts(function):
 
 LIBRARY_CODES = {functools.singledispatch(len).dispatch.__code__: implementation}
 LIBRARY_ROWS = {
-    "torch.compiler.cudagraph_mark_step_begin": begin_step,
+    **{f"{module}.cudagraph_mark_step_begin": begin_step(module) for module in ("torch.compiler", "tracework.compiler")},
     "einops._backends.get_backend": einops_backend,
     **{
         f"re.{function.__name__}": of_texts(function)

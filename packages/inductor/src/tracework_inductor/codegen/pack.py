@@ -10,7 +10,8 @@ from tracework_runtime.host.lines import Call, Line, Product
 
 from ..ir.index import Expr, Size
 from ..schedule.graph import alias_root
-from ..schedule.plan import KernelPlan, Output, Program
+from ..schedule.plan import ExternKernel, KernelPlan, Output, Program
+from .wrapper.lines import operators_of
 
 
 def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels: Sequence[Any], key: str) -> Artifact:
@@ -21,7 +22,6 @@ def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels
     mutated_names = {alias_root(program.buffers, b) for b in program.mutated}
     mutated = {n for n, name in enumerate(program.inputs) if name in mutated_names}
     bound = _bindings(program)
-    refusals = [f"input {n} is overwritten" for n in sorted(mutated - static)]
     return Artifact(
         key or hashlib.sha256(host_source.encode()).hexdigest(),
         host_source,
@@ -32,13 +32,22 @@ def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels
         devices=frozenset(devices),
         static_inputs=frozenset(static),
         mutated_inputs=frozenset(mutated),
-        graph_refusals=tuple(refusals),
         externs=frozenset(name for line in host_lines if isinstance(line, (Call, Product)) for name in line.operators),
         symbols=tuple(bound.values()),
         conditions=_conditions(program, bound),
         inputs=program.inputs,
-        notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels)},
+        notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels), "calls": _places(plan)},
     )
+
+
+def _places(plan: KernelPlan) -> dict[str, list[str]]:
+    """Operator that a library call runs -> "file:line op" texts of the source."""
+    found: dict[str, dict[str, None]] = {}
+    for kernel in plan.kernels:
+        if isinstance(kernel, ExternKernel):
+            for name in operators_of(plan.program, kernel.node):
+                found.setdefault(name, {}).update(dict.fromkeys(kernel.node.origins))
+    return {name: list(places) for name, places in found.items()}
 
 
 def _checks(plan: KernelPlan) -> list[TensorCheck]:

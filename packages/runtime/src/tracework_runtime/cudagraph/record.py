@@ -1,274 +1,352 @@
-"""One compiled function as CUDA graphs: warm up, record, replay.
+"""One segment as CUDA graphs: warm up, record, replay.
 
 Rules that keep it sound:
 
-* static inputs (parameters, buffers) are read at the address they had when recording; another address means another
-  recording;
-* an input that is memory of another recording is read in place as well (a backward's saved values);
-* every other input is copied into memory that belongs to the recording;
-* an output's memory belongs to the recording. It is handed out as it is as long as, at the next call, nobody holds
-  it any more. Where somebody does, the memory is left to its holder: the call is recorded anew, and from then on
-  this output is handed out as a copy;
-* every recording has a memory pool of its own, so a replay cannot write to what another recording handed out;
-* recordings are replayed on the caller's stream, in the caller's order;
+* an input is read, and written, in place where it lay at the same address before: parameters and buffers, caches, memory that other
+  recordings handed out (a backward's saved values). At another address it is not replayed but recorded again; what moves before
+  PAYBACK replays is copied in and, where the graph writes to it, back;
+* memory that the caller still holds is never written to: a call whose outputs of last time are alive takes another recording, with
+  outputs of its own, and where that is not enough, or too much for a loss beside all that was saved for a backward, they are handed out as
+  copies from then on;
+* an output in the memory of an input is a view of the caller's input, as without a recording;
+* every recording has a memory pool of its own, so a replay cannot write to what another recording handed out: what is freed while one is
+  recorded would be outputs of the next, and is written to by each of its replays. Scratch memory that a host program shares between all
+  its calls is shared by recordings, too: a stream, on which replays are ordered, has recordings of its own;
 * where library kernels are called there is a recording for each of the settings of torch that they look at;
-* what cannot be recorded runs plainly: an error while recording is a warning, once, and no more recordings.
+* one thread at a time records or replays; a plain call waits for nobody;
+* the number of recordings made is bounded by the number of calls, the memory of those that are alive by a share of the device;
+* what cannot be recorded, or is measured not to win, runs plainly; an error while recording is a warning, once.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from tracework_runtime import _torch, observe
+from tracework_runtime.cudagraph.budget import BUDGET
+from tracework_runtime.cudagraph.engine import GraphEngine, Inputs
+from tracework_runtime.cudagraph.gate import Gate
+from tracework_runtime.cudagraph.recording import Recording, can_be_copied, is_recorded_memory
 from tracework_runtime.cudagraph.refusals import refusals
+from tracework_runtime.cudagraph.segment import Segment
+from tracework_runtime.cudagraph.step import STEPS
+from tracework_runtime.errors import NotRecorded
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
-__all__ = ["GraphEngine", "GraphedFn", "cudagraph"]
+__all__ = ["GraphedFn", "cudagraph"]
 
 log = logging.getLogger("tracework.runtime.cudagraph")
-_MOST_RECORDINGS = 16
-Inputs = list[Any]
+FREE_RECORDINGS = 16
+PAYBACK = 8
+"""So many replays pay for one recording more than FREE_RECORDINGS."""
+PATIENCE = 128
+"""So many plain calls, too: what was a bad time for recordings may be over."""
+ALTERNATES = 2
+"""Recordings of one call that take turns while outputs are held, where nobody says where steps begin."""
+MOST_ALTERNATES = 8
+MOST_SIZES = 4096
+_LOCK = threading.RLock()
+ENGINE = GraphEngine()
 
 
-class GraphEngine:
-    """How a recording is made on a GPU; tests put a slow double in its place."""
+@dataclasses.dataclass(eq=False)
+class Calls:
+    """What is known of calls with the same sizes, on one stream.
 
-    device_type = "cuda"
-
-    def __init__(self) -> None:
-        self._streams: dict[int, torch.cuda.Stream] = {}
-
-    def record(self, call: Callable[[Inputs], tuple[Any, ...]], inputs: Inputs, device: int) -> tuple[Any, Any]:
-        """(what replays, the outputs) of a call; nothing has run yet."""
-        stream = self._streams.get(device)
-        if stream is None:
-            stream = self._streams[device] = torch.cuda.Stream(device)
-        graph = torch.cuda.CUDAGraph()
-        try:
-            # relaxed: a kernel's module may be loaded while recording.
-            with (
-                torch.cuda.device(device),
-                torch.cuda.graph(graph, stream=stream, capture_error_mode="relaxed"),
-            ):
-                outputs = call(inputs)
-        except BaseException:
-            del self._streams[device]
-            self._recover(device)
-            raise
-        return graph.replay, outputs
-
-    def _recover(self, device: int) -> None:
-        """A recording that ends well: after one that did not torch takes its generator of random numbers to be recorded still."""
-        with torch.cuda.device(device), torch.cuda.graph(torch.cuda.CUDAGraph(), stream=torch.cuda.Stream(device)):
-            torch.zeros(1, device="cuda")
-
-    def capturing(self) -> bool:
-        """Whether somebody else is recording right now."""
-        return torch.cuda.is_current_stream_capturing()
-
-
-@dataclasses.dataclass
-class Output:
-    """One output of a recording.
-
-    idle: references to its memory while nobody but the recording holds it; copied: handed out as a copy;
-    borrowed: memory of a static input, which is handed out as it is.
+    runs: plain ones so far. addresses: of the last one's inputs. moving: inputs that are copied. copied: outputs that are handed out as
+    copies. unsettled: calls in turn that waited for addresses to stay. static: addresses of static inputs that were seen. elsewhere:
+    inputs that were on another device once, as the seeds are that an attention kernel saves where it is not recorded.
     """
 
-    value: Any
-    idle: int = 0
-    copied: bool = False
-    borrowed: bool = False
+    recordings: list[Recording] = dataclasses.field(default_factory=list)
+    gate: Gate = dataclasses.field(default_factory=Gate)
+    runs: int = 0
+    addresses: dict[int, int] = dataclasses.field(default_factory=dict)
+    moving: set[int] = dataclasses.field(default_factory=set)
+    copied: set[int] = dataclasses.field(default_factory=set)
+    unsettled: int = 0
+    static: set[int] = dataclasses.field(default_factory=set)
+    elsewhere: set[int] = dataclasses.field(default_factory=set)
+    refusal: str = ""
 
-    def hand_out(self) -> Any:
-        """A tensor for the caller."""
-        if not isinstance(self.value, torch.Tensor):
-            return self.value
-        # .data: a tensor of its own, whose version counter starts anew with each call.
-        return self.value.clone() if self.copied else self.value.data
-
-    def held(self) -> bool:
-        """Whether the caller still has the memory handed out last."""
-        if self.copied or self.borrowed or not isinstance(self.value, torch.Tensor):
-            return False
-        return _torch.storage_references(self.value) > self.idle
-
-
-@dataclasses.dataclass
-class Recording:
-    """A recorded call: where it reads, what it copies, what it gives."""
-
-    replay: Callable[[], None]
-    fixed: tuple[tuple[int, int], ...]
-    """(input, address) that must not change."""
-    copies: tuple[tuple[int, torch.Tensor], ...]
-    outputs: list[Output]
-    disown: Callable[[], Any] = lambda: None
-    """Takes the outputs' addresses off _POOL_MEMORY, once."""
-
-
-# Addresses of outputs of recordings that are alive, with the number of recordings that own one there.
-_POOL_MEMORY: dict[int, int] = {}
-
-
-def _disown(addresses: list[int]) -> None:
-    for address in addresses:
-        if _POOL_MEMORY[address] == 1:
-            del _POOL_MEMORY[address]
-        else:
-            _POOL_MEMORY[address] -= 1
+    def drop(self, recording: Recording) -> None:
+        """Gives a recording's memory back, but what the caller holds."""
+        if recording in self.recordings:
+            self.recordings.remove(recording)
+            BUDGET.remove(recording)
+            recording.disown()
 
 
 class GraphedFn:
-    """Like the CompiledFn it wraps: `fn(list_of_inputs) -> tuple`."""
+    """Like the CompiledFn it wraps: `fn(list_of_inputs) -> tuple`.
+
+    refusal: why nothing is recorded any more; made, replays, plain: how many recordings, replays and plain calls there were.
+    """
 
     __tracework_boxed__ = True
 
     def __init__(self, compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS, engine: Any = None) -> None:
-        self.compiled, self.options, self.engine = compiled, options, engine or GraphEngine()
-        self.artifact = compiled.artifact
-        self.check = compiled.check
-        self.recordings: dict[tuple[Any, ...], Recording] = {}
-        self.warm: dict[tuple[Any, ...], int] = {}
-        self.made = 0
-        self.refused = False
-        names = [name for name in self.artifact.devices if name.startswith("cuda:")]
-        self.device = int(names[0].partition(":")[2]) if names else 0
+        self.compiled, self.options, self.engine = compiled, options, engine or ENGINE
+        self.artifact, self.check = compiled.artifact, compiled.check
+        self.segment = Segment.of(compiled)
+        self.calls: dict[tuple[Any, ...], Calls] = {}
+        self.made = self.replays = self.plain = 0
+        self.refusal = ""
+        self._warm = False
+        self._told_limit = False  # in the log, once
+
+    def __repr__(self) -> str:
+        return f"<GraphedFn of {self.segment.name}>"
+
+    @property
+    def recordings(self) -> list[Recording]:
+        """Those that are alive."""
+        return [recording for calls in self.calls.values() for recording in calls.recordings]
+
+    def most_recordings(self) -> int:
+        """How many may have been made by now."""
+        return FREE_RECORDINGS + self.replays // PAYBACK + self.plain // PATIENCE
+
+    def reasons(self) -> tuple[str, ...]:
+        """Why calls run kernel by kernel."""
+        found = [self.refusal, *(text for calls in self.calls.values() for text in (calls.refusal, calls.gate.refusal))]
+        return tuple(dict.fromkeys(text for text in found if text))
 
     def __call__(self, inputs: Inputs) -> tuple[Any, ...]:
         if self.engine.capturing():
             return self._plain(inputs, "nested")
         if self.check is not None:
             self.check(inputs)
-        key = self._key(inputs)
-        recording = self.recordings.get(key)
-        if recording is None:
-            return self._first(key, inputs)
-        if any(inputs[n].data_ptr() != address for n, address in recording.fixed):
-            self._drop(key)  # an optimizer or load_state_dict made new memory
-            return self._first(key, inputs)
-        held = [output for output in recording.outputs if output.held()]
-        for output in held:
-            output.copied = True
-        if held:
-            self._drop(key)
-            return self._record_and_run(key, inputs, [o.copied for o in recording.outputs])
-        return self._replay(recording, inputs)
+        if self.engine.current_device() == self.segment.device:
+            return self._call(inputs)
+        with self.engine.on(self.segment.device):
+            return self._call(inputs)
 
-    def _key(self, inputs: Inputs) -> tuple[Any, ...]:
-        static = self.artifact.static_inputs
-        sizes = tuple((x.shape if isinstance(x, torch.Tensor) else x) for n, x in enumerate(inputs) if n not in static)
-        return (*sizes, *_torch.library_settings()) if self.artifact.externs else sizes
+    def _call(self, inputs: Inputs) -> tuple[Any, ...]:
+        with _LOCK:
+            stream = self.engine.stream(self.segment.device)
+            calls = self._calls_of(inputs, stream)
+            found = self._replayed(calls, inputs, stream)
+        if isinstance(found, tuple):
+            return found
+        if isinstance(found, Exception):
+            self._tell(found)
+            found = "refused"
+        if found in FALLING_BACK and self.options.cudagraph_or_error:
+            raise NotRecorded(f"{self!r}: {'; '.join(self.reasons()) or FALLING_BACK[found]}", advice=ADVICE)
+        calls.runs += 1
+        self.plain += 1
+        self._warm = True
+        return self._measured(calls, inputs) if found == "measured" else self._plain(inputs, found)
+
+    def _calls_of(self, inputs: Inputs, stream: int) -> Calls:
+        settings = _torch.library_settings() if self.segment.library else ()
+        key = stream, torch.is_inference_mode_enabled(), self.segment.sizes(inputs), settings
+        calls = self.calls.get(key)
+        if calls is None:
+            if len(self.calls) >= MOST_SIZES:
+                self.calls = {known: one for known, one in self.calls.items() if one.recordings}
+            calls = self.calls[key] = Calls()
+            calls.refusal = self._refusal(key[2])
+        return calls
+
+    def _refusal(self, sizes: tuple[Any, ...]) -> str:
+        """What speaks against recordings for these sizes."""
+        listed, distinct = self.options.cudagraph_capture_sizes, tuple(dict.fromkeys(sizes))
+        if listed is None or not sizes or distinct in listed or len(distinct) == 1 and distinct[0] in listed:
+            return ""
+        return f"sizes {distinct} are not among cudagraph_capture_sizes"
 
     def _plain(self, inputs: Inputs, why: str) -> tuple[Any, ...]:
         observe.add(f"cudagraph.plain.{why}")
-        return self.compiled.unchecked(inputs)  # type: ignore[no-any-return]
+        return self.segment.call(inputs)
 
-    def _first(self, key: tuple[Any, ...], inputs: Inputs) -> tuple[Any, ...]:
-        if self.refused:
-            return self._plain(inputs, "refused")
-        runs = self.warm.get(key, 0)
-        self.warm[key] = runs + 1
-        if runs < self.options.cudagraph_warmup:
-            return self._plain(inputs, "warmup")
-        if any(isinstance(x, torch.Tensor) and x.device.type != self.engine.device_type for x in inputs):
-            return self._plain(inputs, "cpu input")
-        if self.made >= _MOST_RECORDINGS:
-            if self.made == _MOST_RECORDINGS:
-                log.warning("%r: %d recordings made, no more: too many sizes or addresses", self.compiled, self.made)
-                self.made += 1
-            return self._plain(inputs, "limit")
-        return self._record_and_run(key, inputs, None)
+    def _measured(self, calls: Calls, inputs: Inputs) -> tuple[Any, ...]:
+        """A plain call that the gate hears of."""
+        found, host, device = self.engine.time(lambda: self._plain(inputs, "measured"), self.segment.device)
+        calls.gate.measured_plain(host, device)
+        return found  # type: ignore[no-any-return]
 
-    def _record_and_run(self, key: tuple[Any, ...], inputs: Inputs, copied: list[bool] | None) -> tuple[Any, ...]:
-        """The call by a new recording, or as it is where that cannot be made: nothing has run then."""
+    def _replayed(self, calls: Calls, inputs: Inputs, stream: int) -> tuple[Any, ...] | str | Exception:
+        """The outputs by a recording; why the call has to run plainly; or the error that recording met."""
+        held = []
+        for recording in calls.recordings:
+            if recording.replay.matches(inputs):
+                if recording.replay.free():
+                    return self._replay(calls, recording, inputs, stream)
+                held.append(recording)
+        if self.refusal or calls.refusal or calls.gate.refusal:
+            return "refused"
+        addresses = _Addresses(calls, self.segment, inputs, self.engine.device_type)
+        warmup = self.options.cudagraph_warmup
+        if calls.runs < warmup - self._warm:
+            return "warmup"
+        if warmup and not calls.gate.pays and not (self.options.cudagraph_or_error and calls.gate.plain is not None):
+            return "measured"
+        fixed = dict(held[-1].fixed) if held else addresses.policy()
+        if isinstance(fixed, str):
+            return fixed
+        if self.made >= self.most_recordings():
+            if not self._told_limit:
+                self._told_limit = True
+                log.warning(
+                    "%s: %d recordings for %d replays, no more: %s",
+                    self.segment.name,
+                    self.made,
+                    self.replays,
+                    FALLING_BACK["limit"],
+                )
+            return "limit"
+        dropped = held if self._copies_more(calls, held) else []
+        recording_or_error = self._record(calls, inputs, fixed, stream)
+        if not isinstance(recording_or_error, Recording):
+            return recording_or_error
+        for recording in dropped:
+            calls.drop(recording)
+        return self._replay(calls, recording_or_error, inputs, stream)
+
+    def _copies_more(self, calls: Calls, held: list[Recording]) -> bool:
+        """Whether outputs are copied from now on, where the recordings that would do are all held."""
+        kept = {n for recording in held if recording.step < STEPS.number for n in recording.held_outputs()}
+        most = MOST_ALTERNATES if STEPS.number else ALTERNATES
+        if held and not kept and (len(held) >= most or held[-1].little_is_held()):
+            kept = {n for recording in held for n in recording.held_outputs()}
+        calls.copied |= kept
+        return bool(kept)
+
+    def _record(self, calls: Calls, inputs: Inputs, fixed: Mapping[int, int], stream: int) -> Recording | str | Exception:
+        """A new recording, or why there is none: nothing has run then."""
         try:
-            recording = self._record(key, inputs, copied)
+            with observe.timed("cudagraph.record"):
+                made = Recording(self.segment, self.engine, inputs, fixed, calls.copied, stream)
+        except torch.OutOfMemoryError:
+            calls.refusal = "no memory was left to record it"
+            return "refused"
         except Exception as error:
-            self.refused = True
             first: BaseException = error
             while first.__context__ is not None:
                 first = first.__context__
-            warnings.warn(
-                f"{self.compiled!r} cannot be recorded as a CUDA graph and runs kernel by kernel from now on: {first}\n"
-                "Compile what waits for the GPU apart, or without mode='reduce-overhead'.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            return self._plain(inputs, "refused")
-        return self._replay(recording, inputs)
+            self.refusal = f"recording it failed: {first}"
+            for recording in list(calls.recordings):
+                calls.drop(recording)
+            return error
+        self.made += 1
+        share = self.options.cudagraph_memory_share
+        if not BUDGET.add(made, lambda: share * self.engine.memory(self.segment.device)):
+            made.disown()
+            calls.refusal = f"a recording would keep {made.bytes >> 20} MiB, more than {share:.0%} of the device"
+            return "refused"
+        made.drop = _dropping(calls, made)
+        if len(calls.recordings) >= MOST_ALTERNATES:
+            calls.drop(min(calls.recordings, key=lambda one: one.used))
+        calls.recordings.append(made)
+        return made
 
-    def _record(self, key: tuple[Any, ...], inputs: Inputs, copied: list[bool] | None) -> Recording:
-        fixed, copies, mine = [], [], list(inputs)
-        for n, value in enumerate(inputs):
-            if not isinstance(value, torch.Tensor):
-                continue
-            if n in self.artifact.static_inputs or value.untyped_storage().data_ptr() in _POOL_MEMORY:
-                fixed.append((n, value.data_ptr()))
-                continue
-            mine[n] = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
-            mine[n].copy_(value)
-            copies.append((n, mine[n]))
-        with observe.timed("cudagraph.record"):
-            replay, outputs = self.engine.record(self.compiled.unchecked, list(mine), self.device)
-        recording = Recording(replay, tuple(fixed), tuple(copies), self._outputs(outputs, mine, copied))
-        owned = [
-            output.value.untyped_storage().data_ptr()
-            for output in recording.outputs
-            if isinstance(output.value, torch.Tensor) and not output.copied and not output.borrowed
-        ]
-        for address in owned:
-            _POOL_MEMORY[address] = _POOL_MEMORY.get(address, 0) + 1
-        # Also when the whole function dies: its memory is then anybody's.
-        recording.disown = finalizer = weakref.finalize(recording, _disown, owned)
-        finalizer.atexit = False
-        self.recordings[key] = recording
-        self.made += copied is None
-        return recording
+    def _replay(self, calls: Calls, recording: Recording, inputs: Inputs, stream: int) -> tuple[Any, ...]:
+        recording.used = BUDGET.tick()
+        recording.replays += 1
+        self.replays += 1
+        if not recording.on_trial or recording.replays == 1 or self.options.cudagraph_or_error:  # the first one uploads it
+            return recording.run(inputs, stream)
+        found, host, device = self.engine.time(lambda: recording.run(inputs, stream), self.segment.device)
+        recording.on_trial = not calls.gate.measured_replay(host, device)
+        if calls.gate.refusal:
+            log.info("%s is not recorded: %s", self.segment.name, calls.gate.refusal)
+            for one in list(calls.recordings):
+                calls.drop(one)
+        return found  # type: ignore[no-any-return]
 
-    def _outputs(self, values: tuple[Any, ...], inputs: Inputs, copied: list[bool] | None) -> list[Output]:
-        outputs = [Output(value) for value in values]
-        del values
-        memory: dict[int, int] = {}
-        for output in outputs:
-            if isinstance(output.value, torch.Tensor):
-                address = output.value.untyped_storage().data_ptr()
-                memory[address] = memory.get(address, 0) + 1
-        own = {x.untyped_storage().data_ptr(): n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor)}
-        for n, output in enumerate(outputs):
-            if not isinstance(output.value, torch.Tensor):
-                continue
-            address = output.value.untyped_storage().data_ptr()
-            # Memory that is also an input's, or that several outputs share, has no simple owner.
-            output.borrowed = own.get(address) in self.artifact.static_inputs
-            shared = address in own or memory[address] > 1
-            output.copied = not output.borrowed and (shared or bool(copied and copied[n]))
-            output.idle = _torch.storage_references(output.value)
-        return outputs
+    def _tell(self, error: Exception) -> None:
+        """The warning, once, that recording failed. Raises it in the mode that does not fall back."""
+        if self.options.cudagraph_or_error:
+            raise NotRecorded(f"{self!r}: {self.refusal}", advice=ADVICE) from error
+        warnings.warn(
+            f"{self!r} cannot be recorded as a CUDA graph and runs kernel by kernel from now on: {self.refusal}\n{ADVICE}.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
-    def _drop(self, key: tuple[Any, ...]) -> None:
-        self.recordings.pop(key).disown()
 
-    def _replay(self, recording: Recording, inputs: Inputs) -> tuple[Any, ...]:
-        for n, memory in recording.copies:
-            memory.copy_(inputs[n])
-        inputs.clear()
-        recording.replay()
-        return tuple(output.hand_out() for output in recording.outputs)
+ADVICE = "Compile what waits for the GPU apart, or without mode='reduce-overhead'"
+FALLING_BACK = {
+    "refused": "it is not recorded",
+    "limit": "sizes or addresses change too often",
+    "elsewhere": "an input is not on the GPU",
+}
+"""Why a call runs plainly, where that is no passing state."""
+
+
+def _dropping(calls: Calls, recording: Recording) -> Callable[[], None]:
+    """What drops a recording, and keeps neither alive."""
+    owner, dropped = weakref.ref(calls), weakref.ref(recording)
+
+    def drop() -> None:
+        here, one = owner(), dropped()
+        if here is not None and one is not None:
+            here.drop(one)
+
+    return drop
+
+
+class _Addresses:
+    """Where a call's inputs lie, compared with the calls before."""
+
+    def __init__(self, calls: Calls, segment: Segment, inputs: Inputs, device: str) -> None:
+        self._calls, self._static, self._inputs = calls, segment.static, inputs
+        self._elsewhere = {n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.device.type != device}
+        calls.elsewhere |= self._elsewhere
+        self._now = {n: x.data_ptr() for n, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.numel()}
+        self._before, calls.addresses = calls.addresses, self._now
+        combination = hash(tuple(address for n, address in self._now.items() if n in self._static))
+        self._settled = combination in calls.static or not self._before
+        if len(calls.static) >= MOST_SIZES:
+            calls.static.clear()
+        calls.static.add(combination)
+
+    def policy(self) -> dict[int, int] | str:
+        """The inputs that are read in place, with their addresses; or what speaks against a recording now."""
+        calls, inputs = self._calls, self._inputs
+        if self._elsewhere:
+            return "elsewhere"
+        recorded = {n for n in self._now if n not in self._static and is_recorded_memory(inputs[n])}
+        same = {n for n, address in self._now.items() if self._before.get(n) == address}
+        if calls.recordings:
+            latest = calls.recordings[-1]
+            moved = {n for n, address in latest.fixed.items() if self._now.get(n) != address} - self._static - recorded
+            if latest.replays < PAYBACK or calls.unsettled >= ALTERNATES:
+                calls.moving |= moved
+            elif moved - same:
+                calls.unsettled += 1
+                return "moved"
+            calls.unsettled = 0
+        if not self._settled:
+            return "moved"
+        stays = self._static | recorded | (same - calls.moving)
+        fixed = {n: address for n, address in self._now.items() if n in stays}
+        if any(n not in fixed for n in calls.elsewhere):  # it would be copied from wherever it is
+            return "elsewhere"
+        windows = [n for n in self._now if n not in fixed and not can_be_copied(inputs[n])]
+        return "window" if windows else fixed
 
 
 def cudagraph(compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS) -> Any:
-    """The function as CUDA graphs, or itself with the reason logged where that would not be sound."""
+    """The function as CUDA graphs, or itself with the reason logged where that would not be sound.
+
+    Raises NotRecorded instead, with `cudagraph_or_error`.
+    """
     reasons = refusals(compiled.artifact)
-    if reasons:
-        log.info("%r is not recorded: %s", compiled, "; ".join(reasons))
-        observe.add("cudagraph.refused")
-        return compiled
-    return GraphedFn(compiled, options)
+    if not reasons:
+        return GraphedFn(compiled, options)
+    if options.cudagraph_or_error:
+        raise NotRecorded(f"{compiled!r} is not recorded: {'; '.join(reasons)}", advice=ADVICE)
+    log.info("%r is not recorded: %s", compiled, "; ".join(reasons))
+    observe.add("cudagraph.refused")
+    return compiled

@@ -5,19 +5,32 @@ Each row looks at an artifact; what depends on a call's inputs is refused in rec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tracework_runtime.artifact import Artifact
 
 __all__ = ["CUDAGRAPH_REFUSALS", "refusals"]
 
 
-def _devices(artifact: Artifact) -> set[str]:
-    return {name if ":" in name else f"{name}:0" for name in artifact.devices}
+def _devices(artifact: Artifact) -> list[str]:
+    return sorted({name if ":" in name else f"{name}:0" for name in artifact.devices})
 
 
-def _is_cpu(device: str) -> bool:
-    return device.partition(":")[0] == "cpu"
+def _gpus(artifact: Artifact) -> list[str]:
+    return [name for name in _devices(artifact) if name.startswith("cuda")]
+
+
+def _on_cpu(artifact: Artifact) -> list[str]:
+    """The kernels for the CPU, by what they compute."""
+    kernels = [", ".join(kernel.origins) or kernel.name for kernel in artifact.kernels if kernel.language == "cpp"]
+    return kernels or [name for name in _devices(artifact) if name.startswith("cpu")]
+
+
+def _waiting(artifact: Artifact) -> list[str]:
+    """The operators that wait, with their places in the source."""
+    places = artifact.notes.get("calls", {})
+    names = sorted(name for name in artifact.externs if name.partition("::")[2] in WAITING)
+    return [", ".join(places.get(name, ())) or name for name in names]
 
 
 WAITING = frozenset(
@@ -29,31 +42,16 @@ WAITING = frozenset(
 tried: an error while recording is caught."""
 
 
-CUDAGRAPH_REFUSALS: dict[str, tuple[Callable[[Artifact], bool], str]] = {
-    "no gpu": (
-        lambda artifact: not any(d.startswith("cuda") for d in artifact.devices),
-        "nothing in it runs on a GPU",
-    ),
-    "several gpus": (
-        lambda artifact: len({d for d in _devices(artifact) if d.startswith("cuda")}) > 1,
-        "it runs on more than one GPU",
-    ),
-    "cpu work": (
-        lambda artifact: any(kernel.language == "cpp" for kernel in artifact.kernels) or any(map(_is_cpu, artifact.devices)),
-        "part of it runs on the CPU, which a recording would not repeat",
-    ),
-    "waits": (
-        lambda artifact: any(name.partition("::")[2] in WAITING for name in artifact.externs),
-        "the host waits in it for what the GPU computes",
-    ),
-    "mutated input": (
-        lambda artifact: bool(artifact.mutated_inputs - artifact.static_inputs),
-        "it writes to an input whose address changes from call to call",
-    ),
+CUDAGRAPH_REFUSALS: dict[str, tuple[Callable[[Artifact], Sequence[str]], str]] = {
+    "no gpu": (lambda artifact: () if _gpus(artifact) else _devices(artifact) or ("no device",), "nothing in it runs on a GPU"),
+    "several gpus": (lambda artifact: _gpus(artifact) if len(_gpus(artifact)) > 1 else (), "it runs on more than one GPU"),
+    "cpu work": (_on_cpu, "part of it runs on the CPU, which a recording would not repeat"),
+    "waits": (_waiting, "the host waits in it for what the GPU computes"),
 }
+"""Name -> what of an artifact speaks against a recording, and why."""
 
 
 def refusals(artifact: Artifact) -> tuple[str, ...]:
     """All reasons against a recording; none when it may be made."""
-    found = [f"{name}: {text}" for name, (check, text) in CUDAGRAPH_REFUSALS.items() if check(artifact)]
-    return (*artifact.graph_refusals, *found)
+    found = [(name, check(artifact), text) for name, (check, text) in CUDAGRAPH_REFUSALS.items()]
+    return (*artifact.graph_refusals, *(f"{name}: {text} ({'; '.join(what)})" for name, what, text in found if what))

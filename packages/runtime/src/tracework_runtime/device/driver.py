@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from tracework_runtime import _torch
+from tracework_runtime.device.copies import COPIES, ENTRY
 from tracework_runtime.elf import is_whole
 from tracework_runtime.errors import LaunchError
 
-__all__ = ["CudaDriver", "driver"]
+__all__ = ["CudaDriver", "DriverGraph", "driver"]
 
+_CAPTURE_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: a kernel's module may be loaded while recording
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_FREE_ON_LAUNCH = 1  # CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _SHARED_WITHOUT_ASKING = 48 * 1024
 NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
@@ -25,7 +30,7 @@ OTHER_CONTEXT = 400  # CUDA_ERROR_INVALID_HANDLE: the thread has the context of 
 class CudaDriver:
     """The few driver calls that launching takes.
 
-    `launch_address` is where cuLaunchKernelEx lies, which csrc/launcher.c calls.
+    `launch_address` is where cuLaunchKernelEx lies, which csrc/launcher.c calls, `graph_address` cuGraphLaunch's, for csrc/replay.c.
     """
 
     def __init__(self) -> None:
@@ -35,11 +40,19 @@ class CudaDriver:
             raise LaunchError(f"cannot load the CUDA driver: {error}", advice="install the NVIDIA driver") from error
         self._library = library
         self.launch_address = ctypes.cast(library.cuLaunchKernelEx, ctypes.c_void_p).value
+        self.graph_address = ctypes.cast(library.cuGraphLaunch, ctypes.c_void_p).value or 0
+        library.cuStreamBeginCapture_v2.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        library.cuStreamEndCapture.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        library.cuGraphInstantiateWithFlags.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64]
+        library.cuGraphDestroy.argtypes = [ctypes.c_void_p]
+        library.cuGraphExecDestroy.argtypes = [ctypes.c_void_p]
+        library.cuGraphLaunch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         library.cuModuleLoadData.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
         library.cuModuleGetFunction.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
         library.cuFuncSetAttribute.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
         library.cuDevicePrimaryCtxRetain.argtypes = [ctypes.c_void_p, ctypes.c_int]
         library.cuCtxSetCurrent.argtypes = [ctypes.c_void_p]
+        self._copies: dict[int, tuple[int, int, int]] = {}
         self._contexts: dict[int, int] = {}
         self.current_stream = _torch.current_raw_stream
 
@@ -79,6 +92,50 @@ class CudaDriver:
         assert function.value is not None
         return function.value
 
+    def copies(self, device: int) -> tuple[int, int, int]:
+        """Where cuMemcpyAsync, cuLaunchKernel and the kernel for many small copies lie; 0 where a device is too old for the last."""
+        found = self._copies.get(device)
+        if found is None:
+            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            with self.on(device):
+                if self._library.cuModuleLoadData(ctypes.byref(module), COPIES.encode()) == 0:
+                    self.check(
+                        self._library.cuModuleGetFunction(ctypes.byref(function), module, ENTRY.encode()), f"finding {ENTRY}"
+                    )
+            copy, launch = (
+                ctypes.cast(f, ctypes.c_void_p).value for f in (self._library.cuMemcpyAsync, self._library.cuLaunchKernel)
+            )
+            found = self._copies[device] = copy or 0, launch or 0, function.value or 0
+        return found
+
+    def new_stream(self, device: int) -> torch.cuda.Stream:
+        """A stream that is nobody else's, as torch's own may be; it is never destroyed."""
+        with self.on(device):
+            stream = ctypes.c_void_p()
+            self.check(self._library.cuStreamCreate(ctypes.byref(stream), _NON_BLOCKING), "making a stream")
+        return torch.cuda.ExternalStream(stream.value or 0, torch.device("cuda", device))
+
+    @contextlib.contextmanager
+    def recording(self, stream: int) -> Iterator[DriverGraph]:
+        """Records what is launched on a stream in the block. The graph is there behind the block."""
+        made = DriverGraph(self._library)
+        self.check(self._library.cuStreamBeginCapture_v2(stream, _CAPTURE_RELAXED), "recording a CUDA graph")
+        graph = ctypes.c_void_p()
+        try:
+            yield made
+        except BaseException:
+            self._library.cuStreamEndCapture(stream, ctypes.byref(graph))
+            self._library.cuGraphDestroy(graph)
+            raise
+        self.check(self._library.cuStreamEndCapture(stream, ctypes.byref(graph)), "recording a CUDA graph")
+        executable = ctypes.c_void_p()
+        try:
+            found = self._library.cuGraphInstantiateWithFlags(ctypes.byref(executable), graph, _FREE_ON_LAUNCH)
+            self.check(found, "instantiating a CUDA graph")
+        finally:
+            self._library.cuGraphDestroy(graph)
+        made.own(executable.value or 0)
+
     def check(self, status: int, doing: str) -> None:
         """Raise LaunchError for a status other than success."""
         if status == 0:
@@ -103,6 +160,19 @@ class CudaDriver:
     def capturing(self) -> bool:
         """Whether the current stream is being recorded into a graph."""
         return torch.cuda.is_current_stream_capturing()
+
+
+class DriverGraph:
+    """A recorded graph that can be launched: `handle` is its CUgraphExec."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self.handle = 0
+
+    def own(self, handle: int) -> None:
+        """Takes the executable graph, which is destroyed with this object."""
+        self.handle = handle
+        weakref.finalize(self, self._library.cuGraphExecDestroy, handle).atexit = False
 
 
 @functools.cache

@@ -28,7 +28,7 @@ from ...ir.buffer import BufferLayout, BufferView, ExternNode
 from ...ir.index import Expr, Size, same, same_all
 from ...lowering.cpu_products import GEMM
 from ...schedule.graph import alias_root, ended_inputs
-from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, MemoryStep, Output, index_checks
+from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, MemoryStep, Output, Program, index_checks
 
 DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex64 complex128".split()
 """What texts name without `torch.`."""
@@ -98,7 +98,7 @@ class _Builder:
         return tuple(word for word in words if word in self.names)
 
     def _call(self, *text: str, writes: Sequence[str] = (), node: ExternNode | None = None) -> None:
-        operators = self._operators(node) if node is not None else ()
+        operators = operators_of(self.program, node) if node is not None else ()
         self.lines.append(Call(text, self._reads(*text), tuple(writes), operators))
         self.names.update(writes)
 
@@ -279,7 +279,7 @@ class _Builder:
         beta, alpha = map(float, numbers)
         keywords = tuple(f"{k}={self._argument(v)}" for k, v in node.kwargs)
         function, dtype = _PRODUCTS[node.out_form], str(layout.dtype).removeprefix("torch.")
-        operators = self._operators(node)
+        operators = operators_of(self.program, node)
         return Product(function, tuple(windows), dtype, str(layout.device), (beta, alpha), call, keywords, operators)
 
     def _static_window(self, view: Any, result: BufferLayout) -> Window | None:
@@ -291,17 +291,6 @@ class _Builder:
             return None
         sizes, strides = tuple(map(int, view.sizes)), tuple(map(int, view.strides))
         return Window(root.name, int(root.offset), int(view.offset), sizes, strides, self._view(view))
-
-    def _operators(self, node: ExternNode) -> tuple[str, ...]:
-        """What a library call runs."""
-        found = _OPERATOR.search(node.target)
-        name = node.target if found is None else f"{found[1] or 'prims'}::{found[2]}"
-        return (name, "aten::nonzero") if any(map(self._has_mask, node.args)) else (name,)
-
-    def _has_mask(self, indices: Any) -> bool:
-        """Whether an argument is a list of indices with a mask among them."""
-        views = [i for i in indices if isinstance(i, BufferView)] if isinstance(indices, (tuple, list)) else []
-        return any(self.program.buffers[v.buffer].layout.dtype in (torch.bool, torch.uint8) for v in views)
 
     def _gemm(self, node: ExternNode, step: MemoryStep) -> None:
         """A product by our own kernel: addresses, strides and sizes."""
@@ -391,6 +380,21 @@ class _Builder:
 
 
 _PRODUCTS = {"torch.mm": "mm_out", "torch.bmm": "bmm_out", "torch.addmm": "addmm_out", "torch.baddbmm": "baddbmm_out"}
+
+
+def operators_of(program: Program, node: ExternNode) -> tuple[str, ...]:
+    """What a library call runs, as "aten::mm"."""
+    found = _OPERATOR.search(node.target)
+    name = node.target if found is None else f"{found[1] or 'prims'}::{found[2]}"
+    return (name, "aten::nonzero") if any(_has_mask(program, arg) for arg in node.args) else (name,)
+
+
+def _has_mask(program: Program, indices: Any) -> bool:
+    """Whether an argument is a list of indices with a mask among them."""
+    views = [i for i in indices if isinstance(i, BufferView)] if isinstance(indices, (tuple, list)) else []
+    return any(program.buffers[v.buffer].layout.dtype in (torch.bool, torch.uint8) for v in views)
+
+
 _OPERATOR = re.compile(r"(?:torch\.ops\.(\w+)|\bprims)\.(\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

@@ -1,0 +1,553 @@
+/* Replaying a recorded CUDA graph: what is compared, copied and handed out at each call lies ready.
+ *
+ * Replay: one recording. matches() compares the addresses of inputs that are read in place, free() asks whether nobody holds memory that the
+ * graph is about to write, run() copies the other inputs, launches, copies written ones back and hands out the outputs.
+ */
+#include "parts.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+/* aoti_torch_get_data_ptr, and where a Python tensor has the tensor of C++ that it takes; 0 where that is not known. */
+typedef int (*address_function)(void *tensor, void **address);
+
+static address_function get_address;
+static Py_ssize_t tensor_place;
+
+/* cuMemcpyAsync */
+typedef int (*copy_function)(uint64_t to, uint64_t from, size_t bytes, void *stream);
+
+/* cuLaunchKernel */
+typedef int (*kernel_function)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+    unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra);
+
+/* The parameter of the kernel that makes many copies, device/copies.py. */
+#define ROWS 64
+#define THREADS 256
+#define UNIT 16 /* bytes that a thread copies at once */
+#define LARGE ((size_t)1 << 20) /* bytes from which on a copy is the driver's */
+
+typedef struct {
+    uint64_t to, from, bytes;
+} copy_row;
+
+/* cuGraphLaunch */
+typedef int (*graph_function)(void *graph, void *stream);
+
+typedef struct {
+    Py_ssize_t input;
+    uint64_t address;
+} fixed_input;
+
+typedef struct {
+    Py_ssize_t input;
+    uint64_t memory;
+    size_t bytes;
+    bool back;
+} copied_input;
+
+/* Memory that is handed out, with what holds it while nobody but the recording does. */
+typedef struct {
+    PyObject *storage, *handle;
+    long tensors;
+    Py_ssize_t objects;
+} slot;
+
+typedef struct {
+    PyObject_HEAD
+    PyMethodDescrObject *data_ptr;
+    PyObject *launch;     /* () -> None, where there is no graph for the driver */
+    PyObject *references; /* storage's handle -> how many hold it */
+    PyObject *outputs;    /* tuple; None where Python hands out */
+    PyObject *data;       /* "data" */
+    copy_function copy;
+    kernel_function launch_kernel;
+    void *copies_kernel; /* NULL where there is none */
+    graph_function launch_graph;
+    void *graph;
+    fixed_input *fixed;
+    copied_input *copies;
+    slot *slots;
+    Py_ssize_t fixed_count, copy_count, slot_count;
+} replay_object;
+
+static int replay_traverse(replay_object *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->data_ptr);
+    Py_VISIT(self->launch);
+    Py_VISIT(self->references);
+    Py_VISIT(self->outputs);
+    return 0;
+}
+
+static int replay_clear(replay_object *self)
+{
+    Py_CLEAR(self->data_ptr);
+    Py_CLEAR(self->launch);
+    Py_CLEAR(self->references);
+    Py_CLEAR(self->outputs);
+    return 0;
+}
+
+static void replay_dealloc(replay_object *self)
+{
+    PyObject_GC_UnTrack(self);
+    replay_clear(self);
+    for (Py_ssize_t i = 0; i < self->slot_count; i++) {
+        Py_XDECREF(self->slots[i].handle);
+        Py_XDECREF(self->slots[i].storage);
+    }
+    Py_XDECREF(self->data);
+    PyMem_Free(self->fixed);
+    PyMem_Free(self->copies);
+    PyMem_Free(self->slots);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static int read_fixed(replay_object *self, PyObject *rows)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(rows);
+    self->fixed = PyMem_Calloc((size_t)count + 1, sizeof(fixed_input));
+    if (self->fixed == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (self->fixed_count = 0; self->fixed_count < count; self->fixed_count++) {
+        unsigned long long address;
+        fixed_input *one = &self->fixed[self->fixed_count];
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(rows, self->fixed_count), "nK", &one->input, &address)) {
+            return -1;
+        }
+        one->address = address;
+    }
+    return 0;
+}
+
+static int read_copies(replay_object *self, PyObject *rows)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(rows);
+    self->copies = PyMem_Calloc((size_t)count + 1, sizeof(copied_input));
+    if (self->copies == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (self->copy_count = 0; self->copy_count < count; self->copy_count++) {
+        unsigned long long memory;
+        Py_ssize_t bytes;
+        int back;
+        copied_input *one = &self->copies[self->copy_count];
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(rows, self->copy_count), "nKnp", &one->input, &memory, &bytes, &back)) {
+            return -1;
+        }
+        one->memory = memory;
+        one->bytes = (size_t)bytes;
+        one->back = back != 0;
+    }
+    return 0;
+}
+
+static int read_slots(replay_object *self, PyObject *rows)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(rows);
+    self->slots = PyMem_Calloc((size_t)count + 1, sizeof(slot));
+    if (self->slots == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (self->slot_count = 0; self->slot_count < count; self->slot_count++) {
+        PyObject *storage, *handle;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(rows, self->slot_count), "OO!", &storage, &PyLong_Type, &handle)) {
+            return -1;
+        }
+        self->slots[self->slot_count].storage = Py_NewRef(storage);
+        self->slots[self->slot_count].handle = Py_NewRef(handle);
+    }
+    return 0;
+}
+
+/* How many tensors hold a storage, -1 with an exception. */
+static long count_tensors(const replay_object *self, const slot *one)
+{
+    PyObject *found = PyObject_CallOneArg(self->references, one->handle);
+    if (found == NULL) {
+        return -1;
+    }
+    long count = PyLong_AsLong(found);
+    Py_DECREF(found);
+    return count;
+}
+
+/* Replay(torch.Tensor.data_ptr, (addresses of cuMemcpyAsync, cuLaunchKernel and the kernel for copies), address of cuGraphLaunch, graph,
+ * launch, references, fixed, copies, slots, outputs) */
+static PyObject *replay_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *data_ptr, *launch, *references, *fixed, *copies, *slots, *outputs;
+    unsigned long long copy, launch_kernel, kernel, launch_graph, graph;
+    if (!PyArg_ParseTuple(args, "O!(KKK)KKOOO!O!O!O!", &PyMethodDescr_Type, &data_ptr, &copy, &launch_kernel, &kernel, &launch_graph, &graph, &launch, &references,
+            &PyTuple_Type, &fixed, &PyTuple_Type, &copies, &PyTuple_Type, &slots, &PyTuple_Type, &outputs)) {
+        return NULL;
+    }
+    if (((PyMethodDescrObject *)data_ptr)->d_method->ml_flags != METH_NOARGS) {
+        return PyErr_Format(PyExc_TypeError, "an address is read by a method without arguments, not by %R", data_ptr);
+    }
+    replay_object *self = (replay_object *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->data_ptr = (PyMethodDescrObject *)Py_NewRef(data_ptr);
+    self->copy = (copy_function)(uintptr_t)copy;
+    self->launch_kernel = (kernel_function)(uintptr_t)launch_kernel;
+    self->copies_kernel = (void *)(uintptr_t)kernel;
+    self->launch_graph = (graph_function)(uintptr_t)launch_graph;
+    self->graph = (void *)(uintptr_t)graph;
+    self->launch = Py_NewRef(launch);
+    self->references = Py_NewRef(references);
+    self->outputs = Py_NewRef(outputs);
+    self->data = PyUnicode_InternFromString("data");
+    if (self->data == NULL || read_fixed(self, fixed) < 0 || read_copies(self, copies) < 0 || read_slots(self, slots) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+/* The address of an input, -1 with an exception. */
+static int input_address(replay_object *self, PyObject *inputs, Py_ssize_t place, uint64_t *out)
+{
+    if (!PyList_Check(inputs) || place >= PyList_GET_SIZE(inputs)) {
+        PyErr_Format(PyExc_TypeError, "a recording takes a list of inputs, with a tensor at %zd", place);
+        return -1;
+    }
+    PyObject *tensor = PyList_GET_ITEM(inputs, place);
+    if (!PyObject_TypeCheck(tensor, PyDescr_TYPE(self->data_ptr))) {
+        PyErr_Format(PyExc_TypeError, "a recording takes a tensor as input %zd, not %R", place, Py_TYPE(tensor));
+        return -1;
+    }
+    void *found;
+    if (tensor_place && get_address((char *)tensor + tensor_place, &found) == 0) {
+        *out = (uint64_t)(uintptr_t)found;
+        return 0;
+    }
+    PyObject *number = self->data_ptr->d_method->ml_meth(tensor, NULL);
+    if (number == NULL) {
+        return -1;
+    }
+    *out = (uint64_t)PyLong_AsUnsignedLongLong(number);
+    Py_DECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *replay_matches(replay_object *self, PyObject *inputs)
+{
+    for (Py_ssize_t i = 0; i < self->fixed_count; i++) {
+        uint64_t address;
+        if (input_address(self, inputs, self->fixed[i].input, &address) < 0) {
+            return NULL;
+        }
+        if (address != self->fixed[i].address) {
+            Py_RETURN_FALSE;
+        }
+    }
+    Py_RETURN_TRUE;
+}
+
+/* settle(): nobody but the recording holds the memory now. */
+static PyObject *replay_settle(replay_object *self, PyObject *unused)
+{
+    for (Py_ssize_t i = 0; i < self->slot_count; i++) {
+        slot *one = &self->slots[i];
+        one->objects = Py_REFCNT(one->storage);
+        one->tensors = count_tensors(self, one);
+        if (one->tensors < 0) {
+            return NULL;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+/* Whether the caller holds a slot, through tensors or as a storage; -1 with an exception. */
+static int is_held(const replay_object *self, const slot *one)
+{
+    if (Py_REFCNT(one->storage) > one->objects) {
+        return 1;
+    }
+    long count = count_tensors(self, one);
+    return count < 0 ? -1 : count > one->tensors;
+}
+
+static PyObject *replay_free(replay_object *self, PyObject *unused)
+{
+    for (Py_ssize_t i = 0; i < self->slot_count; i++) {
+        int held = is_held(self, &self->slots[i]);
+        if (held) {
+            return held < 0 ? NULL : Py_NewRef(Py_False);
+        }
+    }
+    Py_RETURN_TRUE;
+}
+
+static PyObject *replay_held(replay_object *self, PyObject *unused)
+{
+    PyObject *found = PyList_New(0);
+    for (Py_ssize_t i = 0; found != NULL && i < self->slot_count; i++) {
+        int held = is_held(self, &self->slots[i]);
+        PyObject *place = held > 0 ? PyLong_FromSsize_t(i) : NULL;
+        if (held < 0 || (held && (place == NULL || PyList_Append(found, place) < 0))) {
+            Py_CLEAR(found);
+        }
+        Py_XDECREF(place);
+    }
+    return found;
+}
+
+/* Launches the kernel for rows of copies: the driver's status. */
+static int launch_rows(const replay_object *self, copy_row *rows, unsigned count, size_t longest, void *stream)
+{
+    void *parameters[] = {rows};
+    size_t blocks = (longest + UNIT * THREADS - 1) / (UNIT * THREADS);
+    return self->launch_kernel(self->copies_kernel, (unsigned)blocks, count, 1, THREADS, 1, 1, 0, stream, parameters, NULL);
+}
+
+/* Copies in both directions: the driver's status. */
+static int copy_inputs(const replay_object *self, const uint64_t *addresses, bool back, void *stream)
+{
+    copy_row rows[ROWS];
+    unsigned count = 0;
+    size_t longest = 0;
+    int status = 0;
+    for (Py_ssize_t i = 0; i < self->copy_count && status == 0; i++) {
+        const copied_input *one = &self->copies[i];
+        if (back && !one->back) {
+            continue;
+        }
+        uint64_t to = back ? addresses[i] : one->memory, from = back ? one->memory : addresses[i];
+        if (self->copies_kernel == NULL || one->bytes >= LARGE) {
+            status = self->copy(to, from, one->bytes, stream);
+            continue;
+        }
+        rows[count++] = (copy_row){to, from, one->bytes};
+        longest = one->bytes > longest ? one->bytes : longest;
+        if (count == ROWS) {
+            status = launch_rows(self, rows, count, longest, stream);
+            count = 0;
+            longest = 0;
+        }
+    }
+    return status || count == 0 ? status : launch_rows(self, rows, count, longest, stream);
+}
+
+/* The outputs as the caller gets them: tensors of their own over the recording's memory. */
+static PyObject *hand_out(const replay_object *self)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(self->outputs);
+    PyObject *found = PyList_New(count);
+    for (Py_ssize_t i = 0; found != NULL && i < count; i++) {
+        PyObject *value = PyTuple_GET_ITEM(self->outputs, i);
+        PyObject *mine = value == Py_None ? Py_NewRef(value) : PyObject_GetAttr(value, self->data);
+        if (mine == NULL) {
+            Py_CLEAR(found);
+            break;
+        }
+        PyList_SET_ITEM(found, i, mine);
+    }
+    return found;
+}
+
+/* run(inputs, stream): a list of outputs; the driver's status where it failed. */
+static PyObject *replay_run(replay_object *self, PyObject *args)
+{
+    PyObject *inputs;
+    unsigned long long handle;
+    if (!PyArg_ParseTuple(args, "OK", &inputs, &handle)) {
+        return NULL;
+    }
+    void *stream = (void *)(uintptr_t)handle;
+    uint64_t addresses[self->copy_count + 1];
+    bool back = false;
+    for (Py_ssize_t i = 0; i < self->copy_count; i++) {
+        if (input_address(self, inputs, self->copies[i].input, &addresses[i]) < 0) {
+            return NULL;
+        }
+        back = back || self->copies[i].back;
+    }
+    int status = copy_inputs(self, addresses, false, stream);
+    if (status) {
+        return PyLong_FromLong(status);
+    }
+    if (self->graph != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        status = self->launch_graph(self->graph, stream);
+        Py_END_ALLOW_THREADS
+        if (status) {
+            return PyLong_FromLong(status);
+        }
+    }
+    else {
+        PyObject *done = PyObject_CallNoArgs(self->launch);
+        if (done == NULL) {
+            return NULL;
+        }
+        Py_DECREF(done);
+    }
+    if (back && (status = copy_inputs(self, addresses, true, stream))) {
+        return PyLong_FromLong(status);
+    }
+    return hand_out(self);
+}
+
+static PyMethodDef replay_methods[] = {
+    {"matches", (PyCFunction)replay_matches, METH_O, "matches(inputs): whether those that are read in place are where they were."},
+    {"settle", (PyCFunction)replay_settle, METH_NOARGS, "settle(): takes it that nobody holds the slots now."},
+    {"free", (PyCFunction)replay_free, METH_NOARGS, "free(): whether nobody holds memory that was handed out."},
+    {"held", (PyCFunction)replay_held, METH_NOARGS, "held(): the places of slots that somebody holds."},
+    {"run", (PyCFunction)replay_run, METH_VARARGS, "run(inputs, stream): copies, launches; a list of outputs, or the status of what failed."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject replay_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tracework_runtime._C.Replay",
+    .tp_basicsize = sizeof(replay_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = replay_new,
+    .tp_dealloc = (destructor)replay_dealloc,
+    .tp_traverse = (traverseproc)replay_traverse,
+    .tp_clear = (inquiry)replay_clear,
+    .tp_methods = replay_methods,
+};
+
+/* Settings(getters, other): a callable that gives what all getters give, as one and the same tuple as long as that are the same objects; what
+ * other() gives where one raises RuntimeError. */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *getters, *other, *last;
+} settings_object;
+
+static int settings_traverse(settings_object *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->getters);
+    Py_VISIT(self->other);
+    Py_VISIT(self->last);
+    return 0;
+}
+
+static int settings_clear(settings_object *self)
+{
+    Py_CLEAR(self->getters);
+    Py_CLEAR(self->other);
+    Py_CLEAR(self->last);
+    return 0;
+}
+
+static void settings_dealloc(settings_object *self)
+{
+    PyObject_GC_UnTrack(self);
+    settings_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *settings_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names)
+{
+    settings_object *self = (settings_object *)callable;
+    Py_ssize_t count = PyTuple_GET_SIZE(self->getters);
+    PyObject *last = Py_NewRef(self->last), *changed = NULL;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *value = PyObject_CallNoArgs(PyTuple_GET_ITEM(self->getters, i));
+        if (value == NULL) {
+            Py_DECREF(last);
+            Py_XDECREF(changed);
+            if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+                return NULL;
+            }
+            PyErr_Clear();
+            return PyObject_CallNoArgs(self->other);
+        }
+        if (changed == NULL && (PyTuple_GET_SIZE(last) == 0 || PyTuple_GET_ITEM(last, i) != value)) {
+            changed = PyTuple_New(count);
+            for (Py_ssize_t before = 0; changed != NULL && before < i; before++) {
+                PyTuple_SET_ITEM(changed, before, Py_NewRef(PyTuple_GET_ITEM(last, before)));
+            }
+            if (changed == NULL) {
+                Py_DECREF(value);
+                Py_DECREF(last);
+                return NULL;
+            }
+        }
+        if (changed != NULL) {
+            PyTuple_SET_ITEM(changed, i, value);
+        }
+        else {
+            Py_DECREF(value);
+        }
+    }
+    if (changed == NULL) {
+        return last;
+    }
+    Py_DECREF(last);
+    Py_XSETREF(self->last, Py_NewRef(changed));
+    return changed;
+}
+
+static PyObject *settings_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *getters, *other;
+    if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &getters, &other)) {
+        return NULL;
+    }
+    settings_object *self = (settings_object *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->vectorcall = settings_call;
+    self->getters = Py_NewRef(getters);
+    self->other = Py_NewRef(other);
+    self->last = PyTuple_New(0);
+    return (PyObject *)self;
+}
+
+static PyMemberDef settings_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(settings_object, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject settings_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tracework_runtime._C.Settings",
+    .tp_basicsize = sizeof(settings_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = settings_new,
+    .tp_dealloc = (destructor)settings_dealloc,
+    .tp_traverse = (traverseproc)settings_traverse,
+    .tp_clear = (inquiry)settings_clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(settings_object, vectorcall),
+    .tp_members = settings_members,
+};
+
+static PyObject *set_get_address(PyObject *module, PyObject *args)
+{
+    unsigned long long function;
+    Py_ssize_t place;
+    if (!PyArg_ParseTuple(args, "Kn", &function, &place)) {
+        return NULL;
+    }
+    get_address = (address_function)(uintptr_t)function;
+    tensor_place = function ? place : 0;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"set_get_address", set_get_address, METH_VARARGS,
+     "set_get_address(function, place): where aoti_torch_get_data_ptr lies, and how far behind a Python tensor's address its argument."},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_replay(PyObject *module)
+{
+    if (PyModule_AddType(module, &replay_type) < 0 || PyModule_AddType(module, &settings_type) < 0) {
+        return -1;
+    }
+    return PyModule_AddFunctions(module, functions);
+}

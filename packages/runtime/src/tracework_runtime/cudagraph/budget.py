@@ -1,0 +1,61 @@
+"""Budget: how much memory recordings may keep on a device, and which of them go first."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+__all__ = ["BUDGET", "Budget"]
+
+LEAST = 1 << 20
+"""Bytes that each recording is taken to hold in any case: the driver keeps some for each kernel."""
+
+
+class Held(Protocol):
+    """What a budget counts."""
+
+    bytes: int
+    device: int
+    used: int
+
+    def drop(self) -> None:
+        """Gives the memory back."""
+
+
+class Budget:
+    """All recordings that are alive, by device; the least recently used ones go first."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._held: dict[int, weakref.WeakSet[Any]] = {}
+
+    def tick(self) -> int:
+        """A later time than all before."""
+        self.now += 1
+        return self.now
+
+    def bytes(self, device: int) -> int:
+        """What recordings on a device hold."""
+        return sum(max(one.bytes, LEAST) for one in self._held.get(device, ()))
+
+    def add(self, one: Held, limit: Callable[[], float]) -> bool:
+        """Counts a new recording, and drops others until all are below `limit()` bytes; False where it alone is above."""
+        most = limit()
+        if max(one.bytes, LEAST) > most:
+            return False
+        held = self._held.setdefault(one.device, weakref.WeakSet())
+        for oldest in sorted(held, key=lambda other: other.used):
+            if self.bytes(one.device) + max(one.bytes, LEAST) <= most:
+                break
+            self.remove(oldest)
+            oldest.drop()
+        held.add(one)
+        return True
+
+    def remove(self, one: Held) -> None:
+        """It is dropped, or about to be."""
+        self._held.get(one.device, weakref.WeakSet()).discard(one)
+
+
+BUDGET = Budget()

@@ -1,0 +1,152 @@
+"""GraphEngine: how a call is recorded, timed and accounted for on a GPU. Tests put a slow double in its place."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tracework_runtime import _torch
+from tracework_runtime.device.driver import NO_CONTEXT, OTHER_CONTEXT, driver
+
+__all__ = ["GraphEngine", "Recorded"]
+
+Inputs = list[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded:
+    """A recorded call.
+
+    graph: what keeps it alive. handle: its CUgraphExec, where the driver can launch it as it is; else `replay` launches it.
+    outputs: tensors over memory that each replay writes. bytes: by which the memory of recordings grew.
+    """
+
+    graph: Any
+    outputs: tuple[Any, ...]
+    bytes: int = 0
+    handle: int = 0
+    replay: Callable[[], None] | None = None
+
+
+class GraphEngine:
+    """CUDA graphs by the driver, and through torch where random numbers are drawn. Only one thread at a time records."""
+
+    device_type = "cuda"
+
+    capturing = staticmethod(torch.cuda.is_current_stream_capturing)
+    """Whether somebody else is recording right now."""
+    stream = staticmethod(_torch.current_raw_stream)
+    """The handle of a device's current stream."""
+    current_device = staticmethod(_torch.current_gpu)
+    """Which device's stream is the current one."""
+
+    def __init__(self) -> None:
+        self._streams: dict[tuple[int, int], torch.cuda.Stream] = {}
+
+    def copies(self, device: int) -> tuple[int, int, int]:
+        """Where cuMemcpyAsync, cuLaunchKernel and the kernel for many copies lie."""
+        return driver().copies(device)
+
+    @property
+    def graph_address(self) -> int:
+        """Where cuGraphLaunch lies."""
+        return driver().graph_address
+
+    def record(
+        self, call: Callable[[Inputs], tuple[Any, ...]], inputs: Inputs, device: int, stream: int, draws: bool
+    ) -> Recorded:
+        """A call as a recording that is replayed on `stream`; nothing has run yet. draws: it may draw random numbers."""
+        # Libraries keep memory for a stream, which all recordings made on it share: their replays are in turn on another one.
+        side = self._streams.get((device, stream))
+        if side is None:
+            side = self._streams[device, stream] = driver().new_stream(device)
+        with torch.cuda.device(device):
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()  # the recording cannot use what is free outside of its pool
+            before = torch.cuda.memory_reserved(device)
+            try:
+                with torch.cuda.stream(side):
+                    recorded = (_by_torch if draws else _by_driver)(call, inputs, device, side.cuda_stream)
+            except BaseException:
+                with torch.cuda.stream(side):
+                    _recover()
+                raise
+            return dataclasses.replace(recorded, bytes=max(torch.cuda.memory_reserved(device) - before, 0))
+
+    def on(self, device: int) -> Any:
+        """A block with another current device."""
+        return torch.cuda.device(device)
+
+    def give_context(self, status: int, device: int) -> bool:
+        """Whether a copy that failed may be tried again: the thread had no context yet, or another device's."""
+        if status not in (NO_CONTEXT, OTHER_CONTEXT):
+            return False
+        driver().make_current(device)
+        return True
+
+    def check(self, status: int) -> None:
+        """Raises LaunchError for a copy that failed."""
+        driver().check(status, "copying an input of a CUDA graph")
+
+    def memory(self, device: int) -> int:
+        """Bytes that the device has."""
+        return _total_memory(device)
+
+    def time(self, call: Callable[[], Any], device: int) -> tuple[Any, float, float]:
+        """(what a call gives, seconds of the host, seconds of the device); waits for the device."""
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        stream = torch.cuda.current_stream(device)
+        begin.record(stream)
+        started = time.perf_counter()
+        found = call()
+        host = time.perf_counter() - started
+        end.record(stream)
+        end.synchronize()
+        return found, host, begin.elapsed_time(end) / 1000
+
+
+def _by_driver(call: Callable[[Inputs], tuple[Any, ...]], inputs: Inputs, device: int, stream: int) -> Recorded:
+    """torch would refuse random numbers to other threads as long as it records: it records its generators with the rest."""
+    pool = torch.cuda.graph_pool_handle()
+    with contextlib.ExitStack() as after_error:
+        with _torch.allocating_to(device, pool):
+            after_error.callback(_torch.release_pool, device, pool)
+            with driver().recording(stream) as graph:
+                outputs = call(inputs)
+        after_error.pop_all()
+    weakref.finalize(graph, _torch.release_pool, device, pool).atexit = False
+    return Recorded(graph, outputs, handle=graph.handle)
+
+
+def _by_torch(call: Callable[[Inputs], tuple[Any, ...]], inputs: Inputs, device: int, stream: int) -> Recorded:
+    """The graph asks the generator at each replay how far it is, and sets it forward."""
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin(capture_error_mode="relaxed")
+    try:
+        outputs = call(inputs)
+    except BaseException:
+        with contextlib.suppress(RuntimeError):
+            graph.capture_end()
+        raise
+    graph.capture_end()
+    return Recorded(graph, outputs, replay=graph.replay)
+
+
+def _recover() -> None:
+    """A recording that ends well: after one that did not torch takes its generator of random numbers to be recorded still."""
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin(capture_error_mode="relaxed")
+    torch.zeros(1, device="cuda")
+    graph.capture_end()
+
+
+@functools.cache
+def _total_memory(device: int) -> int:
+    return int(torch.cuda.get_device_properties(device).total_memory)

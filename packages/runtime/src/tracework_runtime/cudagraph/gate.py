@@ -1,0 +1,53 @@
+"""Gate: a recording is kept only where it is measured to win over launching kernel by kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = ["Gate"]
+
+DEVICE_BOUND = 2.0
+"""A device that is busy so many times longer than the host needs to launch is not waiting for launches."""
+TRIES = 3
+"""So many measurements in turn have to say no: each may have been disturbed."""
+
+
+@dataclasses.dataclass
+class Gate:
+    """What was measured for one combination of sizes.
+
+    plain: seconds of the fastest call kernel by kernel, None before one was measured. refusal: why a recording does not pay.
+    """
+
+    plain: float | None = None
+    refusal: str = ""
+    pays: bool = False
+    _losses: int = 0
+    _replay: float = 0.0
+
+    def measured_plain(self, host: float, device: float) -> None:
+        """Takes the seconds that a call took the host and the device."""
+        whole = max(host, device)
+        self.plain = whole if self.plain is None else min(self.plain, whole)
+        self.pays = device < DEVICE_BOUND * host
+        self._losses += not self.pays
+        if self._losses >= TRIES and not self.pays:
+            self.refusal = f"the device is busy for {_ms(device)} while the host needs {_ms(host)} to launch: nothing is won"
+        elif self.pays:
+            self._losses = 0
+
+    def measured_replay(self, host: float, device: float) -> bool:
+        """Takes a replay's; whether enough is known."""
+        whole = max(host, device)
+        if self.plain is None or whole <= self.plain:
+            self._losses = 0
+            return True
+        self._replay = min(self._replay or whole, whole)
+        self._losses += 1
+        if self._losses >= TRIES:
+            self.refusal = f"a replay takes {_ms(self._replay)}, its kernels alone {_ms(self.plain)}"
+        return bool(self.refusal)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3f} ms"

@@ -1,0 +1,263 @@
+"""Recording: one recorded call, with the memory that it copies to and hands out."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from tracework_runtime import _torch
+from tracework_runtime._C import Replay, set_get_address
+from tracework_runtime.cudagraph.engine import Inputs, Recorded
+from tracework_runtime.cudagraph.segment import Segment
+from tracework_runtime.cudagraph.step import STEPS
+
+__all__ = ["Recording", "can_be_copied", "is_recorded_memory"]
+
+set_get_address(_torch.get_address_function(), _torch.tensor_place())
+# Addresses of outputs of recordings that are alive, with the number of recordings that own one there.
+_MEMORY: dict[int, int] = {}
+_MUCH, _LITTLE = 16 << 20, 16
+"""Of so many bytes, a part of one in so many is little."""
+_WINDOW = 4
+"""An input that reaches over so many times its elements is not copied."""
+
+
+def is_recorded_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is an output that a recording handed out, or a view of one."""
+    return tensor.untyped_storage().data_ptr() in _MEMORY
+
+
+def _disown(addresses: Sequence[int]) -> None:
+    for address in addresses:
+        if _MEMORY[address] == 1:
+            del _MEMORY[address]
+        else:
+            _MEMORY[address] -= 1
+
+
+def _reach(tensor: torch.Tensor) -> int:
+    """Elements from the first to the last."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) if tensor.numel() else 0
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether its elements fill the memory that it reaches over, each once."""
+    return torch.empty_like(tensor, device="meta").stride() == tensor.stride()
+
+
+def can_be_copied(tensor: torch.Tensor) -> bool:
+    """Whether copying an input costs about what its elements cost."""
+    return _reach(tensor) <= _WINDOW * tensor.numel()
+
+
+@dataclasses.dataclass
+class CopiedInput:
+    """Memory of the recording that an input is copied to, and back from where the graph writes to it."""
+
+    place: int
+    memory: torch.Tensor
+    written: bool
+    dense: bool
+
+    @classmethod
+    def of(cls, place: int, value: torch.Tensor, written: bool) -> CopiedInput:
+        """With the input's strides, and what lies between its elements."""
+        flat = value.detach().as_strided((_reach(value),), (1,)).clone()
+        return cls(place, flat.as_strided(value.shape, value.stride()), written, _is_dense(value))
+
+    def row(self) -> tuple[int, int, int, bool]:
+        """For Replay."""
+        memory = self.memory
+        return self.place, memory.data_ptr(), _reach(memory) * memory.element_size(), self.written and self.dense
+
+
+class Slot:
+    """Memory that the graph writes outputs to. copied: these are handed out as copies."""
+
+    def __init__(self, outputs: Sequence[int], values: Sequence[torch.Tensor], copied: bool) -> None:
+        self.outputs, self.values, self.copied = outputs, values, copied
+        self.storage = values[0].untyped_storage()
+        self.address, self.bytes = self.storage.data_ptr(), self.storage.nbytes()
+
+    def copies(self) -> list[torch.Tensor]:
+        """The outputs in memory of their own, which they share as they do here."""
+        first = self.values[0]
+        if len(self.values) == 1 and _is_dense(first):
+            return [torch.empty_strided(first.shape, first.stride(), dtype=first.dtype, device=first.device).copy_(first)]
+        mine = torch.empty(self.bytes, dtype=torch.uint8, device=first.device)
+        mine.copy_(_window(self.storage, torch.uint8, 0, (self.bytes,), (1,)))
+        memory = mine.untyped_storage()
+        return [_window(memory, v.dtype, int(v.storage_offset()), v.shape, v.stride()) for v in self.values]
+
+
+def _window(
+    storage: torch.UntypedStorage, dtype: torch.dtype, offset: int, sizes: Sequence[int], strides: Sequence[int]
+) -> torch.Tensor:
+    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, tuple(sizes), tuple(strides))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """An output in the memory of an input: a view of the caller's, or that itself."""
+
+    place: int
+    itself: bool
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    bytes: int
+    """Of its offset from the input's."""
+
+    @classmethod
+    def of(cls, value: torch.Tensor, place: int, given: torch.Tensor) -> Shown:
+        """As the recorded call showed it."""
+        offset = value.storage_offset() * value.element_size() - given.storage_offset() * given.element_size()
+        return cls(place, value is given, value.dtype, tuple(value.shape), value.stride(), int(offset))
+
+    def hand_out(self, inputs: Inputs) -> torch.Tensor:
+        """For these inputs."""
+        given: torch.Tensor = inputs[self.place]
+        if self.itself:
+            return given
+        offset = (given.storage_offset() * given.element_size() + self.bytes) // self.dtype.itemsize
+        if given.dtype == self.dtype:
+            return given.as_strided(self.sizes, self.strides, offset).detach()
+        return _window(given.untyped_storage(), self.dtype, offset, self.sizes, self.strides)
+
+
+class Recording:
+    """A recorded call: where it reads, what it copies, what it gives.
+
+    fixed: input -> address that is read, and written, in place. bytes: of the device that it keeps. used: when it ran last.
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        engine: Any,
+        inputs: Inputs,
+        fixed: Mapping[int, int],
+        copied_outputs: Collection[int],
+        stream: int,
+    ) -> None:
+        self.device, self.fixed, self._engine = segment.device, dict(fixed), engine
+        self.used = self.replays = 0
+        self.drop: Callable[[], None] = lambda: None  # its owner's
+        self.step = STEPS.number
+        self.on_trial = True
+        self._copies: list[CopiedInput] = []
+        given = list(inputs)
+        for place, value in enumerate(inputs):
+            if isinstance(value, torch.Tensor) and value.numel() and place not in fixed:
+                copy = CopiedInput.of(place, value, place in segment.written)
+                self._copies.append(copy)
+                given[place] = copy.memory
+            elif isinstance(value, torch.Tensor) and place in segment.written:
+                given[place] = value.data  # nobody writes to it while it is recorded: it has no new version
+        recorded: Recorded = engine.record(segment.call, list(given), segment.device, stream, segment.draws)
+        values, self._graph = list(recorded.outputs), recorded.graph
+        self._special: list[tuple[int, Shown]] = []
+        self._same: list[tuple[int, int]] = []
+        self._plain: list[tuple[int, Any]] = []
+        slots: list[Slot] = []
+        direct = self._sort(values, given, segment.constants, copied_outputs, slots)
+        del values, given
+        self._lent = [slot for slot in slots if not slot.copied]
+        self._copied = [slot for slot in slots if slot.copied]
+        self._own(recorded.bytes)
+        self._backs = [copy for copy in self._copies if copy.written and not copy.dense]
+        self.replay = Replay(
+            torch.Tensor.data_ptr,
+            engine.copies(segment.device),
+            engine.graph_address,
+            recorded.handle,
+            recorded.replay,
+            _torch.storage_count,
+            tuple(self.fixed.items()),
+            tuple(copy.row() for copy in self._copies),
+            tuple((slot.storage, int(slot.storage._cdata)) for slot in self._lent),
+            direct,
+        )
+        self.replay.settle()
+
+    def _sort(
+        self, values: list[Any], given: Inputs, constants: frozenset[int], copied_outputs: Collection[int], slots: list[Slot]
+    ) -> tuple[Any, ...]:
+        """Says of each output how it is handed out; those that are as they are."""
+        direct: list[Any] = [None] * len(values)
+        inputs = {x.untyped_storage().data_ptr(): n for n, x in enumerate(given) if isinstance(x, torch.Tensor) and x.numel()}
+        objects: dict[int, int] = {}
+        memory: dict[int, list[int]] = {}
+        for n, value in enumerate(values):
+            if not isinstance(value, torch.Tensor):
+                self._plain.append((n, value))
+                continue
+            first = objects.setdefault(id(value), n)
+            address = value.untyped_storage().data_ptr()
+            if first != n:
+                self._same.append((n, first))
+            elif address in inputs:
+                place = next((p for p, x in enumerate(given) if x is value), inputs[address])
+                self._special.append((n, Shown.of(value, place, given[place])))
+            elif not address or address in constants:
+                direct[n] = value
+            else:
+                memory.setdefault(address, []).append(n)
+        for outputs in memory.values():
+            copied = any(n in copied_outputs for n in outputs)
+            if not copied:
+                for n in outputs:
+                    direct[n] = values[n]
+            slots.append(Slot(outputs, [values[n] for n in outputs], copied))
+        return tuple(direct)
+
+    def _own(self, grown: int) -> None:
+        """Says whose memory the outputs are, and how much it is."""
+        held = sum(slot.bytes for slot in (*self._lent, *self._copied))
+        self.bytes = max(held, grown) + sum(_reach(c.memory) * c.memory.element_size() for c in self._copies)
+        addresses = [slot.address for slot in self._lent]
+        for address in addresses:
+            _MEMORY[address] = _MEMORY.get(address, 0) + 1
+        # Also when the whole function dies: its memory is then anybody's.
+        self.disown = weakref.finalize(self, _disown, addresses)
+        self.disown.atexit = False
+
+    def held_outputs(self) -> set[int]:
+        """Outputs that the caller still has from the last replay."""
+        return {n for place in self.replay.held() for n in self._lent[place].outputs}
+
+    def little_is_held(self) -> bool:
+        """Whether copies of what the caller still has cost little beside the memory of another recording."""
+        held = sum(self._lent[place].bytes for place in self.replay.held())
+        lent = sum(slot.bytes for slot in self._lent)
+        return lent >= _MUCH and held * _LITTLE <= lent
+
+    def run(self, inputs: Inputs, stream: int) -> tuple[Any, ...]:
+        """Replays the call on the current stream, whose handle is `stream`; empties the list of inputs."""
+        self.step = STEPS.number
+        found = self.replay.run(inputs, stream)
+        if isinstance(found, int):
+            if not self._engine.give_context(found, self.device):
+                self._engine.check(found)
+            found = self.replay.run(inputs, stream)
+            if isinstance(found, int):
+                self._engine.check(found)
+        outputs: list[Any] = found  # type: ignore[assignment]
+        for copy in self._backs:
+            with torch.no_grad():
+                inputs[copy.place].data.copy_(copy.memory)
+        for n, shown in self._special:
+            outputs[n] = shown.hand_out(inputs)
+        for slot in self._copied:
+            for n, value in zip(slot.outputs, slot.copies(), strict=True):
+                outputs[n] = value
+        for n, value in self._plain:
+            outputs[n] = value
+        for n, first in self._same:
+            outputs[n] = outputs[first]
+        inputs.clear()
+        return tuple(outputs)
