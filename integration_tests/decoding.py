@@ -1,28 +1,28 @@
 """Generation with caches: tokens as eager's, how many graphs a step runs, and how many graphs are compiled.
 
-python integration_tests/decoding.py [--steps N] [--models NAME,...] [--device cuda] [--write]
+python integration_tests/decoding.py [--steps N] [--models NAME,...] [--backend eager] [--device cuda] [--write]
 
-Small models of transformers with random weights generate tokens from a prompt of seven, greedily or not, once plain and twice compiled. The
-backend runs each graph as it is: what is counted is capture's. --write puts the table into integration_tests/DECODING.md. The exit status
-is 1 where a row is not what `is_right` asks.
+Small models of transformers with random weights generate two texts from prompts of seven tokens, plain and compiled. --write puts the table
+into integration_tests/DECODING.md. The exit status is 1 where a row is not what `is_right` asks.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import tracework
 import transformers
-from tracework_capture import SYMBOLIC_SIZES
+from tracework import backends
 
 TABLE = Path(__file__).parent / "DECODING.md"
 TEXT = {"vocab_size": 128, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
@@ -93,38 +93,55 @@ class Case:
     compiled_by: str = "forward"
 
 
-@dataclass
 class Counts:
-    """A backend that counts; steps: for each call of what is compiled, how many graphs it compiled and how many it ran."""
+    """Graphs that were compiled and run; steps: of each call of what is compiled, how many it ran."""
 
-    made: int = 0
-    ran: int = 0
-    steps: list[tuple[int, int]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.made = self.ran = 0
+        self.steps: list[int] = []
 
-    def __call__(self, graph: torch.fx.GraphModule, given: list[Any]) -> Callable[..., Any]:
-        self.made += 1
+    def of_backend(self, factory: backends.BackendFactory) -> backends.BackendFactory:
+        """The backend, counted."""
 
+        def counting(*settings: Any) -> backends.Backend:
+            backend = factory(*settings)
+
+            def compiled(graph: torch.fx.GraphModule, given: list[Any]) -> Callable[..., Any]:
+                self.made += 1
+                return self.counted(backend(graph, given))
+
+            return compiled
+
+        return counting
+
+    def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             self.ran += 1
-            return graph.forward(*args)
+            return function(*args)
 
         return run
 
-    def __deepcopy__(self, memo: Any) -> Counts:
-        """generate copies what it hands to torch.compile."""
-        return self
+    def step(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A call of the model."""
 
-    def counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def one(*args: Any, **kwargs: Any) -> Any:
-            made, ran = self.made, self.ran
+            before = self.ran
             result = call(*args, **kwargs)
-            self.steps.append((self.made - made, self.ran - ran))
+            self.steps.append(self.ran - before)
             return result
 
         return one
 
 
-setattr(Counts, SYMBOLIC_SIZES, True)
+@contextlib.contextmanager
+def counted(backend: str) -> Iterator[Counts]:
+    """Counts of what one of our backends compiles."""
+    counts, factory = Counts(), backends.BACKENDS[backend]
+    backends.BACKENDS[backend] = counts.of_backend(factory)
+    try:
+        yield counts
+    finally:
+        backends.BACKENDS[backend] = factory
 
 
 @dataclass(frozen=True)
@@ -186,10 +203,10 @@ def prompt(model: str, seed: int, device: str) -> dict[str, torch.Tensor]:
     return {"input_ids": torch.randint(3, 128, (1, 7), generator=generator).to(device)}
 
 
-def generated(case: Case, steps: int, device: str = "cpu") -> Outcome:
+def generated(case: Case, steps: int, backend: str = "eager", device: str = "cpu") -> Outcome:
     """Two texts of `steps` tokens, plain and compiled."""
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    model, counts = built(case.model, 0, device), Counts()
+    model = built(case.model, 0, device)
     settings = WAYS[case.way] | {"max_new_tokens": steps, "min_new_tokens": steps, "use_cache": True, "disable_compile": True}
     if case.cache == "static":
         settings["cache_implementation"] = "static"
@@ -202,20 +219,20 @@ def generated(case: Case, steps: int, device: str = "cpu") -> Outcome:
 
     expected = [text(seed) for seed in (1, 2)]
     tracework.reset()
-    with tracework.replace_torch_compile():
+    with counted(backend) as counts, tracework.replace_torch_compile():
         if case.compiled_by == "forward":
-            model.forward = counts.counted(tracework.compile(model.forward, backend=counts))
+            model.forward = counts.step(tracework.compile(model.forward, backend=backend))
         else:
-            config = transformers.CompileConfig(backend=counts, mode=None)
+            config = transformers.CompileConfig(backend=backend, mode=None)
             config._compile_all_devices = True
             settings |= {"disable_compile": False, "compile_config": config}
             compiled_call = model.get_compiled_call
-            model.get_compiled_call = lambda given: counts.counted(compiled_call(given))
+            model.get_compiled_call = lambda given: counts.step(compiled_call(given))
         got = [text(1)]
         compiled = counts.made
         got.append(text(2))
     same = all(torch.equal(a, b) for a, b in zip(got, expected))
-    return Outcome(same, compiled, counts.made - compiled, dict(Counter(ran for _, ran in counts.steps)))
+    return Outcome(same, compiled, counts.made - compiled, dict(Counter(counts.steps)))
 
 
 def main() -> int:
@@ -223,18 +240,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=256)
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--backend", default="inductor", choices=backends.BACKENDS)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     rows, wrong = [], 0
     for case in cases(given.models.split(",")):
-        outcome = generated(case, given.steps, given.device)
+        outcome = generated(case, given.steps, given.backend, given.device)
         rows.append(outcome.row(case))
         wrong += not is_right(case, outcome)
         print(rows[-1], "" if is_right(case, outcome) else " <-- wrong", flush=True)
     if given.write:
         heading = "| model | tokens | cache | compiled by | tokens are | graphs compiled | for a second text | calls x graphs |\n"
-        about = f"{given.steps} tokens, transformers {transformers.__version__}, torch {torch.__version__}, {given.device}."
+        about = f"{given.steps} tokens, transformers {transformers.__version__}, torch {torch.__version__}, {given.device}, backend {given.backend}."
         TABLE.write_text(f"{__doc__.splitlines()[0]}\n\n{about}\n\n{heading}|{'---|' * 8}\n" + "\n".join(rows) + "\n")
     print(f"{wrong} of {len(rows)} rows are wrong")
     return 1 if wrong else 0
