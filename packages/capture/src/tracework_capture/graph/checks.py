@@ -12,8 +12,8 @@ that may raise where it runs as it is; their versions tell whether that was so. 
 the plain run writes again. Of others there are copies, which are made before each call.
 
 There is no way out where an operator may do what its schema does not say, or draws from a generator of its own, and where an input gets a history before
-an operator that may raise. Then the graph breaks between the write and that operator where a handler or a manager of the program would
-see how far it came; elsewhere the exception of the graph is the program's, and effects before it are missing.
+an operator that may raise. Then the graph breaks between the write and that operator where a handler for that exception, or a manager, of the
+program would see how far it came; elsewhere the exception of the graph is the program's, and effects before it are missing.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tracework_capture.graph import checks, raises
 from tracework_primops import FakeMode
 
 aten, linalg = torch.ops.aten, torch.linalg
-X, IN, OUT = torch.arange(15.0).reshape(5, 3), torch.tensor([0, 2]), torch.tensor([0, 100])  # noqa: E741
+X, IN, OUT = torch.arange(15.0).reshape(5, 3), torch.tensor([0, 2]), torch.tensor([0, 100])
 SPREAD = torch.eye(3) * 2
 
 INDEXED = {
@@ -125,7 +125,12 @@ def on_gpu(tensor):
 X_GPU, I_GPU, MASK = on_gpu(X), on_gpu(IN), on_gpu(X[:, 0] > 1)
 ON_GPUS = {
     "index_copy": (aten.index_copy_.default, (X_GPU, 0, I_GPU, X_GPU), X_GPU, ()),
-    "index_copy of float8": (aten.index_copy_.default, (on_gpu(X.to(torch.float8_e5m2)), 0, I_GPU, X_GPU), X_GPU, raises.OF_DTYPES),
+    "index_copy of float8": (
+        aten.index_copy_.default,
+        (on_gpu(X.to(torch.float8_e5m2)), 0, I_GPU, X_GPU),
+        X_GPU,
+        raises.OF_DTYPES,
+    ),
     "index": (aten.index.Tensor, (X_GPU, [None, I_GPU]), X_GPU, ()),
     "a host's index": (aten.index.Tensor, (X_GPU, [IN]), X_GPU, ()),
     "a mask's elements are counted": (aten.index_put.default, (X_GPU, [MASK], X_GPU), X_GPU, raises.OF_INDICES),
@@ -172,7 +177,10 @@ FORMS = {
     "classes of modules": ("except (ValueError, torch.linalg.LinAlgError):", 1),
     "two that are others": ("except TypeError:\n        seen.count += 50\n    except KeyError as error:", 1),
     "finally": ("finally:", 1),
-    "other classes, and finally": ("except ValueError:\n        seen.count += 7\n    except KeyError:\n        pass\n    finally:", 1),
+    "other classes, and finally": (
+        "except ValueError:\n        seen.count += 7\n    except KeyError:\n        pass\n    finally:",
+        1,
+    ),
     "the class": ("except IndexError:", 2),
     "a base of it": ("except LookupError as error:", 2),
     "one of a tuple": ("except (ValueError, Exception):", 2),
