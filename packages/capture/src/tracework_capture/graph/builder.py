@@ -81,14 +81,15 @@ class GraphBuilder:
 
     # --- inputs --------------------------------------------------------------------------------------------------
     def tensor_input(
-        self, tensor: torch.Tensor, source: Source, role: str = "tensor", sizes: Any = None, fake: Any = None
+        self, tensor: torch.Tensor, source: Source, role: str = "tensor", sizes: Any = None, strides: Any = None, fake: Any = None
     ) -> fx.Node:
         """The placeholder of an existing tensor, made on first use; meta["example_value"] is its fake."""
         node = self._by_tensor.get(id(tensor))
         if node is not None:
             return node
         if fake is None:
-            fake = self.fake_mode.from_real(tensor, sizes=sizes) if sizes is not None else self.fake_mode.from_real(tensor)
+            given = {} if sizes is None else {"sizes": sizes, "strides": strides}
+            fake = self.fake_mode.from_real(tensor, **given)
         for size in sizes or ():
             if not isinstance(size, int):
                 self.size_node(size)
