@@ -58,7 +58,7 @@ def exceptions_for_data(func: Any, args: Any, kwargs: Any, out: Any) -> Raised:
     returns = [each.alias_info for each in func._schema.returns]
     if returns and not any(info is None or info.is_write for info in returns):
         return ()
-    return _of_indices(name, [*_tensors(args), *_tensors(kwargs.values())]) if _checks_indices(func) else OF_ATEN
+    return _of_indices(name, [*args, *kwargs.values()]) if _checks_indices(func) else OF_ATEN
 
 
 def _checks_indices(func: Any) -> bool:
@@ -67,11 +67,14 @@ def _checks_indices(func: Any) -> bool:
     return checks_indices(func)
 
 
-def _of_indices(name: str, given: list[Any]) -> Raised:
-    without_kernel = any(tensor.dtype not in _INDEXED_DTYPES for tensor in given)
-    counts = name in _WAITED_FOR or any(tensor.dtype in (torch.bool, torch.uint8) for tensor in given[1:])  # elements of a mask
+def _of_indices(name: str, arguments: list[Any]) -> Raised:
+    given = list(_tensors(arguments))
+    places = _tensors(argument for argument in arguments if isinstance(argument, (list, tuple)))  # where masks are indices
+    counts = name in _WAITED_FOR or any(
+        place.dtype in (torch.bool, torch.uint8) for place in places
+    )  # as many as there are values
     of_data = OF_INDICES if counts or not _is_on_gpu(given) else ()
-    return of_data + (OF_DTYPES if without_kernel else ())
+    return of_data + (OF_DTYPES if any(tensor.dtype not in _INDEXED_DTYPES for tensor in given) else ())
 
 
 def _is_on_gpu(tensors: Any) -> bool:

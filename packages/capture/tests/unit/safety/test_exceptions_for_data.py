@@ -133,6 +133,7 @@ ON_GPUS = {
     ),
     "index": (aten.index.Tensor, (X_GPU, [None, I_GPU]), X_GPU, ()),
     "a host's index": (aten.index.Tensor, (X_GPU, [IN]), X_GPU, ()),
+    "a cache of bytes": (aten.index_copy_.default, (on_gpu(X.byte()), 0, I_GPU, on_gpu(X.byte())), X_GPU, ()),
     "a mask's elements are counted": (aten.index_put.default, (X_GPU, [MASK], X_GPU), X_GPU, raises.OF_INDICES),
     "embedding": (aten.embedding.default, (X_GPU, I_GPU), X_GPU, ()),
     "nll_loss": (aten.nll_loss_forward.default, (X_GPU, I_GPU, None, 1, -100), (X_GPU, X_GPU), ()),
