@@ -149,18 +149,19 @@ def _writes_by_element(effects: Effects, func: Any, args: Any, kwargs: Any) -> N
 
 
 def _overlaps_in_part(target: Any, source: Any) -> bool:
-    """Memory that is shared, but not element by element; where sizes are open, dense memory that may be is taken to be."""
-    from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
+    """Memory that is shared, but not element by element; where sizes are open, dense memory that may be is taken to be, and other memory that
+    is now."""
+    from tracework_primops import GuardOnUnbackedError  # primops is imported when the first graph is made
+    from tracework_primops.broadcasting import is_dense
 
     a, b = target.spec, source.spec
     if target.storage is not source.storage or (a.sizes, a.strides, a.offset) == (b.sizes, b.strides, b.offset):
         return False
-    if a.is_symbolic or b.is_symbolic:
-        dense = is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides)
-        return dense and not (_ends_before(target, source) or _ends_before(source, target))
+    if (a.is_symbolic or b.is_symbolic) and is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides):
+        return not (_ends_before(target, source) or _ends_before(source, target))
     try:
-        return np.shares_memory(_places(a), _places(b), max_work=1 << 16)
-    except np.exceptions.TooHardError:
+        return np.shares_memory(_places(target), _places(source), max_work=1 << 16)
+    except (np.exceptions.TooHardError, GuardOnUnbackedError):
         return True
 
 
@@ -172,14 +173,20 @@ def _ends_before(first: Any, second: Any) -> bool:
     return first.mode.table.is_true(end) is True
 
 
-def _places(spec: Any) -> Any:
-    """An array over the bytes of a tensor's elements, counted from the start of its memory; nobody reads them."""
+def _places(tensor: Any) -> Any:
+    """An array over the bytes of a tensor's elements, counted from the start of its memory, at the sizes and strides of this call; nobody
+    reads them."""
+    spec = tensor.spec
+
+    def now(size: Any) -> int:
+        return size if type(size) is int else tensor.mode.table.hint(size)
+
     size = spec.dtype.itemsize
     interface = {
         "version": 3,
-        "data": (_ANYWHERE + spec.offset * size, False),
-        "shape": tuple(spec.sizes),
-        "strides": tuple(stride * size for stride in spec.strides),
+        "data": (_ANYWHERE + now(spec.offset) * size, False),
+        "shape": tuple(map(now, spec.sizes)),
+        "strides": tuple(now(stride) * size for stride in spec.strides),
         "typestr": f"|V{size}",
     }
     return np.asarray(SimpleNamespace(__array_interface__=interface))

@@ -171,7 +171,8 @@ def changed_gaps(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     if gaps:
         root.gaps_seen[str(source)] = gaps
     before = root.history.gaps.get(str(source), {})
-    return frozenset(dim for dim, stride in gaps.items() if before.get(dim, stride) != stride)
+    changed = frozenset(dim for dim, stride in gaps.items() if before.get(dim, stride) != stride)
+    return changed - marks_at(root, tensor, source).static if changed else changed
 
 
 def stride_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> Any:

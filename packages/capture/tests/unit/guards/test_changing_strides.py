@@ -64,3 +64,27 @@ def test_strides_that_the_program_reads():
         x = torch.randn(5, n)[:, :3]
         assert compiled(x)[1] == n
     assert len(made) == 2
+
+
+@pytest.mark.parametrize(
+    "write", [lambda x: x[:, 1:].add_(x[:, :-1]), lambda x: x.t()[:2].mul_(x.t()[1:3]), lambda x: x[:, :1].add_(x[:, 1:2])]
+)
+def test_writes_to_memory_that_is_read_in_part_are_left_to_eager(write):
+    """Also where nothing but a stride is a symbol."""
+    compiled = tracework_capture.optimize(lambda gm, inputs: gm.forward)(write)
+    for n in range(6, 10):
+        seen = []
+        for run in (write, compiled):
+            x = torch.arange(5.0 * n).reshape(5, n)
+            try:
+                seen.append((run(x[:, :4]).tolist(), x.tolist()))
+            except RuntimeError as error:
+                seen.append((str(error)[:40], x.tolist()))
+        assert seen[0] == seen[1]
+
+
+def test_strides_of_what_is_marked_static_are_not_opened():
+    given = [torch.randn(5, n)[:, :3] for n in range(6, 10)]
+    for x in given:
+        tracework_capture.mark_static(x)
+    assert number_of_graphs(given) == 4
