@@ -237,6 +237,14 @@ def endurance(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def decoding(session: nox.Session) -> None:
+    """Generation with the caches of transformers: tokens, graphs a step, graphs compiled, 256 steps; --write: integration_tests/DECODING.md."""
+    install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
+    session.install("--no-deps", *CONSTRAINTS, "torchvision")
+    session.run("python", "integration_tests/decoding.py", *session.posargs, env={"PYTHONPATH": "."})
+
+
+@nox.session(python=PYTHON)
 def fuzz(session: nox.Session) -> None:
     """Thousands of random programs, captured and plain, or with --compiled through the whole compiler; a fixed sample is in CI."""
     install(session, PACKAGES[-1 if "--compiled" in session.posargs else 2].folders)

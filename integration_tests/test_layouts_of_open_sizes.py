@@ -76,3 +76,38 @@ def test_a_rotation_of_what_is_empty_for_all_sizes():
     compiled = tracework.compile(function)
     for sizes in ((2, 3, 4), (3, 2, 5), (4, 5, 3)):
         assert torch.equal(compiled(torch.ones(sizes)), function(torch.ones(sizes)))
+
+
+PARTS = {
+    "rows of what grows": lambda n: torch.randn(2, 3, n, 4)[:, :, :5],
+    "all but one": lambda n: torch.randn(2, 3, n, 4)[:, :, :-1],
+    "columns, transposed": lambda n: torch.randn(5, n)[:, :3].t(),
+    "every so many": lambda n: torch.randn(4 * n)[::n],
+}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_strides_of_inputs_that_change(part):
+    """Values, gradients, layouts, and writes to the input; the second graph serves all."""
+
+    def read(x, w):
+        return (x * w).relu().sum(-1), x.transpose(0, -1) * 2, (x * x).mean() * x.shape[0]
+
+    def written(x, w):
+        x.mul_(2).add_(w)
+        return x.sum(-1)
+
+    programs = []
+    for function in (read, written):
+        compiled = tracework.compile(function, observe=lambda name, product: programs.append(name))
+        for n in range(6, 10):
+            x, w = part(n), torch.randn(1, requires_grad=function is read)
+            y = torch.empty_strided(x.shape, x.stride()).copy_(x)
+            found, expected = compiled(x, w), function(y, w)
+            torch.testing.assert_close(found, expected)
+            torch.testing.assert_close(x, y)
+            if function is read:
+                assert [t.stride() for t in found] == [t.stride() for t in expected]
+                gradients = [torch.autograd.grad(sum(t.sum() for t in result), w) for result in (found, expected)]
+                torch.testing.assert_close(*gradients)
+    assert programs.count("captured") == 4

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import tracework
+from torch._higher_order_ops.associative_scan import associative_scan_op
 from torch._higher_order_ops.map import map as map_steps
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
@@ -97,3 +98,28 @@ def test_a_scan_over_a_number_of_steps_that_changes_runs_plainly():
 
     x = torch.randn(5, 3)
     torch.testing.assert_close(tracework.compile(program, dynamic=True)(x), program(x))
+
+
+def scanned(gates, values):
+    """As models with a state space write it for a GPU: associative_scan(..., combine_mode="pointwise") calls the operator."""
+
+    def combine(gate, value, next_gate, next_value):
+        return gate * next_gate, next_gate * value + next_value
+
+    return associative_scan_op(combine, [gates, values], ())[1]
+
+
+def plainly_scanned(gates, values):
+    found, state = [], torch.zeros_like(values[0])
+    for gate, value in zip(gates, values):
+        state = gate * state + value
+        found.append(state)
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_associative_scan_is_part_of_the_graph(backend):
+    compiled = tracework.compile(scanned, backend=backend, fullgraph=True)
+    for steps in (7, 1, 2, 12):
+        gates, values = torch.rand(steps, 3, dtype=torch.float64), torch.randn(steps, 3, dtype=torch.float64)
+        torch.testing.assert_close(compiled(gates, values), plainly_scanned(gates, values))

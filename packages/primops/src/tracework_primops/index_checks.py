@@ -17,9 +17,9 @@ _CHECKING = frozenset(
 """Names of ATen operators, without the underscore of those that write in place."""
 
 
-def checks_indices(node: torch.fx.Node) -> bool:
-    """Whether a call of a prim or of an ATen overload raises for some values of an index."""
-    target = node.target
+def checks_indices(call: torch.fx.Node | Op | OpOverload) -> bool:
+    """Whether a prim or an ATen overload, or a call of one, refuses some values of an index."""
+    target = call.target if isinstance(call, torch.fx.Node) else call
     if isinstance(target, Op):
         return Tag.CHECKS in target.tags
     if not isinstance(target, OpOverload) or target.namespace != "aten":

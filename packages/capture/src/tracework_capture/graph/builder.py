@@ -14,9 +14,10 @@ from ..contracts import InputBinding
 from ..errors import BreakGraph
 from ..signals import let_through
 from ..sources import Const
-from .checks import is_managed, is_swallowed, keep_apart
+from .checks import keep_apart
 from .data_sizes import bind_sizes
 from .defaults import with_defaults
+from .handlers import is_managed, is_swallowed
 from .kernel_choices import guard_choices
 from .known import learn, numbers_alone, with_numbers
 from .numbers import OpenNumbers
@@ -80,14 +81,15 @@ class GraphBuilder:
 
     # --- inputs --------------------------------------------------------------------------------------------------
     def tensor_input(
-        self, tensor: torch.Tensor, source: Source, role: str = "tensor", sizes: Any = None, fake: Any = None
+        self, tensor: torch.Tensor, source: Source, role: str = "tensor", sizes: Any = None, strides: Any = None, fake: Any = None
     ) -> fx.Node:
         """The placeholder of an existing tensor, made on first use; meta["example_value"] is its fake."""
         node = self._by_tensor.get(id(tensor))
         if node is not None:
             return node
         if fake is None:
-            fake = self.fake_mode.from_real(tensor, sizes=sizes) if sizes is not None else self.fake_mode.from_real(tensor)
+            given = {} if sizes is None else {"sizes": sizes, "strides": strides}
+            fake = self.fake_mode.from_real(tensor, **given)
         for size in sizes or ():
             if not isinstance(size, int):
                 self.size_node(size)
@@ -258,11 +260,13 @@ class GraphBuilder:
         guard_choices(frame, target)
         self.calls += 1
         self.own_calls += frame.parent is None
-        if frame.root.effects.raising != self._raising:
-            self._raising = frame.root.effects.raising
+        raised = frame.root.effects.raised
+        if len(raised) != self._raising:
+            kinds = tuple(kind for each in raised[self._raising :] for kind in each)
+            self._raising = len(raised)
             node.meta["may_raise"] = True
             self.raises_in_block = self.raises_in_block or frame.in_block or frame.current.handler is not None
-            self.raises_in_try = self.raises_in_try or is_swallowed(frame) or is_managed(frame)
+            self.raises_in_try = self.raises_in_try or is_swallowed(frame, kinds) or is_managed(frame)
         if frame.root.effects.writing != self._writing:
             self._writing = frame.root.effects.writing
             node.meta["may_write"] = True

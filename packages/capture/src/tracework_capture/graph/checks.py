@@ -12,8 +12,8 @@ that may raise where it runs as it is; their versions tell whether that was so. 
 the plain run writes again. Of others there are copies, which are made before each call.
 
 There is no way out where an operator may do what its schema does not say, or draws from a generator of its own, and where an input gets a history before
-an operator that may raise. Then the graph breaks between the write and that operator where a handler or a manager of the program would
-see how far it came; elsewhere the exception of the graph is the program's, and effects before it are missing.
+an operator that may raise. Then the graph breaks between the write and that operator where a handler for that exception, or a manager, of the
+program would see how far it came; elsewhere the exception of the graph is the program's, and effects before it are missing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from ..bytecode.reload import local_name
 from ..errors import ControlMisuse, RestartApart, RestartWithoutChecks
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from .data_sizes import holds
+from .handlers import is_caught
 from .leaves import copy_like, leaf, with_data
+from .raises import exceptions_for_data
 from .undo import (
     can_be_copied,
     can_be_put_back,
@@ -50,12 +52,12 @@ from .undo import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from torch import fx
 
-    from ..bytecode.code import CodeInfo
     from ..bytecode.emit import CodeWriter
+    from .raises import Raised
 
 __all__ = [
     "DataCheck",
@@ -63,7 +65,6 @@ __all__ = [
     "can_be_checked",
     "check_conditions",
     "guarded_call",
-    "only_raises",
     "take_for_granted",
     "unused_that_may_raise",
 ]
@@ -107,79 +108,6 @@ def take_for_granted(frame: Any, tensor: Any, expected: bool) -> None:
     frame.root.checks.append(DataCheck(node, expected))
 
 
-def only_raises(info: CodeInfo, index: int) -> bool:
-    """Whether every way on from an instruction ends with a raise that leaves the function."""
-    for instruction in _reached(info, index, into_handlers=False):
-        if instruction.opname in _LEAVING:
-            return False
-        if instruction.opname == "RAISE_VARARGS" and _handler_of(info, instruction) is not None:
-            return False
-    return True
-
-
-def _reached(info: CodeInfo, index: int, into_handlers: bool) -> Iterator[Any]:
-    """The instructions on all ways on from one, each once; ways end where the function is left, and at what raises or, `into_handlers`,
-    go on in the block that handles it."""
-    seen: set[int] = set()
-    ways = [index]
-    while ways:
-        at = ways.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        instruction = info.instructions[at]
-        yield instruction
-        if instruction.opname in ("RERAISE", "RAISE_VARARGS"):
-            if into_handlers and instruction.handler is not None:
-                ways.append(instruction.handler.target)
-        elif instruction.opname not in _LEAVING:
-            if instruction.target >= 0:
-                ways.append(instruction.target)
-            if not instruction.opname.startswith(("JUMP_FORWARD", "JUMP_BACKWARD")):
-                ways.append(at + 1)
-
-
-_LEAVING = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "SEND", "RERAISE"})
-
-
-def is_caught(frame: Any) -> bool:
-    """Whether an exception raised here meets an except or finally block on its way out: the arm may be an ordinary one then."""
-    return any(True for _ in _handlers(frame))
-
-
-def is_swallowed(frame: Any) -> bool:
-    """Whether an exception raised here may meet an except block that goes on; finally blocks, and others that raise again, do not."""
-    return any(
-        instruction.opname in _LEAVING and instruction.opname != "RERAISE"
-        for info, handler in _handlers(frame)
-        for instruction in _reached(info, handler.target, into_handlers=True)
-    )
-
-
-def _handlers(frame: Any) -> Iterator[tuple[CodeInfo, Any]]:
-    """The first except or finally block of each frame that an exception raised here passes on its way out."""
-    while frame is not None:
-        handler = _handler_of(frame.info, frame.current)
-        if handler is not None:
-            yield frame.info, handler
-        frame = frame.parent
-
-
-def _handler_of(info: CodeInfo, instruction: Any) -> Any:
-    """The except or finally block that an exception of this instruction goes to; what only leaves a with block is passed over."""
-    handler = instruction.handler
-    while handler is not None:
-        names = [i.opname for i in info.instructions[handler.target : handler.target + 3]]
-        if names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]:
-            at = handler.target + 1
-        elif names == ["COPY", "POP_EXCEPT", "RERAISE"]:
-            at = handler.target + 2
-        else:
-            return handler
-        handler = info.instructions[at].handler
-    return None
-
-
 # --- what the graph does ------------------------------------------------------------------------------------------------
 
 
@@ -191,7 +119,7 @@ class Effects:
         self.hidden = ""
         self.statistics: set[Any] = set()  # storages that are written without a new version
         self.sparse_gradients = False  # those of a later backward
-        self.raising = 0  # operators that may raise, which depends on data
+        self.raised: list[Raised] = []  # by operators that may raise, which depends on data
         self.writing = 0  # operators that write to what they are given
 
     def note(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -201,7 +129,8 @@ class Effects:
             kind = _KINDS[func] = _kind_of(func)
         if kind is not _PURE:
             kind(self, func, args, kwargs)
-        self.raising += may_raise(func, out)
+        if raised := exceptions_for_data(func, args, kwargs, out):
+            self.raised.append(raised)
         self.writing += func._schema.is_mutable or kind is _normalizes
 
 
@@ -220,18 +149,19 @@ def _writes_by_element(effects: Effects, func: Any, args: Any, kwargs: Any) -> N
 
 
 def _overlaps_in_part(target: Any, source: Any) -> bool:
-    """Memory that is shared, but not element by element; where sizes are open, dense memory that may be is taken to be."""
-    from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
+    """Memory that is shared, but not element by element; where sizes are open, dense memory that may be is taken to be, and other memory that
+    is now."""
+    from tracework_primops import GuardOnUnbackedError  # primops is imported when the first graph is made
+    from tracework_primops.broadcasting import is_dense
 
     a, b = target.spec, source.spec
     if target.storage is not source.storage or (a.sizes, a.strides, a.offset) == (b.sizes, b.strides, b.offset):
         return False
-    if a.is_symbolic or b.is_symbolic:
-        dense = is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides)
-        return dense and not (_ends_before(target, source) or _ends_before(source, target))
+    if (a.is_symbolic or b.is_symbolic) and is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides):
+        return not (_ends_before(target, source) or _ends_before(source, target))
     try:
-        return np.shares_memory(_places(a), _places(b), max_work=1 << 16)
-    except np.exceptions.TooHardError:
+        return np.shares_memory(_places(target), _places(source), max_work=1 << 16)
+    except (np.exceptions.TooHardError, GuardOnUnbackedError):
         return True
 
 
@@ -243,14 +173,20 @@ def _ends_before(first: Any, second: Any) -> bool:
     return first.mode.table.is_true(end) is True
 
 
-def _places(spec: Any) -> Any:
-    """An array over the bytes of a tensor's elements, counted from the start of its memory; nobody reads them."""
+def _places(tensor: Any) -> Any:
+    """An array over the bytes of a tensor's elements, counted from the start of its memory, at the sizes and strides of this call; nobody
+    reads them."""
+    spec = tensor.spec
+
+    def now(size: Any) -> int:
+        return size if type(size) is int else tensor.mode.table.hint(size)
+
     size = spec.dtype.itemsize
     interface = {
         "version": 3,
-        "data": (_ANYWHERE + spec.offset * size, False),
-        "shape": tuple(spec.sizes),
-        "strides": tuple(stride * size for stride in spec.strides),
+        "data": (_ANYWHERE + now(spec.offset) * size, False),
+        "shape": tuple(map(now, spec.sizes)),
+        "strides": tuple(now(stride) * size for stride in spec.strides),
         "typestr": f"|V{size}",
     }
     return np.asarray(SimpleNamespace(__array_interface__=interface))
@@ -260,6 +196,9 @@ _ANYWHERE = 1 << 20
 
 
 def _draws(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+    named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+    if any(a.name == "dropout_p" and named.get(a.name, a.default_value) == 0 for a in func._schema.arguments):
+        return
     if kwargs.get("generator") is None and not any(isinstance(a, torch.Generator) for a in args):
         effects.random = True
     else:
@@ -309,30 +248,6 @@ def _kind_of(func: Any) -> Callable[..., None]:
     return _normalizes if "batch_norm" in func._schema.name and "backward" not in func._schema.name else _PURE
 
 
-_DIVISIONS = frozenset("div floor_divide remainder fmod true_divide".split())
-_QUIET = frozenset(
-    "sum mean amax amin max min argmax argmin prod var std var_mean std_mean any all cumsum cumprod norm linalg_vector_norm logsumexp "
-    "_softmax _log_softmax mm bmm addmm addmv baddbmm mv dot convolution native_layer_norm native_group_norm native_batch_norm "
-    "cat stack clone copy _to_copy fill zero flip roll topk sort tril triu max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d "
-    "ones zeros full empty empty_strided arange scalar_tensor ones_like zeros_like full_like empty_like new_ones new_zeros new_full "
-    "new_empty native_dropout rand randn rand_like randn_like constant_pad_nd".split()
-)
-"""Operators that do not raise for some data, once their sizes fit, beside views and those on elements."""
-
-
-def may_raise(func: Any, out: Any) -> bool:
-    """Whether an operator may raise where it did not on fakes."""
-    if func.namespace not in ("aten", "prims"):
-        return True
-    name = func._schema.name.split("::")[1].rstrip("_")
-    if name in _DIVISIONS:
-        return isinstance(out, torch.Tensor) and not (out.is_floating_point() or out.is_complex())
-    if torch.Tag.pointwise in func.tags or name in _QUIET or name.startswith("_foreach_"):
-        return False
-    returns = [each.alias_info for each in func._schema.returns]
-    return not returns or any(info is None or info.is_write for info in returns)
-
-
 def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[fx.Node]:
     """Nodes that may raise for some data, and that nothing depends on: a compiler leaves them out unless they are outputs."""
     needed: set[fx.Node] = set()
@@ -352,7 +267,7 @@ def keep_apart(frame: Any, node: fx.Node) -> None:
     """Breaks the graph where an operator that may raise and something that cannot be taken back, of which one is this node, meet in it."""
     if not is_plain_call(node) and node.target is not holds:
         frame.root.effects.hidden = f"{node.target} is no operator"
-    if frame.root.effects.raising and (frame.root.effects.hidden or written_inputs(frame.root)):
+    if frame.root.effects.raised and (frame.root.effects.hidden or written_inputs(frame.root)):
         frame.break_graph(
             "exception", "an operator may raise in a graph that cannot run again, and the program sees how far it came"
         )
@@ -367,21 +282,6 @@ def is_written_to(root: Any, node: fx.Node) -> bool:
     """Whether the graph writes to the memory of this input."""
     example = node.meta.get("example_value")
     return isinstance(example, torch.Tensor) and bool(example.storage.version or example.storage in root.effects.statistics)
-
-
-def is_managed(frame: Any) -> bool:
-    """Whether an exception raised here passes a with block of a manager that is none of torch's: it may do anything then."""
-    while frame is not None:
-        handler, blocks = frame.current.handler, 0
-        while handler is not None:
-            starts = frame.info.instructions[handler.target : handler.target + 2]
-            blocks += [i.opname for i in starts] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]
-            handler = starts[-1].handler
-        of_torch = (getattr(entry, "name", None) == "__exit__" and hasattr(entry.owner, "leave") for entry in frame.stack)
-        if blocks > sum(of_torch):
-            return True
-        frame = frame.parent
-    return False
 
 
 def written_again(root: Any, node: fx.Node) -> bool:
@@ -434,7 +334,7 @@ def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
     builder = root.graph
     if root.effects.hidden:
         return root.effects.hidden
-    if builder.draws and not (checked or root.effects.raising):
+    if builder.draws and not (checked or root.effects.raised):
         return "numbers are drawn by Python"
     on_devices = False
     for node in builder.graph.nodes:
@@ -447,7 +347,7 @@ def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
         if checked:
             lasts = not can_be_put_back(node)
         else:
-            lasts = not root.effects.raising or node.meta["example_value"].storage in touches and not can_be_copied(node)
+            lasts = not root.effects.raised or node.meta["example_value"].storage in touches and not can_be_copied(node)
         if lasts:
             return f"{node.name} is written"
     return "kernels of another device" if on_devices and (checked or root.effects.random) else ""
@@ -480,7 +380,7 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     root = frame.root
     lines = [f"__tw_out = {call}"]
     if not conditions and (why := leaves_a_trace(root, False, writes_last)):
-        if root.effects.raising and not root.history.apart and must_be_apart(root):
+        if root.effects.raised and not root.history.apart and must_be_apart(root):
             root.history.apart = True
             raise RestartApart(f"an operator may raise, and the frame could not run again: {why}")
         return lines

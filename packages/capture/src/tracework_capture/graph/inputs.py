@@ -54,6 +54,7 @@ class SizeHistory:
         ] = {}  # what remembering functions gave to earlier attempts of this capture (values.remembered)
         self.not_selected: set[Any] = set()  # conditions on data whose arms were tried in vain (interp.select)
         self.sizes: dict[Any, list[Any]] = {}
+        self.gaps: dict[Any, dict[int, int | None]] = {}  # strides that are no products of sizes; None where they changed
         self.numbers: dict[Any, Any] = {}
         self.fixed_dims: set[tuple[Any, int]] = set()  # opened on a guess, and fixed by the program
         self.delayed = False
@@ -92,6 +93,12 @@ class SizeHistory:
         else:
             self.sizes[key] = [old if old == new else None for old, new in zip(seen, shape)]
 
+    def remember_gaps(self, key: Any, gaps: dict[int, int]) -> None:
+        """Keep this call's strides that are no products of sizes; one that changed once stays open (None)."""
+        seen = self.gaps.setdefault(key, {})
+        for dim, stride in gaps.items():
+            seen[dim] = stride if seen.get(dim, stride) == stride else None
+
     def number_changed(self, key: Any, value: int) -> bool:
         """Whether an int at `key` had another value before; remembers it."""
         before = self.numbers.setdefault(key, value)
@@ -117,28 +124,63 @@ def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     if marks_of(tensor).static_address == "guarded":
         frame.guard("DATA_PTR", source, tensor.data_ptr())
     dims = dynamic_dims(root, tensor, source, role)
+    gaps = changed_gaps(root, tensor, source, role)
     facts = TensorFacts.of(tensor, dynamic=dims)
-    if not dims:
+    if not dims and not gaps:
         frame.guard("TENSOR", source, facts)
         return root.graph.tensor_input(tensor, source, role)
     sizes = [size_symbol(root, tensor, source, d) if d in dims else n for d, n in enumerate(tensor.shape)]
-    node = root.graph.tensor_input(tensor, source, role, sizes=sizes)
-    spec = node.meta["example_value"].spec
-    frame.guard("TENSOR", source, replace(facts, strides=fixed_strides(root, tensor, source, spec)))
+    symbols = {dim: stride_symbol(root, tensor, source, dim) for dim in sorted(gaps)}
+    strides = scaled_strides_of(tensor, sizes, symbols.get)
+    node = root.graph.tensor_input(tensor, source, role, sizes=sizes, strides=strides)
+    frame.guard("TENSOR", source, replace(facts, strides=fixed_strides(root, tensor, source, sizes, strides, symbols)))
     return node
 
 
-def fixed_strides(root: Any, tensor: torch.Tensor, source: Source, spec: Any) -> tuple[int | None, ...]:
-    """Strides that do not depend on sizes; of the others the relation to the sizes becomes a condition."""
+def scaled_strides_of(tensor: torch.Tensor, sizes: Any, gap: Callable[[int], Any]) -> tuple[Any, ...]:
+    """The strides of a tensor over symbolic sizes; `gap` is asked for those that are no products of sizes."""
+    from tracework_primops.fake.convert import scaled_strides  # primops is imported when the first graph is made
+
+    return scaled_strides(tuple(tensor.shape), tensor.stride(), sizes, gap)
+
+
+def fixed_strides(
+    root: Any, tensor: torch.Tensor, source: Source, sizes: Any, strides: Any, symbols: dict[int, Any]
+) -> tuple[int | None, ...]:
+    """Strides that do not depend on sizes; of the others the relation to the sizes, and to the strides that are symbols, becomes a condition."""
     from tracework_primops import Condition
 
     known: list[int | None] = []
-    for dim, (size, stride) in enumerate(zip(spec.sizes, spec.strides)):
+    for dim, (size, stride) in enumerate(zip(sizes, strides)):
         known.append(stride if isinstance(stride, int) else None)
-        if known[dim] is None and size != 1:
+        if known[dim] is None and size != 1 and dim not in symbols:
             actual = root.symbols.new(tensor.stride(dim), TensorStride(source, dim), 0, None)
             root.symbols.assume(Condition.compare("==", actual, stride), LAYOUT)
     return tuple(known)
+
+
+def changed_gaps(root: Any, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
+    """Dims whose stride is no product of sizes and was another one before, as that of a part of memory that grows: they become symbols."""
+    if root.options.dynamic is False or not root.options.keeps_sizes_open or tensor.layout is not torch.strided:
+        return frozenset()
+    if role in ("parameter", "buffer") or type(tensor) is not torch.Tensor:
+        return frozenset()
+    found: list[int] = []
+    scaled_strides_of(tensor, tuple(tensor.shape), found.append)
+    gaps = {dim: tensor.stride(dim) for dim in found if tensor.shape[dim] > 1 and tensor.stride(dim) > 1}
+    if gaps:
+        root.gaps_seen[str(source)] = gaps
+    before = root.history.gaps.get(str(source), {})
+    changed = frozenset(dim for dim, stride in gaps.items() if before.get(dim, stride) != stride)
+    return changed - marks_at(root, tensor, source).static if changed else changed
+
+
+def stride_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> Any:
+    """A symbol for one stride."""
+    origin = TensorStride(source, dim)
+    symbol = root.symbols.new(tensor.stride(dim), origin, SMALLEST, None)
+    root.graph.size_input(symbol, origin, tensor.stride(dim))
+    return symbol
 
 
 LEADING = 2  # batch and length, which change independently: when one of them did, both open

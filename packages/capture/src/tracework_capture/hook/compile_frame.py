@@ -392,6 +392,8 @@ def attempt(
     check_strict_dims(root)
     for key, shape in root.shapes_seen.items():
         history.remember(key, shape)
+    for key, gaps in root.gaps_seen.items():
+        history.remember_gaps(key, gaps)
     captured.seconds["trace"] = traced - started
     captured.seconds["total"] = time.perf_counter() - started
     if captured.graph is not None:

@@ -68,6 +68,7 @@ class CaptureRoot:
         self.globals = globals_
         self.history = history
         self.shapes_seen: dict[Any, tuple[int, ...]] = {}
+        self.gaps_seen: dict[Any, dict[int, int]] = {}
         self.numbers: dict[Any, Any] = {}
         self.checks: list[DataCheck] = []
         self.effects = Effects()

@@ -13,6 +13,7 @@ from ..values import wrap as wrapping
 from ..values.function import BoundMethodValue, NewFunctionValue
 from ..values.user_keys import refuse_effects
 from ..values.value import Value
+from . import clauses
 from . import inline as inlining
 from .select import may_be_inlined
 
@@ -127,6 +128,10 @@ class Services:
             return exceptions.matches(frame, exception, kinds)
         except TypeError as error:
             frame.raise_new(TypeError, *error.args)
+
+    def kinds_of_clause(self, frame: SymbolicFrame, index: int) -> list[type] | None:
+        """The classes of the except clause whose check is at this index; None where they are not known."""
+        return clauses.kinds_of_clause(frame, index)
 
     # --- calls -------------------------------------------------------------------------------------------------
     def run_class_body(self, frame: SymbolicFrame, body: NewFunctionValue) -> tuple[dict[str, Value], Value]:

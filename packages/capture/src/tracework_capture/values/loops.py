@@ -4,11 +4,13 @@ operator, too."""
 from __future__ import annotations
 
 import torch
+from torch._higher_order_ops.associative_scan import associative_scan_op, generic_associative_scan
 from torch._higher_order_ops.map import map as map_steps
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
 from ..graph.opaque_operators import ResultFacts
+from ..sources import Const
 from .cond import call_traced, is_fixed, traced_part
 from .constant import ConstantValue
 from .loop_numbers import OverInts, places_of_ints, sizes_as_tensors, with_ints, with_tensors
@@ -223,4 +225,13 @@ def scan_row(frame, args, kwargs):
     return TupleValue([carry, stacked(frame, results, dim.constant())])
 
 
+def associative_scan_row(frame, args, kwargs):
+    """The operator behind associative_scan(combine_mode="pointwise"): what eager runs for it is traced."""
+    source = Const(generic_associative_scan, "generic_associative_scan")
+    given = dict(zip(("combine_fn", "xs", "additional_inputs"), args)) | kwargs
+    operands = [given["combine_fn"], given["xs"]]
+    return frame.wrap(generic_associative_scan, source).call(frame, operands, {"additional_inputs": given["additional_inputs"]})
+
+
+LOOP_OPERATOR_ROWS = {associative_scan_op: associative_scan_row}
 LOOP_ROWS = {while_loop: while_row, torch.while_loop: while_row, map_steps: map_row, scan: scan_row}

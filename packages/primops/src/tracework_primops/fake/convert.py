@@ -112,17 +112,23 @@ class Converter:
         return storage
 
 
-def scaled_strides(old_sizes: Sequence[int], old_strides: Sequence[int], sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Strides over new (symbolic) sizes in the order of the old ones; a stride that is not a product of sizes stays a number."""
+def scaled_strides(
+    old_sizes: Sequence[int],
+    old_strides: Sequence[int],
+    sizes: Sequence[Size],
+    gap: Callable[[int], Size | None] = lambda dim: None,
+) -> tuple[Size, ...]:
+    """Strides over new (symbolic) sizes in the order of the old ones; one that is no product of the sizes inside of it is what `gap` gives for
+    the dim, or stays a number."""
     order = sorted(range(len(sizes)), key=lambda d: (old_strides[d], -d if old_sizes[d] == 1 else 0, -d))
     strides: list[Size] = list(old_strides)
     step: Size = 1
     old_step = 1
     for dim in order:
-        if old_strides[dim] == old_step:
-            strides[dim] = step
-        else:
-            step, old_step = old_strides[dim], old_strides[dim]
+        if old_strides[dim] != old_step:
+            found = gap(dim)
+            step, old_step = old_strides[dim] if found is None else found, old_strides[dim]
+        strides[dim] = step
         if old_strides[dim] != 0:
             step = sizes[dim] * step if isinstance(sizes[dim], Expr) else step * max(sizes[dim], 1)
             old_step *= max(old_sizes[dim], 1)

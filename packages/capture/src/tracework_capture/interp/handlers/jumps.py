@@ -1,6 +1,7 @@
 """Jumps. A condition that depends on tensor data breaks the graph (interp.breaks continues on either side)."""
 
-from ...graph.checks import can_be_checked, only_raises, take_for_granted
+from ...graph.checks import can_be_checked, take_for_granted
+from ...graph.handlers import only_raises
 from ...graph.known import known_tensor
 from ...values.floats import DataBool
 from ...values.tensor import TensorValue

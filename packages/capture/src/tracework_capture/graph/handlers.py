@@ -1,0 +1,135 @@
+"""Which except and finally blocks, and which managers, of the traced frames an exception passes on its way out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .raises import may_be
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..bytecode.code import CodeInfo
+    from .raises import Raised
+
+__all__ = ["is_caught", "is_managed", "is_swallowed", "only_raises"]
+
+
+def only_raises(info: CodeInfo, index: int) -> bool:
+    """Whether every way on from an instruction ends with a raise that leaves the function."""
+    for instruction in _reached(info, index):
+        if instruction.opname in _LEAVING:
+            return False
+        if instruction.opname == "RAISE_VARARGS" and _handler_of(info, instruction) is not None:
+            return False
+    return True
+
+
+def _reached(info: CodeInfo, index: int) -> Iterator[Any]:
+    """The instructions on all ways on from one, each once; ways end where the function is left, and at what raises."""
+    seen: set[int] = set()
+    ways = [index]
+    while ways:
+        at = ways.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        instruction = info.instructions[at]
+        yield instruction
+        if instruction.opname != "RAISE_VARARGS":
+            ways += _followers(instruction)
+
+
+def _reached_handling(frame: Any, index: int, raised: Raised) -> Iterator[Any]:
+    """As _reached, from a handler of one of these exceptions: what raises goes on in the block that handles it, and clauses of other
+    classes are passed over."""
+    info = frame.info
+    seen: set[int] = set()
+    ways = [index]
+    while ways:
+        at = ways.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        instruction = info.instructions[at]
+        yield instruction
+        if instruction.opname in ("RERAISE", "RAISE_VARARGS"):
+            if instruction.handler is not None:
+                ways.append(instruction.handler.target)
+        elif instruction.opname == "CHECK_EXC_MATCH" and not may_match(frame, at, raised):
+            ways.append(info.instructions[at + 1].target)  # of the jump where it does not match
+        else:
+            ways += _followers(instruction)
+
+
+def _followers(instruction: Any) -> list[int]:
+    """Where a function goes on after an instruction that does not raise."""
+    if instruction.opname in _LEAVING:
+        return []
+    ways = [instruction.target] if instruction.target >= 0 else []
+    if not instruction.opname.startswith(("JUMP_FORWARD", "JUMP_BACKWARD")):
+        ways.append(instruction.index + 1)
+    return ways
+
+
+_LEAVING = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "SEND", "RERAISE"})
+
+
+def may_match(frame: Any, index: int, raised: Raised) -> bool:
+    """Whether the clause that a CHECK_EXC_MATCH is of may be for one of these exceptions, as one is whose classes are not known."""
+    kinds = frame.root.services.kinds_of_clause(frame, index)
+    return kinds is None or may_be(raised, kinds)
+
+
+def is_caught(frame: Any) -> bool:
+    """Whether an exception raised here meets an except or finally block on its way out: the arm may be an ordinary one then."""
+    return any(True for _ in _handlers(frame))
+
+
+def is_swallowed(frame: Any, raised: Raised) -> bool:
+    """Whether one of these exceptions, raised here, may meet an except block that goes on; finally blocks, and others that raise again, do
+    not."""
+    return any(
+        instruction.opname in _LEAVING and instruction.opname != "RERAISE"
+        for passed, handler in _handlers(frame)
+        for instruction in _reached_handling(passed, handler.target, raised)
+    )
+
+
+def _handlers(frame: Any) -> Iterator[tuple[Any, Any]]:
+    """The first except or finally block of each frame that an exception raised here passes on its way out."""
+    while frame is not None:
+        handler = _handler_of(frame.info, frame.current)
+        if handler is not None:
+            yield frame, handler
+        frame = frame.parent
+
+
+def _handler_of(info: CodeInfo, instruction: Any) -> Any:
+    """The except or finally block that an exception of this instruction goes to; what only leaves a with block is passed over."""
+    handler = instruction.handler
+    while handler is not None:
+        names = [i.opname for i in info.instructions[handler.target : handler.target + 3]]
+        if names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]:
+            at = handler.target + 1
+        elif names == ["COPY", "POP_EXCEPT", "RERAISE"]:
+            at = handler.target + 2
+        else:
+            return handler
+        handler = info.instructions[at].handler
+    return None
+
+
+def is_managed(frame: Any) -> bool:
+    """Whether an exception raised here passes a with block of a manager that is none of torch's: it may do anything then."""
+    while frame is not None:
+        handler, blocks = frame.current.handler, 0
+        while handler is not None:
+            starts = frame.info.instructions[handler.target : handler.target + 2]
+            blocks += [i.opname for i in starts] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]
+            handler = starts[-1].handler
+        of_torch = (getattr(entry, "name", None) == "__exit__" and hasattr(entry.owner, "leave") for entry in frame.stack)
+        if blocks > sum(of_torch):
+            return True
+        frame = frame.parent
+    return False
