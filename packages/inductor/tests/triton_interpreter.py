@@ -44,6 +44,28 @@ def _allow_one_element_indices() -> None:
 _allow_one_element_indices()
 
 
+def _multiply_half_types() -> None:
+    """The interpreter holds bfloat16 as the integers of its bits, and multiplies these."""
+    import triton.language as tl
+    import triton.runtime.interpreter as interpreter
+
+    plain = interpreter.InterpreterBuilder.create_dot
+
+    def wide(handle: Any) -> Any:
+        if handle.dtype.scalar != tl.bfloat16:
+            return handle
+        data = interpreter._convert_float(handle.data, tl.bfloat16, tl.float32, None).view(np.float32)
+        return interpreter.TensorHandle(data, tl.float32)
+
+    def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return plain(self, wide(a), wide(b), *rest)
+
+    interpreter.InterpreterBuilder.create_dot = create_dot
+
+
+_multiply_half_types()
+
+
 class Libdevice:
     """numpy in place of CUDA's math library, which the interpreter does not have."""
 

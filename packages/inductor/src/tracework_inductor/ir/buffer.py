@@ -118,4 +118,32 @@ class ExternNode:
         return bool(self.reason) and self.mutates is None
 
 
-SchedulerNode = LoopNode | ExternNode
+@dataclasses.dataclass(frozen=True)
+class CoreNode:
+    """A computation that a renderer has a text of its own for: `core` is a key of its CORES.
+
+    facts: what else the core is told, as its docstring says.
+    """
+
+    name: str
+    core: str
+    operands: tuple[BufferView | None, ...]
+    results: tuple[BufferView, ...]
+    facts: tuple[tuple[str, Any], ...]
+    device: torch.device
+    origins: tuple[str, ...] = ()
+    mutates: None = None
+    may_raise: bool = False
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The operands' buffers."""
+        return frozenset(o.buffer for o in self.operands if o is not None)
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """The results' buffers."""
+        return frozenset(r.buffer for r in self.results)
+
+
+SchedulerNode = LoopNode | CoreNode | ExternNode
