@@ -6,12 +6,14 @@ from tracework_primops import PrimGraph
 
 from ..options import InductorOptions
 from .fold_products import fold_products
+from .fuse_attention import fuse_attention
 from .gather_numbers import gather_numbers
 from .packed_convolution import pack_convolutions
 from .pad_matmul import pad_matmul
 from .patch_products import patch_products
 
 GRAPH_PASSES: Mapping[Callable[[PrimGraph], PrimGraph], Callable[[InductorOptions], bool]] = {
+    fuse_attention: lambda options: True,
     fold_products: lambda options: True,
     patch_products: lambda options: not options.half_accumulation,  # which is about products, and not about convolutions
     pad_matmul: lambda options: True,  # after the two that make products

@@ -16,7 +16,7 @@ import torch
 
 from ..ir.body import Axis, IndexCheck, LoopBody, Ref
 from ..ir.buffer import Buffer, BufferLayout, BufferView, CoreNode, ExternNode
-from ..ir.index import Size
+from ..ir.index import Expr, Size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,6 +288,15 @@ class KernelPlan:
         return "\n".join(lines)
 
 
+def core_kernel(node: CoreNode, buffers: Mapping[str, Buffer]) -> CoreKernel:
+    """The kernel of a node: its buffers in the order of the operands, then the results, each once."""
+    views = [view for view in (*node.operands, *node.results) if view is not None]
+    extents = [e for view in views for e in (*view.sizes, *view.strides, view.offset)]
+    symbols = {symbol for e in extents if isinstance(e, Expr) for symbol in e.free_symbols}
+    layouts = {view.buffer: buffers[view.buffer].layout for view in views}
+    return CoreKernel(node, layouts, tuple(sorted(symbols, key=str)))
+
+
 def index_checks(kernel: LoopKernel | CoreKernel | KernelBatch) -> tuple[IndexCheck, ...]:
     """The checks that a kernel makes, each once, in the order of its passes."""
     return tuple(dict.fromkeys(check for p in kernel.passes for check in p.body.checks()))
@@ -321,5 +330,6 @@ __all__ = [
     "Refusal",
     "Scratch",
     "Workspace",
+    "core_kernel",
     "index_checks",
 ]

@@ -1,8 +1,9 @@
-"""Index expressions as Triton text.
+"""Index expressions as Triton text, and as Python for the launch record.
 
 Triton's `//` and `%` on integers truncate as C's do; where a numerator may be negative the helpers of PRELUDE are used.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from tracework_primops.symbols.ranges import bounds
 from ...errors import InductorError
 from ...ir.index import Size
 
-__all__ = ["IndexPrinter"]
+__all__ = ["IndexPrinter", "PythonPrinter"]
 
 
 class IndexPrinter:
@@ -90,3 +91,16 @@ ATOM_TEXT: Mapping[type, Any] = {
     Max: IndexPrinter._largest,
     Min: IndexPrinter._smallest,
 }
+
+
+class PythonPrinter:
+    """Sizes as Python expressions over ks0, ks1, ..."""
+
+    def __init__(self, names: dict[Any, str]) -> None:
+        self.names = {str(symbol): name for symbol, name in names.items()}
+
+    def text(self, size: Size) -> str:
+        """The expression with the arguments' names."""
+        if isinstance(size, int):
+            return str(size)
+        return re.sub(r"[A-Za-z_]\w*", lambda m: self.names.get(m.group(), m.group()), str(size))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ from ....schedule.plan import CoreKernel
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..config import MULTIPROCESSORS, Config, power_of_two
 from ..header import function_header, launch_record, source_text
-from ..printer import IndexPrinter
+from ..printer import IndexPrinter, PythonPrinter
 from ..text_rules import POINTER
 
 __all__ = ["most_rows", "render"]
@@ -106,7 +105,7 @@ def written(kernel: CoreKernel, config: Config, parts: int) -> RenderedKernel:
     problem, names = _problem(kernel), kernel.layouts
     sizes = [f"ks{n}" for n in range(len(kernel.sizes))]
     arguments = [f"p{n}" for n in range(len(names))]
-    grid = _Python({s: f"ks{n}" for n, s in enumerate(kernel.sizes)}).text(problem.heads)
+    grid = PythonPrinter({s: f"ks{n}" for n, s in enumerate(kernel.sizes)}).text(problem.heads)
     functions, grids, workspace = [_attend(problem, config, parts)], [f"({grid}) * {parts}"], []
     if parts > 1:
         functions.append(_merge(problem, parts))
@@ -147,13 +146,6 @@ def _problem(kernel: CoreKernel) -> Problem:
         pointers={name: f"p{n}" for n, name in enumerate(layouts)},
         printer=IndexPrinter({s: f"ks{n}" for n, s in enumerate(kernel.sizes)}, {}),
     )
-
-
-class _Python(IndexPrinter):
-    """The launch record's expressions."""
-
-    def __init__(self, names: dict[Any, str]) -> None:
-        super().__init__(names, {})
 
 
 def _config(problem: Problem) -> Config:

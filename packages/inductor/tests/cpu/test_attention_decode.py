@@ -1,0 +1,156 @@
+"""Attention of a few queries over many keys: Triton's interpreter against float64, what is left to the library, compiled for Hopper."""
+
+import math
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import pytest
+import torch
+
+triton_interpreter = pytest.importorskip("triton_interpreter")
+from prim_programs import build, overload  # noqa: E402
+from tracework_inductor import InductorOptions, compile_graph  # noqa: E402
+from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
+from tracework_inductor.passes.fuse_attention import ATTENTION_DECODE, fuse_attention  # noqa: E402
+from tracework_primops import TensorSpec, prims  # noqa: E402
+from tracework_primops.spec import SizeSpec  # noqa: E402
+from tracework_runtime import RuntimeOptions, Store  # noqa: E402
+from tracework_runtime.build import triton as build_triton  # noqa: E402
+from triton_programs import rendered  # noqa: E402
+
+CUDA = torch.device("cuda", 0)
+aten = torch.ops.aten
+BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
+ROUNDING = {BF16: 2**-8, F16: 2**-11, F32: 2**-23}
+
+
+def spec_of(t, device=CUDA):
+    return TensorSpec(t.dtype, device, tuple(t.shape), tuple(t.stride()))
+
+
+def attention(kernel, *, causal=False, scale=None, repeats=1, dropout=0.0):
+    """A program of tensors q, k, v and a mask that calls one of torch's kernels, after its heads were repeated."""
+
+    def program(q, k, v, mask=None):
+        if repeats > 1:
+            k, v = repeated(k, repeats), repeated(v, repeats)
+        batch, heads, length, width = q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]
+        inner = TensorSpec(q.dtype, q.device, (batch, heads, length, width), (length * heads * width, width, heads * width, 1))
+        rows = TensorSpec(torch.float32, q.device, (batch, heads, length))
+        seed = TensorSpec(torch.int64, q.device, ())
+        if mask is not None and mask.sizes != (batch, heads, length, k.sizes[2]):
+            mask = prims.expand(mask, (batch, heads, length, k.sizes[2]))
+        if kernel == "efficient":
+            target, args = aten._scaled_dot_product_efficient_attention.default, (q, k, v, mask, False, dropout, causal)
+            specs = [inner, rows, seed, seed]
+        elif kernel == "flash":
+            target, args = aten._scaled_dot_product_flash_attention.default, (q, k, v, dropout, causal)
+            specs = [inner, rows, seed, seed, SizeSpec(1), SizeSpec(1), seed, seed, seed]
+        else:
+            target, args = aten._scaled_dot_product_cudnn_attention.default, (q, k, v, mask, False, dropout, causal)
+            specs = [inner, rows, seed, seed, SizeSpec(1), SizeSpec(1), seed, seed, seed]
+        return overload(target, args, *specs, scale=scale)
+
+    return program
+
+
+def repeated(x, times):
+    batch, heads, length, width = x.sizes
+    wide = prims.expand(prims.unsqueeze(x, 2), (batch, heads, times, length, width))
+    return prims.reshape(wide, (batch, heads * times, length, width))
+
+
+def run(graph, inputs, folder):
+    """The values of a graph for a GPU, through the interpreter."""
+    host, kernels = rendered(fuse_attention(graph))
+
+    def launcher(kernel):
+        def launch(*args):
+            tensors = [a for a in args if isinstance(a, torch.Tensor)]
+            triton_interpreter.interpret(kernel, tensors, args[len(tensors) :], folder)
+
+        return launch
+
+    namespace = {name: launcher(kernel) for name, kernel in kernels.items()}
+    exec(host, namespace)
+    namespace["empty_cuda"] = namespace["empty_cpu"]
+    return namespace["call"](list(inputs)), host, kernels
+
+
+def exact(q, k, v, mask=None, causal=False, scale=None):
+    """In float64; a row that sees nothing is 0."""
+    times = q.shape[1] // k.shape[1]
+    q, k, v = (x.double() for x in (q, k, v))
+    k, v = (x.repeat_interleave(times, 1) for x in (k, v))
+    scores = q @ k.transpose(2, 3) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None:
+        scores = scores + mask.double()
+    if causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[2:], dtype=torch.bool).tril(), -math.inf)
+    return torch.nan_to_num(scores.softmax(-1)) @ v
+
+
+def keys(batch, heads, length, width, dtype, layout):
+    """A cache: as it is made, the heads inside, or the begin of a longer one."""
+    if layout == "heads inside":
+        return torch.randn(batch, length, heads, width).to(dtype).transpose(1, 2)
+    if layout == "longer":
+        return torch.randn(batch, heads, length + 5, width).to(dtype)[:, :, :length]
+    return torch.randn(batch, heads, length, width).to(dtype)
+
+
+def mask_of(kind, batch, heads, queries, length, dtype):
+    """What is added to scores: keys that are not filled yet, another prefix for each query, per head, with rows that see nothing."""
+    if kind is None:
+        return None
+    sizes = {"filled": (batch, 1, 1, length), "queries": (batch, 1, queries, length), "heads": (1, heads, queries, length)}
+    mask = torch.zeros(sizes.get(kind, (batch, 1, queries, length)))
+    if kind == "filled":
+        mask[..., length // 3 :] = -math.inf
+    elif kind == "queries":
+        mask.masked_fill_(torch.arange(length) > torch.arange(queries)[:, None] + length // 2, -math.inf)
+    elif kind == "heads":
+        mask += torch.randn(mask.shape)
+    else:
+        mask.fill_(-math.inf)
+        mask[-1, :, -1, 7] = 0
+    return mask.to(dtype)
+
+
+# (dtype, batch, heads, key heads, queries, keys, width), mask, layout of the cache
+PROBLEMS = [
+    ((BF16, 1, 32, 8, 1, 300, 64), "filled", "plain"),
+    ((BF16, 2, 4, 4, 1, 128, 64), None, "heads inside"),
+    ((F16, 1, 14, 2, 1, 257, 64), "filled", "longer"),
+    ((F16, 2, 6, 2, 2, 256, 128), "queries", "plain"),
+    ((F32, 1, 4, 2, 8, 70, 80), "queries", "heads inside"),
+    ((F32, 1, 4, 4, 3, 96, 96), "heads", "plain"),
+    ((BF16, 1, 6, 1, 1, 64, 256), "filled", "plain"),
+    ((F32, 2, 2, 1, 2, 140, 64), "nothing", "plain"),
+    ((F32, 1, 3, 3, 1, 1, 64), None, "plain"),
+    ((F32, 1, 2, 2, 5, 64, 128), "causal", "plain"),
+]
+
+
+@pytest.mark.parametrize("kernel", ["efficient", "flash", "cudnn"])
+@pytest.mark.parametrize(("problem", "masked", "layout"), PROBLEMS)
+def test_values(problem, masked, layout, kernel, tmp_path):
+    dtype, batch, heads, groups, queries, length, width = problem
+    causal = masked == "causal"
+    if kernel == "flash" and masked not in (None, "causal"):
+        kernel = "efficient"
+    torch.manual_seed(0)
+    q = torch.randn(batch, queries, heads, width).to(dtype).transpose(1, 2)
+    k, v = (keys(batch, groups, length, width, dtype, layout) for _ in range(2))
+    mask = None if causal else mask_of(masked, batch, heads, queries, length, dtype)
+    inputs = [t for t in (q, k, v, mask) if t is not None]
+    program = attention(kernel, causal=causal, scale=0.25 if width == 96 else None, repeats=heads // groups)
+    graph = build(program, inputs, [spec_of(t) for t in inputs])
+    (value,), host, _ = run(graph, inputs, tmp_path)
+    assert "core" in host and "torch.ops" not in host
+    assert value.stride() == (queries * heads * width, width, heads * width, 1)
+    wanted = exact(q, k, v, mask, causal, 0.25 if width == 96 else None)
+    # Weights are rounded to the dtype of the values before they are multiplied, and the result is rounded: each by half a unit.
+    torch.testing.assert_close(value.double(), wanted, rtol=0, atol=float(4 * ROUNDING[dtype] * v.abs().max()))
