@@ -12,9 +12,12 @@ import torch
 triton_interpreter = pytest.importorskip("triton_interpreter")
 from prim_programs import build, overload  # noqa: E402
 from tracework_inductor import InductorOptions, compile_graph  # noqa: E402
-from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
-from tracework_inductor.passes.fuse_attention import ATTENTION_DECODE, fuse_attention  # noqa: E402
+from tracework_inductor.ir.index import symbol  # noqa: E402
+from tracework_inductor.passes.fuse_attention import fuse_attention  # noqa: E402
+from tracework_inductor.pipeline import plan_graph  # noqa: E402
+from tracework_inductor.schedule.plan import CoreKernel  # noqa: E402
 from tracework_primops import TensorSpec, prims  # noqa: E402
+from tracework_primops.op import active_builder  # noqa: E402
 from tracework_primops.spec import SizeSpec  # noqa: E402
 from tracework_runtime import RuntimeOptions, Store  # noqa: E402
 from tracework_runtime.build import triton as build_triton  # noqa: E402
@@ -154,3 +157,109 @@ def test_values(problem, masked, layout, kernel, tmp_path):
     wanted = exact(q, k, v, mask, causal, 0.25 if width == 96 else None)
     # Weights are rounded to the dtype of the values before they are multiplied, and the result is rounded: each by half a unit.
     torch.testing.assert_close(value.double(), wanted, rtol=0, atol=float(4 * ROUNDING[dtype] * v.abs().max()))
+
+
+LENGTH, BATCH = symbol("s0", 2, None), symbol("s1", 1, None)
+
+
+def symbolic(sizes, dtype=F32):
+    return TensorSpec(dtype, CUDA, sizes)
+
+
+@pytest.mark.parametrize("length", [2, 130, 700])
+def test_sizes_that_change(length, tmp_path):
+    specs = [symbolic((BATCH, 4, 1, 16)), *[symbolic((BATCH, 2, LENGTH, 16))] * 2, symbolic((BATCH, 1, 1, LENGTH))]
+    graph = build(attention("efficient", repeats=2), [None] * 4, specs)
+    torch.manual_seed(0)
+    q, k, v, mask = (
+        torch.randn(3, 4, 1, 16),
+        torch.randn(3, 2, length, 16),
+        torch.randn(3, 2, length, 16),
+        torch.randn(3, 1, 1, length),
+    )
+    (value,), host, kernels = run(graph, (q, k, v, mask), tmp_path)
+    assert "core" in host and all("split" in dict(kernel.launch)["kind"] for kernel in kernels.values())
+    torch.testing.assert_close(value.double(), exact(q, k, v, mask), rtol=0, atol=1e-6)
+
+
+def test_a_cache_that_grows_is_written_once(tmp_path):
+    """Keys that are joined and given out are read where they are given out."""
+
+    def program(q, past, new, v):
+        k = prims.cat((past, new), 2)
+        return attention("flash", repeats=2)(q, k, v), k
+
+    q, past, new, v = torch.randn(1, 4, 1, 16), torch.randn(1, 2, 40, 16), torch.randn(1, 2, 1, 16), torch.randn(1, 2, 41, 16)
+    inputs = q, past, new, v
+    (value, k), host, kernels = run(build(program, inputs, [spec_of(t) for t in inputs]), inputs, tmp_path)
+    assert len(kernels) == 2 and torch.equal(k, torch.cat((past, new), 2))
+    torch.testing.assert_close(value.double(), exact(q, k, v), rtol=0, atol=1e-6)
+
+
+def left_to_library(graph, **options):
+    plan = plan_graph(graph, InductorOptions(**options))
+    return not any(isinstance(kernel, CoreKernel) for kernel in plan.kernels)
+
+
+def specs(dtype=BF16, device=CUDA, heads=(8, 2), queries=1, width=64):
+    sizes = (1, heads[0], queries, width), *[(1, heads[1], 512, width)] * 2, (1, 1, queries, 512)
+    return [TensorSpec(dtype, device, s) for s in sizes]
+
+
+@pytest.mark.parametrize(
+    ("case", "options", "program"),
+    [
+        ({}, {"numerics": "strict"}, {}),
+        ({"device": torch.device("cpu")}, {}, {}),
+        ({"queries": 9}, {}, {}),
+        ({"width": 264}, {}, {}),
+        ({"dtype": torch.float64}, {}, {}),
+        ({"heads": (1024, 2), "width": 128}, {}, {"repeats": 512}),
+        ({}, {}, {"dropout": 0.1}),
+    ],
+    ids=["strict", "cpu", "many queries", "wide", "float64", "many heads", "dropout"],
+)
+def test_what_the_library_keeps(case, options, program):
+    assert left_to_library(build(attention("efficient", **{"repeats": 4} | program), [None] * 4, specs(**case)), **options)
+    assert not left_to_library(build(attention("efficient", repeats=4), [None] * 4, specs()))
+
+
+def test_what_a_backward_reads_is_left_to_the_library():
+    def program(q, k, v, mask):
+        rows = TensorSpec(torch.float32, CUDA, (1, 8, 1))
+        seed = TensorSpec(torch.int64, CUDA, ())
+        call = aten._scaled_dot_product_efficient_attention.default
+        mask = prims.expand(mask, (1, 8, 1, 512))
+        node = active_builder().append(call, (q.node, k.node, v.node, mask.node, True), [q.spec, rows, seed, seed], {})
+        return tuple(active_builder().wrap(node, [q.spec, rows, seed, seed])[:2])
+
+    assert left_to_library(build(program, [None] * 4, specs(heads=(8, 8))))
+
+
+def test_the_mask_is_converted_once_for_all_layers():
+    """And not for each head."""
+
+    def program(q, k, v, mask):
+        bias = prims.where(prims.gt(mask, 0.0), 0.0, -math.inf)
+        return tuple(attention("efficient", repeats=4)(prims.mul(q, n), k, v, bias) for n in (1.0, 2.0))
+
+    plan = plan_graph(build(program, [None] * 4, specs(dtype=F32)), InductorOptions())
+    masks = [kernel.node.operands[3] for kernel in plan.kernels if isinstance(kernel, CoreKernel)]
+    assert len(masks) == 2 and len({m.buffer for m in masks}) == 1 and plan.program.buffers[masks[0].buffer].layout.numel() == 512
+
+
+def test_compiles_for_hopper(tmp_path):
+    jobs = []
+    for dtype, width, shared in ((BF16, 64, True), (F16, 80, False), (F32, 128, True), (BF16, 256, True)):
+        graph = build(
+            attention("efficient", repeats=4 if shared else 1),
+            [None] * 4,
+            specs(dtype, heads=(8, 2 if shared else 8), width=width),
+        )
+        for kernel in compile_graph(graph).kernels:
+            jobs += [
+                build_triton.request(kernel, entry, kernel.launch["configs"][0], build_triton.Variant(), 90)
+                for entry in kernel.launch["entries"]
+            ]
+    cubins = build_triton.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
+    assert len(cubins) == len(jobs) == 8 and all(cubin.shared < 228 << 10 for cubin in cubins)
