@@ -156,7 +156,7 @@ def _config(problem: Problem) -> Config:
 
 def _parts(problem: Problem, config: Config) -> int:
     """Into how many parts the keys are split: the device is filled, and each part has a block."""
-    heads, keys = constant_product([problem.heads], 1), constant_product([problem.keys])
+    heads, keys = constant_product(problem.key.sizes[:2], 1), constant_product([problem.keys])
     blocks = -(-keys // config.constants["KBLOCK"])
     wanted = min(4 * MULTIPROCESSORS // max(heads, 1), blocks, 64)
     return 1 << max(wanted, 1).bit_length() - 1
