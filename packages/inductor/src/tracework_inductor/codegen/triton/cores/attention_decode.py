@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 
 import torch
 
@@ -100,18 +101,23 @@ def render(kernel: CoreKernel) -> RenderedKernel:
     return written(kernel, config, _parts(problem, config))
 
 
-def written(kernel: CoreKernel, config: Config, parts: int) -> RenderedKernel:
+def written(
+    kernel: CoreKernel, config: Config, parts: int, last: bool = False, reach: bool = False, precision: str = "ieee"
+) -> RenderedKernel:
     """The same with a config and a number of parts, a power of two, that the caller chose."""
     problem, names = _problem(kernel), kernel.layouts
     sizes = [f"ks{n}" for n in range(len(kernel.sizes))]
     arguments = [f"p{n}" for n in range(len(names))]
     grid = PythonPrinter({s: f"ks{n}" for n, s in enumerate(kernel.sizes)}).text(problem.heads)
-    functions, grids, workspace = [_attend(problem, config, parts)], [f"({grid}) * {parts}"], []
+    functions, grids, workspace = [_attend(problem, config, parts, last, reach, precision)], [f"({grid}) * {parts}"], []
     if parts > 1:
-        functions.append(_merge(problem, parts))
-        grids.append(f"({grid}) * {problem.rows}")
+        if not last:
+            functions.append(_merge(problem, parts))
+            grids.append(f"({grid}) * {problem.rows}")
         partial = f"({grid}) * {problem.rows * parts}"
         workspace = [f"{partial} * {problem.widths[1]}", partial, partial]
+    if last and parts > 1:
+        functions = [[f"counter = p{len(names) - 1}", *functions[0]]]
     scratch = [f"ws{n}" for n in range(len(workspace))]
     header = function_header(arguments, [*sizes, *scratch], config.constants, workspace=False)
     entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
@@ -162,9 +168,9 @@ def _parts(problem: Problem, config: Config) -> int:
     return 1 << max(wanted, 1).bit_length() - 1
 
 
-def _attend(p: Problem, config: Config, parts: int) -> list[str]:
+def _attend(p: Problem, config: Config, parts: int, by_last: bool, reach: bool, precision: str) -> list[str]:
     rows, (width, out_width) = max(LEAST_ROWS, power_of_two(p.rows)), p.widths
-    precision = ', input_precision="ieee"' if p.dtype == torch.float32 else ""
+    precision = f', input_precision="{precision}"' if p.dtype == torch.float32 else ""
     lines = [
         *_place("tl.program_id(0)" if parts == 1 else f"tl.program_id(0) // {parts}", p),
         f"part = tl.program_id(0) % {parts}",
@@ -204,8 +210,12 @@ def _attend(p: Problem, config: Config, parts: int) -> list[str]:
         "highest = above",
     ]
     last = min(p.query.sizes[3], p.keys) if p.causal and isinstance(p.keys, int) else p.keys
+    begin, end = "part * KBLOCK", p.printer.text(last)
+    if reach and (steps := _reach(p, config, parts)):
+        lines += steps
+        begin, end = "begin", "end"
     lines += [
-        f"for first in range(part * KBLOCK, {p.printer.text(last)}, {parts} * KBLOCK):",
+        f"for first in range({begin}, {end}, {parts} * KBLOCK):",
         *(f"    {line}" for line in loop),
     ]
     stored = _and("real[:, None]", _inside("place", out_width))
@@ -222,6 +232,68 @@ def _attend(p: Problem, config: Config, parts: int) -> list[str]:
         f"tl.store(ws0 + (slot * {out_width})[:, None] + place[None, :], sums, {stored})",
         "tl.store(ws1 + slot, highest, real)",
         "tl.store(ws2 + slot, total, real)",
+        *([f"    {_renamed(line)}" if n > 2 else line for n, line in enumerate(_merge_last(p, parts))] if by_last else []),
+    ]
+
+
+def _renamed(line: str) -> str:
+    return re.sub(r"(?<![.\w])(row|member|query|slot|highest|above|base|weight|total|out_at|place|sums)\b", r"last_\1", line)
+
+
+def _reach(p: Problem, config: Config, parts: int) -> list[str]:
+    """The first and the last block of a part that the mask shows anything of, where it is the same for all rows."""
+    block = config.constants["KBLOCK"]
+    alike = p.mask is not None and all(
+        same(stride, 0) or same(size, 1) for stride, size in zip(p.mask.strides[2:4], p.mask.sizes[2:4], strict=True)
+    )
+    if not alike or not isinstance(p.keys, int) or p.causal:
+        return []
+    steps = power_of_two(-(-p.keys // (block * parts)))
+    if steps < 2 or steps * block > 4096:
+        return []
+    nothing = "0" if p.mask_dtype == torch.bool else 'float("-inf")'
+    keep = "shown" if p.mask_dtype == torch.bool else 'shown != float("-inf")'
+    return [
+        f"all = tl.arange(0, {steps} * KBLOCK)",
+        "step = all // KBLOCK",
+        f"of_all = (part + step * {parts}) * KBLOCK + all % KBLOCK",
+        f"shown = tl.load(mask_at + {p.at(p.mask, SCORES, {'key': 'of_all'})}, of_all < {p.keys}, other={nothing})",
+        f"begin = (part + tl.min(tl.where({keep}, step, {steps}), 0) * {parts}) * KBLOCK",
+        f"end = (part + (tl.max(tl.where({keep}, step, -1), 0) + 1) * {parts}) * KBLOCK",
+    ]
+
+
+def _merge_last(p: Problem, parts: int) -> list[str]:
+    rows, out_width = power_of_two(p.rows), p.widths[1]
+    width = power_of_two(out_width)
+    chunk = max(1, min(width, 8192 // (rows * parts)))
+    real = None if rows == p.rows else f"(row < {p.rows})"
+    inside = None if width == out_width else f"(place < {out_width})"
+    two = _and(real and f"{real}[:, None]")
+    three = _and(real and f"{real}[:, None, None]", inside and f"{inside}[None, None, :]")
+    stored = _and(real and f"{real}[:, None]", inside and f"{inside}[None, :]")
+    load = lambda at, mask, other: f'tl.load({at}{"" if mask == "None" else f", {mask}, other={other}"}, cache_modifier=".cg")'
+    lowest = 'float("-inf")'
+    return [
+        "tl.debug_barrier()",
+        'arrived = tl.atomic_add(counter + pair, 1, sem="acq_rel")',
+        f"if arrived == {parts - 1}:",
+        "tl.store(counter + pair, 0)",
+        f"row = tl.arange(0, {rows})",
+        *_row(p),
+        f"slot = (pair * {p.rows} + row)[:, None] * {parts} + tl.arange(0, {parts})[None, :]",
+        f"highest = {load('ws1 + slot', two, lowest)}",
+        "above = tl.max(highest, 1)",
+        'base = tl.where(above == float("-inf"), 0.0, above)',
+        f"weight = tl.exp2((highest - base[:, None]) * {LOG2E})",
+        f"total = tl.sum({load('ws2 + slot', two, '0')} * weight, 1)",
+        "total = tl.where(total == 0.0, 1.0, total)",
+        f"out_at = {p.pointer(p.result, ROWS)} + ({_of_row(p, p.result, ROWS)})[:, None]",
+        f"for column in range(0, {out_width}, {chunk}):",
+        f"    place = column + tl.arange(0, {chunk})",
+        f"    sums = {load(f'ws0 + slot[:, :, None] * {out_width} + place[None, None, :]', three, '0')}",
+        "    sums = tl.sum(sums * weight[:, :, None], 1) / total[:, None]",
+        f"    tl.store(out_at + ({p.at(p.result, ROWS, {'width': 'place'})})[None, :], sums, {stored})",
     ]
 
 
