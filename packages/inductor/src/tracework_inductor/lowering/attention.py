@@ -12,20 +12,20 @@ from .view import expand
 
 
 @lowers("attention_decode")
-def attention_decode(low: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> Any:
+def attention_decode(low: Any, q: Any, k: Any, v: Any, mask: Any, highest: Any, causal: bool, scale: float) -> Any:
     """Keys, values and mask where they lie; what is not in memory is computed into it."""
-    q, k, v = (low.place(x) or low.realize(x) for x in (q, k, v))
+    q, k, v = (_in_memory(low, x) for x in (q, k, v))
     batch, heads, queries, _ = q.sizes
     groups = k.sizes[1]
-    scores = batch, heads, queries, k.sizes[2]
-    mask = expand(low, low.place(mask) or low.realize(mask), scores) if mask is not None else None
+    masks = (mask, k.sizes[2]), (highest, 1)
+    masks = [x if x is None else _grouped(expand(low, _in_memory(low, x), (batch, heads, queries, n)), groups) for x, n in masks]
     sizes = (*q.sizes[:3], v.sizes[3])
     result = low.whole(low.new_buffer(BufferLayout(q.dtype, q.device, sizes, dense_strides(sizes, low.spec.strides))))
     low.add_node(
         CoreNode(
             f"core{len(low.nodes)}",
             "attention_decode",
-            (_grouped(q, groups), _view(k), _view(v), _grouped(mask, groups) if mask is not None else None),
+            (_grouped(q, groups), _view(k), _view(v), *masks),
             (_grouped(result, groups),),
             (("causal", causal), ("scale", scale)),
             q.device,
@@ -33,6 +33,10 @@ def attention_decode(low: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool, 
         )
     )
     return result
+
+
+def _in_memory(low: Any, x: Any) -> Strided:
+    return low.place(x) or low.realize(x)
 
 
 def _view(at: Strided, sizes: Sequence[Size] | None = None, strides: Sequence[Size] | None = None) -> BufferView:

@@ -17,12 +17,12 @@ from .rewrites import built_before, rewritten, value_of
 
 ATTENTION_DECODE = Op(
     "attention_decode",
-    "attention_decode(q, k, v, mask, causal, scale)",
+    "attention_decode(q, k, v, mask, highest, causal, scale)",
     (),
     1,
     Kind.LIBRARY,
     frozenset({Tag.COMPUTE}),
-    "softmax(q @ k.mT * scale + mask) @ v, where one head of k and v is for several of q",
+    "softmax(q @ k.mT * scale + mask) @ v, where one head of k and v is for several of q; highest: the mask's along the keys",
     "matmul",
 )
 """Made by this pass alone, and lowered by lowering/attention.py; never called."""
@@ -54,7 +54,7 @@ def _pays(node: Any) -> bool:
 def _fits(given: Mapping[str, Any]) -> bool:
     """Whether a program of the kernel can hold the rows of one key head."""
     q, k, v = (given["query"].meta["spec"], *(_one_of_equals(given[name]).meta["spec"] for name in ("key", "value")))
-    heads = q.sizes[1], k.sizes[-4], v.sizes[-4]
+    heads = q.sizes[1], k.sizes[1], v.sizes[1]
     lengths = q.sizes[2], q.sizes[3], k.sizes[-1], v.sizes[-1]
     if not all(isinstance(s, int) and s > 0 for s in (*heads, *lengths)) or heads[1] != heads[2] or heads[0] % heads[1]:
         return False
@@ -65,19 +65,29 @@ def _fits(given: Mapping[str, Any]) -> bool:
 def _rewrite(node: Any) -> None:
     given = _torch.arguments(node)
     query, mask, scale = given["query"], given.get("attn_bias"), given["scale"]
-    while mask is not None and mask.target is prims.expand and mask.args[0].meta["spec"].ndim == 4:
+    while mask is not None and mask.target is prims.expand and mask.args[0].meta["spec"].ndim > 0:
         mask = mask.args[0]
     with built_before(node):
+        highest = _highest(mask, node) if mask is not None else None
         key, value = (_heads(_one_of_equals(given[name])) for name in ("key", "value"))
     scale = query.meta["spec"].sizes[-1] ** -0.5 if scale is None else float(scale)
     with node.graph.inserting_before(node):
-        new = node.graph.call_function(ATTENTION_DECODE, (query, key, value, mask, bool(given["is_causal"]), scale))
+        new = node.graph.call_function(ATTENTION_DECODE, (query, key, value, mask, highest, bool(given["is_causal"]), scale))
     for part in list(node.users):
         if part.args[1] == 0:
             new.meta.update(part.meta)
             part.replace_all_uses_with(new)
         node.graph.erase_node(part)
     node.graph.erase_node(node)
+
+
+def _highest(mask: Any, node: Any) -> Any:
+    """Of a mask along the keys, computed once for all layers. Where it is -65536, say, as all of the mask, a row sees all keys alike."""
+    args = mask, (mask.meta["spec"].ndim - 1,), True
+    for user in mask.users:
+        if user.target is prims.amax and user.args == args and user < node:
+            return user
+    return prims.amax(value_of(mask), *args[1:]).node
 
 
 def _one_of_equals(node: Any) -> Any:
