@@ -121,7 +121,8 @@ def measure(model: Shape, batch: int, length: int, dtype: torch.dtype, case: Cas
     caches = [tuple(new(batch, model.key_heads, length, model.width) for _ in range(2)) for _ in range(copies)]
     row, at = new(batch, model.key_heads, 1, model.width), torch.tensor([length // 40], device="cuda")
     mask = (torch.arange(length, device="cuda") < case.filled * length).expand(batch, 1, 1, length).contiguous()
-    compiled = tracework.compile(case.fn, fullgraph=True)
+    tracework.reset()
+    compiled = tracework.compile(case.fn, fullgraph=True, dynamic=False)
     rest = mask, row, at
     got, eager = compiled(q, *caches[0], *rest), case.fn(q, *caches[1], *rest)
     times = model.heads // model.key_heads
