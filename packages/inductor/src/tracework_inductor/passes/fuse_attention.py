@@ -4,6 +4,7 @@ The library's kernels want as many key heads as query heads (a program with fewe
 mask hides, or leave most of a GPU idle where one query walks over many keys.
 """
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,7 +47,7 @@ def _pays(node: Any) -> bool:
     q, k, v = (given[name].meta["spec"] for name in ("query", "key", "value"))
     if q.device.type != "cuda" or not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES or given["dropout_p"]:
         return False
-    if {part.args[1] for part in node.users if part.users} != {0}:
+    if any(part.target is not operator.getitem for part in node.users) or {p.args[1] for p in node.users if p.users} != {0}:
         return False  # a backward reads how the rows were normalised
     return _fits(given)
 
@@ -59,6 +60,8 @@ def _fits(given: Mapping[str, Any]) -> bool:
     if not all(isinstance(s, int) and s > 0 for s in (*heads, *lengths)) or heads[1] != heads[2] or heads[0] % heads[1]:
         return False
     rows = heads[0] // heads[1] * lengths[0]
+    if same(q.sizes[0], 0) or same(k.sizes[-2], 0):
+        return False
     return lengths[0] <= MOST_QUERIES and max(lengths[1:]) <= MOST_WIDTH and rows <= most_rows(max(lengths[1:]))
 
 
