@@ -10,7 +10,7 @@ import torch
 
 triton_interpreter = pytest.importorskip("triton_interpreter")
 from prim_programs import build, overload  # noqa: E402
-from tracework_inductor import InductorOptions, lower  # noqa: E402
+from tracework_inductor import InductorOptions, lower, plan_graph  # noqa: E402
 from tracework_primops import TensorSpec, prims  # noqa: E402
 from triton_programs import rendered  # noqa: E402
 
@@ -152,3 +152,14 @@ def test_copies_of_the_whole(program):
 
 def test_deterministic_algorithms_keep_to_the_library():
     assert copies(row, InductorOptions(deterministic=True))
+
+
+def test_rows_of_two_caches_at_a_computed_position_are_one_launch():
+    def program(keys, values, at, new):
+        at = prims.add(at, 1)
+        made = [prims.index_copy(cache, 1, at, prims.mul(new, n), False) for n, cache in ((2.0, keys), (3.0, values))]
+        return prims.copy_into(keys, made[0]), prims.copy_into(values, made[1])
+
+    first, *rest = specs(CUDA)
+    plan = plan_graph(build(program, [None] * 4, [first, first, *rest]), InductorOptions())
+    assert [len(kernel.parts) for kernel in plan.kernels] == [2]

@@ -264,12 +264,19 @@ def index_copy(low: Any, x: Any, dim: int, index: Any, src: Any, wrap: bool = Fa
     return _rows(low, x, dim, index, src, 1, "set", wrap)
 
 
+def _positions(low: Any, index: Any) -> Any:
+    """Positions in memory, or computed where they are read, where that takes less than a launch."""
+    index = settled(index)
+    cheap = index.device.type == "cuda" and index.cost < low.options.inline_cost and len(index.reads) <= 1
+    return index if cheap else low.realize(index)
+
+
 def _rows(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any, mode: str, wrap: bool = False) -> Any:
     if x.ndim == 0 or index.ndim != 1:
         raise Refused("rows of a scalar")
     _refuse_without_atomics(x, mode)
     dim %= x.ndim
-    index, source = low.realize(index), settled(src)
+    index, source = _positions(low, index), settled(src)
     row = low.checked(index, x.sizes[dim], wrap, source.sizes)
 
     def value(at: list[Size]) -> Any:
