@@ -2,12 +2,15 @@
 
 import math
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 triton_interpreter = pytest.importorskip("triton_interpreter")
 from prim_programs import build, overload  # noqa: E402
@@ -140,6 +143,11 @@ PROBLEMS = [
 
 @pytest.mark.parametrize(("problem", "masked", "layout"), PROBLEMS)
 def test_values(problem, masked, layout, tmp_path):
+    check_values(problem, masked, layout, tmp_path)
+
+
+def check_values(problem, masked, layout, folder):
+    """Of the compiled program against float64."""
     dtype, batch, heads, groups, queries, length, width = problem
     causal = masked == "causal"
     kernel = "flash" if masked in (None, "causal") else "cudnn" if dtype == BF16 else "efficient"
@@ -150,12 +158,33 @@ def test_values(problem, masked, layout, tmp_path):
     inputs = [t for t in (q, k, v, mask) if t is not None]
     program = attention(kernel, causal=causal, scale=0.25 if width == 96 else None, repeats=heads // groups)
     graph = build(program, inputs, [spec_of(t) for t in inputs])
-    (value,), host, _ = run(graph, inputs, tmp_path)
+    (value,), host, _ = run(graph, inputs, folder)
     assert "core" in host and "torch.ops" not in host
     assert value.stride() == (queries * heads * width, width, heads * width, 1)
     wanted = exact(q, k, v, mask, causal, 0.25 if width == 96 else None)
     # Weights are rounded to the dtype of the values before they are multiplied, and the result is rounded: each by half a unit.
     torch.testing.assert_close(value.double(), wanted, rtol=0, atol=float(4 * ROUNDING[dtype] * v.abs().max()))
+
+
+@given(
+    st.tuples(
+        st.integers(1, 3), st.integers(1, 3), st.integers(1, 5), st.integers(1, 4), st.integers(1, 200), st.integers(1, 40)
+    ),
+    st.sampled_from([None, "filled", "queries", "heads", "nothing"]),
+    st.sampled_from(["plain", "heads inside", "longer"]),
+    st.sampled_from([1, 2, 8]),
+)
+@settings(max_examples=12, deadline=None, derandomize=True)
+def test_shapes(sizes, masked, layout, multiprocessors):
+    batch, groups, members, queries, length, width = sizes
+    before = attention_decode.MULTIPROCESSORS
+    attention_decode.MULTIPROCESSORS = multiprocessors
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            problem = F32, batch, groups * members, groups, queries, length, width
+            check_values(problem, masked if length > 7 else None, layout, Path(folder))
+    finally:
+        attention_decode.MULTIPROCESSORS = before
 
 
 @pytest.mark.parametrize("multiprocessors", [1, 4])
@@ -197,7 +226,8 @@ def symbolic(sizes, dtype=F32):
 
 
 @pytest.mark.parametrize("length", [2, 300])
-def test_sizes_that_change(length, tmp_path):
+def test_sizes_that_change(length, tmp_path, monkeypatch):
+    monkeypatch.setattr(attention_decode, "MULTIPROCESSORS", 8)
     specs = [symbolic((BATCH, 4, 1, 16)), *[symbolic((BATCH, 2, LENGTH, 16))] * 2, symbolic((BATCH, 1, 1, LENGTH))]
     graph = build(attention("efficient", repeats=2), [None] * 4, specs)
     torch.manual_seed(0)
@@ -270,6 +300,7 @@ def test_the_mask_is_converted_once_for_all_layers():
         return tuple(attention("efficient", repeats=4)(prims.mul(q, n), k, v, bias) for n in (1.0, 2.0))
 
     plan = plan_graph(build(program, [None] * 4, specs(dtype=F32)), InductorOptions())
+    assert plan.text().count(" = attention_decode(") == 2
     masks = [kernel.node.operands[3] for kernel in plan.kernels if isinstance(kernel, CoreKernel)]
     assert len(masks) == 2 and len({m.buffer for m in masks}) == 1 and plan.program.buffers[masks[0].buffer].layout.numel() == 512
 

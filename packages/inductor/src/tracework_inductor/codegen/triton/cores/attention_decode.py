@@ -26,8 +26,8 @@ from ..text_rules import POINTER
 
 __all__ = ["most_rows", "render", "written"]
 
-LEAST_ROWS = 16
-"""Rows of the smallest product that tensor cores compute."""
+LEAST = 16
+"""Rows, columns and terms of the smallest product that tensor cores compute."""
 MOST_ACCUMULATORS = 16384
 """Of one program."""
 MOST_MASK = 4096
@@ -44,7 +44,7 @@ LOWEST = 'float("-inf")'
 
 def most_rows(width: int) -> int:
     """How many rows (query heads of one key head, times queries) a program can hold, for keys and values of this width."""
-    return MOST_ACCUMULATORS // power_of_two(width)
+    return MOST_ACCUMULATORS // _tile(width)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,9 +157,9 @@ def _problem(kernel: CoreKernel) -> Problem:
 
 
 def _config(p: Problem) -> Config:
-    width, rows = power_of_two(max(p.widths)), power_of_two(p.rows)
-    few = rows <= LEAST_ROWS and p.dtype != torch.float32
-    return Config({"KBLOCK": max(16, min(64, 16384 // (width * p.dtype.itemsize)))}, 2 if few else 4 if rows <= 64 else 8, 3)
+    width, rows = _tile(max(p.widths)), _tile(p.rows)
+    few = rows == LEAST and p.dtype != torch.float32
+    return Config({"KBLOCK": max(LEAST, min(64, 16384 // (width * p.dtype.itemsize)))}, 2 if few else 4 if rows <= 64 else 8, 3)
 
 
 def _parts(p: Problem, config: Config) -> int:
@@ -171,7 +171,7 @@ def _parts(p: Problem, config: Config) -> int:
 
 def _attend(p: Problem, config: Config, parts: int) -> list[str]:
     """The first function: scores, and what they weigh, of one part."""
-    rows, (width, out_width) = max(LEAST_ROWS, power_of_two(p.rows)), p.widths
+    rows, (width, out_width) = _tile(p.rows), p.widths
     block = config.constants["KBLOCK"]
     precision = ', input_precision="tf32x3"' if p.dtype == torch.float32 else ""
     whole = isinstance(p.keys, int) and p.keys % block == 0
@@ -186,8 +186,8 @@ def _attend(p: Problem, config: Config, parts: int) -> list[str]:
         f"row = tl.arange(0, {rows})",
         f"real = row < {p.rows}",
         *_row(p),
-        f"width = tl.arange(0, {power_of_two(width)})",
-        f"place = tl.arange(0, {power_of_two(out_width)})",
+        f"width = tl.arange(0, {_tile(width)})",
+        f"place = tl.arange(0, {_tile(out_width)})",
         f"query_at = {p.pointer(p.query, ROWS)}",
         f"query_at += ({_of_row(p, p.query, ROWS)})[:, None] + ({p.at(p.query, ROWS, width='width')})[None, :]",
         f"q = {_load('query_at', 'real[:, None]', _lanes('width', width))}",
@@ -195,7 +195,7 @@ def _attend(p: Problem, config: Config, parts: int) -> list[str]:
         f"value_at = {p.pointer(p.value, KEYS)} + ({p.at(p.value, KEYS, width='place')})[None, :]",
         f"highest = tl.full([{rows}], {LOWEST}, tl.float32)",
         f"total = tl.zeros([{rows}], tl.float32)",
-        f"sums = tl.zeros([{rows}, {power_of_two(out_width)}], tl.float32)",
+        f"sums = tl.zeros([{rows}, {_tile(out_width)}], tl.float32)",
     ]
     seen, masking = within, [] if whole else [f"s = tl.where(within[None, :], s, {LOWEST})"]
     look: list[str] = []
@@ -287,7 +287,7 @@ def _merge(p: Problem, parts: int) -> list[str]:
         *_place(f"tl.program_id(0) // {p.rows}", p),
         f"row = tl.program_id(0) % {p.rows}",
         *_row(p),
-        f"place = tl.arange(0, {power_of_two(out_width)})",
+        f"place = tl.arange(0, {_tile(out_width)})",
         f"slot = tl.program_id(0).to(tl.int64) * {parts} + tl.arange(0, {parts})",
         "highest = tl.load(ws1 + slot)",
         "above = tl.max(highest, 0)",
@@ -319,9 +319,14 @@ def _of_key(p: Problem, view: BufferView) -> str:
     return p.at(view, KEYS, key="key.to(tl.int64)")
 
 
+def _tile(extent: int) -> int:
+    """How many lanes a tile has for that many."""
+    return max(LEAST, power_of_two(extent))
+
+
 def _lanes(name: str, extent: int) -> str | None:
-    """A mask over the lanes of a tile whose extent is no power of two."""
-    return None if power_of_two(extent) == extent else f"({name} < {extent})[None, :]"
+    """A mask over the lanes of a tile, if some are too many."""
+    return None if _tile(extent) == extent else f"({name} < {extent})[None, :]"
 
 
 def _and(*masks: str | None) -> str:
