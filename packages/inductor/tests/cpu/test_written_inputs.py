@@ -150,6 +150,20 @@ def test_copies_of_the_whole(program):
     assert (len(copies(program)) == own) == IN_PLACE[program]
 
 
+def test_the_librarys_attention_refuses_no_data():
+    """A prompt's rows are written in place as well."""
+
+    def program(cache, at, new):
+        written = prims.index_copy(cache, 1, at, new, False)
+        x = prims.unsqueeze(written, 1)
+        rows, seed = TensorSpec(torch.float32, CUDA, (2, 1, ROWS)), TensorSpec(torch.int64, CUDA, ())
+        call = torch.ops.aten._scaled_dot_product_efficient_attention.default
+        found = overload(call, (x, x, x, None, False), x.spec, rows, seed, seed)
+        return prims.copy_into(cache, written), found
+
+    assert not copies(program)
+
+
 def test_deterministic_algorithms_keep_to_the_library():
     assert copies(row, InductorOptions(deterministic=True))
 

@@ -115,7 +115,11 @@ class ExternNode:
     @property
     def may_raise(self) -> bool:
         """Whether an eager kernel may refuse data; those that are called by design are products, convolutions and random numbers."""
-        return bool(self.reason) and self.mutates is None
+        return bool(self.reason) and self.mutates is None and not self.target.startswith(ATTENTION)
+
+
+ATTENTION = "torch.ops.aten._scaled_dot_product_"
+"""How the texts of attention kernels begin, which refuse sizes and layouts, but no data."""
 
 
 @dataclasses.dataclass(frozen=True)
