@@ -66,7 +66,6 @@ class Lowering:
         self.product_layouts = product_layouts(graph.graph) if products else {}
         self.row_padding = RowPadding(graph.graph, self.product_pieces)
         self.gapped_bases = gapped_bases(graph.graph)
-        self.written_inputs = written_inputs(graph.graph) if writes_inputs else {}
         self.origin: str | None = None
         self.token: str | None = None
         self._lazies: list[tuple[Any, Lazy]] = []
@@ -75,6 +74,7 @@ class Lowering:
         self.padded: dict[Any, Strided] = {}
         """Copies with padded rows (matmul.py): (buffer, offset, sizes, strides) -> the copy."""
         self._recent: dict[str, str] = {}
+        self.written_inputs = written_inputs(graph.graph) if writes_inputs else {}
 
     # buffers
 
