@@ -251,6 +251,18 @@ def test_a_cache_that_grows_is_written_once(tmp_path):
     torch.testing.assert_close(value.double(), exact(q, k, v), rtol=0, atol=1e-6)
 
 
+def test_repeated_heads_of_an_input_that_is_written_before(tmp_path):
+    def program(q, cache, new):
+        k = repeated(cache, 2)
+        written = prims.copy_into(cache, new)
+        return written, attention("flash")(q, k, k)
+
+    inputs = torch.randn(1, 4, 1, 16), torch.randn(1, 2, 40, 16), torch.randn(1, 2, 40, 16)
+    wanted = exact(inputs[0], inputs[1], inputs[1])
+    (_, value), _, _ = run(build(program, inputs, [spec_of(t) for t in inputs]), inputs, tmp_path)
+    torch.testing.assert_close(value.double(), wanted, rtol=0, atol=1e-6)
+
+
 def left_to_library(graph, **options):
     plan = plan_graph(graph, InductorOptions(**options))
     return not any(isinstance(kernel, CoreKernel) for kernel in plan.kernels)

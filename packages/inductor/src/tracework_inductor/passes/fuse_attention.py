@@ -5,11 +5,11 @@ mask hides, or leave most of a GPU idle where one query walks over many keys.
 """
 
 import operator
-from collections.abc import Mapping
 from typing import Any
 
 import torch
-from tracework_primops import Kind, Op, PrimGraph, Tag, prims
+from tracework_primops import Kind, Op, PrimGraph, Tag, TensorSpec, prims
+from tracework_primops.passes.edits import memory_of
 
 from .. import _torch
 from ..codegen.triton.cores.attention_decode import most_rows
@@ -49,20 +49,18 @@ def _pays(node: Any) -> bool:
         return False
     if any(part.target is not operator.getitem for part in node.users) or {p.args[1] for p in node.users if p.users} != {0}:
         return False  # a backward reads how the rows were normalised
-    return _fits(given)
+    return _fits(q, *(_one_of_equals(given[name], node).meta["spec"] for name in ("key", "value")))
 
 
-def _fits(given: Mapping[str, Any]) -> bool:
+def _fits(q: TensorSpec, k: TensorSpec, v: TensorSpec) -> bool:
     """Whether a program of the kernel can hold the rows of one key head."""
-    q, k, v = (given["query"].meta["spec"], *(_one_of_equals(given[name]).meta["spec"] for name in ("key", "value")))
-    heads = q.sizes[1], k.sizes[1], v.sizes[1]
-    lengths = q.sizes[2], q.sizes[3], k.sizes[-1], v.sizes[-1]
+    heads, lengths = (q.sizes[1], k.sizes[1], v.sizes[1]), (q.sizes[2], q.sizes[3], k.sizes[-1], v.sizes[-1])
     if not all(isinstance(s, int) and s > 0 for s in (*heads, *lengths)) or heads[1] != heads[2] or heads[0] % heads[1]:
         return False
-    rows = heads[0] // heads[1] * lengths[0]
     if same(q.sizes[0], 0) or same(k.sizes[-2], 0):
         return False
-    return lengths[0] <= MOST_QUERIES and max(lengths[1:]) <= MOST_WIDTH and rows <= most_rows(max(lengths[1:]))
+    queries, width = lengths[0], max(lengths[1:])
+    return queries <= MOST_QUERIES and width <= MOST_WIDTH and heads[0] // heads[1] * queries <= most_rows(width)
 
 
 def _rewrite(node: Any) -> None:
@@ -72,7 +70,7 @@ def _rewrite(node: Any) -> None:
         mask = mask.args[0]
     with built_before(node):
         highest = _highest(mask, node) if mask is not None else None
-        key, value = (_heads(_one_of_equals(given[name])) for name in ("key", "value"))
+        key, value = (_heads(_one_of_equals(given[name], node)) for name in ("key", "value"))
     scale = query.meta["spec"].sizes[-1] ** -0.5 if scale is None else float(scale)
     with node.graph.inserting_before(node):
         new = node.graph.call_function(ATTENTION_DECODE, (query, key, value, mask, highest, bool(given["is_causal"]), scale))
@@ -93,20 +91,25 @@ def _highest(mask: Any, node: Any) -> Any:
     return prims.amax(value_of(mask), *args[1:]).node
 
 
-def _one_of_equals(node: Any) -> Any:
-    """What a node of (batch, heads, length, width) repeats the heads of: (batch, heads, 1, length, width); itself if it repeats none."""
+def _one_of_equals(node: Any, reader: Any) -> Any:
+    """What a node of (batch, heads, length, width) repeats the heads of: (batch, heads, 1, length, width); itself if it repeats none, or
+    if its memory is written before `reader` reads it."""
     at = _uncopied(node)
     if at.target is not prims.reshape:
         return node
     repeated = _uncopied(at.args[0])
     if repeated.target is not prims.expand:
         return node
-    heads, several = repeated.args[0].meta["spec"], repeated.meta["spec"]
+    heads_node = repeated.args[0]
+    heads, several = heads_node.meta["spec"], repeated.meta["spec"]
     if heads.ndim != 5 or several.ndim != 5 or not same(heads.sizes[2], 1):
+        return node
+    memory = memory_of(heads_node)
+    if any(user.target is prims.copy_into and user < reader for user in memory.users):
         return node
     batch, groups, members, length, width = several.sizes
     alike = same_all((batch, groups, length, width), (*heads.sizes[:2], *heads.sizes[3:]))
-    return repeated.args[0] if alike and same_all(node.meta["spec"].sizes, (batch, groups * members, length, width)) else node
+    return heads_node if alike and same_all(node.meta["spec"].sizes, (batch, groups * members, length, width)) else node
 
 
 def _uncopied(node: Any) -> Any:
