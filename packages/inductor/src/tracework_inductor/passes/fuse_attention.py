@@ -28,7 +28,9 @@ ATTENTION_DECODE = Op(
 )
 """Made by this pass alone, and lowered by lowering/attention.py; never called."""
 
-KERNELS = frozenset(f"aten::_scaled_dot_product_{name}_attention" for name in ("flash", "efficient", "cudnn"))
+KERNELS = frozenset(
+    getattr(torch.ops.aten, f"_scaled_dot_product_{name}_attention").default for name in ("flash", "efficient", "cudnn")
+)
 """Overloads whose first result is attention of (batch, heads, length, width), without dropout."""
 MOST_QUERIES = 8
 MOST_WIDTH = 256
@@ -41,7 +43,7 @@ def fuse_attention(graph: PrimGraph) -> PrimGraph:
 
 
 def _pays(node: Any) -> bool:
-    if not isinstance(node.target, _torch.OpOverload) or _torch.schema_name(node.target) not in KERNELS:
+    if node.target not in KERNELS:
         return False
     given = _torch.arguments(node)
     q, k, v = (given[name].meta["spec"] for name in ("query", "key", "value"))
