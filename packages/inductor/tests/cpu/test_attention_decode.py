@@ -235,6 +235,10 @@ def test_sizes_that_change(length, tmp_path, monkeypatch):
     (value,), host, kernels = run(graph, (q, k, v, mask), tmp_path)
     assert "core" in host and any("split" in dict(kernel.launch)["kind"] for kernel in kernels.values())
     torch.testing.assert_close(value.double(), exact(q, k, v, mask), rtol=0, atol=1e-6)
+    fits = next(
+        launch["fits32"] for kernel in kernels.values() if (launch := dict(kernel.launch))["kind"].startswith("attention")
+    )
+    assert eval(fits, {}, {"ks0": 1000, "ks1": 4}) and not eval(fits, {}, {"ks0": 1 << 25, "ks1": 4})
 
 
 def test_a_cache_that_grows_is_written_once(tmp_path):

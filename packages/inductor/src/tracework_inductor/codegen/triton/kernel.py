@@ -23,7 +23,7 @@ from . import config as config_table
 from .body import BodyWriter, Tile, Value
 from .header import function_header, launch_record, source_text
 from .moments import MOMENTS, Lanes, combined, in_registers
-from .printer import IndexPrinter, PythonPrinter
+from .printer import IndexPrinter, PythonPrinter, fits_text
 from .reduction import reduction_text, scan_text
 from .text_rules import POINTER
 from .tiling import Group, Tiling, tile
@@ -70,7 +70,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         entries=entries,
         grids=grids,
         configs=[c.record() for c in chosen],
-        fits32=None if narrow else _fits_text(kernel, tiling, names),
+        fits32=None if narrow else fits_text(_extents(kernel, tiling), names),
         workspace=workspace,
         repeatable=_repeatable(kernel),
         kind=shape.kind + (f" split {parts}" if parts > 1 else ""),
@@ -173,16 +173,6 @@ def _extents(kernel: LoopKernel, tiling: Tiling) -> list[Size]:
 def _fits_statically(kernel: LoopKernel, tiling: Tiling) -> bool:
     extents = _extents(kernel, tiling)
     return all(isinstance(e, int) and e <= INT32_LIMIT for e in extents) and not kernel.sizes
-
-
-def _fits_text(kernel: LoopKernel, tiling: Tiling, names: dict[Any, str]) -> str:
-    """A Python expression over the size arguments: whether 32-bit index arithmetic is enough."""
-    printer = PythonPrinter(names)
-    sizes = _extents(kernel, tiling)
-    if any(not isinstance(size, int) and not size.free_symbols <= set(names) for size in sizes):
-        return "False"  # the kernel is not told how large the buffer is
-    extents = dict.fromkeys(printer.text(size) for size in sizes)
-    return " and ".join(f"({e}) <= {INT32_LIMIT}" for e in extents) or "True"
 
 
 def _grid(tiling: Tiling, names: dict[Any, str], parts: int) -> str:

@@ -4,16 +4,16 @@ Triton's `//` and `%` on integers truncate as C's do; where a numerator may be n
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tracework_primops.symbols.expr import Expr, FloorDiv, Max, Min, Mod, Symbol
 from tracework_primops.symbols.ranges import bounds
 
 from ...errors import InductorError
-from ...ir.index import Size
+from ...ir.index import INT32_LIMIT, Size
 
-__all__ = ["IndexPrinter", "PythonPrinter"]
+__all__ = ["IndexPrinter", "PythonPrinter", "fits_text"]
 
 
 class IndexPrinter:
@@ -104,3 +104,11 @@ class PythonPrinter:
         if isinstance(size, int):
             return str(size)
         return re.sub(r"[A-Za-z_]\w*", lambda m: self.names.get(m.group(), m.group()), str(size))
+
+
+def fits_text(extents: Sequence[Size], names: dict[Any, str]) -> str:
+    """A Python expression over the size arguments: whether 32-bit index arithmetic is enough for so many elements."""
+    if any(not isinstance(extent, int) and not extent.free_symbols <= set(names) for extent in extents):
+        return "False"  # the kernel is not told how large the buffer is
+    texts = dict.fromkeys(map(PythonPrinter(names).text, extents))
+    return " and ".join(f"({text}) <= {INT32_LIMIT}" for text in texts) or "True"

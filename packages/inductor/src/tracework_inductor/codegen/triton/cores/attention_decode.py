@@ -21,7 +21,7 @@ from ....schedule.plan import CoreKernel
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..config import MULTIPROCESSORS, Config, power_of_two
 from ..header import function_header, launch_record, source_text
-from ..printer import IndexPrinter, PythonPrinter
+from ..printer import IndexPrinter, PythonPrinter, fits_text
 from ..text_rules import POINTER
 
 __all__ = ["most_rows", "render", "written"]
@@ -129,7 +129,7 @@ def written(kernel: CoreKernel, config: Config, parts: int) -> RenderedKernel:
         entries=entries,
         grids=grids,
         configs=[config.record()],
-        fits32=None,
+        fits32=fits_text([layout.elements() for layout in kernel.layouts.values()], sizes) if sizes else None,
         workspace=[{"dtype": "float32", "elements": elements} for elements in workspace],
         repeatable=True,
         kind=f"attention of {problem.rows} rows" + (f" split {parts}" if parts > 1 else ""),
