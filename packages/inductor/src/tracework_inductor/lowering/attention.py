@@ -17,8 +17,11 @@ def attention_decode(low: Any, q: Any, k: Any, v: Any, mask: Any, highest: Any, 
     q, k, v = (_in_memory(low, x) for x in (q, k, v))
     batch, heads, queries, _ = q.sizes
     groups = k.sizes[1]
-    masks = (mask, k.sizes[2]), (highest, 1)
-    masks = [x if x is None else _grouped(expand(low, _in_memory(low, x), (batch, heads, queries, n)), groups) for x, n in masks]
+
+    def of_scores(x: Any, keys: Size) -> BufferView | None:
+        return None if x is None else _grouped(expand(low, _in_memory(low, x), (batch, heads, queries, keys)), groups)
+
+    masks = of_scores(mask, k.sizes[2]), of_scores(highest, 1)
     sizes = (*q.sizes[:3], v.sizes[3])
     result = low.whole(low.new_buffer(BufferLayout(q.dtype, q.device, sizes, dense_strides(sizes, low.spec.strides))))
     low.add_node(
