@@ -1,6 +1,7 @@
 """Attention of a few queries over many keys, split over the keys.
 
-One program takes every so manyth block of keys of one key head, for all rows of scores that belong to it: its query heads and their queries.
+A program takes one part of the keys of one key head, every n-th block of n parts, for all rows of scores of that head: its query heads and
+their queries.
 Keys and values are read once, where they lie; those that the mask hides from all rows are not. A second function merges the parts in their
 order, so that the result is the same in each run.
 
