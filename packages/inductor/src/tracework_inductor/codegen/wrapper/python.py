@@ -48,6 +48,7 @@ WORKSPACES = {
     "cuda": "from tracework_runtime.gpu_workspace import give, take, window",
 }
 
+
 def host_source(program: HostProgram, on_cpu: Iterable[str]) -> str:
     """The module. on_cpu: the kernels that take all addresses as numbers; others take tensors, too."""
     head = HEADER.format(dtypes=", ".join(DTYPES))
