@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from tracework_inductor.ir.body import Axis, IndexCheck
-from tracework_inductor.ir.buffer import BufferLayout
+from tracework_inductor.ir.buffer import Buffer, BufferLayout, BufferView, CoreNode
 from tracework_inductor.ir.handlers import Recorder
 from tracework_inductor.ir.index import floordiv, mod, symbol
 from tracework_inductor.ir.scalar_ops import handling, ops
-from tracework_inductor.schedule.plan import LoopKernel, Pass, Scratch
+from tracework_inductor.schedule.plan import CoreKernel, LoopKernel, Pass, Scratch, core_kernel
 
 F32, BF16, I64, BOOL = torch.float32, torch.bfloat16, torch.int64, torch.bool
 I, J, K, S = symbol("i", 0, None), symbol("j", 0, None), symbol("k", 0, None), symbol("s0", 1, None)  # noqa: E741
@@ -22,7 +22,7 @@ I, J, K, S = symbol("i", 0, None), symbol("j", 0, None), symbol("k", 0, None), s
 class Sample:
     """kernel; inputs() by buffer name; eager(inputs) -> expected outputs by name; sizes; kind of kernel expected."""
 
-    kernel: LoopKernel
+    kernel: LoopKernel | CoreKernel
     inputs: Callable[[], dict[str, torch.Tensor]]
     eager: Callable[..., dict[str, torch.Tensor]]
     kind: str
@@ -409,6 +409,40 @@ def wide_values() -> Sample:
     )
 
 
+def attention_decode(width: int, queries: int, keys: int) -> Sample:
+    """Two batches of six heads that share two key heads, with a mask that is filled up to another place for each query."""
+    sizes = {
+        "q": (2, 2, 3, queries, width),
+        "k": (2, 2, keys, width),
+        "v": (2, 2, keys, width),
+        "m": (2, queries, keys),
+        "h": (2, queries, 1),
+    }
+    sizes["o"] = sizes["q"]
+    layouts = {name: dense(*s) for name, s in sizes.items()}
+
+    def view(name: str) -> BufferView:
+        sizes, strides = layouts[name].sizes, layouts[name].strides
+        if name in "mh":
+            sizes, strides = (2, 2, 3, *sizes[1:]), (strides[0], 0, 0, *strides[1:])
+        return BufferView(name, sizes, strides)
+
+    def inputs() -> dict[str, torch.Tensor]:
+        q, k, v = (torch.randn(sizes[name]) for name in "qkv")
+        filled = torch.tensor([keys // 3, keys])[:, None, None] - torch.arange(queries)[:, None]
+        mask = torch.zeros(sizes["m"]).masked_fill(torch.arange(keys) >= filled, float("-inf"))
+        return {"q": q, "k": k, "v": v, "m": mask, "h": mask.amax(2, True)}
+
+    def eager(q: Any, k: Any, v: Any, m: Any, **others: Any) -> dict[str, torch.Tensor]:
+        k, v, m = (x.double().unsqueeze(2) for x in (k, v, m.unsqueeze(1)))
+        return {"o": ((q.double() @ k.transpose(3, 4) * 0.2 + m).softmax(-1) @ v).float()}
+
+    facts = ("causal", False), ("scale", 0.2)
+    node = CoreNode("core0", "attention_decode", tuple(map(view, "qkvmh")), (view("o"),), facts, torch.device("cpu"))
+    kernel = core_kernel(node, {name: Buffer(name, layout, "computed") for name, layout in layouts.items()})
+    return Sample(kernel, inputs, eager, "attention of")
+
+
 SAMPLES: dict[str, Callable[[], Sample]] = {
     "pointwise": pointwise,
     "transposed": transposed,
@@ -421,6 +455,8 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "scratch in memory": scratch_in_memory,
     "softmax split scratch": lambda: softmax(2, 9000, "looped split", True),
     "layer norm": lambda: layer_norm(96),
+    "attention decode": lambda: attention_decode(64, 1, 300),
+    "attention decode queries": lambda: attention_decode(80, 3, 40),
     "column sum": lambda: column_sum(5000, 70, "looped split"),
     "column sum short": lambda: column_sum(20, 3000, "persistent"),
     "column sum wide": lambda: column_sum(100, 9000, "looped"),

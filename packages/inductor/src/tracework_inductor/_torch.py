@@ -1,6 +1,7 @@
 """The only file here that touches private torch names."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -26,6 +27,13 @@ def overload_name(overload: OpOverload) -> str:
 def is_mutable(overload: OpOverload) -> bool:
     """Whether it writes to an argument."""
     return bool(overload._schema.is_mutable)
+
+
+def arguments(node: Any) -> dict[str, Any]:
+    """The arguments of a node that calls an overload, by the names of its schema, defaults too."""
+    declared = node.target._schema.arguments
+    named = dict(zip((a.name for a in declared), node.args, strict=False))
+    return {a.name: a.default_value for a in declared} | named | dict(node.kwargs)
 
 
 mkldnn_enabled: Callable[[], bool] = torch._C._get_mkldnn_enabled

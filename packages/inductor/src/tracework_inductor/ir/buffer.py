@@ -120,7 +120,39 @@ class ExternNode:
     @property
     def may_raise(self) -> bool:
         """Whether an eager kernel may refuse data; those that are called by design are products, convolutions and random numbers."""
-        return bool(self.reason) and self.mutates is None
+        return bool(self.reason) and self.mutates is None and not self.target.startswith(ATTENTION)
 
 
-SchedulerNode = LoopNode | ExternNode
+ATTENTION = "torch.ops.aten._scaled_dot_product_"
+"""How the texts of attention kernels begin, which refuse sizes and layouts, but no data."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CoreNode:
+    """A computation that a renderer has a text of its own for: `core` is a key of its CORES.
+
+    facts: what else the core is told, as its docstring says.
+    """
+
+    name: str
+    core: str
+    operands: tuple[BufferView | None, ...]
+    results: tuple[BufferView, ...]
+    facts: tuple[tuple[str, Any], ...]
+    device: torch.device
+    origins: tuple[str, ...] = ()
+    mutates: None = None
+    may_raise: bool = False
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The operands' buffers."""
+        return frozenset(o.buffer for o in self.operands if o is not None)
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """The results' buffers."""
+        return frozenset(r.buffer for r in self.results)
+
+
+SchedulerNode = LoopNode | CoreNode | ExternNode

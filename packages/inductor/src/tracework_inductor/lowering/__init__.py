@@ -1,6 +1,6 @@
 """LOWERINGS: op name -> rule. An op without a row calls its eager kernel, with the reason in the plan and the log."""
 
-from . import conv, creation, indexing, matmul, memory, pointwise, reduction, rng, scan, view, window
+from . import attention, conv, creation, indexing, matmul, memory, pointwise, reduction, rng, scan, view, window
 from .driver import Lowering, lower, places
 from .registry import LOWERINGS, VIEWS
 
@@ -8,6 +8,7 @@ __all__ = [
     "LOWERINGS",
     "VIEWS",
     "Lowering",
+    "attention",
     "conv",
     "creation",
     "indexing",

@@ -34,6 +34,7 @@ from .registry import LOWERINGS, VIEWS
 from .row_padding import RowPadding
 from .value import Lazy, Strided, TensorValue, settled
 from .vector_products import vector_products
+from .written_inputs import raises_after_write, written_inputs
 
 log = logging.getLogger("tracework.fallbacks")
 
@@ -46,7 +47,7 @@ FLAT = (
 class Lowering:
     """One lowering in progress."""
 
-    def __init__(self, graph: Any, options: InductorOptions) -> None:
+    def __init__(self, graph: Any, options: InductorOptions, writes_inputs: bool = True) -> None:
         self.graph = graph
         self.options = options
         self.symbols = graph.symbols
@@ -70,11 +71,12 @@ class Lowering:
         self.origin: str | None = None
         self.token: str | None = None
         self._lazies: list[tuple[Any, Lazy]] = []
-        self._values: dict[Any, Any] = {}
+        self.values: dict[Any, Any] = {}
         """Node -> what it was lowered to."""
         self.padded: dict[Any, Strided] = {}
         """Copies with padded rows (matmul.py): (buffer, offset, sizes, strides) -> the copy."""
         self._recent: dict[str, str] = {}
+        self.written_inputs = written_inputs(graph.graph) if writes_inputs else {}
 
     # buffers
 
@@ -344,7 +346,7 @@ class Lowering:
     def run(self) -> Program:
         """The whole graph."""
         users = effective_users(self.graph.graph)
-        values = self._values
+        values = self.values
         outputs: tuple[Output, ...] = ()
         number = 0
         for node in self.graph.graph.nodes:
@@ -490,13 +492,13 @@ class Lowering:
             elif at is not None and at.buffer == buffer and self._needed_later(node, known):
                 # a rearranged copy that a library call read where the original lies
                 value.realized = None
-                self._values[node] = self.realize_in(value, dense_strides(value.sizes, value.strides))
+                self.values[node] = self.realize_in(value, dense_strides(value.sizes, value.strides))
 
     def _needed_later(self, node: Any, known: dict[Any, bool]) -> bool:
         """Whether a node that is still to come reads the lazy value of `node`, itself or through other lazy values."""
         if node not in known:
             known[node] = any(
-                user not in self._values or (not _in_memory(self._values[user]) and self._needed_later(user, known))
+                user not in self.values or (not _in_memory(self.values[user]) and self._needed_later(user, known))
                 for user in node.users
                 if user is not self.node
             )
@@ -542,7 +544,8 @@ class _Spec:
 
 def lower(graph: Any, options: InductorOptions) -> Program:
     """A PrimGraph as buffers and loop nests."""
-    return Lowering(graph, options).run()
+    program = Lowering(graph, options).run()
+    return Lowering(graph, options, writes_inputs=False).run() if raises_after_write(program) else program
 
 
 def make_axes(prefix: str, sizes: Sequence[Size]) -> tuple[tuple[Axis, ...], list[Size]]:

@@ -9,11 +9,13 @@ from ..errors import TableError
 from ..ir.buffer import BufferLayout
 from ..ir.index import Size, contiguous_strides, dot, mod, product, same
 from ..ir.scalar_ops import ops
+from ..schedule.graph import alias_root
 from .fallback import SCATTERS, Refused
 from .pointwise import broadcast_sizes, elementwise
 from .registry import lowers
 from .value import Lazy, Strided, TensorValue, pointwise, settled
 from .view import reshape
+from .written_inputs import input_of
 
 
 def _at(value: Size, dtype: torch.dtype = torch.int64) -> Any:
@@ -161,11 +163,11 @@ def index(low: Any, x: Any, indices: Sequence[Any], wrap: bool = True) -> Any:
 # scatters
 
 
-def start_from(low: Any, x: Any, dtype: torch.dtype | None = None) -> Any:
-    """A fresh buffer holding x, to scatter into."""
-    dtype = dtype or x.dtype
-    copy = Lazy(x.sizes, dtype, x.device, lambda index: ops.to_dtype(x.load(index), dtype), 1, frozenset())
-    return low.realize(copy, low.spec.strides)
+def start_from(low: Any, x: Any, *read: Any) -> Strided:
+    """What to scatter into: the input that holds x, if that is where the result ends, or a fresh buffer. read: values that are scattered."""
+    if (at := input_of(low, x, read)) is not None:
+        return at
+    return low.realize(Lazy(x.sizes, x.dtype, x.device, x.load, 1, frozenset()), low.spec.strides)
 
 
 def scatter_into(low: Any, target: Strided, sizes: Sequence[Size], value: Any, position: Any, mode: str) -> Strided:
@@ -174,6 +176,9 @@ def scatter_into(low: Any, target: Strided, sizes: Sequence[Size], value: Any, p
         raise TableError(f"{low.node.target} writes to computed positions and has no row in SCATTERS (lowering/fallback.py)")
     layout = low.buffers[target.buffer].layout
     new = low.new_buffer(layout, "alias", target.buffer)
+    root = alias_root(low.buffers, target.buffer)
+    if low.buffers[root].kind == "input":
+        low.mutated[new.name] = root
     low.pointwise_node(
         new,
         value,
@@ -195,7 +200,7 @@ def index_put(low: Any, x: Any, indices: Sequence[Any], values: Any, accumulate:
     sizes, back = _indexing(low, x.sizes, indices, wrap)
     values = settled(values)
     source = elementwise(low, (values,), x.dtype, lambda v: v, 0, None, sizes)
-    return scatter_into(low, start_from(low, x), sizes, source.load, back, mode)
+    return scatter_into(low, start_from(low, x, source, *indices), sizes, source.load, back, mode)
 
 
 ATOMIC = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32})
@@ -243,7 +248,7 @@ def _scatter(low: Any, x: Any, dim: int, index: Any, src: Any, mode: str) -> Any
         value = lambda at: ops.to_dtype(source.load(at), x.dtype)
     else:
         value = lambda at: ops.constant(src, x.dtype)
-    target = start_from(low, x)
+    target = start_from(low, x, src, index)
     return scatter_into(low, target, index.sizes, value, _along(low, dim, index, x.sizes), mode)
 
 
@@ -259,12 +264,19 @@ def index_copy(low: Any, x: Any, dim: int, index: Any, src: Any, wrap: bool = Fa
     return _rows(low, x, dim, index, src, 1, "set", wrap)
 
 
+def _positions(low: Any, index: Any) -> Any:
+    """Positions in memory, or computed where they are read, where that takes less than a launch."""
+    index = settled(index)
+    cheap = index.device.type == "cuda" and index.cost < low.options.inline_cost and len(index.reads) <= 1
+    return index if cheap else low.realize(index)
+
+
 def _rows(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any, mode: str, wrap: bool = False) -> Any:
     if x.ndim == 0 or index.ndim != 1:
         raise Refused("rows of a scalar")
     _refuse_without_atomics(x, mode)
     dim %= x.ndim
-    index, source = low.realize(index), settled(src)
+    index, source = _positions(low, index), settled(src)
     row = low.checked(index, x.sizes[dim], wrap, source.sizes)
 
     def value(at: list[Size]) -> Any:
@@ -274,7 +286,7 @@ def _rows(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any, mode: st
     def position(at: list[Size]) -> list[Size]:
         return [*at[:dim], row([at[dim]]), *at[dim + 1 :]]
 
-    target = start_from(low, x)
+    target = start_from(low, x, source, index)
     return scatter_into(low, target, source.sizes, value, position, mode)
 
 

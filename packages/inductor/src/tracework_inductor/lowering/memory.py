@@ -9,6 +9,7 @@ from .fallback import Refused
 from .pointwise import elementwise
 from .registry import lowers
 from .value import Strided, settled
+from .written_inputs import is_whole
 
 
 @lowers("clone", view=True)
@@ -33,6 +34,14 @@ def copy_into(low: Any, dst: Any, src: Any) -> Any:
     dst = settled(dst)
     if not isinstance(dst, Strided):
         raise Refused("the target of copy_into is not a graph input")
+    src = settled(src)
+    if (
+        isinstance(src, Strided)
+        and src.buffer != dst.buffer
+        and is_whole(low, dst, dst.buffer)
+        and is_whole(low, src, dst.buffer)
+    ):
+        return src  # it was made there
     low.settle_readers(dst.buffer)
     layout = low.buffers[dst.buffer].layout
     source = elementwise(low, (src,), dst.dtype, lambda v: ops.to_dtype(v, dst.dtype), 1, None, dst.sizes)

@@ -6,6 +6,7 @@ from tracework_primops import PrimGraph
 
 from ..options import InductorOptions
 from .fold_products import fold_products
+from .fuse_attention import fuse_attention
 from .gather_numbers import gather_numbers
 from .join_products import join_products
 from .packed_convolution import pack_convolutions
@@ -13,6 +14,7 @@ from .pad_matmul import pad_matmul
 from .patch_products import patch_products
 
 GRAPH_PASSES: Mapping[Callable[[PrimGraph], PrimGraph], Callable[[InductorOptions], bool]] = {
+    fuse_attention: lambda options: True,
     fold_products: lambda options: True,
     patch_products: lambda options: not options.half_accumulation,  # which is about products, and not about convolutions
     join_products: lambda options: True,

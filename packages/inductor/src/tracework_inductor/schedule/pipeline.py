@@ -1,6 +1,6 @@
 """schedule(): a Program becomes a KernelPlan."""
 
-from ..ir.buffer import LoopNode
+from ..ir.buffer import CoreNode, LoopNode
 from ..options import InductorOptions
 from ..target import Capabilities
 from .batch import batched
@@ -9,7 +9,7 @@ from .graph import output_buffers
 from .memory import plan_memory
 from .order import launch_order
 from .passes import KernelBuilder
-from .plan import ExternKernel, Kernel, KernelPlan, Program
+from .plan import ExternKernel, Kernel, KernelPlan, Program, core_kernel
 
 
 def schedule(program: Program, options: InductorOptions, capabilities: Capabilities) -> KernelPlan:
@@ -21,6 +21,9 @@ def schedule(program: Program, options: InductorOptions, capabilities: Capabilit
     kernels: list[Kernel] = []
     for group in groups:
         first = group.members[0].node
+        if isinstance(first, CoreNode):
+            kernels.append(core_kernel(first, program.buffers))
+            continue
         if not isinstance(first, LoopNode):
             kernels.append(ExternKernel(first))
             continue

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from ..ir.body import Axis, IndexCheck, LoopBody, Ref
-from ..ir.buffer import Buffer, BufferLayout, ExternNode
-from ..ir.index import Size
+from ..ir.buffer import Buffer, BufferLayout, BufferView, CoreNode, ExternNode
+from ..ir.index import Expr, Size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +102,54 @@ class ExternKernel:
 
 
 @dataclasses.dataclass(frozen=True)
+class CoreKernel:
+    """A kernel that a core writes."""
+
+    node: CoreNode
+    layouts: Mapping[str, BufferLayout]
+    """Of the buffers it takes, in argument order."""
+    sizes: tuple[Any, ...]
+    """Symbols it takes after the buffers, as int64."""
+    passes: tuple[Pass, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of the node."""
+        return self.node.name
+
+    @property
+    def device(self) -> torch.device:
+        """Of the node."""
+        return self.node.device
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """In argument order."""
+        return tuple(self.layouts)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Of the node."""
+        return self.node.reads
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Of the node."""
+        return self.node.writes
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Of the node."""
+        return self.node.origins
+
+    def text(self) -> str:
+        """One line."""
+        facts = ", ".join(f"{k}={v}" for k, v in self.node.facts)
+        results, operands = (", ".join(map(_view, views)) for views in (self.node.results, self.node.operands))
+        return f"{self.name}: {results} = {self.node.core}({operands}) with {facts}"
+
+
+@dataclasses.dataclass(frozen=True)
 class KernelBatch:
     """Loop kernels without sizes, none of which writes what another touches, in one launch. Takes the buffers of each, one after the other."""
 
@@ -145,7 +193,7 @@ class KernelBatch:
         return f"{self.name}: one launch of {len(self.parts)}\n" + "\n".join("  " + line for line in parts.splitlines())
 
 
-Kernel = LoopKernel | KernelBatch | ExternKernel
+Kernel = LoopKernel | CoreKernel | KernelBatch | ExternKernel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,9 +288,24 @@ class KernelPlan:
         return "\n".join(lines)
 
 
-def index_checks(kernel: LoopKernel | KernelBatch) -> tuple[IndexCheck, ...]:
+def core_kernel(node: CoreNode, buffers: Mapping[str, Buffer]) -> CoreKernel:
+    """The kernel of a node: its buffers in the order of the operands, then the results, each once."""
+    views = [view for view in (*node.operands, *node.results) if view is not None]
+    extents = [e for view in views for e in (*view.sizes, *view.strides, view.offset)]
+    symbols = {symbol for e in extents if isinstance(e, Expr) for symbol in e.free_symbols}
+    layouts = {view.buffer: buffers[view.buffer].layout for view in views}
+    return CoreKernel(node, layouts, tuple(sorted(symbols, key=str)))
+
+
+def index_checks(kernel: LoopKernel | CoreKernel | KernelBatch) -> tuple[IndexCheck, ...]:
     """The checks that a kernel makes, each once, in the order of its passes."""
     return tuple(dict.fromkeys(check for p in kernel.passes for check in p.body.checks()))
+
+
+def _view(view: BufferView | None) -> str:
+    if view is None:
+        return "None"
+    return f"{view.buffer}[{', '.join(map(str, view.sizes))} by {', '.join(map(str, view.strides))} from {view.offset}]"
 
 
 def _axes(axes: tuple[Axis, ...]) -> str:
@@ -251,6 +314,7 @@ def _axes(axes: tuple[Axis, ...]) -> str:
 
 __all__ = [
     "Axis",
+    "CoreKernel",
     "ExternKernel",
     "Kernel",
     "KernelBatch",
@@ -266,5 +330,6 @@ __all__ = [
     "Refusal",
     "Scratch",
     "Workspace",
+    "core_kernel",
     "index_checks",
 ]

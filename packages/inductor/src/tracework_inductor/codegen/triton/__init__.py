@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from tracework_runtime import KernelSource
 
-from ...schedule.plan import KernelBatch, LoopKernel
+from ...schedule.plan import CoreKernel, KernelBatch, LoopKernel
 from ...target import Capabilities
 from ..renderer import KERNEL_NAME, RenderedKernel
 from . import batch as _batch
 from . import kernel as _kernel
+from .cores import CORES
 
 __all__ = ["TritonRenderer"]
 
@@ -23,8 +24,10 @@ class TritonRenderer:
     def __init__(self, rounds: bool = False) -> None:
         self.rounds = rounds
 
-    def render(self, kernel: LoopKernel | KernelBatch) -> RenderedKernel:
+    def render(self, kernel: LoopKernel | CoreKernel | KernelBatch) -> RenderedKernel:
         """The kernel as text."""
+        if isinstance(kernel, CoreKernel):
+            return CORES[kernel.node.core](kernel)
         return _batch.render(kernel) if isinstance(kernel, KernelBatch) else _kernel.render(kernel)
 
     def pack(self, kernels: Sequence[tuple[str, RenderedKernel]]) -> Sequence[KernelSource]:

@@ -25,7 +25,7 @@ from . import dot
 from .body import BodyWriter, Tile, Value
 from .header import function_header, launch_record, source_text
 from .moments import MOMENTS, Lanes, combined, in_registers
-from .printer import IndexPrinter
+from .printer import IndexPrinter, PythonPrinter, fits_text
 from .reduction import reduction_text, scan_text
 from .text_rules import POINTER, TRITON_TEXT
 from .tiling import Group, Tiling, axes_behind, tile
@@ -70,7 +70,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         writer = _Function(kernel, tiling, shape, names, narrow, split=shape.looped)
         text, kept = writer.write(), writer.kept
         functions, spread = [_with_workspace(text, len(kept))], [1]
-        total = _PythonPrinter(names).text(_numel(tiling, "x") * _numel(tiling, "r"))
+        total = PythonPrinter(names).text(_numel(tiling, "x") * _numel(tiling, "r"))
         workspace = [{"dtype": _workspace_dtype(dtype), "elements": total} for dtype in kept.values()]
     grids = [_grid(tiling, names, n) for n in spread]
     signature = tuple(POINTER[kernel.layouts[b].dtype] for b in kernel.buffers) + ("i64",) * len(kernel.sizes)
@@ -79,7 +79,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         entries=entries,
         grids=grids,
         configs=[c.record() for c in chosen],
-        fits32=None if narrow else _fits_text(kernel, tiling, names),
+        fits32=None if narrow else fits_text(_extents(kernel, tiling), names),
         workspace=workspace,
         repeatable=_repeatable(kernel),
         kind=shape.kind + (f" split {parts}" if parts > 1 else ""),
@@ -232,31 +232,8 @@ def _fits_statically(kernel: LoopKernel, tiling: Tiling) -> bool:
     return all(isinstance(e, int) and e <= INT32_LIMIT for e in extents) and not kernel.sizes
 
 
-def _fits_text(kernel: LoopKernel, tiling: Tiling, names: dict[Any, str]) -> str:
-    """A Python expression over the size arguments: whether 32-bit index arithmetic is enough."""
-    printer = _PythonPrinter(names)
-    sizes = _extents(kernel, tiling)
-    if any(not isinstance(size, int) and not size.free_symbols <= set(names) for size in sizes):
-        return "False"  # the kernel is not told how large the buffer is
-    extents = dict.fromkeys(printer.text(size) for size in sizes)
-    return " and ".join(f"({e}) <= {INT32_LIMIT}" for e in extents) or "True"
-
-
-class _PythonPrinter:
-    """Sizes as Python expressions over ks0, ks1, ..."""
-
-    def __init__(self, names: dict[Any, str]) -> None:
-        self.names = {str(symbol): name for symbol, name in names.items()}
-
-    def text(self, size: Size) -> str:
-        """The expression with the arguments' names."""
-        if isinstance(size, int):
-            return str(size)
-        return re.sub(r"[A-Za-z_]\w*", lambda m: self.names.get(m.group(), m.group()), str(size))
-
-
 def _grid(tiling: Tiling, names: dict[Any, str], parts: int) -> str:
-    printer = _PythonPrinter(names)
+    printer = PythonPrinter(names)
     blocks = [f"(-(-({printer.text(g.numel)}) // {g.prefix.upper()}BLOCK))" for g in tiling.groups if g.prefix in ("x", "y")]
     return " * ".join([*blocks, *([str(parts)] if parts > 1 else [])])
 
@@ -277,7 +254,7 @@ def _split_stages(
         spread.append(mine)
         partials += writer.made
         start = end
-    outer = _PythonPrinter(names).text(_numel(tiling, "x"))
+    outer = PythonPrinter(names).text(_numel(tiling, "x"))
     dtypes = {argument: p.dtype for p in partials for argument in p.arguments}
     workspace = [{"dtype": _workspace_dtype(dtype), "elements": f"({outer}) * {parts}"} for dtype in dtypes.values()]
     return [_with_workspace(f, len(dtypes)) for f in functions], spread, workspace

@@ -1,18 +1,19 @@
-"""Index expressions as Triton text.
+"""Index expressions as Triton text, and as Python for the launch record.
 
 Triton's `//` and `%` on integers truncate as C's do; where a numerator may be negative the helpers of PRELUDE are used.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tracework_primops.symbols.expr import Expr, FloorDiv, Max, Min, Mod, Symbol
 from tracework_primops.symbols.ranges import bounds
 
 from ...errors import InductorError
-from ...ir.index import Size
+from ...ir.index import INT32_LIMIT, Size
 
-__all__ = ["IndexPrinter"]
+__all__ = ["IndexPrinter", "PythonPrinter", "fits_text"]
 
 
 class IndexPrinter:
@@ -90,3 +91,24 @@ ATOM_TEXT: Mapping[type, Any] = {
     Max: IndexPrinter._largest,
     Min: IndexPrinter._smallest,
 }
+
+
+class PythonPrinter:
+    """Sizes as Python expressions over ks0, ks1, ..."""
+
+    def __init__(self, names: dict[Any, str]) -> None:
+        self.names = {str(symbol): name for symbol, name in names.items()}
+
+    def text(self, size: Size) -> str:
+        """The expression with the arguments' names."""
+        if isinstance(size, int):
+            return str(size)
+        return re.sub(r"[A-Za-z_]\w*", lambda m: self.names.get(m.group(), m.group()), str(size))
+
+
+def fits_text(extents: Sequence[Size], names: dict[Any, str]) -> str:
+    """A Python expression over the size arguments: whether 32-bit index arithmetic is enough for so many elements."""
+    if any(not isinstance(extent, int) and not extent.free_symbols <= set(names) for extent in extents):
+        return "False"  # the kernel is not told how large the buffer is
+    texts = dict.fromkeys(map(PythonPrinter(names).text, extents))
+    return " and ".join(f"({text}) <= {INT32_LIMIT}" for text in texts) or "True"

@@ -22,6 +22,7 @@ NAMES = (
     "softmax",
     "softmax split",
     "layer norm",
+    "attention decode",
     "column sum",
     "gather",
     "gathered sum long",

@@ -1,0 +1,12 @@
+"""CORES: computations that have a text of their own, which no loop nest is."""
+
+from collections.abc import Callable, Mapping
+
+from ....schedule.plan import CoreKernel
+from ...renderer import RenderedKernel
+from . import attention_decode
+
+CORES: Mapping[str, Callable[[CoreKernel], RenderedKernel]] = {"attention_decode": attention_decode.render}
+"""CoreNode.core -> how the kernel becomes text."""
+
+__all__ = ["CORES"]
