@@ -97,7 +97,7 @@ def _product(product: dot.Product) -> RenderedKernel:
         entries=entries,
         grids=product.grids,
         configs=[product.config.record()],
-        fits32=None if narrow else _fits_text(kernel, tiling, {}),
+        fits32=None if narrow else fits_text(_extents(kernel, tiling), {}),
         workspace=product.workspace,
         repeatable=_repeatable(kernel),
         kind="product on tensor cores" + (f" split {product.parts}" if product.parts > 1 else ""),
