@@ -137,18 +137,21 @@ def build(name: str, cache: int, scale: str, device: str, dtype: torch.dtype) ->
         kind, large, small = CAUSAL[name.removesuffix("-int8")]
         head = "LMHeadModel" if kind == "GPT2" else "ForCausalLM"
         config = getattr(transformers, f"{kind}Config")(**(large if full else small))
-        model = getattr(transformers, kind + head)(config).to(device, dtype).eval()
+        with torch.device(device):
+            model = getattr(transformers, kind + head)(config).to(dtype).eval()
         if name.endswith("-int8"):
             quantize(model)
         return Decoder(model, {}, "input_ids", lambda: StaticCache(config=config, max_cache_len=cache))
     if name == "t5-base":
         config = transformers.T5Config(**(T5_SIZES if full else T5_SMALL))
-        model = transformers.T5ForConditionalGeneration(config).to(device, dtype).eval()
+        with torch.device(device):
+            model = transformers.T5ForConditionalGeneration(config).to(dtype).eval()
         source: dict[str, Any] = {"input_ids": torch.randint(3, config.vocab_size, (1, 128), device=device)}
         steps = 128
     else:
         config = transformers.WhisperConfig(**(WHISPER_SIZES if full else WHISPER_SMALL))
-        model = transformers.WhisperForConditionalGeneration(config).to(device, dtype).eval()
+        with torch.device(device):
+            model = transformers.WhisperForConditionalGeneration(config).to(dtype).eval()
         source = {"input_features": torch.randn(1, config.num_mel_bins, 3000, device=device, dtype=dtype)}
         steps = 1500
     encoded = model.get_encoder()(**source)
