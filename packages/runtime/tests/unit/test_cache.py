@@ -47,6 +47,18 @@ def test_folder_others_can_write_is_refused(tmp_path):
         Store(folder)
 
 
+def test_relative_folder_is_of_the_directory_it_was_opened_in(tmp_path, monkeypatch):
+    """Compilers run in folders of their own, and programs change theirs."""
+    monkeypatch.chdir(tmp_path)
+    store = Store("cache")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    path = store.put("x", "key", b"content")
+    assert path.is_absolute()
+    assert path.is_relative_to(tmp_path / "cache")
+    assert store.get("x", "key") == b"content"
+
+
 def test_least_recently_used_go_first(store):
     for i in range(10):
         path = store.put("x", f"key{i}", bytes(60))

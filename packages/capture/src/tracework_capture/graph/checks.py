@@ -141,21 +141,44 @@ def _nothing(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
 def _writes_by_element(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
     """What writes elements of memory that another of its inputs shares in part is left to eager, which refuses it or gives what the
     order of its loops gives."""
+    _leave_to_eager_where(_overlaps_in_part, func, args, kwargs)
+
+
+def _writes_as_it_reads(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+    """The same of what computes an element from many: any memory that is shared counts."""
+    _leave_to_eager_where(_overlaps, func, args, kwargs)
+
+
+def _leave_to_eager_where(shared: Callable[[Any, Any], bool], func: Any, args: Any, kwargs: Any) -> None:
     named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
-    written = [named[a.name] for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    for value in named.values():
-        if any(isinstance(value, torch.Tensor) and _overlaps_in_part(target, value) for target in written):
-            raise RuntimeError(f"{func}: an input shares a part of the memory that is written to; clone the input")
+    written = [a.name for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    targets = [tensor for name in written for tensor in _tensors(named.get(name))]
+    memory = {target.storage for target in targets}
+    for name, value in named.items():
+        for source in () if name in written else _tensors(value):
+            if source.storage in memory and any(shared(target, source) for target in targets):
+                raise RuntimeError(f"{func}: an input shares a part of the memory that is written to; clone the input")
+
+
+def _tensors(value: Any) -> list[Any]:
+    """Those of an argument: itself, or what a list holds."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [each for each in values if isinstance(each, torch.Tensor)]
 
 
 def _overlaps_in_part(target: Any, source: Any) -> bool:
-    """Memory that is shared, but not element by element; where sizes are open, dense memory that may be is taken to be, and other memory that
-    is now."""
+    """Memory that is shared, but not element by element."""
+    a, b = target.spec, source.spec
+    return (a.sizes, a.strides, a.offset) != (b.sizes, b.strides, b.offset) and _overlaps(target, source)
+
+
+def _overlaps(target: Any, source: Any) -> bool:
+    """Memory that is shared; where sizes are open, dense memory that may be is taken to be, and other memory that is now."""
     from tracework_primops import GuardOnUnbackedError  # primops is imported when the first graph is made
     from tracework_primops.broadcasting import is_dense
 
     a, b = target.spec, source.spec
-    if target.storage is not source.storage or (a.sizes, a.strides, a.offset) == (b.sizes, b.strides, b.offset):
+    if target.storage is not source.storage:
         return False
     if (a.is_symbolic or b.is_symbolic) and is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides):
         return not (_ends_before(target, source) or _ends_before(source, target))
@@ -241,11 +264,19 @@ def _kind_of(func: Any) -> Callable[..., None]:
         return _unknown
     if torch.Tag.nondeterministic_seeded in func.tags:
         return _draws
-    if func._schema.is_mutable and (torch.Tag.pointwise in func.tags or func is torch.ops.aten.copy_.default):
-        return _writes_by_element
-    if not _SPARSE.isdisjoint(a.name for a in func._schema.arguments):
-        return _may_have_sparse_gradients
-    return _normalizes if "batch_norm" in func._schema.name and "backward" not in func._schema.name else _PURE
+    name = func._schema.name.partition("::")[2]
+    if "batch_norm" in name and "backward" not in name:
+        return _normalizes
+    if func._schema.is_mutable:
+        if torch.Tag.pointwise in func.tags or name in _BY_ELEMENT or name.startswith(("_foreach_", "_fused_")):
+            return _writes_by_element
+        return _PURE if name in _OF_SIZES else _writes_as_it_reads
+    return _PURE if _SPARSE.isdisjoint(a.name for a in func._schema.arguments) else _may_have_sparse_gradients
+
+
+_BY_ELEMENT = frozenset(("copy_", "masked_fill_"))
+_OF_SIZES = frozenset(("set_", "resize_as_"))
+"""What writes no element of the memory that it is given."""
 
 
 def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[fx.Node]:

@@ -212,6 +212,12 @@ row(*_names("logical_not isnan isinf isfinite signbit isposinf isneginf", "defau
 row("abs.default")(_unary(lambda a: real_of(a.dtype)))
 
 
+@row("angle.default")
+def angle(a):
+    """Eager computes angles of complex numbers into a row-major tensor."""
+    return fresh(a, a.sizes, real_of(a.dtype)) if a.dtype.is_complex else elementwise(float_dtype(a), [a])
+
+
 @row("neg.default")
 def neg(a):
     if a.dtype is torch.bool:

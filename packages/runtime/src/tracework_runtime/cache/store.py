@@ -78,7 +78,7 @@ class Store:
 
         Raises CacheUnsafe where others can write to it, where it cannot be made, or where there can be no key.
         """
-        self.folder = Path(folder) if folder is not None else default_folder()
+        self.folder = (Path(folder) if folder is not None else default_folder()).absolute()
         self.limit = limit
         self.root = self.folder / f"v{container.FORMAT}"
         self.tmp = self.root / "tmp"
