@@ -13,6 +13,8 @@ from tracework import assemble, torch_backend
 from tracework_capture.hook import context
 from tracework_capture.uncompiled import collected, report_uncompiled
 from tracework_primops import Condition, GuardOnUnbackedError
+from tracework_primops.fake import SPECIAL
+from tracework_primops.fake.dispatch import forget_plans
 
 PACKAGES = Path(__file__).parent.parent / "packages"
 X = torch.ones(3)
@@ -232,6 +234,20 @@ def other_settings():
         torch.use_deterministic_algorithms(False)
 
 
+def a_result_of_another_dtype():
+    func = torch.ops.aten.nonzero.default
+    right = SPECIAL[func]
+
+    def rule(mode, func, args, kwargs):
+        return right(mode, func, args, kwargs).to(torch.float32)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SPECIAL, func, rule)
+        forget_plans()
+        tracework.compile(lambda x: (torch.nonzero(x.sin() > 0) * 3 + 1).sum(1))(torch.ones(4, 2))
+    forget_plans()
+
+
 def shapes_under_torch_compile():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch_backend, "MOST_SHAPES", 2)
@@ -248,6 +264,7 @@ ROWS = {
     "aotautograd/higher_order.py:__call__": [(several_gradients_of_gradients, "several gradients are computed at once")],
     "aotautograd/higher_order.py:run": [(gradients_for_other_sizes, "was compiled for other sizes")],
     "aotautograd/pieces.py:_compiled": [(asked_about_data, "u0 > 3")],
+    "aotautograd/pieces.py:run": [(a_result_of_another_dtype, "where the graph was compiled for")],
     "aotautograd/wrappers/other_data.py:gradients": [(other_data, "was replaced between")],
     "aotautograd/wrappers/overlap.py:run": [(overlapping, "share memory and one of them is written to")],
     "aotautograd/wrappers/places.py:run": [(elsewhere, "begins elsewhere in its memory")],
