@@ -342,8 +342,8 @@ def quiet() -> None:
 
 HEAD = """# Gradients of op_db
 
-Every entry of `torch.testing._internal.common_methods_invocations.op_db` that has a gradient on the CPU, in every dtype that it lists for its
-backward (of float64, float32, bfloat16, float16, complex128, complex64), {samples} samples each: forward and backward traced through
+Every entry of `torch.testing._internal.common_methods_invocations.op_db` of torch {torch} that has a gradient on the CPU, in every dtype that it
+lists for its backward (of float64, float32, bfloat16, float16, complex128, complex64), {samples} samples each: forward and backward traced through
 autograd on fakes, partitioned, and run as the ATen graph and as prims run eagerly, against eager (outputs, their strides, gradients), and as prims under
 `numerics="strict"` against eager's bits.
 Written by `nox -s gradients`.
@@ -357,7 +357,7 @@ def table(outcomes: list[Outcome]) -> str:
     """The counts in each dtype, and each entry that is not equal with its reason."""
     dtypes = [str(d).removeprefix("torch.") for d in DTYPES]
     counts = Counter((o.status, o.dtype) for o in outcomes)
-    lines = [HEAD.format(samples=SAMPLES, dtypes=" | ".join(dtypes), rule="---|" * len(dtypes))]
+    lines = [HEAD.format(torch=torch.__version__, samples=SAMPLES, dtypes=" | ".join(dtypes), rule="---|" * len(dtypes))]
     for status in dict.fromkeys(["equal", *sorted(o.status for o in outcomes)]):
         lines.append(f"| {status} | {' | '.join(str(counts[status, d]) for d in dtypes)} |\n")
     lines.append("\n| entry | outcome | dtypes | reason |\n|---|---|---|---|\n")
