@@ -203,8 +203,8 @@ def _close(mine: torch.Tensor, theirs: torch.Tensor, exact: torch.Tensor | None)
 
 HEAD = """# torch's module_db through tracework.compile
 
-Every module of `torch.testing._internal.common_modules.module_db` on the CPU, in the dtypes that it lists and in bfloat16, {samples} samples
-each, forward and backward in training and evaluating mode: outputs, gradients of inputs and parameters, and buffers against eager.
+Every module of `torch.testing._internal.common_modules.module_db` on the CPU, torch {torch}, in the dtypes that it lists and in bfloat16,
+{samples} samples each, forward and backward in training and evaluating mode: outputs, gradients of inputs and parameters, and buffers against eager.
 Written by `nox -s modules`.
 
 | backend | outcome | {dtypes} |
@@ -216,7 +216,7 @@ def table(outcomes: list[Outcome]) -> str:
     """The counts, and each row that is not equal in one graph."""
     dtypes = list(dict.fromkeys(o.dtype for o in outcomes))
     counts = Counter((o.backend, o.status, o.dtype) for o in outcomes)
-    lines = [HEAD.format(samples=SAMPLES, dtypes=" | ".join(dtypes), rule="---|" * len(dtypes))]
+    lines = [HEAD.format(torch=torch.__version__, samples=SAMPLES, dtypes=" | ".join(dtypes), rule="---|" * len(dtypes))]
     for backend, status in sorted({(o.backend, o.status) for o in outcomes}):
         lines.append(f"| {backend} | {status} | {' | '.join(str(counts[backend, status, d]) for d in dtypes)} |\n")
     lines.append("\n| module | mode | backend | dtype | outcome | why |\n|---|---|---|---|---|---|\n")
