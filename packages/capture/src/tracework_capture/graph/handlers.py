@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .raises import may_be
+from .raises import ANYTHING, may_be
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,26 +40,34 @@ def _reached(info: CodeInfo, index: int) -> Iterator[Any]:
             ways += _followers(instruction)
 
 
-def _reached_handling(frame: Any, index: int, raised: Raised) -> Iterator[Any]:
-    """As _reached, from a handler of one of these exceptions: what raises goes on in the block that handles it, and clauses of other
-    classes are passed over."""
+def _after_handler(frame: Any, index: int, raised: Raised) -> tuple[bool, Raised]:
+    """Whether a handler of one of these exceptions may go on, and which exceptions may leave the function through it. Clauses of other classes
+    are passed over; what a handler raises, any exception, meets the block around it."""
     info = frame.info
-    seen: set[int] = set()
-    ways = [index]
+    seen: set[tuple[int, Raised]] = set()
+    ways = [(index, raised)]
+    leaving: Raised = ()
     while ways:
-        at = ways.pop()
-        if at in seen:
+        way = ways.pop()
+        if way in seen:
             continue
-        seen.add(at)
+        seen.add(way)
+        at, raised = way
         instruction = info.instructions[at]
-        yield instruction
         if instruction.opname in ("RERAISE", "RAISE_VARARGS"):
+            if instruction.opname == "RAISE_VARARGS" and instruction.arg:
+                raised = ANYTHING
             if instruction.handler is not None:
-                ways.append(instruction.handler.target)
+                ways.append((instruction.handler.target, raised))
+            else:
+                leaving += raised
+        elif instruction.opname in _LEAVING:
+            return True, ()
         elif instruction.opname == "CHECK_EXC_MATCH" and not may_match(frame, at, raised):
-            ways.append(info.instructions[at + 1].target)  # of the jump where it does not match
+            ways.append((info.instructions[at + 1].target, raised))  # of the jump where it does not match
         else:
-            ways += _followers(instruction)
+            ways += [(follower, raised) for follower in _followers(instruction)]
+    return False, leaving
 
 
 def _followers(instruction: Any) -> list[int]:
@@ -89,11 +97,11 @@ def is_caught(frame: Any) -> bool:
 def is_swallowed(frame: Any, raised: Raised) -> bool:
     """Whether one of these exceptions, raised here, may meet an except block that goes on; finally blocks, and others that raise again, do
     not."""
-    return any(
-        instruction.opname in _LEAVING and instruction.opname != "RERAISE"
-        for passed, handler in _handlers(frame)
-        for instruction in _reached_handling(passed, handler.target, raised)
-    )
+    for passed, handler in _handlers(frame):
+        goes_on, raised = _after_handler(passed, handler.target, raised)
+        if goes_on:
+            return True
+    return False
 
 
 def _handlers(frame: Any) -> Iterator[tuple[Any, Any]]:

@@ -90,5 +90,5 @@ def _tensors(arguments: Any) -> Iterator[Any]:
 
 
 def may_be(raised: Raised, kinds: list[type]) -> bool:
-    """Whether `except kinds` may catch one of these."""
-    return bool(raised) and (Exception in raised or any(issubclass(each, kind) for each in raised for kind in kinds))
+    """Whether `except kinds` may catch one of these; metaclasses are not asked."""
+    return bool(raised) and (Exception in raised or any(kind in each.__mro__ for each in raised for kind in kinds))

@@ -6,10 +6,12 @@ import types
 from typing import TYPE_CHECKING
 
 from ..bytecode.reload import builtins_of
+from ..values.user_class import ClassValue
 from .handlers.attributes import attribute_asked
 from .handlers.names import read_global
 
 if TYPE_CHECKING:
+    from ..bytecode.code import CodeInfo
     from ..values.value import Value
     from .frame import SymbolicFrame
 
@@ -22,6 +24,8 @@ def kinds_of_clause(frame: SymbolicFrame, index: int) -> list[type] | None:
     start = index
     while frame.info.instructions[start - 1].opname in ("LOAD_GLOBAL", "LOAD_ATTR", "BUILD_TUPLE"):
         start -= 1
+    if not _begins_clause(frame.info, start):
+        return None
     kinds: list[type] = []
     owner: Value | None = None
     for instruction in frame.info.instructions[start:index]:
@@ -34,12 +38,23 @@ def kinds_of_clause(frame: SymbolicFrame, index: int) -> list[type] | None:
         if isinstance(found, types.ModuleType):
             owner = _value(frame, owner, instruction.value)
         elif isinstance(found, type) and issubclass(found, BaseException):
-            _value(frame, owner, instruction.value)
+            kind = _value(frame, owner, instruction.value)
+            if not isinstance(kind, ClassValue) or kind.cls is not found:  # the traced program has written to the module
+                return None
             kinds.append(found)
             owner = None
         else:
             return None
     return kinds or None
+
+
+def _begins_clause(info: CodeInfo, index: int) -> bool:
+    """Whether a clause's expression begins there: at the begin of the handler, or where an earlier clause does not match."""
+    if info.instructions[index - 1].opname == "PUSH_EXC_INFO":
+        return True
+    return any(
+        jump.target == index and info.instructions[jump.index - 1].opname == "CHECK_EXC_MATCH" for jump in info.instructions
+    )
 
 
 def _global_object(frame: SymbolicFrame, name: str) -> object:

@@ -1,6 +1,7 @@
 """What operators may raise for some data, and which except clauses that matters to: a row for each operator, and for each form of clause."""
 
 import linecache
+import types
 
 import pytest
 import torch
@@ -188,13 +189,56 @@ FORMS = {
     "the second": ("except TypeError:\n        seen.count += 50\n    except IndexError:", 2),
     "all": ("except:", 2),
     "a name for a tuple": ("except KINDS:", 2),
+    "an item, and a class": ("except (ERRORS[0], TypeError):", 2),
+    "classes around a local name": ("except (TypeError, seen.error, ValueError):", 2),
+    "one of two": ("except (IndexError if seen.count else ValueError):", 2),
+    "a metaclass says yes": ("except Odd:", 1),
+    "of a module": ("except module.Error:", 1),
+    "raised again": ("except IndexError:\n        raise", 1),
 }
+
+
+AROUND = """
+def program(x, index, seen):
+    y = torch.ops.test_exceptions_for_data.counted(x)
+
+    def inner():
+        try:
+            seen.count += 1
+            return (x * 2)[index]
+        {leave}
+
+    try:
+        z = inner()
+    except {outer}:
+        seen.count += 50
+        z = x
+    return y + z.sum()
+"""
+OUTER = {
+    "another exception": ("except IndexError as error:\n            raise ValueError from error", "ValueError", 2),
+    "one of finally": ("finally:\n            if seen.count > 5:\n                raise ValueError", "ValueError", 2),
+    "the same": ("except IndexError:\n            raise", "ValueError", 1),
+    "the same by its name": ("except IndexError as error:\n            raise error", "ValueError", 2),
+    "the same, met": ("except IndexError:\n            raise", "LookupError", 2),
+}
+
+
+class Claims(type):
+    """Says that any class is one of its own."""
+
+    def __subclasscheck__(cls, other):
+        return True
+
+
+class Odd(Exception, metaclass=Claims):
+    """Catches what is of it all the same."""
 
 
 class Seen:
     """What the program counts."""
 
-    count = 0
+    count, error = 0, IndexError
 
 
 @torch.library.custom_op("test_exceptions_for_data::counted", mutates_args=("x",))
@@ -208,23 +252,39 @@ def _(x):
     return x.new_empty(())
 
 
-def program_of(form):
-    text = TEMPLATE.format(leave=FORMS[form][0])
-    name = f"<{form}>"
+def program_of(text, name):
+    name = f"<{name}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    space = {"torch": torch, "KINDS": KINDS}
+    space = {"torch": torch, "KINDS": KINDS, "ERRORS": (IndexError,), "Odd": Odd, "module": types.ModuleType("module")}
+    space["module"].Error = NotImplementedError
     exec(compile(text, name, "exec"), space)
     return space["program"], space
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_graph_is_cut_where_a_clause_may_be_for_the_exception(form):
-    program, _ = program_of(form)
+    check(TEMPLATE.format(leave=FORMS[form][0]), form, FORMS[form][1])
+
+
+@pytest.mark.parametrize("form", OUTER)
+def test_what_a_handler_raises_meets_the_clauses_around_it(form):
+    leave, outer, graphs = OUTER[form]
+    check(AROUND.format(leave=leave, outer=outer), form, graphs)
+
+
+def test_a_class_that_the_program_writes_to_a_module():
+    check(
+        TEMPLATE.replace("    try:", "    module.Error = IndexError\n    try:").format(leave="except module.Error:"), "written", 2
+    )
+
+
+def check(text, name, graphs):
+    program, _ = program_of(text, name)
     made = []
     compiled = tracework_capture.optimize(lambda gm, given: made.append(gm) or gm.forward)(program)
     for index in (1, 3, 9):
         assert outcome(compiled, index) == outcome(program, index)
-    assert len(made) == FORMS[form][1]
+    assert len(made) == graphs
 
 
 def outcome(run, index):
@@ -236,7 +296,7 @@ def outcome(run, index):
 
 
 def test_the_class_that_a_name_means_is_guarded():
-    program, space = program_of("another class")
+    program, space = program_of(TEMPLATE.format(leave=FORMS["another class"][0]), "another class")
     compiled = tracework_capture.optimize(lambda gm, given: gm.forward)(program)
     for index in (1, 9):
         assert outcome(compiled, index) == outcome(program, index)
