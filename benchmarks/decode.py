@@ -20,7 +20,7 @@ from rich.table import Table
 from torch import nn
 
 from benchmarks.torchvision_on_cpu import torchvision_models
-from benchmarks.worker import DTYPES, compiler, relative_error
+from benchmarks.worker import DTYPES, compiler, relative_error, timed
 
 PROMPT = 64
 BLOCK = 16
@@ -187,17 +187,6 @@ def bandwidth(device: str) -> float:
     target = torch.empty_like(source)
     times = [timed(lambda: target.copy_(source), device) for _ in range(6)]
     return 2 * source.numel() / min(times)
-
-
-def timed(function: Callable[[], Any], device: str) -> float:
-    """Seconds, with the device drained before and after."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    function()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
 @torch.no_grad()
