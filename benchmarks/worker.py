@@ -8,6 +8,7 @@ import resource
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ def compiler(system: str, mode: str | None) -> Callable[[Any], Any]:
         return lambda module: torch.compile(module, mode=mode)
     import tracework
 
+    warnings.simplefilter("error", tracework.UncompiledWarning)  # eager's speed is no figure of a compiler
     return lambda module: tracework.compile(module, mode=mode)
 
 

@@ -53,6 +53,12 @@ def alias_root(buffers: Mapping[str, Any], name: str) -> str:
     return name
 
 
+def read_buffers(program: Program, kernels: Sequence[Any]) -> set[str]:
+    """Buffers that own the memory of what a kernel reads or the graph gives, and the names by which those know it."""
+    named = {name for kernel in kernels for name in kernel.reads} | output_buffers(program)
+    return named | {alias_root(program.buffers, name) for name in named}
+
+
 def ended_inputs(program: Program, kernels: Sequence[Any]) -> dict[int, list[str]]:
     """Kernel number -> inputs that nobody needs after it: what was saved for a backward is given back early."""
     buffers = program.buffers

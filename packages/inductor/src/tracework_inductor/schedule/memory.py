@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir.index import Size, constant_product, same, same_all
-from .graph import alias_root, output_buffers
+from .graph import alias_root, output_buffers, read_buffers
 from .plan import ExternKernel, Kernel, KernelBatch, LoopKernel, MemoryPlan, MemoryStep, Program, Workspace
 from .workspace import ROOM, ROUNDING, peaks, place, placeable, workspace_device
 
@@ -50,6 +50,7 @@ class MemoryPlanner:
         self.reuse = reuse
         self.buffers: Mapping[str, Any] = program.buffers
         self.kept = {alias_root(self.buffers, b) for b in output_buffers(program)}
+        self.read = read_buffers(program, kernels)
         self.last_use = self._last_uses()
         self.placed = placed
         self.free_list: list[str] = []
@@ -92,7 +93,9 @@ class MemoryPlanner:
         taken = {old for _, old in reuse}
         # A library call's result is torch's own tensor; those we allocated and those it made can both be used again.
         ended = [b for b in sorted({*dying, *[w for w in kernel.writes if self._dies(w, n)]}) if b not in taken]
-        self.free_list += ended
+        self.free_list += [
+            b for b in ended if b in self.read or self.buffers[b].kind != "extern"
+        ]  # nobody looks at what others are
         return MemoryStep(tuple(allocate), tuple(reuse), tuple(ended))
 
     def _dies(self, name: str, n: int) -> bool:

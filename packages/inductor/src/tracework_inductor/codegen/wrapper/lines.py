@@ -27,7 +27,7 @@ from tracework_runtime.host.lines import (
 from ...ir.buffer import BufferLayout, BufferView, ExternNode
 from ...ir.index import Expr, Size, same, same_all
 from ...lowering.cpu_products import GEMM
-from ...schedule.graph import alias_root, ended_inputs
+from ...schedule.graph import alias_root, ended_inputs, read_buffers
 from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, MemoryStep, Output, Program, index_checks
 
 DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex64 complex128".split()
@@ -65,6 +65,7 @@ class _Builder:
         self.renamed = {old for step in plan.memory.steps for _, old in step.reuse}
         self.gpus = {b.layout.device for b in self.program.buffers.values() if b.layout.device.type == "cuda"}
         self.loaded = {name for kernel in plan.kernels if not isinstance(kernel, ExternKernel) for name in kernel.reads}
+        self.read = read_buffers(self.program, plan.kernels)
         self.windows: dict[str, int] = {}
         self.counted: set[str] = set()  # buffers whose tensors torch has written to, so that it counts a version
 
@@ -229,7 +230,7 @@ class _Builder:
         """Names are dropped as soon as nobody needs them, so that torch's allocator can hand the memory out again."""
         taken = [old for _, old in step.reuse]
         ended = [b for b in step.free if b not in self.renamed]
-        gone = [self._name(b) for b in (*ended, *taken) if b not in self.workspace.offsets]
+        gone = [name for b in (*ended, *taken) if (name := self._name(b)) in self.names]
         if gone:
             self.lines.append(Free(tuple(gone)))
 
@@ -323,16 +324,17 @@ class _Builder:
     def _results(self, node: ExternNode, call: str) -> None:
         if not node.tuple_result:
             name = node.outputs[0]
-            if name is None or node.mutates is not None:  # an input that is written is what it was
+            if name not in self.read or node.mutates is not None:  # an input that is written is what it was
                 self._call(call, node=node)
                 return
             self._call(f"{name} = {self._as_expected(node, name, call)}", writes=[name], node=node)
             return
-        names = [n if n is not None else "_" for n in node.outputs]
+        # what nobody reads may be no tensor at all: attention kernels leave out what only their backward needs
+        made = [name for name in node.outputs if name in self.read]
+        names = [name if name in self.read else "_" for name in node.outputs]
         text = [f"{', '.join(names)}, = {call}"]
         if "_" in names:
             text.append("del _")
-        made = [name for name in node.outputs if name is not None]
         if node.target != "restride":
             text += [f"{name} = {self._as_expected(node, name, name)}" for name in made]
         self._call(*text, writes=made, node=node)
