@@ -23,7 +23,7 @@ typedef struct {
     PyObject *extra;    /* ALLOCATE: the dtype */
     uint64_t address;   /* NATIVE, PRODUCT: of the kernel */
     product *product;
-    int result;         /* NATIVE */
+    int result;         /* NATIVE; CALL, ALLOCATE: whether what it makes is returned */
     int *operands, *results;
     Py_ssize_t operand_count, result_count, launch;
 } instruction;
@@ -166,22 +166,44 @@ static void set_register(frame *f, int number, PyObject *value, uint64_t address
     Py_XDECREF(old);
 }
 
-/* What a function gives for what registers hold. */
-static PyObject *call_with(frame *f, PyObject *function, const int *operands, Py_ssize_t count)
+/* What makes memory that a call returns is called by it in `keeping_thread`; NULL where nobody asks. */
+static PyObject *keeping;
+static unsigned long keeping_thread;
+
+PyObject *tw_set_keeping(PyObject *module, PyObject *function)
+{
+    Py_XSETREF(keeping, function == Py_None ? NULL : Py_NewRef(function));
+    keeping_thread = PyThread_get_thread_ident();
+    Py_RETURN_NONE;
+}
+
+/* What an instruction's function gives for given[1] to given[count]; given[0] is free. */
+static PyObject *call_function(const instruction *one, PyObject **given, Py_ssize_t count)
+{
+    const bool makes = one->kind == CALL || one->kind == ALLOCATE;
+    if (makes && one->result && keeping != NULL && keeping_thread == PyThread_get_thread_ident()) {
+        given[0] = one->function;
+        return PyObject_Vectorcall(keeping, given, (size_t)count + 1, NULL);
+    }
+    return PyObject_Vectorcall(one->function, given + 1, (size_t)count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+}
+
+/* The same for what registers hold. */
+static PyObject *call_with(frame *f, const instruction *one, const int *operands, Py_ssize_t count)
 {
     PyObject *given[count + 1];
     for (Py_ssize_t i = 0; i < count; i++) {
-        given[i] = held(f, operands[i]);
-        if (given[i] == NULL) {
+        given[i + 1] = held(f, operands[i]);
+        if (given[i + 1] == NULL) {
             return NULL;
         }
     }
-    return PyObject_Vectorcall(function, given, (size_t)count, NULL);
+    return call_function(one, given, count);
 }
 
 static int run_call(frame *f, const instruction *one)
 {
-    PyObject *result = call_with(f, one->function, one->operands, one->operand_count);
+    PyObject *result = call_with(f, one, one->operands, one->operand_count);
     if (result == NULL) {
         return -1;
     }
@@ -204,8 +226,8 @@ static int run_call(frame *f, const instruction *one)
 static int run_allocate(frame *f, const instruction *one)
 {
     PyObject *sizes = PyTuple_GET_ITEM(f->sizes->shapes, one->operands[0]);
-    PyObject *given[] = {sizes, PyTuple_GET_ITEM(f->sizes->shapes, one->operands[1]), one->extra};
-    PyObject *made = PyObject_Vectorcall(one->function, given, 3, NULL);
+    PyObject *given[] = {NULL, sizes, PyTuple_GET_ITEM(f->sizes->shapes, one->operands[1]), one->extra};
+    PyObject *made = call_function(one, given, 3);
     if (made == NULL) {
         return -1;
     }
@@ -316,7 +338,7 @@ static int run_product(frame *f, const instruction *one)
     if (!f->watched && multiply(one->product, values)) {
         return 0;
     }
-    PyObject *result = call_with(f, one->function, one->results, one->result_count);
+    PyObject *result = call_with(f, one, one->results, one->result_count);
     Py_XDECREF(result);
     return result == NULL ? -1 : 0;
 }

@@ -1,5 +1,6 @@
 """Intermediate values in a workspace on a GPU: right values with streams, threads, calls within calls and recordings, no more memory."""
 
+import gc
 import sys
 import threading
 from pathlib import Path
@@ -13,6 +14,10 @@ from tracework_inductor import compile_graph
 from tracework_inductor.schedule import workspace
 from tracework_primops import prims
 from tracework_runtime import gpu_workspace
+from tracework_runtime.cudagraph import GraphedFn
+from tracework_runtime.cudagraph.budget import BUDGET
+from tracework_runtime.cudagraph.engine import GraphEngine
+from tracework_runtime.cudagraph.segment import Segment
 from triton_programs import graph_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -104,6 +109,52 @@ def test_a_recording_is_replayed_beside_other_calls(compiled):
     torch.cuda.synchronize()
     for values, right in ((kept, wanted), (got, expected)):
         assert all(torch.equal(a, b) for a, b in zip(values, right, strict=True))
+
+
+def wide(x, w):
+    """Much between the results, by the library and by kernels, one of them made by the library and one a view."""
+    a = prims.mm(x, w)
+    for _ in range(3):
+        a = prims.mm(prims.tanh(a), w)
+    return prims.sum(a, (0,)), prims.mm(prims.sin(x), w), prims.permute(prims.mm(x, prims.cos(w)), (1, 0))
+
+
+class Paying(GraphEngine):
+    """Takes it that every recording pays."""
+
+    def time(self, call, device):
+        return call(), 1.0, 1.0
+
+
+def test_recordings_share_what_they_do_not_hand_out():
+    """Memory of all recordings of a stream is what they hand out, and once the most that one needs; no result is written to by others."""
+    size, given = 2048, torch.Generator("cuda").manual_seed(0)
+    x, w = (torch.randn(size, size, device="cuda", generator=given) / 32 for _ in range(2))
+    compiled = runtime.load(compile_graph(graph_of(wide, x, w)))
+    assert compiled.artifact.host_lines and not Segment.of(compiled).draws
+    functions = [GraphedFn(compiled, engine=Paying()) for _ in range(6)]
+    streams = [torch.cuda.default_stream(), torch.cuda.Stream()]
+    kept = []
+    for n in range(5):
+        x = torch.randn(size, size, device="cuda", generator=given) / 32
+        wanted = graph_of(wide, x, w).run(x, w)
+        torch.cuda.synchronize()
+        for number, fn in enumerate(functions):
+            with torch.cuda.stream(streams[number % 2]):
+                kept.append((fn([x, w]), wanted))
+        torch.cuda.synchronize()
+        for found, expected in kept[-len(functions) :]:
+            for a, b in zip(found, expected, strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-2)
+        if n < 4:
+            del kept[:], found, a
+    assert all(fn.replays and fn.made <= 2 for fn in functions)
+    one = 4 * size * size
+    assert len(BUDGET.arenas) == 2 and all(one <= size <= 6 * one for size in BUDGET.arenas.values())
+    assert all(recording.bytes <= 2 * one + (64 << 20) for fn in functions for recording in fn.recordings)
+    del kept, functions, fn, found, a
+    gc.collect()
+    assert not BUDGET.arenas
 
 
 def test_no_more_memory_than_with_the_allocator_alone(compiled, monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 from tracework_runtime._C import Settings
 
 __all__ = [
-    "allocating_to",
     "convolution_plus",
     "convolution_then",
     "current_gpu",
@@ -21,10 +19,13 @@ __all__ = [
     "dispatch_mode_count",
     "empty_strided_cpu",
     "empty_strided_cuda",
+    "enter_pool",
     "get_address_function",
+    "leave_pool",
     "library_settings",
     "openmp_library",
     "pack_convolution",
+    "pool_parts",
     "profiler_enabled",
     "release_pool",
     "set_versions",
@@ -85,25 +86,25 @@ dispatch_mode_count: Callable[[], int] = torch._C._len_torch_dispatch_stack
 profiler_enabled: Callable[[], bool] = torch._C._autograd._profiler_enabled
 
 
-def allocating_to(device: int, pool: tuple[int, int]) -> AbstractContextManager[None]:
-    """A block in which this thread's memory on a GPU comes from a pool, which is new; release_pool() gives it back."""
-    return _Allocating(device, pool)
+def enter_pool(device: int, pool: tuple[int, int]) -> None:
+    """From now on this thread's memory on a GPU comes from a pool, until it leaves it; release_pool() gives it back, once for each entry."""
+    torch._C._cuda_beginAllocateCurrentThreadToPool(device, pool)
 
 
-class _Allocating:
-    def __init__(self, device: int, pool: tuple[int, int]) -> None:
-        self._given = device, pool
-
-    def __enter__(self) -> None:
-        torch._C._cuda_beginAllocateCurrentThreadToPool(*self._given)
-
-    def __exit__(self, *error: object) -> None:
-        torch._C._cuda_endAllocateToPool(*self._given)
+def leave_pool(device: int, pool: tuple[int, int]) -> None:
+    """Ends that."""
+    torch._C._cuda_endAllocateToPool(device, pool)
 
 
 def release_pool(device: int, pool: tuple[int, int]) -> None:
     """Nobody takes memory from a pool any more: what of it is free is anybody's, and the rest when it is freed."""
     torch._C._cuda_releasePool(device, pool)
+
+
+def pool_parts(pool: tuple[int, int]) -> list[tuple[int, int]]:
+    """(address, bytes) of what torch has of the device for a pool."""
+    found = torch.cuda.memory_snapshot(pool, include_traces=False)
+    return [(int(part["address"]), int(part["total_size"])) for part in found if tuple(part["segment_pool_id"]) == pool]
 
 
 # The settings by which torch's kernels for a GPU choose what they compute, and how, when they are launched.

@@ -8,7 +8,7 @@ import weakref
 import pytest
 import torch
 from tracework_runtime import Artifact, ArtifactError, CompiledFn, KernelSource
-from tracework_runtime._C import Launcher, Plan
+from tracework_runtime._C import Launcher, Plan, set_keeping
 from tracework_runtime.host.lines import (
     WORK,
     Address,
@@ -210,6 +210,52 @@ def test_memory_that_only_kernels_read_is_not_viewed_and_other_memory_is():
     assert seen[0].shape == (2, 4) and kernels.calls == [("k0", seen[0].data_ptr())]
     program((*lines[:-2], Return((), ())), kernels)([])
     assert len(kernels.calls) == 2
+
+
+RETURNS = (
+    Inputs(("x",)),
+    Allocate("a", "cpu", "float32", (4,), (1,)),
+    Allocate("b", "cpu", "float32", (4,), (1,)),
+    Allocate("c", "cpu", "float32", (4,), (1,)),
+    Reuse("d", "b", ".view(2, 2)"),
+    Call(("e, f = pair(x, 'both')",), ("x",), ("e", "f")),
+    Call(("g = pair(x, 'none')",), ("x",), ("g",)),
+    Call(("note(c, g)",), ("c", "g")),
+    Free(("b", "c", "f", "g")),
+    Return(("a.t()", "d", "e"), ("a", "d", "e")),
+)
+
+
+def test_memory_that_is_returned_is_made_by_who_keeps_it():
+    """In the thread that asks for it, and only there."""
+    call, made = program(RETURNS, pair=lambda x, what: (x + 1, what), note=lambda *t: None), []
+
+    def keep(make, *given):
+        made.append(given)
+        return make(*given)
+
+    x, results = torch.ones(3), []
+    set_keeping(keep)
+    try:
+        results.append(call([x]))
+        other = threading.Thread(target=lambda: results.append(call([x])))
+        other.start()
+        other.join()
+    finally:
+        set_keeping(None)
+    results.append(call([x]))
+    assert len(made) == 4 and [given[0] for given in made[:2]] == [(4,), (4,)], "a, b, its view as d, and e with f"
+    assert all(torch.equal(e, x + 1) and d.shape == (2, 2) for _, d, e in results)
+
+
+def test_who_keeps_memory_may_fail():
+    call = program(RETURNS, pair=lambda x, what: (x + 1, what), note=lambda *t: None)
+    set_keeping(lambda make, *given: 1 / 0)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            call([torch.ones(3)])
+    finally:
+        set_keeping(None)
 
 
 def test_many_sizes_in_turn():

@@ -28,6 +28,8 @@ class Budget:
 
     def __init__(self) -> None:
         self.now = 0
+        self.arenas: dict[tuple[int, int], int] = {}
+        """(device, stream) -> bytes that its recordings share."""
         self._held: dict[int, weakref.WeakSet[Any]] = {}
 
     def tick(self) -> int:
@@ -37,12 +39,18 @@ class Budget:
 
     def bytes(self, device: int) -> int:
         """What recordings on a device hold."""
-        return sum(max(one.bytes, LEAST) for one in self._held.get(device, ()))
+        return sum(max(one.bytes, LEAST) for one in self._held.get(device, ())) + self._shared(device)
+
+    def _shared(self, device: int) -> int:
+        return sum(size for (where, _), size in list(self.arenas.items()) if where == device)
 
     def add(self, one: Held, limit: Callable[[], float]) -> bool:
-        """Counts a new recording, and drops others until all are below `limit()` bytes; False where it alone is above."""
+        """Counts a new recording, and drops others until all are below `limit()` bytes; False where it alone is above.
+
+        What recordings share counts with it.
+        """
         most = limit()
-        if max(one.bytes, LEAST) > most:
+        if max(one.bytes, LEAST) + self._shared(one.device) > most:
             return False
         held = self._held.setdefault(one.device, weakref.WeakSet())
         for oldest in sorted(held, key=lambda other: other.used):

@@ -13,11 +13,13 @@ from typing import Any
 import torch
 
 from tracework_runtime import _torch
+from tracework_runtime.cudagraph.arena import Arena
 from tracework_runtime.device.driver import NO_CONTEXT, OTHER_CONTEXT, driver
 
 __all__ = ["GraphEngine", "Recorded"]
 
 Inputs = list[Any]
+Call = Callable[[Inputs], tuple[Any, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,18 +69,25 @@ class GraphEngine:
         side = self._streams.get((device, stream))
         if side is None:
             side = self._streams[device, stream] = driver().new_stream(device)
+        make = _by_torch if draws else _by_driver
         with torch.cuda.device(device):
             torch.cuda.synchronize()
-            torch.cuda.empty_cache()  # the recording cannot use what is free outside of its pool
+            torch.cuda.empty_cache()  # the recording cannot use what is free outside of its pools
             before = torch.cuda.memory_reserved(device)
             try:
                 with torch.cuda.stream(side):
-                    recorded = (_by_torch if draws else _by_driver)(call, inputs, device, side.cuda_stream)
+                    arena = Arena.entered(device, stream)
+                    had = arena.bytes
+                    recorded = make(call, list(inputs), device, side.cuda_stream, arena)
+                    if arena.holds(recorded.outputs):
+                        del recorded
+                        recorded = make(call, inputs, device, side.cuda_stream, None)
             except BaseException:
                 with torch.cuda.stream(side):
                     _recover()
                 raise
-            return dataclasses.replace(recorded, bytes=max(torch.cuda.memory_reserved(device) - before, 0))
+            grown = torch.cuda.memory_reserved(device) - before - (arena.bytes - had)
+            return dataclasses.replace(recorded, bytes=max(grown, 0))
 
     def on(self, device: int) -> Any:
         """A block with another current device."""
@@ -112,31 +121,55 @@ class GraphEngine:
         return found, host, begin.elapsed_time(end) / 1000
 
 
-def _by_driver(call: Callable[[Inputs], tuple[Any, ...]], inputs: Inputs, device: int, stream: int) -> Recorded:
+def _by_driver(call: Call, inputs: Inputs, device: int, stream: int, arena: Arena | None) -> Recorded:
     """torch would refuse random numbers to other threads as long as it records: it records its generators with the rest."""
-    pool = torch.cuda.graph_pool_handle()
-    with contextlib.ExitStack() as after_error:
-        with _torch.allocating_to(device, pool):
-            after_error.callback(_torch.release_pool, device, pool)
-            with driver().recording(stream) as graph:
-                outputs = call(inputs)
+    pool = arena.pool if arena else torch.cuda.graph_pool_handle()
+    with contextlib.ExitStack() as after_error, contextlib.ExitStack() as block:
+        pools = _pools(device, arena, after_error)
+        _torch.enter_pool(device, pool)
+        pools.append(pool)
+        block.callback(_torch.leave_pool, device, pool)
+        graph = block.enter_context(driver().recording(stream))
+        if arena:
+            block.enter_context(arena.keeping(pools))
+        outputs = call(inputs)
+        block.close()
         after_error.pop_all()
-    weakref.finalize(graph, _torch.release_pool, device, pool).atexit = False
+    weakref.finalize(graph, _give_back, device, arena, pools).atexit = False
     return Recorded(graph, outputs, handle=graph.handle)
 
 
-def _by_torch(call: Callable[[Inputs], tuple[Any, ...]], inputs: Inputs, device: int, stream: int) -> Recorded:
+def _by_torch(call: Call, inputs: Inputs, device: int, stream: int, arena: Arena | None) -> Recorded:
     """The graph asks the generator at each replay how far it is, and sets it forward."""
     graph = torch.cuda.CUDAGraph()
-    graph.capture_begin(capture_error_mode="relaxed")
-    try:
-        outputs = call(inputs)
-    except BaseException:
-        with contextlib.suppress(RuntimeError):
-            graph.capture_end()
-        raise
-    graph.capture_end()
+    with contextlib.ExitStack() as after_error:
+        pools = _pools(device, arena, after_error)
+        graph.capture_begin(pool=arena.pool if arena else None, capture_error_mode="relaxed")
+        try:
+            with arena.keeping(pools) if arena else contextlib.nullcontext():
+                outputs = call(inputs)
+        except BaseException:
+            with contextlib.suppress(RuntimeError):
+                graph.capture_end()
+            raise
+        graph.capture_end()
+        after_error.pop_all()
+    weakref.finalize(graph, _give_back, device, arena, pools).atexit = False
     return Recorded(graph, outputs, replay=graph.replay)
+
+
+def _pools(device: int, arena: Arena | None, after_error: contextlib.ExitStack) -> list[tuple[int, int]]:
+    """The pools of a recording, given back with it or after an error."""
+    pools: list[tuple[int, int]] = []
+    after_error.callback(_give_back, device, arena, pools)
+    return pools
+
+
+def _give_back(device: int, arena: Arena | None, pools: list[tuple[int, int]]) -> None:
+    if arena:
+        arena.leave()
+    for pool in pools:
+        _torch.release_pool(device, pool)
 
 
 def _recover() -> None:

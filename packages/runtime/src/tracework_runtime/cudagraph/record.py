@@ -9,9 +9,8 @@ Rules that keep it sound:
   outputs of its own, and where that is not enough, or too much for a loss beside all that was saved for a backward, they are handed out as
   copies from then on;
 * an output in the memory of an input is a view of the caller's input, as without a recording;
-* every recording has a memory pool of its own, so a replay cannot write to what another recording handed out: what is freed while one is
-  recorded would be outputs of the next, and is written to by each of its replays. Scratch memory that a host program shares between all
-  its calls is shared by recordings, too: a stream, on which replays are ordered, has recordings of its own;
+* what a recording hands out lies in a memory pool of its own, which no other replay writes to; what it needs only while it runs is shared
+  by all recordings of a stream, on which replays are ordered (arena.py): a stream has recordings of its own;
 * where library kernels are called there is a recording for each of the settings of torch that they look at;
 * one thread at a time records or replays; a plain call waits for nobody;
 * the number of recordings made is bounded by the number of calls, the memory of those that are alive by a share of the device;

@@ -86,12 +86,13 @@ class _Assembler:
         self._code: list[tuple[Any, ...]] = []
         self._settle_after = 0
         self._viewed: set[str] = set()
+        self._kept: set[str] = set()
 
     def assemble(self, lines: Sequence[Line]) -> Callable[[list[Any]], tuple[Any, ...]]:
         """The program. In its code, functions are names until all are compiled."""
         if not lines or not isinstance(lines[0], Inputs) or not isinstance(lines[-1], Return):
             raise ArtifactError("a host program begins with its inputs and ends with what it returns")
-        self._viewed = _viewed(lines)
+        self._viewed, self._kept = _viewed(lines), _kept(lines)
         for name in lines[0].names:
             self._write(name)
         rest = self._bind(lines[1:])
@@ -160,7 +161,8 @@ class _Assembler:
                 self._python(["give(work)"], (_HELD_WORK,), (), parameters=("work",))
             case Allocate(name, device, dtype, sizes, strides):
                 shapes = self._shape_number(sizes), self._shape_number(strides)
-                self._add(_Kind.ALLOCATE, _EMPTY[device], shapes, [self._write(name)], extra=getattr(torch, dtype))
+                kept = int(name in self._kept)
+                self._add(_Kind.ALLOCATE, _EMPTY[device], shapes, [self._write(name)], extra=getattr(torch, dtype), result=kept)
             case Reuse(new, old, view):
                 if view and new in self._viewed:
                     self._python([f"{new} = {old}{view}"], (old, *self._symbols), (new,))
@@ -238,7 +240,8 @@ class _Assembler:
         back = [f"return {values[0] if len(values) == 1 else _items(values)}"] if values else []
         function = self._function(parameters or reads, [*text, *back])
         registers = [self._read(name) for name in reads]
-        self._add(_Kind.CALL, function, registers, [self._write(name) for name in writes])
+        kept = int(not self._kept.isdisjoint(writes))
+        self._add(_Kind.CALL, function, registers, [self._write(name) for name in writes], result=kept)
 
     def _function(self, parameters: Iterable[str], text: Sequence[str]) -> str:
         name = f"line {len(self._functions)}"
@@ -278,6 +281,17 @@ def _viewed(lines: Sequence[Line]) -> set[str]:
         if isinstance(line, (Call, Return)):
             found.update(line.reads)
         elif isinstance(line, Reuse) and line.new in found and not line.view:
+            found.add(line.old)
+    return found
+
+
+def _kept(lines: Sequence[Line]) -> set[str]:
+    """The names whose memory is returned, as far as the lines say: not where a call gives the memory of what it reads."""
+    found: set[str] = set()
+    for line in reversed(lines):
+        if isinstance(line, Return):
+            found.update(line.reads)
+        elif isinstance(line, Reuse) and line.new in found:
             found.add(line.old)
     return found
 
