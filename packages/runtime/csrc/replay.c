@@ -2,6 +2,8 @@
  *
  * Replay: one recording. matches() compares the addresses of inputs that are read in place, free() asks whether nobody holds memory that the
  * graph is about to write, run() copies the other inputs, launches, copies written ones back and hands out the outputs.
+ * Front: the recordings that the last call chose among, replayed without Python where the next call is like it.
+ * Clock: how many replays there were, and how many steps of the program.
  */
 #include "parts.h"
 
@@ -13,6 +15,9 @@ typedef int (*address_function)(void *tensor, void **address);
 
 static address_function get_address;
 static Py_ssize_t tensor_place;
+
+/* How far behind a storage's handle lies, in 32 bits, how many hold it; -1 where that is not known. */
+static Py_ssize_t count_place = -1;
 
 /* cuMemcpyAsync */
 typedef int (*copy_function)(uint64_t to, uint64_t from, size_t bytes, void *stream);
@@ -55,11 +60,28 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
+    long long number, now;
+} clock_object;
+
+/* How an output is handed out: as a new tensor over the recording's memory, as it is, as the same object as the output `from`, as the input
+ * `from`, or as what a function gives for the inputs. */
+enum { OVER_MEMORY, AS_IT_IS, AS_OUTPUT, AS_INPUT, BY_FUNCTION };
+
+typedef struct {
+    int way;
+    Py_ssize_t from;
+    PyObject *value;
+} output;
+
+typedef struct {
+    PyObject_HEAD
     PyMethodDescrObject *data_ptr;
     PyObject *launch;     /* () -> None, where there is no graph for the driver */
     PyObject *references; /* storage's handle -> how many hold it */
-    PyObject *outputs;    /* tuple; None where Python hands out */
     PyObject *data;       /* "data" */
+    clock_object *clock;
+    long long used, step; /* the clock's times at the last replay */
+    Py_ssize_t replays;
     copy_function copy;
     kernel_function launch_kernel;
     void *copies_kernel; /* NULL where there is none */
@@ -68,7 +90,8 @@ typedef struct {
     fixed_input *fixed;
     copied_input *copies;
     slot *slots;
-    Py_ssize_t fixed_count, copy_count, slot_count;
+    output *outputs;
+    Py_ssize_t fixed_count, copy_count, slot_count, output_count;
 } replay_object;
 
 static int replay_traverse(replay_object *self, visitproc visit, void *arg)
@@ -76,7 +99,9 @@ static int replay_traverse(replay_object *self, visitproc visit, void *arg)
     Py_VISIT(self->data_ptr);
     Py_VISIT(self->launch);
     Py_VISIT(self->references);
-    Py_VISIT(self->outputs);
+    for (Py_ssize_t i = 0; i < self->output_count; i++) {
+        Py_VISIT(self->outputs[i].value);
+    }
     return 0;
 }
 
@@ -85,7 +110,10 @@ static int replay_clear(replay_object *self)
     Py_CLEAR(self->data_ptr);
     Py_CLEAR(self->launch);
     Py_CLEAR(self->references);
-    Py_CLEAR(self->outputs);
+    for (Py_ssize_t i = 0; i < self->output_count; i++) {
+        self->outputs[i].way = AS_IT_IS;
+        Py_XSETREF(self->outputs[i].value, Py_NewRef(Py_None));
+    }
     return 0;
 }
 
@@ -97,10 +125,15 @@ static void replay_dealloc(replay_object *self)
         Py_XDECREF(self->slots[i].handle);
         Py_XDECREF(self->slots[i].storage);
     }
+    for (Py_ssize_t i = 0; i < self->output_count; i++) {
+        Py_XDECREF(self->outputs[i].value);
+    }
     Py_XDECREF(self->data);
+    Py_XDECREF(self->clock);
     PyMem_Free(self->fixed);
     PyMem_Free(self->copies);
     PyMem_Free(self->slots);
+    PyMem_Free(self->outputs);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -165,9 +198,37 @@ static int read_slots(replay_object *self, PyObject *rows)
     return 0;
 }
 
+static int read_outputs(replay_object *self, PyObject *rows)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(rows);
+    self->outputs = PyMem_Calloc((size_t)count + 1, sizeof(output));
+    if (self->outputs == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (self->output_count = 0; self->output_count < count; self->output_count++) {
+        output *one = &self->outputs[self->output_count];
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(rows, self->output_count), "inO", &one->way, &one->from, &one->value)) {
+            one->value = NULL;
+            return -1;
+        }
+        Py_INCREF(one->value);
+        if (one->way < OVER_MEMORY || one->way > BY_FUNCTION || one->from < 0 || (one->way == AS_OUTPUT && one->from >= self->output_count)) {
+            self->output_count++;
+            PyErr_SetString(PyExc_ValueError, "an output that is handed out in no way");
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* How many tensors hold a storage, -1 with an exception. */
 static long count_tensors(const replay_object *self, const slot *one)
 {
+    if (count_place >= 0) {
+        uint64_t handle = PyLong_AsUnsignedLongLong(one->handle);
+        return (long)*(volatile uint32_t *)(uintptr_t)(handle + (uint64_t)count_place);
+    }
     PyObject *found = PyObject_CallOneArg(self->references, one->handle);
     if (found == NULL) {
         return -1;
@@ -177,14 +238,16 @@ static long count_tensors(const replay_object *self, const slot *one)
     return count;
 }
 
+static PyTypeObject clock_type;
+
 /* Replay(torch.Tensor.data_ptr, (addresses of cuMemcpyAsync, cuLaunchKernel and the kernel for copies), address of cuGraphLaunch, graph,
- * launch, references, fixed, copies, slots, outputs) */
+ * launch, references, clock, fixed, copies, slots, outputs) */
 static PyObject *replay_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *data_ptr, *launch, *references, *fixed, *copies, *slots, *outputs;
+    PyObject *data_ptr, *launch, *references, *clock, *fixed, *copies, *slots, *outputs;
     unsigned long long copy, launch_kernel, kernel, launch_graph, graph;
-    if (!PyArg_ParseTuple(args, "O!(KKK)KKOOO!O!O!O!", &PyMethodDescr_Type, &data_ptr, &copy, &launch_kernel, &kernel, &launch_graph, &graph, &launch, &references,
-            &PyTuple_Type, &fixed, &PyTuple_Type, &copies, &PyTuple_Type, &slots, &PyTuple_Type, &outputs)) {
+    if (!PyArg_ParseTuple(args, "O!(KKK)KKOOO!O!O!O!O!", &PyMethodDescr_Type, &data_ptr, &copy, &launch_kernel, &kernel, &launch_graph, &graph, &launch,
+            &references, &clock_type, &clock, &PyTuple_Type, &fixed, &PyTuple_Type, &copies, &PyTuple_Type, &slots, &PyTuple_Type, &outputs)) {
         return NULL;
     }
     if (((PyMethodDescrObject *)data_ptr)->d_method->ml_flags != METH_NOARGS) {
@@ -202,9 +265,10 @@ static PyObject *replay_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->graph = (void *)(uintptr_t)graph;
     self->launch = Py_NewRef(launch);
     self->references = Py_NewRef(references);
-    self->outputs = Py_NewRef(outputs);
+    self->clock = (clock_object *)Py_NewRef(clock);
     self->data = PyUnicode_InternFromString("data");
-    if (self->data == NULL || read_fixed(self, fixed) < 0 || read_copies(self, copies) < 0 || read_slots(self, slots) < 0) {
+    if (self->data == NULL || read_fixed(self, fixed) < 0 || read_copies(self, copies) < 0 || read_slots(self, slots) < 0 ||
+        read_outputs(self, outputs) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -237,18 +301,25 @@ static int input_address(replay_object *self, PyObject *inputs, Py_ssize_t place
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static PyObject *replay_matches(replay_object *self, PyObject *inputs)
+/* Whether the inputs that are read in place are where they were; -1 with an exception. */
+static int matches(replay_object *self, PyObject *inputs)
 {
     for (Py_ssize_t i = 0; i < self->fixed_count; i++) {
         uint64_t address;
         if (input_address(self, inputs, self->fixed[i].input, &address) < 0) {
-            return NULL;
+            return -1;
         }
         if (address != self->fixed[i].address) {
-            Py_RETURN_FALSE;
+            return 0;
         }
     }
-    Py_RETURN_TRUE;
+    return 1;
+}
+
+static PyObject *replay_matches(replay_object *self, PyObject *inputs)
+{
+    int found = matches(self, inputs);
+    return found < 0 ? NULL : PyBool_FromLong(found);
 }
 
 /* settle(): nobody but the recording holds the memory now. */
@@ -275,15 +346,22 @@ static int is_held(const replay_object *self, const slot *one)
     return count < 0 ? -1 : count > one->tensors;
 }
 
-static PyObject *replay_free(replay_object *self, PyObject *unused)
+/* Whether nobody holds a slot; -1 with an exception. */
+static int is_free(const replay_object *self)
 {
     for (Py_ssize_t i = 0; i < self->slot_count; i++) {
         int held = is_held(self, &self->slots[i]);
         if (held) {
-            return held < 0 ? NULL : Py_NewRef(Py_False);
+            return held < 0 ? -1 : 0;
         }
     }
-    Py_RETURN_TRUE;
+    return 1;
+}
+
+static PyObject *replay_free(replay_object *self, PyObject *unused)
+{
+    int found = is_free(self);
+    return found < 0 ? NULL : PyBool_FromLong(found);
 }
 
 static PyObject *replay_held(replay_object *self, PyObject *unused)
@@ -336,50 +414,62 @@ static int copy_inputs(const replay_object *self, const uint64_t *addresses, boo
     return status || count == 0 ? status : launch_rows(self, rows, count, longest, stream);
 }
 
-/* The outputs as the caller gets them: tensors of their own over the recording's memory. */
-static PyObject *hand_out(const replay_object *self)
+static PyObject *hand_out_one(const replay_object *self, const output *one, PyObject *inputs, PyObject *earlier)
 {
-    Py_ssize_t count = PyTuple_GET_SIZE(self->outputs);
-    PyObject *found = PyList_New(count);
-    for (Py_ssize_t i = 0; found != NULL && i < count; i++) {
-        PyObject *value = PyTuple_GET_ITEM(self->outputs, i);
-        PyObject *mine = value == Py_None ? Py_NewRef(value) : PyObject_GetAttr(value, self->data);
+    switch (one->way) {
+    case OVER_MEMORY:
+        return PyObject_GetAttr(one->value, self->data);
+    case AS_OUTPUT:
+        return Py_NewRef(PyTuple_GET_ITEM(earlier, one->from));
+    case AS_INPUT:
+        if (one->from >= PyList_GET_SIZE(inputs)) {
+            PyErr_SetString(PyExc_IndexError, "an output is an input that is not there");
+            return NULL;
+        }
+        return Py_NewRef(PyList_GET_ITEM(inputs, one->from));
+    case BY_FUNCTION:
+        return PyObject_CallOneArg(one->value, inputs);
+    default:
+        return Py_NewRef(one->value);
+    }
+}
+
+/* The outputs as the caller gets them. */
+static PyObject *hand_out(const replay_object *self, PyObject *inputs)
+{
+    PyObject *found = PyTuple_New(self->output_count);
+    for (Py_ssize_t i = 0; found != NULL && i < self->output_count; i++) {
+        PyObject *mine = hand_out_one(self, &self->outputs[i], inputs, found);
         if (mine == NULL) {
             Py_CLEAR(found);
             break;
         }
-        PyList_SET_ITEM(found, i, mine);
+        PyTuple_SET_ITEM(found, i, mine);
     }
     return found;
 }
 
-/* run(inputs, stream): a list of outputs; the driver's status where it failed. */
-static PyObject *replay_run(replay_object *self, PyObject *args)
+/* A tuple of outputs, or NULL: with an exception, or with the driver's status where that failed. */
+static PyObject *run(replay_object *self, PyObject *inputs, void *stream, int *status)
 {
-    PyObject *inputs;
-    unsigned long long handle;
-    if (!PyArg_ParseTuple(args, "OK", &inputs, &handle)) {
-        return NULL;
-    }
-    void *stream = (void *)(uintptr_t)handle;
     uint64_t addresses[self->copy_count + 1];
     bool back = false;
+    *status = 0;
     for (Py_ssize_t i = 0; i < self->copy_count; i++) {
         if (input_address(self, inputs, self->copies[i].input, &addresses[i]) < 0) {
             return NULL;
         }
         back = back || self->copies[i].back;
     }
-    int status = copy_inputs(self, addresses, false, stream);
-    if (status) {
-        return PyLong_FromLong(status);
+    if ((*status = copy_inputs(self, addresses, false, stream))) {
+        return NULL;
     }
     if (self->graph != NULL) {
         Py_BEGIN_ALLOW_THREADS
-        status = self->launch_graph(self->graph, stream);
+        *status = self->launch_graph(self->graph, stream);
         Py_END_ALLOW_THREADS
-        if (status) {
-            return PyLong_FromLong(status);
+        if (*status) {
+            return NULL;
         }
     }
     else {
@@ -389,18 +479,41 @@ static PyObject *replay_run(replay_object *self, PyObject *args)
         }
         Py_DECREF(done);
     }
-    if (back && (status = copy_inputs(self, addresses, true, stream))) {
-        return PyLong_FromLong(status);
+    if (back && (*status = copy_inputs(self, addresses, true, stream))) {
+        return NULL;
     }
-    return hand_out(self);
+    self->used = ++self->clock->now;
+    self->step = self->clock->number;
+    self->replays++;
+    return hand_out(self, inputs);
 }
+
+/* run(inputs, stream): a tuple of outputs; the driver's status where it failed. */
+static PyObject *replay_run(replay_object *self, PyObject *args)
+{
+    PyObject *inputs;
+    unsigned long long handle;
+    int status;
+    if (!PyArg_ParseTuple(args, "O!K", &PyList_Type, &inputs, &handle)) {
+        return NULL;
+    }
+    PyObject *found = run(self, inputs, (void *)(uintptr_t)handle, &status);
+    return status ? PyLong_FromLong(status) : found;
+}
+
+static PyMemberDef replay_members[] = {
+    {"used", T_LONGLONG, offsetof(replay_object, used), READONLY, "the clock's `now` at the last replay"},
+    {"step", T_LONGLONG, offsetof(replay_object, step), 0, "the clock's `number` at the last replay"},
+    {"replays", T_PYSSIZET, offsetof(replay_object, replays), READONLY, "how many there were"},
+    {NULL, 0, 0, 0, NULL},
+};
 
 static PyMethodDef replay_methods[] = {
     {"matches", (PyCFunction)replay_matches, METH_O, "matches(inputs): whether those that are read in place are where they were."},
     {"settle", (PyCFunction)replay_settle, METH_NOARGS, "settle(): takes it that nobody holds the slots now."},
     {"free", (PyCFunction)replay_free, METH_NOARGS, "free(): whether nobody holds memory that was handed out."},
     {"held", (PyCFunction)replay_held, METH_NOARGS, "held(): the places of slots that somebody holds."},
-    {"run", (PyCFunction)replay_run, METH_VARARGS, "run(inputs, stream): copies, launches; a list of outputs, or the status of what failed."},
+    {"run", (PyCFunction)replay_run, METH_VARARGS, "run(inputs, stream): copies, launches; a tuple of outputs, or the status of what failed."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -414,6 +527,251 @@ static PyTypeObject replay_type = {
     .tp_traverse = (traverseproc)replay_traverse,
     .tp_clear = (inquiry)replay_clear,
     .tp_methods = replay_methods,
+    .tp_members = replay_members,
+};
+
+/* Clock() */
+
+static PyMemberDef clock_members[] = {
+    {"number", T_LONGLONG, offsetof(clock_object, number), 0, "how many steps have begun"},
+    {"now", T_LONGLONG, offsetof(clock_object, now), READONLY, "how many replays there were"},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject clock_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tracework_runtime._C.Clock",
+    .tp_basicsize = sizeof(clock_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = PyType_GenericNew,
+    .tp_members = clock_members,
+};
+
+/* Front(lock's acquire, lock's release, (capturing, current device, inference mode), stream, device, settings or None, sizes or None): what a
+ * call gives by a recording that set() named, or None where it is no call like the one that set() was told of, or no recording is free.
+ * Everything that tells calls apart is asked again each time. */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *acquire, *release, *capturing, *current_device, *inference, *stream, *device, *settings, *sizes;
+    PyObject *is_inference, *last_settings, *last_sizes, *replays; /* of set(); replays is NULL before */
+    unsigned long long last_stream;
+    Py_ssize_t count;
+} front_object;
+
+static int front_clear(front_object *self)
+{
+    Py_CLEAR(self->acquire);
+    Py_CLEAR(self->release);
+    Py_CLEAR(self->capturing);
+    Py_CLEAR(self->current_device);
+    Py_CLEAR(self->inference);
+    Py_CLEAR(self->stream);
+    Py_CLEAR(self->device);
+    Py_CLEAR(self->settings);
+    Py_CLEAR(self->sizes);
+    Py_CLEAR(self->is_inference);
+    Py_CLEAR(self->last_settings);
+    Py_CLEAR(self->last_sizes);
+    Py_CLEAR(self->replays);
+    return 0;
+}
+
+static int front_traverse(front_object *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->acquire);
+    Py_VISIT(self->release);
+    Py_VISIT(self->capturing);
+    Py_VISIT(self->current_device);
+    Py_VISIT(self->inference);
+    Py_VISIT(self->stream);
+    Py_VISIT(self->settings);
+    Py_VISIT(self->sizes);
+    Py_VISIT(self->last_settings);
+    Py_VISIT(self->last_sizes);
+    Py_VISIT(self->replays);
+    return 0;
+}
+
+static void front_dealloc(front_object *self)
+{
+    PyObject_GC_UnTrack(self);
+    front_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* Whether a function gives what is expected: 1 or 0, -1 with an exception. Gives up its reference to what was given. */
+static int is_same(PyObject *given, PyObject *expected)
+{
+    if (given == NULL) {
+        return -1;
+    }
+    int same = given == expected ? 1 : PyObject_RichCompareBool(given, expected, Py_EQ);
+    Py_DECREF(given);
+    return same;
+}
+
+/* Whether the call is one like that of set(). */
+static int is_like_last(front_object *self, PyObject *inputs)
+{
+    int same = is_same(PyObject_CallNoArgs(self->capturing), Py_False);
+    if (same > 0) {
+        same = is_same(PyObject_CallNoArgs(self->current_device), self->device);
+    }
+    if (same > 0) {
+        PyObject *handle = PyObject_CallOneArg(self->stream, self->device);
+        same = handle == NULL ? -1 : PyLong_AsUnsignedLongLong(handle) == self->last_stream;
+        Py_XDECREF(handle);
+    }
+    if (same > 0) {
+        same = is_same(PyObject_CallNoArgs(self->inference), self->is_inference);
+    }
+    if (same > 0 && self->settings != Py_None) {
+        same = is_same(PyObject_CallNoArgs(self->settings), self->last_settings);
+    }
+    if (same > 0 && self->sizes != Py_None) {
+        same = is_same(PyObject_CallOneArg(self->sizes, inputs), self->last_sizes);
+    }
+    return same;
+}
+
+/* The outputs by one of the recordings; None where none will do. */
+static PyObject *replayed(front_object *self, PyObject *inputs)
+{
+    int like = self->replays == NULL ? 0 : is_like_last(self, inputs);
+    if (like <= 0 || self->replays == NULL) {
+        return like < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    PyObject *replays = Py_NewRef(self->replays), *found = Py_NewRef(Py_None);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(replays); i++) {
+        replay_object *one = (replay_object *)PyTuple_GET_ITEM(replays, i);
+        int may = matches(one, inputs);
+        may = may > 0 ? is_free(one) : may;
+        if (may) {
+            int status = 0;
+            PyObject *outputs = may < 0 ? NULL : run(one, inputs, (void *)(uintptr_t)self->last_stream, &status);
+            if (status) { /* for the slower way: another context is wanted, or the error is to be raised */
+                break;
+            }
+            Py_SETREF(found, outputs);
+            break;
+        }
+    }
+    Py_DECREF(replays);
+    if (found != NULL && found != Py_None) {
+        self->count++;
+        if (PyList_SetSlice(inputs, 0, PyList_GET_SIZE(inputs), NULL) < 0) {
+            Py_CLEAR(found);
+        }
+    }
+    return found;
+}
+
+static PyObject *front_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names)
+{
+    front_object *self = (front_object *)callable;
+    if (PyVectorcall_NARGS(flags) != 1 || (names != NULL && PyTuple_GET_SIZE(names)) || !PyList_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "a recording takes one list");
+        return NULL;
+    }
+    if (self->replays == NULL) {
+        Py_RETURN_NONE;
+    }
+    PyObject *locked = PyObject_CallNoArgs(self->acquire);
+    if (locked == NULL) {
+        return NULL;
+    }
+    Py_DECREF(locked);
+    PyObject *found = replayed(self, args[0]), *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *unlocked = PyObject_CallNoArgs(self->release);
+    if (unlocked == NULL) {
+        Py_CLEAR(found);
+    }
+    Py_XDECREF(unlocked);
+    if (type != NULL) {
+        PyErr_Restore(type, value, trace);
+    }
+    return found;
+}
+
+static PyObject *front_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *acquire, *release, *capturing, *current, *inference, *stream, *device, *settings, *sizes;
+    if (!PyArg_ParseTuple(args, "OO(OOO)OO!OO", &acquire, &release, &capturing, &current, &inference, &stream, &PyLong_Type, &device,
+                          &settings, &sizes)) {
+        return NULL;
+    }
+    front_object *self = (front_object *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->vectorcall = front_call;
+    self->acquire = Py_NewRef(acquire);
+    self->release = Py_NewRef(release);
+    self->capturing = Py_NewRef(capturing);
+    self->current_device = Py_NewRef(current);
+    self->inference = Py_NewRef(inference);
+    self->stream = Py_NewRef(stream);
+    self->device = Py_NewRef(device);
+    self->settings = Py_NewRef(settings);
+    self->sizes = Py_NewRef(sizes);
+    return (PyObject *)self;
+}
+
+static PyObject *front_set(front_object *self, PyObject *args)
+{
+    unsigned long long stream;
+    PyObject *inference, *settings, *sizes, *replays;
+    if (!PyArg_ParseTuple(args, "KOOOO!", &stream, &inference, &settings, &sizes, &PyTuple_Type, &replays)) {
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(replays); i++) {
+        if (!Py_IS_TYPE(PyTuple_GET_ITEM(replays, i), &replay_type)) {
+            PyErr_SetString(PyExc_TypeError, "a tuple of Replay expected");
+            return NULL;
+        }
+    }
+    self->last_stream = stream;
+    Py_XSETREF(self->is_inference, Py_NewRef(inference));
+    Py_XSETREF(self->last_settings, Py_NewRef(settings));
+    Py_XSETREF(self->last_sizes, Py_NewRef(sizes));
+    Py_XSETREF(self->replays, Py_NewRef(replays));
+    Py_RETURN_NONE;
+}
+
+static PyObject *front_forget(front_object *self, PyObject *unused)
+{
+    Py_CLEAR(self->replays);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef front_methods[] = {
+    {"set", (PyCFunction)front_set, METH_VARARGS, "set(stream, inference mode, settings, sizes, recordings): what the next call may be like."},
+    {"forget", (PyCFunction)front_forget, METH_NOARGS, "forget(): one of the recordings is no longer to be replayed."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef front_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(front_object, vectorcall), READONLY, NULL},
+    {"count", T_PYSSIZET, offsetof(front_object, count), READONLY, "how many calls it replayed"},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject front_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tracework_runtime._C.Front",
+    .tp_basicsize = sizeof(front_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = front_new,
+    .tp_dealloc = (destructor)front_dealloc,
+    .tp_traverse = (traverseproc)front_traverse,
+    .tp_clear = (inquiry)front_clear,
+    .tp_methods = front_methods,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(front_object, vectorcall),
+    .tp_members = front_members,
 };
 
 /* Settings(getters, other): a callable that gives what all getters give, as one and the same tuple as long as that are the same objects; what
@@ -538,7 +896,18 @@ static PyObject *set_get_address(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *set_count_place(PyObject *module, PyObject *place)
+{
+    count_place = PyLong_AsSsize_t(place);
+    if (count_place == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"set_count_place", set_count_place, METH_O,
+     "set_count_place(place): how far behind a storage's handle lies, in 32 bits, how many hold it; -1 where that is not known."},
     {"set_get_address", set_get_address, METH_VARARGS,
      "set_get_address(function, place): where aoti_torch_get_data_ptr lies, and how far behind a Python tensor's address its argument."},
     {NULL, NULL, 0, NULL},
@@ -546,7 +915,8 @@ static PyMethodDef functions[] = {
 
 int add_replay(PyObject *module)
 {
-    if (PyModule_AddType(module, &replay_type) < 0 || PyModule_AddType(module, &settings_type) < 0) {
+    if (PyModule_AddType(module, &replay_type) < 0 || PyModule_AddType(module, &front_type) < 0 || PyModule_AddType(module, &clock_type) < 0 ||
+        PyModule_AddType(module, &settings_type) < 0) {
         return -1;
     }
     return PyModule_AddFunctions(module, functions);

@@ -30,6 +30,7 @@ __all__ = [
     "release_pool",
     "set_versions",
     "storage_count",
+    "storage_count_place",
     "tensor_place",
 ]
 
@@ -144,6 +145,18 @@ def openmp_library() -> Path | None:
 
 # How many tensors and Python objects hold a storage, by its handle.
 storage_count: Callable[[int], int] = torch._C._storage_Use_Count
+
+
+def storage_count_place() -> int:
+    """How many bytes behind a storage's handle that lies, in 32 bits; -1 where it does not show."""
+    tensor = torch.empty(4, device="cpu")
+    storage = tensor.untyped_storage()
+    handle, views, places = int(storage._cdata), [], {8, 12, 16}
+    for _ in range(4):
+        count = storage_count(handle)
+        places = {place for place in places if ctypes.c_uint32.from_address(handle + place).value == count}
+        views.append(tensor.view(2, 2))
+    return places.pop() if len(places) == 1 else -1
 
 
 def convolution_then(*args: Any) -> torch.Tensor:

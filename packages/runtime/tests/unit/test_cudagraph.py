@@ -1,5 +1,6 @@
 """Recording and replaying, with an engine that repeats the call into the recorded memory."""
 
+import contextlib
 import gc
 import threading
 import warnings
@@ -670,7 +671,145 @@ def test_addresses_of_all_kinds_of_tensors_are_read_as_torch_reads_them():
 
 
 def replay_of(*fixed):
-    return recording.Replay(torch.Tensor.data_ptr, (0, 0, 0), 0, 0, tuple, _torch.storage_count, fixed, (), (), ())
+    return recording.Replay(torch.Tensor.data_ptr, (0, 0, 0), 0, 0, tuple, _torch.storage_count, STEPS, fixed, (), (), ())
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_who_holds_a_storage_is_read_as_torch_counts(fallback, monkeypatch):
+    place = _torch.storage_count_place()
+    assert place >= 0, "else each replay asks through Python"
+    tensor, kept = torch.ones(4), []
+    storage = tensor.untyped_storage()
+    replay = recording.Replay(
+        torch.Tensor.data_ptr, (0, 0, 0), 0, 0, tuple, _torch.storage_count, STEPS, (), (), ((storage, storage._cdata),), ()
+    )
+    try:
+        recording.set_count_place(-1 if fallback else place)
+        replay.settle()
+        for hold in (
+            lambda: tensor[1:],
+            tensor.detach,
+            tensor.untyped_storage,
+            lambda: tensor.numpy(),
+            lambda: tensor.view(2, 2).T,
+        ):
+            assert replay.free() and not replay.held()
+            kept.append(hold())
+            assert not replay.free() and replay.held() == [0]
+            kept.clear()
+    finally:
+        recording.set_count_place(place)
+
+
+@contextlib.contextmanager
+def elsewhere(engine, name, value):
+    before = getattr(engine, name)
+    setattr(engine, name, value)
+    yield
+    setattr(engine, name, before)
+
+
+OTHER_CALLS = {
+    "stream": lambda fn, w: elsewhere(fn.engine, "current_stream", 8),
+    "device": lambda fn, w: elsewhere(fn.engine, "current_device", lambda: 1),
+    "capturing": lambda fn, w: elsewhere(fn.engine, "capturing", lambda: True),
+    "inference mode": lambda fn, w: torch.inference_mode(),
+    "setting": lambda fn, w: torch.backends.cudnn.flags(benchmark=True),
+    "address": lambda fn, w: elsewhere(w, "data", torch.randn(4)),
+}
+
+
+def proven(**facts):
+    """A function whose calls are replayed without Python, with its parameter."""
+    fn, w = graph(**facts), torch.randn(4)
+    for _ in range(6):
+        x = torch.randn(4)
+        expect(fn([w, x]), w, x)
+    assert fn.replays == 4 and fn._front.count == 2, "one that is measured, one that is not on trial any more"
+    return fn, w
+
+
+@pytest.mark.parametrize("other", OTHER_CALLS)
+def test_another_call_is_not_taken_for_one_like_the_last(other):
+    fn, w = proven(externs={"aten::mul"})
+    fast = fn._front.count
+    # the callables are looked up once: here they look at the engine again
+    fn._front = record.Front(
+        record._LOCK.acquire,
+        record._LOCK.release,
+        (lambda: fn.engine.capturing(), lambda: fn.engine.current_device(), torch.is_inference_mode_enabled),
+        fn.engine.stream,
+        0,
+        _torch.library_settings,
+        None,
+    )
+    next(iter(fn.calls.values())).front = fn._front
+    for _ in range(2):
+        expect(fn([w, w]), w, w)
+    assert fn._front.count == 1 and fast == 2
+    with OTHER_CALLS[other](fn, w):
+        for _ in range(3):
+            x = torch.randn(4)
+            expect(fn([w, x]), w, x)
+            assert fn._front.count == 1
+    x = torch.randn(4)
+    expect(fn([w, x]), w, x)
+
+
+def test_another_size_is_not_taken_for_the_last(graphed):
+    for n in (4, 4, 4, 4, 4, 4, 5, 4, 5, 5, 5, 5, 5, 4):
+        w, x = torch.ones(n), torch.randn(n)
+        expect(graphed([w, x]), w, x)
+
+
+def test_what_is_held_is_not_overwritten_by_the_short_way():
+    fn, w = proven()
+    x, y = torch.randn(4), torch.randn(4)
+    held = fn([w, x])[0].view(2, 2)
+    fast = fn._front.count
+    other = fn([w, y])
+    assert torch.equal(held.view(4), w * x)
+    expect(other, w, y)
+    assert fn._front.count == fast
+
+
+def test_dropped_recordings_are_not_replayed():
+    fn, w = proven()
+    for calls in fn.calls.values():
+        for one in list(calls.recordings):
+            calls.drop(one)
+    x, fast = torch.randn(4), fn._front.count
+    expect(fn([w, x]), w, x)
+    assert fn._front.count == fast
+
+
+def test_checked_inputs_are_checked_at_each_call():
+    fn = graph()
+    fn.check = lambda inputs: seen.append(len(inputs))
+    w, seen = torch.randn(4), []
+    for _ in range(7):
+        fn([w, torch.randn(4)])
+    assert seen == [2] * 7 and fn._front.count == 0 and fn.replays == 5
+
+
+OUTPUTS = """
+def call(args):
+    w, x = args
+    args.clear()
+    a = x * 2
+    return (a, a, w, x[1:], None, 3, a[1:], w)
+"""
+
+
+def test_every_kind_of_output_by_the_short_way():
+    fn, w = graph(OUTPUTS), torch.randn(4)
+    for _ in range(8):
+        x = torch.randn(4)
+        a, again, mine, part, nothing, number, rest, once_more = fn([w, x])
+        assert torch.equal(a, x * 2) and again is a and mine is w and once_more is w and (nothing, number) == (None, 3)
+        assert part.data_ptr() == x.data_ptr() + 4 and torch.equal(rest, a[1:]) and rest.data_ptr() == a.data_ptr() + 4
+        del a, again, rest
+    assert fn._front.count == 4
 
 
 def test_precisions_in_the_newer_words_are_among_the_settings():

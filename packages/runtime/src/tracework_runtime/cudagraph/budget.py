@@ -17,7 +17,10 @@ class Held(Protocol):
 
     bytes: int
     device: int
-    used: int
+
+    @property
+    def used(self) -> int:
+        """When it was used last."""
 
     def drop(self) -> None:
         """Gives the memory back."""
@@ -27,15 +30,9 @@ class Budget:
     """All recordings that are alive, by device; the least recently used ones go first."""
 
     def __init__(self) -> None:
-        self.now = 0
         self.arenas: dict[tuple[int, int], int] = {}
         """(device, stream) -> bytes that its recordings share."""
         self._held: dict[int, weakref.WeakSet[Any]] = {}
-
-    def tick(self) -> int:
-        """A later time than all before."""
-        self.now += 1
-        return self.now
 
     def bytes(self, device: int) -> int:
         """What recordings on a device hold."""

@@ -30,12 +30,13 @@ from typing import Any
 import torch
 
 from tracework_runtime import _torch, observe
+from tracework_runtime._C import Front
 from tracework_runtime.cudagraph.budget import BUDGET
 from tracework_runtime.cudagraph.engine import GraphEngine, Inputs
 from tracework_runtime.cudagraph.gate import Gate
 from tracework_runtime.cudagraph.recording import Recording, can_be_copied, is_recorded_memory
 from tracework_runtime.cudagraph.refusals import refusals
-from tracework_runtime.cudagraph.segment import Segment
+from tracework_runtime.cudagraph.segment import Segment, Sizes, no_sizes
 from tracework_runtime.cudagraph.step import STEPS
 from tracework_runtime.errors import NotRecorded
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
@@ -52,6 +53,7 @@ ALTERNATES = 2
 """Recordings of one call that take turns while outputs are held, where nobody says where steps begin."""
 MOST_ALTERNATES = 8
 MOST_SIZES = 4096
+Key = tuple[int, bool, Sizes, Any]
 _LOCK = threading.RLock()
 ENGINE = GraphEngine()
 
@@ -75,10 +77,14 @@ class Calls:
     static: set[int] = dataclasses.field(default_factory=set)
     elsewhere: set[int] = dataclasses.field(default_factory=set)
     refusal: str = ""
+    front: Front | None = None
+    """Of their function."""
 
     def drop(self, recording: Recording) -> None:
         """Gives a recording's memory back, but what the caller holds."""
         if recording in self.recordings:
+            if self.front is not None:
+                self.front.forget()
             self.recordings.remove(recording)
             BUDGET.remove(recording)
             recording.disown()
@@ -97,13 +103,22 @@ class GraphedFn:
         self.artifact, self.check = compiled.artifact, compiled.check
         self.segment = Segment.of(compiled)
         self.calls: dict[tuple[Any, ...], Calls] = {}
-        self.made = self.replays = self.plain = 0
+        self.made = self.plain = self._slow_replays = 0
         self.refusal = ""
         self._warm = False
         self._told_limit = False  # in the log, once
+        on_gpu = self.engine.capturing, self.engine.current_device, torch.is_inference_mode_enabled
+        settings = _torch.library_settings if self.segment.library else None
+        sizes = None if self.segment.sizes is no_sizes else self.segment.sizes
+        self._front = Front(_LOCK.acquire, _LOCK.release, on_gpu, self.engine.stream, self.segment.device, settings, sizes)
 
     def __repr__(self) -> str:
         return f"<GraphedFn of {self.segment.name}>"
+
+    @property
+    def replays(self) -> int:
+        """How many calls were replayed."""
+        return self._slow_replays + self._front.count
 
     @property
     def recordings(self) -> list[Recording]:
@@ -120,6 +135,9 @@ class GraphedFn:
         return tuple(dict.fromkeys(text for text in found if text))
 
     def __call__(self, inputs: Inputs) -> tuple[Any, ...]:
+        found = self._front(inputs)
+        if found is not None:
+            return found
         if self.engine.capturing():
             return self._plain(inputs, "nested")
         if self.check is not None:
@@ -132,8 +150,11 @@ class GraphedFn:
     def _call(self, inputs: Inputs) -> tuple[Any, ...]:
         with _LOCK:
             stream = self.engine.stream(self.segment.device)
-            calls = self._calls_of(inputs, stream)
+            key = self._key(inputs, stream)
+            calls = self._calls_of(key)
             found = self._replayed(calls, inputs, stream)
+            if isinstance(found, tuple):
+                self._go_ahead(calls, key)
         if isinstance(found, tuple):
             return found
         if isinstance(found, Exception):
@@ -146,16 +167,26 @@ class GraphedFn:
         self._warm = True
         return self._measured(calls, inputs) if found == "measured" else self._plain(inputs, found)
 
-    def _calls_of(self, inputs: Inputs, stream: int) -> Calls:
-        settings = _torch.library_settings() if self.segment.library else ()
-        key = stream, torch.is_inference_mode_enabled(), self.segment.sizes(inputs), settings
+    def _key(self, inputs: Inputs, stream: int) -> Key:
+        """What tells calls apart: stream, inference mode, sizes, settings that the library looks at."""
+        settings = _torch.library_settings() if self.segment.library else None
+        return stream, torch.is_inference_mode_enabled(), self.segment.sizes(inputs), settings
+
+    def _calls_of(self, key: Key) -> Calls:
         calls = self.calls.get(key)
         if calls is None:
             if len(self.calls) >= MOST_SIZES:
                 self.calls = {known: one for known, one in self.calls.items() if one.recordings}
-            calls = self.calls[key] = Calls()
+            calls = self.calls[key] = Calls(front=self._front)
             calls.refusal = self._refusal(key[2])
         return calls
+
+    def _go_ahead(self, calls: Calls, key: Key) -> None:
+        """The next call may be replayed at once, if it is like this one."""
+        stream, inference, sizes, settings = key
+        proven = [r.replay for r in calls.recordings if r.is_plain and (not r.on_trial or self.options.cudagraph_or_error)]
+        if proven and self.check is None:
+            self._front.set(stream, inference, settings, sizes, tuple(proven))
 
     def _refusal(self, sizes: tuple[Any, ...]) -> str:
         """What speaks against recordings for these sizes."""
@@ -214,7 +245,7 @@ class GraphedFn:
 
     def _copies_more(self, calls: Calls, held: list[Recording]) -> bool:
         """Whether outputs are copied from now on, where the recordings that would do are all held."""
-        kept = {n for recording in held if recording.step < STEPS.number for n in recording.held_outputs()}
+        kept = {n for recording in held if recording.replay.step < STEPS.number for n in recording.held_outputs()}
         most = MOST_ALTERNATES if STEPS.number else ALTERNATES
         if held and not kept and (len(held) >= most or held[-1].little_is_held()):
             kept = {n for recording in held for n in recording.held_outputs()}
@@ -250,10 +281,8 @@ class GraphedFn:
         return made
 
     def _replay(self, calls: Calls, recording: Recording, inputs: Inputs, stream: int) -> tuple[Any, ...]:
-        recording.used = BUDGET.tick()
-        recording.replays += 1
-        self.replays += 1
-        if not recording.on_trial or recording.replays == 1 or self.options.cudagraph_or_error:  # the first one uploads it
+        self._slow_replays += 1
+        if not recording.on_trial or recording.replay.replays == 0 or self.options.cudagraph_or_error:  # the first one uploads it
             return recording.run(inputs, stream)
         found, host, device = self.engine.time(lambda: recording.run(inputs, stream), self.segment.device)
         recording.on_trial = not calls.gate.measured_replay(host, device)
@@ -320,7 +349,7 @@ class _Addresses:
         if calls.recordings:
             latest = calls.recordings[-1]
             moved = {n for n, address in latest.fixed.items() if self._now.get(n) != address} - self._static - recorded
-            if latest.replays < PAYBACK or calls.unsettled >= ALTERNATES:
+            if latest.replay.replays < PAYBACK or calls.unsettled >= ALTERNATES:
                 calls.moving |= moved
             elif moved - same:
                 calls.unsettled += 1

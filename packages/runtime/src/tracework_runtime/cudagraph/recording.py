@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
 
 from tracework_runtime import _torch
-from tracework_runtime._C import Replay, set_get_address
+from tracework_runtime._C import Replay, set_count_place, set_get_address
 from tracework_runtime.cudagraph.engine import Inputs, Recorded
 from tracework_runtime.cudagraph.segment import Segment
 from tracework_runtime.cudagraph.step import STEPS
@@ -18,10 +18,13 @@ from tracework_runtime.cudagraph.step import STEPS
 __all__ = ["Recording", "can_be_copied", "is_recorded_memory"]
 
 set_get_address(_torch.get_address_function(), _torch.tensor_place())
+set_count_place(_torch.storage_count_place())
 # Addresses of outputs of recordings that are alive, with the number of recordings that own one there.
 _MEMORY: dict[int, int] = {}
 _MUCH, _LITTLE = 16 << 20, 16
 """Of so many bytes, a part of one in so many is little."""
+_OVER_MEMORY, _AS_IT_IS, _AS_OUTPUT, _AS_INPUT, _BY_FUNCTION = range(5)
+"""How an output is handed out, as in csrc/replay.c."""
 _WINDOW = 4
 """An input that reaches over so many times its elements is not copied."""
 
@@ -102,10 +105,9 @@ def _window(
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """An output in the memory of an input: a view of the caller's, or that itself."""
+    """An output in the memory of an input: a view of the caller's."""
 
     place: int
-    itself: bool
     dtype: torch.dtype
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -116,13 +118,11 @@ class Shown:
     def of(cls, value: torch.Tensor, place: int, given: torch.Tensor) -> Shown:
         """As the recorded call showed it."""
         offset = value.storage_offset() * value.element_size() - given.storage_offset() * given.element_size()
-        return cls(place, value is given, value.dtype, tuple(value.shape), value.stride(), int(offset))
+        return cls(place, value.dtype, tuple(value.shape), value.stride(), int(offset))
 
     def hand_out(self, inputs: Inputs) -> torch.Tensor:
         """For these inputs."""
         given: torch.Tensor = inputs[self.place]
-        if self.itself:
-            return given
         offset = (given.storage_offset() * given.element_size() + self.bytes) // self.dtype.itemsize
         if given.dtype == self.dtype:
             return given.as_strided(self.sizes, self.strides, offset).detach()
@@ -132,7 +132,8 @@ class Shown:
 class Recording:
     """A recorded call: where it reads, what it copies, what it gives.
 
-    fixed: input -> address that is read, and written, in place. bytes: of the device that it keeps. used: when it ran last.
+    fixed: input -> address that is read, and written, in place. bytes: of the device that it keeps. replay: runs it.
+    is_plain: whether `replay` alone does all that a call takes.
     """
 
     def __init__(
@@ -141,13 +142,11 @@ class Recording:
         engine: Any,
         inputs: Inputs,
         fixed: Mapping[int, int],
-        copied_outputs: Collection[int],
+        copied_outputs: Set[int],
         stream: int,
     ) -> None:
         self.device, self.fixed, self._engine = segment.device, dict(fixed), engine
-        self.used = self.replays = 0
         self.drop: Callable[[], None] = lambda: None  # its owner's
-        self.step = STEPS.number
         self.on_trial = True
         self._copies: list[CopiedInput] = []
         given = list(inputs)
@@ -160,16 +159,15 @@ class Recording:
                 given[place] = value.data  # nobody writes to it while it is recorded: it has no new version
         recorded: Recorded = engine.record(segment.call, list(given), segment.device, stream, segment.draws)
         values, self._graph = list(recorded.outputs), recorded.graph
-        self._special: list[tuple[int, Shown]] = []
         self._same: list[tuple[int, int]] = []
-        self._plain: list[tuple[int, Any]] = []
         slots: list[Slot] = []
-        direct = self._sort(values, given, segment.constants, copied_outputs, slots)
+        outputs = self._sort(values, given, segment.constants, copied_outputs, slots)
         del values, given
         self._lent = [slot for slot in slots if not slot.copied]
         self._copied = [slot for slot in slots if slot.copied]
         self._own(recorded.bytes)
         self._backs = [copy for copy in self._copies if copy.written and not copy.dense]
+        self.is_plain = not self._backs and not self._copied
         self.replay = Replay(
             torch.Tensor.data_ptr,
             engine.copies(segment.device),
@@ -177,43 +175,49 @@ class Recording:
             recorded.handle,
             recorded.replay,
             _torch.storage_count,
+            STEPS,
             tuple(self.fixed.items()),
             tuple(copy.row() for copy in self._copies),
             tuple((slot.storage, int(slot.storage._cdata)) for slot in self._lent),
-            direct,
+            outputs,
         )
+        self.replay.step = STEPS.number
         self.replay.settle()
 
     def _sort(
-        self, values: list[Any], given: Inputs, constants: frozenset[int], copied_outputs: Collection[int], slots: list[Slot]
-    ) -> tuple[Any, ...]:
-        """Says of each output how it is handed out; those that are as they are."""
-        direct: list[Any] = [None] * len(values)
+        self, values: list[Any], given: Inputs, constants: frozenset[int], copied_outputs: Set[int], slots: list[Slot]
+    ) -> tuple[tuple[int, int, Any], ...]:
+        """Says of each output how it is handed out, for Replay; finds the slots."""
+        rows: list[tuple[int, int, Any]] = [(_AS_IT_IS, 0, None)] * len(values)
         inputs = {x.untyped_storage().data_ptr(): n for n, x in enumerate(given) if isinstance(x, torch.Tensor) and x.numel()}
         objects: dict[int, int] = {}
         memory: dict[int, list[int]] = {}
         for n, value in enumerate(values):
             if not isinstance(value, torch.Tensor):
-                self._plain.append((n, value))
+                rows[n] = _AS_IT_IS, 0, value
                 continue
             first = objects.setdefault(id(value), n)
             address = value.untyped_storage().data_ptr()
             if first != n:
-                self._same.append((n, first))
+                rows[n] = _AS_OUTPUT, first, None
             elif address in inputs:
-                place = next((p for p, x in enumerate(given) if x is value), inputs[address])
-                self._special.append((n, Shown.of(value, place, given[place])))
+                place = next((p for p, x in enumerate(given) if x is value), None)
+                if place is None:
+                    place = inputs[address]
+                    rows[n] = _BY_FUNCTION, 0, Shown.of(value, place, given[place]).hand_out
+                else:
+                    rows[n] = _AS_INPUT, place, None
             elif not address or address in constants:
-                direct[n] = value
+                rows[n] = _OVER_MEMORY, 0, value
             else:
                 memory.setdefault(address, []).append(n)
+        copied = {n for outputs in memory.values() if not copied_outputs.isdisjoint(outputs) for n in outputs}
         for outputs in memory.values():
-            copied = any(n in copied_outputs for n in outputs)
-            if not copied:
-                for n in outputs:
-                    direct[n] = values[n]
-            slots.append(Slot(outputs, [values[n] for n in outputs], copied))
-        return tuple(direct)
+            slots.append(Slot(outputs, [values[n] for n in outputs], outputs[0] in copied))
+            for n in outputs:
+                rows[n] = (_AS_IT_IS, 0, None) if n in copied else (_OVER_MEMORY, 0, values[n])
+        self._same = [(n, first) for n, (way, first, _) in enumerate(rows) if way == _AS_OUTPUT and first in copied]
+        return tuple(rows)
 
     def _own(self, grown: int) -> None:
         """Says whose memory the outputs are, and how much it is."""
@@ -236,9 +240,13 @@ class Recording:
         lent = sum(slot.bytes for slot in self._lent)
         return lent >= _MUCH and held * _LITTLE <= lent
 
+    @property
+    def used(self) -> int:
+        """When it ran last."""
+        return self.replay.used
+
     def run(self, inputs: Inputs, stream: int) -> tuple[Any, ...]:
         """Replays the call on the current stream, whose handle is `stream`; empties the list of inputs."""
-        self.step = STEPS.number
         found = self.replay.run(inputs, stream)
         if isinstance(found, int):
             if not self._engine.give_context(found, self.device):
@@ -246,18 +254,17 @@ class Recording:
             found = self.replay.run(inputs, stream)
             if isinstance(found, int):
                 self._engine.check(found)
-        outputs: list[Any] = found  # type: ignore[assignment]
+        assert isinstance(found, tuple)
         for copy in self._backs:
             with torch.no_grad():
                 inputs[copy.place].data.copy_(copy.memory)
-        for n, shown in self._special:
-            outputs[n] = shown.hand_out(inputs)
-        for slot in self._copied:
-            for n, value in zip(slot.outputs, slot.copies(), strict=True):
-                outputs[n] = value
-        for n, value in self._plain:
-            outputs[n] = value
-        for n, first in self._same:
-            outputs[n] = outputs[first]
+        if self._copied:
+            outputs = list(found)
+            for slot in self._copied:
+                for n, value in zip(slot.outputs, slot.copies(), strict=True):
+                    outputs[n] = value
+            for n, first in self._same:
+                outputs[n] = outputs[first]
+            found = tuple(outputs)
         inputs.clear()
-        return tuple(outputs)
+        return found

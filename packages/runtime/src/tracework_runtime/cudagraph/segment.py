@@ -10,7 +10,7 @@ import torch
 
 from tracework_runtime.artifact import Artifact, SymbolBinding
 
-__all__ = ["Segment", "size_reader"]
+__all__ = ["Segment", "Sizes", "no_sizes", "size_reader"]
 
 Inputs = list[Any]
 Sizes = tuple[Any, ...]
@@ -74,13 +74,18 @@ def size_reader(artifact: Artifact) -> Callable[[Sequence[Any]], Sizes]:
     numbers = tuple(n for n in range(len(artifact.inputs)) if n not in tensors)
     bindings = tuple(b for b in artifact.symbols if b.kind != "value")
     if not numbers and not bindings:
-        return lambda inputs: ()
+        return no_sizes
 
     def read(inputs: Sequence[Any]) -> Sizes:
         given = [x for n in numbers if not isinstance(x := inputs[n], torch.Tensor)]
         return (*given, *[_extent(b, inputs[b.index]) for b in bindings])
 
     return read
+
+
+def no_sizes(inputs: Sequence[Any]) -> Sizes:
+    """Where all sizes are settled and no input is a number."""
+    return ()
 
 
 def _extent(binding: SymbolBinding, tensor: torch.Tensor) -> int:
