@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["DEFAULT_OPTIONS", "RuntimeOptions"]
@@ -38,6 +39,9 @@ class RuntimeOptions:
     cudagraph_memory_share: float = _option(0.1, changes_code=False, doc="part of a device's memory that recordings may keep")
     cudagraph_capture_sizes: tuple[int | tuple[int, ...], ...] | None = _option(
         None, changes_code=False, doc="sizes that are recorded; None: each at its second use"
+    )
+    cudagraph_policy: Callable[[Any], Any] | None = _option(
+        None, changes_code=False, doc="CompiledFn -> True to record it, False not to, or what is called in its place"
     )
     cudagraph_or_error: bool = _option(False, changes_code=False, doc="raise NotRecorded instead of running kernel by kernel")
 

@@ -517,6 +517,23 @@ def test_refusals(graphed, name, change, what):
     assert refusals(artifact.replace(**change)) == (f"{name}: {CUDAGRAPH_REFUSALS[name][1]} ({what})",)
 
 
+@pytest.mark.parametrize("or_error", [False, True])
+def test_a_policy_chooses_what_is_recorded(graphed, or_error):
+    asked, compiled = [], graphed.compiled
+
+    def chosen(answer):
+        def policy(fn):
+            asked.append(fn)
+            return answer
+
+        return record.cudagraph(compiled, RuntimeOptions(cudagraph_policy=policy, cudagraph_or_error=or_error))
+
+    assert isinstance(chosen(True), record.GraphedFn)
+    assert chosen(False) is compiled
+    assert chosen(len) is len
+    assert asked == [compiled] * 3
+
+
 def test_refused_function_is_returned_as_it_is(graphed):
     plain = CompiledFn(graphed.artifact.replace(devices={"cpu"}), {"call": tuple})
     assert record.cudagraph(plain) is plain

@@ -131,6 +131,7 @@ def runtime_options(options: Options) -> runtime.RuntimeOptions:
         disk_cache=options.cache,
         cudagraph_capture_sizes=options.cudagraph_capture_sizes,
         cudagraph_or_error=options.cudagraph_or_error,
+        cudagraph_policy=options.cudagraph_policy,
     )
 
 

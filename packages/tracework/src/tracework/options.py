@@ -19,6 +19,7 @@ class Options:
     Attributes:
         cudagraphs: replay recorded CUDA graphs where that is safe.
         cudagraph_or_error: raise an error where a graph is not recorded as a CUDA graph, instead of running it kernel by kernel.
+        cudagraph_policy: function of a loaded graph (runtime.CompiledFn): True records it, False does not, a callable is called in its place.
         cudagraph_capture_sizes: sizes that are recorded, an int or tuple of ints for each combination; None records each at its second use.
         max_autotune: measure more candidates before choosing.
         partitioner: "min_cut" or "default" (save what the backward reads).
@@ -43,6 +44,7 @@ class Options:
 
     cudagraphs: bool = field(default=False, metadata={"code": False})
     cudagraph_or_error: bool = field(default=False, metadata={"code": False})
+    cudagraph_policy: Callable[..., Any] | None = field(default=None, metadata={"code": False})
     cudagraph_capture_sizes: tuple[int | tuple[int, ...], ...] | None = field(default=None, metadata={"code": False})
     max_autotune: bool = field(default=False, metadata={"code": True})
     partitioner: str = field(default="min_cut", metadata={"code": True})

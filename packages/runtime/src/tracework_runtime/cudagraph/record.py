@@ -368,12 +368,16 @@ class _Addresses:
 def cudagraph(compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS) -> Any:
     """The function as CUDA graphs, or itself with the reason logged where that would not be sound.
 
-    Raises NotRecorded instead, with `cudagraph_or_error`.
+    `cudagraph_policy` is asked before: what it gives is called as `fn(list_of_inputs) -> tuple` where it is callable. Raises NotRecorded for
+    what cannot be recorded with `cudagraph_or_error`, but not for what the policy leaves out.
     """
-    reasons = refusals(compiled.artifact)
+    wanted = True if options.cudagraph_policy is None else options.cudagraph_policy(compiled)
+    if callable(wanted):
+        return wanted
+    reasons = refusals(compiled.artifact) if wanted else ("cudagraph_policy leaves it out",)
     if not reasons:
         return GraphedFn(compiled, options)
-    if options.cudagraph_or_error:
+    if wanted and options.cudagraph_or_error:
         raise NotRecorded(f"{compiled!r} is not recorded: {'; '.join(reasons)}", advice=ADVICE)
     log.info("%r is not recorded: %s", compiled, "; ".join(reasons))
     observe.add("cudagraph.refused")
