@@ -23,7 +23,7 @@ ROUNDS, CALLS = 40, 50
 class NoGpu(SlowEngine):
     """Replays are nothing."""
 
-    def record(self, call, inputs, device, stream, draws):
+    def record(self, call, inputs, device, stream, draws, keeps):
         return Recorded(None, call(inputs), replay=lambda: None)
 
 

@@ -81,7 +81,7 @@ class SlowEngine:
         found = call()
         return (found, *(self.plain_times if replayed == self.replayed else (self.replay_time, self.replay_time)))
 
-    def record(self, call, inputs, device, stream, draws):
+    def record(self, call, inputs, device, stream, draws, keeps):
         self.recorded += 1
         tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
         before = [(flat(x), flat(x).clone()) for x in tensors]

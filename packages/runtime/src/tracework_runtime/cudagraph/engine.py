@@ -61,10 +61,11 @@ class GraphEngine:
         """Where cuGraphLaunch lies."""
         return driver().graph_address
 
-    def record(
-        self, call: Callable[[Inputs], tuple[Any, ...]], inputs: Inputs, device: int, stream: int, draws: bool
-    ) -> Recorded:
-        """A call as a recording that is replayed on `stream`; nothing has run yet. draws: it may draw random numbers."""
+    def record(self, call: Call, inputs: Inputs, device: int, stream: int, draws: bool, keeps: bool) -> Recorded:
+        """A call as a recording that is replayed on `stream`; nothing has run yet.
+
+        draws: it may draw random numbers. keeps: it says what it returns, so that the rest can be memory that recordings share.
+        """
         # Libraries keep memory for a stream, which all recordings made on it share: their replays are in turn on another one.
         side = self._streams.get((device, stream))
         if side is None:
@@ -76,18 +77,18 @@ class GraphEngine:
             before = torch.cuda.memory_reserved(device)
             try:
                 with torch.cuda.stream(side):
-                    arena = Arena.entered(device, stream)
-                    had = arena.bytes
+                    arena = Arena.entered(device, stream) if keeps else None
+                    had = arena.bytes if arena else 0
                     recorded = make(call, list(inputs), device, side.cuda_stream, arena)
-                    if arena.holds(recorded.outputs):
+                    if arena and arena.holds(recorded.outputs):
                         del recorded
                         recorded = make(call, inputs, device, side.cuda_stream, None)
             except BaseException:
                 with torch.cuda.stream(side):
                     _recover()
                 raise
-            grown = torch.cuda.memory_reserved(device) - before - (arena.bytes - had)
-            return dataclasses.replace(recorded, bytes=max(grown, 0))
+            grown = torch.cuda.memory_reserved(device) - before
+            return dataclasses.replace(recorded, bytes=max(grown - (arena.bytes - had if arena else 0), 0))
 
     def on(self, device: int) -> Any:
         """A block with another current device."""

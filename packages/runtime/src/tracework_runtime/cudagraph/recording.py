@@ -157,7 +157,7 @@ class Recording:
                 given[place] = copy.memory
             elif isinstance(value, torch.Tensor) and place in segment.written:
                 given[place] = value.data  # nobody writes to it while it is recorded: it has no new version
-        recorded: Recorded = engine.record(segment.call, list(given), segment.device, stream, segment.draws)
+        recorded: Recorded = engine.record(segment.call, list(given), segment.device, stream, segment.draws, segment.keeps)
         values, self._graph = list(recorded.outputs), recorded.graph
         self._same: list[tuple[int, int]] = []
         slots: list[Slot] = []

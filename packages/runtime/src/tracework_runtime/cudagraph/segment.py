@@ -25,6 +25,7 @@ class Segment:
     constants: addresses of memory that is no input and that outputs may show.
     library: whether it calls kernels of a library, which look at settings of torch.
     draws: whether it may draw random numbers.
+    keeps: whether it says what of the memory that it makes it returns, as the interpreter of host programs does.
     sizes: the parts of a call's inputs that a recording holds for: its sizes and numbers.
     """
 
@@ -36,6 +37,7 @@ class Segment:
     constants: frozenset[int] = frozenset()
     library: bool = True
     draws: bool = True
+    keeps: bool = False
     sizes: Callable[[Sequence[Any]], Sizes] = lambda inputs: _all_sizes(inputs)
 
     @classmethod
@@ -53,6 +55,7 @@ class Segment:
             frozenset(c.untyped_storage().data_ptr() for c in tensors),
             bool(artifact.externs),
             not (artifact.kernels or artifact.externs) or any(map(_may_draw, artifact.externs)),
+            bool(artifact.host_lines),
             size_reader(artifact),
         )
 
