@@ -1,5 +1,7 @@
-"""Convolutions are library calls."""
+"""Convolutions are library calls, but for depthwise ones of few images on a GPU, which are loops."""
 
+import itertools
+import math
 from typing import Any
 
 import torch
@@ -9,8 +11,9 @@ from ..ir.scalar_ops import ops
 from .layout import channels_last, is_row_major, is_static, strides_equal
 from .pointwise import elementwise
 from .registry import lowers
-from .value import Lazy, settled
+from .value import Lazy, pointwise, settled
 from .view import reshape
+from .window import inside_of
 
 
 @lowers("convolution")
@@ -22,6 +25,8 @@ def convolution(low: Any, x: Any, w: Any, b: Any, *settings: Any) -> Any:
         result = low.extern(CONVOLUTION, (x, w, b, *_lists(settings)))
         low.images.note(result.buffer, low.buffers[result.buffer].layout)
         return result
+    if _is_short(low, x, w, settings):
+        return _window_sums(low, x, w, b, settings)
     if _has_channels_last(low.spec):
         x, w = low.realize_with(x, channels_last(x.sizes)), _weight(low, w)
     if b is None or low.spec.device.type != "cuda":
@@ -30,6 +35,54 @@ def convolution(low: Any, x: Any, w: Any, b: Any, *settings: Any) -> Any:
     product = low.extern(CONVOLUTION, (x, w, None, *_lists(settings)))
     bias = reshape(low, b, (1, b.sizes[0], *[1] * (product.ndim - 2)))
     return elementwise(low, (product, bias), product.dtype, lambda v, a: ops.add(v, a))
+
+
+MOST_ELEMENTS = 1 << 20
+"""Of a depthwise convolution's result up to which a loop is faster than the library."""
+MOST_TAPS = 49
+
+
+def _is_short(low: Any, x: Any, w: Any, settings: Any) -> bool:
+    """Whether a convolution is a loop: each channel by itself, too few elements for the library's kernels to fill a GPU."""
+    transposed, groups = settings[3], settings[5]
+    spec = low.spec
+    if x.device.type not in LOOPED_ON or transposed or low.options.numerics != "default" or low.graph.role != "inference":
+        return False
+    if x.dtype not in LOOP_DTYPES or not is_static((*x.sizes, *w.sizes, *spec.sizes)) or 0 in spec.sizes:
+        return False
+    depthwise = groups == x.sizes[1] == w.sizes[0] and math.prod(w.sizes[2:]) <= MOST_TAPS
+    return bool(depthwise and math.prod(spec.sizes) <= MOST_ELEMENTS)
+
+
+LOOPED_ON = frozenset({"cuda"})
+LOOP_DTYPES = frozenset((torch.bfloat16, torch.float16, torch.float32))
+
+
+def _window_sums(low: Any, x: Any, w: Any, b: Any, settings: Any) -> Any:
+    """A depthwise convolution with its bias, the window written out, in float32."""
+    stride, padding, dilation = settings[:3]
+    spec, lead = low.spec, 2
+    x = low.realize(settled(x))
+    if not is_row_major(spec.sizes, spec.strides):  # channels of one tap next to each other, as those of an element
+        channels = w.sizes[0]
+        w = low.realize_with(w, (1, channels, *(channels * s for s in contiguous_strides(w.sizes[lead:]))))
+    w = low.realize(settled(w))
+    taps = list(itertools.product(*map(range, w.sizes[lead:])))
+
+    def inner(index: Any) -> Any:
+        channel = index[1]
+        total = ops.to_dtype(b.load([channel]), torch.float32) if b is not None else None
+        for tap in taps:
+            at = [i * s + o * d - p for i, o, s, d, p in zip(index[lead:], tap, stride, dilation, padding, strict=True)]
+            inside = inside_of(x.sizes[lead:], spec.sizes[lead:], at, tap, stride, dilation, padding)
+            place = [*index[:lead], *at]
+            value = x.load(place) if inside is None else ops.masked(inside, lambda place=place: x.load(place), 0.0)
+            term = ops.mul(ops.to_dtype(value, torch.float32), ops.to_dtype(w.load([channel, 0, *tap]), torch.float32))
+            total = term if total is None else ops.add(total, term)
+        return ops.to_dtype(total, spec.dtype)
+
+    values = [x, w, *([b] if b is not None else [])]
+    return low.realize(pointwise(spec.sizes, spec.dtype, x.device, inner, values, 6 * len(taps), spec.strides))
 
 
 def _weight(low: Any, w: Any) -> Any:

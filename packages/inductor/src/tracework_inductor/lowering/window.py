@@ -39,7 +39,7 @@ def max_pool(low: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation:
             if set(dilation) == {1}:
                 at = _clamped(x.sizes[lead:], spec.sizes[lead:], at, offsets, stride, padding)
             else:
-                inside = _inside(x.sizes[lead:], spec.sizes[lead:], at, offsets, stride, dilation, padding)
+                inside = inside_of(x.sizes[lead:], spec.sizes[lead:], at, offsets, stride, dilation, padding)
             full = [*index[:lead], *at]
             value = x.load(full) if inside is None else ops.masked(inside, lambda full=full: x.load(full), -math.inf)
             yield value, at
@@ -120,7 +120,7 @@ def _clamped(sizes: Any, results: Any, at: Any, offsets: Any, stride: Any, paddi
     return moved
 
 
-def _inside(sizes: Any, results: Any, at: Any, offsets: Any, stride: Any, dilation: Any, padding: Any) -> Any:
+def inside_of(sizes: Any, results: Any, at: Any, offsets: Any, stride: Any, dilation: Any, padding: Any) -> Any:
     """Whether the position lies in the input; None where it always does."""
     mask: Any = None
     for size, count, position, o, s, d, p in zip(sizes, results, at, offsets, stride, dilation, padding, strict=True):
