@@ -31,7 +31,21 @@ def test_independent_ones_are_one_launch():
 
 
 def test_large_ones_stay_alone():
-    assert parts(plan_of(each_alone, (3,), (4096, 4096), (5,))) == [1, 1, 1]
+    assert parts(plan_of(each_alone, (3,), (4096, 4096), (5,))) == [2, 1]
+
+
+def test_what_is_made_of_inputs_comes_first_and_is_one_launch():
+    """As weights are that are laid out anew, each for a call of the library further down."""
+
+    def program(x, *weights):
+        for w in weights:
+            x = prims.mm(x, prims.exp(w))
+        return x
+
+    plan = plan_of(program, (64, 64), *[(64, 64)] * 5)
+    assert [isinstance(k, ExternKernel) for k in plan.kernels] == [False, *[True] * 5] and parts(plan) == [5]
+    large = plan_of(program, (512, 512), *[(512, 512)] * 3)
+    assert [isinstance(k, ExternKernel) for k in large.kernels] == [False, True] * 3, "kept too long otherwise"
 
 
 def test_a_launch_has_a_limit():
