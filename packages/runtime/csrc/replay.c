@@ -76,7 +76,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     PyMethodDescrObject *data_ptr;
-    PyObject *launch;     /* () -> None, where there is no graph for the driver */
+    PyObject *launch;     /* what keeps the graph; () -> None, where there is none for the driver */
     PyObject *references; /* storage's handle -> how many hold it */
     PyObject *data;       /* "data" */
     clock_object *clock;

@@ -72,7 +72,7 @@ class Replay:
         copies: tuple[int, int, int],
         graph_address: int,
         graph: int,
-        launch: Callable[[], None] | None,
+        launch: Any,
         references: Callable[[int], int],
         clock: Clock,
         fixed: tuple[tuple[int, int], ...],

@@ -173,7 +173,7 @@ class Recording:
             engine.copies(segment.device),
             engine.graph_address,
             recorded.handle,
-            recorded.replay,
+            recorded.replay or recorded.graph,
             _torch.storage_count,
             STEPS,
             tuple(self.fixed.items()),
