@@ -77,6 +77,10 @@ def _rope(q, cos, sin):
     return q * cos + torch.cat((-q[..., half:], q[..., :half]), -1) * sin
 
 
+def _depthwise(x, w):
+    return F.conv2d(x.permute(0, 3, 1, 2), w, None, 1, w.shape[-1] // 2, 1, w.shape[0])
+
+
 def cases() -> list[Case]:
     """All cases; sizes are several times the L2 cache where memory is what is measured."""
     found = [
@@ -116,6 +120,17 @@ def cases() -> list[Case]:
             Case(f"batch norm+relu 64x{channels}x{side}^2", _batch_norm, (image,) + (vector,) * 2, 3 * one),
             Case(f"batch norm+relu 64x{channels}x{side}^2 fwd+bwd", _batch_norm, (image,) + (vector,) * 2, 8 * one, True),
         ]
+    for images, channels, side, window in (
+        (1, 96, 56, 7),
+        (1, 384, 14, 7),
+        (1, 768, 7, 7),
+        (1, 120, 28, 5),
+        (8, 96, 56, 7),
+        (8, 672, 14, 3),
+    ):
+        image, weight = (images, side, side, channels), (channels, 1, window, window)
+        name = f"depthwise {window}x{window} {images}x{channels}x{side}^2"
+        found.append(Case(name, _depthwise, ((image, BF16), (weight, BF16)), 2 * images * channels * side * side * 2))
     return found
 
 
