@@ -77,7 +77,8 @@ class GraphEngine:
             before = torch.cuda.memory_reserved(device)
             try:
                 with torch.cuda.stream(side):
-                    arena = Arena.entered(device, stream) if keeps else None
+                    # other allocators do not say what a pool consists of
+                    arena = Arena.entered(device, stream) if keeps and torch.cuda.get_allocator_backend() == "native" else None
                     had = arena.bytes if arena else 0
                     recorded = make(call, list(inputs), device, side.cuda_stream, arena)
                     if arena and arena.holds(recorded.outputs):
