@@ -403,6 +403,7 @@ def test_several_forwards_before_one_backward(graphed):
         ({"aten::rand_like", "aten::mm"}, True),
         ({"aten::bernoulli"}, True),
         ({"mine::op"}, True),
+        ({"torch.mm", "restride"}, False),
         (set(), True),
     ],
 )
