@@ -1,5 +1,6 @@
 """Intermediate values in a workspace on a GPU: right values with streams, threads, calls within calls and recordings, no more memory."""
 
+import dataclasses
 import gc
 import sys
 import threading
@@ -126,13 +127,16 @@ class Paying(GraphEngine):
         return call(), 1.0, 1.0
 
 
-def test_recordings_share_what_they_do_not_hand_out():
+@pytest.mark.parametrize("draws", [False, True])
+def test_recordings_share_what_they_do_not_hand_out(draws):
     """Memory of all recordings of a stream is what they hand out, and once the most that one needs; no result is written to by others."""
     size, given = 2048, torch.Generator("cuda").manual_seed(0)
     x, w = (torch.randn(size, size, device="cuda", generator=given) / 32 for _ in range(2))
     compiled = runtime.load(compile_graph(graph_of(wide, x, w)))
     assert compiled.artifact.host_lines and not Segment.of(compiled).draws
     functions = [GraphedFn(compiled, engine=Paying()) for _ in range(6)]
+    for fn in functions:  # by the driver, or through torch
+        fn.segment = dataclasses.replace(fn.segment, draws=draws)
     streams = [torch.cuda.default_stream(), torch.cuda.Stream()]
     kept = []
     for n in range(5):
