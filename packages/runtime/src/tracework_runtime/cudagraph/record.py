@@ -34,6 +34,7 @@ from tracework_runtime._C import Front
 from tracework_runtime.cudagraph.budget import BUDGET
 from tracework_runtime.cudagraph.engine import GraphEngine, Inputs
 from tracework_runtime.cudagraph.gate import Gate
+from tracework_runtime.cudagraph.policy import by_policy
 from tracework_runtime.cudagraph.recording import Recording, can_be_copied, is_recorded_memory
 from tracework_runtime.cudagraph.refusals import refusals
 from tracework_runtime.cudagraph.segment import Segment, Sizes, no_sizes
@@ -368,16 +369,15 @@ class _Addresses:
 def cudagraph(compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS) -> Any:
     """The function as CUDA graphs, or itself with the reason logged where that would not be sound.
 
-    `cudagraph_policy` is asked before: what it gives is called as `fn(list_of_inputs) -> tuple` where it is callable. Raises NotRecorded for
-    what cannot be recorded with `cudagraph_or_error`, but not for what the policy leaves out.
+    `cudagraph_policy` is asked first. Raises NotRecorded for what cannot be recorded, with `cudagraph_or_error`.
     """
-    wanted = True if options.cudagraph_policy is None else options.cudagraph_policy(compiled)
-    if callable(wanted):
-        return wanted
-    reasons = refusals(compiled.artifact) if wanted else ("cudagraph_policy leaves it out",)
+    chosen = by_policy(compiled, options)
+    if chosen is not None:
+        return chosen
+    reasons = refusals(compiled.artifact)
     if not reasons:
         return GraphedFn(compiled, options)
-    if wanted and options.cudagraph_or_error:
+    if options.cudagraph_or_error:
         raise NotRecorded(f"{compiled!r} is not recorded: {'; '.join(reasons)}", advice=ADVICE)
     log.info("%r is not recorded: %s", compiled, "; ".join(reasons))
     observe.add("cudagraph.refused")
