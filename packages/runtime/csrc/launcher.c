@@ -482,9 +482,9 @@ PyTypeObject launcher_type = {
 
 static PyMethodDef functions[] = {
     {"set_data_ptr", set_data_ptr, METH_O, "set_data_ptr(method): how a tensor's address is read: torch.Tensor.data_ptr."},
-    {"set_keeping", tw_set_keeping, METH_O,
-     "set_keeping(function): host programs call in this thread function(make, *given) for make(*given) where that makes memory that they "
-     "return; None ends it."},
+    {"set_keeping", tw_set_keeping, METH_VARARGS,
+     "set_keeping(function, copy): host programs call in this thread function(make, *given) for make(*given) where that makes memory that "
+     "they return, and function(copy, value) for a result of a call that makes much more; None ends it."},
     {"set_tensor_functions", set_tensor_functions, METH_VARARGS, "set_tensor_functions(make, end, watched): torch's C functions for products."},
     {"set_tensor_api", tw_set_tensor_api, METH_VARARGS,
      "set_tensor_api(DLPack's exchange capsule or None, torch.Tensor, its descriptors dtype, storage_offset, is_conj, is_neg)"},

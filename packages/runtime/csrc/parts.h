@@ -81,8 +81,8 @@ INTERNAL int products_watched(void);
 /* Whether the product could be made. */
 INTERNAL bool multiply(product *work, const uint64_t *addresses);
 
-/* set_keeping(function or None): what calls, in this thread, whatever makes memory that a host program returns. */
-INTERNAL PyObject *tw_set_keeping(PyObject *module, PyObject *function);
+/* set_keeping(function or None, copy): what calls, in this thread, whatever makes memory that a host program returns. */
+INTERNAL PyObject *tw_set_keeping(PyObject *module, PyObject *args);
 
 /* Adds what replay.c has to the module: 0, or -1 with an exception. */
 INTERNAL int add_replay(PyObject *module);

@@ -11,6 +11,7 @@
 
 enum { CALL, ALLOCATE, LAUNCH, NATIVE, SHARE, FREE, RETURN, PRODUCT, KINDS };
 enum { NO_RESULT, INT32_RESULT, INT64_RESULT, RESULTS };
+enum { ALL_KEPT = -1, MOST_KEPT_APART = 31 };
 enum { MOST_SETTLED = 8, MOST_OPERANDS = 64 };
 
 /* An instruction's operands and results are registers, but
@@ -23,7 +24,7 @@ typedef struct {
     PyObject *extra;    /* ALLOCATE: the dtype */
     uint64_t address;   /* NATIVE, PRODUCT: of the kernel */
     product *product;
-    int result;         /* NATIVE; CALL, ALLOCATE: whether what it makes is returned */
+    int result;         /* NATIVE; CALL, ALLOCATE: ALL_KEPT where what it makes is returned, else bits of the results that are */
     int *operands, *results;
     Py_ssize_t operand_count, result_count, launch;
 } instruction;
@@ -166,22 +167,31 @@ static void set_register(frame *f, int number, PyObject *value, uint64_t address
     Py_XDECREF(old);
 }
 
-/* What makes memory that a call returns is called by it in `keeping_thread`; NULL where nobody asks. */
-static PyObject *keeping;
+/* What makes memory that a call returns is called by `keeping` in `keeping_thread`, copies by `copying` among it; NULL where nobody asks. */
+static PyObject *keeping, *copying;
 static unsigned long keeping_thread;
 
-PyObject *tw_set_keeping(PyObject *module, PyObject *function)
+PyObject *tw_set_keeping(PyObject *module, PyObject *args)
 {
+    PyObject *function, *copy;
+    if (!PyArg_ParseTuple(args, "OO", &function, &copy)) {
+        return NULL;
+    }
     Py_XSETREF(keeping, function == Py_None ? NULL : Py_NewRef(function));
+    Py_XSETREF(copying, Py_NewRef(copy));
     keeping_thread = PyThread_get_thread_ident();
     Py_RETURN_NONE;
+}
+
+static bool is_asked(const instruction *one)
+{
+    return one->result && keeping != NULL && keeping_thread == PyThread_get_thread_ident();
 }
 
 /* What an instruction's function gives for given[1] to given[count]; given[0] is free. */
 static PyObject *call_function(const instruction *one, PyObject **given, Py_ssize_t count)
 {
-    const bool makes = one->kind == CALL || one->kind == ALLOCATE;
-    if (makes && one->result && keeping != NULL && keeping_thread == PyThread_get_thread_ident()) {
+    if ((one->kind == CALL || one->kind == ALLOCATE) && one->result == ALL_KEPT && is_asked(one)) {
         given[0] = one->function;
         return PyObject_Vectorcall(keeping, given, (size_t)count + 1, NULL);
     }
@@ -216,8 +226,16 @@ static int run_call(frame *f, const instruction *one)
         Py_DECREF(result);
         return -1;
     }
+    const bool apart = one->result > 0 && is_asked(one);
     for (Py_ssize_t i = 0; i < one->result_count; i++) {
-        set_register(f, one->results[i], Py_NewRef(PyTuple_GET_ITEM(result, i)), 0);
+        PyObject *value = PyTuple_GET_ITEM(result, i);
+        const bool copied = apart && value != Py_None && i < MOST_KEPT_APART && (one->result >> i & 1);
+        value = copied ? PyObject_CallFunctionObjArgs(keeping, copying, value, NULL) : Py_NewRef(value);
+        if (value == NULL) {
+            Py_DECREF(result);
+            return -1;
+        }
+        set_register(f, one->results[i], value, 0);
     }
     Py_DECREF(result);
     return 0;

@@ -25,7 +25,7 @@ from tracework_runtime.host.lines import (
     lines_from_data,
     lines_to_data,
 )
-from tracework_runtime.host.program import MOST_OPERANDS, NotInterpreted, host_program
+from tracework_runtime.host.program import APART, MOST_OPERANDS, NotInterpreted, host_program
 
 LINES = (
     Inputs(("x", "n")),
@@ -235,27 +235,61 @@ def test_memory_that_is_returned_is_made_by_who_keeps_it():
         return make(*given)
 
     x, results = torch.ones(3), []
-    set_keeping(keep)
+    set_keeping(keep, torch.clone)
     try:
         results.append(call([x]))
         other = threading.Thread(target=lambda: results.append(call([x])))
         other.start()
         other.join()
     finally:
-        set_keeping(None)
+        set_keeping(None, None)
     results.append(call([x]))
     assert len(made) == 4 and [given[0] for given in made[:2]] == [(4,), (4,)], "a, b, its view as d, and e with f"
     assert all(torch.equal(e, x + 1) and d.shape == (2, 2) for _, d, e in results)
 
 
+@pytest.mark.parametrize("operator", ["aten::convolution_backward", "aten::other"])
+def test_a_small_result_beside_others_is_copied_to_who_keeps_it(operator):
+    lines = (
+        Inputs(("x",)),
+        Call(("e, f, g = three(x)",), ("x",), ("e", "f", "g"), (operator,)),
+        Call(("note(e, g)",), ("e", "g")),
+        Free(("e",)),
+        Return(("f", "g"), ("f", "g")),
+    )
+    asked, made, noted = [], [], []
+
+    def three(x):
+        made.extend((x + 1, x.new_zeros(2, 3).t() + 2, None))
+        return tuple(made)
+
+    def keep(make, *given):
+        asked.append((make, given))
+        return make(*given)
+
+    call = program(lines, three=three, note=lambda *t: noted.extend(t))
+    for asks in (True, False):
+        made.clear()
+        set_keeping(keep if asks else None, torch.clone)
+        try:
+            f, g = call([torch.ones(3)])
+        finally:
+            set_keeping(None, None)
+        apart = asks and operator in APART
+        assert g is None and torch.equal(f, made[1]) and f.stride() == made[1].stride() and (f is made[1]) is not apart
+        assert noted[-2] is made[0]
+    ((how, _),) = asked
+    assert (how is torch.clone) is (operator in APART)
+
+
 def test_who_keeps_memory_may_fail():
     call = program(RETURNS, pair=lambda x, what: (x + 1, what), note=lambda *t: None)
-    set_keeping(lambda make, *given: 1 / 0)
+    set_keeping(lambda make, *given: 1 / 0, torch.clone)
     try:
         with pytest.raises(ZeroDivisionError):
             call([torch.ones(3)])
     finally:
-        set_keeping(None)
+        set_keeping(None, None)
 
 
 def test_many_sizes_in_turn():

@@ -1,8 +1,8 @@
 """Arena: the memory that the recordings of a stream use while they are replayed, and in which nothing outlives a replay.
 
 Replays on a stream are ordered: what one needs only while it runs, the next one may use. What a recording hands out lies in a pool of its
-own, from which host programs take what they return (host/program.py). Whether they did is looked at behind each recording, since a library
-may give a part of what it was given.
+own, from which host programs take what they return (host/program.py); a small result of a library call that makes much else is copied
+there. Whether they did is looked at behind each recording, since a library may give a part of what it was given.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class Arena:
         _torch.enter_pool(device, own)
         pools.append(own)
         _torch.leave_pool(device, own)
-        set_keeping(keep)
+        set_keeping(keep, torch.clone)
         try:
             yield
         finally:
-            set_keeping(None)
+            set_keeping(None, None)
 
     def holds(self, values: Iterable[Any]) -> bool:
         """Whether a tensor among `values` lies in it. Counts what it has become."""

@@ -42,6 +42,10 @@ __all__ = ["MOST_OPERANDS", "NotInterpreted", "host_program"]
 
 MOST_OPERANDS = 64
 """Of a kernel for the CPU, as in csrc/program.c."""
+_ALL_KEPT, _MOST_KEPT_APART = -1, 31
+"""As in csrc/program.c."""
+APART = frozenset({"aten::convolution_backward"})
+"""Calls whose returned results are small beside what else they make: the gradient of the weights beside that of the images."""
 _HELD_WORK = "work "  # no name of a program has a blank
 _RESULTS = {"void": 0, "i32": 1, "i64": 2}
 
@@ -161,7 +165,7 @@ class _Assembler:
                 self._python(["give(work)"], (_HELD_WORK,), (), parameters=("work",))
             case Allocate(name, device, dtype, sizes, strides):
                 shapes = self._shape_number(sizes), self._shape_number(strides)
-                kept = int(name in self._kept)
+                kept = _ALL_KEPT if name in self._kept else 0
                 self._add(_Kind.ALLOCATE, _EMPTY[device], shapes, [self._write(name)], extra=getattr(torch, dtype), result=kept)
             case Reuse(new, old, view):
                 if view and new in self._viewed:
@@ -170,8 +174,8 @@ class _Assembler:
                     self._add(_Kind.SHARE, None, [self._read(old)], [self._write(new)])
             case Launch():
                 self._launch(line)
-            case Call(text, reads, writes, _):
-                self._python(text, reads, writes)
+            case Call(text, reads, writes, operators):
+                self._python(text, reads, writes, apart=not APART.isdisjoint(operators))
             case Product():
                 self._product(line)
             case Free(names):
@@ -234,13 +238,20 @@ class _Assembler:
         writes: Sequence[str],
         values: Sequence[str] = (),
         parameters: Sequence[str] = (),
+        apart: bool = False,
     ) -> None:
-        """Statements as a function of the registers that they read, under the names `parameters` where these are others."""
+        """Statements as a function of the registers that they read, under the names `parameters` where these are others.
+
+        apart: those results that are returned are small beside the others.
+        """
         values = values or writes
         back = [f"return {values[0] if len(values) == 1 else _items(values)}"] if values else []
         function = self._function(parameters or reads, [*text, *back])
         registers = [self._read(name) for name in reads]
-        kept = int(not self._kept.isdisjoint(writes))
+        returned = [n for n, name in enumerate(writes) if name in self._kept]
+        kept = _ALL_KEPT if returned else 0
+        if apart and len(returned) < len(writes) <= _MOST_KEPT_APART:
+            kept = sum(1 << n for n in returned)
         self._add(_Kind.CALL, function, registers, [self._write(name) for name in writes], result=kept)
 
     def _function(self, parameters: Iterable[str], text: Sequence[str]) -> str:
