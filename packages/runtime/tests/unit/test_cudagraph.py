@@ -732,7 +732,7 @@ OTHER_CALLS = {
     "device": lambda fn, w: elsewhere(fn.engine, "current_device", lambda: 1),
     "capturing": lambda fn, w: elsewhere(fn.engine, "capturing", lambda: True),
     "inference mode": lambda fn, w: torch.inference_mode(),
-    "setting": lambda fn, w: torch.backends.cudnn.flags(benchmark=True),
+    "setting": lambda fn, w: elsewhere(torch.backends.cudnn, "benchmark", True),
     "address": lambda fn, w: elsewhere(w, "data", torch.randn(4)),
 }
 
@@ -832,6 +832,7 @@ def test_every_kind_of_output_by_the_short_way():
 
 def test_precisions_in_the_newer_words_are_among_the_settings():
     products, images, found = torch.backends.cuda.matmul, torch.backends.cudnn.conv, []
+    before = products.fp32_precision, images.fp32_precision
     try:
         for products.fp32_precision, images.fp32_precision in (
             ("ieee", "ieee"),
@@ -841,5 +842,5 @@ def test_precisions_in_the_newer_words_are_among_the_settings():
         ):
             found.append(_torch.library_settings())
     finally:
-        products.fp32_precision = images.fp32_precision = "none"
+        products.fp32_precision, images.fp32_precision = before
     assert len(set(found)) == 4
