@@ -8,7 +8,7 @@ import tracework
 from tracework.dump import Tally
 from tracework.explain import Explanation
 from tracework_runtime import Artifact, CompiledFn, GraphedFn, RuntimeOptions
-from tracework_runtime.cudagraph import record
+from tracework_runtime.cudagraph import choose, record
 from tracework_runtime.cudagraph.step import STEPS
 
 from packages.runtime.tests.slow_engine import SlowEngine
@@ -32,7 +32,7 @@ def made(monkeypatch):
     found = Made()
     if DEVICE == "cpu":
         monkeypatch.setattr(record, "ENGINE", SlowEngine())
-        monkeypatch.setattr(record, "refusals", lambda artifact: ())
+        monkeypatch.setattr(choose, "refusals", lambda artifact: ())
     else:
         monkeypatch.setattr(record.GraphEngine, "time", lambda self, call, device: (call(), 1.0, 1.0))
     make = GraphedFn.__init__

@@ -39,6 +39,7 @@ class RuntimeOptions:
     cudagraph_capture_sizes: tuple[int | tuple[int, ...], ...] | None = _option(
         None, changes_code=False, doc="sizes that are recorded; None: each at its second use"
     )
+    graph_partition: bool = _option(True, changes_code=False, doc="record the parts of what cannot be recorded as a whole")
     cudagraph_or_error: bool = _option(False, changes_code=False, doc="raise NotRecorded instead of running kernel by kernel")
 
     def fingerprint(self) -> str:

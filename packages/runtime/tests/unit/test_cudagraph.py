@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 from tracework_runtime import Artifact, KernelSource, NotRecorded, RuntimeOptions, _torch, mark_step_begin
-from tracework_runtime.cudagraph import record, recording
+from tracework_runtime.cudagraph import choose, record, recording
 from tracework_runtime.cudagraph.budget import LEAST
 from tracework_runtime.cudagraph.refusals import CUDAGRAPH_REFUSALS, refusals
 from tracework_runtime.cudagraph.step import STEPS
@@ -518,10 +518,10 @@ def test_refusals(graphed, name, change, what):
 
 def test_refused_function_is_returned_as_it_is(graphed):
     plain = CompiledFn(graphed.artifact.replace(devices={"cpu"}), {"call": tuple})
-    assert record.cudagraph(plain) is plain
+    assert choose.cudagraph(plain) is plain
     assert counters()["cudagraph.refused"] == 1
     with pytest.raises(NotRecorded, match="nothing in it runs on a GPU"):
-        record.cudagraph(plain, RuntimeOptions(cudagraph_or_error=True))
+        choose.cudagraph(plain, RuntimeOptions(cudagraph_or_error=True))
 
 
 def fail(*args):

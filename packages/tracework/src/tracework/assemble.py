@@ -130,6 +130,7 @@ def runtime_options(options: Options) -> runtime.RuntimeOptions:
         cache_key=options.cache_key or None,
         disk_cache=options.cache,
         cudagraph_capture_sizes=options.cudagraph_capture_sizes,
+        graph_partition=options.graph_partition,
         cudagraph_or_error=options.cudagraph_or_error,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,15 @@ class Dump:
 class Tally:
     """Counts graphs and kernels as they are made, and passes everything on to `then`.
 
-    unrecorded: reasons against recording what runs on a GPU as CUDA graphs.
+    unrecorded: reasons against recording what runs on a GPU as CUDA graphs. partitioned: of each graph that is recorded in parts, what is
+    said of them.
     """
 
     def __init__(self, then: Observe | None = None):
         self.stages: Counter[str] = Counter()
         self.kernels = 0
         self.unrecorded: list[str] = []
+        self.partitioned: list[str] = []
         self._then = then
 
     def __call__(self, stage: str, product: Any) -> None:
@@ -50,7 +53,11 @@ class Tally:
         if stage == "inductor":
             self.kernels += len(product.kernels)
         if stage == "runtime" and any(device.startswith("cuda") for device in product.artifact.devices):
-            self.unrecorded += product.graph_refusals
+            parts = product.graph_parts
+            if parts:
+                self.partitioned.append(_said_of(parts))
+            else:
+                self.unrecorded += product.graph_refusals
         if self._then is not None:
             self._then(stage, product)
 
@@ -58,6 +65,11 @@ class Tally:
     def graphs(self) -> int:
         """How many graphs were captured."""
         return self.stages["captured"]
+
+
+def _said_of(parts: Sequence[Any]) -> str:
+    between = dict.fromkeys(reason for part in parts for reason in part.reasons)
+    return f"{sum(part.recordable for part in parts)} CUDA graph(s), between which run parts: {'; '.join(between)}"
 
 
 def both(first: Observe, second: Observe) -> Observe:

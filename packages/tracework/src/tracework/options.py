@@ -18,6 +18,7 @@ class Options:
 
     Attributes:
         cudagraphs: replay recorded CUDA graphs where that is safe.
+        graph_partition: where a graph cannot be recorded as one CUDA graph, record its parts, and run between them what stands against it.
         cudagraph_or_error: raise an error where a graph is not recorded as a CUDA graph, instead of running it kernel by kernel.
         cudagraph_capture_sizes: sizes that are recorded, an int or tuple of ints for each combination; None records each at its second use.
         max_autotune: measure more candidates before choosing.
@@ -42,6 +43,7 @@ class Options:
     """
 
     cudagraphs: bool = field(default=False, metadata={"code": False})
+    graph_partition: bool = field(default=True, metadata={"code": False})
     cudagraph_or_error: bool = field(default=False, metadata={"code": False})
     cudagraph_capture_sizes: tuple[int | tuple[int, ...], ...] | None = field(default=None, metadata={"code": False})
     max_autotune: bool = field(default=False, metadata={"code": True})

@@ -10,8 +10,8 @@ from tracework_runtime.host.lines import Call, Line, Product
 
 from ..ir.index import Expr, Size
 from ..schedule.graph import alias_root
+from ..schedule.operators import operators_of
 from ..schedule.plan import ExternKernel, KernelPlan, Output, Program
-from .wrapper.lines import operators_of
 
 
 def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels: Sequence[Any], key: str) -> Artifact:

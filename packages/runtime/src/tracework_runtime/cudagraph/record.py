@@ -35,13 +35,12 @@ from tracework_runtime.cudagraph.budget import BUDGET
 from tracework_runtime.cudagraph.engine import GraphEngine, Inputs
 from tracework_runtime.cudagraph.gate import Gate
 from tracework_runtime.cudagraph.recording import Recording, can_be_copied, is_recorded_memory
-from tracework_runtime.cudagraph.refusals import refusals
 from tracework_runtime.cudagraph.segment import Segment
 from tracework_runtime.cudagraph.step import STEPS
 from tracework_runtime.errors import NotRecorded
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
-__all__ = ["GraphedFn", "cudagraph"]
+__all__ = ["ADVICE", "GraphedFn"]
 
 log = logging.getLogger("tracework.runtime.cudagraph")
 FREE_RECORDINGS = 16
@@ -335,18 +334,3 @@ class _Addresses:
             return "elsewhere"
         windows = [n for n in self._now if n not in fixed and not can_be_copied(inputs[n])]
         return "window" if windows else fixed
-
-
-def cudagraph(compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS) -> Any:
-    """The function as CUDA graphs, or itself with the reason logged where that would not be sound.
-
-    Raises NotRecorded instead, with `cudagraph_or_error`.
-    """
-    reasons = refusals(compiled.artifact)
-    if not reasons:
-        return GraphedFn(compiled, options)
-    if options.cudagraph_or_error:
-        raise NotRecorded(f"{compiled!r} is not recorded: {'; '.join(reasons)}", advice=ADVICE)
-    log.info("%r is not recorded: %s", compiled, "; ".join(reasons))
-    observe.add("cudagraph.refused")
-    return compiled

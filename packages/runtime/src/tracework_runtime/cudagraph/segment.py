@@ -58,8 +58,10 @@ class Segment:
 
 
 def _may_draw(operator: str) -> bool:
-    """Whether an operator, such as "aten::mm", may draw random numbers."""
+    """Whether an operator, such as "aten::mm", may draw random numbers; functions of ours, without a namespace, do not."""
     namespace, _, name = operator.partition("::")
+    if not name:
+        return False
     packet = getattr(torch.ops.aten, name, None) if namespace == "aten" else None
     seeded = torch.Tag.nondeterministic_seeded
     return packet is None or any(seeded in getattr(packet, overload).tags for overload in packet.overloads())

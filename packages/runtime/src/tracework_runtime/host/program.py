@@ -168,7 +168,7 @@ class _Assembler:
                     self._add(_Kind.SHARE, None, [self._read(old)], [self._write(new)])
             case Launch():
                 self._launch(line)
-            case Call(text, reads, writes, _):
+            case Call(text, reads, writes):
                 self._python(text, reads, writes)
             case Product():
                 self._product(line)

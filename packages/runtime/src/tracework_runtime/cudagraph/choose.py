@@ -1,0 +1,44 @@
+"""How a compiled function is recorded: as one CUDA graph, in parts, or not at all."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from tracework_runtime import observe
+from tracework_runtime.cudagraph.partition import parts_of
+from tracework_runtime.cudagraph.partitioned import PartitionedFn
+from tracework_runtime.cudagraph.record import ADVICE, GraphedFn
+from tracework_runtime.cudagraph.refusals import refusals
+from tracework_runtime.errors import NotRecorded
+from tracework_runtime.host.program import NotInterpreted
+from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
+
+__all__ = ["cudagraph"]
+
+log = logging.getLogger("tracework.runtime.cudagraph")
+
+
+def cudagraph(compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS) -> Any:
+    """The function as CUDA graphs: whole, or in parts with what cannot be recorded between them; itself, with the reason logged, where no
+    part can be.
+
+    Raises NotRecorded instead of the last two, with `cudagraph_or_error`.
+    """
+    reasons = refusals(compiled.artifact)
+    if not reasons:
+        return GraphedFn(compiled, options)
+    if options.cudagraph_or_error:
+        raise NotRecorded(f"{compiled!r} is not recorded: {'; '.join(reasons)}", advice=ADVICE)
+    parts = parts_of(compiled.artifact) if options.graph_partition else ()
+    if parts:
+        try:
+            made = PartitionedFn(compiled, parts, options)
+        except NotInterpreted as kernel:
+            reasons = (*reasons, f"kernel {kernel} is called by Python")
+        else:
+            log.info("%r: between its parts runs %s", made, "; ".join(reasons))
+            return made
+    log.info("%r is not recorded: %s", compiled, "; ".join(reasons))
+    observe.add("cudagraph.refused")
+    return compiled
