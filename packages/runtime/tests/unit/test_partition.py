@@ -9,8 +9,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracework_runtime import Artifact, KernelSource, NotRecorded, PartitionedFn, RuntimeOptions, results
-from tracework_runtime.cudagraph import choose, partition, record, recording
+from tracework_runtime import DEFAULT_OPTIONS, Artifact, KernelSource, NotRecorded, PartitionedFn, RuntimeOptions, results
+from tracework_runtime.cudagraph import choose, partition, recording
 from tracework_runtime.cudagraph.facts import EXTERN_FACTS, TAGS, why_unrecordable
 from tracework_runtime.cudagraph.facts import WAITING as WAITING_OF_ATEN
 from tracework_runtime.cudagraph.partition import parts_of
@@ -52,7 +52,7 @@ def artifact(lines, **facts):
     return Artifact("k" * 12, "", host_lines=tuple(lines), devices={"cuda:0", "cpu"}, externs=externs, **facts)
 
 
-def partitioned(lines, engine=None, options=RuntimeOptions(), names=NAMES, **facts):
+def partitioned(lines, engine=None, options=DEFAULT_OPTIONS, names=NAMES, **facts):
     compiled = CompiledFn(artifact(lines, **facts), {**names, "call": None})
     return PartitionedFn(compiled, parts_of(compiled.artifact), options, engine or slow_engine.SlowEngine())
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracework_runtime.artifact import Artifact
-from tracework_runtime.cudagraph.partition import GIVEN, Part
 from tracework_runtime.cudagraph import record
+from tracework_runtime.cudagraph.partition import GIVEN, Part
 from tracework_runtime.cudagraph.record import GraphedFn
 from tracework_runtime.cudagraph.recording import Recording
 from tracework_runtime.host.lines import Call, Line, Product

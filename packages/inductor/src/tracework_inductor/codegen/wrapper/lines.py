@@ -37,7 +37,6 @@ from ...schedule.plan import (
     LoopKernel,
     MemoryStep,
     Output,
-    Program,
     index_checks,
 )
 
