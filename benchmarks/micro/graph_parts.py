@@ -37,7 +37,9 @@ class Layers(nn.Module):
 
 
 class Split(nn.Module):
-    """Layers, something else, layers."""
+    """Layers, something else, layers. parts: that are recorded at least."""
+
+    parts = 2
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,10 +55,19 @@ class Split(nn.Module):
 
 
 class Item(Split):
-    """The host reads a number."""
+    """A number that only tensors are computed with: it stays on the GPU."""
+
+    parts = 1
 
     def between(self, h: torch.Tensor) -> torch.Tensor:
         return h / h.abs().max().item()
+
+
+class Branch(Split):
+    """The host reads a number and decides."""
+
+    def between(self, h: torch.Tensor) -> torch.Tensor:
+        return h.tanh() if h.abs().max().item() > 1e3 else h.sin()
 
 
 class CpuTensor(Split):
@@ -131,7 +142,7 @@ class Unsafe(Split):
         return unsafe(h.sin())  # type: ignore[no-any-return]
 
 
-PROGRAMS = (Item, CpuTensor, Nonzero, Mask, Cholesky, Routed, Unsafe)
+PROGRAMS = (Item, Branch, CpuTensor, Nonzero, Mask, Cholesky, Routed, Unsafe)
 
 
 def made(program: type[Split]) -> tuple[Split, Callable[[], torch.Tensor]]:

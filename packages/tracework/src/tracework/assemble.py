@@ -26,6 +26,10 @@ from .options import Options
 _timing = logging.getLogger("tracework.timing")
 
 
+AOT_STAGES = {"functional": "aotautograd", "between": "between"}
+"""What observers call the products of aotautograd."""
+
+
 class Stage:
     """Times one stage, and turns its failure into a CompileError."""
 
@@ -106,7 +110,7 @@ def _without_inductor(make: Callable[..., Callable[..., Any]], options: Options,
             example_inputs,
             forward_compiler=compiler,
             options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget),
-            observe=lambda _, product: observe("aotautograd", product),
+            observe=lambda stage, product: observe(AOT_STAGES[stage], product),
             report=report_of(gm),
         )
 
@@ -161,7 +165,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
             forward_compiler=functools.partial(compiler, report=report),
             backward_compiler=functools.partial(compiler.unguarded, report=report),
             options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget, answers=compiler.answers),
-            observe=lambda _, product: observe("aotautograd", product),
+            observe=lambda stage, product: observe(AOT_STAGES[stage], product),
             report=report,
         )
 

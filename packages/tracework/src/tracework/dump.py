@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +36,16 @@ class Dump:
 class Tally:
     """Counts graphs and kernels as they are made, and passes everything on to `then`.
 
-    unrecorded: reasons against recording what runs on a GPU as CUDA graphs. partitioned: of each graph that is recorded in parts, what is
-    said of them.
+    unrecorded: reasons against recording what runs on a GPU as CUDA graphs. parts: how many CUDA graphs record the rest of it; between:
+    what runs between them, and why.
     """
 
     def __init__(self, then: Observe | None = None):
         self.stages: Counter[str] = Counter()
         self.kernels = 0
         self.unrecorded: list[str] = []
-        self.partitioned: list[str] = []
+        self.parts = 0
+        self.between: list[str] = []
         self._then = then
 
     def __call__(self, stage: str, product: Any) -> None:
@@ -53,23 +53,23 @@ class Tally:
         if stage == "inductor":
             self.kernels += len(product.kernels)
         if stage == "runtime" and any(device.startswith("cuda") for device in product.artifact.devices):
-            parts = product.graph_parts
-            if parts:
-                self.partitioned.append(_said_of(parts))
-            else:
-                self.unrecorded += product.graph_refusals
+            self._count(product)
+        if stage == "between":
+            self.between += product
         if self._then is not None:
             self._then(stage, product)
+
+    def _count(self, compiled: Any) -> None:
+        refusals, parts = compiled.graph_refusals, compiled.graph_parts
+        self.parts += sum(part.recordable for part in parts) if refusals else 1
+        self.between += [reason for part in parts for reason in part.reasons]
+        if not parts:
+            self.unrecorded += refusals
 
     @property
     def graphs(self) -> int:
         """How many graphs were captured."""
         return self.stages["captured"]
-
-
-def _said_of(parts: Sequence[Any]) -> str:
-    between = dict.fromkeys(reason for part in parts for reason in part.reasons)
-    return f"{sum(part.recordable for part in parts)} CUDA graph(s), between which run parts: {'; '.join(between)}"
 
 
 def both(first: Observe, second: Observe) -> Observe:
