@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracework_runtime import DEFAULT_OPTIONS, Artifact, KernelSource, NotRecorded, PartitionedFn, RuntimeOptions, results
-from tracework_runtime.cudagraph import choose, partition, recording
+from tracework_runtime.cudagraph import choose, partition, record, recording
 from tracework_runtime.cudagraph.facts import EXTERN_FACTS, TAGS, why_unrecordable
 from tracework_runtime.cudagraph.facts import WAITING as WAITING_OF_ATEN
 from tracework_runtime.cudagraph.partition import parts_of
@@ -223,6 +223,44 @@ def test_an_error_while_recording_is_one_part_alone(monkeypatch):
             assert torch.equal(graphed([x])[0], (x * x) * (x * x))
     assert len(said) == 1 and [g.replays for g in graphed.graphed] == [6, 0]
     assert graphed.reasons()[1:] == ("recording it failed: operation not permitted when stream is capturing",)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_is_around_an_operator_that_cannot_be_recorded_is_found_out(whole, monkeypatch):
+    """No table knows it: the recording fails in it, once; then parts of it are recorded."""
+    engine = slow_engine.SlowEngine()
+    recording_now, record_ = [], engine.record
+
+    def note(*args):
+        recording_now.append(True)
+        try:
+            return record_(*args)
+        finally:
+            recording_now.clear()
+
+    def unknown(x):
+        if recording_now:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return x + 1
+
+    monkeypatch.setattr(engine, "record", note)
+    monkeypatch.setattr(record, "ENGINE", engine)
+    before = [] if whole else [Call(("wait_for(x)",), ("x",), (), WAITS)]
+    lines = [Inputs(("x",)), *before, call("a", "x", "x"), Call(("b = unknown(a)",), ("a",), ("b",), ("mine::unknown",))]
+    lines += [call("c", "b", "b"), Return(("c", "b"), ("c", "b"))]
+    names = {**NAMES, "unknown": unknown}
+    namespace = {**names, "call": host.host_program(artifact(lines), dict(names))}
+    graphed = choose.cudagraph(CompiledFn(artifact(lines).replace(devices={"cuda:0"}), namespace))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(10):
+            x = torch.rand(3)
+            c, b = graphed([x])
+            assert torch.equal(b, x * x + 1) and torch.equal(c, (x * x + 1) ** 2)
+    assert len(said) == 1
+    failed = graphed if whole else graphed.graphed[0]
+    assert [part.recordable for part in failed.segment.call.parts] == [True, False, True, False]
+    assert [g.replays for g in failed.segment.call.graphed] == [6, 6]
 
 
 def test_a_part_that_does_not_win_is_one_part_alone():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any
 
 from tracework_runtime import observe
 from tracework_runtime.cudagraph.partition import parts_of
-from tracework_runtime.cudagraph.partitioned import PartitionedFn
+from tracework_runtime.cudagraph.partitioned import PartitionedFn, around_failure
 from tracework_runtime.cudagraph.record import ADVICE, GraphedFn
 from tracework_runtime.cudagraph.refusals import refusals
 from tracework_runtime.errors import NotRecorded
@@ -27,7 +28,9 @@ def cudagraph(compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS) -> Any:
     """
     reasons = refusals(compiled.artifact)
     if not reasons:
-        return GraphedFn(compiled, options)
+        graphed = GraphedFn(compiled, options)
+        graphed.in_parts = functools.partial(around_failure, compiled, options, graphed.engine)
+        return graphed
     if options.cudagraph_or_error:
         raise NotRecorded(f"{compiled!r} is not recorded: {'; '.join(reasons)}", advice=ADVICE)
     parts = parts_of(compiled.artifact) if options.graph_partition else ()

@@ -7,19 +7,22 @@ the memory of the recording that made it.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import linecache
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracework_runtime.artifact import Artifact
 from tracework_runtime.cudagraph import record
-from tracework_runtime.cudagraph.partition import GIVEN, Part
+from tracework_runtime.cudagraph.partition import GIVEN, Part, partition
 from tracework_runtime.cudagraph.record import GraphedFn
 from tracework_runtime.cudagraph.recording import Recording
 from tracework_runtime.host.lines import Call, Line, Product
-from tracework_runtime.host.program import host_program
+from tracework_runtime.host.program import NotInterpreted, host_program
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
-__all__ = ["PartitionedFn"]
+__all__ = ["PartitionedFn", "around_failure"]
 
 Inputs = list[Any]
 
@@ -129,9 +132,26 @@ class PartitionedFn:
         namespace["call"] = host_program(artifact, namespace)
         if not part.recordable:
             return namespace["call"]  # type: ignore[no-any-return]
-        graphed = GraphedFn(type(self.compiled)(artifact, namespace), self.options, self.engine)
+        compiled = type(self.compiled)(artifact, namespace)
+        graphed = GraphedFn(compiled, self.options, self.engine)
+        graphed.in_parts = functools.partial(around_failure, compiled, self.options, self.engine)
         self.graphed.append(graphed)
         return graphed
+
+
+def around_failure(compiled: Any, options: RuntimeOptions, engine: Any, error: BaseException) -> PartitionedFn | None:
+    """The function with recorded parts around the library call that raised the error while it was recorded; None where that is not known."""
+    if not options.graph_partition:
+        return None
+    statements = {linecache.getline(f.filename, f.lineno or 0).strip() for f in traceback.extract_tb(error.__traceback__)}
+    calls = [line for line in compiled.artifact.host_lines if isinstance(line, Call) and not statements.isdisjoint(line.text)]
+    parts = partition(compiled.artifact, frozenset(name for line in calls for name in line.operators)) if calls else ()
+    if not any(part.recordable for part in parts):
+        return None
+    try:
+        return PartitionedFn(compiled, parts, options, engine)
+    except NotInterpreted:
+        return None
 
 
 def _part_artifact(artifact: Artifact, n: int, part: Part) -> Artifact:

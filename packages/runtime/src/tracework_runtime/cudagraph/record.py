@@ -88,6 +88,7 @@ class GraphedFn:
     """Like the CompiledFn it wraps: `fn(list_of_inputs) -> tuple`.
 
     refusal: why nothing is recorded any more; made, replays, plain: how many recordings, replays and plain calls there were.
+    in_parts: error of a recording -> what runs the function with recorded parts around what raised it, if that is known.
     """
 
     __tracework_boxed__ = True
@@ -99,6 +100,7 @@ class GraphedFn:
         self.calls: dict[tuple[Any, ...], Calls] = {}
         self.made = self.replays = self.plain = 0
         self.refusal = ""
+        self.in_parts: Callable[[BaseException], Callable[[Inputs], tuple[Any, ...]] | None] = lambda error: None
         self._warm = False
         self._told_limit = False  # in the log, once
 
@@ -234,6 +236,8 @@ class GraphedFn:
             while first.__context__ is not None:
                 first = first.__context__
             self.refusal = f"recording it failed: {first}"
+            if (parts := self.in_parts(first)) is not None:
+                self.segment = dataclasses.replace(self.segment, call=parts)
             for recording in list(calls.recordings):
                 calls.drop(recording)
             return error
