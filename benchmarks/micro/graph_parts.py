@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch import nn
 from tracework_runtime import GraphedFn
 
 WIDTH, ROWS, EXPERTS = 256, 64, 4
-ROUNDS, CALLS = 15, 20
+ROUNDS, CALLS, INPUTS = 15, 20, 4
 
 
 class Layers(nn.Module):
@@ -176,14 +176,24 @@ class Recorded:
         return sum(bool(graphed.recordings) for graphed in self.functions)
 
 
-def milliseconds(call: Callable[[torch.Tensor], Any], x: torch.Tensor) -> float:
-    """Of one call, among several."""
+def milliseconds(call: Callable[[torch.Tensor], Any], given: Sequence[torch.Tensor]) -> float:
+    """Of one call, among several with these inputs in turn."""
     torch.cuda.synchronize()
     started = time.perf_counter()
-    for _ in range(CALLS):
-        call(x)
+    for n in range(CALLS):
+        call(given[n % len(given)])
     torch.cuda.synchronize()
     return (time.perf_counter() - started) / CALLS * 1000
+
+
+def peak(call: Callable[[torch.Tensor], Any], x: torch.Tensor) -> float:
+    """MiB that a call allocates over what is there between calls."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call(x)
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
 def measure(program: type[Split], with_torch: bool) -> None:
@@ -194,20 +204,22 @@ def measure(program: type[Split], with_torch: bool) -> None:
     if with_torch:
         ways["torch"] = torch.compile(model)
         ways["torch parts"] = torch.compile(model, mode="reduce-overhead")
-    x = inputs()
-    expected = model(x)
-    errors = []
+    given = [inputs() for _ in range(INPUTS)]
+    expected = [model(x) for x in given]
+    errors, peaks = [], {}
     with Recorded() as recorded:
-        for call in ways.values():
-            for _ in range(8):
-                found = call(x)
-                errors.append(float((found - expected).abs().max() / expected.abs().max()))
+        for way, call in ways.items():
+            for n in range(6 * INPUTS):
+                found = call(given[n % INPUTS])
+                errors.append(float((found - expected[n % INPUTS]).abs().max() / found.abs().max()))
                 del found
+            peaks[way] = peak(call, given[0])
     times: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(ROUNDS):
         for way, call in ways.items():
-            times[way].append(milliseconds(call, x))
+            times[way].append(milliseconds(call, given))
     row = "  ".join(f"{way} {statistics.median(found):.3f}" for way, found in times.items())
+    print(f"{program.__name__:10} peak MiB", "  ".join(f"{way} {found:.2f}" for way, found in peaks.items()))
     print(f"{program.__name__:10} ms: {row}  recorded {recorded.parts()} of {len(recorded.functions)}, error {max(errors):.1e}")
     for graphed in recorded.functions:
         print("   ", graphed, graphed.made, "made", graphed.replays, "replays", graphed.plain, "plain", graphed.reasons())
