@@ -8,9 +8,12 @@ import tracework
 from tracework.dump import Tally
 from tracework.explain import Explanation
 from tracework_runtime import Artifact, CompiledFn, GraphedFn, RuntimeOptions
-from tracework_runtime.cudagraph import choose, record
+from tracework_runtime.cudagraph import choose, partition, record
+from tracework_runtime.cudagraph.facts import UNSAFE, WAITS
+from tracework_runtime.cudagraph.refusals import CPU_WORK, refusals
 from tracework_runtime.cudagraph.step import STEPS
 
+from benchmarks.micro import graph_parts
 from packages.runtime.tests.slow_engine import SlowEngine
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -188,6 +191,46 @@ def test_the_mode_that_does_not_fall_back_names_the_operator_and_its_line(monkey
         call(torch.eye(5, device=DEVICE))
     assert "mode='reduce-overhead'" in str(raised.value)
     assert RuntimeOptions().cudagraph_or_error is False
+
+
+@pytest.fixture
+def cut(monkeypatch):
+    """On a CPU, what is there counts as a GPU's, and is cut where the library waits."""
+    if DEVICE == "cuda":
+        return
+    rows, reason = (WAITS, UNSAFE), partition._reason
+    monkeypatch.setattr(choose, "refusals", lambda artifact: refusals(artifact, rows))
+    monkeypatch.setattr(partition, "refusals", lambda artifact, rows: ())
+    monkeypatch.setattr(partition, "_is_on_cpu", lambda line: False)
+    monkeypatch.setattr(partition, "_reason", lambda *args: "" if (found := reason(*args)).startswith(CPU_WORK) else found)
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("program", [graph_parts.Mask, graph_parts.Cholesky, graph_parts.Unsafe, graph_parts.Routed])
+def test_parts(made, cut, program, train, monkeypatch):
+    """What the library waits in runs between recorded parts: values, gradients, results that are held."""
+    if train and program is graph_parts.Unsafe:
+        pytest.skip("the operator has no backward")
+    for name, small in (("WIDTH", 16), ("ROWS", 8), ("LAYERS", 3), ("EXPERTS", 2)):
+        monkeypatch.setattr(graph_parts, name, small)
+    tracework.compiler.reset()
+    model, inputs = graph_parts.made(program, DEVICE)
+    model.double().requires_grad_(train)
+    call, kept = tracework.compile(model, options={"cudagraphs": True}), []
+    for step in range(8):
+        values = []
+        x = inputs().double()
+        for fn in (call, model):
+            found = fn(x)
+            grads = torch.autograd.grad(found.square().sum(), list(model.parameters()), allow_unused=True) if train else ()
+            values.append([found, *[g for g in grads if g is not None]])
+        kept = [*kept[-2:], values]
+        for found, expected in kept:
+            same(found, expected)
+        if step == 4:
+            tracework.compiler.cudagraph_mark_step_begin()
+    recorded = [fn for fn in made.functions if fn.replays]
+    assert len(recorded) >= program.parts + train and made.replays >= 6 * program.parts
 
 
 def test_explain_says_what_stands_against_a_recording():

@@ -41,7 +41,7 @@ def test_values(program, train):
                 torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
             if step % 4 == 3:
                 tracework.compiler.cudagraph_mark_step_begin()
-    assert recorded.parts() >= program.parts * (2 if train else 1), [(g, g.reasons()) for g in recorded.functions]
+    assert recorded.parts() >= program.parts + train, [(g, g.reasons()) for g in recorded.functions]
     assert sum(g.replays for g in recorded.functions) >= 8
 
 

@@ -17,14 +17,14 @@ import tracework
 from torch import nn
 from tracework_runtime import GraphedFn
 
-WIDTH, ROWS, EXPERTS = 256, 64, 4
+WIDTH, ROWS, EXPERTS, LAYERS = 256, 64, 4, 8
 ROUNDS, CALLS, INPUTS = 15, 20, 4
 
 
 class Layers(nn.Module):
     """Small layers, for which the host needs longer than the GPU."""
 
-    def __init__(self, count: int = 8) -> None:
+    def __init__(self, count: int) -> None:
         super().__init__()
         self.products = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(count))
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(count))
@@ -43,7 +43,7 @@ class Split(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.last = Layers(), Layers()
+        self.first, self.last = Layers(LAYERS), Layers(LAYERS)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The rows, by way of `between`."""
@@ -91,11 +91,13 @@ class Nonzero(Split):
 
 
 class Mask(Split):
-    """A write behind a mask, whose elements the library counts."""
+    """A write behind a mask, whose elements eager counts; here it is a choice of each element."""
+
+    parts = 1
 
     def between(self, h: torch.Tensor) -> torch.Tensor:
         h = h.clone()
-        h[h[:, 0] > 0] = torch.linspace(0, 1, WIDTH, device=h.device)
+        h[h[:, 0] > 0] = torch.linspace(0, 1, WIDTH, device=h.device, dtype=h.dtype)
         return h
 
 
@@ -103,7 +105,7 @@ class Cholesky(Split):
     """A decomposition that tells the host whether it failed."""
 
     def between(self, h: torch.Tensor) -> torch.Tensor:
-        positive = h.T @ h / ROWS + 2 * torch.eye(WIDTH, device=h.device)
+        positive = h.T @ h / ROWS + 2 * torch.eye(WIDTH, device=h.device, dtype=h.dtype)
         return h @ torch.linalg.cholesky(positive)
 
 
@@ -126,7 +128,8 @@ class Routed(Split):
 @torch.library.custom_op("tracework_benchmarks::unsafe", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
 def unsafe(x: torch.Tensor) -> torch.Tensor:
     """Twice x, and the host looks."""
-    torch.cuda.current_stream(x.device).synchronize()
+    if x.is_cuda:
+        torch.cuda.current_stream(x.device).synchronize()
     return x * 2
 
 
@@ -145,13 +148,13 @@ class Unsafe(Split):
 PROGRAMS = (Item, Branch, CpuTensor, Nonzero, Mask, Cholesky, Routed, Unsafe)
 
 
-def made(program: type[Split]) -> tuple[Split, Callable[[], torch.Tensor]]:
-    """A model on the GPU, and what makes inputs."""
+def made(program: type[Split], device: str = "cuda") -> tuple[Split, Callable[[], torch.Tensor]]:
+    """A model on a device, and what makes inputs."""
     torch.manual_seed(0)
-    model = program().cuda().eval().requires_grad_(False)
+    model = program().to(device).eval().requires_grad_(False)
     if isinstance(model, CpuTensor):
         model.scale, model.table = model.scale.cpu(), model.table.cpu()
-    return model, lambda: torch.randn(ROWS, WIDTH, device="cuda")
+    return model, lambda: torch.randn(ROWS, WIDTH, device=device)
 
 
 class Recorded:
