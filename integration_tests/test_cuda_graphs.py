@@ -230,7 +230,8 @@ def test_parts(made, cut, program, train, monkeypatch):
         if step == 4:
             tracework.compiler.cudagraph_mark_step_begin()
     recorded = [fn for fn in made.functions if fn.replays]
-    assert len(recorded) >= program.parts + train and made.replays >= 6 * program.parts
+    said = [(fn, fn.replays, fn.plain, fn.reasons()) for fn in made.functions]
+    assert len(recorded) >= program.parts + train and made.replays >= 6 * program.parts, said
 
 
 def test_explain_says_what_stands_against_a_recording():

@@ -75,8 +75,8 @@ class CompiledFn:
 
     @property
     def graph_parts(self) -> tuple[Part, ...]:
-        """Its parts where some of them are recorded, but not the whole."""
-        return parts_of(self.artifact) if self.graph_refusals else ()
+        """Its parts where these are recorded, each by itself; none where the whole is, or nothing."""
+        return parts_of(self.artifact)
 
     @property
     def origins(self) -> Mapping[str, tuple[str, ...]]:

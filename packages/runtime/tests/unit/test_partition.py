@@ -9,7 +9,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracework_runtime import DEFAULT_OPTIONS, Artifact, KernelSource, NotRecorded, PartitionedFn, RuntimeOptions, results
+from tracework_runtime import (
+    DEFAULT_OPTIONS,
+    Artifact,
+    KernelSource,
+    NotRecorded,
+    PartitionedFn,
+    RuntimeOptions,
+    SymbolBinding,
+    TensorCheck,
+    results,
+)
 from tracework_runtime.cudagraph import choose, partition, record, recording
 from tracework_runtime.cudagraph.facts import EXTERN_FACTS, TAGS, why_unrecordable
 from tracework_runtime.cudagraph.facts import WAITING as WAITING_OF_ATEN
@@ -172,7 +182,38 @@ def test_symbols_are_given_to_the_parts_that_need_them():
     )
     start, first, between, last, end = parts_of(artifact(lines, kernels=KERNELS))
     assert (start.inputs, start.outputs) == (("x", "n"), ("s0", "s1"))
-    assert [part.symbols for part in (first, between, last, end)] == [("s1",), ("s0", "s1"), (), ("s0",)]
+    assert [part.symbols for part in (first, between, last, end)] == [("s1",), (), (), ("s0",)]
+
+
+def test_sizes_that_depend_on_data_are_apart():
+    """What does not depend on them is recorded once for all of them; what takes a tensor of such a size is recorded for each."""
+    lines = (
+        Inputs(("x", "i", "n")),
+        Bind("u0", "n", ("n",)),
+        call("a", "x", "x"),
+        Call(("b = a[i]",), ("a", "i"), ("b",), RECORDED, symbols=("u0",)),
+        Launch("k1", (Address("b"), "u0*2"), writes=("b",)),
+        Call(("c = a.index_add(0, i, b)",), ("a", "i", "b"), ("c",), RECORDED),
+        call("d", "c", "c"),
+        Call(("e = b.sum()",), ("b",), ("e",), RECORDED),
+        call("f", "d", "e"),
+        Return(("f",), ("f",)),
+    )
+    checks = TensorCheck(0, "x", "float32", "cuda:0", (9,), (1,)), TensorCheck(1, "i", "int64", "cuda:0", ("u0",), (1,))
+    symbols = (SymbolBinding("u0", "value", 2, of_data=True),)
+    facts = {"kernels": KERNELS[1:], "checks": checks, "symbols": symbols, "inputs": ("x", "i", "n")}
+    found = parts_of(artifact(lines, **facts).replace(devices={"cuda:0"}))
+    assert [(part.recordable, part.symbols) for part in found] == [
+        (False, ()),
+        (True, ()),
+        (True, ("u0",)),
+        (True, ()),
+        (True, ("u0",)),
+        (True, ()),
+        (False, ()),
+    ]
+    settled = [SymbolBinding("u0", "value", 2)]
+    assert not parts_of(artifact(lines, **{**facts, "symbols": settled}).replace(devices={"cuda:0"}))
 
 
 @pytest.mark.parametrize(
@@ -360,7 +401,7 @@ class Written:
 
     def _call(self, text, reads, operators=RECORDED, writes=(), changes=(), devices=()):
         self.texts.append(text)
-        self.lines.append(Call((text,), tuple(dict.fromkeys(reads)), writes, operators, changes, devices))
+        self.lines.append(Call((text,), tuple(dict.fromkeys(reads)), writes, operators, changes, devices, ("s0",)))
 
     def compute(self, a, b, n):
         name = self._new()
@@ -427,7 +468,16 @@ def test_any_program(steps, calls):
     """Values of results and of what is written, results that are held, sizes that change, caches that move."""
     written, engine, plain = Written(steps), slow_engine.SlowEngine(), dict(NAMES)
     exec(written.source, plain)
-    program = artifact(written.lines, static_inputs={0}, mutated_inputs={2}, inputs=("w", "x", "cache"))
+    names = "w", "x", "cache"
+    checks = [TensorCheck(n, name, "float32", "cuda:0", ("s0",), (1,)) for n, name in enumerate(names)]
+    program = artifact(
+        written.lines,
+        static_inputs={0},
+        mutated_inputs={2},
+        inputs=names,
+        checks=checks,
+        symbols=[SymbolBinding("s0", "size", 1)],
+    )
     parts = parts_of(program)
     if not parts:
         return

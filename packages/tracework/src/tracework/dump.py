@@ -61,10 +61,9 @@ class Tally:
 
     def _count(self, compiled: Any) -> None:
         refusals, parts = compiled.graph_refusals, compiled.graph_parts
-        self.parts += sum(part.recordable for part in parts) if refusals else 1
+        self.parts += sum(part.recordable for part in parts) if parts else not refusals
         self.between += [reason for part in parts for reason in part.reasons]
-        if not parts:
-            self.unrecorded += refusals
+        self.unrecorded += refusals if not parts else ()
 
     @property
     def graphs(self) -> int:

@@ -74,8 +74,12 @@ def _bindings(program: Program) -> dict[Symbol, SymbolBinding]:
         for kind, extents in (("size", layout.sizes), ("stride", layout.strides)) if layout is not None else ():
             for d, extent in enumerate(extents):
                 if isinstance(extent, Symbol):
-                    found.setdefault(extent, SymbolBinding(extent.name, kind, n, d))
+                    found.setdefault(extent, SymbolBinding(extent.name, kind, n, d, _of_data(program, extent)))
     return found
+
+
+def _of_data(program: Program, symbol: Symbol) -> bool:
+    return program.symbols is not None and not program.symbols.has_hint(symbol)
 
 
 def _conditions(program: Program, bound: Mapping[Symbol, SymbolBinding]) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from tracework_runtime.cudagraph.facts import why_unrecordable
 
-from ..ir.buffer import BufferView, ExternNode
+from ..ir.buffer import BufferLayout, BufferView, ExternNode
+from ..ir.index import Expr
 from .graph import alias_root
 from .plan import Program
 
@@ -26,6 +27,18 @@ def runs_between(program: Program, node: Any) -> bool:
         return True
     names = (alias_root(program.buffers, name) for name in (*node.reads, *node.writes))
     return any(program.buffers[name].layout.device.type == "cpu" for name in names if name in program.buffers)
+
+
+def layout_symbols(layout: BufferLayout) -> set[Any]:
+    """The symbols that sizes and strides depend on."""
+    return {symbol for e in (*layout.sizes, *layout.strides) if isinstance(e, Expr) for symbol in e.free_symbols}
+
+
+def recorded_in_parts(program: Program) -> bool:
+    """Whether a graph on a GPU is recorded as CUDA graphs in parts: around what is not recorded, and around sizes that depend on data."""
+    sizes = {symbol for buffer in program.buffers.values() for symbol in layout_symbols(buffer.layout)}
+    of_data = program.symbols is not None and not all(map(program.symbols.has_hint, sizes))
+    return of_data or any(runs_between(program, node) for node in program.nodes)
 
 
 def _has_mask(program: Program, indices: Any) -> bool:

@@ -24,24 +24,24 @@ def cudagraph(compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS) -> Any:
     """The function as CUDA graphs: whole, or in parts with what cannot be recorded between them; itself, with the reason logged, where no
     part can be.
 
-    Raises NotRecorded instead of the last two, with `cudagraph_or_error`.
+    Raises NotRecorded where something cannot be recorded, with `cudagraph_or_error`.
     """
     reasons = refusals(compiled.artifact)
-    if not reasons:
-        graphed = GraphedFn(compiled, options)
-        graphed.in_parts = functools.partial(around_failure, compiled, options, graphed.engine)
-        return graphed
-    if options.cudagraph_or_error:
+    if reasons and options.cudagraph_or_error:
         raise NotRecorded(f"{compiled!r} is not recorded: {'; '.join(reasons)}", advice=ADVICE)
     parts = parts_of(compiled.artifact) if options.graph_partition else ()
     if parts:
         try:
             made = PartitionedFn(compiled, parts, options)
         except NotInterpreted as kernel:
-            reasons = (*reasons, f"kernel {kernel} is called by Python")
+            log.info("%r is not recorded in parts: %s is called by Python", compiled, kernel)
         else:
-            log.info("%r: between its parts runs %s", made, "; ".join(reasons))
+            log.info("%r: between its parts runs %s", made, "; ".join(reasons) or "nothing")
             return made
+    if not reasons:
+        graphed = GraphedFn(compiled, options)
+        graphed.in_parts = functools.partial(around_failure, compiled, options, graphed.engine)
+        return graphed
     log.info("%r is not recorded: %s", compiled, "; ".join(reasons))
     observe.add("cudagraph.refused")
     return compiled

@@ -59,20 +59,24 @@ class Part:
 
 @dataclasses.dataclass
 class _Run:
-    """Lines in turn of one kind."""
+    """Lines in turn of one kind. sized: their sizes depend on data."""
 
     recordable: bool
+    sized: bool = False
     lines: list[Line] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
 
 
 def parts_of(artifact: Artifact) -> tuple[Part, ...]:
-    """The parts of an artifact that cannot be recorded as a whole; none where no part would be."""
-    whole = tuple(name for name in CUDAGRAPH_REFUSALS if name not in BETWEEN)
-    if refusals(artifact, whole):
+    """The parts of an artifact that is not recorded as a whole; none where no part would be, or all together are."""
+    if refusals(artifact, [name for name in CUDAGRAPH_REFUSALS if name not in BETWEEN]):
+        return ()
+    between = refusals(artifact, BETWEEN)
+    if not between and not any(binding.of_data for binding in artifact.symbols):
         return ()
     parts = partition(artifact)
-    return parts if any(part.recordable for part in parts) else ()
+    cut = [part for part in parts if any(map(_computes, part.lines))]
+    return parts if any(part.recordable for part in cut) and (between or len(cut) > 1) else ()
 
 
 def partition(artifact: Artifact, unsafe: frozenset[str] = frozenset()) -> tuple[Part, ...]:
@@ -84,14 +88,66 @@ def partition(artifact: Artifact, unsafe: frozenset[str] = frozenset()) -> tuple
     if not lines or any(isinstance(line, Take) for line in lines):
         return ()
     bound, body, end = _apart(lines)
-    runs = _with_memory(_grouped([*_runs(artifact, body, unsafe), _Run(False, end)]))
     symbols = tuple(line.symbol for line in bound)
-    parts = [_part(run, symbols) for run in runs]
+    sizes = _Sizes(artifact, symbols)
+    runs = _with_memory(_grouped([*_runs(artifact, body, unsafe, sizes), _Run(False, lines=end)]))
+    parts = [_part(run, sizes) for run in runs]
     if bound:
         names = tuple(dict.fromkeys(name for line in bound for name in line.reads if name not in symbols))
         start = Part((Inputs(names), *bound, Return(symbols, symbols)), names, outputs=symbols, recordable=False)
         parts.insert(0, start)
     return tuple(_with_outputs(parts))
+
+
+class _Sizes:
+    """Which symbols the sizes of each name depend on, as lines make them."""
+
+    def __init__(self, artifact: Artifact, symbols: Sequence[str]) -> None:
+        self.symbols = frozenset(symbols)
+        self._of_data = frozenset(b.name for b in artifact.symbols if b.of_data)
+        self._of: dict[str, frozenset[str]] = {c.name: self._named((*c.sizes, *c.strides)) for c in artifact.checks}
+        names = artifact.inputs or ()
+        self._of.update({names[b.index]: frozenset((b.name,)) for b in artifact.symbols if b.kind == "value" and names})
+
+    def of(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of several names together."""
+        return frozenset().union(*(self._of.get(name, frozenset()) for name in names))
+
+    def named(self, line: Line) -> frozenset[str]:
+        """The symbols that a line mentions."""
+        match line:
+            case Allocate():
+                return self._named((*line.sizes, *line.strides))
+            case Launch():
+                return self._named(o.offset if isinstance(o, Address) else o for o in line.operands)
+            case Reuse():
+                return self._named((line.view,))
+            case Return():
+                return self._named(line.values)
+            case Call():
+                return self._named(line.text)
+            case _:
+                return frozenset()
+
+    def made(self, line: Line) -> None:
+        """Takes down the sizes of what a line makes."""
+        match line:
+            case Allocate(name):
+                self._of[name] = self.named(line)
+            case Reuse(new, old, view):
+                self._of[new] = self.named(line) if view else self.of((old,))
+            case Call():
+                self._of.update(dict.fromkeys(line.writes, self.symbols & frozenset(line.symbols)))
+
+    def depend_on_data(self, line: Line) -> bool:
+        """Whether a line works on sizes that depend on data."""
+        touched = self.named(line) | (self.of((*line.reads, *line.writes)) if isinstance(line, Call) else frozenset())
+        return not self._of_data.isdisjoint(touched)
+
+    def _named(self, texts: Iterable[object]) -> frozenset[str]:
+        if not self.symbols:
+            return frozenset()
+        return self.symbols & {word for text in texts if isinstance(text, str) for word in _WORD.findall(text)}
 
 
 def _apart(lines: Sequence[Line]) -> tuple[list[Bind], list[Line], list[Line]]:
@@ -129,12 +185,13 @@ def _reason(artifact: Artifact, languages: Mapping[str, str], line: Line, unsafe
     return f"{CPU_WORK}: {CUDAGRAPH_REFUSALS[CPU_WORK][1]} ({places})" if on_cpu else ""
 
 
-def _runs(artifact: Artifact, lines: Sequence[Line], unsafe: frozenset[str]) -> list[_Run]:
-    """Cut where lines that are recorded begin and end."""
+def _runs(artifact: Artifact, lines: Sequence[Line], unsafe: frozenset[str], sizes: _Sizes) -> list[_Run]:
+    """Cut where lines that are recorded begin and end, and among these where sizes begin and end to depend on data."""
     languages = {kernel.name: kernel.language for kernel in artifact.kernels}
     runs: list[_Run] = []
     memory: list[Line] = []  # for the next line that computes
     for line in lines:
+        sizes.made(line)
         if isinstance(line, Free):
             (runs[-1].lines if runs else memory).append(line)
             continue
@@ -143,8 +200,9 @@ def _runs(artifact: Artifact, lines: Sequence[Line], unsafe: frozenset[str]) -> 
             continue
         reason = _reason(artifact, languages, line, unsafe) if _computes(line) else ""
         recordable = not reason and _computes(line)
-        if not runs or runs[-1].recordable != recordable:
-            runs.append(_Run(recordable))
+        kind = recordable, recordable and sizes.depend_on_data(line)
+        if not runs or (runs[-1].recordable, runs[-1].sized) != kind:
+            runs.append(_Run(*kind))
         runs[-1].lines += [*memory, line]
         runs[-1].reasons += [reason] if reason else []
         memory = []
@@ -164,11 +222,12 @@ def _grouped(runs: list[_Run]) -> list[_Run]:
     found: list[_Run] = []
     for run in runs:
         recordable = run.recordable and _work(run.lines) >= LEAST_WORK
-        if found and found[-1].recordable == recordable:
+        kind = recordable, recordable and run.sized
+        if found and (found[-1].recordable, found[-1].sized) == kind:
             found[-1].lines += run.lines
             found[-1].reasons += run.reasons
         else:
-            found.append(_Run(recordable, list(run.lines), list(run.reasons)))
+            found.append(_Run(*kind, list(run.lines), list(run.reasons)))
     return found
 
 
@@ -230,47 +289,23 @@ def _changes(line: Line) -> tuple[str, ...]:
             return ()
 
 
-def _symbols(lines: Iterable[Line], symbols: Sequence[str]) -> tuple[str, ...]:
-    """Those that lines name; all of them beside a library call, whose results' sizes may depend on any."""
-    if not symbols:
-        return ()
-    words: set[str] = set()
-    for line in lines:
-        match line:
-            case Allocate():
-                texts: list[object] = [*line.sizes, *line.strides]
-            case Launch():
-                texts = [o.offset if isinstance(o, Address) else o for o in line.operands]
-            case Reuse():
-                texts = [line.view]
-            case Return():
-                texts = list(line.values)
-            case Call() | Product() if _computes(line):
-                return tuple(symbols)
-            case Call():
-                texts = list(line.text)
-            case _:
-                texts = []
-        words.update(word for text in texts if isinstance(text, str) for word in _WORD.findall(text))
-    return tuple(symbol for symbol in symbols if symbol in words)
-
-
-def _part(run: _Run, symbols: Sequence[str]) -> Part:
+def _part(run: _Run, sizes: _Sizes) -> Part:
     """Without its outputs, which its followers decide."""
     made: set[str] = set()
     inputs: dict[str, None] = {}
     memory: dict[str, str] = {}
     written: set[str] = set()
     for line in run.lines:
-        inputs.update(dict.fromkeys(name for name in _reads(line) if name not in made and name not in symbols))
+        inputs.update(dict.fromkeys(name for name in _reads(line) if name not in made and name not in sizes.symbols))
         made.update(_makes(line))
         if isinstance(line, Reuse):
             memory[line.new] = memory.get(line.old, line.old)
         written.update(memory.get(name, name) for name in _changes(line))
+    named = frozenset().union(*map(sizes.named, run.lines))
     return Part(
         tuple(run.lines),
         tuple(inputs),
-        _symbols(run.lines, symbols),
+        tuple(sorted(named | sizes.of(inputs) if run.recordable else named)),
         written=frozenset(written & inputs.keys()),
         recordable=run.recordable,
         reasons=tuple(dict.fromkeys(run.reasons)),

@@ -110,7 +110,8 @@ class Call:
     """Statements, such as a library call.
 
     writes: the names that they make. operators: "aten::mm" or "prims::sort", of what they run by the library. changes: the names among
-    `reads` whose memory they write to. devices: where their tensors lie, "cpu" or "cuda:0".
+    `reads` whose memory they write to. devices: where their tensors lie, "cpu" or "cuda:0". symbols: those that the sizes of what they make
+    depend on.
     """
 
     text: tuple[str, ...]
@@ -119,6 +120,7 @@ class Call:
     operators: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ from ...ir.buffer import BufferLayout, BufferView, ExternNode
 from ...ir.index import Expr, Size, same, same_all
 from ...lowering.cpu_products import GEMM
 from ...schedule.graph import alias_root, ended_inputs, read_buffers
-from ...schedule.operators import operators_of
+from ...schedule.operators import layout_symbols, operators_of
 from ...schedule.plan import (
     CoreKernel,
     ExternKernel,
@@ -117,7 +117,9 @@ class _Builder:
             changed = [node.mutates] if node.mutates is not None else node.outputs if not writes else ()
             changes = tuple(name for b in changed if b is not None and (name := self._root(b)) in reads)
             devices = {self._layout(b).device for b in (*node.reads, *node.writes) if b in self.program.buffers}
-        self.lines.append(Call(text, reads, tuple(writes), operators, changes, tuple(sorted(map(str, devices)))))
+        symbols = {str(s) for name in writes for s in layout_symbols(self._layout(name))}
+        where = tuple(sorted(map(str, devices)))
+        self.lines.append(Call(text, reads, tuple(writes), operators, changes, where, tuple(sorted(symbols))))
         self.names.update(writes)
 
     def _root(self, buffer: str) -> str:
