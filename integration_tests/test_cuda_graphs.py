@@ -200,7 +200,7 @@ def cut(monkeypatch):
         return
     rows, reason = (WAITS, UNSAFE), partition._reason
     monkeypatch.setattr(choose, "refusals", lambda artifact: refusals(artifact, rows))
-    monkeypatch.setattr(partition, "refusals", lambda artifact, rows: ())
+    monkeypatch.setattr(partition, "refusals", lambda artifact, asked: refusals(artifact, [row for row in asked if row in rows]))
     monkeypatch.setattr(partition, "_is_on_cpu", lambda line: False)
     monkeypatch.setattr(partition, "_reason", lambda *args: "" if (found := reason(*args)).startswith(CPU_WORK) else found)
 

@@ -68,18 +68,14 @@ def _bindings(program: Program) -> dict[Symbol, SymbolBinding]:
     for n, name in enumerate(program.inputs):
         expr = program.size_inputs.get(name)
         if isinstance(expr, Symbol):
-            found.setdefault(expr, SymbolBinding(expr.name, "value", n))
+            found.setdefault(expr, SymbolBinding(expr.name, "value", n, of_data=expr.of_data))
     for n, name in enumerate(program.inputs):
         layout = program.buffers[name].layout if name in program.buffers else None
         for kind, extents in (("size", layout.sizes), ("stride", layout.strides)) if layout is not None else ():
             for d, extent in enumerate(extents):
                 if isinstance(extent, Symbol):
-                    found.setdefault(extent, SymbolBinding(extent.name, kind, n, d, _of_data(program, extent)))
+                    found.setdefault(extent, SymbolBinding(extent.name, kind, n, d, extent.of_data))
     return found
-
-
-def _of_data(program: Program, symbol: Symbol) -> bool:
-    return program.symbols is not None and not program.symbols.has_hint(symbol)
 
 
 def _conditions(program: Program, bound: Mapping[Symbol, SymbolBinding]) -> tuple[str, ...]:

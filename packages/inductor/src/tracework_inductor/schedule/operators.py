@@ -37,8 +37,7 @@ def layout_symbols(layout: BufferLayout) -> set[Any]:
 def recorded_in_parts(program: Program) -> bool:
     """Whether a graph on a GPU is recorded as CUDA graphs in parts: around what is not recorded, and around sizes that depend on data."""
     sizes = {symbol for buffer in program.buffers.values() for symbol in layout_symbols(buffer.layout)}
-    of_data = program.symbols is not None and not all(map(program.symbols.has_hint, sizes))
-    return of_data or any(runs_between(program, node) for node in program.nodes)
+    return any(symbol.of_data for symbol in sizes) or any(runs_between(program, node) for node in program.nodes)
 
 
 def _has_mask(program: Program, indices: Any) -> bool:
