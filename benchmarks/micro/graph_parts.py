@@ -145,7 +145,29 @@ class Unsafe(Split):
         return unsafe(h.sin())  # type: ignore[no-any-return]
 
 
-PROGRAMS = (Item, Branch, CpuTensor, Nonzero, Mask, Cholesky, Routed, Unsafe)
+@torch.library.custom_op("tracework_benchmarks::unknown", mutates_args=())
+def unknown(x: torch.Tensor) -> torch.Tensor:
+    """The same without a word."""
+    if x.is_cuda:
+        torch.cuda.current_stream(x.device).synchronize()
+    return x * 2
+
+
+@unknown.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+class Unknown(Split):
+    """A custom operator that cannot be recorded, which the recording that fails finds out."""
+
+    def between(self, h: torch.Tensor) -> torch.Tensor:
+        return unknown(h.sin())  # type: ignore[no-any-return]
+
+
+INFERENCE = Unsafe, Unknown
+"""Without a backward."""
+PROGRAMS = (Item, Branch, CpuTensor, Nonzero, Mask, Cholesky, Routed, Unsafe, Unknown)
 
 
 def made(program: type[Split], device: str = "cuda") -> tuple[Split, Callable[[], torch.Tensor]]:

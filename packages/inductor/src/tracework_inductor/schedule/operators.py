@@ -35,9 +35,17 @@ def layout_symbols(layout: BufferLayout) -> set[Any]:
 
 
 def recorded_in_parts(program: Program) -> bool:
-    """Whether a graph on a GPU is recorded as CUDA graphs in parts: around what is not recorded, and around sizes that depend on data."""
+    """Whether a graph on a GPU is recorded as CUDA graphs in parts: around what is not recorded, or may prove not to be, as custom operators
+    may, and around sizes that depend on data."""
     sizes = {symbol for buffer in program.buffers.values() for symbol in layout_symbols(buffer.layout)}
-    return any(symbol.of_data for symbol in sizes) or any(runs_between(program, node) for node in program.nodes)
+    calls = [node for node in program.nodes if isinstance(node, ExternNode)]
+    custom = any(_is_custom(name) for node in calls for name in operators_of(program, node))
+    return custom or any(symbol.of_data for symbol in sizes) or any(runs_between(program, node) for node in program.nodes)
+
+
+def _is_custom(operator: str) -> bool:
+    namespace, _, name = operator.partition("::")
+    return bool(name) and namespace not in ("aten", "prims")
 
 
 def _has_mask(program: Program, indices: Any) -> bool:

@@ -14,7 +14,7 @@ from tracework_inductor.schedule.operators import operators_of, runs_between
 from tracework_inductor.schedule.order import launch_order
 from tracework_inductor.schedule.plan import ExternKernel
 from tracework_primops import TensorSpec, prims
-from tracework_runtime.cudagraph.partition import parts_of
+from tracework_runtime.cudagraph.partition import partition, parts_of
 from tracework_runtime.host.lines import Call, Launch, Product, Take
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
@@ -118,6 +118,26 @@ def test_parts_share_no_workspace():
     specs = [SPECS[0], SPECS[2], SPECS[2]]
     assert not any(isinstance(line, Take) for line in compile_graph(build(waiting, [None] * 3, specs)).host_lines)
     assert [part.recordable for part in parts_of(compile_graph(build(waiting, [None] * 3, specs)))] == [True, False, True, False]
+
+
+def test_what_a_custom_operator_is_called_beside_shares_no_workspace():
+    """Its recording may fail, and then parts around it are recorded."""
+    with torch.library._scoped_library("tracework_order_tests", "DEF") as library:
+        library.define("own(Tensor x) -> Tensor")
+
+        def custom(x, y):
+            for _ in range(3):
+                x = prims.mm(prims.sin(x), y)
+            x = overload(torch.ops.tracework_order_tests.own.default, (x,), x.spec)
+            for _ in range(3):
+                x = prims.mm(prims.sin(x), y)
+            return x
+
+        artifact = compile_graph(build(custom, [None] * 2, [SPECS[0], SPECS[2]]))
+    assert "tracework_order_tests::own" in artifact.externs and not parts_of(artifact)
+    assert not any(isinstance(line, Take) for line in artifact.host_lines)
+    parts = partition(artifact, frozenset({"tracework_order_tests::own"}))
+    assert [part.recordable for part in parts] == [True, False, True, False]
 
 
 def test_operators_by_their_names():
