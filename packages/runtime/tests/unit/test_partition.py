@@ -160,6 +160,23 @@ def test_memory_goes_with_what_uses_it():
     assert (end.inputs, end.outputs, end.recordable) == (("c",), ("c",), False)
 
 
+def test_memory_that_is_taken_over_before_anything_is_computed():
+    """Freed under its old name only then."""
+    lines = (
+        Inputs(("x",)),
+        call("a", "x"),
+        Reuse("b", "a", ""),
+        Free(("a", "x")),
+        Call(("b.zero_()", "wait_for(b)"), ("b",), (), WAITS, ("b",)),
+        call("c", "b"),
+        Return(("c",), ("c",)),
+    )
+    graphed = partitioned(lines)
+    for _ in range(5):
+        assert torch.equal(graphed([torch.rand(3)])[0], torch.zeros(3))
+    assert [part.outputs for part in graphed.parts] == [("a",), ("b",), ("c",), ("c",)]
+
+
 def test_what_would_not_win_runs_with_what_is_beside_it(monkeypatch):
     lines = [Inputs(("x",)), call("a", "x"), call("b", "a", operators=WAITS), call("c", "b"), call("d", "c", operators=WAITS)]
     lines += [call("e", "d"), call("f", "e"), Return(("f",), ("f",))]

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from tracework_runtime.artifact import Artifact
+from tracework_runtime.artifact import Artifact, KernelSource
 from tracework_runtime.cudagraph.facts import why_unrecordable
 from tracework_runtime.cudagraph.refusals import BETWEEN, CPU_WORK, CUDAGRAPH_REFUSALS, places_of, refusals
 from tracework_runtime.host.lines import (
@@ -166,7 +166,7 @@ def _computes(line: Line) -> bool:
     return isinstance(line, (Launch, Product)) or (isinstance(line, Call) and bool(line.operators))
 
 
-def _reason(artifact: Artifact, languages: Mapping[str, str], line: Line, unsafe: frozenset[str]) -> str:
+def _reason(artifact: Artifact, kernels: Mapping[str, KernelSource], line: Line, unsafe: frozenset[str]) -> str:
     """Why a line that computes is not recorded."""
     operators: tuple[str, ...] = getattr(line, "operators", ())
     facts = dict.fromkeys(fact for name in operators if (fact := why_unrecordable(name)))
@@ -176,9 +176,8 @@ def _reason(artifact: Artifact, languages: Mapping[str, str], line: Line, unsafe
     if not unsafe.isdisjoint(operators):
         return f"recording it failed ({places})"
     if isinstance(line, Launch):
-        kernel = next((k for k in artifact.kernels if k.name == line.function), None)
-        on_cpu = languages.get(line.function) == "cpp"
-        places = "; ".join(kernel.origins) if kernel is not None and kernel.origins else line.function
+        kernel = kernels[line.function]
+        on_cpu, places = kernel.language == "cpp", "; ".join(kernel.origins) or line.function
     else:
         devices = (line.device,) if isinstance(line, Product) else line.devices if isinstance(line, Call) else ()
         on_cpu = any(device.startswith("cpu") for device in devices)
@@ -187,18 +186,18 @@ def _reason(artifact: Artifact, languages: Mapping[str, str], line: Line, unsafe
 
 def _runs(artifact: Artifact, lines: Sequence[Line], unsafe: frozenset[str], sizes: _Sizes) -> list[_Run]:
     """Cut where lines that are recorded begin and end, and among these where sizes begin and end to depend on data."""
-    languages = {kernel.name: kernel.language for kernel in artifact.kernels}
+    kernels = {kernel.name: kernel for kernel in artifact.kernels}
     runs: list[_Run] = []
     memory: list[Line] = []  # for the next line that computes
     for line in lines:
         sizes.made(line)
         if isinstance(line, Free):
-            (runs[-1].lines if runs else memory).append(line)
+            (runs[-1].lines if runs and not memory else memory).append(line)
             continue
         if not _computes(line) and not _is_on_cpu(line):
             memory.append(line)
             continue
-        reason = _reason(artifact, languages, line, unsafe) if _computes(line) else ""
+        reason = _reason(artifact, kernels, line, unsafe) if _computes(line) else ""
         recordable = not reason and _computes(line)
         kind = recordable, recordable and sizes.depend_on_data(line)
         if not runs or (runs[-1].recordable, runs[-1].sized) != kind:
