@@ -12,6 +12,7 @@ from tracework_runtime.cudagraph import choose, partition, record
 from tracework_runtime.cudagraph.facts import UNSAFE, WAITS
 from tracework_runtime.cudagraph.refusals import CPU_WORK, refusals
 from tracework_runtime.cudagraph.step import STEPS
+from tracework_runtime.host.lines import Call, Inputs, Return
 
 from benchmarks.micro import graph_parts
 from packages.runtime.tests.slow_engine import SlowEngine
@@ -244,6 +245,32 @@ def test_explain_says_what_stands_against_a_recording():
     assert shown.endswith(
         "not recorded as a CUDA graph: waits: the host waits in it for what the GPU computes (model.py:7 in f: nonzero)"
     )
+
+
+def test_explain_says_how_many_parts_are_recorded_and_what_runs_between():
+    def computed(name, read, operator):
+        return Call((f"{name} = {read}",), (read,), (name,), (operator,))
+
+    work = [computed(b, a, "aten::mm") for a, b in ("xa", "ab")]
+    lines = [
+        Inputs(("x",)),
+        *work,
+        computed("c", "b", "aten::nonzero"),
+        computed("d", "c", "aten::mm"),
+        computed("e", "d", "aten::mm"),
+    ]
+    notes = {"calls": {"aten::nonzero": ["model.py:7 in f: nonzero"]}}
+    externs = {"aten::nonzero", "aten::mm"}
+    artifact = Artifact("k", "", devices={"cuda:0"}, externs=externs, notes=notes, host_lines=[*lines, Return(("e",), ("e",))])
+    tally = Tally()
+    tally("runtime", CompiledFn(artifact, {"call": tuple}))
+    tally("between", ("item runs as it is (model.py:9)",))
+    shown = str(Explanation("", 1, 0, tuple(tally.unrecorded), tally.parts, tuple(tally.between)))
+    assert shown.splitlines()[-3:] == [
+        "2 part(s) can be recorded as CUDA graphs, between which run",
+        "  waits: the host waits in it for what the GPU computes (model.py:7 in f: nonzero)",
+        "  item runs as it is (model.py:9)",
+    ]
 
 
 def test_a_step_begins_behind_the_graph_that_says_so():
