@@ -293,6 +293,8 @@ def test_what_is_around_an_operator_that_cannot_be_recorded_is_found_out(whole, 
         recording_now.append(True)
         try:
             return record_(*args)
+        except RuntimeError as error:
+            raise ValueError("the recording could not be ended") from error
         finally:
             recording_now.clear()
 

@@ -143,7 +143,11 @@ def around_failure(compiled: Any, options: RuntimeOptions, engine: Any, error: B
     """The function with recorded parts around the library call that raised the error while it was recorded; None where that is not known."""
     if not options.graph_partition:
         return None
-    statements = {linecache.getline(f.filename, f.lineno or 0).strip() for f in traceback.extract_tb(error.__traceback__)}
+    met: BaseException | None = error  # and what it came in the handling of
+    statements: set[str] = set()
+    while met is not None:
+        statements |= {linecache.getline(f.filename, f.lineno or 0).strip() for f in traceback.extract_tb(met.__traceback__)}
+        met = met.__context__
     calls = [line for line in compiled.artifact.host_lines if isinstance(line, Call) and not statements.isdisjoint(line.text)]
     parts = partition(compiled.artifact, frozenset(name for line in calls for name in line.operators)) if calls else ()
     if not any(part.recordable for part in parts):
@@ -158,9 +162,10 @@ def _part_artifact(artifact: Artifact, n: int, part: Part) -> Artifact:
     """A part as a program of its own, with inputs of its own."""
     names = (*part.inputs, *(symbol + GIVEN for symbol in part.symbols))
     known = {name: number for number, name in enumerate(artifact.host_lines[0].names)}
+    stem = artifact.key if "." in artifact.key else artifact.key[:7]  # names of code have twelve characters of it
     static = {number for number, name in enumerate(part.inputs) if known.get(name) in artifact.static_inputs}
     return artifact.replace(
-        key=f"{artifact.key[:9]}.{n}",
+        key=f"{stem}.{n}",
         host_lines=part.lines,
         kernels=tuple(kernel for kernel in artifact.kernels if kernel.name in _functions(part.lines)),
         externs=frozenset(name for line in part.lines if isinstance(line, (Call, Product)) for name in line.operators),

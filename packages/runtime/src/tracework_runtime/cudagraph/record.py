@@ -236,7 +236,7 @@ class GraphedFn:
             while first.__context__ is not None:
                 first = first.__context__
             self.refusal = f"recording it failed: {first}"
-            if (parts := self.in_parts(first)) is not None:
+            if (parts := self.in_parts(error)) is not None:
                 self.segment = dataclasses.replace(self.segment, call=parts)
             for recording in list(calls.recordings):
                 calls.drop(recording)
