@@ -20,6 +20,7 @@ import tracework_runtime as runtime
 
 from . import _torch
 from .errors import CompileError, MissingCompiler, TraceworkError
+from .fx_lines import fx_lines, places
 from .observe import Observe, nothing
 from .options import Options
 
@@ -83,6 +84,7 @@ def cudagraphs_backend(options: Options, observe: Observe) -> Callable[..., Any]
 
     def record(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         values = [node.meta.get("val") for node in gm.graph.nodes]
+        lines, names = fx_lines(gm)
         artifact = runtime.Artifact(
             "cudagraphs",
             "",
@@ -90,8 +92,10 @@ def cudagraphs_backend(options: Options, observe: Observe) -> Callable[..., Any]
             static_inputs=spec.static_inputs,
             mutated_inputs=spec.mutated_inputs,
             externs=_torch.operator_names(gm),
+            host_lines=lines,
+            notes={"calls": places(gm)},
         )
-        return runtime.cudagraph(runtime.CompiledFn(artifact, {"call": _torch.below_views(gm)}), chosen)  # type: ignore[no-any-return]
+        return runtime.cudagraph(runtime.CompiledFn(artifact, {**names, "call": _torch.below_views(gm)}), chosen)  # type: ignore[no-any-return]
 
     return _without_inductor(record, options, observe)
 
