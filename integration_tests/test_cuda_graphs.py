@@ -8,9 +8,13 @@ import tracework
 from tracework.dump import Tally
 from tracework.explain import Explanation
 from tracework_runtime import Artifact, CompiledFn, GraphedFn, RuntimeOptions
-from tracework_runtime.cudagraph import record
+from tracework_runtime.cudagraph import choose, partition, record
+from tracework_runtime.cudagraph.facts import UNSAFE, WAITS
+from tracework_runtime.cudagraph.refusals import CPU_WORK, refusals
 from tracework_runtime.cudagraph.step import STEPS
+from tracework_runtime.host.lines import Call, Inputs, Return
 
+from benchmarks.micro import graph_parts
 from packages.runtime.tests.slow_engine import SlowEngine
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -32,7 +36,7 @@ def made(monkeypatch):
     found = Made()
     if DEVICE == "cpu":
         monkeypatch.setattr(record, "ENGINE", SlowEngine())
-        monkeypatch.setattr(record, "refusals", lambda artifact: ())
+        monkeypatch.setattr(choose, "refusals", lambda artifact: ())
     else:
         monkeypatch.setattr(record.GraphEngine, "time", lambda self, call, device: (call(), 1.0, 1.0))
     make = GraphedFn.__init__
@@ -190,6 +194,47 @@ def test_the_mode_that_does_not_fall_back_names_the_operator_and_its_line(monkey
     assert RuntimeOptions().cudagraph_or_error is False
 
 
+@pytest.fixture
+def cut(monkeypatch):
+    """On a CPU, what is there counts as a GPU's, and is cut where the library waits."""
+    if DEVICE == "cuda":
+        return
+    rows, reason = (WAITS, UNSAFE), partition._reason
+    monkeypatch.setattr(choose, "refusals", lambda artifact: refusals(artifact, rows))
+    monkeypatch.setattr(partition, "refusals", lambda artifact, asked: refusals(artifact, [row for row in asked if row in rows]))
+    monkeypatch.setattr(partition, "_is_on_cpu", lambda line: False)
+    monkeypatch.setattr(partition, "_reason", lambda *args: "" if (found := reason(*args)).startswith(CPU_WORK) else found)
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("program", [graph_parts.Cholesky, graph_parts.Unsafe, graph_parts.Routed])
+def test_parts(made, cut, compile_, program, train, monkeypatch, request):
+    """What the library waits in runs between recorded parts: values, gradients, results that are held."""
+    if train and program in graph_parts.INFERENCE:
+        pytest.skip("the operator has no backward")
+    for name, small in (("WIDTH", 16), ("ROWS", 8), ("LAYERS", 3), ("EXPERTS", 2)):
+        monkeypatch.setattr(graph_parts, name, small)
+    model, inputs = graph_parts.made(program, DEVICE)
+    model.double().requires_grad_(train)
+    call, kept = compile_(model), []
+    for step in range(8):
+        values = []
+        x = inputs().double()
+        for fn in (call, model):
+            found = fn(x)
+            grads = torch.autograd.grad(found.square().sum(), list(model.parameters()), allow_unused=True) if train else ()
+            values.append([found, *[g for g in grads if g is not None]])
+        kept = [*kept[-2:], values]
+        for found, expected in kept:
+            same(found, expected)
+        if step == 4:
+            tracework.compiler.cudagraph_mark_step_begin()
+    recorded = [fn for fn in made.functions if fn.replays]
+    said = [(fn, fn.replays, fn.plain, fn.reasons()) for fn in made.functions]
+    apart = "inductor" in request.node.name  # what does not depend on sizes of data
+    assert len(recorded) >= program.parts + train and made.replays >= (6 * program.parts if apart else 6), said
+
+
 def test_explain_says_what_stands_against_a_recording():
     notes = {"calls": {"aten::nonzero": ["model.py:7 in f: nonzero"]}}
     artifact = Artifact("k", "", devices={"cuda:0"}, externs={"aten::nonzero"}, notes=notes)
@@ -200,6 +245,32 @@ def test_explain_says_what_stands_against_a_recording():
     assert shown.endswith(
         "not recorded as a CUDA graph: waits: the host waits in it for what the GPU computes (model.py:7 in f: nonzero)"
     )
+
+
+def test_explain_says_how_many_parts_are_recorded_and_what_runs_between():
+    def computed(name, read, operator):
+        return Call((f"{name} = {read}",), (read,), (name,), (operator,))
+
+    work = [computed(b, a, "aten::mm") for a, b in ("xa", "ab")]
+    lines = [
+        Inputs(("x",)),
+        *work,
+        computed("c", "b", "aten::nonzero"),
+        computed("d", "c", "aten::mm"),
+        computed("e", "d", "aten::mm"),
+    ]
+    notes = {"calls": {"aten::nonzero": ["model.py:7 in f: nonzero"]}}
+    externs = {"aten::nonzero", "aten::mm"}
+    artifact = Artifact("k", "", devices={"cuda:0"}, externs=externs, notes=notes, host_lines=[*lines, Return(("e",), ("e",))])
+    tally = Tally()
+    tally("runtime", CompiledFn(artifact, {"call": tuple}))
+    tally("between", ("item runs as it is (model.py:9)",))
+    shown = str(Explanation("", 1, 0, tuple(tally.unrecorded), tally.parts, tuple(tally.between)))
+    assert shown.splitlines()[-3:] == [
+        "2 part(s) can be recorded as CUDA graphs, between which run",
+        "  waits: the host waits in it for what the GPU computes (model.py:7 in f: nonzero)",
+        "  item runs as it is (model.py:9)",
+    ]
 
 
 def test_a_step_begins_behind_the_graph_that_says_so():

@@ -4,9 +4,11 @@ A program is a list of (word, number, number). Functions have parameters that ma
 change, inputs that are new, old or results, and results that are held for a while.
 """
 
+import math
 import random
 
 import torch
+from tracework_runtime.host.lines import Call, Free, Inputs, Return, Reuse
 
 HOSTS = {
     "products": "def call(args):\n    w, x = args\n    args.clear()\n    return (w * x, w + x)\n",
@@ -14,6 +16,47 @@ HOSTS = {
     "backward": "def call(args):\n    w, a, b = args\n    args.clear()\n    return (w * a + b, a - b)\n",
 }
 WRITTEN = {"cache": {1}}
+LINES = {
+    "products": (
+        Inputs(("w", "x")),
+        Call(("a = w * x",), ("w", "x"), ("a",), ("aten::mul",)),
+        Call(("b = there_and_back(a)",), ("a",), ("b",), ("prims::device_put",), (), ("cpu", "cuda:0")),
+        Free(("a",)),
+        Call(("c = w + x",), ("w", "x"), ("c",), ("aten::add",)),
+        Return(("b", "c"), ("b", "c")),
+    ),
+    "cache": (
+        Inputs(("w", "cache", "x")),
+        Call(("cache.mul_(0.5).add_(x)",), ("cache", "x"), (), ("aten::add_",), ("cache",)),
+        Call(("wait_for(cache)",), ("cache",), (), ("aten::_local_scalar_dense",)),
+        Call(("a = w * cache",), ("w", "cache"), ("a",), ("aten::mul",)),
+        Return(("a", "cache[1:]"), ("a", "cache")),
+    ),
+    "backward": (
+        Inputs(("w", "a", "b")),
+        Call(("c = w * a",), ("w", "a"), ("c",), ("aten::mul",)),
+        Call(("d = there_and_back(b)",), ("b",), ("d",), ("prims::device_put",), (), ("cpu", "cuda:0")),
+        Reuse("e", "c", ""),
+        Call(("e.add_(d)",), ("e", "d"), (), ("aten::add_",), ("e",)),
+        Free(("c", "d")),
+        Call(("wait_for(e)",), ("e",), (), ("aten::_local_scalar_dense",)),
+        Call(("f = a - b",), ("a", "b"), ("f",), ("aten::sub",)),
+        Return(("e", "f"), ("e", "f")),
+    ),
+}
+"""The same with what cannot be recorded between, as host programs."""
+
+
+def there_and_back(x):
+    """A copy that the CPU has made."""
+    return x.cpu().clone().to(x.device)
+
+
+def wait_for(x):
+    """The host reads a value."""
+    assert math.isfinite(x.sum().item())
+
+
 SIZES = (3, 4, 6)
 
 

@@ -68,7 +68,8 @@ def aot_compile(
         forward_compiler, backward_compiler, inference_compiler: what compiles the functional ATen graphs; the last two
             default to the first. The second is also given what computes gradients under `create_graph=True`.
         partitioner: a name in PARTITIONERS.
-        observe: called with ("functional", product) for each piece of the graph: the functional graph, or the FunctionalProgram.
+        observe: called with ("functional", product) for each piece of the graph: the functional graph, or the FunctionalProgram; and with
+            ("between", texts) of what runs as it is between pieces.
         report: told once for a graph why and where it, a part of it, or a call runs uncompiled.
 
     Returns:
@@ -100,11 +101,11 @@ def aot_compile(
             )
 
         if depends_on_data(gm):
-            return in_pieces(gm, example_inputs, compile_piece, report)
+            return in_pieces(gm, example_inputs, compile_piece, report, observe)
         try:
             program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
         except BehindAHook:
-            return in_pieces(gm, example_inputs, compile_piece, report)
+            return in_pieces(gm, example_inputs, compile_piece, report, observe)
         if program.signature.tangents:
             call = _training(gm, program, forward_compiler, backward_compiler or forward_compiler, options, observe, report)
             call = guard_saved_hooks(call, uncompiled(gm), report)

@@ -62,6 +62,7 @@ def in_pieces(
     example_inputs: Sequence[Any],
     compile_piece: Callable[[fx.GraphModule, list[Any]], Call],
     report: Report,
+    observe: Callable[[str, Any], None] | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """The graph as a callable of the same inputs. Raises Refusal where gradients are asked for inside, which pieces would not know."""
     for node in gm.graph.nodes:
@@ -75,6 +76,8 @@ def in_pieces(
             steps = _steps(gm, examples, compile_piece, entered, report)
         finally:
             _torch.leave_modes(records, entered.values())
+    if observe is not None:
+        observe("between", tuple(dict.fromkeys(_described(n) for n in gm.graph.nodes if n.meta.get("data_dependent"))))
     inputs = tuple(examples)
     output = next(iter(reversed(gm.graph.nodes))).args[0]
     entering = [node for node in gm.graph.nodes if _torch.enters_autocast(node)]
@@ -390,6 +393,12 @@ def _question_about_data(error: BaseException | None) -> GuardOnUnbackedError | 
     while error is not None and not isinstance(error, GuardOnUnbackedError):
         error = error.__cause__
     return error
+
+
+def _described(node: fx.Node) -> str:
+    return (
+        f"{getattr(node.target, '__name__', node.target)} runs as it is: it depends on data or on the process ({_origin(node)})"
+    )
 
 
 def _origin(node: fx.Node) -> str:

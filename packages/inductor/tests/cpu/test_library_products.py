@@ -76,7 +76,7 @@ def test_bits_of_every_product_and_dtype(name, dtype):
         assert got[0]._version == wanted[0]._version == 0
         if dtype is torch.float32:
             assert len(product_lines(artifact)) == 1
-            assert artifact.externs == {f"torch.{name.partition(',')[0].partition(' ')[0]}"}
+            assert artifact.externs == {f"aten::{name.partition(',')[0].partition(' ')[0]}"}
 
 
 def chain(x, w):

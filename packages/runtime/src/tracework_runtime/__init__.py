@@ -7,7 +7,7 @@ from tracework_runtime.cache.key import KEY_PARTS, KeyFacts, cache_key, explain_
 from tracework_runtime.cache.memory import Cache, open_cache
 from tracework_runtime.cache.secret import secret
 from tracework_runtime.cache.store import Store
-from tracework_runtime.cudagraph import CUDAGRAPH_REFUSALS, GraphedFn, cudagraph, mark_step_begin
+from tracework_runtime.cudagraph import CUDAGRAPH_REFUSALS, GraphedFn, Part, PartitionedFn, cudagraph, mark_step_begin
 from tracework_runtime.device import DEVICES
 from tracework_runtime.errors import (
     ArtifactError,
@@ -51,6 +51,8 @@ __all__ = [
     "LoadError",
     "NotRecorded",
     "OutputRecipe",
+    "Part",
+    "PartitionedFn",
     "ResultMismatch",
     "RuntimeFailure",
     "RuntimeOptions",

@@ -90,12 +90,14 @@ class OutputRecipe:
 
 @dataclasses.dataclass(frozen=True)
 class SymbolBinding:
-    """Where a symbol is read at run time: input `index` itself (kind "value"), or its "size" or "stride" at `dim`."""
+    """Where a symbol is read at run time: input `index` itself (kind "value"), or its "size" or "stride" at `dim`. of_data: it is a number
+    that the program computes."""
 
     name: str
     kind: str
     index: int
     dim: int = 0
+    of_data: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,7 @@ from tracework_runtime.build import cpp as build_cpp
 from tracework_runtime.build.pool import triton_pool
 from tracework_runtime.cache.memory import open_store
 from tracework_runtime.cache.store import Entries
+from tracework_runtime.cudagraph.partition import Part, parts_of
 from tracework_runtime.cudagraph.refusals import refusals
 from tracework_runtime.device import DEVICES, driver
 from tracework_runtime.errors import ArtifactError, LoadError
@@ -44,7 +45,8 @@ class CompiledFn:
     call: what a call runs, for a caller that wants to save one Python call.
     unchecked: the same without the check of inputs.
     check: raises InputError for inputs that it was not compiled for; None where it was loaded without.
-    graph_refusals: reasons against recording it as a cudagraph.
+    graph_refusals: reasons against recording it as one cudagraph.
+    graph_parts: those that are recorded all the same, and those that run between.
     origins: kernel name -> "file:line op" texts of the user's source.
     places: operator -> where the program calls it, for messages about library calls; for who knows it to fill in.
     """
@@ -70,6 +72,11 @@ class CompiledFn:
     def graph_refusals(self) -> tuple[str, ...]:
         """Reasons known at compile time against a cudagraph."""
         return refusals(self.artifact)
+
+    @property
+    def graph_parts(self) -> tuple[Part, ...]:
+        """Its parts where these are recorded, each by itself; none where the whole is, or nothing."""
+        return parts_of(self.artifact)
 
     @property
     def origins(self) -> Mapping[str, tuple[str, ...]]:

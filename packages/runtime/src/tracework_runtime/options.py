@@ -43,6 +43,7 @@ class RuntimeOptions:
     cudagraph_policy: Callable[[Any], Any] | None = _option(
         None, changes_code=False, doc="CompiledFn -> True to record it, False not to, or what is called in its place"
     )
+    graph_partition: bool = _option(True, changes_code=False, doc="record the parts of what cannot be recorded as a whole")
     cudagraph_or_error: bool = _option(False, changes_code=False, doc="raise NotRecorded instead of running kernel by kernel")
 
     def fingerprint(self) -> str:

@@ -6,9 +6,10 @@ import gc
 
 import pytest
 import torch
-from tracework_runtime import Artifact, RuntimeOptions
-from tracework_runtime.cudagraph import record
+from tracework_runtime import Artifact, PartitionedFn, RuntimeOptions
+from tracework_runtime.cudagraph import partition, record
 from tracework_runtime.cudagraph.engine import GraphEngine
+from tracework_runtime.cudagraph.partition import parts_of
 from tracework_runtime.cudagraph.step import STEPS
 from tracework_runtime.load import CompiledFn
 
@@ -44,6 +45,26 @@ def functions(engine):
     return made
 
 
+def partitioned(engine):
+    """The same functions with what cannot be recorded between."""
+    share = KEPT / torch.cuda.get_device_properties(0).total_memory
+    names = {"torch": torch, "there_and_back": programs.there_and_back, "wait_for": programs.wait_for, "call": None}
+    made = {}
+    for name, lines in programs.LINES.items():
+        artifact = Artifact(
+            name * 3,
+            "",
+            devices={"cuda:0", "cpu"},
+            externs={operator for line in lines for operator in getattr(line, "operators", ())},
+            static_inputs={0},
+            mutated_inputs=programs.WRITTEN.get(name, ()),
+            host_lines=lines,
+        )
+        options = RuntimeOptions(cudagraph_memory_share=share)
+        made[name] = PartitionedFn(CompiledFn(artifact, dict(names)), parts_of(artifact), options, engine)
+    return made
+
+
 @contextlib.contextmanager
 def on(stream):
     here = torch.cuda.current_stream()
@@ -53,15 +74,17 @@ def on(stream):
     here.wait_stream(stream)
 
 
+@pytest.mark.parametrize("make", [functions, partitioned])
 @pytest.mark.parametrize("seed", range(2))
-def test_programs(seed):
+def test_programs(seed, make, monkeypatch):
+    monkeypatch.setattr(partition, "LEAST_WORK", 1)
     STEPS.number = 0
     gc.collect()
     torch.cuda.empty_cache()
     before = torch.cuda.memory_reserved()
     engine = RecordingEngine()
     streams = [contextlib.nullcontext, functools.partial(on, torch.cuda.Stream())]
-    made = programs.Machine(functions(engine), streams, "cuda", seed)
+    made = programs.Machine(make(engine), streams, "cuda", seed)
     made.run(programs.random_program(seed, 7000))
     assert all(f.made <= f.most_recordings() for f in made.functions.values())
     assert sum(f.replays for f in made.functions.values()) > 1000

@@ -8,7 +8,7 @@ import warnings
 import pytest
 import torch
 from tracework_runtime import Artifact, KernelSource, NotRecorded, RuntimeOptions, _torch, mark_step_begin
-from tracework_runtime.cudagraph import record, recording
+from tracework_runtime.cudagraph import choose, record, recording
 from tracework_runtime.cudagraph.budget import LEAST
 from tracework_runtime.cudagraph.refusals import CUDAGRAPH_REFUSALS, refusals
 from tracework_runtime.cudagraph.step import STEPS
@@ -527,7 +527,7 @@ def test_a_policy_chooses_what_is_recorded(graphed, or_error):
             asked.append(fn)
             return answer
 
-        return record.cudagraph(compiled, RuntimeOptions(cudagraph_policy=policy, cudagraph_or_error=or_error))
+        return choose.cudagraph(compiled, RuntimeOptions(cudagraph_policy=policy, cudagraph_or_error=or_error))
 
     assert isinstance(chosen(True), record.GraphedFn)
     assert chosen(False) is compiled
@@ -537,10 +537,10 @@ def test_a_policy_chooses_what_is_recorded(graphed, or_error):
 
 def test_refused_function_is_returned_as_it_is(graphed):
     plain = CompiledFn(graphed.artifact.replace(devices={"cpu"}), {"call": tuple})
-    assert record.cudagraph(plain) is plain
+    assert choose.cudagraph(plain) is plain
     assert counters()["cudagraph.refused"] == 1
     with pytest.raises(NotRecorded, match="nothing in it runs on a GPU"):
-        record.cudagraph(plain, RuntimeOptions(cudagraph_or_error=True))
+        choose.cudagraph(plain, RuntimeOptions(cudagraph_or_error=True))
 
 
 def fail(*args):

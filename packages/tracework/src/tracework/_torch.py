@@ -86,3 +86,24 @@ def operator_names(gm: torch.fx.GraphModule) -> frozenset[str]:
     """The operators of a graph, as "aten::mm"."""
     targets = [node.target for node in gm.graph.nodes if node.op == "call_function"]
     return frozenset(target._schema.name for target in targets if isinstance(target, torch._ops.OpOverload))
+
+
+def operator_of(node: torch.fx.Node) -> tuple[str, frozenset[int]]:
+    """What a node of a functional graph calls, as "aten::mm", and which of its arguments it writes to."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return f"python::{getattr(node.target, '__name__', node.target)}", frozenset()
+    schema = node.target._schema
+    written = (n for n, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write)
+    return schema.name, frozenset(written)
+
+
+def run_below_views(target: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a functional graph, run as `below_views` runs it."""
+    if not _is_torchs_own(target):
+        return target
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            return target(*args, **kwargs)
+
+    return run

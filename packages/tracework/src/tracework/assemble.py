@@ -20,10 +20,15 @@ import tracework_runtime as runtime
 
 from . import _torch
 from .errors import CompileError, MissingCompiler, TraceworkError
+from .fx_lines import fx_lines, places
 from .observe import Observe, nothing
 from .options import Options
 
 _timing = logging.getLogger("tracework.timing")
+
+
+AOT_STAGES = {"functional": "aotautograd", "between": "between"}
+"""What observers call the products of aotautograd."""
 
 
 class Stage:
@@ -79,6 +84,7 @@ def cudagraphs_backend(options: Options, observe: Observe) -> Callable[..., Any]
 
     def record(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         values = [node.meta.get("val") for node in gm.graph.nodes]
+        lines, names = fx_lines(gm)
         artifact = runtime.Artifact(
             "cudagraphs",
             "",
@@ -86,8 +92,10 @@ def cudagraphs_backend(options: Options, observe: Observe) -> Callable[..., Any]
             static_inputs=spec.static_inputs,
             mutated_inputs=spec.mutated_inputs,
             externs=_torch.operator_names(gm),
+            host_lines=lines,
+            notes={"calls": places(gm)},
         )
-        return runtime.cudagraph(runtime.CompiledFn(artifact, {"call": _torch.below_views(gm)}), chosen)  # type: ignore[no-any-return]
+        return runtime.cudagraph(runtime.CompiledFn(artifact, {**names, "call": _torch.below_views(gm)}), chosen)  # type: ignore[no-any-return]
 
     return _without_inductor(record, options, observe)
 
@@ -106,7 +114,7 @@ def _without_inductor(make: Callable[..., Callable[..., Any]], options: Options,
             example_inputs,
             forward_compiler=compiler,
             options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget),
-            observe=lambda _, product: observe("aotautograd", product),
+            observe=lambda stage, product: observe(AOT_STAGES[stage], product),
             report=report_of(gm),
         )
 
@@ -130,6 +138,7 @@ def runtime_options(options: Options) -> runtime.RuntimeOptions:
         cache_key=options.cache_key or None,
         disk_cache=options.cache,
         cudagraph_capture_sizes=options.cudagraph_capture_sizes,
+        graph_partition=options.graph_partition,
         cudagraph_or_error=options.cudagraph_or_error,
         cudagraph_policy=options.cudagraph_policy,
     )
@@ -161,7 +170,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
             forward_compiler=functools.partial(compiler, report=report),
             backward_compiler=functools.partial(compiler.unguarded, report=report),
             options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget, answers=compiler.answers),
-            observe=lambda _, product: observe("aotautograd", product),
+            observe=lambda stage, product: observe(AOT_STAGES[stage], product),
             report=report,
         )
 

@@ -36,13 +36,16 @@ class Dump:
 class Tally:
     """Counts graphs and kernels as they are made, and passes everything on to `then`.
 
-    unrecorded: reasons against recording what runs on a GPU as CUDA graphs.
+    unrecorded: reasons against recording what runs on a GPU as CUDA graphs. parts: how many CUDA graphs record the rest of it; between:
+    what runs between them, and why.
     """
 
     def __init__(self, then: Observe | None = None):
         self.stages: Counter[str] = Counter()
         self.kernels = 0
         self.unrecorded: list[str] = []
+        self.parts = 0
+        self.between: list[str] = []
         self._then = then
 
     def __call__(self, stage: str, product: Any) -> None:
@@ -50,9 +53,17 @@ class Tally:
         if stage == "inductor":
             self.kernels += len(product.kernels)
         if stage == "runtime" and any(device.startswith("cuda") for device in product.artifact.devices):
-            self.unrecorded += product.graph_refusals
+            self._count(product)
+        if stage == "between":
+            self.between += product
         if self._then is not None:
             self._then(stage, product)
+
+    def _count(self, compiled: Any) -> None:
+        refusals, parts = compiled.graph_refusals, compiled.graph_parts
+        self.parts += sum(part.recordable for part in parts) if parts else not refusals
+        self.between += [reason for part in parts for reason in part.reasons]
+        self.unrecorded += refusals if not parts else ()
 
     @property
     def graphs(self) -> int:

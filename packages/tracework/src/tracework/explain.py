@@ -17,15 +17,21 @@ from .options import build
 @dataclass(frozen=True)
 class Explanation:
     """Graphs, breaks and guards as capture reports them, how many kernels were generated, and why graphs on a GPU could not be recorded as
-    CUDA graphs (mode "reduce-overhead"), with the operators that stand against it."""
+    CUDA graphs (mode "reduce-overhead"), with the operators that stand against it; parts: how many CUDA graphs record the others, or
+    parts of them; between: what runs between these, and why."""
 
     capture: Any
     graphs: int
     kernels: int
     unrecorded: tuple[str, ...] = ()
+    parts: int = 0
+    between: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.graphs} graph(s), {self.kernels} generated kernel(s)"]
+        if self.parts and self.between:
+            lines.append(f"{self.parts} part(s) can be recorded as CUDA graphs, between which run")
+            lines += [f"  {what}" for what in self.between]
         lines += [f"not recorded as a CUDA graph: {reason}" for reason in self.unrecorded]
         return "\n".join([str(self.capture), *lines])
 
@@ -40,6 +46,7 @@ def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         report = capture.explain(fn, backend=chosen, dynamic=dynamic, unbacked=unbacked)(*args, **kwargs)
-        return Explanation(report, len(report.graphs), tally.kernels, tuple(dict.fromkeys(tally.unrecorded)))
+        unrecorded, between = tuple(dict.fromkeys(tally.unrecorded)), tuple(dict.fromkeys(tally.between))
+        return Explanation(report, len(report.graphs), tally.kernels, unrecorded, tally.parts, between)
 
     return run

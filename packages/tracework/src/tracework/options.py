@@ -18,6 +18,7 @@ class Options:
 
     Attributes:
         cudagraphs: replay recorded CUDA graphs where that is safe.
+        graph_partition: where a graph cannot be recorded as one CUDA graph, record its parts, and run between them what stands against it.
         cudagraph_or_error: raise an error where a graph is not recorded as a CUDA graph, instead of running it kernel by kernel.
         cudagraph_policy: function of a loaded graph (runtime.CompiledFn): True records it, False does not, a callable is called in its place.
         cudagraph_capture_sizes: sizes that are recorded, an int or tuple of ints for each combination; None records each at its second use.
@@ -43,6 +44,7 @@ class Options:
     """
 
     cudagraphs: bool = field(default=False, metadata={"code": False})
+    graph_partition: bool = field(default=True, metadata={"code": False})
     cudagraph_or_error: bool = field(default=False, metadata={"code": False})
     cudagraph_policy: Callable[..., Any] | None = field(default=None, metadata={"code": False})
     cudagraph_capture_sizes: tuple[int | tuple[int, ...], ...] | None = field(default=None, metadata={"code": False})

@@ -10,8 +10,8 @@ from tracework_runtime.host.lines import Call, Line, Product
 
 from ..ir.index import Expr, Size
 from ..schedule.graph import alias_root
+from ..schedule.operators import operators_of
 from ..schedule.plan import ExternKernel, KernelPlan, Output, Program
-from .wrapper.lines import operators_of
 
 
 def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels: Sequence[Any], key: str) -> Artifact:
@@ -68,13 +68,13 @@ def _bindings(program: Program) -> dict[Symbol, SymbolBinding]:
     for n, name in enumerate(program.inputs):
         expr = program.size_inputs.get(name)
         if isinstance(expr, Symbol):
-            found.setdefault(expr, SymbolBinding(expr.name, "value", n))
+            found.setdefault(expr, SymbolBinding(expr.name, "value", n, of_data=expr.of_data))
     for n, name in enumerate(program.inputs):
         layout = program.buffers[name].layout if name in program.buffers else None
         for kind, extents in (("size", layout.sizes), ("stride", layout.strides)) if layout is not None else ():
             for d, extent in enumerate(extents):
                 if isinstance(extent, Symbol):
-                    found.setdefault(extent, SymbolBinding(extent.name, kind, n, d))
+                    found.setdefault(extent, SymbolBinding(extent.name, kind, n, d, extent.of_data))
     return found
 
 

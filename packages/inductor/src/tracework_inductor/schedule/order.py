@@ -1,6 +1,7 @@
 """A launch order of groups: dependencies first, then what only reduces or is made of inputs alone, then the order of the program."""
 
 import heapq
+from collections.abc import Collection, Mapping
 
 from ..ir.index import product
 from .group import Group
@@ -9,8 +10,13 @@ MOST_POINTS = 1 << 16
 """Of what is computed before the rest, and so kept longer."""
 
 
-def launch_order(groups: list[Group], predecessors: list[set[int]], group_of: dict[int, Group]) -> list[Group]:
+def launch_order(
+    groups: list[Group], predecessors: list[set[int]], group_of: dict[int, Group], between: Collection[int] = ()
+) -> list[Group]:
     """Topological order that stays close to the program's own order, in which values die early.
+
+    between: numbers of groups that no CUDA graph records. They are put together, so that they cut the others into as few parts as the
+    dependencies allow.
 
     What only reduces runs as soon as what it reads is there: the gradients of biases and of the weights of norms are results, which
     the program computes at its end, and until then a backward would keep all that they are sums of; they read it from the cache, too.
@@ -28,17 +34,36 @@ def launch_order(groups: list[Group], predecessors: list[set[int]], group_of: di
                 followers[other].add(group.number)
     by_number = {g.number: g for g in groups}
     place = {n: (not (_only_reduces(by_number[n]) if waiting[n] else _is_little(by_number[n])), first[n], n) for n in waiting}
-    ready = [place[n] for n, before in waiting.items() if not before]
-    heapq.heapify(ready)
-    ordered: list[Group] = []
-    while ready:
-        *_, number = heapq.heappop(ready)
-        ordered.append(by_number[number])
-        for f in followers[number]:
-            waiting[f].discard(number)
-            if not waiting[f]:
-                heapq.heappush(ready, place[f])
-    assert len(ordered) == len(groups), "kernels depend on each other in a circle"
+    orders = [_ordered(waiting, followers, place, between, first) for first in ((False, True) if between else (False,))]
+    numbers = min(orders, key=lambda order: sum((a in between) != (b in between) for a, b in zip(order, order[1:])))
+    assert len(numbers) == len(groups), "kernels depend on each other in a circle"
+    return [by_number[number] for number in numbers]
+
+
+def _ordered(
+    waiting: Mapping[int, Collection[int]],
+    followers: Mapping[int, Collection[int]],
+    place: Mapping[int, tuple[bool, int, int]],
+    between: Collection[int],
+    turn: bool,
+) -> list[int]:
+    """All that is ready of one kind, then of the other, beginning with the kind `turn`: no order has fewer changes that begins so."""
+    left = {number: len(before) for number, before in waiting.items()}
+    ready: dict[bool, list[tuple[bool, int, int]]] = {False: [], True: []}
+    for number, count in left.items():
+        if not count:
+            ready[number in between].append(place[number])
+    for heap in ready.values():
+        heapq.heapify(heap)
+    ordered: list[int] = []
+    while ready[turn] or ready[not turn]:
+        turn = turn if ready[turn] else not turn
+        *_, number = heapq.heappop(ready[turn])
+        ordered.append(number)
+        for follower in followers[number]:
+            left[follower] -= 1
+            if not left[follower]:
+                heapq.heappush(ready[follower in between], place[follower])
     return ordered
 
 

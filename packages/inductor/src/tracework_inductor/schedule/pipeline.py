@@ -7,6 +7,7 @@ from .batch import batched
 from .fuse import Fuser
 from .graph import output_buffers
 from .memory import plan_memory
+from .operators import runs_between
 from .order import launch_order
 from .passes import KernelBuilder
 from .plan import ExternKernel, Kernel, KernelPlan, Program, core_kernel
@@ -15,7 +16,10 @@ from .plan import ExternKernel, Kernel, KernelPlan, Program, core_kernel
 def schedule(program: Program, options: InductorOptions, capabilities: Capabilities) -> KernelPlan:
     """Fuse, order, build kernels, put small ones together, plan memory."""
     fuser = Fuser(program, options, capabilities)
-    groups = launch_order(fuser.run(), fuser.dependencies.predecessors, fuser.group_of)
+    groups = fuser.run()
+    gpu = any(b.layout.device.type == "cuda" for b in program.buffers.values())
+    between = {g.number for g in groups if gpu and any(runs_between(program, m.node) for m in g.members)}
+    groups = launch_order(groups, fuser.dependencies.predecessors, fuser.group_of, between)
     wanted = output_buffers(program) | {n.mutates for n in fuser.nodes if n.mutates is not None}
     readers = fuser.dependencies.readers
     kernels: list[Kernel] = []

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ..ir.index import constant_product
 from .graph import alias_root, ended_inputs, output_buffers
+from .operators import recorded_in_parts
 from .plan import ExternKernel, Kernel, MemoryStep, Program, Workspace
 
 ALIGNMENT = {"cpu": 64, "cuda": 256}
@@ -42,9 +43,11 @@ def placeable(program: Program, name: str, largest: int) -> bool:
 
 
 def workspace_device(program: Program) -> str | None:
-    """The kind of the one device of a graph; graphs with several keep to torch's allocators."""
+    """The kind of the one device of a graph; graphs with several, or of which CUDA graphs record parts, keep to torch's allocators."""
     devices = {b.layout.device for b in program.buffers.values()}
     kind = next(iter(devices)).type if len(devices) == 1 else None
+    if kind == "cuda" and recorded_in_parts(program):
+        return None
     return kind if kind in ROOM else None
 
 

@@ -219,6 +219,11 @@ class Symbol(Atom):
 
     __slots__ = ("name", "lower", "upper")
 
+    @property
+    def of_data(self) -> bool:
+        """Whether the program computes it from data; SymbolTable.new gives such symbols names of their own."""
+        return self.name.startswith("u")
+
     def _own_symbols(self):
         return frozenset((self,))
 

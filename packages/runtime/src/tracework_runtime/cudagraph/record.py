@@ -34,15 +34,13 @@ from tracework_runtime._C import Front
 from tracework_runtime.cudagraph.budget import BUDGET
 from tracework_runtime.cudagraph.engine import GraphEngine, Inputs
 from tracework_runtime.cudagraph.gate import Gate
-from tracework_runtime.cudagraph.policy import by_policy
 from tracework_runtime.cudagraph.recording import Recording, can_be_copied, is_recorded_memory
-from tracework_runtime.cudagraph.refusals import refusals
 from tracework_runtime.cudagraph.segment import Segment, Sizes, no_sizes
 from tracework_runtime.cudagraph.step import STEPS
 from tracework_runtime.errors import NotRecorded
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
-__all__ = ["GraphedFn", "cudagraph"]
+__all__ = ["ADVICE", "GraphedFn"]
 
 log = logging.getLogger("tracework.runtime.cudagraph")
 FREE_RECORDINGS = 16
@@ -95,6 +93,7 @@ class GraphedFn:
     """Like the CompiledFn it wraps: `fn(list_of_inputs) -> tuple`.
 
     refusal: why nothing is recorded any more; made, replays, plain: how many recordings, replays and plain calls there were.
+    in_parts: error of a recording -> what runs the function with recorded parts around what raised it, if that is known.
     """
 
     __tracework_boxed__ = True
@@ -106,6 +105,7 @@ class GraphedFn:
         self.calls: dict[tuple[Any, ...], Calls] = {}
         self.made = self.plain = self._slow_replays = 0
         self.refusal = ""
+        self.in_parts: Callable[[BaseException], Callable[[Inputs], tuple[Any, ...]] | None] = lambda error: None
         self._warm = False
         self._told_limit = False  # in the log, once
         on_gpu = self.engine.capturing, self.engine.current_device, torch.is_inference_mode_enabled
@@ -266,6 +266,8 @@ class GraphedFn:
             while first.__context__ is not None:
                 first = first.__context__
             self.refusal = f"recording it failed: {first}"
+            if (parts := self.in_parts(error)) is not None:
+                self.segment = dataclasses.replace(self.segment, call=parts)
             for recording in list(calls.recordings):
                 calls.drop(recording)
             return error
@@ -364,21 +366,3 @@ class _Addresses:
             return "elsewhere"
         windows = [n for n in self._now if n not in fixed and not can_be_copied(inputs[n])]
         return "window" if windows else fixed
-
-
-def cudagraph(compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS) -> Any:
-    """The function as CUDA graphs, or itself with the reason logged where that would not be sound.
-
-    `cudagraph_policy` is asked first. Raises NotRecorded for what cannot be recorded, with `cudagraph_or_error`.
-    """
-    chosen = by_policy(compiled, options)
-    if chosen is not None:
-        return chosen
-    reasons = refusals(compiled.artifact)
-    if not reasons:
-        return GraphedFn(compiled, options)
-    if options.cudagraph_or_error:
-        raise NotRecorded(f"{compiled!r} is not recorded: {'; '.join(reasons)}", advice=ADVICE)
-    log.info("%r is not recorded: %s", compiled, "; ".join(reasons))
-    observe.add("cudagraph.refused")
-    return compiled

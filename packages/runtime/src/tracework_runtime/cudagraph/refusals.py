@@ -1,15 +1,19 @@
-"""CUDAGRAPH_REFUSALS: when a compiled function is not recorded as a CUDA graph, and how to say so.
+"""CUDAGRAPH_REFUSALS: when a compiled function is not recorded as one CUDA graph, and how to say so.
 
-Each row looks at an artifact; what depends on a call's inputs is refused in record.py, with the same kind of text.
+Each row looks at an artifact; what depends on a call's inputs is refused in record.py, with the same kind of text. Of what a row of
+BETWEEN finds, partition.py makes parts that run between recorded ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tracework_runtime.artifact import Artifact
+from tracework_runtime.cudagraph.facts import COLLECTIVE, UNSAFE, WAITS, why_unrecordable
 
-__all__ = ["CUDAGRAPH_REFUSALS", "refusals"]
+__all__ = ["BETWEEN", "CPU_WORK", "CUDAGRAPH_REFUSALS", "places_of", "refusals"]
+
+CPU_WORK = "cpu work"
 
 
 def _devices(artifact: Artifact) -> list[str]:
@@ -26,32 +30,34 @@ def _on_cpu(artifact: Artifact) -> list[str]:
     return kernels or [name for name in _devices(artifact) if name.startswith("cpu")]
 
 
-def _waiting(artifact: Artifact) -> list[str]:
-    """The operators that wait, with their places in the source."""
+def _with(fact: str) -> Callable[[Artifact], list[str]]:
+    def found(artifact: Artifact) -> list[str]:
+        return places_of(artifact, sorted(name for name in artifact.externs if why_unrecordable(name) == fact))
+
+    return found
+
+
+def places_of(artifact: Artifact, operators: Iterable[str]) -> list[str]:
+    """Operators by where the program calls them, where that is known."""
     places = artifact.notes.get("calls", {})
-    names = sorted(name for name in artifact.externs if name.partition("::")[2] in WAITING)
-    return [", ".join(places.get(name, ())) or name for name in names]
-
-
-WAITING = frozenset(
-    "_local_scalar_dense equal allclose is_nonzero nonzero argwhere masked_select unique _unique _unique2 unique_dim"
-    " unique_consecutive bincount repeat_interleave segment_reduce _to_sparse cholesky matrix_exp linalg_matrix_exp _linalg_check_errors"
-    " linalg_eig _linalg_eigh _linalg_svd linalg_lstsq linalg_ldl_factor_ex".split()
-)
-"""Operators and prims whose kernels for a GPU bring something to the host before they return. Those that wait only for some arguments are
-tried: an error while recording is caught."""
+    return [", ".join(places.get(name, ())) or name for name in operators]
 
 
 CUDAGRAPH_REFUSALS: dict[str, tuple[Callable[[Artifact], Sequence[str]], str]] = {
     "no gpu": (lambda artifact: () if _gpus(artifact) else _devices(artifact) or ("no device",), "nothing in it runs on a GPU"),
     "several gpus": (lambda artifact: _gpus(artifact) if len(_gpus(artifact)) > 1 else (), "it runs on more than one GPU"),
-    "cpu work": (_on_cpu, "part of it runs on the CPU, which a recording would not repeat"),
-    "waits": (_waiting, "the host waits in it for what the GPU computes"),
+    CPU_WORK: (_on_cpu, "part of it runs on the CPU, which a recording would not repeat"),
+    WAITS: (_with(WAITS), "the host waits in it for what the GPU computes"),
+    COLLECTIVE: (_with(COLLECTIVE), "processes wait in it for each other"),
+    UNSAFE: (_with(UNSAFE), "an operator in it says that it cannot be recorded (torch.Tag.cudagraph_unsafe)"),
 }
 """Name -> what of an artifact speaks against a recording, and why."""
 
+BETWEEN = (CPU_WORK, WAITS, COLLECTIVE, UNSAFE)
+"""The rows that speak against some lines of a host program only."""
 
-def refusals(artifact: Artifact) -> tuple[str, ...]:
+
+def refusals(artifact: Artifact, rows: Iterable[str] = tuple(CUDAGRAPH_REFUSALS)) -> tuple[str, ...]:
     """All reasons against a recording; none when it may be made."""
-    found = [(name, check(artifact), text) for name, (check, text) in CUDAGRAPH_REFUSALS.items()]
+    found = [(name, CUDAGRAPH_REFUSALS[name][0](artifact), CUDAGRAPH_REFUSALS[name][1]) for name in rows]
     return (*artifact.graph_refusals, *(f"{name}: {text} ({'; '.join(what)})" for name, what, text in found if what))

@@ -96,21 +96,31 @@ class Launch:
     """A kernel of the artifact, with addresses and numbers.
 
     failure: the statement for a result other than 0, which it can read as `failed`; empty for a kernel without result.
+    writes: the names whose memory it writes to.
     """
 
     function: str
     operands: tuple[Address | Extent, ...]
     failure: str = ""
+    writes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """Statements, such as a library call; operators: "aten::mm" or "prims::sort", of what they run by the library."""
+    """Statements, such as a library call.
+
+    writes: the names that they make. operators: "aten::mm" or "prims::sort", of what they run by the library. changes: the names among
+    `reads` whose memory they write to. devices: where their tensors lie, "cpu" or "cuda:0". symbols: those that the sizes of what they make
+    depend on.
+    """
 
     text: tuple[str, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,7 +28,17 @@ from ...ir.buffer import BufferLayout, BufferView, ExternNode
 from ...ir.index import Expr, Size, same, same_all
 from ...lowering.cpu_products import GEMM
 from ...schedule.graph import alias_root, ended_inputs, read_buffers
-from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, MemoryStep, Output, Program, index_checks
+from ...schedule.operators import layout_symbols, operators_of
+from ...schedule.plan import (
+    CoreKernel,
+    ExternKernel,
+    KernelBatch,
+    KernelPlan,
+    LoopKernel,
+    MemoryStep,
+    Output,
+    index_checks,
+)
 
 DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex64 complex128".split()
 """What texts name without `torch.`."""
@@ -98,10 +108,31 @@ class _Builder:
         words = dict.fromkeys(word for text in texts for word in _WORD.findall(text))
         return tuple(word for word in words if word in self.names)
 
-    def _call(self, *text: str, writes: Sequence[str] = (), node: ExternNode | None = None) -> None:
-        operators = operators_of(self.program, node) if node is not None else ()
-        self.lines.append(Call(text, self._reads(*text), tuple(writes), operators))
+    def _call(
+        self, *text: str, writes: Sequence[str] = (), node: ExternNode | None = None, devices: Iterable[torch.device] = ()
+    ) -> None:
+        reads, operators, changes = self._reads(*text), (), ()
+        if node is not None:
+            operators = operators_of(self.program, node)
+            changed = [node.mutates] if node.mutates is not None else node.outputs if not writes else ()
+            changes = tuple(name for b in changed if b is not None and (name := self._root(b)) in reads)
+            devices = {self._layout(b).device for b in (*node.reads, *node.writes) if b in self.program.buffers}
+        symbols = {str(s) for name in writes for s in layout_symbols(self._layout(name))}
+        where = tuple(sorted(map(str, devices)))
+        self.lines.append(Call(text, reads, tuple(writes), operators, changes, where, tuple(sorted(symbols))))
         self.names.update(writes)
+
+    def _root(self, buffer: str) -> str:
+        """The name of the memory that a buffer is, or lies in."""
+        return alias_root(self.program.buffers, buffer)
+
+    def _layout(self, buffer: str) -> BufferLayout:
+        return self.program.buffers[self._root(buffer)].layout
+
+    def _written(self, kernel: LoopKernel | CoreKernel | KernelBatch) -> tuple[str, ...]:
+        """The names whose memory a kernel writes to."""
+        roots = dict.fromkeys(self._root(b) for b in kernel.buffers if b in kernel.writes)
+        return tuple(root for root in roots if root not in self.workspace.offsets)
 
     def _shared(self, text: str, prefix: str = "f") -> str:
         """A global that holds the value of `text`."""
@@ -185,7 +216,7 @@ class _Builder:
         if checks:
             origins = self._shared(repr(tuple(check.origin for check in checks)), "o")
             failure = f"out_of_range(failed, {function!r}, {origins})"
-        self.lines.append(Launch(function, operands, failure))
+        self.lines.append(Launch(function, operands, failure, self._written(kernel)))
 
     def _address(self, buffer: str) -> Address:
         root = alias_root(self.program.buffers, buffer)
@@ -224,7 +255,11 @@ class _Builder:
         """Memory that the program sees as it is, which torch fills where it is told to."""
         device = self._shared(f"device({str(layout.device)!r})", "d")
         sizes, strides = _tuple(layout.sizes), _tuple(layout.strides)
-        self._call(f"{name} = empty_strided({sizes}, {strides}, dtype={_dtype(layout.dtype)}, device={device})", writes=[name])
+        self._call(
+            f"{name} = empty_strided({sizes}, {strides}, dtype={_dtype(layout.dtype)}, device={device})",
+            writes=[name],
+            devices=[layout.device],
+        )
 
     def _free(self, step: MemoryStep) -> None:
         """Names are dropped as soon as nobody needs them, so that torch's allocator can hand the memory out again."""
@@ -303,7 +338,8 @@ class _Builder:
         added = self._first(addend) if addend is not None else 0
         operands = (self._first(a), *a.strides, self._first(b), *b.strides, added, row, self._address(out), n, m, n, k)
         failure = "raise MemoryError('a matrix product')"
-        self.lines.append(Launch(GEMM, tuple(o if isinstance(o, Address) else _extent(o) for o in operands), failure))
+        written = () if self._root(out) in self.workspace.offsets else (self._root(out),)
+        self.lines.append(Launch(GEMM, tuple(o if isinstance(o, Address) else _extent(o) for o in operands), failure, written))
 
     def _first(self, view: BufferView) -> Address:
         """The first element of a window on float32."""
@@ -384,20 +420,6 @@ class _Builder:
 _PRODUCTS = {"torch.mm": "mm_out", "torch.bmm": "bmm_out", "torch.addmm": "addmm_out", "torch.baddbmm": "baddbmm_out"}
 
 
-def operators_of(program: Program, node: ExternNode) -> tuple[str, ...]:
-    """What a library call runs, as "aten::mm"."""
-    found = _OPERATOR.search(node.target)
-    name = node.target if found is None else f"{found[1] or 'prims'}::{found[2]}"
-    return (name, "aten::nonzero") if any(_has_mask(program, arg) for arg in node.args) else (name,)
-
-
-def _has_mask(program: Program, indices: Any) -> bool:
-    """Whether an argument is a list of indices with a mask among them."""
-    views = [i for i in indices if isinstance(i, BufferView)] if isinstance(indices, (tuple, list)) else []
-    return any(program.buffers[v.buffer].layout.dtype in (torch.bool, torch.uint8) for v in views)
-
-
-_OPERATOR = re.compile(r"(?:torch\.ops\.(\w+)|\bprims)\.(\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 

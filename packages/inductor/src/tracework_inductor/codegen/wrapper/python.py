@@ -93,7 +93,7 @@ class _Body:
                         self._pointers[new] = self._pointers[old]
                 case Launch():
                     self._launch(line)
-                case Call(text, _, _, _):
+                case Call(text):
                     self._texts += text
                 case Product():
                     self._texts.append(line.text([operand.text for operand in line.operands]))
