@@ -282,7 +282,12 @@ _OF_SIZES = frozenset(("set_", "resize_as_"))
 def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[fx.Node]:
     """Nodes that may raise for some data, and that nothing depends on: a compiler leaves them out unless they are outputs."""
     needed: set[fx.Node] = set()
-    ways = [*outputs, *(node for node in graph.nodes if node.op == "placeholder")]
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    given = {id(storage) for node in inputs for storage in storages_of(node)}
+    writers = [
+        node for node in graph.nodes if node.meta.get("may_write") and any(id(s) in given for s in storages_of(_result(node)))
+    ]
+    ways = [*outputs, *inputs, *writers]
     while ways:
         node = ways.pop()
         if node not in needed:
@@ -290,8 +295,12 @@ def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[f
             ways.extend(node.all_input_nodes)
     memory = {id(storage) for node in needed for storage in storages_of(node)}
     unused = [node for node in graph.nodes if node.meta.get("may_raise") and node not in needed]
-    results = [node.args[0] if node.target is operator.setitem else node for node in unused]
-    return [n for n in results if (found := storages_of(n)) and not any(id(storage) in memory for storage in found)]
+    return [n for n in map(_result, unused) if (found := storages_of(n)) and not any(id(storage) in memory for storage in found)]
+
+
+def _result(node: fx.Node) -> Any:
+    """What holds what a node computes."""
+    return node.args[0] if node.target is operator.setitem else node
 
 
 def keep_apart(frame: Any, node: fx.Node) -> None:

@@ -31,7 +31,17 @@ _QUIET = frozenset(
     "cat stack clone copy _to_copy fill zero flip roll topk sort tril triu max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d "
     "ones zeros full empty empty_strided arange scalar_tensor ones_like zeros_like full_like empty_like new_ones new_zeros new_full "
     "new_empty native_dropout rand randn rand_like randn_like constant_pad_nd _scaled_dot_product_flash_attention "
-    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention".split()
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
+    "_unsafe_view _reshape_copy alias_copy as_strided_copy diagonal_copy expand_copy narrow_copy permute_copy split_with_sizes_copy "
+    "squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy view_copy lift lift_fresh_copy unsafe_chunk unsafe_split "
+    "unsafe_split_with_sizes repeat rot90 diag diag_embed trace select_scatter slice_scatter diagonal_scatter as_strided_scatter "
+    "channel_shuffle pixel_shuffle pixel_unshuffle im2col col2im reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
+    "replication_pad2d replication_pad3d masked_fill conv2d _convolution addr addbmm vdot dist hardswish gelu glu mish _prelu_kernel "
+    "log_sigmoid_forward threshold _safe_softmax logcumsumexp cummax cummin aminmax nansum median nanmedian kthvalue mode "
+    "_adaptive_avg_pool3d avg_pool3d adaptive_max_pool2d adaptive_max_pool3d max_pool3d_with_indices grid_sampler_2d grid_sampler_3d "
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d "
+    "_upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d mse_loss smooth_l1_loss "
+    "huber_loss".split()
 )
 """Operators that do not raise for some data, once their sizes fit, beside views and those on elements."""
 

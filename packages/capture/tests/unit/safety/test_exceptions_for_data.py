@@ -61,6 +61,47 @@ OTHERS = {
 }
 
 
+IMAGES = torch.tensor([0.0, -0.0, 1.0, -1e38, 1e38, torch.nan, torch.inf, -torch.inf]).repeat(1, 4, 8, 1)
+QUIET = {
+    "linear without a bias": lambda x: F.linear(x, x[0, 0]),
+    "repeat": lambda x: x.repeat(1, 2, 1, 1),
+    "rot90": torch.rot90,
+    "diag_embed": torch.diag_embed,
+    "trace": lambda x: x[0, 0].trace(),
+    "copies of views": lambda x: (aten.view_copy(x, [-1]), aten.permute_copy(x, [0, 2, 1, 3]), aten.expand_copy(x, [2, 4, 8, 8])),
+    "parts of copies": lambda x: (aten.split_with_sizes_copy(x, [3, 5], 2), aten.unbind_copy(x), x.unsafe_chunk(2, 1)),
+    "select_scatter": lambda x: x.select_scatter(x[:, 0], 1, 0),
+    "slice_scatter": lambda x: x.slice_scatter(x[..., :2], 3, 0, 2),
+    "diagonal_scatter": lambda x: x[0, 0].diagonal_scatter(x[0, 0, 0]),
+    "channel_shuffle": lambda x: F.channel_shuffle(x, 2),
+    "pixel_shuffle": lambda x: F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2),
+    "unfold, fold": lambda x: F.fold(F.unfold(x, 2), 8, 2),
+    "reflection_pad": lambda x: F.pad(x, (1, 1, 1, 1), "reflect"),
+    "replication_pad": lambda x: F.pad(x, (1, 1, 1, 1), "replicate"),
+    "masked_fill": lambda x: x.masked_fill(x > 0, 1),
+    "addr": lambda x: torch.addr(x[0, 0], x[0, 0, 0], x[0, 0, 1]),
+    "dist": lambda x: torch.dist(x, x),
+    "hardswish": lambda x: F.hardswish(x.clone(), inplace=True),
+    "activations": lambda x: (
+        F.gelu(x),
+        F.glu(x, 1),
+        F.mish(x),
+        F.logsigmoid(x),
+        F.threshold(x, 1, 2),
+        F.prelu(x, x[0, :, 0, 0]),
+    ),
+    "logcumsumexp": lambda x: x.logcumsumexp(1),
+    "cummax": lambda x: (x.cummax(3), x.cummin(3)),
+    "aminmax": lambda x: x.aminmax(),
+    "medians": lambda x: (x.median(), x.nanmedian(3), x.kthvalue(2), torch.mode(x, 2)),
+    "nansum": torch.nansum,
+    "pools": lambda x: (F.adaptive_max_pool2d(x, 3), F.avg_pool3d(x, 2), F.max_pool3d(x, 2), F.adaptive_avg_pool3d(x, 3)),
+    "grid_sample": lambda x: F.grid_sample(x, x[..., :2]),
+    "interpolate": lambda x: [F.interpolate(x, 5, mode=m) for m in ("nearest", "nearest-exact", "bilinear", "bicubic")],
+    "losses": lambda x: (F.mse_loss(x, x), F.smooth_l1_loss(x, x), F.huber_loss(x, x)),
+}
+
+
 def recorded(function, *args):
     """The exceptions of each operator that the call runs on fakes."""
     mode, effects = FakeMode(), checks.Effects()
@@ -80,6 +121,29 @@ def test_what_is_raised_for_data_is_in_the_table(function, legal, refused):
     with pytest.raises(Exception) as seen:
         function(refused)
     assert type(seen.value) in recorded(function, legal)
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_what_no_data_makes_raise(name):
+    QUIET[name](IMAGES)
+    assert recorded(QUIET[name], IMAGES) == []
+
+
+def test_names_of_quiet_operators():
+    assert [name for name in raises._QUIET if not hasattr(aten, name)] == []
+
+
+def test_what_is_written_to_an_input_is_no_output():
+    """An operator that may raise is kept by the write that reads it."""
+
+    def program(cache, table, index):
+        cache.index_copy_(0, index, table[index])
+        return cache.sum()
+
+    report = tracework_capture.explain(program)(X.clone(), X, IN)
+    (graph,) = report.graphs
+    (output,) = (node for node in graph.graph.graph.nodes if node.op == "output")
+    assert len(output.args[0]) == 1
 
 
 @pytest.mark.parametrize("name", [*INDEXED, *OF_CLASSES])
