@@ -165,8 +165,17 @@ static uint64_t narrowed(uint64_t value, char format)
     }
 }
 
-/* Launches all stages: the driver's status, or -1 with an exception. */
-static int run_plan(plan_object *self, void *stream, const uint64_t *values, Py_ssize_t tensors)
+PyObject *allocate_scratch(plan_object *self, PyObject *bytes, uint64_t *out)
+{
+    PyObject *memory = PyObject_CallOneArg(self->allocate, bytes);
+    if (memory != NULL && address_of(memory, out) < 0) {
+        Py_CLEAR(memory);
+    }
+    return memory;
+}
+
+/* Launches all stages: the driver's status, or -1 with an exception. scratch: the address of memory for it, 0 where there is none yet. */
+static int run_plan(plan_object *self, void *stream, const uint64_t *values, Py_ssize_t tensors, uint64_t scratch)
 {
     Py_ssize_t numbers = (Py_ssize_t)strlen(self->formats), known = tensors + numbers + self->scratch_count;
     uint64_t arguments[known + 1];
@@ -177,16 +186,11 @@ static int run_plan(plan_object *self, void *stream, const uint64_t *values, Py_
         arguments[tensors + i] = narrowed(values[tensors + i], self->formats[i]);
     }
     PyObject *memory = NULL;
-    if (self->scratch_count) {
-        uint64_t first;
-        memory = PyObject_CallOneArg(self->allocate, self->scratch_bytes);
-        if (memory == NULL || address_of(memory, &first) < 0) {
-            Py_XDECREF(memory);
-            return -1;
-        }
-        for (Py_ssize_t i = 0; i < self->scratch_count; i++) {
-            arguments[tensors + numbers + i] = first + self->scratch[i];
-        }
+    if (self->scratch_count && scratch == 0 && (memory = allocate_scratch(self, self->scratch_bytes, &scratch)) == NULL) {
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < self->scratch_count; i++) {
+        arguments[tensors + numbers + i] = scratch + self->scratch[i];
     }
     for (Py_ssize_t i = 0; i < known + self->hidden; i++) {
         parameters[i] = i < known ? &arguments[i] : &zero;
@@ -241,7 +245,7 @@ static PyObject *plan_run(plan_object *self, PyObject *args)
             return NULL;
         }
     }
-    int status = run_plan(self, (void *)(uintptr_t)stream, values, tensors);
+    int status = run_plan(self, (void *)(uintptr_t)stream, values, tensors, 0);
     return status < 0 ? NULL : PyLong_FromLong(status);
 }
 
@@ -361,9 +365,9 @@ int current_stream(launcher_object *self, void **out)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-int launch_plan(launcher_object *self, plan_object *plan, void *stream, const uint64_t *values)
+int launch_plan(launcher_object *self, plan_object *plan, void *stream, const uint64_t *values, uint64_t scratch)
 {
-    int status = run_plan(plan, stream, values, self->tensors);
+    int status = run_plan(plan, stream, values, self->tensors, scratch);
     PyObject *addresses, *numbers;
     if (status <= 0) {
         return status;
@@ -420,7 +424,7 @@ static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t
         }
     }
     void *stream;
-    const bool launched = current_stream(self, &stream) == 0 && launch_plan(self, plan, stream, values) == 0;
+    const bool launched = current_stream(self, &stream) == 0 && launch_plan(self, plan, stream, values, 0) == 0;
     Py_DECREF(plan);
     return launched ? Py_NewRef(Py_None) : NULL;
 }

@@ -61,8 +61,12 @@ INTERNAL int current_stream(launcher_object *self, void **out);
  * aligned addresses and the same numbers. */
 INTERNAL plan_object *find_plan(launcher_object *self, const uint64_t *values, bool aligned, bool *stays);
 
-/* Launches a plan, once more where the thread lacked a context: 0, or -1 with an exception. */
-INTERNAL int launch_plan(launcher_object *self, plan_object *plan, void *stream, const uint64_t *values);
+/* Memory for the scratch arrays of a plan's stages, of so many bytes, and its address; NULL with an exception. */
+INTERNAL PyObject *allocate_scratch(plan_object *self, PyObject *bytes, uint64_t *out);
+
+/* Launches a plan, once more where the thread lacked a context: 0, or -1 with an exception. scratch: the address of memory for its scratch
+ * arrays; 0 where the launch is to have its own. */
+INTERNAL int launch_plan(launcher_object *self, plan_object *plan, void *stream, const uint64_t *values, uint64_t scratch);
 
 /* A matrix product by one of torch's C functions, with what is known of it before addresses are. */
 typedef struct product product;

@@ -12,7 +12,7 @@
 enum { CALL, ALLOCATE, LAUNCH, NATIVE, SHARE, FREE, RETURN, PRODUCT, KINDS };
 enum { NO_RESULT, INT32_RESULT, INT64_RESULT, RESULTS };
 enum { ALL_KEPT = -1, MOST_KEPT_APART = 31 };
-enum { MOST_SETTLED = 8, MOST_OPERANDS = 64 };
+enum { MOST_SETTLED = 8, MOST_OPERANDS = 64, MOST_SHARED_SCRATCH = 1 << 20 };
 
 /* An instruction's operands and results are registers, but
  * ALLOCATE: shapes (sizes, strides);
@@ -35,6 +35,7 @@ typedef struct {
     int64_t *symbols, *numbers;
     PyObject *shapes;      /* a tuple of tuples */
     plan_object **plans;   /* of each launch; NULL where it is to be asked for */
+    uint64_t scratch;      /* the most bytes that a launch was seen to share */
 } settled;
 
 typedef struct {
@@ -58,6 +59,8 @@ typedef struct {
     PyObject *device;    /* whose stream is known */
     void *stream;
     int watched;         /* whether somebody is to see each library call; -1 where it is not known yet */
+    PyObject *scratch;   /* memory of `device` that launches have one after the other, as their stream has them */
+    uint64_t scratch_address, scratch_bytes;
 } frame;
 
 /* Settled sizes */
@@ -275,6 +278,36 @@ static int read_operands(frame *f, const instruction *one, uint64_t *values, uin
     return 0;
 }
 
+/* The address of memory that a plan's launch can have for itself alone: 0 where it allocates its own, since it wants much; -1 with an
+ * exception. */
+static int find_scratch(frame *f, plan_object *plan, uint64_t *out)
+{
+    *out = 0;
+    if (plan->scratch_count == 0) {
+        return 0;
+    }
+    const uint64_t wanted = PyLong_AsUnsignedLongLong(plan->scratch_bytes);
+    if (wanted == (uint64_t)-1 && PyErr_Occurred()) {
+        return -1;
+    }
+    if (wanted > MOST_SHARED_SCRATCH) {
+        return 0;
+    }
+    if (f->scratch == NULL || wanted > f->scratch_bytes) {
+        f->sizes->scratch = wanted > f->sizes->scratch ? wanted : f->sizes->scratch;
+        PyObject *bytes = PyLong_FromUnsignedLongLong(f->sizes->scratch);
+        PyObject *memory = bytes == NULL ? NULL : allocate_scratch(plan, bytes, &f->scratch_address);
+        Py_XDECREF(bytes);
+        if (memory == NULL) {
+            return -1;
+        }
+        Py_XSETREF(f->scratch, memory);
+        f->scratch_bytes = f->sizes->scratch;
+    }
+    *out = f->scratch_address;
+    return 0;
+}
+
 static int run_launch(frame *f, const instruction *one)
 {
     launcher_object *launcher = (launcher_object *)one->function;
@@ -287,6 +320,7 @@ static int run_launch(frame *f, const instruction *one)
             return -1;
         }
         f->device = launcher->device;
+        Py_CLEAR(f->scratch);
     }
     const bool aligned = (together & 15) == 0;
     plan_object **kept = &f->sizes->plans[one->launch], *plan = *kept;
@@ -303,7 +337,8 @@ static int run_launch(frame *f, const instruction *one)
             Py_XSETREF(*kept, (plan_object *)Py_NewRef(plan));
         }
     }
-    const int done = launch_plan(launcher, plan, f->stream, values);
+    uint64_t scratch;
+    const int done = find_scratch(f, plan, &scratch) < 0 ? -1 : launch_plan(launcher, plan, f->stream, values, scratch);
     Py_DECREF(plan);
     return done;
 }
@@ -441,13 +476,14 @@ static PyObject *program_call(PyObject *callable, PyObject *const *args, size_t 
     for (Py_ssize_t i = 0; i < self->inputs; i++) {
         registers[i] = Py_NewRef(PyList_GET_ITEM(args[0], i));
     }
-    frame f = {self, NULL, registers, addresses, NULL, NULL, -1};
+    frame f = {self, NULL, registers, addresses, NULL, NULL, -1, NULL, 0, 0};
     PyObject *result = NULL;
     Py_INCREF(self);
     if (self->inputs == 0 || PyList_SetSlice(args[0], 0, self->inputs, NULL) == 0) {
         result = run_program(&f);
     }
     drop_settled(self, f.sizes);
+    Py_XDECREF(f.scratch); /* whoever gets it next on this stream comes after these launches */
     for (Py_ssize_t i = 0; i < self->registers; i++) {
         Py_XDECREF(registers[i]);
     }

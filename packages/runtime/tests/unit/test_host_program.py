@@ -317,9 +317,11 @@ def test_many_sizes_in_turn():
 class Driver:
     """Launches as (function, stream, addresses, numbers), for kernels of `tensors` tensors and as many numbers."""
 
-    def __init__(self, tensors, numbers=0):
+    def __init__(self, tensors, numbers=0, scratch=None):
+        """scratch: number -> bytes of a second array of scratch memory that a launch wants; the first has 128."""
+        self.scratch, self.allocated = scratch, []
         self.launches, self.asked, self.failures, self.status, self.stays, self.stream = [], [], [], 0, True, 5
-        self.count, self.tensors = tensors + numbers, tensors
+        self.count, self.tensors, self.numbers = tensors + numbers + 2 * (scratch is not None), tensors, numbers
         signature = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
         self._function = signature(self._launch)
         self._address = ctypes.cast(self._function, ctypes.c_void_p).value
@@ -336,7 +338,12 @@ class Driver:
     def _find(self, addresses, numbers, aligned):
         self.asked.append((addresses, numbers, aligned))
         blocks = 70 + len(self.asked)
-        return Plan(self._address, ((blocks, 1, 32, 0, 0),), "q" * (self.count - self.tensors), (), 0, None), self.stays
+        places, size = ((), 0) if self.scratch is None else ((0, 128), 128 + self.scratch(*numbers))
+        return Plan(self._address, ((blocks, 1, 32, 0, 0),), "q" * self.numbers, places, size, self._allocate), self.stays
+
+    def _allocate(self, size):
+        self.allocated.append(torch.empty(size, dtype=torch.uint8))
+        return self.allocated[-1]
 
     def _failed(self, status, plan, addresses, numbers):
         self.failures.append((status, addresses, numbers))
@@ -411,6 +418,34 @@ def test_the_stream_is_read_at_each_call():
         driver.launches.clear()
         call([torch.ones(8), 4])
         assert [s for _, s, _ in driver.launches] == [stream] * 2
+
+
+SCRATCH = Inputs(("x",)), *(Launch("g0", (Address("x"), n)) for n in (100, 5000, 300, 1 << 21, 40)), Return((), ())
+
+
+def test_launches_of_a_call_share_their_scratch_memory():
+    """Once it is known how much the largest wants, a call allocates once; what wants much has memory of its own, while it is launched."""
+    driver = Driver(1, 1, scratch=lambda n: n)
+    call = program(SCRATCH, driver)
+    x = torch.ones(8)
+    for sizes in ([228, 5128, 128 + (1 << 21)], [5128, 128 + (1 << 21)], [5128, 128 + (1 << 21)]):
+        driver.allocated.clear(), driver.launches.clear()
+        call([x])
+        assert [len(memory) for memory in driver.allocated] == sizes
+        *_, shared, alone = (memory.data_ptr() for memory in driver.allocated)
+        first = driver.allocated[0].data_ptr()
+        given = [values[2:] for *_, values in driver.launches]
+        assert given == [[at, at + 128] for at in (first, shared, shared, alone, shared)]
+        ended = [weakref.ref(memory) for memory in driver.allocated]
+        driver.allocated.clear()
+        assert not any(memory() for memory in ended)
+
+
+def test_a_program_whose_scratch_memory_cannot_be_had_raises():
+    driver = Driver(1, 1, scratch=lambda n: n)
+    driver._allocate = lambda size: 1 // 0
+    with pytest.raises(ZeroDivisionError):
+        program(SCRATCH, driver)([torch.ones(8)])
 
 
 def test_a_launcher_of_other_operands_is_refused():
