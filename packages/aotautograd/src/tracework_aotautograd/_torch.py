@@ -150,6 +150,7 @@ def set_versions(tensors: Sequence[torch.Tensor], versions: Sequence[int]) -> No
 
 
 _set_version_counters = torch._C._autograd._unsafe_set_version_counter
+_increment_versions = torch._C._increment_version
 
 
 def add_versions(args: Sequence[Any], written: Sequence[tuple[int, int]]) -> None:
@@ -161,21 +162,21 @@ def add_versions(args: Sequence[Any], written: Sequence[tuple[int, int]]) -> Non
 
 def counting_writes(call: Any, newer: Mapping[int, int]) -> Any:
     """`call(inputs)` after which the inputs in these slots have as many new versions, whatever the graph's kernels and copies count."""
-    slots, counts = tuple(newer), tuple(newer.values())
-    places, is_view, is_inference = tuple(enumerate(counts)), torch.Tensor._is_view, torch.Tensor.is_inference
+    slots = tuple(newer)
+    given = [slot for slot, count in newer.items() for _ in range(count)]
+    once = given == list(slots)
 
     def run(inputs: list[Any]) -> Any:
         tensors = [inputs[i] for i in slots]
-        if any(map(is_view, tensors)) or any(map(is_inference, tensors)):
-            counted = [t for t in tensors if not t.is_inference()]
-            versions = [t._version for t in counted]
-            found = call(inputs)
-            set_versions(counted, versions)
-            add_versions(tensors, places)
-            return found
-        versions = [t._version + count for t, count in zip(tensors, counts, strict=True)]
+        written = tensors if once else [inputs[i] for i in given]
+        try:
+            versions = [t._version for t in tensors]
+        except RuntimeError:  # those of inference mode have none
+            tensors = [t for t in tensors if not t.is_inference()]
+            versions = [t._version for t in tensors]
         found = call(inputs)
         _set_version_counters(tensors, versions)
+        _increment_versions(written)  # one at a time: views of one tensor count together
         return found
 
     return run if slots else call
