@@ -489,7 +489,7 @@ static PyMethodDef functions[] = {
     {"set_keeping", tw_set_keeping, METH_VARARGS,
      "set_keeping(function, copy): host programs call in this thread function(make, *given) for make(*given) where that makes memory that "
      "they return, and function(copy, value) for a result of a call that makes much more; None ends it."},
-    {"set_tensor_functions", set_tensor_functions, METH_VARARGS, "set_tensor_functions(make, end, watched): torch's C functions for products."},
+    {"set_tensor_functions", set_tensor_functions, METH_VARARGS, "set_tensor_functions(addresses, watched, to_python): torch's C functions on tensors, as host/library.py lists them."},
     {"set_tensor_api", tw_set_tensor_api, METH_VARARGS,
      "set_tensor_api(DLPack's exchange capsule or None, torch.Tensor, its descriptors dtype, storage_offset, is_conj, is_neg)"},
     {NULL, NULL, 0, NULL},
@@ -507,7 +507,7 @@ PyMODINIT_FUNC PyInit__C(void)
 {
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyModule_AddType(module, &plan_type) < 0 || PyModule_AddType(module, &launcher_type) < 0 ||
-        PyModule_AddType(module, &program_type) < 0 || PyModule_AddType(module, &tw_expected_type) < 0 || add_replay(module) < 0) {
+        PyModule_AddType(module, &program_type) < 0 || PyType_Ready(&held_type) < 0 || PyModule_AddType(module, &tw_expected_type) < 0 || add_replay(module) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

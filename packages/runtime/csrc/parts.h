@@ -68,22 +68,37 @@ INTERNAL PyObject *allocate_scratch(plan_object *self, PyObject *bytes, uint64_t
  * arrays; 0 where the launch is to have its own. */
 INTERNAL int launch_plan(launcher_object *self, plan_object *plan, void *stream, const uint64_t *values, uint64_t scratch);
 
-/* A matrix product by one of torch's C functions, with what is known of it before addresses are. */
-typedef struct product product;
-enum { MOST_WINDOWS = 4 };
+/* A call of one of torch's C functions, with what is known of it before addresses are. */
+typedef struct library_call library_call;
+enum { MOST_WINDOWS = 12 };
 
-/* set_tensor_functions(address of aoti_torch_create_tensor_from_blob, of aoti_torch_delete_tensor_object, watched) */
+/* Torch's tensors that Python does not know. */
+INTERNAL extern PyTypeObject held_type;
+
+/* One of these as a tensor of Python: a new reference, or NULL with an exception. */
+INTERNAL PyObject *tensor_of_held(PyObject *held);
+
+/* set_tensor_functions(addresses of torch's functions on tensors, watched, to_python), in the order of host/library.py */
 INTERNAL PyObject *set_tensor_functions(PyObject *module, PyObject *args);
 
-/* From (((sizes, strides), ...), dtype, device type, device, (beta, alpha)) and the function's address; NULL with an exception. */
-INTERNAL product *read_product(PyObject *facts, uint64_t function, Py_ssize_t operands);
-INTERNAL void drop_product(product *work);
+/* From (windows, arguments, results, device type, device) as host/library.py has them, and the function's address; NULL with an exception. */
+INTERNAL library_call *read_library_call(PyObject *facts, uint64_t function, Py_ssize_t operands, Py_ssize_t numbers, Py_ssize_t registers);
+INTERNAL void drop_library_call(library_call *work);
 
 /* Whether somebody is to see each library call: 1 or 0, or -1 with an exception. */
-INTERNAL int products_watched(void);
+INTERNAL int library_watched(void);
 
-/* Whether the product could be made. */
-INTERNAL bool multiply(product *work, const uint64_t *addresses);
+/* 1 where the library has done it, with each result as a new reference and its address (NULL where nobody reads it); 0 where it is to be done
+ * otherwise; -1 with an exception. */
+INTERNAL int call_library(library_call *work, const uint64_t *addresses, const int64_t *numbers, PyObject **results, uint64_t *places);
+
+/* How many results there are, and the register that one goes to, negative if none. */
+enum { MOST_RESULTS = 9 };
+INTERNAL Py_ssize_t library_results(const library_call *work);
+INTERNAL int library_result(const library_call *work, Py_ssize_t number);
+
+/* A tuple of integers from `least` up to below `limit`, as an array; their count, or -1 with an exception. */
+INTERNAL Py_ssize_t read_integers(PyObject *tuple, int least, Py_ssize_t limit, int **out);
 
 /* set_keeping(function or None, copy): what calls, in this thread, whatever makes memory that a host program returns. */
 INTERNAL PyObject *tw_set_keeping(PyObject *module, PyObject *args);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <structmember.h>
 
-enum { CALL, ALLOCATE, LAUNCH, NATIVE, SHARE, FREE, RETURN, PRODUCT, KINDS };
+enum { CALL, ALLOCATE, LAUNCH, NATIVE, SHARE, FREE, RETURN, LIBRARY, KINDS };
 enum { NO_RESULT, INT32_RESULT, INT64_RESULT, RESULTS };
 enum { ALL_KEPT = -1, MOST_KEPT_APART = 31 };
 enum { MOST_SETTLED = 8, MOST_OPERANDS = 64, MOST_SHARED_SCRATCH = 1 << 20 };
@@ -17,13 +17,13 @@ enum { MOST_SETTLED = 8, MOST_OPERANDS = 64, MOST_SHARED_SCRATCH = 1 << 20 };
 /* An instruction's operands and results are registers, but
  * ALLOCATE: shapes (sizes, strides);
  * LAUNCH, NATIVE: pairs (register or -1, number): an address plus a number, or a number alone;
- * PRODUCT: such pairs, and as results the registers that the function takes. */
+ * LIBRARY: such pairs, and as results the registers that the function takes. */
 typedef struct {
     int kind;
-    PyObject *function; /* NATIVE: what is called with a result that is not 0, or None; PRODUCT: what does the same */
+    PyObject *function; /* NATIVE: what is called with a result that is not 0, or None; LIBRARY: what does the same */
     PyObject *extra;    /* ALLOCATE: the dtype */
-    uint64_t address;   /* NATIVE, PRODUCT: of the kernel */
-    product *product;
+    uint64_t address;   /* NATIVE, LIBRARY: of the kernel */
+    library_call *library;
     int result;         /* NATIVE; CALL, ALLOCATE: ALL_KEPT where what it makes is returned, else bits of the results that are */
     int *operands, *results;
     Py_ssize_t operand_count, result_count, launch;
@@ -162,6 +162,21 @@ static PyObject *held(frame *f, int number)
     return found;
 }
 
+/* The same as Python is to see it. */
+static PyObject *shown(frame *f, int number)
+{
+    PyObject *found = held(f, number);
+    if (found == NULL || !Py_IS_TYPE(found, &held_type)) {
+        return found;
+    }
+    PyObject *tensor = tensor_of_held(found);
+    if (tensor != NULL) {
+        f->registers[number] = tensor;
+        Py_DECREF(found);
+    }
+    return tensor;
+}
+
 static void set_register(frame *f, int number, PyObject *value, uint64_t address)
 {
     PyObject *old = f->registers[number];
@@ -206,7 +221,7 @@ static PyObject *call_with(frame *f, const instruction *one, const int *operands
 {
     PyObject *given[count + 1];
     for (Py_ssize_t i = 0; i < count; i++) {
-        given[i + 1] = held(f, operands[i]);
+        given[i + 1] = shown(f, operands[i]);
         if (given[i + 1] == NULL) {
             return NULL;
         }
@@ -214,23 +229,20 @@ static PyObject *call_with(frame *f, const instruction *one, const int *operands
     return call_function(one, given, count);
 }
 
-static int run_call(frame *f, const instruction *one)
+/* What a line of Python gave to the registers that it writes; takes the reference. */
+static int set_results(frame *f, const instruction *one, PyObject *result, const int *registers, Py_ssize_t count)
 {
-    PyObject *result = call_with(f, one, one->operands, one->operand_count);
-    if (result == NULL) {
-        return -1;
-    }
-    if (one->result_count == 1) {
-        set_register(f, one->results[0], result, 0);
+    if (count == 1) {
+        set_register(f, registers[0], result, 0);
         return 0;
     }
-    if (one->result_count && (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != one->result_count)) {
-        PyErr_Format(PyExc_RuntimeError, "a line of a host program gave %R, not %zd values", result, one->result_count);
+    if (count && (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != count)) {
+        PyErr_Format(PyExc_RuntimeError, "a line of a host program gave %R, not %zd values", result, count);
         Py_DECREF(result);
         return -1;
     }
-    const bool apart = one->result > 0 && is_asked(one);
-    for (Py_ssize_t i = 0; i < one->result_count; i++) {
+    const bool apart = one->kind == CALL && one->result > 0 && is_asked(one);
+    for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *value = PyTuple_GET_ITEM(result, i);
         const bool copied = apart && value != Py_None && i < MOST_KEPT_APART && (one->result >> i & 1);
         value = copied ? PyObject_CallFunctionObjArgs(keeping, copying, value, NULL) : Py_NewRef(value);
@@ -238,10 +250,16 @@ static int run_call(frame *f, const instruction *one)
             Py_DECREF(result);
             return -1;
         }
-        set_register(f, one->results[i], value, 0);
+        set_register(f, registers[i], value, 0);
     }
     Py_DECREF(result);
     return 0;
+}
+
+static int run_call(frame *f, const instruction *one)
+{
+    PyObject *result = call_with(f, one, one->operands, one->operand_count);
+    return result == NULL ? -1 : set_results(f, one, result, one->results, one->result_count);
 }
 
 static int run_allocate(frame *f, const instruction *one)
@@ -382,18 +400,33 @@ static int run_native(frame *f, const instruction *one)
 }
 
 /* The library's function, or else what says why it failed, and tells those who look. */
-static int run_product(frame *f, const instruction *one)
+static int run_library(frame *f, const instruction *one)
 {
-    uint64_t values[MOST_WINDOWS], together = 0;
-    if ((f->watched < 0 && (f->watched = products_watched()) < 0) || read_operands(f, one, values, &together) < 0) {
+    uint64_t values[MOST_WINDOWS], places[MOST_RESULTS], together = 0;
+    PyObject *results[MOST_RESULTS];
+    if ((f->watched < 0 && (f->watched = library_watched()) < 0) || read_operands(f, one, values, &together) < 0) {
         return -1;
     }
-    if (!f->watched && multiply(one->product, values)) {
+    const int done = f->watched ? 0 : call_library(one->library, values, f->sizes->numbers, results, places);
+    if (done < 0) {
+        return -1;
+    }
+    int registers[MOST_RESULTS];
+    Py_ssize_t count = 0;
+    for (Py_ssize_t i = 0; i < library_results(one->library); i++) {
+        const int into = library_result(one->library, i);
+        if (into >= 0 && done) {
+            set_register(f, into, results[i], places[i]);
+        }
+        else if (into >= 0) {
+            registers[count++] = into;
+        }
+    }
+    if (done) {
         return 0;
     }
     PyObject *result = call_with(f, one, one->results, one->result_count);
-    Py_XDECREF(result);
-    return result == NULL ? -1 : 0;
+    return result == NULL ? -1 : set_results(f, one, result, registers, count);
 }
 
 static int run_instruction(frame *f, const instruction *one)
@@ -407,8 +440,8 @@ static int run_instruction(frame *f, const instruction *one)
         return run_launch(f, one);
     case NATIVE:
         return run_native(f, one);
-    case PRODUCT:
-        return run_product(f, one);
+    case LIBRARY:
+        return run_library(f, one);
     case SHARE: {
         PyObject *old = held(f, one->operands[0]);
         if (old == NULL) {
@@ -429,7 +462,7 @@ static PyObject *returned(frame *f, const instruction *one)
 {
     PyObject *result = PyTuple_New(one->operand_count);
     for (Py_ssize_t i = 0; result != NULL && i < one->operand_count; i++) {
-        PyObject *value = held(f, one->operands[i]);
+        PyObject *value = shown(f, one->operands[i]);
         if (value == NULL) {
             Py_CLEAR(result);
             break;
@@ -493,8 +526,7 @@ static PyObject *program_call(PyObject *callable, PyObject *const *args, size_t 
 
 /* Making a program */
 
-/* A tuple of integers from `least` up to below `limit`, as an array; their count, or -1 with an exception. */
-static Py_ssize_t read_integers(PyObject *tuple, int least, Py_ssize_t limit, int **out)
+Py_ssize_t read_integers(PyObject *tuple, int least, Py_ssize_t limit, int **out)
 {
     if (!PyTuple_Check(tuple)) {
         PyErr_SetString(PyExc_TypeError, "a tuple of numbers expected");
@@ -556,10 +588,10 @@ static int check_kernel(program_object *self, instruction *one)
     return 0;
 }
 
-static int add_product(instruction *one)
+static int add_library_call(program_object *self, instruction *one)
 {
-    one->product = read_product(one->extra, one->address, one->operand_count / 2);
-    return one->product == NULL ? -1 : 0;
+    one->library = read_library_call(one->extra, one->address, one->operand_count / 2, self->number_count, self->registers);
+    return one->library == NULL ? -1 : 0;
 }
 
 /* (kind, function, extra, operands, results, address, result) */
@@ -578,11 +610,11 @@ static int read_instruction(program_object *self, instruction *one, PyObject *tu
         PyErr_Format(PyExc_ValueError, "a host program has no instruction %d", one->kind);
         return -1;
     }
-    const bool kernel = one->kind == LAUNCH || one->kind == NATIVE || one->kind == PRODUCT;
+    const bool kernel = one->kind == LAUNCH || one->kind == NATIVE || one->kind == LIBRARY;
     const Py_ssize_t limit = kernel ? INT32_MAX : one->kind == ALLOCATE ? self->shape_count : self->registers;
     one->operand_count = read_integers(operands, kernel ? -1 : 0, limit, &one->operands);
     one->result_count = one->operand_count < 0 ? -1 : read_integers(results, 0, self->registers, &one->results);
-    if (one->result_count < 0 || (kernel && check_kernel(self, one) < 0) || (one->kind == PRODUCT && add_product(one) < 0)) {
+    if (one->result_count < 0 || (kernel && check_kernel(self, one) < 0) || (one->kind == LIBRARY && add_library_call(self, one) < 0)) {
         return -1;
     }
     const bool counts = one->kind == ALLOCATE ? one->operand_count == 2 && one->result_count == 1
@@ -633,7 +665,7 @@ static void program_dealloc(program_object *self)
     for (Py_ssize_t i = 0; self->code != NULL && i < self->code_count; i++) {
         PyMem_Free(self->code[i].operands);
         PyMem_Free(self->code[i].results);
-        drop_product(self->code[i].product);
+        drop_library_call(self->code[i].library);
     }
     PyMem_Free(self->code);
     PyMem_Free(self->symbols);

@@ -36,6 +36,32 @@ def arguments(node: Any) -> dict[str, Any]:
     return {a.name: a.default_value for a in declared} | named | dict(node.kwargs)
 
 
+_KINDS = {
+    "Tensor": "tensor",
+    "Optional[Tensor]": "tensor?",
+    "int": "int",
+    "SymInt": "int",
+    "bool": "int",
+    "number": "float",
+    "float": "float",
+    "Optional[float]": "float?",
+    "List[int]": "ints",
+    "List[SymInt]": "ints",
+    "Optional[List[int]]": "ints?",
+    "List[bool]": "bools",
+}
+
+
+def declared_arguments(overload: OpOverload) -> list[tuple[str, str, Any]]:
+    """Names, kinds as tracework_runtime.host.lines.Argument has them (empty for others), and defaults."""
+    return [(a.name, _KINDS.get(str(a.real_type), ""), a.default_value) for a in overload._schema.arguments]
+
+
+def declared_results(overload: OpOverload) -> list[str]:
+    """The kinds of what it gives."""
+    return [_KINDS.get(str(r.real_type), "") for r in overload._schema.returns]
+
+
 mkldnn_enabled: Callable[[], bool] = torch._C._get_mkldnn_enabled
 half_accumulation: Callable[[], bool] = torch._C._get_cublas_allow_fp16_accumulation
 

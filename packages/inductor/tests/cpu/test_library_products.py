@@ -1,4 +1,4 @@
-"""Matrix products by torch's C functions: the bits of torch's own call, whatever the layout, and what happens where they cannot be used."""
+"""Library calls by torch's C functions: the bits of torch's own call, whatever the layout, and what happens where they cannot be used."""
 
 import ctypes
 import threading
@@ -6,13 +6,14 @@ import threading
 import pytest
 import torch
 import tracework_runtime as runtime
-from prim_programs import build
+from prim_programs import build, overload
 from torch.utils._python_dispatch import TorchDispatchMode
 from tracework_inductor import compile_graph
 from tracework_inductor.lowering import cpu_products
+from tracework_primops import SymbolTable, TensorSpec
 from tracework_primops import prims as p
-from tracework_runtime.host import products
-from tracework_runtime.host.lines import Product
+from tracework_runtime.host import library
+from tracework_runtime.host.lines import Call
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int8, torch.complex64)
 
@@ -62,7 +63,7 @@ def both(fn, given):
 
 
 def product_lines(artifact):
-    return [line for line in artifact.host_lines if isinstance(line, Product)]
+    return [line for line in artifact.host_lines if isinstance(line, Call) and line.native]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d).removeprefix("torch."))
@@ -77,6 +78,104 @@ def test_bits_of_every_product_and_dtype(name, dtype):
         if dtype is torch.float32:
             assert len(product_lines(artifact)) == 1
             assert artifact.externs == {f"aten::{name.partition(',')[0].partition(' ')[0]}"}
+
+
+aten = torch.ops.aten
+FLASH = aten._scaled_dot_product_flash_attention_for_cpu
+
+
+def spec_of(t, *sizes, strides=None, dtype=None):
+    return TensorSpec(dtype or t.spec.dtype, t.spec.device, sizes or t.spec.sizes, strides)
+
+
+def convolution(x, w, b=None, *, stride=(1, 1), padding=(0, 0), dilation=(1, 1), turned=False, out=(0, 0), groups=1):
+    return p.convolution(x, w, b, stride, padding, dilation, turned, out, groups)
+
+
+def attention(q, k, v, scale=None, causal=False):
+    rows = spec_of(q, *q.spec.sizes, strides=(5 * 24, 8, 24, 1))
+    sums = spec_of(q, 2, 3, 5, strides=(15, 1, 3), dtype=torch.float32)
+    return overload(FLASH.default, (q, k, v, 0.0, causal), rows, sums, scale=scale)
+
+
+def images(t):
+    return t.contiguous(memory_format=torch.channels_last)
+
+
+def both_of_sort(x):
+    return p.sort(x, 1, True, True)
+
+
+LIBRARY = {
+    "convolution": (convolution, ((2, 4, 9, 7), (6, 4, 3, 3), (6,)), "convolution"),
+    "no bias": (convolution, ((2, 4, 9, 7), (6, 4, 3, 3)), "convolution"),
+    "strided, padded, in groups": (
+        lambda x, w: convolution(x, w, stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
+        ((1, 4, 9, 7), (6, 2, 3, 3)),
+        "convolution",
+    ),
+    "transposed": (
+        lambda x, w: convolution(x, w, stride=(2, 2), turned=True, out=(1, 0)),
+        ((2, 4, 5, 3), (4, 3, 3, 3)),
+        "convolution",
+    ),
+    "attention": (attention, ((2, 3, 5, 8),) * 3, "_scaled_dot_product_flash_attention_for_cpu"),
+    "attention, scaled": (
+        lambda *t: attention(*t, 0.25, True),
+        ((2, 3, 5, 8),) * 3,
+        "_scaled_dot_product_flash_attention_for_cpu",
+    ),
+    "topk": (
+        lambda x: overload(aten.topk.default, (x, 3), spec_of(x, 4, 3), spec_of(x, 4, 3, dtype=torch.int64)),
+        ((4, 9),),
+        "topk",
+    ),
+    "of a result": (lambda x, w: p.tanh(convolution(p.tanh(x), w)), ((2, 4, 9, 7), (6, 4, 3, 3)), "convolution"),
+    "two in turn": (lambda x, w: convolution(convolution(x, w), w), ((2, 4, 9, 9), (4, 4, 3, 3)), "convolution"),
+}
+"""A program, sizes of its inputs, and torch's C function that does it."""
+
+
+@pytest.mark.parametrize("layout", [plain, images], ids=["rows", "channels last"])
+@pytest.mark.parametrize("name", LIBRARY)
+def test_bits_and_strides_of_library_calls(name, layout):
+    fn, sizes, function = LIBRARY[name]
+    is_image = function == "convolution"  # attention wants rows
+    given = [layout(values(torch.float32, *s)) if len(s) == 4 and is_image else values(torch.float32, *s) for s in sizes]
+    artifact, got, wanted = both(fn, given)
+    lines = product_lines(artifact)
+    assert {line.native.function for line in lines} == {function}
+    again = runtime.load(artifact, check_inputs=False)
+    for result in (got, again(list(given)), again(list(given))):
+        for mine, theirs in zip(result, wanted, strict=True):
+            assert torch.equal(mine, theirs) and mine.stride() == theirs.stride() and mine.dtype == theirs.dtype
+            assert mine._version == 0 and type(mine) is torch.Tensor
+
+
+def test_a_library_that_gives_another_layout_is_asked_by_python():
+    """Results that differ from what kernels read are copied, as those of other calls are."""
+    given = [values(torch.float32, 2, 3, 5, 8) for _ in range(3)]
+    wanted = torch.nn.functional.scaled_dot_product_attention(*given).exp()
+    for strides in ((120, 40, 8, 1), (120, 8, 24, 1)):
+
+        def program(q, k, v, strides=strides):
+            return p.exp(overload(FLASH.default, (q, k, v), spec_of(q, *q.spec.sizes, strides=strides), spec_of(q, 2, 3, 5)))
+
+        call = runtime.load(compile_graph(build(program, given)))
+        for _ in range(3):
+            torch.testing.assert_close(call(list(given))[0], wanted)
+
+
+def test_sizes_that_are_symbols():
+    rows = SymbolTable().new(5, "rows", 2, None)
+    given = [values(torch.float32, 5, 7), values(torch.float32, 7, 3)]
+    specs = [TensorSpec(torch.float32, torch.device("cpu"), sizes) for sizes in ((rows, 7), (7, 3))]
+    artifact = compile_graph(build(lambda a, b: p.tanh(p.mm(a, b)), given, specs))
+    assert len(product_lines(artifact)) == 1
+    call = runtime.load(artifact).call
+    for n in (5, 2, 9, 5, 11, 400):
+        a = values(torch.float32, n, 7)
+        torch.testing.assert_close(call([a, given[1]])[0], torch.tanh(a @ given[1]))
 
 
 def chain(x, w):
@@ -112,7 +211,7 @@ def test_who_looks_at_operators_sees_them():
 
 @pytest.mark.parametrize("gone", ["address", "dtype_code"])
 def test_where_torch_has_no_such_function(gone, monkeypatch):
-    monkeypatch.setattr(products, gone, {"address": lambda *args: 0, "dtype_code": lambda dtype: None}[gone])
+    monkeypatch.setattr(library, gone, {"address": lambda *args: 0, "dtype_code": lambda dtype: None}[gone])
     artifact, given, wanted = loaded()
     torch.testing.assert_close(runtime.load(artifact)(list(given))[0], wanted)
 
@@ -120,7 +219,7 @@ def test_where_torch_has_no_such_function(gone, monkeypatch):
 def test_a_function_that_fails_is_tried_as_torch_does_it(monkeypatch):
     asked = []
     fails = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(lambda *tensors: asked.append(tensors) or 1)
-    monkeypatch.setattr(products, "address", lambda *args: ctypes.cast(fails, ctypes.c_void_p).value)
+    monkeypatch.setattr(library, "address", lambda *args: ctypes.cast(fails, ctypes.c_void_p).value)
     artifact, given, wanted = loaded()
     call = runtime.load(artifact)
     for _ in range(2):

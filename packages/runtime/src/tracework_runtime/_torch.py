@@ -31,6 +31,7 @@ __all__ = [
     "set_versions",
     "storage_count",
     "storage_count_place",
+    "tensor_of_handle",
     "tensor_place",
 ]
 
@@ -122,6 +123,10 @@ def tensor_place() -> int:
         if all(ctypes.c_uint64.from_address(id(probe) + place).value == probe._cdata for probe in probes):
             return place
     return 0
+
+
+# A capsule of a tensor of torch's C interface, which is taken -> that tensor.
+tensor_of_handle: Callable[[Any], torch.Tensor] = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr
 
 
 def get_address_function() -> int:

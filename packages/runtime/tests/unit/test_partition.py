@@ -35,11 +35,9 @@ from tracework_runtime.host.lines import (
     Free,
     Inputs,
     Launch,
-    Product,
     Return,
     Reuse,
     Take,
-    Window,
 )
 from tracework_runtime.load import CompiledFn
 
@@ -78,7 +76,6 @@ def call(name, *reads, operators=RECORDED, devices=(), **fields):
 # what a line is
 
 
-WINDOWS = tuple(Window(name, 0, 0, (2, 2), (2, 1), name) for name in ("a", "x", "x"))
 KERNELS = (
     KernelSource("k0", "cpp", "", ("*fp32", "*fp32"), origins=("m.py:3 mul",)),
     KernelSource("k1", "triton", "", ("*fp32", "*fp32")),
@@ -91,8 +88,8 @@ ADDRESSES = Address("x"), Address("a")
     [
         (Launch("k1", ADDRESSES, writes=("a",)), ""),
         (Launch("k0", ADDRESSES, writes=("a",)), "cpu work: .*(m.py:3 mul)"),
-        (Product("mm_out", WINDOWS, "float32", "cuda:0", (1.0, 1.0), "f", (), ("aten::mm",)), ""),
-        (Product("mm_out", WINDOWS, "float32", "cpu", (1.0, 1.0), "f", (), ("aten::mm",)), "cpu work: .*(m.py:4 mm)"),
+        (Call(("f(x, x, out=a)",), ("x", "a"), (), ("aten::mm",), ("a",), ("cuda:0",)), ""),
+        (Call(("f(x, x, out=a)",), ("x", "a"), (), ("aten::mm",), ("a",), ("cpu",)), "cpu work: .*(m.py:4 mm)"),
         (call("a", "x", devices=("cuda:0",)), ""),
         (call("a", "x", devices=("cpu", "cuda:0")), "cpu work: .*(aten::mul)"),
         (call("a", "x", operators=("aten::mul", "aten::nonzero")), "waits: .*(aten::mul; aten::nonzero)"),

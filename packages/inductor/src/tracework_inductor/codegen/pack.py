@@ -6,7 +6,7 @@ from typing import Any
 
 from tracework_primops.symbols.expr import Symbol
 from tracework_runtime import Artifact, OutputRecipe, SymbolBinding, TensorCheck
-from tracework_runtime.host.lines import Call, Line, Product
+from tracework_runtime.host.lines import Call, Line
 
 from ..ir.index import Expr, Size
 from ..schedule.graph import alias_root
@@ -32,7 +32,7 @@ def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels
         devices=frozenset(devices),
         static_inputs=frozenset(static),
         mutated_inputs=frozenset(mutated),
-        externs=frozenset(name for line in host_lines if isinstance(line, (Call, Product)) for name in line.operators),
+        externs=frozenset(name for line in host_lines if isinstance(line, Call) for name in line.operators),
         symbols=tuple(bound.values()),
         conditions=_conditions(program, bound),
         inputs=program.inputs,

@@ -23,7 +23,6 @@ from tracework_runtime.host.lines import (
     Inputs,
     Launch,
     Line,
-    Product,
     Return,
     Reuse,
     Take,
@@ -163,7 +162,7 @@ def _apart(lines: Sequence[Line]) -> tuple[list[Bind], list[Line], list[Line]]:
 
 def _computes(line: Line) -> bool:
     """Whether a line is more than memory: calls without operators make some, or look at what was made."""
-    return isinstance(line, (Launch, Product)) or (isinstance(line, Call) and bool(line.operators))
+    return isinstance(line, Launch) or (isinstance(line, Call) and bool(line.operators))
 
 
 def _reason(artifact: Artifact, kernels: Mapping[str, KernelSource], line: Line, unsafe: frozenset[str]) -> str:
@@ -179,7 +178,7 @@ def _reason(artifact: Artifact, kernels: Mapping[str, KernelSource], line: Line,
         kernel = kernels[line.function]
         on_cpu, places = kernel.language == "cpp", "; ".join(kernel.origins) or line.function
     else:
-        devices = (line.device,) if isinstance(line, Product) else line.devices if isinstance(line, Call) else ()
+        devices = line.devices if isinstance(line, Call) else ()
         on_cpu = any(device.startswith("cpu") for device in devices)
     return f"{CPU_WORK}: {CUDAGRAPH_REFUSALS[CPU_WORK][1]} ({places})" if on_cpu else ""
 
@@ -255,8 +254,6 @@ def _reads(line: Line) -> tuple[str, ...]:
     match line:
         case Launch(_, operands):
             return tuple(o.name for o in operands if isinstance(o, Address))
-        case Product(_, operands):
-            return tuple(o.name for o in operands)
         case Reuse(_, old):
             return (old,)
         case Call(_, reads) | Return(_, reads):
@@ -280,8 +277,6 @@ def _changes(line: Line) -> tuple[str, ...]:
     match line:
         case Launch():
             return line.writes
-        case Product(_, operands):
-            return (operands[0].name,)
         case Call():
             return line.changes
         case _:

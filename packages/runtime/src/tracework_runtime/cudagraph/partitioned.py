@@ -18,7 +18,7 @@ from tracework_runtime.cudagraph import record
 from tracework_runtime.cudagraph.partition import GIVEN, Part, partition
 from tracework_runtime.cudagraph.record import GraphedFn
 from tracework_runtime.cudagraph.recording import Recording
-from tracework_runtime.host.lines import Call, Line, Product
+from tracework_runtime.host.lines import Call, Line
 from tracework_runtime.host.program import NotInterpreted, host_program
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
@@ -168,7 +168,7 @@ def _part_artifact(artifact: Artifact, n: int, part: Part) -> Artifact:
         key=f"{stem}.{n}",
         host_lines=part.lines,
         kernels=tuple(kernel for kernel in artifact.kernels if kernel.name in _functions(part.lines)),
-        externs=frozenset(name for line in part.lines if isinstance(line, (Call, Product)) for name in line.operators),
+        externs=frozenset(name for line in part.lines if isinstance(line, Call) for name in line.operators),
         checks=(),
         symbols=(),
         conditions=(),

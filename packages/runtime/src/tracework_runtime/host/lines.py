@@ -17,6 +17,7 @@ __all__ = [
     "WORK",
     "Address",
     "Allocate",
+    "Argument",
     "Bind",
     "Call",
     "Free",
@@ -24,7 +25,8 @@ __all__ = [
     "Inputs",
     "Launch",
     "Line",
-    "Product",
+    "Native",
+    "Result",
     "Return",
     "Reuse",
     "Take",
@@ -106,12 +108,66 @@ class Launch:
 
 
 @dataclasses.dataclass(frozen=True)
+class Window:
+    """A tensor whose first element lies `offset` elements behind the first of `name`, and `first` bytes behind it in the workspace; text
+    makes it of what is named.
+    """
+
+    name: str
+    first: int
+    offset: Extent
+    sizes: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
+    text: str
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument of torch's C function: of a kind of library.ARGUMENT_KINDS, with a Window, numbers or nothing. text: how the call of the
+    operator writes it, {} for a window; empty where that leaves it out.
+    """
+
+    kind: str
+    value: Window | tuple[Extent, ...] | float | None
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What torch's C function gives: a tensor for `name` (empty: for nobody), or a number where there is no dtype. check: the call that says
+    whether it is that, {} for the tensor.
+    """
+
+    name: str
+    dtype: str
+    sizes: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
+    check: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Native:
+    """torch's C function that does what a Call does: "convolution", on one device ("cpu" or "cuda:0"). operator: the global that is called
+    with the arguments, in this order; is_tuple: it gives several results.
+    """
+
+    function: str
+    device: str
+    operator: str
+    is_tuple: bool
+    arguments: tuple[Argument, ...]
+    results: tuple[Result, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Call:
     """Statements, such as a library call.
 
     writes: the names that they make. operators: "aten::mm" or "prims::sort", of what they run by the library. changes: the names among
     `reads` whose memory they write to. devices: where their tensors lie, "cpu" or "cuda:0". symbols: those that the sizes of what they make
     depend on.
+    native: the same without Python.
     """
 
     text: tuple[str, ...]
@@ -121,42 +177,7 @@ class Call:
     changes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     symbols: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Window:
-    """A tensor of known sizes and strides whose first element lies `offset` elements behind the first of `name`, and `first` bytes behind
-    it in the workspace; text makes it of what is named.
-    """
-
-    name: str
-    first: int
-    offset: int
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    text: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Product:
-    """A matrix product by the library into `operands[0]`, in one dtype on one device ("cpu" or "cuda:0").
-
-    function: "mm_out", "addmm_out", "bmm_out" or "baddbmm_out". numbers: beta and alpha. call: the global that does the same with the
-    other operands, `keywords` and `out=`.
-    """
-
-    function: str
-    operands: tuple[Window, ...]
-    dtype: str
-    device: str
-    numbers: tuple[float, float]
-    call: str
-    keywords: tuple[str, ...]
-    operators: tuple[str, ...]
-
-    def text(self, tensors: Sequence[str]) -> str:
-        """The call with the operands as these texts."""
-        return f"{self.call}({', '.join([*tensors[1:], *self.keywords, f'out={tensors[0]}'])})"
+    native: Native | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,10 +200,11 @@ class Return:
     reads: tuple[str, ...]
 
 
-Line = Inputs | Bind | Take | Allocate | Reuse | Launch | Call | Product | Free | Give | Return
+Line = Inputs | Bind | Take | Allocate | Reuse | Launch | Call | Free | Give | Return
 _LINES: Mapping[str, Any] = {
-    kind.__name__.lower(): kind for kind in (Inputs, Bind, Take, Allocate, Reuse, Launch, Call, Product, Free, Give, Return)
+    kind.__name__.lower(): kind for kind in (Inputs, Bind, Take, Allocate, Reuse, Launch, Call, Free, Give, Return)
 }
+_PARTS: Mapping[str, Any] = {kind.__name__.lower(): kind for kind in (Window, Argument, Result, Native)}
 _FIELDS = {word: len(dataclasses.fields(kind)) for word, kind in _LINES.items()}
 
 
@@ -205,12 +227,16 @@ def lines_from_data(data: Sequence[Sequence[Any]]) -> tuple[Line, ...]:
 def _out(value: Any) -> Any:
     if isinstance(value, Address):
         return {"at": value.name, "offset": value.offset}
-    if isinstance(value, Window):
-        return {"window": [_out(getattr(value, f.name)) for f in dataclasses.fields(value)]}
+    word = type(value).__name__.lower()
+    if word in _PARTS:
+        return {word: [_out(getattr(value, f.name)) for f in dataclasses.fields(value)]}
     return [_out(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _in(value: Any) -> Any:
     if isinstance(value, dict):
-        return Window(*map(_in, value["window"])) if "window" in value else Address(value["at"], value["offset"])
+        if "at" in value:
+            return Address(value["at"], value["offset"])
+        ((word, fields),) = value.items()
+        return _PARTS[word](*map(_in, fields))
     return tuple(map(_in, value)) if isinstance(value, list) else value

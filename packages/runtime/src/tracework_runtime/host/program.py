@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import linecache
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from tracework_runtime import results
 from tracework_runtime._C import Launcher, Program
 from tracework_runtime.artifact import Artifact, KernelSource
 from tracework_runtime.errors import ArtifactError
-from tracework_runtime.host import products
+from tracework_runtime.host import library
 from tracework_runtime.host.lines import (
     WORK,
     Address,
@@ -31,7 +32,8 @@ from tracework_runtime.host.lines import (
     Inputs,
     Launch,
     Line,
-    Product,
+    Native,
+    Result,
     Return,
     Reuse,
     Take,
@@ -47,6 +49,7 @@ _ALL_KEPT, _MOST_KEPT_APART = -1, 31
 APART = frozenset({"aten::convolution_backward"})
 """Calls whose returned results are small beside what else they make: the gradient of the weights beside that of the images."""
 _HELD_WORK = "work "  # no name of a program has a blank
+_UNREAD, _NUMBER = -1, -2
 _RESULTS = {"void": 0, "i32": 1, "i64": 2}
 
 
@@ -60,7 +63,7 @@ class _Kind(enum.IntEnum):
     SHARE = 4
     FREE = 5
     RETURN = 6
-    PRODUCT = 7
+    LIBRARY = 7
 
 
 class NotInterpreted(Exception):
@@ -96,7 +99,8 @@ class _Assembler:
         """The program. In its code, functions are names until all are compiled."""
         if not lines or not isinstance(lines[0], Inputs) or not isinstance(lines[-1], Return):
             raise ArtifactError("a host program begins with its inputs and ends with what it returns")
-        self._viewed, self._kept = _viewed(lines), _kept(lines)
+        self._kept = _kept(lines)
+        self._viewed = _viewed(lines, self._kept)
         for name in lines[0].names:
             self._write(name)
         rest = self._bind(lines[1:])
@@ -174,10 +178,11 @@ class _Assembler:
                     self._add(_Kind.SHARE, None, [self._read(old)], [self._write(new)])
             case Launch():
                 self._launch(line)
-            case Call(text, reads, writes, operators):
-                self._python(text, reads, writes, apart=not APART.isdisjoint(operators))
-            case Product():
-                self._product(line)
+            case Call():
+                if _is_native(line, self._kept):
+                    self._native(line.native)
+                else:
+                    self._python(line.text, line.reads, line.writes, apart=not APART.isdisjoint(line.operators))
             case Free(names):
                 self._add(_Kind.FREE, None, map(self._read, names))
                 self._live.difference_update(names)
@@ -211,23 +216,37 @@ class _Assembler:
         address = ctypes.cast(function, ctypes.c_void_p).value or 0
         self._add(_Kind.NATIVE, failure, operands, address=address, result=result if failure else 0)
 
-    def _product(self, line: Product) -> None:
-        """By torch's C function where it has one, else as the line's text."""
-        kind, _, index = line.device.partition(":")
-        function, dtype = products.address(kind, line.function), products.dtype_code(line.dtype)
-        plain = all(len(o.sizes) == len(o.strides) <= products.MOST_DIMENSIONS for o in line.operands)
-        # registers hold memory, whatever the shape of its tensor; the workspace's has tensors of its own
-        text = line.text([o.text if o.name == WORK else _strided(o) for o in line.operands])
-        reads = tuple(dict.fromkeys("views" if o.name == WORK else o.name for o in line.operands))
-        if not function or dtype is None or not plain:
-            self._python([text], reads, ())
-            return
-        size = getattr(torch, line.dtype).itemsize
-        addresses = [v for o in line.operands for v in (self._read(o.name), self._number(o.first + size * o.offset))]
-        shapes = tuple((o.sizes, o.strides) for o in line.operands)
-        extra = shapes, dtype, products.device_code(kind), int(index or 0), line.numbers
-        late = _Late(f"lambda {', '.join(reads)}: {text}", self._namespace)
-        self._add(_Kind.PRODUCT, late, addresses, map(self._read, reads), extra=extra, address=function)
+    def _native(self, call: Native) -> None:
+        """By torch's C function, or else as text, where registers hold memory, whatever the shape of its tensor."""
+        kind, _, index = call.device.partition(":")
+        windows = [a.value for a in call.arguments if isinstance(a.value, Window)]
+        operands = [v for w in windows for v in (self._read(w.name), self._number(_bytes(w)))]
+        shapes = tuple((self._lengths(w), library.dtype_code(w.dtype)) for w in windows)
+        given, place = [], 0
+        for a in call.arguments:
+            number = library.ARGUMENT_KINDS[a.kind]
+            if isinstance(a.value, Window):
+                given.append((number, place))
+                place += 1
+            else:
+                given.append((number, tuple(map(self._number, a.value)) if isinstance(a.value, tuple) else a.value))
+        reads = tuple(dict.fromkeys("views" if w.name == WORK else w.name for w in windows))
+        text = _call_text(call, [w.text if w.name == WORK else _strided(w) for w in windows])
+        late = _Late(f"lambda {', '.join((*reads, *self._symbols))}: {text}", self._namespace)
+        registers = [self._read(name) for name in (*reads, *self._symbols)]
+        made = tuple(
+            (
+                self._write(r.name) if r.name else _UNREAD if r.dtype else _NUMBER,
+                self._lengths(r),
+                library.dtype_code(r.dtype) or 0,
+            )
+            for r in call.results
+        )
+        extra = shapes, tuple(given), made, library.device_code(kind), int(index or 0)
+        self._add(_Kind.LIBRARY, late, operands, registers, extra=extra, address=library.address(kind, call.function))
+
+    def _lengths(self, of: Window | Result) -> tuple[int, ...]:
+        return tuple(map(self._number, (*of.sizes, *of.strides)))
 
     # Python
 
@@ -282,14 +301,15 @@ class _Late:
         return self._function(*args)
 
 
+_KEYWORD = re.compile(r"\w+=[^=]")
 _EMPTY = {"cpu": results.empty_cpu, "cuda": results.empty_cuda}
 
 
-def _viewed(lines: Sequence[Line]) -> set[str]:
+def _viewed(lines: Sequence[Line], kept: set[str]) -> set[str]:
     """The names that are needed as tensors, not only as memory."""
     found: set[str] = set()
     for line in reversed(lines):
-        if isinstance(line, (Call, Return)):
+        if isinstance(line, Return) or isinstance(line, Call) and not _is_native(line, kept):
             found.update(line.reads)
         elif isinstance(line, Reuse) and line.new in found and not line.view:
             found.add(line.old)
@@ -305,6 +325,36 @@ def _kept(lines: Sequence[Line]) -> set[str]:
         elif isinstance(line, Reuse) and line.new in found:
             found.add(line.old)
     return found
+
+
+def _is_native(line: Call, kept: set[str]) -> bool:
+    """Whether torch here has the C function of a call. What is returned is made by Python, which a recording asks where to."""
+    call = line.native
+    if call is None or not kept.isdisjoint(line.writes) or not library.address(call.device.partition(":")[0], call.function):
+        return False
+    tensors = [*(a.value for a in call.arguments if isinstance(a.value, Window)), *(r for r in call.results if r.dtype)]
+    return all(library.dtype_code(t.dtype) is not None and len(t.sizes) <= library.MOST_DIMENSIONS for t in tensors)
+
+
+def _call_text(call: Native, tensors: list[str]) -> str:
+    """An expression of the results that somebody reads."""
+    given = [a.text.replace("{}", tensors.pop(0)) if isinstance(a.value, Window) else a.text for a in call.arguments]
+    texts = sorted(filter(None, given), key=lambda text: _KEYWORD.match(text) is not None)
+    text = f"{call.operator}({', '.join(texts)})"
+    read = [(n, r) for n, r in enumerate(call.results) if r.name]
+    if not call.is_tuple:
+        return read[0][1].check.replace("{}", text) if read else text
+    if len(read) == 1:
+        return read[0][1].check.replace("{}", f"{text}[{read[0][0]}]")
+    return f"(lambda made: ({_items(r.check.replace('{}', f'made[{n}]') for n, r in read)}))({text})"
+
+
+def _bytes(window: Window) -> Extent:
+    """How far behind the first byte of its name a window begins."""
+    size = getattr(torch, window.dtype).itemsize
+    return (
+        window.first + size * window.offset if isinstance(window.offset, int) else f"{window.first} + {size} * ({window.offset})"
+    )
 
 
 def _strided(window: Window) -> str:

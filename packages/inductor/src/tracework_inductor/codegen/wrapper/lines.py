@@ -10,6 +10,7 @@ from tracework_runtime.host.lines import (
     WORK,
     Address,
     Allocate,
+    Argument,
     Bind,
     Call,
     Free,
@@ -17,13 +18,15 @@ from tracework_runtime.host.lines import (
     Inputs,
     Launch,
     Line,
-    Product,
+    Native,
+    Result,
     Return,
     Reuse,
     Take,
     Window,
 )
 
+from ... import _torch
 from ...ir.buffer import BufferLayout, BufferView, ExternNode
 from ...ir.index import Expr, Size, same, same_all
 from ...lowering.cpu_products import GEMM
@@ -109,7 +112,12 @@ class _Builder:
         return tuple(word for word in words if word in self.names)
 
     def _call(
-        self, *text: str, writes: Sequence[str] = (), node: ExternNode | None = None, devices: Iterable[torch.device] = ()
+        self,
+        *text: str,
+        writes: Sequence[str] = (),
+        node: ExternNode | None = None,
+        devices: Iterable[torch.device] = (),
+        native: Native | None = None,
     ) -> None:
         reads, operators, changes = self._reads(*text), (), ()
         if node is not None:
@@ -119,7 +127,7 @@ class _Builder:
             devices = {self._layout(b).device for b in (*node.reads, *node.writes) if b in self.program.buffers}
         symbols = {str(s) for name in writes for s in layout_symbols(self._layout(name))}
         where = tuple(sorted(map(str, devices)))
-        self.lines.append(Call(text, reads, tuple(writes), operators, changes, where, tuple(sorted(symbols))))
+        self.lines.append(Call(text, reads, tuple(writes), operators, changes, where, tuple(sorted(symbols)), native))
         self.names.update(writes)
 
     def _root(self, buffer: str) -> str:
@@ -285,12 +293,10 @@ class _Builder:
             self._allocate_extern(step)
             function = self._shared(node.out_form)
             self.counted.add(str(node.outputs[0]))
-            product = self._product(node, function)
-            if product is not None:
-                self.lines.append(product)
-            else:
-                call = f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})"
-                self._call(self._as_expected(node, str(node.outputs[0]), call, is_own=True), node=node)
+            name = str(node.outputs[0])
+            call = f"{function}({', '.join([*arguments, f'out={self._name(name)}'])})"
+            native = self._product(node, function)
+            self._call(call if native else self._as_expected(node, name, call, is_own=True), node=node, native=native)
             return
         function = "restride" if node.target == "restride" else self._shared(node.target)
         if node.mutates is not None:
@@ -300,33 +306,97 @@ class _Builder:
         call = f"{function}({', '.join(arguments)})"
         if not kernel.reads and not node.tuple_result:
             call += ".detach()"  # torch's windows are parts of longer ones
-        self._results(node, call)
+        self._results(node, function, call)
 
-    def _product(self, node: ExternNode, call: str) -> Product | None:
-        """As torch's C function takes it: all sizes known, in one dtype."""
+    # torch's C functions
+
+    def _product(self, node: ExternNode, operator: str) -> Native | None:
+        """A product into memory that is there, in one dtype."""
         layout = self.program.buffers[str(node.outputs[0])].layout
         result = BufferView(str(node.outputs[0]), layout.sizes, layout.strides)
-        windows = [w for view in (result, *node.args) if (w := self._static_window(view, layout)) is not None]
+        windows = [w for view in (result, *node.args) if (w := self._c_window(view, layout.device)) is not None]
         scale = dict(node.kwargs)
-        numbers = scale.get("beta", 1), scale.get("alpha", 1)
+        numbers = [scale.get("beta", 1), scale.get("alpha", 1)]
         known = scale.keys() <= {"beta", "alpha"} and all(isinstance(n, (int, float)) for n in numbers)
         if node.out_form not in _PRODUCTS or len(windows) != len(node.args) + 1 or not known:
             return None
-        beta, alpha = map(float, numbers)
-        keywords = tuple(f"{k}={self._argument(v)}" for k, v in node.kwargs)
-        function, dtype = _PRODUCTS[node.out_form], str(layout.dtype).removeprefix("torch.")
-        operators = operators_of(self.program, node)
-        return Product(function, tuple(windows), dtype, str(layout.device), (beta, alpha), call, keywords, operators)
+        if len({w.dtype for w in windows}) > 1:
+            return None
+        texts = [f"{name}={self._argument(scale[name])}" if name in scale else "" for name in ("beta", "alpha")]
+        scales = tuple(Argument("float", float(n), text) for n, text in zip(numbers, texts, strict=True))
+        tensors = (Argument("tensor", w, "{}" if n else "out={}") for n, w in enumerate(windows))
+        scaled = scales if node.out_form in _SCALED else ()
+        return Native(_PRODUCTS[node.out_form], str(layout.device), operator, False, (*tensors, *scaled), ())
 
-    def _static_window(self, view: Any, result: BufferLayout) -> Window | None:
-        if not isinstance(view, BufferView) or not all(isinstance(s, int) for s in (*view.sizes, *view.strides, view.offset)):
+    def _native(self, node: ExternNode, operator: str) -> Native | None:
+        """A call of an operator of NATIVE whose arguments torch's C function takes."""
+        overload = _overload(node.target)
+        if overload is None or _torch.schema_name(overload) not in NATIVE or node.mutates is not None:
+            return None
+        declared = _torch.declared_arguments(overload)
+        given = {name: value for (name, _, _), value in zip(declared, node.args, strict=False)} | dict(node.kwargs)
+        if given.get("dropout_p"):
+            return None  # it draws: a second call, where the results differ, would draw again
+        arguments = []
+        for n, (name, kind, default) in enumerate(declared):
+            text = (
+                ""
+                if name not in given
+                else self._c_text(given[name])
+                if n < len(node.args)
+                else f"{name}={self._c_text(given[name])}"
+            )
+            made = self._c_argument(kind, given.get(name, default), text, node.device)
+            if made is None:
+                return None
+            arguments.append(made)
+        results = tuple(self._c_result(node, n, kind) for n, kind in enumerate(_torch.declared_results(overload)))
+        function = _torch.schema_name(overload).partition("::")[2]
+        overloaded = _torch.overload_name(overload)
+        function += "" if overloaded == "default" else f"_{overloaded}"
+        return Native(function, str(node.device), operator, node.tuple_result, tuple(arguments), results)
+
+    def _c_text(self, value: Any) -> str:
+        return "{}" if isinstance(value, BufferView) else self._argument(value)
+
+    def _c_argument(self, kind: str, value: Any, text: str, device: torch.device) -> Argument | None:
+        """None for what a C function does not take so."""
+        if value is None and kind.endswith("?"):
+            return Argument("no ints" if kind == "ints?" else "nothing", None, text)
+        if isinstance(value, BufferView):
+            window = self._c_window(value, device)
+            return Argument(kind, window, text) if window is not None and kind in ("tensor", "tensor?") else None
+        if kind == "int" and isinstance(value, (int, Expr)):
+            return Argument("int", (_extent(value),), text)
+        if (
+            kind in ("ints", "ints?", "bools")
+            and isinstance(value, (tuple, list))
+            and all(isinstance(v, (int, Expr)) for v in value)
+        ):
+            return Argument(kind, tuple(_extent(v) for v in value), text)
+        if kind in ("float", "float?") and isinstance(value, (int, float)):
+            return Argument(kind, float(value), text)
+        return None
+
+    def _c_window(self, view: Any, device: torch.device) -> Window | None:
+        if not isinstance(view, BufferView):
             return None
         root = self._address(view.buffer)
         layout = self.program.buffers[alias_root(self.program.buffers, view.buffer)].layout
-        if (layout.dtype, layout.device) != (result.dtype, result.device):
+        if layout.device != device or not isinstance(root.offset, int):
             return None
-        sizes, strides = tuple(map(int, view.sizes)), tuple(map(int, view.strides))
-        return Window(root.name, int(root.offset), int(view.offset), sizes, strides, self._view(view))
+        sizes, strides = tuple(map(_extent, view.sizes)), tuple(map(_extent, view.strides))
+        dtype = str(layout.dtype).removeprefix("torch.")
+        return Window(root.name, root.offset, _extent(view.offset), sizes, strides, self._view(view), dtype)
+
+    def _c_result(self, node: ExternNode, number: int, kind: str) -> Result:
+        name = node.outputs[number] if number < len(node.outputs) else None
+        if kind != "tensor" or name is None:
+            return Result("", "any" if kind == "tensor" else "", (), (), "")
+        layout = self.program.buffers[name].layout
+        sizes, strides = tuple(map(_extent, layout.sizes)), tuple(map(_extent, layout.strides))
+        dtype = str(layout.dtype).removeprefix("torch.")
+        return Result(name, dtype, sizes, strides, self._as_expected(node, name, "{}"))
 
     def _gemm(self, node: ExternNode, step: MemoryStep) -> None:
         """A product by our own kernel: addresses, strides and sizes."""
@@ -357,13 +427,14 @@ class _Builder:
         for name in (b for b in step.allocate if b not in self.workspace.offsets):
             self._empty(name, self.program.buffers[name].layout)
 
-    def _results(self, node: ExternNode, call: str) -> None:
+    def _results(self, node: ExternNode, function: str, call: str) -> None:
         if not node.tuple_result:
             name = node.outputs[0]
             if name not in self.read or node.mutates is not None:  # an input that is written is what it was
                 self._call(call, node=node)
                 return
-            self._call(f"{name} = {self._as_expected(node, name, call)}", writes=[name], node=node)
+            native = self._native(node, function)
+            self._call(f"{name} = {self._as_expected(node, name, call)}", writes=[name], node=node, native=native)
             return
         # what nobody reads may be no tensor at all: attention kernels leave out what only their backward needs
         made = [name for name in node.outputs if name in self.read]
@@ -373,7 +444,7 @@ class _Builder:
             text.append("del _")
         if node.target != "restride":
             text += [f"{name} = {self._as_expected(node, name, name)}" for name in made]
-        self._call(*text, writes=made, node=node)
+        self._call(*text, writes=made, node=node, native=self._native(node, function))
 
     def _as_expected(self, node: ExternNode, name: str, text: str, *, is_own: bool = False) -> str:
         """A library's result, once it is known to be what kernels take it for. is_own: it was given memory to write to."""
@@ -417,9 +488,28 @@ class _Builder:
         return f"{name}.as_strided({_tuple(view.sizes)}, {_tuple(view.strides)}, {self._offset(view.buffer, view.offset)})"
 
 
+NATIVE = frozenset(
+    f"aten::{name}"
+    for name in "convolution _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
+    "_scaled_dot_product_cudnn_attention _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward "
+    "_scaled_dot_product_cudnn_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward "
+    "convolution_backward topk sort".split()
+)
+"""Operators that are called through torch's C functions: they refuse no data, which these would write to stderr."""
+_SCALED = ("torch.addmm", "torch.baddbmm")
 _PRODUCTS = {"torch.mm": "mm_out", "torch.bmm": "bmm_out", "torch.addmm": "addmm_out", "torch.baddbmm": "baddbmm_out"}
 
 
+def _overload(target: str) -> Any:
+    """The operator that a text calls, if it is one of ATen's."""
+    if target == "torch.convolution":
+        return torch.ops.aten.convolution.default
+    found = _OVERLOAD.fullmatch(target)
+    return getattr(getattr(torch.ops.aten, found[1]), found[2]) if found is not None else None
+
+
+_OVERLOAD = re.compile(r"torch\.ops\.aten\.(\w+)\.(\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 

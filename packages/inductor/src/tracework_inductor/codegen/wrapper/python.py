@@ -19,7 +19,6 @@ from tracework_runtime.host.lines import (
     Inputs,
     Launch,
     Line,
-    Product,
     Return,
     Reuse,
     Take,
@@ -93,10 +92,8 @@ class _Body:
                         self._pointers[new] = self._pointers[old]
                 case Launch():
                     self._launch(line)
-                case Call(text):
-                    self._texts += text
-                case Product():
-                    self._texts.append(line.text([operand.text for operand in line.operands]))
+                case Call():
+                    self._texts += line.text
                 case Free(names):
                     self._texts.append(f"del {', '.join(names)}")
                 case Give():
