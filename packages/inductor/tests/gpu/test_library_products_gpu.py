@@ -1,4 +1,4 @@
-"""Matrix products by torch's C functions on a GPU: the bits of torch's own call."""
+"""Library calls by torch's C functions on a GPU: the bits of torch's own call, and none is made by Python instead."""
 
 import sys
 from pathlib import Path
@@ -8,9 +8,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import pytest
 import torch
 import tracework_runtime as runtime
+from prim_programs import overload
 from tracework_inductor import compile_graph
-from tracework_primops import prims
-from tracework_runtime.host.lines import Product
+from tracework_primops import TensorSpec, prims
+from tracework_runtime.host import program
+from tracework_runtime.host.lines import Call
 from triton_programs import graph_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -24,6 +26,10 @@ PRODUCTS = {
 }
 
 
+def native(artifact):
+    return [line for line in artifact.host_lines if isinstance(line, Call) and line.native]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_bits_of_every_product(name, dtype):
@@ -32,8 +38,55 @@ def test_bits_of_every_product(name, dtype):
         given = [torch.randn(s, device="cuda", dtype=dtype) for s in sizes]
         given = [t.mT.contiguous().mT if turn and t.dim() > 1 else t for t in given]
         artifact = compile_graph(graph_of(lambda *v: fn(*v[:-1], prims.neg(v[-1])), *given))
-        assert sum(isinstance(line, Product) for line in artifact.host_lines) == 1
+        assert len(native(artifact)) == 1
         ways = runtime.load(artifact), runtime.load(artifact.replace(host_lines=()))
         for _ in range(3):
             (got,), (wanted,) = (way(list(given)) for way in ways)
             assert torch.equal(got, wanted)
+
+
+def convolved(x, w, b):
+    return prims.convolution(prims.neg(x), w, b, (1, 1), (1, 1), (1, 1), False, (0, 0), 1)
+
+
+def attended(kernel):
+    """The first result of an attention kernel, with the other results' specs as its own rules give them."""
+
+    def program_of(q, k, v, *mask):
+        eager = getattr(torch.ops.aten, f"_scaled_dot_product_{kernel}_attention").default
+        samples = [torch.empty_strided(t.spec.sizes, t.spec.strides, dtype=t.spec.dtype, device="cuda") for t in (q, k, v, *mask)]
+        if kernel != "flash":
+            args = (prims.neg(q), k, v, *(mask or (None,)), False)
+            made = eager(*samples[:3], *(samples[3:] or (None,)), False)
+        else:
+            args, made = (prims.neg(q), k, v), eager(*samples)
+        specs = [TensorSpec(r.dtype, r.device, tuple(r.shape), tuple(r.stride())) if torch.is_tensor(r) else None for r in made]
+        return overload(eager, args, *specs)
+
+    return program_of
+
+
+HEADS = ((2, 4, 128, 64),) * 3
+CALLS = {
+    "convolution": (convolved, ((2, 16, 14, 14), (32, 16, 3, 3), (32,)), True),
+    "convolution by rows": (convolved, ((2, 16, 14, 14), (32, 16, 3, 3), (32,)), False),
+    "a batch of one": (convolved, ((1, 16, 14, 14), (32, 16, 3, 3), (32,)), True),
+    "flash": (attended("flash"), HEADS, False),
+    "efficient": (attended("efficient"), HEADS, False),
+    "efficient, mask": (attended("efficient"), (*HEADS, (2, 4, 128, 128)), False),
+    "cudnn": (attended("cudnn"), HEADS, False),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_bits_of_library_calls(name, monkeypatch):
+    fn, sizes, images = CALLS[name]
+    given = [torch.randn(s, device="cuda", dtype=torch.bfloat16) for s in sizes]
+    given = [t.contiguous(memory_format=torch.channels_last) if images and t.dim() == 4 else t for t in given]
+    artifact = compile_graph(graph_of(fn, *given))
+    assert len(native(artifact)) == 1
+    ways = runtime.load(artifact), runtime.load(artifact.replace(host_lines=()))
+    monkeypatch.setattr(program._Late, "__call__", lambda *args: pytest.fail("by Python"))
+    for _ in range(3):
+        (got,), (wanted,) = (way(list(given)) for way in ways)
+        assert torch.equal(got, wanted) and got.stride() == wanted.stride()
