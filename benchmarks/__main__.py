@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import queue
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import decode as decoding
+from benchmarks import generate as generation
 from benchmarks.models import MODELS
 
 SYSTEMS = ("torch.compile", "tracework")
@@ -23,10 +27,12 @@ RESULTS = Path(__file__).parent / "results"
 console = Console(width=180)
 
 
-def run_worker(job: dict[str, Any], caches: Path, module: str = "benchmarks.worker") -> dict[str, Any]:
-    """One worker process; a failure becomes a row with its last line."""
+def run_worker(
+    job: dict[str, Any], caches: Path, module: str = "benchmarks.worker", settings: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """One worker process, with these environment variables; a failure becomes a row with its last line."""
     environment = dict(
-        os.environ, TORCHINDUCTOR_CACHE_DIR=str(caches / "torch"), TRACEWORK_CACHE_DIR=str(caches / "tracework"),
+        os.environ, **(settings or {}), TORCHINDUCTOR_CACHE_DIR=str(caches / "torch"), TRACEWORK_CACHE_DIR=str(caches / "tracework"),
         TRITON_CACHE_DIR=str(caches / "triton"),
     )  # fmt: skip
     command = [sys.executable, "-m", module, json.dumps(job)]
@@ -112,6 +118,10 @@ def main(
     decode: Annotated[
         bool, typer.Option("--decode", help="milliseconds a token of decoders with a static cache instead")
     ] = False,
+    generate: Annotated[
+        bool, typer.Option("--generate", help="milliseconds a token of generate() of transformers with a static cache instead")
+    ] = False,
+    gpus: Annotated[int, typer.Option(help="for --decode and --generate: how many take turns")] = 1,
     caches: Annotated[str, typer.Option(help="tokens that the caches of --decode hold")] = "512,4096",
 ) -> None:
     """Prints a table and writes JSON lines; every figure of a row comes from one process, eager measured in it in turns."""
@@ -120,7 +130,21 @@ def main(
         names = list(decoding.MODELS) if models == "all" else models.split(",")
         pairs = [p for p in decoding.SYSTEMS if p[0] in systems.split(",") and mode in (None, p[1])]
         common = dict(device=device, dtype=dtype, scale=scale, seconds=seconds)
-        decode_all(names, [int(c) for c in caches.split(",")], pairs, common, path)
+        jobs = [
+            dict(model=model, cache=int(cache), system=system, mode=mode, **common)
+            for model in names
+            for cache in caches.split(",")
+            for system, mode in pairs
+        ]
+        write_all(jobs, "benchmarks.decode", decoding.table_of, path, gpus)
+        return
+    if generate:
+        path = output or RESULTS / f"{device}-{dtype}-{scale}-generate.jsonl"
+        names = list(generation.MODELS) if models == "all" else models.split(",")
+        common = dict(device=device, dtype=dtype, scale=scale, seconds=seconds)
+        ways = [w for w in generation.SYSTEMS if w[0] in systems.split(",") and mode in (None, w[2])]
+        jobs = [dict(model=model, system=s, way=w, mode=m, **common) for model in names for s, w, m in ways]
+        write_all(jobs, "benchmarks.generate", generation.table_of, path, gpus)
         return
     names = list(MODELS) if models == "all" else models.split(",")
     unknown = [n for n in names if n not in MODELS]
@@ -144,20 +168,28 @@ def main(
     console.print(f"wrote {path}")
 
 
-def decode_all(
-    models: list[str], caches: list[int], systems: list[tuple[str, str | None]], common: dict[str, Any], path: Path
+def write_all(
+    jobs: list[dict[str, Any]], module: str, table: Callable[[list[dict[str, Any]]], Table], path: Path, gpus: int
 ) -> None:
-    """The table of decoding; each row's process writes its line of JSON as it ends."""
+    """A table of measurements, one at a time on each of so many GPUs; each one writes its line of JSON as it ends."""
     rows = []
-    with path.open("w") as file, tempfile.TemporaryDirectory() as folder:
-        for model in models:
-            for cache in caches:
-                for system, mode in systems:
-                    job = dict(model=model, cache=cache, system=system, mode=mode, **common)
-                    rows.append(run_worker(job, Path(folder), "benchmarks.decode"))
-                    file.write(json.dumps(rows[-1]) + "\n")
-                    file.flush()
-    console.print(decoding.table_of(rows))
+    free: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for gpu in range(gpus):
+        free.put(gpu)
+
+    def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
+        gpu = free.get()
+        try:
+            return run_worker(job, folder, module, {"CUDA_VISIBLE_DEVICES": str(gpu)} if gpus > 1 else None)
+        finally:
+            free.put(gpu)
+
+    with path.open("w") as file, tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(gpus) as pool:
+        for done in as_completed([pool.submit(run, job, Path(folder)) for job in jobs]):
+            rows.append(done.result())
+            file.write(json.dumps(rows[-1]) + "\n")
+            file.flush()
+    console.print(table(rows))
     console.print(f"wrote {path}")
 
 

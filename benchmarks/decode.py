@@ -38,6 +38,12 @@ CAUSAL: Mapping[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
              vocab_size=128256, head_dim=64, max_position_embeddings=131072, rope_theta=500000.0, tie_word_embeddings=True),
         dict(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=1024, head_dim=64),
     ),
+    "llama-8b": (
+        "Llama",
+        dict(hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
+             vocab_size=128256, head_dim=128, max_position_embeddings=131072, rope_theta=500000.0),
+        dict(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=1024, head_dim=64),
+    ),
     "qwen-0.5b": (
         "Qwen2",
         dict(hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
