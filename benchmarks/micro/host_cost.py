@@ -31,7 +31,7 @@ REPEATS = 40
 BARE = """
 #include <stdint.h>
 typedef struct { unsigned grid[3], block[3], shared; void *stream, *attributes; unsigned count; } config;
-typedef struct { config how; void *function; uint64_t values[24]; void *parameters[24]; } launch;
+typedef struct { config how; void *function; uint64_t values[64]; void *parameters[64]; } launch;
 void run(int (*ask)(const config *, void *, void **, void **), const launch *all, int count)
 { for (int i = 0; i < count; ++i) ask(&all[i].how, all[i].function, (void **)all[i].parameters, 0); }
 void call(const launch *all, int count)
@@ -57,8 +57,8 @@ class Launch(ctypes.Structure):
     _fields_ = (
         ("how", Config),
         ("function", ctypes.c_void_p),
-        ("values", ctypes.c_uint64 * 24),
-        ("parameters", ctypes.c_void_p * 24),
+        ("values", ctypes.c_uint64 * 64),
+        ("parameters", ctypes.c_void_p * 64),
     )
 
 
