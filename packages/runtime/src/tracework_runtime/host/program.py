@@ -332,7 +332,7 @@ def _is_native(line: Call, kept: set[str]) -> bool:
     call = line.native
     if call is None or not kept.isdisjoint(line.writes) or not library.address(call.device.partition(":")[0], call.function):
         return False
-    tensors = [*(a.value for a in call.arguments if isinstance(a.value, Window)), *(r for r in call.results if r.dtype)]
+    tensors = [*(a.value for a in call.arguments if isinstance(a.value, Window)), *(r for r in call.results if r.name)]
     return all(library.dtype_code(t.dtype) is not None and len(t.sizes) <= library.MOST_DIMENSIONS for t in tensors)
 
 

@@ -391,7 +391,7 @@ class _Builder:
 
     def _c_result(self, node: ExternNode, number: int, kind: str) -> Result:
         name = node.outputs[number] if number < len(node.outputs) else None
-        if kind != "tensor" or name is None:
+        if kind != "tensor" or name not in self.read:
             return Result("", "any" if kind == "tensor" else "", (), (), "")
         layout = self.program.buffers[name].layout
         sizes, strides = tuple(map(_extent, layout.sizes)), tuple(map(_extent, layout.strides))
