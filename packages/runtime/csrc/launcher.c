@@ -20,6 +20,9 @@ static int address_of(PyObject *tensor, uint64_t *out)
         PyErr_Format(PyExc_TypeError, "a kernel takes a tensor here, not %R", Py_TYPE(tensor));
         return -1;
     }
+    if (quick_address(tensor, out)) {
+        return 0;
+    }
     PyObject *number = data_ptr->d_method->ml_meth(tensor, NULL);
     if (number == NULL) {
         return -1;
@@ -45,6 +48,27 @@ static PyObject *set_data_ptr(PyObject *module, PyObject *method)
     }
     Py_XSETREF(data_ptr, (PyMethodDescrObject *)Py_NewRef(method));
     Py_RETURN_NONE;
+}
+
+/* addresses(tensors): those of their first elements, as bytes. */
+static PyObject *addresses(PyObject *module, PyObject *tensors)
+{
+    PyObject *items = PySequence_Fast(tensors, "a sequence of tensors is wanted");
+    if (items == NULL) {
+        return NULL;
+    }
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+    PyObject *found = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint64_t));
+    for (Py_ssize_t i = 0; found != NULL && i < count; i++) {
+        uint64_t address;
+        if (address_of(PySequence_Fast_GET_ITEM(items, i), &address) < 0) {
+            Py_CLEAR(found);
+            break;
+        }
+        memcpy(PyBytes_AS_STRING(found) + i * (Py_ssize_t)sizeof(address), &address, sizeof(address));
+    }
+    Py_DECREF(items);
+    return found;
 }
 
 /* Plan */
@@ -489,6 +513,7 @@ static PyMethodDef functions[] = {
     {"set_keeping", tw_set_keeping, METH_VARARGS,
      "set_keeping(function, copy): host programs call in this thread function(make, *given) for make(*given) where that makes memory that "
      "they return, and function(copy, value) for a result of a call that makes much more; None ends it."},
+    {"addresses", addresses, METH_O, "addresses(tensors): those of their first elements, as bytes; RuntimeError where one has none."},
     {"set_tensor_functions", set_tensor_functions, METH_VARARGS, "set_tensor_functions(addresses, watched, to_python): torch's C functions on tensors, as host/library.py lists them."},
     {"set_tensor_api", tw_set_tensor_api, METH_VARARGS,
      "set_tensor_api(DLPack's exchange capsule or None, torch.Tensor, its descriptors dtype, storage_offset, is_conj, is_neg)"},

@@ -54,6 +54,9 @@ INTERNAL extern PyTypeObject plan_type, launcher_type, program_type;
 /* The address of a tensor's first element, or the number itself: 0, or -1 with an exception. */
 INTERNAL int read_address(PyObject *value, uint64_t *out);
 
+/* The address of a tensor's first element without Python; false where torch does not say it so. */
+INTERNAL bool quick_address(PyObject *tensor, uint64_t *out);
+
 /* The handle of the launcher's current stream: 0, or -1 with an exception. */
 INTERNAL int current_stream(launcher_object *self, void **out);
 

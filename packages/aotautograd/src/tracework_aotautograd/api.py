@@ -111,7 +111,7 @@ def aot_compile(
             call = guard_saved_hooks(call, uncompiled(gm), report)
         else:
             call = _inference(program, inference_compiler or forward_compiler, observe)
-        call = guard_overlaps(call, uncompiled(gm), program.signature, report)
+        call = guard_overlaps(call, uncompiled(gm), program.signature, report, options.addresses)
         call = guard_places(call, uncompiled(gm), program.signature, report)
         call.__tracework_writes_last__ = True  # type: ignore[attr-defined]
         return call

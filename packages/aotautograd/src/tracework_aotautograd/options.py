@@ -1,7 +1,10 @@
 """Options of aotautograd: one frozen value, passed down."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import torch
 
 
 class Answers(Protocol):
@@ -22,7 +25,9 @@ class AotOptions:
     backward ("auto": on accelerators only). fallback: whether a refused graph runs eagerly (True) or raises (False).
     eager_backward: compile the backward together with the forward instead of at the first backward call. memory_budget: how much of
     what the partitioner would keep it may keep, in bytes, from 0 (inputs and random numbers alone) to 1; the rest is computed again in
-    the backward, cheap ops first. answers: kept from run to run, so that a graph which was cut before is not cut again.
+    the backward, cheap ops first. answers: kept from run to run, so that a graph which was cut before is not cut again. addresses: tensors ->
+    something that is equal where their memory begins at the same addresses, or RuntimeError; for whoever has a quicker way to ask than
+    Tensor.data_ptr for each.
     """
 
     partitioner: str = "min_cut"
@@ -31,3 +36,4 @@ class AotOptions:
     eager_backward: bool = False
     memory_budget: float = 1.0
     answers: Answers | None = None
+    addresses: Callable[[Sequence[torch.Tensor]], Any] | None = None

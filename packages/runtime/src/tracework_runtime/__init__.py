@@ -1,5 +1,6 @@
 """Builds, loads, launches and caches compiled graphs."""
 
+from tracework_runtime._C import addresses
 from tracework_runtime._version import __version__
 from tracework_runtime.artifact import FORMAT, Artifact, KernelSource, OutputRecipe, SymbolBinding, TensorCheck
 from tracework_runtime.build.cpp import Compiler, find_compiler
@@ -60,6 +61,7 @@ __all__ = [
     "SymbolBinding",
     "TensorCheck",
     "__version__",
+    "addresses",
     "cache_key",
     "counters",
     "cudagraph",

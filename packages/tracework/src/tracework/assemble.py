@@ -169,7 +169,9 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
             example_inputs,
             forward_compiler=functools.partial(compiler, report=report),
             backward_compiler=functools.partial(compiler.unguarded, report=report),
-            options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget, answers=compiler.answers),
+            options=aotautograd.AotOptions(
+                options.partitioner, memory_budget=options.memory_budget, answers=compiler.answers, addresses=runtime.addresses
+            ),
             observe=lambda stage, product: observe(AOT_STAGES[stage], product),
             report=report,
         )

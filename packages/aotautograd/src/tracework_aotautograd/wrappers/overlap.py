@@ -20,14 +20,15 @@ from ..signature import InputKind, Mutation, Signature
 
 Run = Callable[..., Any]
 Bounds = tuple[int, int]
+Addresses = Callable[[Sequence[torch.Tensor]], Any]
 data_ptr = torch.Tensor.data_ptr
 
 
-def guard_overlaps(call: Run, uncompiled: Run, signature: Signature, report: Report) -> Run:
+def guard_overlaps(call: Run, uncompiled: Run, signature: Signature, report: Report, addresses: Addresses | None = None) -> Run:
     """`call`, or `uncompiled` where a written input overlaps another one; `call` itself for graphs that write to no input."""
     if all(info.mutation is Mutation.NONE for info in signature.inputs):
         return call
-    check = OverlapCheck(signature)
+    check = OverlapCheck(signature, addresses or pointers)
 
     def run(*args: Any) -> Any:
         pair = check(args)
@@ -43,7 +44,8 @@ def guard_overlaps(call: Run, uncompiled: Run, signature: Signature, report: Rep
 class OverlapCheck:
     """args -> two slots that overlap, one of them written to, or None."""
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: Signature, addresses: Addresses) -> None:
+        self._ask = addresses
         infos = signature.inputs
         tensors = [i for i, info in enumerate(infos) if info.kind is InputKind.TENSOR]
         self._count = len(infos)
@@ -52,23 +54,31 @@ class OverlapCheck:
         self._static = tuple(i for i in tensors if infos[i].is_static)
         self._moving = tuple(i for i in tensors if not infos[i].is_static)
         self._static_is_written = any(i in self._written for i in self._static)
-        self._addresses: list[int] | None = None
+        self._addresses: Any = None
         self._apart: list[tuple[int, int, int]] = []  # (start, end, slot) of the static inputs that a moving one can meet
         self._starts: list[int] = []
         self._ends: list[int] = []  # the furthest end so far
         self._static_pair: tuple[int, int] | None = None
         self._sizes_are_known = all(info.kind is not InputKind.SIZE for info in infos)
         self._reach: list[int] | None = None  # bytes from the first element of each moving input to its last one's end
-        self._moving_addresses: list[int] | None = None
+        self._moving_addresses: Any = None
         self._moving_pair: tuple[int, int] | None = None
 
     def __call__(self, args: Sequence[Any]) -> tuple[int, int] | None:
         static = [args[i] for i in self._static]
-        addresses = addresses_of(static)
+        addresses = self._addresses_of(static)
         if addresses is None or addresses != self._addresses:
             self._look_at_static(static, args)
             self._addresses, self._moving_addresses = addresses, None
         return self._static_pair or (self._look_at_moving(args) if self._moving else None)
+
+    def _addresses_of(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """Where the elements begin, to compare; None when one has no memory of its own, as a sparse tensor."""
+        try:
+            return self._ask(tensors)
+        except RuntimeError:
+            self._ask = pointers  # torch's C functions say on stderr what they refuse
+            return None
 
     def _look_at_static(self, static: Sequence[torch.Tensor], args: Sequence[Any]) -> None:
         slots = [*self._static, *range(self._count, self._count + len(self._constants))]
@@ -83,7 +93,7 @@ class OverlapCheck:
 
     def _look_at_moving(self, args: Sequence[Any]) -> tuple[int, int] | None:
         tensors = [args[i] for i in self._moving]
-        addresses = addresses_of(tensors) if self._sizes_are_known else None
+        addresses = self._addresses_of(tensors) if self._sizes_are_known else None
         if addresses is None:
             return self._pair_of(
                 [(*b, slot) for slot, t in zip(self._moving, tensors, strict=True) if (b := storage_bounds(t))], args
@@ -91,7 +101,7 @@ class OverlapCheck:
         if addresses != self._moving_addresses:
             if self._reach is None:
                 self._reach = [end - start for start, end in map(tensor_bounds, tensors)]
-            found = zip(addresses, self._reach, self._moving, strict=True)
+            found = zip(pointers(tensors), self._reach, self._moving, strict=True)
             self._moving_pair = self._pair_of([(start, start + reach, slot) for start, reach, slot in found if reach], args)
             self._moving_addresses = addresses
         return self._moving_pair
@@ -125,12 +135,9 @@ class OverlapCheck:
         return first[0] < second[1] and second[0] < first[1]
 
 
-def addresses_of(tensors: Sequence[torch.Tensor]) -> list[int] | None:
-    """Where the elements begin; None when one has no memory of its own, as a sparse tensor."""
-    try:
-        return list(map(data_ptr, tensors))
-    except RuntimeError:
-        return None
+def pointers(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """Where the elements begin; RuntimeError when one has no memory of its own, as a sparse tensor."""
+    return list(map(data_ptr, tensors))
 
 
 def storage_bounds(tensor: torch.Tensor) -> Bounds | None:

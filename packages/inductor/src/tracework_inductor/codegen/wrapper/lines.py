@@ -1,6 +1,7 @@
 """A KernelPlan as the lines of its host program (tracework_runtime.host.lines), and the globals that their texts name."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -79,6 +80,7 @@ class _Builder:
         self.gpus = {b.layout.device for b in self.program.buffers.values() if b.layout.device.type == "cuda"}
         self.loaded = {name for kernel in plan.kernels if not isinstance(kernel, ExternKernel) for name in kernel.reads}
         self.read = read_buffers(self.program, plan.kernels)
+        self.shown = self._shown()
         self.windows: dict[str, int] = {}
         self.counted: set[str] = set()  # buffers whose tensors torch has written to, so that it counts a version
 
@@ -182,9 +184,30 @@ class _Builder:
             return _literal(o.value)
         layout = self.program.buffers[alias_root(self.program.buffers, o.buffer)].layout
         name = self._name(o.buffer)
+        if name in self.shown and self.program.buffers[name].kind == "computed":
+            return name
         if same_all(o.sizes, layout.sizes) and same_all(o.strides, layout.strides) and same(o.offset, 0):
             return name
         return f"{name}.as_strided({_tuple(o.sizes)}, {_tuple(o.strides)}, {self._offset(o.buffer, o.offset)}).detach()"
+
+    def _shown(self) -> dict[str, Output]:
+        """Buffers that are one output each, of other sizes, and that no library call sees: their tensors are made with those."""
+        found: dict[str, list[Output]] = {}
+        for o in self.program.outputs:
+            if o.buffer is not None:
+                found.setdefault(alias_root(self.program.buffers, o.buffer), []).append(o)
+        seen = {
+            alias_root(self.program.buffers, b)
+            for k in self.plan.kernels
+            if isinstance(k, ExternKernel)
+            for b in (*k.reads, *k.writes)
+        }
+        taken = {new for step in self.plan.memory.steps for new, _ in step.reuse}
+        return {
+            root: outputs[0]
+            for root, outputs in found.items()
+            if len(outputs) == 1 and root not in seen | taken and _same_memory(outputs[0], self.program.buffers[root].layout)
+        }
 
     def _offset(self, buffer: str, offset: Size) -> str:
         root = self.program.buffers[alias_root(self.program.buffers, buffer)]
@@ -254,7 +277,8 @@ class _Builder:
         if device != "cpu" and (device != "cuda" or len(self.gpus) > 1):
             self._eager_empty(name, layout)
             return
-        sizes, strides = tuple(map(_extent, layout.sizes)), tuple(map(_extent, layout.strides))
+        shape = self.shown.get(name, layout)
+        sizes, strides = tuple(map(_extent, shape.sizes)), tuple(map(_extent, shape.strides))
         dtype = str(layout.dtype).removeprefix("torch.")
         self.lines.append(Allocate(name, device, dtype, sizes, strides))
         self.names.add(name)
@@ -262,7 +286,8 @@ class _Builder:
     def _eager_empty(self, name: str, layout: BufferLayout) -> None:
         """Memory that the program sees as it is, which torch fills where it is told to."""
         device = self._shared(f"device({str(layout.device)!r})", "d")
-        sizes, strides = _tuple(layout.sizes), _tuple(layout.strides)
+        shape = self.shown.get(name, layout)
+        sizes, strides = _tuple(shape.sizes), _tuple(shape.strides)
         self._call(
             f"{name} = empty_strided({sizes}, {strides}, dtype={_dtype(layout.dtype)}, device={device})",
             writes=[name],
@@ -511,6 +536,24 @@ def _overload(target: str) -> Any:
 
 _OVERLOAD = re.compile(r"torch\.ops\.aten\.(\w+)\.(\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def _same_memory(o: Output, layout: BufferLayout) -> bool:
+    """Whether an output has all elements of its buffer, each once."""
+    numbers = (*o.sizes, *o.strides, *layout.sizes, *layout.strides)
+    if not same(o.offset, 0) or not all(isinstance(n, int) for n in numbers) or math.prod(o.sizes) != math.prod(layout.sizes):
+        return False
+    return 0 not in o.sizes and _is_dense(o.sizes, o.strides) and _is_dense(layout.sizes, layout.strides)
+
+
+def _is_dense(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether each place of memory from the first element on is one element's."""
+    reach = 1
+    for stride, size in sorted((t, s) for s, t in zip(sizes, strides, strict=True) if s != 1):
+        if stride != reach:
+            return False
+        reach *= size
+    return True
 
 
 def _extent(size: Size) -> int | str:
