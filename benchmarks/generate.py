@@ -3,7 +3,8 @@
 `python -m benchmarks --generate` is the table; `python -m benchmarks.generate JSON` is one measurement and prints one JSON line. Ways:
 "generate" lets generate compile the model by itself, as it does on a GPU with a static cache (by torch.compile, mode reduce-overhead, which
 tracework replaces); "forward" compiles `model.forward` before, and generate compiles nothing. "step" is the model's call alone, without
-what generate does around it: the same token again, as generate passes it.
+what generate does around it: the same token again, as generate passes it. "text" is a whole text by the number of its tokens, with its prompt and
+with what a cache of its own costs the recordings.
 """
 
 from __future__ import annotations
@@ -113,16 +114,19 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
             other["compile_config"] = _compile_config(job)
         first_call = timed(lambda: text(**other), device)
         tokens, _ = text(**other)
-        times = []
+        times, texts = [], []
         deadline = time.perf_counter() + job["seconds"]
         while len(times) < 3 or time.perf_counter() < deadline:
+            started = time.perf_counter()
             times.append(text(**other)[1])
+            texts.append((time.perf_counter() - started) / TOKENS)
         assert steps is not None
         result = {
             **job,
             "first_text_s": first_call,
             "same_tokens": _same(tokens, expected),
             "token_ms": statistics.median(times) * 1e3,
+            "text_ms": statistics.median(texts) * 1e3,
         }
         return result | {"eager_token_ms": eager * 1e3, "step_ms": step_ms(steps, device)}
 
@@ -161,13 +165,16 @@ def step_ms(steps: Steps, device: str) -> float:
 
 def table_of(rows: list[dict[str, Any]]) -> Table:
     """A line for each measurement."""
-    heads = ("model", "system", "compiled by", "mode", "eager", "token", "step alone", "first text s", "same tokens")
+    heads = ("model", "system", "compiled by", "mode", "eager", "token", "text", "step alone", "first text s", "same tokens")
     table = Table(*heads, title=f"generate: ms a token of {TOKENS - WARM_UP} after {WARM_UP} others")
     for row in rows:
         if "failed" in row:
             table.add_row(row["model"], row["system"], row["way"], row["mode"] or "default", "failed: " + row["failed"][:60])
             continue
-        cells = [f"{row[k]:.2f}" for k in ("eager_token_ms", "token_ms", "step_ms", "first_text_s", "same_tokens")]
+        cells = [
+            f"{row[k]:.2f}" if k in row else "-"
+            for k in ("eager_token_ms", "token_ms", "text_ms", "step_ms", "first_text_s", "same_tokens")
+        ]
         table.add_row(row["model"], row["system"], row["way"], row["mode"] or "default", *cells)
     return table
 
