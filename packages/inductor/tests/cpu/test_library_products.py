@@ -136,21 +136,49 @@ LIBRARY = {
 """A program, sizes of its inputs, and torch's C function that does it."""
 
 
+def inside_of(fn):
+    """The program, whose results a kernel reads into other memory: what is returned is made by Python."""
+
+    def twice(value):
+        return p.cat((value, p.neg(value)), 0)
+
+    def program_of(*given):
+        made = fn(*given)
+        return tuple(map(twice, made)) if isinstance(made, tuple) else twice(made)
+
+    return program_of
+
+
+def made_natively(monkeypatch):
+    """The calls that programs, from here on, make by C functions."""
+    made, native = [], program._Assembler._native
+    monkeypatch.setattr(program._Assembler, "_native", lambda self, call: made.append(call.function) or native(self, call))
+    return made
+
+
 @pytest.mark.parametrize("layout", [plain, images], ids=["rows", "channels last"])
 @pytest.mark.parametrize("name", LIBRARY)
 def test_bits_and_strides_of_library_calls(name, layout, monkeypatch):
     fn, sizes, function = LIBRARY[name]
     is_image = function == "convolution"  # attention wants rows
     given = [layout(values(torch.float32, *s)) if len(s) == 4 and is_image else values(torch.float32, *s) for s in sizes]
-    artifact, got, wanted = both(fn, given)
-    lines = product_lines(artifact)
-    assert {line.native.function for line in lines} == {function}
+    made = made_natively(monkeypatch)
+    artifact, got, wanted = both(inside_of(fn), given)
+    assert {line.native.function for line in product_lines(artifact)} == {function} == set(made)
     again = runtime.load(artifact, check_inputs=False)
     monkeypatch.setattr(program._Late, "__call__", lambda *args: pytest.fail("by Python"))
     for result in (got, again(list(given)), again(list(given))):
         for mine, theirs in zip(result, wanted, strict=True):
             assert torch.equal(mine, theirs) and mine.stride() == theirs.stride() and mine.dtype == theirs.dtype
             assert mine._version == 0 and type(mine) is torch.Tensor
+
+
+def test_what_is_returned_is_made_by_python(monkeypatch):
+    """So that a recording can say where."""
+    made = made_natively(monkeypatch)
+    given = [values(torch.float32, *s) for s in ((2, 4, 9, 9), (4, 4, 3, 3))]
+    _, got, wanted = both(LIBRARY["two in turn"][0], given)
+    assert made == ["convolution"] and torch.equal(got[0], wanted[0])
 
 
 def test_a_library_that_gives_another_layout_is_asked_by_python():

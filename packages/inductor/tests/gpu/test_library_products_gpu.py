@@ -46,7 +46,8 @@ def test_bits_of_every_product(name, dtype):
 
 
 def convolved(x, w, b):
-    return prims.convolution(prims.neg(x), w, b, (1, 1), (1, 1), (1, 1), False, (0, 0), 1)
+    made = prims.convolution(prims.neg(x), w, b, (1, 1), (1, 1), (1, 1), False, (0, 0), 1)
+    return prims.cat((made, made), 0)  # what is returned, or its memory, is made by Python
 
 
 def attended(kernel):
@@ -61,7 +62,8 @@ def attended(kernel):
         else:
             args, made = (prims.neg(q), k, v), eager(*samples)
         specs = [TensorSpec(r.dtype, r.device, tuple(r.shape), tuple(r.stride())) if torch.is_tensor(r) else None for r in made]
-        return overload(eager, args, *specs)
+        made = overload(eager, args, *specs)
+        return prims.cat((made, made), 0)
 
     return program_of
 
