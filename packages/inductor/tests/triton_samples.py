@@ -278,20 +278,23 @@ def scatter_add() -> Sample:
     )
 
 
-def argmax(rows: int, columns: int, kind: str) -> Sample:
+def argmax(rows: int, columns: int, kind: str, down: bool = False) -> Sample:
+    """Of each row, or of each column of the transpose."""
+    at = J * rows + I if down else I * columns + J
+
     def find() -> None:
-        ops.reduce("p", "argmax", ops.load("a", I * columns + J, F32), ops.index_expr(J, I64))
+        ops.reduce("p", "argmax", ops.load("a", at, F32), ops.index_expr(J, I64))
 
     passes = [("inner", find), ("outer", lambda: ops.store("b", I, ops.local("p", I64)))]
-    layouts = {"a": dense(rows, columns), "b": dense(rows, dtype=I64)}
+    layouts = {"a": dense(columns, rows) if down else dense(rows, columns), "b": dense(rows, dtype=I64)}
 
     def inputs() -> dict[str, torch.Tensor]:
         a = torch.randint(0, 5, (rows, columns)).float()
         a[1, columns // 2] = float("nan")
-        return {"a": a}
+        return {"a": a.T.contiguous() if down else a}
 
     kernel = build((Axis(I, rows),), (Axis(J, columns),), passes, layouts)
-    return Sample(kernel, inputs, lambda a, b: {"b": a.argmax(1)}, kind)
+    return Sample(kernel, inputs, lambda a, b: {"b": a.argmax(0 if down else 1)}, kind)
 
 
 def cumsum(columns: int, kind: str) -> Sample:
@@ -468,6 +471,8 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "scatter add": scatter_add,
     "argmax": lambda: argmax(6, 50, "persistent"),
     "argmax long": lambda: argmax(3, 5000, "looped"),
+    "argmax split": lambda: argmax(2, 8200, "looped split"),
+    "argmax of columns": lambda: argmax(16, 520, "looped split", down=True),
     "cumsum": lambda: cumsum(60, "persistent"),
     "cumsum long": lambda: cumsum(5000, "looped"),
     "padded": padded,

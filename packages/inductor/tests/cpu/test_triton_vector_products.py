@@ -10,7 +10,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 
 triton_interpreter = pytest.importorskip("triton_interpreter")
-from tracework_inductor import InductorOptions  # noqa: E402
+from tracework_inductor import InductorOptions, lower, schedule  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_inductor.passes.join_products import join_products  # noqa: E402
 from tracework_primops import prims  # noqa: E402
@@ -146,6 +146,32 @@ PROGRAMS = {
         lambda x, w, s: x @ (w.double() * s[:, None]).T,
         3,  # the interpreter cuts off the bits that bfloat16 has not
     ),
+    "int8, scale from a table": (
+        lambda x, w, s, b: prims.addmm(b, x, prims.mul(turned(prims.mul(0.5, prims.convert(w, x.dtype))), s), beta=0.5, alpha=2),
+        lambda m: (matrix(m, 256, dtype=F16), matrix(40, 256, dtype=torch.int8), matrix(1, 40, dtype=F16), matrix(40, dtype=F16)),
+        lambda x, w, s, b: 0.5 * b + x @ (w.double() * s.T).T,
+        3,
+    ),
+    "int8, zero point, few columns": (
+        lambda x, w, s, z: prims.mm(prims.mul(prims.sub(prims.convert(w, x.dtype), z), s), turned(x)),
+        lambda m: (matrix(m, 256), matrix(40, 256, dtype=torch.int8), matrix(40, 1), matrix(40, 1)),
+        lambda x, w, s, z: ((w - z) * s) @ x.T,
+        3,
+    ),
+    "int8, scale along the sum": (
+        lambda x, w, s: linear(x, prims.mul(prims.convert(w, x.dtype), s)),
+        lambda m: (matrix(m, 256, dtype=F32), matrix(40, 256, dtype=torch.int8), matrix(256, dtype=F32)),
+        lambda x, w, s: x @ (w.double() * s).T,
+        8,
+    ),
+    "int8 query, key and value": (
+        lambda x, q, k, v, a, b, c: tuple(linear(x, dequantised(w, s, x.dtype)) for w, s in ((q, a), (k, b), (v, c))),
+        lambda m: (
+            matrix(m, 256), *(matrix(n, 256, dtype=torch.int8) for n in (48, 16, 16)), matrix(48), matrix(16), matrix(16),
+        ),
+        lambda x, q, k, v, a, b, c: tuple(x @ (w.double() * s[:, None]).T for w, s in ((q, a), (k, b), (v, c))),
+        3,
+    ),
     "query, key and value": (
         lambda x, q, k, v: (rotated(linear(x, q), 2.0), rotated(linear(x, k), 2.0), linear(x, v)),
         lambda m: (matrix(m, 256), matrix(48, 256), matrix(16, 256), matrix(16, 256)),
@@ -200,6 +226,21 @@ def text_of(name):
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden(name):
     assert text_of(name) == (TESTS / "golden" / "triton" / f"{name}.txt").read_text()
+
+
+SCALED_AFTER = ("int8", "int8, scale from a table", "int8, zero point, few columns", "int8 query, key and value")
+
+
+@pytest.mark.parametrize("name", SCALED_AFTER)
+def test_scales_of_columns_are_no_terms_of_the_sums(name):
+    """Nor is the cast of eight bits, which is exact, rounded, and nor is what is done to several matrices done once for each of them."""
+    program, make, _, _ = PROGRAMS[name]
+    options, graph = InductorOptions(), join_products(graph_of(program, *make(1), device=CUDA))
+    plan = schedule(lower(graph, options), options, TritonRenderer().capabilities)
+    (product,) = (k for k in plan.kernels if any(p.level == "inner" for p in k.passes))
+    (inner,) = (p.body for p in product.passes if p.level == "inner")
+    ops = [i.op for i in inner.instructions]
+    assert ops.count("sub") == ("zero" in name) and not {"mul", "round_bfloat16", "round_float16"} & set(ops)
 
 
 ONE_KERNEL = ("bias", "gate and up", "residual", "norm", "layer norm", "int8")

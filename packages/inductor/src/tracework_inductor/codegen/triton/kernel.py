@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,9 @@ from .tiling import Group, Tiling, axes_behind, tile
 
 __all__ = ["Part", "part", "render"]
 
+POSITIONS = frozenset(("argmax", "argmin"))
+NO_POSITION = "9223372036854775807"
+"""Behind all positions, for lanes that have none."""
 _LOADS_TO_COMPUTE_AGAIN = 2
 # Steps of a loop whose values one accumulator may add up; with more there are two levels of them.
 CHAIN = 64
@@ -51,7 +54,7 @@ class Partial:
     point: int
     dtype: torch.dtype
     kind: str
-    arguments: tuple[str, ...]
+    arguments: Mapping[str, torch.dtype]
 
 
 def render(kernel: LoopKernel) -> RenderedKernel:
@@ -179,18 +182,28 @@ def _loads_behind(body: LoopBody, position: int) -> int:
     return count
 
 
+def _loading(body: LoopBody) -> list[int]:
+    """Which instructions load, or choose between loads, in order."""
+    found: list[int] = []
+    for n, i in enumerate(body.instructions):
+        if i.op in _LOADING and all(a.position in found for a in i.args if isinstance(a, Ref)):
+            found.append(n)
+    return found
+
+
+def _behind(body: LoopBody, position: int) -> set[int]:
+    """Which instructions a value takes, itself included."""
+    found = {position}
+    for n in range(position, -1, -1):
+        found |= {a.position for a in body.instructions[n].args if isinstance(a, Ref)} if n in found else set()
+    return found
+
+
 def _loads_of_larger(body: LoopBody, product: Instruction) -> list[int]:
     """What a product's larger factor is loaded by, in order: loads, and choices between them."""
     factors = sorted(product.args[2:], key=lambda ref: constant_product(a.size for a in axes_behind(body, ref)))
-    found: list[int] = []
-    for n in range(factors[-1].position + 1):
-        i = body.instructions[n]
-        if i.op in _LOADING and all(a.position in found for a in i.args if isinstance(a, Ref)):
-            found.append(n)
-    behind = {factors[-1].position}
-    for n in range(factors[-1].position, -1, -1):
-        behind |= {a.position for a in body.instructions[n].args if isinstance(a, Ref)} if n in behind else set()
-    return [n for n in found if n in behind and body.instructions[n].op in ("load", "where")]
+    behind = _behind(body, factors[-1].position)
+    return [n for n in _loading(body) if n in behind and body.instructions[n].op in ("load", "where")]
 
 
 def _may_compute_again(kernel: LoopKernel) -> bool:
@@ -208,8 +221,7 @@ def _parts(kernel: LoopKernel, shape: config_table.Shape, chosen: config_table.C
     if not shape.looped or (kernel.scratch and not _may_compute_again(kernel)):
         return 1
     ops = {i.op for p in kernel.passes for i in p.body.instructions}
-    kinds = {i.args[1] for p in kernel.passes for i in p.body.instructions if i.op == "reduce"}
-    if "scan" in ops or "reduce" not in ops or kinds & {"argmax", "argmin"}:
+    if "scan" in ops or "reduce" not in ops:
         return 1
     return config_table.splits(shape, chosen)
 
@@ -255,7 +267,7 @@ def _split_stages(
         partials += writer.made
         start = end
     outer = PythonPrinter(names).text(_numel(tiling, "x"))
-    dtypes = {argument: p.dtype for p in partials for argument in p.arguments}
+    dtypes = {argument: dtype for p in partials for argument, dtype in p.arguments.items()}
     workspace = [{"dtype": _workspace_dtype(dtype), "elements": f"({outer}) * {parts}"} for dtype in dtypes.values()]
     return [_with_workspace(f, len(dtypes)) for f in functions], spread, workspace
 
@@ -267,6 +279,11 @@ def _workspace_dtype(dtype: torch.dtype) -> str:
 
 def _with_workspace(function: str, count: int) -> str:
     return function.replace("WORKSPACE", "".join(f"ws{n}, " for n in range(count)))
+
+
+def _position_text(pair: str, kind: str) -> str:
+    """Of the tiles of values and of their positions: where along dimension 1 the first of the extreme values is."""
+    return f"tl.reduce({pair}, 1, _{kind})[1][:, None]"
 
 
 def _numel(tiling: Tiling, prefix: str) -> Size:
@@ -296,7 +313,7 @@ class _Function:
         self.products = _products(kernel)
         self.partials = partials or []
         self.made: list[Partial] = []
-        self.moments: dict[str, tuple[str, ...]] = {}
+        self.moments: dict[str, Sequence[str]] = {}
         """Value -> where its moments over the row are."""
         self.arguments = len({a for p in self.partials for a in p.arguments})
         """Workspace arguments so far."""
@@ -418,14 +435,23 @@ class _Function:
     # passes
 
     def _load_ahead(self) -> None:
-        """What is added to products is loaded before they are computed: its way from memory would else come after theirs."""
-        loads = [(i, p.body) for p in self.kernel.passes if p.level == "outer" for i in p.body.loads()]
+        """What is added to products, or scales them, is loaded before they are computed: its way from memory would else come after theirs."""
         known = set(self.writer.symbol_dims) | {a.var for a in self.tiling.written_out} | set(self.tiling.merged)
-        for i, body in loads[:_LOADED_AHEAD]:
-            buffer, index, mask = i.args
-            if mask is None and buffer not in self.kernel.writes and getattr(index, "free_symbols", set()) <= known:
-                for _ in self._each_point():
-                    self.writer.one(i, i.args, body)
+
+        def is_known(i: Instruction) -> bool:
+            symbols = set().union(*(getattr(a, "free_symbols", ()) for a in i.args))
+            return symbols <= known and (i.op != "load" or i.args[0] not in self.kernel.writes)
+
+        left = _LOADED_AHEAD
+        for body in (p.body for p in self.kernel.passes if p.level == "outer"):
+            loading = _loading(body)
+            inside = {a.position for n in loading for a in body.instructions[n].args if isinstance(a, Ref)}
+            for n in loading:
+                if left and n not in inside and body.instructions[n].op in ("load", "where"):
+                    if all(is_known(body.instructions[m]) for m in _behind(body, n)):
+                        left -= 1
+                        for _ in self._each_point():
+                            self.writer.run_one(body, n, {})
 
     def _load_first(self) -> None:
         """The large matrices are on their way while what comes before the product is computed."""
@@ -483,12 +509,19 @@ class _Function:
     def _combine(self, partial: Partial) -> None:
         """A reduction's result from all parts' accumulators."""
         if partial.kind in MOMENTS:
-            seen, mean, squares = (self._tile_of_parts(a, "0", partial.dtype) for a in partial.arguments)
+            seen, mean, squares = (self._tile_of_parts(a, "0", dtype) for a, dtype in partial.arguments.items())
             found = combined(seen, "0.0", mean, squares, lambda text: self._of_row(text).text)
             self.writer.locals[partial.name] = Value(found[MOMENTS[partial.kind]], frozenset({"x"}), partial.dtype)
             return
+        if partial.kind in POSITIONS:
+            (value, dtype), (at, _) = partial.arguments.items()
+            found = self._tile_of_parts(value, reduction_text(partial.kind, dtype).identity, dtype)
+            pair = f"({found}, {self._tile_of_parts(at, NO_POSITION, torch.int64)})"
+            self.writer.locals[partial.name] = self.writer.name(_position_text(pair, partial.kind), frozenset({"x"}), torch.int64)
+            return
         texts = reduction_text(partial.kind, partial.dtype)
-        tile_of_parts = self._tile_of_parts(partial.arguments[0], texts.identity, partial.dtype)
+        (argument,) = partial.arguments
+        tile_of_parts = self._tile_of_parts(argument, texts.identity, partial.dtype)
         result = self.writer.name(texts.across(tile_of_parts), frozenset({"x"}), partial.dtype)
         self.writer.locals[partial.name] = result
 
@@ -590,7 +623,7 @@ class _Function:
 
     def _reduce(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
         name, kind, value = args[:3]
-        if kind in ("argmax", "argmin"):
+        if kind in POSITIONS:
             self._reduce_position(name, kind, value, args[3])
             return
         if kind in MOMENTS:
@@ -642,7 +675,7 @@ class _Function:
         result = f"red_{self._label(name)}"
         self.after_loop.append(f"{result} = {texts.across(whole)}")
         if self.parts > 1:
-            self.made.append(Partial(name, self.point, value.dtype, kind, (self._kept(result),)))
+            self.made.append(Partial(name, self.point, value.dtype, kind, {self._kept(result): value.dtype}))
         self._made(name, Value(result, lanes - {"r"}, value.dtype))
 
     def _reduce_moments(self, name: str, kind: str, value: Value) -> None:
@@ -666,7 +699,7 @@ class _Function:
             self.moments[value.text] = tuple(map(self._kept, names)) if self.parts > 1 else names
         found = self.moments[value.text]
         if self.parts > 1:
-            self.made.append(Partial(name, self.point, torch.float32, kind, found))
+            self.made.append(Partial(name, self.point, torch.float32, kind, dict.fromkeys(found, torch.float32)))
         else:
             self._made(name, Value(found[MOMENTS[kind]], dims, torch.float32))
 
@@ -682,25 +715,29 @@ class _Function:
         if value.dtype == torch.bool:
             value = Value(f"{value.text}.to(tl.int32)", value.dims, torch.int32)
         texts = reduction_text(kind, value.dtype)
-        far = "9223372036854775807"
         combine = f"_{kind}"
         if not self.looped:
             v = self._where_inside(value, texts.identity, texts.held)
-            j = self._where_inside(index, far, "tl.int64")
-            pair = f"tl.reduce(({v}, {j}), 1, {combine})[1][:, None]"
-            self._made(name, self.writer.name(pair, frozenset({"x"}), torch.int64))
+            j = self._where_inside(index, NO_POSITION, "tl.int64")
+            self._made(name, self.writer.name(_position_text(f"({v}, {j})", kind), frozenset({"x"}), torch.int64))
             return
         acc, at, shape = f"acc_{self._label(name)}", f"at_{self._label(name)}", self.writer.tile.shape()
         self.before_loop.append(f"{acc} = tl.full({shape}, {texts.identity}, {texts.held})")
-        self.before_loop.append(f"{at} = tl.full({shape}, {far}, tl.int64)")
+        self.before_loop.append(f"{at} = tl.full({shape}, {NO_POSITION}, tl.int64)")
         self.writer.lines += [
             f"new_{acc}, new_{at} = {combine}({acc}, {at}, {self.writer.full(value)}, {self.writer.full(index)})",
             f"{acc} = tl.where(rmask, new_{acc}, {acc})",
             f"{at} = tl.where(rmask, new_{at}, {at})",
         ]
         result = f"red_{self._label(name)}"
-        self.after_loop.append(f"{result} = tl.reduce(({acc}, {at}), 1, {combine})[1][:, None]")
-        self._made(name, Value(result, frozenset({"x"}), torch.int64))
+        if self.parts == 1:
+            self.after_loop.append(f"{result} = {_position_text(f'({acc}, {at})', kind)}")
+            self._made(name, Value(result, frozenset({"x"}), torch.int64))
+            return
+        pair = f"best_{self._label(name)}, {result}"
+        self.after_loop.append(f"{pair} = tl.reduce(({acc}, {at}), 1, {combine})")
+        arguments = {self._kept(f"{text}[:, None]"): t for text, t in zip(pair.split(", "), (value.dtype, torch.int64), strict=True)}
+        self.made.append(Partial(name, self.point, torch.int64, kind, arguments))
 
     def _scan(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         name, kind, value = args
