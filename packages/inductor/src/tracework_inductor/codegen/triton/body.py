@@ -18,7 +18,7 @@ import torch
 
 from ...errors import InductorError
 from ...ir.body import IndexCheck, Instruction, LoopBody, Ref
-from ...ir.index import Size, simplify, substitute
+from ...ir.index import Size, same, simplify, substitute
 from .printer import IndexPrinter
 from .text_rules import HALF, HELD, TRITON_TEXT, bitcast_text, constant_text, convert_text
 
@@ -44,6 +44,8 @@ class Read:
     dims: frozenset[str]
     element: torch.dtype
     within: Value | None
+    beside: int = 0
+    """Elements side by side in memory that a thread loads at most; 0: as many as it can."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +84,9 @@ class BodyWriter:
         self.pointers: dict[str, str] = {}
         self.element: dict[str, torch.dtype] = {}
         self.symbol_dims: dict[Any, frozenset[str]] = {}
-        self.spread: frozenset[str] = NOTHING
-        """Dimensions over which loads along `r` are spread, so that all of them are laid out over the threads in the same way."""
+        self.beside: tuple[Any, int] | None = None
+        """The fastest variable of `r`, and how many elements of one byte along it a thread loads at most, so that all loads are laid out over
+        the threads in the same way."""
         self.on_effect: Callable[[BodyWriter, Instruction, tuple[Any, ...], LoopBody], Value | None] | None = None
         self._memo: MutableMapping[Any, Value] = {}
         self._outer_memo: MutableMapping[Any, Value] = self._memo
@@ -207,18 +210,29 @@ class BodyWriter:
             # Another thread of the block may have written it.
             (self.lines if self.before is None else self.before).append("tl.debug_barrier()")
             self.earlier.add(buffer)
-        wanted = dims | (extra.dims if extra is not None else NOTHING) | (self.spread if "r" in dims else NOTHING)
+        wanted = dims | (extra.dims if extra is not None else NOTHING)
         if not wanted <= dims:
             dims = wanted
             text = f"{text} + tl.full({self.tile.shape(dims)}, 0, tl.int32)"
         element = self.element[buffer]
-        loaded = self._read(Read(f"{self.pointers[buffer]} + ({text})", dims, element, extra))
+        beside = self._beside(index) if element.itemsize == 1 else 0
+        loaded = self._read(Read(f"{self.pointers[buffer]} + ({text})", dims, element, extra, beside))
         # A view of the buffer in another dtype would be a bitcast; a plain difference is a conversion.
         return loaded if element == i.dtype else self.name(convert_text(loaded.text, element, i.dtype), dims, i.dtype)
 
+    def _beside(self, index: Size) -> int:
+        """The limit of side by side elements for a load, if they are."""
+        if self.beside is None or isinstance(index, int):
+            return 0
+        variable, limit = self.beside
+        return limit if same(substitute(index, self.merged).coefficient(variable), 1) else 0
+
     def _read(self, read: Read) -> Value:
         mask = self.tile.mask(read.dims, read.within.text if read.within is not None else None)
-        call = f"tl.load({read.pointer}"
+        pointer = read.pointer
+        if read.beside:
+            pointer = f"tl.max_contiguous({pointer}, [{', '.join(str(read.beside) if d == 'r' else '1' for d in self.tile.dims)}])"
+        call = f"tl.load({pointer}"
         if mask is not None:
             call += f", {mask}" + (", other=0" if read.within is not None else "")
         call += ")" if read.element not in HALF else ").to(tl.float32)"
@@ -235,9 +249,10 @@ class BodyWriter:
             return a
         if second is None or second.within is None or (first.dims, first.element) != (second.dims, second.element):
             return None
+        beside = 0 if "r" in condition.dims else min(first.beside, second.beside)
         pointer = self.name(f"tl.where({condition.text}, {first.pointer}, {second.pointer})", first.dims, torch.int64)
         within = self.name(f"({condition.text} | {second.within.text})", condition.dims | second.within.dims, torch.bool)
-        return self._read(Read(pointer.text, first.dims, first.element, within))
+        return self._read(Read(pointer.text, first.dims, first.element, within, beside))
 
     def _constant(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         value = self.name(constant_text(args[0], args[1]), NOTHING, args[1])

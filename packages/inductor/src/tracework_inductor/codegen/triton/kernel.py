@@ -42,6 +42,8 @@ CHAIN = 64
 _LOADING = frozenset(("load", "where", "constant", "index_expr", "lt", "ge", "logical_and"))
 # Loads that wait in registers for a product.
 _LOADED_AHEAD = 4
+# Bytes that a thread loads at once.
+_LOAD = 16
 # Rows of a multiple of this many elements can be masked without splitting a 16-byte load.
 _MASK_ALIGNMENT = 16
 
@@ -166,6 +168,16 @@ def _longest_row(tiling: Tiling, hint: dict[str, int], kernel: LoopKernel) -> in
 def _products(kernel: LoopKernel) -> int:
     """How many products a kernel computes."""
     return sum(i.op == "reduce" and i.args[1] == "dot" for p in kernel.passes for i in p.body.instructions)
+
+
+def _beside(kernel: LoopKernel, tiling: Tiling) -> tuple[Any, int] | None:
+    """The fastest variable of a product's rows, and how many elements of its other matrix 16 bytes have."""
+    r = tiling.group("r")
+    assert r is not None
+    axis = r.axes[-1]
+    widest = max(kernel.layouts[i.args[0]].dtype.itemsize for p in kernel.passes if p.level == "inner" for i in p.body.loads())
+    elements = _LOAD // widest
+    return (axis.var, elements) if isinstance(axis.size, int) and axis.size % elements == 0 else None
 
 
 def _scratch_stores(kernel: LoopKernel) -> list[tuple[Pass, Instruction]]:
@@ -326,8 +338,8 @@ class _Function:
         if self.products and self._fills("x"):
             masks["x"] = None
         self.writer = BodyWriter(Tile(dims, masks), self.printer, tiling.merged, narrow)
-        if self.products and shape.itemsize == 1 and shape.kind != "product columns" and not shape.repeats:
-            self.writer.spread = frozenset({"x"})
+        if self.products and shape.itemsize == 1 and shape.kind != "product columns":
+            self.writer.beside = _beside(kernel, tiling)
         for n, buffer in enumerate(kernel.buffers):
             self.writer.pointers[buffer] = f"p{n}"
             self.writer.element[buffer] = kernel.layouts[buffer].dtype
