@@ -297,6 +297,24 @@ def argmax(rows: int, columns: int, kind: str, down: bool = False) -> Sample:
     return Sample(kernel, inputs, lambda a, b: {"b": a.argmax(0 if down else 1)}, kind)
 
 
+def bytes_as_floats() -> Sample:
+    """All values of one byte, of both kinds."""
+
+    def body() -> None:
+        for a, b, dtype in (("a", "b", torch.int8), ("c", "d", torch.uint8)):
+            ops.store(b, I, ops.to_dtype(ops.load(a, I, dtype), F32))
+
+    layouts = {"a": dense(256, dtype=torch.int8), "b": dense(256), "c": dense(256, dtype=torch.uint8), "d": dense(256)}
+    every = torch.arange(256)
+    return Sample(
+        build((Axis(I, 256),), (), [("outer", body)], layouts),
+        lambda: {"a": (every - 128).to(torch.int8), "c": every.to(torch.uint8)},
+        lambda a, c, **_: {"b": a.float(), "d": c.float()},
+        "pointwise",
+        tolerance=0,
+    )
+
+
 def cumsum(columns: int, kind: str) -> Sample:
     at = I * columns + J
     passes = [("inner", lambda: ops.store("b", at, ops.scan("c", "sum", ops.load("a", at, F32))))]
@@ -469,6 +487,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "gathered sum long": lambda: gathered_sum(20000, "looped"),
     "only checked": only_checked,
     "scatter add": scatter_add,
+    "bytes": bytes_as_floats,
     "argmax": lambda: argmax(6, 50, "persistent"),
     "argmax long": lambda: argmax(3, 5000, "looped"),
     "argmax split": lambda: argmax(2, 8200, "looped split"),

@@ -172,6 +172,30 @@ PROGRAMS = {
         lambda x, q, k, v, a, b, c: tuple(x @ (w.double() * s[:, None]).T for w, s in ((q, a), (k, b), (v, c))),
         3,
     ),
+    "vector": (
+        lambda x, w: prims.relu(prims.mv(w, prims.reshape(prims.slice(x, 0, 0, 1, 1), (320,)))),
+        lambda m: (matrix(m, 320), matrix(40, 320)),
+        lambda x, w: torch.relu(w @ x[0]),
+        1,
+    ),
+    "batches": (
+        lambda x, w: prims.bmm(x, prims.permute(w, (0, 2, 1))),
+        lambda m: (matrix(3, m, 128), matrix(3, 20, 128)),
+        lambda x, w: x @ w.mT,
+        1,
+    ),
+    "batches, columns, bias": (
+        lambda x, w, b: prims.baddbmm(b, x, w, alpha=0.5),
+        lambda m: (matrix(3, m, 128, dtype=F16), matrix(3, 128, 20, dtype=F16), matrix(3, 1, 20, dtype=F16)),
+        lambda x, w, b: b + 0.5 * (x @ w),
+        1,
+    ),
+    "batches of the same rows": (
+        lambda x, w: prims.bmm(w, prims.expand(prims.permute(x, (1, 0)), (3, 64, x.sizes[0]))),
+        lambda m: (matrix(m, 64), matrix(3, 20, 64)),
+        lambda x, w: w @ x.T,
+        1,
+    ),
     "query, key and value": (
         lambda x, q, k, v: (rotated(linear(x, q), 2.0), rotated(linear(x, k), 2.0), linear(x, v)),
         lambda m: (matrix(m, 256), matrix(48, 256), matrix(16, 256), matrix(16, 256)),

@@ -23,6 +23,8 @@ MOST_ROWS: Mapping[torch.dtype, int] = {torch.bfloat16: 8, torch.float16: 8, tor
 On an H200, eight rows, microseconds of ours and the library's: bfloat16 2048x8192 12.1 and 14.3, 8192x2048 11.5 and 11.7, 768x3072 5.6 and
 8.0; float32 4096x4096 32.2 and 48.4.
 """
+OPERANDS: Mapping[str, tuple[int, int]] = {**PRODUCTS, "mv": (0, 1)}
+"""prim -> positions of its two matrices, or of a matrix and a vector."""
 CAST = 2
 """Cost of a small matrix's elements that each block of the loop may do again; a matrix that costs more is computed before."""
 MOST_COST = 32
@@ -36,29 +38,29 @@ def vector_products(graph: Any, role: str) -> frozenset[Any]:
 
 def _is_one(node: Any) -> bool:
     name, spec = prim_name(node), node.meta.get("spec")
-    if name not in ("mm", "addmm") or spec.device.type != "cuda" or spec.dtype not in MOST_ROWS:
+    if name not in OPERANDS or spec.device.type != "cuda" or spec.dtype not in MOST_ROWS:
         return False
-    a, b = (node.args[n].meta["spec"] for n in PRODUCTS[name])
-    sizes = (*a.sizes, b.sizes[1])
-    if not all(isinstance(s, int) and s > 0 for s in sizes) or a.sizes[1] == 1:
+    a, b = (node.args[n].meta["spec"].sizes for n in OPERANDS[name])
+    columns = 1 if name == "mv" else b[-1]
+    if not all(isinstance(s, int) and s > 0 for s in (*a, columns)) or a[-1] == 1:
         return False
-    return min(sizes[0], sizes[2]) <= MOST_ROWS[spec.dtype] < max(sizes[0], sizes[2])
+    return min(a[-2], columns) <= MOST_ROWS[spec.dtype] < max(a[-2], columns)
 
 
 def vector_product(low: Any, a: Any, b: Any, addend: Any = None, beta: Any = 1, alpha: Any = 1) -> Any:
-    """alpha * (a @ b) + beta * addend as values, computed in float32."""
-    (rows, inner), columns, dtype = a.sizes, b.sizes[1], low.spec.dtype
+    """alpha * (a @ b) + beta * addend as values, computed in float32; of two matrices, or of as many pairs as there are batches."""
+    (*batches, rows, inner), columns, dtype = a.sizes, b.sizes[-1], low.spec.dtype
     large = int(rows <= columns)
-    matrix, scales = _unscaled(low, low.node.args[PRODUCTS[prim_name(low.node)][large]], (a, b)[large], large)
+    matrix, scales = _unscaled(low, low.node.args[OPERANDS[prim_name(low.node)][large]], settled((a, b)[large]), large)
     factors = (_factor(low, settled(a), True), _factor(low, matrix, False))
     if not large:
         factors = (_factor(low, matrix, False), _factor(low, settled(b), True))
 
     def terms(index: list[Size], inside: list[Size]) -> Any:
-        values = factors[0].load([index[0], *inside]), factors[1].load([*inside, index[1]])
+        values = factors[0].load([*index[:-1], *inside]), factors[1].load([*index[:-2], *inside, index[-1]])
         return tuple(ops.to_dtype(v, torch.float32) for v in values)
 
-    buffer = low.new_buffer(BufferLayout.dense(torch.float32, low.spec.device, (rows, columns)))
+    buffer = low.new_buffer(BufferLayout.dense(torch.float32, low.spec.device, (*batches, rows, columns)))
     low.reduction_node(buffer, "dot", [inner], terms)
     total = low.whole(buffer)
     if scales:  # where the product is, whoever reads it
@@ -77,10 +79,10 @@ def _multiplied(*values: Any) -> Any:
 def _unscaled(low: Any, node: Any, value: TensorValue, outer: int) -> tuple[TensorValue, list[Any]]:
     """A matrix before it was multiplied with what is the same along its inner dimension, and these factors, as the result takes them.
 
-    outer: the other dimension of the matrix.
+    outer: the other dimension of the matrix. Matrices of batches are left as they are.
     """
     turned, scales = False, []
-    while True:
+    while value.ndim == 2:
         base = _turned(node)
         if base is not None:
             node, turned = base, not turned
@@ -90,7 +92,7 @@ def _unscaled(low: Any, node: Any, value: TensorValue, outer: int) -> tuple[Tens
         else:
             break
     if not scales:
-        return settled(value), []
+        return value, []
     matrix = settled(low.values[node])
     if turned:
         read = matrix

@@ -49,6 +49,8 @@ def _matrix(node: Any) -> Any:
 
 def _is_plain(node: Any) -> bool:
     """Whether it adds no more than a row, and has few rows itself, not few columns."""
+    if node.target not in (prims.mm, prims.addmm):
+        return False
     if any(v != 1 for v in (*node.args[3:], *node.kwargs.values())):
         return False
     if node.target is prims.addmm and (node.args[0].meta["spec"].ndim != 1 or not _is_given(node.args[0])):

@@ -42,6 +42,9 @@ def product(kernel: LoopKernel, tiling: Tiling) -> Product | None:
     if any(i.op == "indirect" and i.args[3] is not None for i in inner.body.instructions):
         return None  # its check is made by whoever runs all instructions
     found = [_factors(inner, i) for i in dots]
+    columns = {a.var for a in tiling.group("x").axes}  # type: ignore[union-attr]
+    if any(axis.var in columns for factors in found if factors for axis in axes_behind(inner.body, factors[1])):
+        return None  # each batch has rows of its own
     halves = {inner.body.instructions[ref.position].dtype for factors in found if factors for ref in factors}
     if None in found or len(halves) != 1 or not halves <= set(HALF):
         return None
