@@ -46,6 +46,8 @@ class Read:
     within: Value | None
     beside: int = 0
     """Elements side by side in memory that a thread loads at most; 0: as many as it can."""
+    once: bool = False
+    """Whether no other block reads it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +86,8 @@ class BodyWriter:
         self.pointers: dict[str, str] = {}
         self.element: dict[str, torch.dtype] = {}
         self.symbol_dims: dict[Any, frozenset[str]] = {}
+        self.once: frozenset[str] = NOTHING
+        """Buffers of which each element is read by one block, and which shall not displace others from caches."""
         self.beside: tuple[Any, int] | None = None
         """The fastest variable of `r`, and how many elements of one byte along it a thread loads at most, so that all loads are laid out over
         the threads in the same way."""
@@ -216,7 +220,7 @@ class BodyWriter:
             text = f"{text} + tl.full({self.tile.shape(dims)}, 0, tl.int32)"
         element = self.element[buffer]
         beside = self._beside(index) if element.itemsize == 1 else 0
-        loaded = self._read(Read(f"{self.pointers[buffer]} + ({text})", dims, element, extra, beside))
+        loaded = self._read(Read(f"{self.pointers[buffer]} + ({text})", dims, element, extra, beside, buffer in self.once))
         # A view of the buffer in another dtype would be a bitcast; a plain difference is a conversion.
         return loaded if element == i.dtype else self.name(convert_text(loaded.text, element, i.dtype), dims, i.dtype)
 
@@ -235,6 +239,7 @@ class BodyWriter:
         call = f"tl.load({pointer}"
         if mask is not None:
             call += f", {mask}" + (", other=0" if read.within is not None else "")
+        call += ', eviction_policy="evict_first"' if read.once else ""
         call += ")" if read.element not in HALF else ").to(tl.float32)"
         loaded = self.name(call, read.dims, read.element)
         self._reads[loaded.text] = read
@@ -252,7 +257,7 @@ class BodyWriter:
         beside = 0 if "r" in condition.dims else min(first.beside, second.beside)
         pointer = self.name(f"tl.where({condition.text}, {first.pointer}, {second.pointer})", first.dims, torch.int64)
         within = self.name(f"({condition.text} | {second.within.text})", condition.dims | second.within.dims, torch.bool)
-        return self._read(Read(pointer.text, first.dims, first.element, within, beside))
+        return self._read(Read(pointer.text, first.dims, first.element, within, beside, first.once and second.once))
 
     def _constant(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         value = self.name(constant_text(args[0], args[1]), NOTHING, args[1])

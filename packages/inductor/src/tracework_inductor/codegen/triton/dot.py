@@ -84,7 +84,8 @@ class Product:
         self.axes: dict[str, tuple[Axis, ...]] = {"x": x.axes, "r": r.axes, "y": tiling.written_out}
         self.columns, self.inner = int(x.numel), int(r.numel)
         self.names = [i.args[0] for i in kernel.passes[0].body.instructions if i.op == "reduce"]
-        self.config, self.parts = config_table.tensor_core_product(self.columns, self.inner, len(self.names))
+        itemsize = min(kernel.layouts[i.args[0]].dtype.itemsize for i in kernel.passes[0].body.loads())
+        self.config, self.parts = config_table.tensor_core_product(self.columns, self.inner, len(self.names), itemsize)
         self.block, self.step = self.config.constants["XBLOCK"], self.config.constants["RBLOCK"]
         self.whole_steps = self.inner % (self.step * self.parts) == 0
 

@@ -170,6 +170,19 @@ def _products(kernel: LoopKernel) -> int:
     return sum(i.op == "reduce" and i.args[1] == "dot" for p in kernel.passes for i in p.body.instructions)
 
 
+def _read_once(kernel: LoopKernel) -> frozenset[str]:
+    """Of what the large matrices of products are loaded from."""
+    found: set[str] = set()
+    axes = {a.var for a in kernel.axes}, {a.var for a in kernel.reduction_axes}
+    for body in (p.body for p in kernel.passes if p.level == "inner"):
+        for product in (i for i in body.instructions if i.op == "reduce" and i.args[1] == "dot"):
+            for load in (body.instructions[n] for n in _loads_of_larger(body, product)):
+                symbols = getattr(load.args[1], "free_symbols", frozenset()) if load.op == "load" else frozenset()
+                if all(symbols & some for some in axes):
+                    found.add(load.args[0])
+    return frozenset(found)
+
+
 def _beside(kernel: LoopKernel, tiling: Tiling) -> tuple[Any, int] | None:
     """The fastest variable of a product's rows, and how many elements of its other matrix 16 bytes have."""
     r = tiling.group("r")
@@ -338,6 +351,8 @@ class _Function:
         if self.products and self._fills("x"):
             masks["x"] = None
         self.writer = BodyWriter(Tile(dims, masks), self.printer, tiling.merged, narrow)
+        if self.products:
+            self.writer.once = _read_once(kernel)
         if self.products and shape.itemsize == 1 and shape.kind != "product columns":
             self.writer.beside = _beside(kernel, tiling)
         for n, buffer in enumerate(kernel.buffers):
