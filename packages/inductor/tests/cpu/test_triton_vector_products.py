@@ -310,6 +310,21 @@ def test_what_is_read_elsewhere_is_computed_once(tmp_path):
     check(found[1], h @ w.T, BF16)
 
 
+OUTER = {
+    "mm": (prims.mm, (matrix(40, 1), matrix(1, 24))),
+    "bmm": (prims.bmm, (matrix(2, 32, 1, dtype=F32), matrix(2, 1, 5, dtype=F32))),
+}
+
+
+@pytest.mark.parametrize("name", OUTER)
+def test_outer_products_are_loops(name, tmp_path):
+    program, inputs = OUTER[name]
+    (found,), kernels, host = run(lambda a, b: prims.neg(program(a, b)), inputs, tmp_path)
+    assert len(kernels) == 1 and "torch." + name not in host
+    check(found, -(inputs[0].double() @ inputs[1].double()), inputs[0].dtype, 1)
+    assert not rendered(graph_of(program, *inputs, device=CUDA), InductorOptions(numerics="strict"))[1]
+
+
 BY_THE_LIBRARY = {
     "nine rows": (graph_of(linear, matrix(9, 64), matrix(32, 64), device=CUDA), InductorOptions()),
     "strict": (graph_of(linear, matrix(1, 64), matrix(32, 64), device=CUDA), InductorOptions(numerics="strict")),

@@ -40,9 +40,17 @@ def _where_it_lies(low: Any, value: Any) -> Strided | None:
     return at if aligned else None
 
 
+def _is_outer(low: Any, a: Any) -> bool:
+    """Whether a product adds nothing up: a loop multiplies, together with what computes its operands."""
+    default = low.options.numerics == "default" and low.spec.device.type == "cuda" and low.spec.dtype.is_floating_point
+    return default and same(a.sizes[-1], 1)
+
+
 @lowers("mm")
 def mm(low: Any, a: Any, b: Any) -> Any:
     """(m,k) x (k,n)."""
+    if _is_outer(low, a):
+        return elementwise(low, (a, b), low.spec.dtype, lambda x, y: ops.mul(x, y))
     if low.node in low.vector_products:
         return vector_product(low, a, b)
     if rows := low.product_pieces.get(low.node):
@@ -53,6 +61,8 @@ def mm(low: Any, a: Any, b: Any) -> Any:
 @lowers("bmm")
 def bmm(low: Any, a: Any, b: Any) -> Any:
     """(n,m,k) x (n,k,p)."""
+    if _is_outer(low, a):
+        return elementwise(low, (a, b), low.spec.dtype, lambda x, y: ops.mul(x, y))
     if low.node in low.vector_products:
         return vector_product(low, a, b)
     return _product(low, "torch.bmm", a, b)
