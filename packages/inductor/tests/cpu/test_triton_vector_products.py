@@ -50,6 +50,25 @@ def dequantised(w, scale, dtype):
     return prims.mul(prims.convert(w, dtype), prims.unsqueeze(scale, 1))
 
 
+def four_bits(p, scale, dtype):
+    """Two neighbours in a byte, a scale for each group of a row."""
+    (rows, groups), inner = scale.sizes, 2 * p.sizes[1]
+    parts = (prims.bitwise_and(p, 15), prims.shift_right(p, 4))
+    w = prims.reshape(prims.cat(tuple(prims.unsqueeze(v, 2) for v in parts), 2), (rows, groups, inner // groups))
+    return prims.reshape(prims.mul(prims.sub(prims.convert(w, dtype), 8.0), prims.unsqueeze(scale, 2)), (rows, inner))
+
+
+def four_bits_apart(p, scale, dtype):
+    """The halves of a row in the halves of its bytes."""
+    w = prims.cat((prims.bitwise_and(p, 15), prims.shift_right(p, 4)), 1)
+    return prims.mul(prims.sub(prims.convert(w, dtype), 8.0), scale)
+
+
+def in_float64(p, scale, dim):
+    w = torch.stack((p & 15, p >> 4), dim).flatten(1).double() - 8
+    return (w.unflatten(1, (scale.shape[1], -1)) * scale[..., None]).flatten(1)
+
+
 def rotated(x, cos):
     """Each half of a row by the other one: other elements than the product's iteration writes."""
     half = x.sizes[1] // 2
@@ -58,8 +77,8 @@ def rotated(x, cos):
 
 
 def matrix(*sizes, dtype=BF16):
-    if dtype == torch.int8:
-        return torch.randint(-127, 128, sizes, dtype=dtype)
+    if not dtype.is_floating_point:
+        return torch.randint(*((-127, 128) if dtype == torch.int8 else (0, 256)), sizes, dtype=dtype)
     return torch.randn(sizes).to(dtype)
 
 
@@ -172,6 +191,30 @@ PROGRAMS = {
         lambda x, q, k, v, a, b, c: tuple(x @ (w.double() * s[:, None]).T for w, s in ((q, a), (k, b), (v, c))),
         3,
     ),
+    "int4": (
+        lambda x, p, s: linear(x, four_bits(p, s, x.dtype)),
+        lambda m: (matrix(m, 256), matrix(40, 128, dtype=torch.uint8), matrix(40, 4)),
+        lambda x, p, s: x @ in_float64(p, s, -1).T,
+        3,
+    ),
+    "int4, gate and up of a norm": (
+        lambda x, n, p, q, s, t: (
+            lambda h: prims.mul(silu(linear(h, four_bits(p, s, x.dtype))), linear(h, four_bits(q, t, x.dtype)))
+        )(normed(x, n)),
+        lambda m: (
+            matrix(m, 256), matrix(256), matrix(40, 128, dtype=torch.uint8), matrix(40, 128, dtype=torch.uint8), matrix(40, 2), matrix(40, 2),
+        ),
+        lambda x, n, p, q, s, t: (
+            lambda h: torch.nn.functional.silu(h @ in_float64(p, s, -1).T) * (h @ in_float64(q, t, -1).T)
+        )(x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-5) * n),
+        8,
+    ),
+    "int4, halves": (
+        lambda x, p, s: linear(x, four_bits_apart(p, s, x.dtype)),
+        lambda m: (matrix(m, 256, dtype=F16), matrix(40, 128, dtype=torch.uint8), matrix(40, 1, dtype=F16)),
+        lambda x, p, s: x @ in_float64(p, s, 1).T,
+        3,
+    ),
     "vector": (
         lambda x, w: prims.relu(prims.mv(w, prims.reshape(prims.slice(x, 0, 0, 1, 1), (320,)))),
         lambda m: (matrix(m, 320), matrix(40, 320)),
@@ -267,7 +310,15 @@ def test_scales_of_columns_are_no_terms_of_the_sums(name):
     assert ops.count("sub") == ("zero" in name) and not {"mul", "round_bfloat16", "round_float16"} & set(ops)
 
 
-ONE_KERNEL = ("bias", "gate and up", "residual", "norm", "layer norm", "int8")
+@pytest.mark.parametrize("rows", (1, 2, 8))
+def test_a_byte_of_two_values_is_loaded_once(rows):
+    program, make, _, _ = PROGRAMS["int4"]
+    (kernel,) = rendered(graph_of(program, *make(rows), device=CUDA))[1].values()
+    (packed,) = (n for n, dtype in enumerate(kernel.signature) if dtype == "*u8")
+    assert kernel.source.count(f"p{packed} +") == 1 and "tl.where(" not in kernel.source
+
+
+ONE_KERNEL = ("bias", "gate and up", "residual", "norm", "layer norm", "int8", "int4")
 
 
 @pytest.mark.parametrize("name", ONE_KERNEL)

@@ -10,6 +10,7 @@ A value knows which tile dimensions it spans, so that loads get the masks their 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections import ChainMap
 from collections.abc import Callable, MutableMapping
 from typing import Any
@@ -98,6 +99,8 @@ class BodyWriter:
         self._reads: dict[str, Read] = {}
         """Name of a loaded value -> where it was loaded from."""
         self._zeros: set[str] = set()
+        self._numbers: dict[str, int | float | bool] = {}
+        """Name of a value that is the same number everywhere -> the number."""
         self._stored: dict[tuple[str, str], Value] = {}
         """What this function stored where: a later load gives the value back without touching memory."""
         self._written: set[str] = set()
@@ -196,16 +199,36 @@ class BodyWriter:
         if rule is None:
             raise InductorError(f"Triton kernel: no text for {instruction.op!r} (codegen/triton/text_rules.py)")
         assert instruction.dtype is not None
-        if instruction.op == "where" and (selected := self._selected(*args)) is not None:
-            return selected
+        if (number := self._number(instruction.op, args)) is not None:
+            return self._constant_of(number, instruction.dtype)
+        if instruction.op == "where":
+            if args[0].text in self._numbers:
+                return args[1] if self._numbers[args[0].text] else args[2]
+            if (selected := self._selected(*args)) is not None:
+                return selected
         dims = NOTHING.union(*(a.dims for a in args))
         # The first operand decides the arithmetic, except for `where`.
         text = rule([a.text for a in args], args[-1].dtype)
         return self.name(text, dims, instruction.dtype)
 
+    def _number(self, op: str, args: tuple[Any, ...]) -> bool | None:
+        """What a condition on numbers is."""
+        numbers = [self._numbers.get(a.text) for a in args if isinstance(a, Value)]
+        condition = CONDITIONS.get(op)
+        return None if condition is None or None in numbers else condition(*numbers)
+
+    def _constant_of(self, number: Any, dtype: torch.dtype) -> Value:
+        value = self.name(constant_text(number, dtype), NOTHING, dtype)
+        self._numbers[value.text] = number
+        return value
+
     def _load(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         buffer, index, extra = args
         assert i.dtype is not None
+        if extra is not None and extra.text in self._numbers:
+            if not self._numbers[extra.text]:
+                return self._constant_of(0, i.dtype)
+            extra = None
         text, dims = self.index(index)
         kept = self._stored.get((buffer, text))
         if kept is not None and extra is None and kept.dims == dims:
@@ -261,6 +284,8 @@ class BodyWriter:
 
     def _constant(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         value = self.name(constant_text(args[0], args[1]), NOTHING, args[1])
+        if args[1] == torch.int64 and isinstance(args[0], (int, str)):
+            self._numbers[value.text] = int(args[0])
         if args[0] in ("0", "0.0", "False"):
             self._zeros.add(value.text)
         return value
@@ -268,7 +293,7 @@ class BodyWriter:
     def _index_expr(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         text, dims = self.index(args[0])
         if text.lstrip("-").isdigit():
-            return self.name(constant_text(int(text), args[1]), NOTHING, args[1])
+            return self._constant_of(int(text), args[1])
         return self.name(f"({text}).to({HELD[args[1]]})", dims, args[1])
 
     def _indirect(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
@@ -356,6 +381,19 @@ class BodyWriter:
             raise InductorError(f"Triton kernel: {i.op} outside of an inner pass")
         return self.on_effect(self, i, args, body)
 
+
+CONDITIONS: dict[str, Callable[..., bool]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "logical_and": lambda a, b: bool(a and b),
+    "logical_or": lambda a, b: bool(a or b),
+    "logical_not": operator.not_,
+}
+"""Scalar op -> what it gives for numbers."""
 
 STORE_MODES = {"set": "tl.store", "add": "tl.atomic_add", "max": "tl.atomic_max", "min": "tl.atomic_min"}
 

@@ -160,18 +160,21 @@ class Product:
         body = self.kernel.passes[0].body
         sides = [self._writer(("x", "r"), "r", "w", narrow), self._writer(("r", "y"), "q", "a", narrow)]
         before: list[str] = []
-        texts: list[list[str]] = []
+        texts: list[list[str]] = [[], []]
         for place, writer in enumerate(sides):
             writer.inner = True
             writer.enter_loop(before)
-            known: dict[int, Value | None] = {}
-            texts.append([self._operand(writer, writer.run_one(body, f[place].position, known)) for f in self.factors])
+            for term in self.tiling.terms_of_step():
+                self.tiling.merged.update(term)
+                known: dict[int, Value | None] = {}
+                texts[place] += [self._operand(writer, writer.run_one(body, f[place].position, known)) for f in self.factors]
             writer.leave_loop()
         steps = ["r = roff + tl.arange(0, RBLOCK)[None, :]", "q = roff + tl.arange(0, RBLOCK)[:, None]"]
         if not self.whole_steps:
             steps += ["rmask = r < rlast", "qmask = q < rlast"]
         steps += [*_places(self.axes["r"], "r"), *_places(self.axes["r"], "q"), *sides[0].lines, *sides[1].lines]
-        steps += [f"acc{n} = tl.dot({large}, {small}, acc{n})" for n, (large, small) in enumerate(zip(*texts, strict=True))]
+        for n, (large, small) in enumerate(zip(*texts, strict=True)):
+            steps.append(f"acc{n % len(self.names)} = tl.dot({large}, {small}, acc{n % len(self.names)})")
         first, each = "0", -(-self.inner // (self.step * self.parts)) * self.step
         limits = [f"rlast = {self.inner}"]
         if self.parts > 1:

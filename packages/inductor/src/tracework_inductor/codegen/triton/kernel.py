@@ -199,12 +199,7 @@ def _scratch_stores(kernel: LoopKernel) -> list[tuple[Pass, Instruction]]:
 
 def _loads_behind(body: LoopBody, position: int) -> int:
     """How many loads a value takes."""
-    needed, count = {position}, 0
-    for n in range(position, -1, -1):
-        if n in needed:
-            count += body.instructions[n].op in ("load", "scratch_load")
-            needed |= {a.position for a in body.instructions[n].args if isinstance(a, Ref)}
-    return count
+    return sum(body.instructions[n].op in ("load", "scratch_load") for n in body.behind(position))
 
 
 def _loading(body: LoopBody) -> list[int]:
@@ -216,18 +211,10 @@ def _loading(body: LoopBody) -> list[int]:
     return found
 
 
-def _behind(body: LoopBody, position: int) -> set[int]:
-    """Which instructions a value takes, itself included."""
-    found = {position}
-    for n in range(position, -1, -1):
-        found |= {a.position for a in body.instructions[n].args if isinstance(a, Ref)} if n in found else set()
-    return found
-
-
 def _loads_of_larger(body: LoopBody, product: Instruction) -> list[int]:
     """What a product's larger factor is loaded by, in order: loads, and choices between them."""
     factors = sorted(product.args[2:], key=lambda ref: constant_product(a.size for a in axes_behind(body, ref)))
-    behind = _behind(body, factors[-1].position)
+    behind = body.behind(factors[-1].position)
     return [n for n in _loading(body) if n in behind and body.instructions[n].op in ("load", "where")]
 
 
@@ -361,6 +348,9 @@ class _Function:
         self.points = tiling.points()
         """Which points of the axes that are written out each block computes; `point` is the number of the one that is being written."""
         self.point = 0
+        self.terms = tiling.terms_of_step()
+        self.added: dict[tuple[int, str], list[Value]] = {}
+        """What a step of a row adds to a sum, by the point and the sum."""
         self.local_values: list[dict[str, Value]] = [{} for _ in self.points]
         self.scratch_of: list[dict[str, tuple[LoopBody, int] | Value]] = [{} for _ in self.points]
         self.kept: dict[str, torch.dtype] = {}
@@ -475,7 +465,7 @@ class _Function:
             inside = {a.position for n in loading for a in body.instructions[n].args if isinstance(a, Ref)}
             for n in loading:
                 if left and n not in inside and body.instructions[n].op in ("load", "where"):
-                    if all(is_known(body.instructions[m]) for m in _behind(body, n)):
+                    if all(is_known(body.instructions[m]) for m in body.behind(n)):
                         left -= 1
                         for _ in self._each_point():
                             self.writer.run_one(body, n, {})
@@ -485,8 +475,9 @@ class _Function:
         self.writer.inner = True
         for body in (p.body for p in self.kernel.passes if p.level == "inner"):
             dots = [i for i in body.instructions if i.op == "reduce" and i.args[1] == "dot"]
-            for load in dict.fromkeys(n for i in dots for n in _loads_of_larger(body, i)):
-                self.writer.run_one(body, load, {})
+            for _ in self._each_term():
+                for load in dict.fromkeys(n for i in dots for n in _loads_of_larger(body, i)):
+                    self.writer.run_one(body, load, {})
         self.writer.inner = False
 
     def _each_point(self) -> Iterator[None]:
@@ -495,6 +486,12 @@ class _Function:
             self.point = number
             self.tiling.merged.update(places)
             self.writer.locals = self.local_values[self.point]
+            yield
+
+    def _each_term(self) -> Iterator[None]:
+        """Goes through what a step of a row adds up."""
+        for places in self.terms:
+            self.tiling.merged.update(places)
             yield
 
     @property
@@ -569,7 +566,8 @@ class _Function:
             self._loop(one_pass)
         else:
             for _ in self._each_point():
-                writer.run(one_pass.body)
+                for _ in self._each_term():
+                    writer.run(one_pass.body)
         for point, name, result in self.pending:
             self.local_values[point][name] = result
         writer.inner = False
@@ -586,7 +584,8 @@ class _Function:
                 if i.op == "scratch_load":  # computed again, before a store may overwrite what they are computed from
                     self._scratch_load(i, i.args, one_pass.body)
         for _ in self._each_point():
-            writer.run(one_pass.body)
+            for _ in self._each_term():
+                writer.run(one_pass.body)
         writer.leave_loop()
         r = self.tiling.group("r")
         assert r is not None
@@ -658,6 +657,12 @@ class _Function:
             return
         if kind == "dot":
             kind, value = "sum", self._times(value, args[3])
+        if len(self.terms) > 1:
+            added = self.added.setdefault((self.point, name), [])
+            added.append(value)
+            if len(added) < len(self.terms):
+                return
+            value = self._sum(added)
         texts = reduction_text(kind, value.dtype)
         if self.looped:
             self._accumulate(name, kind, value)
@@ -668,6 +673,12 @@ class _Function:
 
     def _made(self, name: str, result: Value) -> None:
         self.pending.append((self.point, name, result))
+
+    def _sum(self, values: Sequence[Value]) -> Value:
+        total = values[0]
+        for value in values[1:]:
+            total = self.writer.name(TRITON_TEXT["add"]((total.text, value.text), total.dtype), total.dims | value.dims, total.dtype)
+        return total
 
     def _times(self, a: Value, b: Value) -> Value:
         return self.writer.name(TRITON_TEXT["mul"]((a.text, b.text), a.dtype), a.dims | b.dims, a.dtype)
