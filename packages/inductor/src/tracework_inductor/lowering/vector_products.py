@@ -88,7 +88,9 @@ def _unscaled(low: Any, node: Any, value: TensorValue, outer: int) -> tuple[Tens
             node, turned = base, not turned
         elif (found := _scale(node, 1 - outer if turned else outer)) is not None:
             node, scale = found
-            scales.append(scale if _is_number(scale) else _along(settled(low.values[scale]), 1 - outer if turned else outer, outer))
+            scales.append(
+                scale if _is_number(scale) else _along(settled(low.values[scale]), 1 - outer if turned else outer, outer)
+            )
         else:
             break
     if not scales:
@@ -111,7 +113,7 @@ def _scale(node: Any, outer: int) -> tuple[Any, Any] | None:
     for matrix, scale in (node.args, node.args[::-1]):
         if _is_number(scale):
             return matrix, scale
-        specs = [getattr(n, "meta", {}).get("spec") for n in (matrix, scale)]
+        specs: list[Any] = [getattr(n, "meta", {}).get("spec") for n in (matrix, scale)]
         if None in specs or specs[0].sizes != node.meta["spec"].sizes or not specs[0].dtype.is_floating_point:
             continue
         sizes = (*[1] * (2 - len(specs[1].sizes)), *specs[1].sizes)
@@ -129,11 +131,11 @@ def _along(scale: TensorValue, axis: int, outer: int) -> TensorValue:
     size = scale.sizes[axis - 2] if scale.ndim >= 2 - axis else 1
 
     def read(index: list[Size]) -> Any:
-        place = [0, 0]
+        place: list[Size] = [0, 0]
         place[axis] = index[outer] if size != 1 else 0
         return scale.load(place[2 - scale.ndim :])
 
-    sizes = [1, 1]
+    sizes: list[Size] = [1, 1]
     sizes[outer] = size
     return pointwise(sizes, scale.dtype, scale.device, read, (scale,), 0)
 

@@ -103,7 +103,9 @@ def _side_by_side(nodes: Sequence[Any], dim: int) -> Any:
         if target is prims.unsqueeze and len({n.args[1] for n in nodes}) == 1 and (place := nodes[0].args[1] % spec.ndim) != dim:
             return prims.unsqueeze(_side_by_side([n.args[0] for n in nodes], dim - (place < dim)), place)
         if target.kind is Kind.POINTWISE:
-            operands = [_operands_side_by_side(arguments, dim - spec.ndim) for arguments in zip(*(n.args for n in nodes), strict=True)]
+            operands = [
+                _operands_side_by_side(arguments, dim - spec.ndim) for arguments in zip(*(n.args for n in nodes), strict=True)
+            ]
     if operands is None or any(o is _APART for o in operands):
         return prims.cat(tuple(value_of(n) for n in nodes), dim)
     return target(*operands)

@@ -258,7 +258,9 @@ class BodyWriter:
         mask = self.tile.mask(read.dims, read.within.text if read.within is not None else None)
         pointer = read.pointer
         if read.beside:
-            pointer = f"tl.max_contiguous({pointer}, [{', '.join(str(read.beside) if d == 'r' else '1' for d in self.tile.dims)}])"
+            pointer = (
+                f"tl.max_contiguous({pointer}, [{', '.join(str(read.beside) if d == 'r' else '1' for d in self.tile.dims)}])"
+            )
         call = f"tl.load({pointer}"
         if mask is not None:
             call += f", {mask}" + (", other=0" if read.within is not None else "")

@@ -677,7 +677,9 @@ class _Function:
     def _sum(self, values: Sequence[Value]) -> Value:
         total = values[0]
         for value in values[1:]:
-            total = self.writer.name(TRITON_TEXT["add"]((total.text, value.text), total.dtype), total.dims | value.dims, total.dtype)
+            total = self.writer.name(
+                TRITON_TEXT["add"]((total.text, value.text), total.dtype), total.dims | value.dims, total.dtype
+            )
         return total
 
     def _times(self, a: Value, b: Value) -> Value:
@@ -774,7 +776,9 @@ class _Function:
             return
         pair = f"best_{self._label(name)}, {result}"
         self.after_loop.append(f"{pair} = tl.reduce(({acc}, {at}), 1, {combine})")
-        arguments = {self._kept(f"{text}[:, None]"): t for text, t in zip(pair.split(", "), (value.dtype, torch.int64), strict=True)}
+        arguments = {
+            self._kept(f"{text}[:, None]"): t for text, t in zip(pair.split(", "), (value.dtype, torch.int64), strict=True)
+        }
         self.made.append(Partial(name, self.point, torch.int64, kind, arguments))
 
     def _scan(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:

@@ -122,7 +122,9 @@ def _written_out(kernel: LoopKernel) -> tuple[Axis, ...]:
 def _terms(kernel: LoopKernel) -> tuple[Axis, ...]:
     """Short reduction axes along which nothing that products' larger factors are computed from is loaded anew."""
     inner = [p.body for p in kernel.passes if p.level == "inner"]
-    reductions = [(body, i) for body in inner for i in body.instructions if i.op in ("reduce", "scan", "scratch_store", "scratch_load")]
+    reductions = [
+        (body, i) for body in inner for i in body.instructions if i.op in ("reduce", "scan", "scratch_store", "scratch_load")
+    ]
     computed = any(i.op == "indirect" for body in inner for i in body.instructions)
     if computed or any(i.op != "reduce" or i.args[1] not in ("dot", "sum") for _, i in reductions):
         return ()
