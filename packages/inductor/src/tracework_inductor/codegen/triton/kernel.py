@@ -188,8 +188,8 @@ def _beside(kernel: LoopKernel, tiling: Tiling) -> tuple[Any, int] | None:
     r = tiling.group("r")
     assert r is not None
     axis = r.axes[-1]
-    widest = max(kernel.layouts[i.args[0]].dtype.itemsize for p in kernel.passes if p.level == "inner" for i in p.body.loads())
-    elements = _LOAD // widest
+    sizes = [kernel.layouts[i.args[0]].dtype.itemsize for p in kernel.passes if p.level == "inner" for i in p.body.loads()]
+    elements = _LOAD // min((n for n in sizes if n > 1), default=1)
     return (axis.var, elements) if isinstance(axis.size, int) and axis.size % elements == 0 else None
 
 
