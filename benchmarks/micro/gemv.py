@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 import tracework
 
-BF16, F16, F32, I8 = torch.bfloat16, torch.float16, torch.float32, torch.int8
+BF16, F16, F32, I8, U8 = torch.bfloat16, torch.float16, torch.float32, torch.int8, torch.uint8
 SETS_BYTES = 400_000_000
 """Bytes of all sets of weights: several times the L2 cache."""
 
@@ -63,6 +63,35 @@ def _quantised(x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor) -> torch.T
     return F.linear(x, w.to(x.dtype) * scale[:, None])
 
 
+def _quantised_qkv(x: torch.Tensor, w: torch.Tensor, *parts: torch.Tensor) -> Any:
+    h = _norm(x, w)
+    return tuple(_quantised(h, q, scale) for q, scale in zip(parts[:3], parts[3:], strict=True))
+
+
+def _quantised_gate_up(x: torch.Tensor, w: torch.Tensor, *parts: torch.Tensor) -> torch.Tensor:
+    h = _norm(x, w)
+    return F.silu(_quantised(h, parts[0], parts[2])) * _quantised(h, parts[1], parts[3])
+
+
+def _four_bits(x: torch.Tensor, packed: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Two neighbours in a byte, a scale for each group of a row."""
+    rows, groups = scale.shape
+    values = torch.stack((packed & 15, packed >> 4), -1).view(rows, groups, -1)
+    return F.linear(x, ((values.to(x.dtype) - 8) * scale[:, :, None]).view(rows, -1))
+
+
+def _heads(x: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    return torch.bmm(x[:, None, :64].expand(-1, len(keys), -1).transpose(0, 1), keys.mT)
+
+
+def _experts(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.bmm(x.expand(len(w), -1, -1), w)
+
+
+def _vector(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.mv(w, x[0])
+
+
 def _conv1d(x: torch.Tensor, bias: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return torch.addmm(bias, x, w)
 
@@ -90,6 +119,8 @@ def cases() -> list[Case]:
             Case(f"{model} down residual", _residual, inner, (down, ((8, width), BF16))),
             Case(f"{model} int8 up", _quantised, width, ((up[0], I8), ((inner,), BF16))),
             Case(f"{model} int8 down", _quantised, inner, ((down[0], I8), ((width,), BF16))),
+            Case(f"{model} int8 norm qkv", _quantised_qkv, width, (norm, *_eight_bits(width, width, values, values))),
+            Case(f"{model} int8 norm gate up", _quantised_gate_up, width, (norm, *_eight_bits(width, inner, inner))),
         ]
     found += [
         Case("llama1b head 128256x2048", F.linear, 2048, (((128256, 2048), BF16),)),
@@ -100,8 +131,18 @@ def cases() -> list[Case]:
         Case("t5 2048x512 fp32", F.linear, 512, (((2048, 512), F32),), F32),
         Case("4096x4096 fp32", F.linear, 4096, (((4096, 4096), F32),), F32),
         Case("4096x4096 fp16", F.linear, 4096, (((4096, 4096), F16),), F16),
+        Case("llama1b int4 up", _four_bits, 2048, (((8192, 1024), U8), ((8192, 16), BF16))),
+        Case("llama1b int4 down", _four_bits, 8192, (((2048, 4096), U8), ((2048, 64), BF16))),
+        Case("heads 32x(512x64)", _heads, 64, (((32, 512, 64), BF16),)),
+        Case("experts 8x(1024x1024)", _experts, 1024, (((8, 1024, 1024), BF16),)),
+        Case("vector 4096x4096", _vector, 4096, (((4096, 4096), BF16),)),
     ]
     return found
+
+
+def _eight_bits(width: int, *rows: int) -> list[tuple[tuple[int, ...], torch.dtype]]:
+    """Matrices of so many rows, and then their scales."""
+    return [*(((n, width), I8) for n in rows), *(((n,), BF16) for n in rows)]
 
 
 def weights_of(case: Case) -> list[list[torch.Tensor]]:
@@ -112,8 +153,8 @@ def weights_of(case: Case) -> list[list[torch.Tensor]]:
 
 
 def _random(sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    if dtype == I8:
-        return torch.randint(-127, 128, sizes, dtype=dtype, device="cuda")
+    if not dtype.is_floating_point:
+        return torch.randint(*((-127, 128) if dtype == I8 else (0, 256)), sizes, dtype=dtype, device="cuda")
     return torch.randn(sizes, dtype=dtype, device="cuda") / 8
 
 
@@ -160,7 +201,7 @@ def measure(case: Case, rows: int) -> str:
     memory, to = (torch.empty(half * len(sets), dtype=torch.uint8, device="cuda") for _ in range(2))
     parts = [(to[n * half : (n + 1) * half], memory[n * half : (n + 1) * half]) for n in range(len(sets))]
     with torch.no_grad():
-        wanted = case.fn(x.double(), *(w.double() for w in sets[0]))
+        wanted = case.fn(x.double(), *(w.double() if w.is_floating_point() else w for w in sets[0]))
         errors = [error(fn(x, *sets[0]), wanted) for fn in (ours, case.fn)]
         graphs = {
             "copy": recorded([lambda a=a, b=b: a.copy_(b) for a, b in parts]),  # type: ignore[misc]

@@ -278,20 +278,41 @@ def scatter_add() -> Sample:
     )
 
 
-def argmax(rows: int, columns: int, kind: str) -> Sample:
+def argmax(rows: int, columns: int, kind: str, down: bool = False) -> Sample:
+    """Of each row, or of each column of the transpose."""
+    at = J * rows + I if down else I * columns + J
+
     def find() -> None:
-        ops.reduce("p", "argmax", ops.load("a", I * columns + J, F32), ops.index_expr(J, I64))
+        ops.reduce("p", "argmax", ops.load("a", at, F32), ops.index_expr(J, I64))
 
     passes = [("inner", find), ("outer", lambda: ops.store("b", I, ops.local("p", I64)))]
-    layouts = {"a": dense(rows, columns), "b": dense(rows, dtype=I64)}
+    layouts = {"a": dense(columns, rows) if down else dense(rows, columns), "b": dense(rows, dtype=I64)}
 
     def inputs() -> dict[str, torch.Tensor]:
         a = torch.randint(0, 5, (rows, columns)).float()
         a[1, columns // 2] = float("nan")
-        return {"a": a}
+        return {"a": a.T.contiguous() if down else a}
 
     kernel = build((Axis(I, rows),), (Axis(J, columns),), passes, layouts)
-    return Sample(kernel, inputs, lambda a, b: {"b": a.argmax(1)}, kind)
+    return Sample(kernel, inputs, lambda a, b: {"b": a.argmax(0 if down else 1)}, kind)
+
+
+def bytes_as_floats() -> Sample:
+    """All values of one byte, of both kinds."""
+
+    def body() -> None:
+        for a, b, dtype in (("a", "b", torch.int8), ("c", "d", torch.uint8)):
+            ops.store(b, I, ops.to_dtype(ops.load(a, I, dtype), F32))
+
+    layouts = {"a": dense(256, dtype=torch.int8), "b": dense(256), "c": dense(256, dtype=torch.uint8), "d": dense(256)}
+    every = torch.arange(256)
+    return Sample(
+        build((Axis(I, 256),), (), [("outer", body)], layouts),
+        lambda: {"a": (every - 128).to(torch.int8), "c": every.to(torch.uint8)},
+        lambda a, c, **_: {"b": a.float(), "d": c.float()},
+        "pointwise",
+        tolerance=0,
+    )
 
 
 def cumsum(columns: int, kind: str) -> Sample:
@@ -466,8 +487,11 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "gathered sum long": lambda: gathered_sum(20000, "looped"),
     "only checked": only_checked,
     "scatter add": scatter_add,
+    "bytes": bytes_as_floats,
     "argmax": lambda: argmax(6, 50, "persistent"),
     "argmax long": lambda: argmax(3, 5000, "looped"),
+    "argmax split": lambda: argmax(2, 8200, "looped split"),
+    "argmax of columns": lambda: argmax(16, 520, "looped split", down=True),
     "cumsum": lambda: cumsum(60, "persistent"),
     "cumsum long": lambda: cumsum(5000, "looped"),
     "padded": padded,

@@ -10,7 +10,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 
 triton_interpreter = pytest.importorskip("triton_interpreter")
-from tracework_inductor import InductorOptions  # noqa: E402
+from tracework_inductor import InductorOptions, lower, schedule  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_inductor.passes.join_products import join_products  # noqa: E402
 from tracework_primops import prims  # noqa: E402
@@ -50,6 +50,25 @@ def dequantised(w, scale, dtype):
     return prims.mul(prims.convert(w, dtype), prims.unsqueeze(scale, 1))
 
 
+def four_bits(p, scale, dtype):
+    """Two neighbours in a byte, a scale for each group of a row."""
+    (rows, groups), inner = scale.sizes, 2 * p.sizes[1]
+    parts = (prims.bitwise_and(p, 15), prims.shift_right(p, 4))
+    w = prims.reshape(prims.cat(tuple(prims.unsqueeze(v, 2) for v in parts), 2), (rows, groups, inner // groups))
+    return prims.reshape(prims.mul(prims.sub(prims.convert(w, dtype), 8.0), prims.unsqueeze(scale, 2)), (rows, inner))
+
+
+def four_bits_apart(p, scale, dtype):
+    """The halves of a row in the halves of its bytes."""
+    w = prims.cat((prims.bitwise_and(p, 15), prims.shift_right(p, 4)), 1)
+    return prims.mul(prims.sub(prims.convert(w, dtype), 8.0), scale)
+
+
+def in_float64(p, scale, dim):
+    w = torch.stack((p & 15, p >> 4), dim).flatten(1).double() - 8
+    return (w.unflatten(1, (scale.shape[1], -1)) * scale[..., None]).flatten(1)
+
+
 def rotated(x, cos):
     """Each half of a row by the other one: other elements than the product's iteration writes."""
     half = x.sizes[1] // 2
@@ -58,8 +77,8 @@ def rotated(x, cos):
 
 
 def matrix(*sizes, dtype=BF16):
-    if dtype == torch.int8:
-        return torch.randint(-127, 128, sizes, dtype=dtype)
+    if not dtype.is_floating_point:
+        return torch.randint(*((-127, 128) if dtype == torch.int8 else (0, 256)), sizes, dtype=dtype)
     return torch.randn(sizes).to(dtype)
 
 
@@ -146,6 +165,80 @@ PROGRAMS = {
         lambda x, w, s: x @ (w.double() * s[:, None]).T,
         3,  # the interpreter cuts off the bits that bfloat16 has not
     ),
+    "int8, scale from a table": (
+        lambda x, w, s, b: prims.addmm(b, x, prims.mul(turned(prims.mul(0.5, prims.convert(w, x.dtype))), s), beta=0.5, alpha=2),
+        lambda m: (matrix(m, 256, dtype=F16), matrix(40, 256, dtype=torch.int8), matrix(1, 40, dtype=F16), matrix(40, dtype=F16)),
+        lambda x, w, s, b: 0.5 * b + x @ (w.double() * s.T).T,
+        3,
+    ),
+    "int8, zero point, few columns": (
+        lambda x, w, s, z: prims.mm(prims.mul(prims.sub(prims.convert(w, x.dtype), z), s), turned(x)),
+        lambda m: (matrix(m, 256), matrix(40, 256, dtype=torch.int8), matrix(40, 1), matrix(40, 1)),
+        lambda x, w, s, z: ((w - z) * s) @ x.T,
+        3,
+    ),
+    "int8, scale along the sum": (
+        lambda x, w, s: linear(x, prims.mul(prims.convert(w, x.dtype), s)),
+        lambda m: (matrix(m, 256, dtype=F32), matrix(40, 256, dtype=torch.int8), matrix(256, dtype=F32)),
+        lambda x, w, s: x @ (w.double() * s).T,
+        8,
+    ),
+    "int8 query, key and value": (
+        lambda x, q, k, v, a, b, c: tuple(linear(x, dequantised(w, s, x.dtype)) for w, s in ((q, a), (k, b), (v, c))),
+        lambda m: (
+            matrix(m, 256), *(matrix(n, 256, dtype=torch.int8) for n in (48, 16, 16)), matrix(48), matrix(16), matrix(16),
+        ),
+        lambda x, q, k, v, a, b, c: tuple(x @ (w.double() * s[:, None]).T for w, s in ((q, a), (k, b), (v, c))),
+        3,
+    ),
+    "int4": (
+        lambda x, p, s: linear(x, four_bits(p, s, x.dtype)),
+        lambda m: (matrix(m, 256), matrix(40, 128, dtype=torch.uint8), matrix(40, 4)),
+        lambda x, p, s: x @ in_float64(p, s, -1).T,
+        3,
+    ),
+    "int4, gate and up of a norm": (
+        lambda x, n, p, q, s, t: (
+            lambda h: prims.mul(silu(linear(h, four_bits(p, s, x.dtype))), linear(h, four_bits(q, t, x.dtype)))
+        )(normed(x, n)),
+        lambda m: (
+            matrix(m, 256), matrix(256), matrix(40, 128, dtype=torch.uint8), matrix(40, 128, dtype=torch.uint8), matrix(40, 2), matrix(40, 2),
+        ),
+        lambda x, n, p, q, s, t: (
+            lambda h: torch.nn.functional.silu(h @ in_float64(p, s, -1).T) * (h @ in_float64(q, t, -1).T)
+        )(x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-5) * n),
+        8,
+    ),
+    "int4, halves": (
+        lambda x, p, s: linear(x, four_bits_apart(p, s, x.dtype)),
+        lambda m: (matrix(m, 256, dtype=F16), matrix(40, 128, dtype=torch.uint8), matrix(40, 1, dtype=F16)),
+        lambda x, p, s: x @ in_float64(p, s, 1).T,
+        3,
+    ),
+    "vector": (
+        lambda x, w: prims.relu(prims.mv(w, prims.reshape(prims.slice(x, 0, 0, 1, 1), (320,)))),
+        lambda m: (matrix(m, 320), matrix(40, 320)),
+        lambda x, w: torch.relu(w @ x[0]),
+        1,
+    ),
+    "batches": (
+        lambda x, w: prims.bmm(x, prims.permute(w, (0, 2, 1))),
+        lambda m: (matrix(3, m, 128), matrix(3, 20, 128)),
+        lambda x, w: x @ w.mT,
+        1,
+    ),
+    "batches, columns, bias": (
+        lambda x, w, b: prims.baddbmm(b, x, w, alpha=0.5),
+        lambda m: (matrix(3, m, 128, dtype=F16), matrix(3, 128, 20, dtype=F16), matrix(3, 1, 20, dtype=F16)),
+        lambda x, w, b: b + 0.5 * (x @ w),
+        1,
+    ),
+    "batches of the same rows": (
+        lambda x, w: prims.bmm(w, prims.expand(prims.permute(x, (1, 0)), (3, 64, x.sizes[0]))),
+        lambda m: (matrix(m, 64), matrix(3, 20, 64)),
+        lambda x, w: w @ x.T,
+        1,
+    ),
     "query, key and value": (
         lambda x, q, k, v: (rotated(linear(x, q), 2.0), rotated(linear(x, k), 2.0), linear(x, v)),
         lambda m: (matrix(m, 256), matrix(48, 256), matrix(16, 256), matrix(16, 256)),
@@ -202,7 +295,30 @@ def test_golden(name):
     assert text_of(name) == (TESTS / "golden" / "triton" / f"{name}.txt").read_text()
 
 
-ONE_KERNEL = ("bias", "gate and up", "residual", "norm", "layer norm", "int8")
+SCALED_AFTER = ("int8", "int8, scale from a table", "int8, zero point, few columns", "int8 query, key and value")
+
+
+@pytest.mark.parametrize("name", SCALED_AFTER)
+def test_scales_of_columns_are_no_terms_of_the_sums(name):
+    """Nor is the cast of eight bits, which is exact, rounded, and nor is what is done to several matrices done once for each of them."""
+    program, make, _, _ = PROGRAMS[name]
+    options, graph = InductorOptions(), join_products(graph_of(program, *make(1), device=CUDA))
+    plan = schedule(lower(graph, options), options, TritonRenderer().capabilities)
+    (product,) = (k for k in plan.kernels if any(p.level == "inner" for p in k.passes))
+    (inner,) = (p.body for p in product.passes if p.level == "inner")
+    ops = [i.op for i in inner.instructions]
+    assert ops.count("sub") == ("zero" in name) and not {"mul", "round_bfloat16", "round_float16"} & set(ops)
+
+
+@pytest.mark.parametrize("rows", (1, 2, 8))
+def test_a_byte_of_two_values_is_loaded_once(rows):
+    program, make, _, _ = PROGRAMS["int4"]
+    (kernel,) = rendered(graph_of(program, *make(rows), device=CUDA))[1].values()
+    (packed,) = (n for n, dtype in enumerate(kernel.signature) if dtype == "*u8")
+    assert kernel.source.count(f"p{packed} +") == 1 and "tl.where(" not in kernel.source
+
+
+ONE_KERNEL = ("bias", "gate and up", "residual", "norm", "layer norm", "int8", "int4")
 
 
 @pytest.mark.parametrize("name", ONE_KERNEL)
@@ -243,6 +359,21 @@ def test_what_is_read_elsewhere_is_computed_once(tmp_path):
     h = x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-5) * n
     check(found[0], h, BF16)
     check(found[1], h @ w.T, BF16)
+
+
+OUTER = {
+    "mm": (prims.mm, (matrix(40, 1), matrix(1, 24))),
+    "bmm": (prims.bmm, (matrix(2, 32, 1, dtype=F32), matrix(2, 1, 5, dtype=F32))),
+}
+
+
+@pytest.mark.parametrize("name", OUTER)
+def test_outer_products_are_loops(name, tmp_path):
+    program, inputs = OUTER[name]
+    (found,), kernels, host = run(lambda a, b: prims.neg(program(a, b)), inputs, tmp_path)
+    assert len(kernels) == 1 and "torch." + name not in host
+    check(found, -(inputs[0].double() @ inputs[1].double()), inputs[0].dtype, 1)
+    assert not rendered(graph_of(program, *inputs, device=CUDA), InductorOptions(numerics="strict"))[1]
 
 
 BY_THE_LIBRARY = {

@@ -68,6 +68,14 @@ class LoopBody:
         """The checks that it makes, each once, in order."""
         return iter(dict.fromkeys(i.args[3] for i in self.instructions if i.op == "indirect" and i.args[3] is not None))
 
+    def behind(self, position: int) -> set[int]:
+        """The positions of what a value is computed from, its own included."""
+        found = {position}
+        for n in range(position, -1, -1):
+            if n in found:
+                found |= {a.position for a in self.instructions[n].args if isinstance(a, Ref)}
+        return found
+
     def text(self) -> str:
         """One line per instruction."""
         return "\n".join(format_instruction(n, i) for n, i in enumerate(self.instructions))

@@ -8,12 +8,14 @@ from ..ir.buffer import BufferLayout
 from ..ir.index import same
 from ..ir.scalar_ops import ops
 from .cpu_products import GEMM, own_addend, own_product
+from .fallback import Refused
 from .pointwise import elementwise
 from .product_pieces import product_in_pieces
 from .registry import lowers
 from .row_padding import ROW_BYTES, fast_axis, other_axis, padded_rows, row_alignment
 from .value import Lazy, Strided, settled
 from .vector_products import vector_product
+from .view import reshape
 
 
 def _windows(low: Any, values: Sequence[Any]) -> list[Any]:
@@ -38,9 +40,17 @@ def _where_it_lies(low: Any, value: Any) -> Strided | None:
     return at if aligned else None
 
 
+def _is_outer(low: Any, a: Any) -> bool:
+    """Whether a product adds nothing up: a loop multiplies, together with what computes its operands."""
+    default = low.options.numerics == "default" and low.spec.device.type == "cuda" and low.spec.dtype.is_floating_point
+    return default and same(a.sizes[-1], 1)
+
+
 @lowers("mm")
 def mm(low: Any, a: Any, b: Any) -> Any:
     """(m,k) x (k,n)."""
+    if _is_outer(low, a):
+        return elementwise(low, (a, b), low.spec.dtype, lambda x, y: ops.mul(x, y))
     if low.node in low.vector_products:
         return vector_product(low, a, b)
     if rows := low.product_pieces.get(low.node):
@@ -51,6 +61,10 @@ def mm(low: Any, a: Any, b: Any) -> Any:
 @lowers("bmm")
 def bmm(low: Any, a: Any, b: Any) -> Any:
     """(n,m,k) x (n,k,p)."""
+    if _is_outer(low, a):
+        return elementwise(low, (a, b), low.spec.dtype, lambda x, y: ops.mul(x, y))
+    if low.node in low.vector_products:
+        return vector_product(low, a, b)
     return _product(low, "torch.bmm", a, b)
 
 
@@ -67,7 +81,17 @@ def addmm(low: Any, bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) ->
 @lowers("baddbmm")
 def baddbmm(low: Any, bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta*bias + alpha*bmm(a, b)."""
+    if low.node in low.vector_products:
+        return vector_product(low, a, b, bias, beta, alpha)
     return _with_bias(low, ("torch.bmm", "torch.baddbmm"), bias, (a, b), {"beta": beta, "alpha": alpha})
+
+
+@lowers("mv")
+def mv(low: Any, a: Any, x: Any) -> Any:
+    """(m,k) x (k)."""
+    if low.node not in low.vector_products:
+        raise Refused("a matrix times a vector takes the library's kernel")
+    return reshape(low, vector_product(low, a, reshape(low, x, (x.sizes[0], 1))), low.spec.sizes)
 
 
 def _product(low: Any, target: str, a: Any, b: Any) -> Any:
@@ -132,4 +156,4 @@ def _turned(at: Strided) -> Strided:
     return at.window(sizes, (*at.strides[:-2], at.strides[-1], at.strides[-2]), at.offset)
 
 
-__all__ = ["addmm", "baddbmm", "bmm", "mm"]
+__all__ = ["addmm", "baddbmm", "bmm", "mm", "mv"]

@@ -144,6 +144,10 @@ def constant_like(low: Any, like: TensorValue, value: Any, dtype: torch.dtype) -
     return pointwise(like.sizes, dtype, like.device, lambda index: ops.constant(value, dtype), (), 0)
 
 
+OF_EIGHT_BITS = frozenset((torch.bool, torch.uint8, torch.int8))
+"""Their values are values of both half types, too: nothing of them is rounded."""
+
+
 @lowers("convert")
 def convert(low: Any, x: Any, dtype: torch.dtype) -> Any:
     """Tensor.to. What a program converts to a half type is rounded for whoever reads it, under all numerics: an overflow to inf or the
@@ -152,7 +156,9 @@ def convert(low: Any, x: Any, dtype: torch.dtype) -> Any:
     if x.dtype == dtype:
         return x
     value = elementwise(low, (x,), dtype, lambda v: ops.to_dtype(v, dtype))
-    return value if low.options.rounds else rounded(value)  # with that option the driver rounds all values
+    if low.options.rounds or x.dtype in OF_EIGHT_BITS:  # with that option the driver rounds all values
+        return value
+    return rounded(value)
 
 
 @lowers("bitcast")

@@ -1,7 +1,8 @@
 """Products of a few rows, as a decoder's step makes them: loops of ours that read the large matrix once, where it lies, as it is stored.
 
 They are bound by the bytes of that matrix. A loop moves them as quickly as the library, casts and scales of a quantised matrix happen as it
-is read, and what is added to the product, or computed from it, is fused.
+is read, and what is added to the product, or computed from it, is fused. A scale of each row of the result's matrix is no term of the sums: the
+product is scaled, which takes one multiplication an element of the result, not of the matrix, and rounds once.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from ..ir.index import Size, constant_product
 from ..ir.scalar_ops import ops
 from .pointwise import elementwise
 from .row_padding import PRODUCTS, prim_name
-from .value import Lazy, TensorValue, settled
+from .value import Lazy, TensorValue, pointwise, settled
 
 MOST_ROWS: Mapping[torch.dtype, int] = {torch.bfloat16: 8, torch.float16: 8, torch.float32: 8}
 """dtype -> rows of the small matrix up to which a loop is no slower than the library.
@@ -22,6 +23,8 @@ MOST_ROWS: Mapping[torch.dtype, int] = {torch.bfloat16: 8, torch.float16: 8, tor
 On an H200, eight rows, microseconds of ours and the library's: bfloat16 2048x8192 12.1 and 14.3, 8192x2048 11.5 and 11.7, 768x3072 5.6 and
 8.0; float32 4096x4096 32.2 and 48.4.
 """
+OPERANDS: Mapping[str, tuple[int, int]] = {**PRODUCTS, "mv": (0, 1)}
+"""prim -> positions of its two matrices, or of a matrix and a vector."""
 CAST = 2
 """Cost of a small matrix's elements that each block of the loop may do again; a matrix that costs more is computed before."""
 MOST_COST = 32
@@ -35,28 +38,106 @@ def vector_products(graph: Any, role: str) -> frozenset[Any]:
 
 def _is_one(node: Any) -> bool:
     name, spec = prim_name(node), node.meta.get("spec")
-    if name not in ("mm", "addmm") or spec.device.type != "cuda" or spec.dtype not in MOST_ROWS:
+    if name not in OPERANDS or spec.device.type != "cuda" or spec.dtype not in MOST_ROWS:
         return False
-    a, b = (node.args[n].meta["spec"] for n in PRODUCTS[name])
-    sizes = (*a.sizes, b.sizes[1])
-    if not all(isinstance(s, int) and s > 0 for s in sizes) or a.sizes[1] == 1:
+    a, b = (node.args[n].meta["spec"].sizes for n in OPERANDS[name])
+    columns = 1 if name == "mv" else b[-1]
+    if not all(isinstance(s, int) and s > 0 for s in (*a, columns)) or a[-1] == 1:
         return False
-    return min(sizes[0], sizes[2]) <= MOST_ROWS[spec.dtype] < max(sizes[0], sizes[2])
+    return min(a[-2], columns) <= MOST_ROWS[spec.dtype] < max(a[-2], columns)
 
 
 def vector_product(low: Any, a: Any, b: Any, addend: Any = None, beta: Any = 1, alpha: Any = 1) -> Any:
-    """alpha * (a @ b) + beta * addend as values, computed in float32."""
-    (rows, inner), columns, dtype = a.sizes, b.sizes[1], low.spec.dtype
-    factors = _factor(low, settled(a), rows <= columns), _factor(low, settled(b), rows > columns)
+    """alpha * (a @ b) + beta * addend as values, computed in float32; of two matrices, or of as many pairs as there are batches."""
+    (*batches, rows, inner), columns, dtype = a.sizes, b.sizes[-1], low.spec.dtype
+    large = int(rows <= columns)
+    matrix, scales = _unscaled(low, low.node.args[OPERANDS[prim_name(low.node)][large]], settled((a, b)[large]), large)
+    factors = (_factor(low, settled(a), True), _factor(low, matrix, False))
+    if not large:
+        factors = (_factor(low, matrix, False), _factor(low, settled(b), True))
 
     def terms(index: list[Size], inside: list[Size]) -> Any:
-        values = factors[0].load([index[0], *inside]), factors[1].load([*inside, index[1]])
+        values = factors[0].load([*index[:-1], *inside]), factors[1].load([*index[:-2], *inside, index[-1]])
         return tuple(ops.to_dtype(v, torch.float32) for v in values)
 
-    buffer = low.new_buffer(BufferLayout.dense(torch.float32, low.spec.device, (rows, columns)))
+    buffer = low.new_buffer(BufferLayout.dense(torch.float32, low.spec.device, (*batches, rows, columns)))
     low.reduction_node(buffer, "dot", [inner], terms)
-    operands = [low.whole(buffer), *([] if addend is None or beta == 0 else [addend])]
+    total = low.whole(buffer)
+    if scales:  # where the product is, whoever reads it
+        total = low.realize(elementwise(low, [total, *scales], torch.float32, _multiplied, len(scales)))
+    operands = [total, *([] if addend is None or beta == 0 else [addend])]
     return elementwise(low, operands, dtype, lambda *v: ops.to_dtype(_scaled(v, beta, alpha), dtype), len(operands))
+
+
+def _multiplied(*values: Any) -> Any:
+    product = values[0]
+    for value in values[1:]:
+        product = ops.mul(product, ops.to_dtype(value, torch.float32))
+    return product
+
+
+def _unscaled(low: Any, node: Any, value: TensorValue, outer: int) -> tuple[TensorValue, list[Any]]:
+    """A matrix before it was multiplied with what is the same along its inner dimension, and these factors, as the result takes them.
+
+    outer: the other dimension of the matrix. Matrices of batches are left as they are.
+    """
+    turned, scales = False, []
+    while value.ndim == 2:
+        base = _turned(node)
+        if base is not None:
+            node, turned = base, not turned
+        elif (found := _scale(node, 1 - outer if turned else outer)) is not None:
+            node, scale = found
+            scales.append(
+                scale if _is_number(scale) else _along(settled(low.values[scale]), 1 - outer if turned else outer, outer)
+            )
+        else:
+            break
+    if not scales:
+        return value, []
+    matrix = settled(low.values[node])
+    if turned:
+        read = matrix
+        matrix = pointwise(value.sizes, read.dtype, read.device, lambda index: read.load([index[1], index[0]]), (read,), 0)
+    return matrix, scales
+
+
+def _turned(node: Any) -> Any:
+    return node.args[0] if prim_name(node) == "permute" and tuple(node.args[1]) == (1, 0) else None
+
+
+def _scale(node: Any, outer: int) -> tuple[Any, Any] | None:
+    """(matrix, scale) of their product, a matrix, if the scale changes along the outer dimension alone."""
+    if prim_name(node) != "mul":
+        return None
+    for matrix, scale in (node.args, node.args[::-1]):
+        if _is_number(scale):
+            return matrix, scale
+        specs: list[Any] = [getattr(n, "meta", {}).get("spec") for n in (matrix, scale)]
+        if None in specs or specs[0].sizes != node.meta["spec"].sizes or not specs[0].dtype.is_floating_point:
+            continue
+        sizes = (*[1] * (2 - len(specs[1].sizes)), *specs[1].sizes)
+        if sizes[1 - outer] == 1:
+            return matrix, scale
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+def _along(scale: TensorValue, axis: int, outer: int) -> TensorValue:
+    """A factor of a matrix's dimension `axis` as one of the result's dimension `outer`."""
+    size = scale.sizes[axis - 2] if scale.ndim >= 2 - axis else 1
+
+    def read(index: list[Size]) -> Any:
+        place: list[Size] = [0, 0]
+        place[axis] = index[outer] if size != 1 else 0
+        return scale.load(place[2 - scale.ndim :])
+
+    sizes: list[Size] = [1, 1]
+    sizes[outer] = size
+    return pointwise(sizes, scale.dtype, scale.device, read, (scale,), 0)
 
 
 def _scaled(values: tuple[Any, ...], beta: Any, alpha: Any) -> Any:

@@ -4,8 +4,10 @@ One kernel reads all matrices, each where it lies: it is launched once, and what
 Two of the same size are left: they become one kernel in any case, with what is computed from both (gate and up).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from tracework_primops import Kind, PrimGraph, prims
 
 from ..lowering.row_padding import PRODUCTS
@@ -47,6 +49,8 @@ def _matrix(node: Any) -> Any:
 
 def _is_plain(node: Any) -> bool:
     """Whether it adds no more than a row, and has few rows itself, not few columns."""
+    if node.target not in (prims.mm, prims.addmm):
+        return False
     if any(v != 1 for v in (*node.args[3:], *node.kwargs.values())):
         return False
     if node.target is prims.addmm and (node.args[0].meta["spec"].ndim != 1 or not _is_given(node.args[0])):
@@ -74,7 +78,7 @@ def _join(group: list[Any]) -> None:
         for operand in (_matrix(node), *([node.args[0]] if node.target is prims.addmm else [])):
             _move_before(operand, first)
     with built_before(first):
-        product = prims.mm(value_of(_rows(first)), prims.cat(tuple(value_of(_matrix(n)) for n in group), 1))
+        product = prims.mm(value_of(_rows(first)), _side_by_side([_matrix(n) for n in group], 1))
         start, results = 0, []
         for node in group:
             end = start + node.meta["spec"].sizes[1]
@@ -87,6 +91,41 @@ def _join(group: list[Any]) -> None:
         result.node.meta["spec"] = node.meta["spec"]
         node.replace_all_uses_with(result.node)
         node.graph.erase_node(node)
+
+
+def _side_by_side(nodes: Sequence[Any], dim: int) -> Any:
+    """What nodes compute, one after the other along a dimension: the same computation of several inputs is one of these side by side."""
+    target, spec = nodes[0].target, nodes[0].meta["spec"]
+    operands: list[Any] | None = None
+    if nodes[0].op == "call_function" and all(n.target is target and n.meta["spec"].dtype == spec.dtype for n in nodes):
+        if target is prims.permute and len({tuple(n.args[1]) for n in nodes}) == 1:
+            return prims.permute(_side_by_side([n.args[0] for n in nodes], nodes[0].args[1][dim]), nodes[0].args[1])
+        if target is prims.unsqueeze and len({n.args[1] for n in nodes}) == 1 and (place := nodes[0].args[1] % spec.ndim) != dim:
+            return prims.unsqueeze(_side_by_side([n.args[0] for n in nodes], dim - (place < dim)), place)
+        if target.kind is Kind.POINTWISE:
+            operands = [
+                _operands_side_by_side(arguments, dim - spec.ndim) for arguments in zip(*(n.args for n in nodes), strict=True)
+            ]
+    if operands is None or any(o is _APART for o in operands):
+        return prims.cat(tuple(value_of(n) for n in nodes), dim)
+    return target(*operands)
+
+
+_APART = object()
+
+
+def _operands_side_by_side(arguments: Sequence[Any], dim: int) -> Any:
+    """One operand of a computation of several inputs; dim: from the end. _APART where it is none."""
+    first = arguments[0]
+    if not isinstance(first, torch.fx.Node):
+        return first if all(type(a) is type(first) and a == first for a in arguments) else _APART
+    if not all(isinstance(a, torch.fx.Node) for a in arguments):
+        return _APART
+    specs = [a.meta["spec"] for a in arguments]
+    along = [spec.ndim >= -dim and spec.sizes[dim] != 1 for spec in specs]
+    if all(along) and len({(s.ndim, s.dtype) for s in specs}) == 1:
+        return _side_by_side(arguments, specs[0].ndim + dim)
+    return value_of(first) if not any(along) and all(a is first for a in arguments) else _APART
 
 
 def _move_before(node: Any, place: Any) -> None:

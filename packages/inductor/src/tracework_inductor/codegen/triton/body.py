@@ -10,6 +10,7 @@ A value knows which tile dimensions it spans, so that loads get the masks their 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections import ChainMap
 from collections.abc import Callable, MutableMapping
 from typing import Any
@@ -18,7 +19,7 @@ import torch
 
 from ...errors import InductorError
 from ...ir.body import IndexCheck, Instruction, LoopBody, Ref
-from ...ir.index import Size, simplify, substitute
+from ...ir.index import Size, same, simplify, substitute
 from .printer import IndexPrinter
 from .text_rules import HALF, HELD, TRITON_TEXT, bitcast_text, constant_text, convert_text
 
@@ -44,6 +45,10 @@ class Read:
     dims: frozenset[str]
     element: torch.dtype
     within: Value | None
+    beside: int = 0
+    """Elements side by side in memory that a thread loads at most; 0: as many as it can."""
+    once: bool = False
+    """Whether no other block reads it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +87,11 @@ class BodyWriter:
         self.pointers: dict[str, str] = {}
         self.element: dict[str, torch.dtype] = {}
         self.symbol_dims: dict[Any, frozenset[str]] = {}
-        self.spread: frozenset[str] = NOTHING
-        """Dimensions over which loads along `r` are spread, so that all of them are laid out over the threads in the same way."""
+        self.once: frozenset[str] = NOTHING
+        """Buffers of which each element is read by one block, and which shall not displace others from caches."""
+        self.beside: tuple[Any, int] | None = None
+        """The fastest variable of `r`, and how many elements of one byte along it a thread loads at most, so that all loads are laid out over
+        the threads in the same way."""
         self.on_effect: Callable[[BodyWriter, Instruction, tuple[Any, ...], LoopBody], Value | None] | None = None
         self._memo: MutableMapping[Any, Value] = {}
         self._outer_memo: MutableMapping[Any, Value] = self._memo
@@ -91,6 +99,8 @@ class BodyWriter:
         self._reads: dict[str, Read] = {}
         """Name of a loaded value -> where it was loaded from."""
         self._zeros: set[str] = set()
+        self._numbers: dict[str, int | float | bool] = {}
+        """Name of a value that is the same number everywhere -> the number."""
         self._stored: dict[tuple[str, str], Value] = {}
         """What this function stored where: a later load gives the value back without touching memory."""
         self._written: set[str] = set()
@@ -189,16 +199,36 @@ class BodyWriter:
         if rule is None:
             raise InductorError(f"Triton kernel: no text for {instruction.op!r} (codegen/triton/text_rules.py)")
         assert instruction.dtype is not None
-        if instruction.op == "where" and (selected := self._selected(*args)) is not None:
-            return selected
+        if (number := self._number(instruction.op, args)) is not None:
+            return self._constant_of(number, instruction.dtype)
+        if instruction.op == "where":
+            if args[0].text in self._numbers:
+                return args[1] if self._numbers[args[0].text] else args[2]
+            if (selected := self._selected(*args)) is not None:
+                return selected
         dims = NOTHING.union(*(a.dims for a in args))
         # The first operand decides the arithmetic, except for `where`.
         text = rule([a.text for a in args], args[-1].dtype)
         return self.name(text, dims, instruction.dtype)
 
+    def _number(self, op: str, args: tuple[Any, ...]) -> bool | None:
+        """What a condition on numbers is."""
+        numbers = [self._numbers.get(a.text) for a in args if isinstance(a, Value)]
+        condition = CONDITIONS.get(op)
+        return None if condition is None or None in numbers else condition(*numbers)
+
+    def _constant_of(self, number: Any, dtype: torch.dtype) -> Value:
+        value = self.name(constant_text(number, dtype), NOTHING, dtype)
+        self._numbers[value.text] = number
+        return value
+
     def _load(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         buffer, index, extra = args
         assert i.dtype is not None
+        if extra is not None and extra.text in self._numbers:
+            if not self._numbers[extra.text]:
+                return self._constant_of(0, i.dtype)
+            extra = None
         text, dims = self.index(index)
         kept = self._stored.get((buffer, text))
         if kept is not None and extra is None and kept.dims == dims:
@@ -207,20 +237,34 @@ class BodyWriter:
             # Another thread of the block may have written it.
             (self.lines if self.before is None else self.before).append("tl.debug_barrier()")
             self.earlier.add(buffer)
-        wanted = dims | (extra.dims if extra is not None else NOTHING) | (self.spread if "r" in dims else NOTHING)
+        wanted = dims | (extra.dims if extra is not None else NOTHING)
         if not wanted <= dims:
             dims = wanted
             text = f"{text} + tl.full({self.tile.shape(dims)}, 0, tl.int32)"
         element = self.element[buffer]
-        loaded = self._read(Read(f"{self.pointers[buffer]} + ({text})", dims, element, extra))
+        beside = self._beside(index) if element.itemsize == 1 else 0
+        loaded = self._read(Read(f"{self.pointers[buffer]} + ({text})", dims, element, extra, beside, buffer in self.once))
         # A view of the buffer in another dtype would be a bitcast; a plain difference is a conversion.
         return loaded if element == i.dtype else self.name(convert_text(loaded.text, element, i.dtype), dims, i.dtype)
 
+    def _beside(self, index: Size) -> int:
+        """The limit of side by side elements for a load, if they are."""
+        if self.beside is None or isinstance(index, int):
+            return 0
+        variable, limit = self.beside
+        return limit if same(substitute(index, self.merged).coefficient(variable), 1) else 0
+
     def _read(self, read: Read) -> Value:
         mask = self.tile.mask(read.dims, read.within.text if read.within is not None else None)
-        call = f"tl.load({read.pointer}"
+        pointer = read.pointer
+        if read.beside:
+            pointer = (
+                f"tl.max_contiguous({pointer}, [{', '.join(str(read.beside) if d == 'r' else '1' for d in self.tile.dims)}])"
+            )
+        call = f"tl.load({pointer}"
         if mask is not None:
             call += f", {mask}" + (", other=0" if read.within is not None else "")
+        call += ', eviction_policy="evict_first"' if read.once else ""
         call += ")" if read.element not in HALF else ").to(tl.float32)"
         loaded = self.name(call, read.dims, read.element)
         self._reads[loaded.text] = read
@@ -235,12 +279,15 @@ class BodyWriter:
             return a
         if second is None or second.within is None or (first.dims, first.element) != (second.dims, second.element):
             return None
+        beside = 0 if "r" in condition.dims else min(first.beside, second.beside)
         pointer = self.name(f"tl.where({condition.text}, {first.pointer}, {second.pointer})", first.dims, torch.int64)
         within = self.name(f"({condition.text} | {second.within.text})", condition.dims | second.within.dims, torch.bool)
-        return self._read(Read(pointer.text, first.dims, first.element, within))
+        return self._read(Read(pointer.text, first.dims, first.element, within, beside, first.once and second.once))
 
     def _constant(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         value = self.name(constant_text(args[0], args[1]), NOTHING, args[1])
+        if args[1] == torch.int64 and isinstance(args[0], (int, str)):
+            self._numbers[value.text] = int(args[0])
         if args[0] in ("0", "0.0", "False"):
             self._zeros.add(value.text)
         return value
@@ -248,7 +295,7 @@ class BodyWriter:
     def _index_expr(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         text, dims = self.index(args[0])
         if text.lstrip("-").isdigit():
-            return self.name(constant_text(int(text), args[1]), NOTHING, args[1])
+            return self._constant_of(int(text), args[1])
         return self.name(f"({text}).to({HELD[args[1]]})", dims, args[1])
 
     def _indirect(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
@@ -336,6 +383,19 @@ class BodyWriter:
             raise InductorError(f"Triton kernel: {i.op} outside of an inner pass")
         return self.on_effect(self, i, args, body)
 
+
+CONDITIONS: dict[str, Callable[..., bool]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "logical_and": lambda a, b: bool(a and b),
+    "logical_or": lambda a, b: bool(a or b),
+    "logical_not": operator.not_,
+}
+"""Scalar op -> what it gives for numbers."""
 
 STORE_MODES = {"set": "tl.store", "add": "tl.atomic_add", "max": "tl.atomic_max", "min": "tl.atomic_min"}
 

@@ -118,8 +118,8 @@ def _product_row(shape: Shape) -> list[Config]:
     if shape.repeats:  # 64 elements a thread, so that few blocks do the work that each of them does again
         warps = _between(4, row // 512, 8)
         return [Config({"XBLOCK": _between(1, 64 * 32 * warps // (row * shape.products), 4), "RBLOCK": row}, warps)]
-    columns = max(1, (4096 if shape.itemsize == 1 else 2048) // row)
-    return [Config({"XBLOCK": columns, "RBLOCK": row}, _between(4, columns * row * shape.itemsize // 4096, 16))]
+    columns, a_warp = (max(1, 4096 // row), 2048) if shape.itemsize == 1 else (max(1, 2048 // row), 1024)
+    return [Config({"XBLOCK": columns, "RBLOCK": row}, _between(4, columns * row // a_warp, 16 if shape.itemsize == 4 else 8))]
 
 
 def _product(shape: Shape) -> list[Config]:
@@ -137,8 +137,13 @@ def _product_columns(shape: Shape) -> list[Config]:
     return [Config({"XBLOCK": columns, "RBLOCK": _between(16, power_of_two(shape.inner), 256)}, warps)]
 
 
-def tensor_core_product(columns: int, inner: int, products: int) -> tuple[Config, int]:
-    """For products of several rows, and into how many parts their inner dimension is split."""
+def tensor_core_product(columns: int, inner: int, products: int, itemsize: int) -> tuple[Config, int]:
+    """For products of several rows, and into how many parts their inner dimension is split; itemsize: of the large matrix."""
+    if itemsize == 1:
+        step = _between(16, power_of_two(inner), 256)
+        blocks = -(-columns // 32)
+        most = min(4 * MULTIPROCESSORS // blocks if blocks <= MULTIPROCESSORS else 1, inner // (_STEPS_OF_PART * step))
+        return Config({"XBLOCK": 32, "YBLOCK": 16, "RBLOCK": step}, 2, 3), 1 << (most.bit_length() - 1) if most else 1
     blocks = -(-columns // 64)
     if blocks * products < MULTIPROCESSORS and columns >= _NARROW_BLOCKS_FROM and inner <= 4096:
         return Config({"XBLOCK": 16, "YBLOCK": 16, "RBLOCK": _between(16, power_of_two(inner), 256)}, 2, 4), 1

@@ -42,6 +42,9 @@ def product(kernel: LoopKernel, tiling: Tiling) -> Product | None:
     if any(i.op == "indirect" and i.args[3] is not None for i in inner.body.instructions):
         return None  # its check is made by whoever runs all instructions
     found = [_factors(inner, i) for i in dots]
+    columns = {a.var for a in tiling.group("x").axes}  # type: ignore[union-attr]
+    if any(axis.var in columns for factors in found if factors for axis in axes_behind(inner.body, factors[1])):
+        return None  # each batch has rows of its own
     halves = {inner.body.instructions[ref.position].dtype for factors in found if factors for ref in factors}
     if None in found or len(halves) != 1 or not halves <= set(HALF):
         return None
@@ -81,7 +84,8 @@ class Product:
         self.axes: dict[str, tuple[Axis, ...]] = {"x": x.axes, "r": r.axes, "y": tiling.written_out}
         self.columns, self.inner = int(x.numel), int(r.numel)
         self.names = [i.args[0] for i in kernel.passes[0].body.instructions if i.op == "reduce"]
-        self.config, self.parts = config_table.tensor_core_product(self.columns, self.inner, len(self.names))
+        itemsize = min(kernel.layouts[i.args[0]].dtype.itemsize for i in kernel.passes[0].body.loads())
+        self.config, self.parts = config_table.tensor_core_product(self.columns, self.inner, len(self.names), itemsize)
         self.block, self.step = self.config.constants["XBLOCK"], self.config.constants["RBLOCK"]
         self.whole_steps = self.inner % (self.step * self.parts) == 0
 
@@ -156,18 +160,21 @@ class Product:
         body = self.kernel.passes[0].body
         sides = [self._writer(("x", "r"), "r", "w", narrow), self._writer(("r", "y"), "q", "a", narrow)]
         before: list[str] = []
-        texts: list[list[str]] = []
+        texts: list[list[str]] = [[], []]
         for place, writer in enumerate(sides):
             writer.inner = True
             writer.enter_loop(before)
-            known: dict[int, Value | None] = {}
-            texts.append([self._operand(writer, writer.run_one(body, f[place].position, known)) for f in self.factors])
+            for term in self.tiling.terms_of_step():
+                self.tiling.merged.update(term)
+                known: dict[int, Value | None] = {}
+                texts[place] += [self._operand(writer, writer.run_one(body, f[place].position, known)) for f in self.factors]
             writer.leave_loop()
         steps = ["r = roff + tl.arange(0, RBLOCK)[None, :]", "q = roff + tl.arange(0, RBLOCK)[:, None]"]
         if not self.whole_steps:
             steps += ["rmask = r < rlast", "qmask = q < rlast"]
         steps += [*_places(self.axes["r"], "r"), *_places(self.axes["r"], "q"), *sides[0].lines, *sides[1].lines]
-        steps += [f"acc{n} = tl.dot({large}, {small}, acc{n})" for n, (large, small) in enumerate(zip(*texts, strict=True))]
+        for n, (large, small) in enumerate(zip(*texts, strict=True)):
+            steps.append(f"acc{n % len(self.names)} = tl.dot({large}, {small}, acc{n % len(self.names)})")
         first, each = "0", -(-self.inner // (self.step * self.parts)) * self.step
         limits = [f"rlast = {self.inner}"]
         if self.parts > 1:

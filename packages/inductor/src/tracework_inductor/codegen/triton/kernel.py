@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,9 @@ from .tiling import Group, Tiling, axes_behind, tile
 
 __all__ = ["Part", "part", "render"]
 
+POSITIONS = frozenset(("argmax", "argmin"))
+NO_POSITION = "9223372036854775807"
+"""Behind all positions, for lanes that have none."""
 _LOADS_TO_COMPUTE_AGAIN = 2
 # Steps of a loop whose values one accumulator may add up; with more there are two levels of them.
 CHAIN = 64
@@ -39,6 +42,8 @@ CHAIN = 64
 _LOADING = frozenset(("load", "where", "constant", "index_expr", "lt", "ge", "logical_and"))
 # Loads that wait in registers for a product.
 _LOADED_AHEAD = 4
+# Bytes that a thread loads at once.
+_LOAD = 16
 # Rows of a multiple of this many elements can be masked without splitting a 16-byte load.
 _MASK_ALIGNMENT = 16
 
@@ -51,7 +56,7 @@ class Partial:
     point: int
     dtype: torch.dtype
     kind: str
-    arguments: tuple[str, ...]
+    arguments: Mapping[str, torch.dtype]
 
 
 def render(kernel: LoopKernel) -> RenderedKernel:
@@ -165,32 +170,52 @@ def _products(kernel: LoopKernel) -> int:
     return sum(i.op == "reduce" and i.args[1] == "dot" for p in kernel.passes for i in p.body.instructions)
 
 
+def _read_once(kernel: LoopKernel) -> frozenset[str]:
+    """Of what the large matrices of products are loaded from."""
+    found: set[str] = set()
+    axes = {a.var for a in kernel.axes}, {a.var for a in kernel.reduction_axes}
+    for body in (p.body for p in kernel.passes if p.level == "inner"):
+        for product in (i for i in body.instructions if i.op == "reduce" and i.args[1] == "dot"):
+            for load in (body.instructions[n] for n in _loads_of_larger(body, product)):
+                symbols = getattr(load.args[1], "free_symbols", frozenset()) if load.op == "load" else frozenset()
+                if all(symbols & some for some in axes):
+                    found.add(load.args[0])
+    return frozenset(found)
+
+
+def _beside(kernel: LoopKernel, tiling: Tiling) -> tuple[Any, int] | None:
+    """The fastest variable of a product's rows, and how many elements of its other matrix 16 bytes have."""
+    r = tiling.group("r")
+    assert r is not None
+    axis = r.axes[-1]
+    sizes = [kernel.layouts[i.args[0]].dtype.itemsize for p in kernel.passes if p.level == "inner" for i in p.body.loads()]
+    elements = _LOAD // min((n for n in sizes if n > 1), default=1)
+    return (axis.var, elements) if isinstance(axis.size, int) and axis.size % elements == 0 else None
+
+
 def _scratch_stores(kernel: LoopKernel) -> list[tuple[Pass, Instruction]]:
     return [(p, i) for p in kernel.passes for i in p.body.instructions if i.op == "scratch_store"]
 
 
 def _loads_behind(body: LoopBody, position: int) -> int:
     """How many loads a value takes."""
-    needed, count = {position}, 0
-    for n in range(position, -1, -1):
-        if n in needed:
-            count += body.instructions[n].op in ("load", "scratch_load")
-            needed |= {a.position for a in body.instructions[n].args if isinstance(a, Ref)}
-    return count
+    return sum(body.instructions[n].op in ("load", "scratch_load") for n in body.behind(position))
+
+
+def _loading(body: LoopBody) -> list[int]:
+    """Which instructions load, or choose between loads, in order."""
+    found: list[int] = []
+    for n, i in enumerate(body.instructions):
+        if i.op in _LOADING and all(a.position in found for a in i.args if isinstance(a, Ref)):
+            found.append(n)
+    return found
 
 
 def _loads_of_larger(body: LoopBody, product: Instruction) -> list[int]:
     """What a product's larger factor is loaded by, in order: loads, and choices between them."""
     factors = sorted(product.args[2:], key=lambda ref: constant_product(a.size for a in axes_behind(body, ref)))
-    found: list[int] = []
-    for n in range(factors[-1].position + 1):
-        i = body.instructions[n]
-        if i.op in _LOADING and all(a.position in found for a in i.args if isinstance(a, Ref)):
-            found.append(n)
-    behind = {factors[-1].position}
-    for n in range(factors[-1].position, -1, -1):
-        behind |= {a.position for a in body.instructions[n].args if isinstance(a, Ref)} if n in behind else set()
-    return [n for n in found if n in behind and body.instructions[n].op in ("load", "where")]
+    behind = body.behind(factors[-1].position)
+    return [n for n in _loading(body) if n in behind and body.instructions[n].op in ("load", "where")]
 
 
 def _may_compute_again(kernel: LoopKernel) -> bool:
@@ -208,8 +233,7 @@ def _parts(kernel: LoopKernel, shape: config_table.Shape, chosen: config_table.C
     if not shape.looped or (kernel.scratch and not _may_compute_again(kernel)):
         return 1
     ops = {i.op for p in kernel.passes for i in p.body.instructions}
-    kinds = {i.args[1] for p in kernel.passes for i in p.body.instructions if i.op == "reduce"}
-    if "scan" in ops or "reduce" not in ops or kinds & {"argmax", "argmin"}:
+    if "scan" in ops or "reduce" not in ops:
         return 1
     return config_table.splits(shape, chosen)
 
@@ -255,7 +279,7 @@ def _split_stages(
         partials += writer.made
         start = end
     outer = PythonPrinter(names).text(_numel(tiling, "x"))
-    dtypes = {argument: p.dtype for p in partials for argument in p.arguments}
+    dtypes = {argument: dtype for p in partials for argument, dtype in p.arguments.items()}
     workspace = [{"dtype": _workspace_dtype(dtype), "elements": f"({outer}) * {parts}"} for dtype in dtypes.values()]
     return [_with_workspace(f, len(dtypes)) for f in functions], spread, workspace
 
@@ -267,6 +291,11 @@ def _workspace_dtype(dtype: torch.dtype) -> str:
 
 def _with_workspace(function: str, count: int) -> str:
     return function.replace("WORKSPACE", "".join(f"ws{n}, " for n in range(count)))
+
+
+def _position_text(pair: str, kind: str) -> str:
+    """Of the tiles of values and of their positions: where along dimension 1 the first of the extreme values is."""
+    return f"tl.reduce({pair}, 1, _{kind})[1][:, None]"
 
 
 def _numel(tiling: Tiling, prefix: str) -> Size:
@@ -296,7 +325,7 @@ class _Function:
         self.products = _products(kernel)
         self.partials = partials or []
         self.made: list[Partial] = []
-        self.moments: dict[str, tuple[str, ...]] = {}
+        self.moments: dict[str, Sequence[str]] = {}
         """Value -> where its moments over the row are."""
         self.arguments = len({a for p in self.partials for a in p.arguments})
         """Workspace arguments so far."""
@@ -309,14 +338,19 @@ class _Function:
         if self.products and self._fills("x"):
             masks["x"] = None
         self.writer = BodyWriter(Tile(dims, masks), self.printer, tiling.merged, narrow)
-        if self.products and shape.itemsize == 1 and shape.kind != "product columns" and not shape.repeats:
-            self.writer.spread = frozenset({"x"})
+        if self.products:
+            self.writer.once = _read_once(kernel)
+        if self.products and shape.itemsize == 1 and shape.kind != "product columns":
+            self.writer.beside = _beside(kernel, tiling)
         for n, buffer in enumerate(kernel.buffers):
             self.writer.pointers[buffer] = f"p{n}"
             self.writer.element[buffer] = kernel.layouts[buffer].dtype
         self.points = tiling.points()
         """Which points of the axes that are written out each block computes; `point` is the number of the one that is being written."""
         self.point = 0
+        self.terms = tiling.terms_of_step()
+        self.added: dict[tuple[int, str], list[Value]] = {}
+        """What a step of a row adds to a sum, by the point and the sum."""
         self.local_values: list[dict[str, Value]] = [{} for _ in self.points]
         self.scratch_of: list[dict[str, tuple[LoopBody, int] | Value]] = [{} for _ in self.points]
         self.kept: dict[str, torch.dtype] = {}
@@ -418,22 +452,32 @@ class _Function:
     # passes
 
     def _load_ahead(self) -> None:
-        """What is added to products is loaded before they are computed: its way from memory would else come after theirs."""
-        loads = [(i, p.body) for p in self.kernel.passes if p.level == "outer" for i in p.body.loads()]
+        """What is added to products, or scales them, is loaded before they are computed: its way from memory would else come after theirs."""
         known = set(self.writer.symbol_dims) | {a.var for a in self.tiling.written_out} | set(self.tiling.merged)
-        for i, body in loads[:_LOADED_AHEAD]:
-            buffer, index, mask = i.args
-            if mask is None and buffer not in self.kernel.writes and getattr(index, "free_symbols", set()) <= known:
-                for _ in self._each_point():
-                    self.writer.one(i, i.args, body)
+
+        def is_known(i: Instruction) -> bool:
+            symbols = set().union(*(getattr(a, "free_symbols", ()) for a in i.args))
+            return symbols <= known and (i.op != "load" or i.args[0] not in self.kernel.writes)
+
+        left = _LOADED_AHEAD
+        for body in (p.body for p in self.kernel.passes if p.level == "outer"):
+            loading = _loading(body)
+            inside = {a.position for n in loading for a in body.instructions[n].args if isinstance(a, Ref)}
+            for n in loading:
+                if left and n not in inside and body.instructions[n].op in ("load", "where"):
+                    if all(is_known(body.instructions[m]) for m in body.behind(n)):
+                        left -= 1
+                        for _ in self._each_point():
+                            self.writer.run_one(body, n, {})
 
     def _load_first(self) -> None:
         """The large matrices are on their way while what comes before the product is computed."""
         self.writer.inner = True
         for body in (p.body for p in self.kernel.passes if p.level == "inner"):
             dots = [i for i in body.instructions if i.op == "reduce" and i.args[1] == "dot"]
-            for load in dict.fromkeys(n for i in dots for n in _loads_of_larger(body, i)):
-                self.writer.run_one(body, load, {})
+            for _ in self._each_term():
+                for load in dict.fromkeys(n for i in dots for n in _loads_of_larger(body, i)):
+                    self.writer.run_one(body, load, {})
         self.writer.inner = False
 
     def _each_point(self) -> Iterator[None]:
@@ -442,6 +486,12 @@ class _Function:
             self.point = number
             self.tiling.merged.update(places)
             self.writer.locals = self.local_values[self.point]
+            yield
+
+    def _each_term(self) -> Iterator[None]:
+        """Goes through what a step of a row adds up."""
+        for places in self.terms:
+            self.tiling.merged.update(places)
             yield
 
     @property
@@ -483,12 +533,19 @@ class _Function:
     def _combine(self, partial: Partial) -> None:
         """A reduction's result from all parts' accumulators."""
         if partial.kind in MOMENTS:
-            seen, mean, squares = (self._tile_of_parts(a, "0", partial.dtype) for a in partial.arguments)
+            seen, mean, squares = (self._tile_of_parts(a, "0", dtype) for a, dtype in partial.arguments.items())
             found = combined(seen, "0.0", mean, squares, lambda text: self._of_row(text).text)
             self.writer.locals[partial.name] = Value(found[MOMENTS[partial.kind]], frozenset({"x"}), partial.dtype)
             return
+        if partial.kind in POSITIONS:
+            (value, dtype), (at, _) = partial.arguments.items()
+            found = self._tile_of_parts(value, reduction_text(partial.kind, dtype).identity, dtype)
+            pair = f"({found}, {self._tile_of_parts(at, NO_POSITION, torch.int64)})"
+            self.writer.locals[partial.name] = self.writer.name(_position_text(pair, partial.kind), frozenset({"x"}), torch.int64)
+            return
         texts = reduction_text(partial.kind, partial.dtype)
-        tile_of_parts = self._tile_of_parts(partial.arguments[0], texts.identity, partial.dtype)
+        (argument,) = partial.arguments
+        tile_of_parts = self._tile_of_parts(argument, texts.identity, partial.dtype)
         result = self.writer.name(texts.across(tile_of_parts), frozenset({"x"}), partial.dtype)
         self.writer.locals[partial.name] = result
 
@@ -509,7 +566,8 @@ class _Function:
             self._loop(one_pass)
         else:
             for _ in self._each_point():
-                writer.run(one_pass.body)
+                for _ in self._each_term():
+                    writer.run(one_pass.body)
         for point, name, result in self.pending:
             self.local_values[point][name] = result
         writer.inner = False
@@ -526,7 +584,8 @@ class _Function:
                 if i.op == "scratch_load":  # computed again, before a store may overwrite what they are computed from
                     self._scratch_load(i, i.args, one_pass.body)
         for _ in self._each_point():
-            writer.run(one_pass.body)
+            for _ in self._each_term():
+                writer.run(one_pass.body)
         writer.leave_loop()
         r = self.tiling.group("r")
         assert r is not None
@@ -590,7 +649,7 @@ class _Function:
 
     def _reduce(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
         name, kind, value = args[:3]
-        if kind in ("argmax", "argmin"):
+        if kind in POSITIONS:
             self._reduce_position(name, kind, value, args[3])
             return
         if kind in MOMENTS:
@@ -598,6 +657,12 @@ class _Function:
             return
         if kind == "dot":
             kind, value = "sum", self._times(value, args[3])
+        if len(self.terms) > 1:
+            added = self.added.setdefault((self.point, name), [])
+            added.append(value)
+            if len(added) < len(self.terms):
+                return
+            value = self._sum(added)
         texts = reduction_text(kind, value.dtype)
         if self.looped:
             self._accumulate(name, kind, value)
@@ -608,6 +673,14 @@ class _Function:
 
     def _made(self, name: str, result: Value) -> None:
         self.pending.append((self.point, name, result))
+
+    def _sum(self, values: Sequence[Value]) -> Value:
+        total = values[0]
+        for value in values[1:]:
+            total = self.writer.name(
+                TRITON_TEXT["add"]((total.text, value.text), total.dtype), total.dims | value.dims, total.dtype
+            )
+        return total
 
     def _times(self, a: Value, b: Value) -> Value:
         return self.writer.name(TRITON_TEXT["mul"]((a.text, b.text), a.dtype), a.dims | b.dims, a.dtype)
@@ -642,7 +715,7 @@ class _Function:
         result = f"red_{self._label(name)}"
         self.after_loop.append(f"{result} = {texts.across(whole)}")
         if self.parts > 1:
-            self.made.append(Partial(name, self.point, value.dtype, kind, (self._kept(result),)))
+            self.made.append(Partial(name, self.point, value.dtype, kind, {self._kept(result): value.dtype}))
         self._made(name, Value(result, lanes - {"r"}, value.dtype))
 
     def _reduce_moments(self, name: str, kind: str, value: Value) -> None:
@@ -666,7 +739,7 @@ class _Function:
             self.moments[value.text] = tuple(map(self._kept, names)) if self.parts > 1 else names
         found = self.moments[value.text]
         if self.parts > 1:
-            self.made.append(Partial(name, self.point, torch.float32, kind, found))
+            self.made.append(Partial(name, self.point, torch.float32, kind, dict.fromkeys(found, torch.float32)))
         else:
             self._made(name, Value(found[MOMENTS[kind]], dims, torch.float32))
 
@@ -682,25 +755,31 @@ class _Function:
         if value.dtype == torch.bool:
             value = Value(f"{value.text}.to(tl.int32)", value.dims, torch.int32)
         texts = reduction_text(kind, value.dtype)
-        far = "9223372036854775807"
         combine = f"_{kind}"
         if not self.looped:
             v = self._where_inside(value, texts.identity, texts.held)
-            j = self._where_inside(index, far, "tl.int64")
-            pair = f"tl.reduce(({v}, {j}), 1, {combine})[1][:, None]"
-            self._made(name, self.writer.name(pair, frozenset({"x"}), torch.int64))
+            j = self._where_inside(index, NO_POSITION, "tl.int64")
+            self._made(name, self.writer.name(_position_text(f"({v}, {j})", kind), frozenset({"x"}), torch.int64))
             return
         acc, at, shape = f"acc_{self._label(name)}", f"at_{self._label(name)}", self.writer.tile.shape()
         self.before_loop.append(f"{acc} = tl.full({shape}, {texts.identity}, {texts.held})")
-        self.before_loop.append(f"{at} = tl.full({shape}, {far}, tl.int64)")
+        self.before_loop.append(f"{at} = tl.full({shape}, {NO_POSITION}, tl.int64)")
         self.writer.lines += [
             f"new_{acc}, new_{at} = {combine}({acc}, {at}, {self.writer.full(value)}, {self.writer.full(index)})",
             f"{acc} = tl.where(rmask, new_{acc}, {acc})",
             f"{at} = tl.where(rmask, new_{at}, {at})",
         ]
         result = f"red_{self._label(name)}"
-        self.after_loop.append(f"{result} = tl.reduce(({acc}, {at}), 1, {combine})[1][:, None]")
-        self._made(name, Value(result, frozenset({"x"}), torch.int64))
+        if self.parts == 1:
+            self.after_loop.append(f"{result} = {_position_text(f'({acc}, {at})', kind)}")
+            self._made(name, Value(result, frozenset({"x"}), torch.int64))
+            return
+        pair = f"best_{self._label(name)}, {result}"
+        self.after_loop.append(f"{pair} = tl.reduce(({acc}, {at}), 1, {combine})")
+        arguments = {
+            self._kept(f"{text}[:, None]"): t for text, t in zip(pair.split(", "), (value.dtype, torch.int64), strict=True)
+        }
+        self.made.append(Partial(name, self.point, torch.int64, kind, arguments))
 
     def _scan(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         name, kind, value = args

@@ -46,11 +46,25 @@ POINTER: dict[torch.dtype, str] = {
     torch.bool: "*i1",
 }
 
+# Of one byte -> the helper that makes it a float32.
+BYTES = {torch.int8: "_signed_byte", torch.uint8: "_byte"}
+
 UNSIGNED_BITS = {torch.uint8: 8, torch.uint16: 16, torch.uint32: 32, torch.uint64: 64}
 HALF = {torch.float16: "tl.float16", torch.bfloat16: "tl.bfloat16"}
 
 # Helper functions a kernel's text may call; only those it calls are written.
+# Of bytes: they are the last digits of 2 ** 23 plus what they stand for. A GPU converts a sixteenth as many integers as it adds floats.
 PRELUDE: dict[str, str] = {
+    "_byte": """
+@triton.jit
+def _byte(a):
+    return ((a.to(tl.int32) & 255) | 0x4B000000).to(tl.float32, bitcast=True) - 8388608.0
+""",
+    "_signed_byte": """
+@triton.jit
+def _signed_byte(a):
+    return ((a.to(tl.int32) & 255) ^ 0x4B000080).to(tl.float32, bitcast=True) - 8388736.0
+""",
     "_floordiv": """
 @triton.jit
 def _floordiv(a, b):
@@ -157,6 +171,8 @@ def convert_text(value: str, source: torch.dtype, target: torch.dtype) -> str:
         return value
     if target == torch.bool:
         return f"({value} != 0)"
+    if source in BYTES and HELD[target] == "tl.float32":
+        return f"{BYTES[source]}({value})"
     return f"{value}.to({HELD[target]})"
 
 

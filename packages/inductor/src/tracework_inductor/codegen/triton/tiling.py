@@ -22,6 +22,8 @@ _WORTH_A_DIMENSION = 8
 _WORTH_A_SHARE = 0.125
 # Rows of a product that a block computes; each has accumulators of its own.
 _MOST_POINTS = 8
+# Values in what is loaded at once, of products.
+_MOST_TERMS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,15 +58,25 @@ class Tiling:
     """The dimension along which most bytes are contiguous."""
     written_out: tuple[Axis, ...] = ()
     """Axes whose points each block computes, one after the other."""
+    terms: tuple[Axis, ...] = ()
+    """Reduction axes whose points each step of a row computes, one after the other: what the bytes that it loads stand for."""
 
     def points(self) -> list[dict[Any, int]]:
         """The points of the axes that are written out."""
-        places = itertools.product(*(range(int(a.size)) for a in self.written_out))
-        return [dict(zip((a.var for a in self.written_out), place, strict=True)) for place in places]
+        return _places(self.written_out)
+
+    def terms_of_step(self) -> list[dict[Any, int]]:
+        """The points of the reduction axes that are written out."""
+        return _places(self.terms)
 
     def group(self, prefix: str) -> Group | None:
         """The group of that name."""
         return next((g for g in self.groups if g.prefix == prefix), None)
+
+
+def _places(axes: Sequence[Axis]) -> list[dict[Any, int]]:
+    places = itertools.product(*(range(int(a.size)) for a in axes))
+    return [dict(zip((a.var for a in axes), place, strict=True)) for place in places]
 
 
 def tile(kernel: LoopKernel) -> Tiling:
@@ -74,7 +86,8 @@ def tile(kernel: LoopKernel) -> Tiling:
     merged: dict[Any, Size] = {}
     written_out = _written_out(kernel)
     outer, accesses = _merge([a for a in kernel.axes if a not in written_out], accesses, merged)
-    inner, accesses = _merge(kernel.reduction_axes, accesses, merged)
+    terms = _terms(kernel)
+    inner, accesses = _merge([a for a in kernel.reduction_axes if a not in terms], accesses, merged)
     if kernel.reduction_axes:
         ordered = inner if scans else _fastest_last(inner, accesses)
         outer = _fastest_last(outer, accesses)
@@ -82,7 +95,7 @@ def tile(kernel: LoopKernel) -> Tiling:
         best_inner = max((_score(a, rows) for a in ordered[-1:]), default=0)
         best_outer = max((_score(a, rows) for a in outer[-1:]), default=0)
         groups = (Group("x", tuple(outer)), Group("r", tuple(ordered)))
-        return Tiling(groups, merged, "r" if best_inner >= best_outer else "x", written_out)
+        return Tiling(groups, merged, "r" if best_inner >= best_outer else "x", written_out, terms)
     outer = _fastest_last(outer, accesses)
     second = _second_dimension(outer, accesses)
     if second is None:
@@ -104,6 +117,26 @@ def _written_out(kernel: LoopKernel) -> tuple[Axis, ...]:
     found = tuple(a for a in kernel.axes if a in rest)
     few = all(isinstance(a.size, int) for a in found) and constant_product(a.size for a in found) <= _MOST_POINTS
     return found if products and few else ()
+
+
+def _terms(kernel: LoopKernel) -> tuple[Axis, ...]:
+    """Short reduction axes along which nothing that products' larger factors are computed from is loaded anew."""
+    inner = [p.body for p in kernel.passes if p.level == "inner"]
+    reductions = [
+        (body, i) for body in inner for i in body.instructions if i.op in ("reduce", "scan", "scratch_store", "scratch_load")
+    ]
+    computed = any(i.op == "indirect" for body in inner for i in body.instructions)
+    if computed or any(i.op != "reduce" or i.args[1] not in ("dot", "sum") for _, i in reductions):
+        return ()
+    found = {a for a in kernel.reduction_axes if isinstance(a.size, int) and 1 < a.size <= _MOST_TERMS}
+    for body, i in reductions:
+        if i.args[1] == "dot":
+            larger = max(i.args[2:], key=lambda ref: constant_product(a.size for a in axes_behind(body, ref)))
+            behind = [body.instructions[n] for n in body.behind(larger.position)]
+            loaded = [one.args[1] for one in behind if one.op == "load"]
+            found = {a for a in found if not any(_depends(index, (a,)) for index in loaded)}
+    several = any(i.args[1] == "dot" for _, i in reductions) and len(found) < len(kernel.reduction_axes)
+    return tuple(a for a in kernel.reduction_axes if a in found) if several else ()
 
 
 def axes_behind(body: LoopBody, value: Ref) -> set[Axis]:
