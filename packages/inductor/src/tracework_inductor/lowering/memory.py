@@ -49,12 +49,5 @@ def copy_into(low: Any, dst: Any, src: Any) -> Any:
         source = low.realize(source)
     new = low.new_buffer(layout, "alias", dst.buffer)
     low.mutated[new.name] = dst.buffer
-
-    def write(source: Any) -> None:
-        low.pointwise_node(new, source.load, dst.sizes, lambda index: dot(index, dst.strides, dst.offset), mutates=dst.buffer)
-
-    write(source)
-    if low.nodes[-1].may_raise:  # not in the loop that writes
-        low.nodes.pop()
-        write(low.realize(source))
+    low.pointwise_node(new, source.load, dst.sizes, lambda index: dot(index, dst.strides, dst.offset), mutates=dst.buffer)
     return Strided(dst.sizes, dst.dtype, dst.device, new.name, dst.strides, dst.offset)

@@ -12,7 +12,8 @@ from ..promotion import result_dtype
 from ..spec import TensorSpec
 from ..symbols import active, mod
 from .rows import at_least, check_number, common_device, contiguous, fresh, row, same_layout, suggests_channels_last, wrap_dim
-from .view import unsqueeze, view, view_strides
+from .view import diagonal, select, unsqueeze, view, view_strides
+from .view import slice as slice_
 
 
 def _is_skipped(spec):
@@ -180,11 +181,21 @@ def _check_fits(values, sizes):
         raise RuntimeError(f"shape mismatch: {shapes}")
 
 
-@row("slice_scatter.default", "select_scatter.default", "diagonal_scatter.default")
-def view_scatter(x, *rest, **options):
-    """Eager clones the memory behind x as it is, gaps and offset too, unless elements share memory."""
-    shares = any(t.__class__ is int and t == 0 and s != 1 for s, t in zip(x.sizes, x.strides))
-    return fresh(x, x.sizes) if shares else x
+def _view_scatter(name, view):
+    @row(name)
+    def rule(x, src, *place, **options):
+        """Eager clones the memory behind x as it is, gaps and offset too, unless elements share memory."""
+        part = view(x, *place, **options)
+        if src.ndim != part.ndim or not all(active.equal(a, b) for a, b in zip(src.sizes, part.sizes)):
+            sizes = f"src size = {list(src.sizes)}, slice size = {list(part.sizes)}"
+            raise RuntimeError(f"expected src to have a size equal to the slice of self. {sizes}")
+        shares = any(t.__class__ is int and t == 0 and s != 1 for s, t in zip(x.sizes, x.strides))
+        return fresh(x, x.sizes) if shares else x
+
+
+_view_scatter("slice_scatter.default", slice_)
+_view_scatter("select_scatter.default", select)
+_view_scatter("diagonal_scatter.default", diagonal)
 
 
 def _check_dtype(what, tensor, *dtypes, error=RuntimeError):
