@@ -303,13 +303,8 @@ def after_step(value, step, number):
     """A value with a part written: by a window and a step there, or as a whole by one of three operators."""
     if isinstance(step, tuple):
         (name, place), inner = step
-        if (
-            place[0] >= value.ndim
-            or name == "diagonal"
-            and value.ndim < 3
-            or name == "slice"
-            and place[2] > value.sizes[place[0]]
-        ):
+        last = place[1] + 1 if name == "select" else place[2]
+        if place[0] >= value.ndim or name == "diagonal" and value.ndim < 3 or last > value.sizes[place[0]]:
             return after_step(value, inner, number)
         part = after_step(getattr(prims, name)(value, *place), inner, number)
         return getattr(prims, f"{name}_scatter")(value, part, *place)

@@ -93,14 +93,14 @@ def _unread_writes_last(buffers: Mapping[str, Any], nodes: list[Any]) -> list[An
     """Writes to inputs that no other node waits for, at the end."""
     last: list[Any] = []
     rest: list[Any] = []
-    read: set[str] = set()
+    read: set[str | None] = set()
     for node in reversed(nodes):
         waited_for = bool(read & (node.writes | {node.mutates}))
         if writes_to_input(buffers, node) and not waited_for:
             last.append(node)
         else:
             rest.append(node)
-            read |= node.reads
+            read |= node.reads | {node.mutates}
     return [*rest[::-1], *last[::-1]]
 
 
