@@ -221,6 +221,9 @@ OUTER = {
     "the same": ("except IndexError:\n            raise", "ValueError", 1),
     "the same by its name": ("except IndexError as error:\n            raise error", "ValueError", 2),
     "the same, met": ("except IndexError:\n            raise", "LookupError", 2),
+    "of what it calls": ("except IndexError:\n            int('x')\n            raise", "ValueError", 2),
+    "of what it computes": ("except IndexError:\n            1 / (seen.count - 1)\n            raise", "ZeroDivisionError", 2),
+    "of an attribute that it writes": ("except IndexError:\n            seen.fixed = 1\n            raise", "RuntimeError", 2),
 }
 
 
@@ -239,6 +242,15 @@ class Seen:
     """What the program counts."""
 
     count, error = 0, IndexError
+
+    @property
+    def fixed(self):
+        """Which cannot be written as it is wanted."""
+        return 0
+
+    @fixed.setter
+    def fixed(self, value):
+        raise RuntimeError
 
 
 @torch.library.custom_op("test_exceptions_for_data::counted", mutates_args=("x",))
