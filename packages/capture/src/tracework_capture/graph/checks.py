@@ -282,16 +282,25 @@ _OF_SIZES = frozenset(("set_", "resize_as_"))
 def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[fx.Node]:
     """Nodes that may raise for some data, and that nothing depends on: a compiler leaves them out unless they are outputs."""
     needed: set[fx.Node] = set()
+    memory: set[int] = set()
     ways = [*outputs, *(node for node in graph.nodes if node.op == "placeholder")]
     while ways:
-        node = ways.pop()
-        if node not in needed:
-            needed.add(node)
-            ways.extend(node.all_input_nodes)
-    memory = {id(storage) for node in needed for storage in storages_of(node)}
+        while ways:
+            node = ways.pop()
+            if node not in needed:
+                needed.add(node)
+                memory.update(id(storage) for storage in storages_of(node))
+                ways.extend(node.all_input_nodes)
+        ways = [node for node in graph.nodes if node not in needed and any(id(s) in memory for s in _written_by(node))]
     unused = [node for node in graph.nodes if node.meta.get("may_raise") and node not in needed]
     results = [node.args[0] if node.target is operator.setitem else node for node in unused]
     return [n for n in results if (found := storages_of(n)) and not any(id(storage) in memory for storage in found)]
+
+
+def _written_by(node: fx.Node) -> Iterable[Any]:
+    """The storages of what a method or an item that is assigned writes to."""
+    is_write = node.meta.get("may_write") and (node.op == "call_method" or node.target is operator.setitem)
+    return storages_of(node.args[0]) if is_write else ()  # type: ignore[arg-type]
 
 
 def keep_apart(frame: Any, node: fx.Node) -> None:

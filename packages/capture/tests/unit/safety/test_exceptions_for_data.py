@@ -315,3 +315,22 @@ def test_the_class_that_a_name_means_is_guarded():
     space["NotImplementedError"] = IndexError
     assert outcome(compiled, 9) == outcome(program, 9)
     assert outcome(compiled, 9)[2] == 101
+
+
+def test_what_a_write_to_an_input_needs_is_no_result():
+    """Operators that may raise are results where a compiler would leave them out, and there alone."""
+
+    def program(x, rows, at):
+        new = x.roll(-1)
+        new[at] = rows
+        x.copy_(new)
+        apart = rows.clone()
+        apart[at] = 1.0
+        return x.sum()
+
+    made = []
+    compiled = tracework_capture.optimize(lambda gm, given: made.append(gm) or gm.forward)(program)
+    given = torch.arange(4.0), torch.ones(2), torch.tensor([0, 1])
+    assert compiled(*given) == 5.0
+    (results,) = next(iter(reversed(made[0].graph.nodes))).args
+    assert [node.name for node in results] == ["sum_1", "clone"]
