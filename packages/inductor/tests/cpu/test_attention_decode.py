@@ -207,6 +207,38 @@ def test_what_is_hidden_is_not_read(queries, multiprocessors, tmp_path, monkeypa
     torch.testing.assert_close(value.double(), wanted, rtol=0, atol=4e-6)
 
 
+@pytest.mark.parametrize("low", [-65504.0, -65536.0, -math.inf])
+def test_what_a_boolean_mask_excludes_is_not_read(low, tmp_path):
+    """torch writes a number for False, and -inf."""
+
+    def program(q, k, v, keep):
+        mask = prims.where(prims.gt(keep, 0.0), 0.0, prims.full((), low, q.dtype, q.device))
+        return attention("efficient")(q, k, v, mask)
+
+    torch.manual_seed(0)
+    q, k, v = torch.randn(1, 2, 1, 16), torch.randn(1, 2, 200, 16), torch.randn(1, 2, 200, 16)
+    keep = (torch.rand(1, 1, 1, 200) < 0.3).float()
+    hidden = keep[0, 0, 0] == 0
+    k[:, :, hidden] = math.nan
+    inputs = q, k, v, keep
+    (value,), _, _ = run(build(program, inputs, [spec_of(t) for t in inputs]), inputs, tmp_path)
+    wanted = exact(q, k[:, :, ~hidden], v[:, :, ~hidden])
+    torch.testing.assert_close(value.double(), wanted, rtol=0, atol=4e-6)
+
+
+def test_a_number_that_is_added_excludes_nothing(tmp_path):
+    """Where scores are farther apart, it does not matter."""
+    torch.manual_seed(0)
+    q, k, v = torch.full((1, 1, 1, 16), 100.0), torch.randn(1, 1, 200, 16), torch.randn(1, 1, 200, 16)
+    mask = torch.zeros(1, 1, 1, 200)
+    mask[..., ::2] = -65536.0
+    k[:, :, 50] = 400.0
+    inputs = q, k, v, mask
+    (value,), _, _ = run(build(attention("efficient"), inputs, [spec_of(t) for t in inputs]), inputs, tmp_path)
+    torch.testing.assert_close(value.double(), exact(q, k, v, mask), rtol=0, atol=4e-6)
+    torch.testing.assert_close(value[0, 0, 0], v[0, 0, 50])
+
+
 def test_rows_that_see_nothing(tmp_path):
     """As torch's fused kernels: 0 where the mask is infinite or that times log2(e) is, all keys alike where it is -65536 for all."""
     torch.manual_seed(0)

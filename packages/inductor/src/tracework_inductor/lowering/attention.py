@@ -20,6 +20,7 @@ def attention_decode(
     v: Any,
     mask: Any,
     highest: Any,
+    distance: float,
     causal: bool,
     scale: float,
     written: bool,
@@ -44,7 +45,10 @@ def attention_decode(
             "attention_decode",
             (_grouped(q, groups), _view(k), _view(v), *masks),
             (_grouped(result, groups),),
-            (("causal", causal), ("scale", scale), ("written", written), ("zeroed", zeroed), ("fill", fill)),
+            (
+                *(("distance", distance), ("causal", causal), ("scale", scale)),
+                *(("written", written), ("zeroed", zeroed), ("fill", fill)),
+            ),
             q.device,
             low.origins(),
         )

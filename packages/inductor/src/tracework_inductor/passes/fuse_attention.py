@@ -18,14 +18,14 @@ from .written_attention import mask_of, without_factor, written_attention
 
 ATTENTION_DECODE = Op(
     "attention_decode",
-    "attention_decode(q, k, v, mask, highest, causal, scale, written, zeroed, fill)",
+    "attention_decode(q, k, v, mask, highest, distance, causal, scale, written, zeroed, fill)",
     (),
     1,
     Kind.LIBRARY,
     frozenset({Tag.COMPUTE}),
-    "softmax(q @ k.mT * scale + mask) @ v, where one head of k and v is for several of q; highest: the mask's along the keys; written: a mask is "
-    "infinite where it is, not where torch's kernels take it for infinite; zeroed: rows that see nothing are 0, not NaN; fill: where the mask is "
-    "that, so is the score",
+    "softmax(q @ k.mT * scale + mask) @ v, where one head of k and v is for several of q; highest: the mask's along the keys, and keys whose "
+    "mask is more than the distance below it are not read; written: a mask is infinite where it is, not where torch's kernels take it for "
+    "infinite; zeroed: rows that see nothing are 0, not NaN; fill: where the mask is that, so is the score",
     "matmul",
 )
 """Made by this pass alone, and lowered by lowering/attention.py; never called."""
@@ -37,6 +37,14 @@ KERNELS = frozenset(
 MOST_QUERIES = 8
 MOST_WIDTH = 256
 DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
+
+
+FARTHEST = 2.0**100
+"""A key has no weight whose mask is that far below the highest, as scores are not that far apart. It is not read: NaN that it holds does not
+show, as in the library's kernels behind the diagonal of a causal mask."""
+EXCLUDED = 65503.0
+"""The same where the mask is a choice between 0 and a number: torch writes -65504 for a False where its kernels do not take -inf. What a False
+excludes has no weight here, in its kernels only where scores are not as far apart."""
 
 
 def fuse_attention(graph: PrimGraph) -> PrimGraph:
@@ -143,7 +151,26 @@ def _attention(node: Any, query: Any, key: Any, value: Any, mask: Any, *facts: A
     while mask is not None and mask.target is prims.expand and mask.args[0].meta["spec"].ndim > 0:
         mask = mask.args[0]
     highest = _highest(mask, node) if mask is not None else None
-    return node.graph.call_function(ATTENTION_DECODE, (query, key, value, mask, highest, *facts))
+    distance = EXCLUDED if mask is not None and _is_choice(mask) else FARTHEST
+    return node.graph.call_function(ATTENTION_DECODE, (query, key, value, mask, highest, distance, *facts))
+
+
+def _is_choice(mask: Any) -> bool:
+    """Whether the elements of a mask are 0 or one number below."""
+    while mask.target in (prims.expand, prims.reshape, prims.convert):
+        mask = mask.args[0]
+    if mask.target is not prims.where:
+        return False
+    numbers = [_number(arg) for arg in mask.args[1:]]
+    return 0.0 in numbers and all(n is not None and n <= 0 for n in numbers)
+
+
+def _number(arg: Any) -> float | None:
+    """What a constant is everywhere."""
+    while getattr(arg, "target", None) in (prims.expand, prims.convert):
+        arg = arg.args[0]
+    value = arg.args[1] if getattr(arg, "target", None) is prims.full else arg
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _highest(mask: Any, node: Any) -> Any:

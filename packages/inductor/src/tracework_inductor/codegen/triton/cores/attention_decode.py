@@ -36,9 +36,6 @@ ONE_BLOCK = 128
 MOST_MASK = 4096
 """Elements of the mask that a program looks at before it begins; loads of keys that wait for a mask that nobody read before take 1.4 times as
 long."""
-HIDDEN = 2.0**100
-"""A key is hidden, and not read, where the mask is more than that below its highest element of the row: its weight is 0 unless scores are as
-far apart. Where it holds NaN, this does not show, as in torch's kernels for what the causal mask hides."""
 LOG2E = math.log2(math.e)
 
 ROWS = "batch head member query width"
@@ -57,8 +54,8 @@ class Problem:
     """What a call computes, for whom text is written.
 
     query, result: (batch, key heads, query heads of each, queries, width); key, value: (batch, key heads, keys, width); mask: what is added
-    to the scores, as the query with keys last; highest: of the mask along the keys, which are one there; written, zeroed, fill: as
-    passes/fuse_attention.py says.
+    to the scores, as the query with keys last; highest: of the mask along the keys, which are one there; distance, written,
+    zeroed, fill: as passes/fuse_attention.py says.
     """
 
     query: BufferView
@@ -67,6 +64,7 @@ class Problem:
     mask: BufferView | None
     highest: BufferView | None
     result: BufferView
+    distance: float
     causal: bool
     scale: float
     written: bool
@@ -279,10 +277,10 @@ def _before_mask(p: Problem) -> list[str]:
     assert p.mask is not None and p.highest is not None
     lines = [f"mask_at = {p.pointer(p.mask, SCORES)}", f"hidden_at = {p.pointer(p.highest, SCORES)}"]
     if p.masks_alike:
-        return [*lines, f"hidden = tl.load(hidden_at).to(tl.float32) - {HIDDEN}"]
+        return [*lines, f"hidden = tl.load(hidden_at).to(tl.float32) - {p.distance}"]
     lines.append(f"mask_at += ({_of_row(p, p.mask, SCORES)})[:, None]")
     load = _load(f"hidden_at + ({_of_row(p, p.highest, SCORES)})", "real")
-    return [*lines, f"hidden = ({load}.to(tl.float32) - {HIDDEN})[:, None]"]
+    return [*lines, f"hidden = ({load}.to(tl.float32) - {p.distance})[:, None]"]
 
 
 def _look(p: Problem, mask: str, seen: str, key: str, within: str | None) -> list[str]:
