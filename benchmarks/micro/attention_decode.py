@@ -4,8 +4,9 @@
 
 "masked": transformers' way, with a boolean mask and heads repeated by expand and reshape; "sparse": the same with a twentieth of the cache
 filled; "gqa": no mask and enable_gqa; "step": a row of keys and values is written into a static cache first; "slice": that row by a slice, and
-attention written out by products. A call is four layers with one mask, each with a cache of its own. Device time is that of replayed CUDA graphs of calls whose caches are several times the L2 cache together,
-microseconds a layer. "limit" is what keys and values that are not hidden take at the rate of a plain copy.
+attention written out by products. A call is four layers with one mask, each with a cache of its own. Device time is that of replayed CUDA
+graphs of calls whose caches are several times the L2 cache together, microseconds a layer. "limit" is what keys and values that are not hidden
+take at the rate of a plain copy.
 """
 
 from __future__ import annotations
