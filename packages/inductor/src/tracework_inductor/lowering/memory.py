@@ -5,6 +5,7 @@ from typing import Any
 
 from ..ir.index import Size, dot
 from ..ir.scalar_ops import ops
+from ..schedule.graph import alias_root
 from .fallback import Refused
 from .pointwise import elementwise
 from .registry import lowers
@@ -45,7 +46,7 @@ def copy_into(low: Any, dst: Any, src: Any) -> Any:
     low.settle_readers(dst.buffer)
     layout = low.buffers[dst.buffer].layout
     source = elementwise(low, (src,), dst.dtype, lambda v: ops.to_dtype(v, dst.dtype), 1, None, dst.sizes)
-    if dst.buffer in source.reads:
+    if any(alias_root(low.buffers, name) == dst.buffer for name in source.reads):
         source = low.realize(source)
     new = low.new_buffer(layout, "alias", dst.buffer)
     low.mutated[new.name] = dst.buffer
