@@ -206,7 +206,32 @@ def _check_dtype(what, tensor, *dtypes, error=RuntimeError):
 
 @row("index_copy.default")
 def index_copy(x, dim, index, source):
+    dim, count = wrap_dim(dim, x.ndim), index.numel()
+    if index.ndim > 1:
+        raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})")
+    if not source.ndim and not active.equal(count, 1):
+        raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {count})")
+    if source.ndim and x.ndim and source.ndim != x.ndim:
+        raise IndexError(
+            "index_copy_(): When source and destination are not scalars, their dimensionality must match. "
+            f"Source dimensionality ({source.ndim}), destination dimensionality ({x.ndim})"
+        )
     _check_dtype("the index of index_copy", index, torch.int64)
+    own, others = ([s for d, s in enumerate(t.sizes) if d != dim] for t in (x, source))
+    if len(own) != len(others) or not all(active.equal(a, b) for a, b in zip(own, others)):
+        shapes = f"Destination slice shape: {own} and source slice shape: {others}"
+        raise RuntimeError(f"index_copy_(): Source/destination tensor must have same slice shapes. {shapes}")
+    if source.ndim and not active.equal(count, source.sizes[dim]):
+        raise IndexError(f"index_copy_(): Number of indices ({count}) should be equal to source.size(dim) ({source.sizes[dim]})")
+    return fresh(x, x.sizes)
+
+
+@row("put.default")
+def put(x, index, source, accumulate=False):
+    _check_dtype("the index of put", index, torch.int64)
+    if not active.equal(index.numel(), source.numel()):
+        counts = f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        raise IndexError(f"put_(): Expected source and index to have the same number of elements, but got {counts}")
     return fresh(x, x.sizes)
 
 
@@ -237,8 +262,8 @@ def scatter(x, dim, index, src, *rest, **options):
     return fresh(x, x.sizes)
 
 
-@row("index_add.default")
-def index_add(x, dim, index, source, *, alpha=1):
+@row("index_add.default", "index_reduce.default")
+def index_add(x, dim, index, source, reduce=None, **options):
     dim = wrap_dim(dim, x.ndim)
     if index.ndim > 1:
         raise IndexError("index_add_(): Index is supposed to be a vector")
