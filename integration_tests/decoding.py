@@ -84,6 +84,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "assisted": {"do_sample": False},
 }
 CACHES = ("dynamic", "static")
+QUANTIZED = "llama", "qwen3"
+"""Models with a cache of eight bits, where transformers has one that needs no other library."""
 OFFLOADED = (("llama", "offloaded"), ("llama", "offloaded_static"), ("gemma3", "offloaded_static"))
 """Models and caches that lie in the memory of the CPU, on a GPU alone."""
 OTHERS = 32
@@ -196,6 +198,8 @@ def cases(models: list[str], device: str = "cpu") -> list[Case]:
     """Each model greedily, by both ways to compile; and other ways of choosing tokens."""
     made = [Case(model, cache=cache) for model in models for cache in CACHES]
     made += [Case(model, cache=cache) for model, cache in OFFLOADED if model in models and device == "cuda"]
+    if hasattr(transformers.cache_utils, "Fp8QuantizedLayer"):
+        made += [Case(model, cache="quantized") for model in QUANTIZED if model in models]
     made += [Case(model, compiled_by="generate") for model in models]
     made += [Case(model, way, cache) for model in models for way in ("sampled", "beams") for cache in CACHES]
     return made + [Case(model, "assisted", "dynamic") for model in models if model not in ("whisper", "mamba")]
@@ -231,6 +235,8 @@ def generated(case: Case, steps: int, backend: str = "eager", device: str = "cpu
     settings = WAYS[case.way] | {"max_new_tokens": steps, "min_new_tokens": steps, "use_cache": True, "disable_compile": True}
     if case.cache != "dynamic":
         settings["cache_implementation"] = case.cache
+    if case.cache == "quantized":
+        settings["cache_config"] = {"backend": "fp8"}
     if case.way == "assisted":
         settings["assistant_model"] = built(case.model, 1, device)
 
