@@ -369,6 +369,21 @@ def grouped(q, k, v, mask):
     return product(weights(prims.add(product(q, turned(k)), prims.unsqueeze(mask, 2))), v)
 
 
+def masked_then_scaled(q, k, v, mask):
+    """The mask is scaled with the scores, and another is subtracted."""
+    k, v = repeated(k, 4), repeated(v, 4)
+    scores = prims.mul(prims.add(mask, product(q, turned(k))), 0.5)
+    return product(weights(prims.sub(scores, prims.mul(mask, 0.25))), v)
+
+
+def filled_twice(q, k, v, mask):
+    """By two masks, after one that is added."""
+    k, v = repeated(k, 4), repeated(v, 4)
+    scores = prims.add(product(q, turned(k)), prims.mul(mask, 0.5))
+    scores = prims.where(prims.lt(mask, -1.0), -math.inf, scores)
+    return product(weights(prims.where(prims.ge(mask, -2.0), prims.mul(scores, 2.0), -math.inf)), v)
+
+
 LOWEST = torch.finfo(F32).min
 WRITTEN = {
     "llama": (as_llama, BF16, 1, -math.inf),
@@ -381,6 +396,8 @@ WRITTEN = {
     "three axes": (in_three_axes, F16, 1, -10000.0),
     "zeroed": (zeroed, F32, 1, -math.inf),
     "grouped": (grouped, F32, 3, -math.inf),
+    "masked, then scaled": (masked_then_scaled, F32, 2, -3.0),
+    "filled twice": (filled_twice, F32, 1, -5.0),
 }
 """A program, its dtype, how many queries, and what the mask holds for hidden keys."""
 
@@ -403,6 +420,60 @@ def test_attention_that_is_written_out(case, hidden, tmp_path):
     assert "core" in host and "bmm" not in host and value.shape == wanted.shape
     atol = float(4 * ROUNDING[dtype] * inputs[2].abs().max())
     torch.testing.assert_close(value.double(), wanted, rtol=0, atol=atol, equal_nan=True)
+
+
+def with_weights(q, k, v, mask):
+    """The weights are given out, too."""
+    found = weights(product(q, turned(k)))
+    return product(found, v), found
+
+
+def of_the_largest(q, k, v, mask):
+    """What is hidden depends on the scores."""
+    scores = product(q, turned(k))
+    return product(weights(prims.where(prims.lt(scores, 1.0), -math.inf, scores)), v)
+
+
+def of_other_axis(q, k, v, mask):
+    """The softmax is over the queries."""
+    scores = product(q, turned(k))
+    e = prims.exp(prims.sub(scores, prims.amax(scores, (2,), True)))
+    return product(prims.div(e, prims.sum(e, (2,), True)), v)
+
+
+def capped(q, k, v, mask):
+    """Scores are no sum of products and masks."""
+    return product(weights(prims.tanh(product(q, turned(k)))), v)
+
+
+def weighed(q, k, v, mask):
+    """Each score by a factor of its own."""
+    return product(weights(prims.mul(product(q, turned(k)), mask)), v)
+
+
+def filled_before(q, k, v, mask):
+    """A finite number replaces scores, and something is added to it then."""
+    scores = prims.where(prims.ge(mask, 0.0), product(q, turned(k)), -5.0)
+    return product(weights(prims.add(scores, mask)), v)
+
+
+def written_between(q, k, v, mask):
+    """The keys are written to before the values are read."""
+    found = weights(product(q, turned(k)))
+    written = prims.copy_into(k, v)
+    return product(found, v), written
+
+
+@pytest.mark.parametrize(
+    "program",
+    [with_weights, of_the_largest, of_other_axis, capped, weighed, filled_before, written_between],
+    ids=lambda program: program.__name__,
+)
+def test_products_that_stay(program):
+    """What is like attention and is none, or needs what the kernel does not keep."""
+    sizes = (1, 2, 4, 16), (1, 2, 70, 16), (1, 2, 70, 16), (1, 1, 1, 70)
+    graph = build(program, [None] * 4, [TensorSpec(F32, CUDA, s) for s in sizes])
+    assert fuse_attention(graph) is graph
 
 
 def left_to_library(graph, **options):
