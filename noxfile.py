@@ -238,7 +238,7 @@ def endurance(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON)
 def decoding(session: nox.Session) -> None:
-    """Generation with the caches of transformers: tokens, graphs a step, graphs compiled, 256 steps; --write: integration_tests/DECODING.md."""
+    """Generation with the caches of transformers: tokens, graphs a step, graphs compiled, 256 steps; --write: DECODING.md, or DECODING_CUDA.md."""
     install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
     session.install("--no-deps", *CONSTRAINTS, "torchvision")
     session.run("python", "integration_tests/decoding.py", *session.posargs, env={"PYTHONPATH": "."})

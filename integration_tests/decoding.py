@@ -1,9 +1,10 @@
 """Generation with caches: tokens as eager's, how many graphs a step runs, and how many graphs are compiled.
 
-python integration_tests/decoding.py [--steps N] [--models NAME,...] [--backend eager] [--device cuda] [--write]
+python integration_tests/decoding.py [--steps N] [--models NAME,...] [--backend eager] [--device cuda] [--jobs N] [--write]
 
-Small models of transformers with random weights generate two texts from prompts of seven tokens, plain and compiled. --write puts the table
-into integration_tests/DECODING.md. The exit status is 1 where a row is not what `is_right` asks.
+Small models of transformers with random weights generate two texts from prompts of seven tokens, plain and compiled. --jobs: rows are made in
+that many processes, which take turns on the GPUs. --write puts the table into integration_tests/DECODING.md, or DECODING_CUDA.md. The exit
+status is 1 where a row is not what `is_right` asks.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import argparse
 import contextlib
 import importlib.util
 import logging
+import multiprocessing
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +28,7 @@ import tracework
 import transformers
 from tracework import backends
 
-TABLE = Path(__file__).parent / "DECODING.md"
+TABLES = {"cpu": "DECODING.md", "cuda": "DECODING_CUDA.md"}
 TEXT = {"vocab_size": 128, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
 SMALL = {
     **TEXT,
@@ -80,6 +84,10 @@ WAYS: dict[str, dict[str, Any]] = {
     "assisted": {"do_sample": False},
 }
 CACHES = ("dynamic", "static")
+QUANTIZED = "llama", "qwen3"
+"""Models with a cache of eight bits, where transformers has one that needs no other library."""
+OFFLOADED = (("llama", "offloaded"), ("llama", "offloaded_static"), ("gemma3", "offloaded_static"))
+"""Models and caches that lie in the memory of the CPU, on a GPU alone."""
 OTHERS = 32
 """Tokens that are chosen otherwise than greedily, where the graphs run as they are: which graphs there are is what is looked at."""
 
@@ -163,6 +171,10 @@ class Outcome:
         return "| " + " | ".join(map(str, cells)) + " |"
 
 
+class EagerError(Exception):
+    """There is nothing to compare with: the program does not run plainly."""
+
+
 MOST_COMPILED = 3
 """The prompt, and two for what follows: sizes that grow are compiled once as they are and once open, a static sliding window before it is full
 and after that."""
@@ -171,17 +183,23 @@ MOST_ASSISTED = 6
 
 
 def is_right(case: Case, outcome: Outcome) -> bool:
-    """One graph for each call of the model, tokens as eager's, few graphs, and none more for a second text."""
+    """One graph for each call of the model, tokens as eager's, few graphs, and none more for a second text. Offloaded caches break the graph
+    at each layer, where streams wait for each other."""
     if case.way == "assisted":
         few = outcome.compiled + outcome.compiled_again <= MOST_ASSISTED
     else:
         few = outcome.compiled <= MOST_COMPILED and not outcome.compiled_again
+    if (case.model, case.cache) in OFFLOADED:
+        return outcome.same and not outcome.compiled_again
     return outcome.same and few and list(outcome.graphs) == [1]
 
 
-def cases(models: list[str]) -> list[Case]:
+def cases(models: list[str], device: str = "cpu") -> list[Case]:
     """Each model greedily, by both ways to compile; and other ways of choosing tokens."""
     made = [Case(model, cache=cache) for model in models for cache in CACHES]
+    made += [Case(model, cache=cache) for model, cache in OFFLOADED if model in models and device == "cuda"]
+    if hasattr(transformers.cache_utils, "Fp8QuantizedLayer"):
+        made += [Case(model, cache="quantized") for model in QUANTIZED if model in models]
     made += [Case(model, compiled_by="generate") for model in models]
     made += [Case(model, way, cache) for model in models for way in ("sampled", "beams") for cache in CACHES]
     return made + [Case(model, "assisted", "dynamic") for model in models if model not in ("whisper", "mamba")]
@@ -215,8 +233,10 @@ def generated(case: Case, steps: int, backend: str = "eager", device: str = "cpu
     logging.getLogger("transformers").setLevel(logging.ERROR)
     model = built(case.model, 0, device)
     settings = WAYS[case.way] | {"max_new_tokens": steps, "min_new_tokens": steps, "use_cache": True, "disable_compile": True}
-    if case.cache == "static":
-        settings["cache_implementation"] = "static"
+    if case.cache != "dynamic":
+        settings["cache_implementation"] = case.cache
+    if case.cache == "quantized":
+        settings["cache_config"] = {"backend": "fp8"}
     if case.way == "assisted":
         settings["assistant_model"] = built(case.model, 1, device)
 
@@ -224,7 +244,10 @@ def generated(case: Case, steps: int, backend: str = "eager", device: str = "cpu
         torch.manual_seed(seed)
         return model.generate(**prompt(case.model, seed, device), **settings)
 
-    expected = [text(seed) for seed in (1, 2)]
+    try:
+        expected = [text(seed) for seed in (1, 2)]
+    except Exception as error:
+        raise EagerError(f"eager raises {type(error).__name__}") from error
     tracework.reset()
     with counted(backend) as counts, tracework.replace_torch_compile():
         if case.compiled_by == "forward":
@@ -242,29 +265,55 @@ def generated(case: Case, steps: int, backend: str = "eager", device: str = "cpu
     return Outcome(same, compiled, counts.made - compiled, dict(Counter(counts.steps)))
 
 
+def reported(case: Case, steps: int, backend: str, device: str, number: int) -> tuple[str, bool]:
+    """A row, and whether it is right; what raised is a row that is not. number: of the row, which chooses the GPU."""
+    if device == "cuda":
+        torch.cuda.set_device(number % torch.cuda.device_count())
+    greedy = case.way == "greedy"
+    try:
+        outcome = generated(case, steps if greedy else min(steps, OTHERS), backend if greedy else "eager", device)
+    except Exception as error:
+        is_eagers = isinstance(error, EagerError)
+        if not is_eagers:
+            traceback.print_exc()
+        found = str(error) if is_eagers else f"**{type(error).__name__}**"
+        return f"| {case.model} | {case.way} | {case.cache} | {case.compiled_by} | {found} | | | |", is_eagers
+    return outcome.row(case), is_right(case, outcome)
+
+
+def all_reported(chosen: list[Case], steps: int, backend: str, device: str, jobs: int) -> Iterator[tuple[str, bool]]:
+    """`reported` of each, in their order."""
+    given = chosen, [steps] * len(chosen), [backend] * len(chosen), [device] * len(chosen), range(len(chosen))
+    if jobs == 1:
+        yield from map(reported, *given)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(reported, *given)
+
+
 def main() -> int:
     """Run, report, and write the table when asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=256)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--backend", default="inductor", choices=backends.BACKENDS)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cpu", choices=TABLES)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     rows, wrong = [], 0
-    for case in cases(given.models.split(",")):
-        greedy = case.way == "greedy"
-        outcome = generated(
-            case, given.steps if greedy else min(given.steps, OTHERS), given.backend if greedy else "eager", given.device
-        )
-        rows.append(outcome.row(case))
-        wrong += not is_right(case, outcome)
-        print(rows[-1], "" if is_right(case, outcome) else " <-- wrong", flush=True)
+    chosen = cases(given.models.split(","), given.device)
+    for row, right in all_reported(chosen, given.steps, given.backend, given.device, given.jobs):
+        rows.append(row)
+        wrong += not right
+        print(row, "" if right else " <-- wrong", flush=True)
     if given.write:
         heading = "| model | tokens | cache | compiled by | tokens are | graphs compiled | for a second text | calls x graphs |\n"
+        name = torch.cuda.get_device_name() if given.device == "cuda" else given.device
         about = f"{given.steps} tokens by backend {given.backend} where they are greedy, else {OTHERS} by backend eager; transformers "
-        about += f"{transformers.__version__}, torch {torch.__version__}, {given.device}."
-        TABLE.write_text(f"{__doc__.splitlines()[0]}\n\n{about}\n\n{heading}|{'---|' * 8}\n" + "\n".join(rows) + "\n")
+        about += f"{transformers.__version__}, torch {torch.__version__}, {name}."
+        table = Path(__file__).with_name(TABLES[given.device])
+        table.write_text(f"{__doc__.splitlines()[0]}\n\n{about}\n\n{heading}|{'---|' * 8}\n" + "\n".join(rows) + "\n")
     print(f"{wrong} of {len(rows)} rows are wrong")
     return 1 if wrong else 0
 

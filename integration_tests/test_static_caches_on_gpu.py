@@ -1,4 +1,4 @@
-"""Tokens of a decoder with a static cache on a GPU: attention of one query over the cache, which gets its rows in place."""
+"""Tokens of a decoder with a cache on a GPU: attention of one query over the cache, which gets its rows in place or grows."""
 
 import pytest
 import torch
@@ -49,6 +49,96 @@ class Decoder(nn.Module):
         for layer, (keys, values) in zip(self.layers, cache, strict=True):
             x = layer(x, keys, values, at, mask)
         return x
+
+
+def by_index(cache, at, new):
+    cache.index_copy_(2, at, new)
+
+
+def by_slice(cache, at, new):
+    cache[:, :, at : at + new.shape[2]] = new
+
+
+def by_narrow(cache, at, new):
+    cache.narrow(2, at, new.shape[2]).copy_(new)
+
+
+def of_one_tensor(cache, at, new):
+    cache[0][:, at : at + new.shape[2]].copy_(new[0])
+
+
+def fused(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, mask)
+
+
+def grouped(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+
+
+def of_products(q, k, v, mask):
+    k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
+    scores = (q @ k.mT * WIDTH**-0.5).masked_fill(~mask, torch.finfo(q.dtype).min)
+    return scores.softmax(-1, dtype=torch.float32).to(q.dtype) @ v
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(
+    ("write", "attend"), [(by_index, grouped), (by_slice, of_products), (by_narrow, of_products), (of_one_tensor, grouped)]
+)
+def test_a_row_and_attention(write, attend, dtype, mode):
+    """As the program has it, at positions that are numbers, too."""
+    torch.manual_seed(0)
+
+    def step(q, keys, values, k, v, at, mask):
+        write(keys, at, k)
+        write(values, at, v)
+        return attend(q, keys, values, mask)
+
+    compiled = tracework.compile(step, fullgraph=True, mode=mode)
+    caches = [empty_cache(1, t)[0] for t in (dtype, dtype, torch.float64)]
+    with torch.no_grad():
+        for n in (3, 4, 5, 30, 31):
+            q, k, v = (torch.randn(1, heads, 1, WIDTH, device="cuda", dtype=dtype) for heads in (HEADS, KEY_HEADS, KEY_HEADS))
+            at = torch.tensor([n], device="cuda") if write is by_index else n
+            mask = (torch.arange(LENGTH, device="cuda") <= n)[None, None, None]
+            ours, theirs, wanted = (
+                f(q.to(c[0].dtype), *c, k.to(c[0].dtype), v.to(c[0].dtype), at, mask)
+                for f, c in zip((compiled, step, step), caches, strict=True)
+            )
+            assert as_exact(ours, theirs, wanted)
+            assert all(torch.equal(a, b) for a, b in zip(caches[0], caches[1], strict=True))
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize("attend", [fused, of_products])
+def test_a_cache_that_grows(attend, mode):
+    """By one row each step: two compilations, whatever the mode."""
+    torch.manual_seed(0)
+
+    def step(q, keys, values, k, v):
+        keys, values = torch.cat((keys, k), 2), torch.cat((values, v), 2)
+        return attend(q, keys, values, torch.ones(1, 1, 1, keys.shape[2], dtype=torch.bool, device="cuda")), keys, values
+
+    def run(f, dtype, rows):
+        keys = values = torch.zeros(1, HEADS, 0, WIDTH, device="cuda", dtype=dtype)
+        found = []
+        for q, k, v in rows:
+            out, keys, values = f(q.to(dtype), keys, values, k.to(dtype), v.to(dtype))
+            found.append(out)
+        return torch.stack(found)
+
+    rows = [tuple(torch.randn(1, HEADS, 1, WIDTH, device="cuda", dtype=torch.bfloat16) for _ in range(3)) for _ in range(40)]
+    with torch.no_grad():
+        ours, theirs, wanted = (
+            run(f, dtype, rows)
+            for f, dtype in (
+                (tracework.compile(step, fullgraph=True, mode=mode), torch.bfloat16),
+                (step, torch.bfloat16),
+                (step, torch.float64),
+            )
+        )
+    assert as_exact(ours, theirs, wanted)
 
 
 def empty_cache(batch, dtype):

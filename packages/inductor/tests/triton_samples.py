@@ -458,7 +458,7 @@ def attention_decode(width: int, queries: int, keys: int) -> Sample:
         k, v, m = (x.double().unsqueeze(2) for x in (k, v, m.unsqueeze(1)))
         return {"o": ((q.double() @ k.transpose(3, 4) * 0.2 + m).softmax(-1) @ v).float()}
 
-    facts = ("causal", False), ("scale", 0.2)
+    facts = ("distance", 2.0**100), ("causal", False), ("scale", 0.2), ("written", False), ("zeroed", True), ("fill", None)
     node = CoreNode("core0", "attention_decode", tuple(map(view, "qkvmh")), (view("o"),), facts, torch.device("cpu"))
     kernel = core_kernel(node, {name: Buffer(name, layout, "computed") for name, layout in layouts.items()})
     return Sample(kernel, inputs, eager, "attention of")

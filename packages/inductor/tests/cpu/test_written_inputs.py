@@ -1,4 +1,4 @@
-"""Writes to computed positions that end in an input: made there on a GPU, with eager's values in every order of reads and writes."""
+"""Writes to parts of a value that ends in an input: made there, with eager's values in every order of reads and writes."""
 
 import sys
 from pathlib import Path
@@ -7,14 +7,21 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pytest
 import torch
+import tracework_runtime as runtime
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
 
 triton_interpreter = pytest.importorskip("triton_interpreter")
-from prim_programs import build, overload  # noqa: E402
-from tracework_inductor import InductorOptions, lower, plan_graph  # noqa: E402
+from prim_programs import build, copied, overload  # noqa: E402
+from tracework_inductor import InductorOptions, compile_graph, lower, plan_graph  # noqa: E402
+from tracework_inductor.ir.index import symbol  # noqa: E402
 from tracework_primops import TensorSpec, prims  # noqa: E402
+from tracework_primops.spec import SizeSpec  # noqa: E402
 from triton_programs import rendered  # noqa: E402
 
-CUDA = torch.device("cuda", 0)
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+DEVICES = pytest.mark.parametrize("device", [CPU, CUDA], ids=str)
 ROWS, NEW = 12, 3
 
 
@@ -100,8 +107,73 @@ def library_after(cache, at, new):
     return prims.copy_into(cache, written), angle
 
 
+def library_beside(cache, at, new):
+    """What may raise comes after the write, and can as well come before."""
+    written = prims.index_copy(cache, 1, at, new, False)
+    total = prims.sum(new, (1,), False)
+    angle = overload(torch.ops.aten.logcumsumexp.default, (total, 0), total.spec)
+    return prims.copy_into(cache, written), angle, prims.sum(written, (1,), False)
+
+
+def sliced(cache, at, new):
+    """A slice."""
+    written = prims.slice_scatter(cache, new, 1, 4, 4 + NEW)
+    return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+
+def strode(cache, at, new):
+    """Each third row."""
+    written = prims.slice_scatter(cache, prims.mul(new, 2.0), 1, 2, 2 + 3 * NEW, 3)
+    return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+
+def selected(cache, at, new):
+    """A row."""
+    written = prims.select_scatter(cache, prims.select(new, 1, 2), 1, 5)
+    return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+
+def diagonal(cache, at, new):
+    """A diagonal below the first."""
+    written = prims.diagonal_scatter(cache, prims.slice(prims.permute(prims.select(new, 0, 0), (1, 0)), 1, 0, 2), -2, 1, 0)
+    return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+
+def part_of_part(cache, at, new):
+    """`cache[1].index_copy_(...)`, and then a slice of a slice of it."""
+    first = prims.index_copy(prims.select(cache, 0, 1), 0, at, prims.select(new, 0, 0), False)
+    cache1 = prims.select_scatter(cache, first, 0, 1)
+    total = prims.sum(first, (0,), False)
+    inner = prims.slice(cache1, 0, 0, 1)
+    inner = prims.slice_scatter(inner, prims.slice(new, 0, 1, 2), 1, 8, 8 + NEW)
+    cache2 = prims.slice_scatter(cache1, inner, 0, 0, 1)
+    return prims.copy_into(cache, cache2), prims.sum(cache2, (1,), False), total
+
+
+def part_read_after(cache, at, new):
+    """What a part was is read after the next write to it."""
+    first = prims.index_copy(prims.select(cache, 0, 1), 0, at, prims.select(new, 0, 0), False)
+    cache1 = prims.select_scatter(cache, first, 0, 1)
+    cache2 = prims.slice_scatter(cache1, new, 1, 4, 4 + NEW)
+    return prims.copy_into(cache, cache2), prims.add(first, prims.select(cache2, 0, 0))
+
+
+def other_part(cache, at, new):
+    """What is put back elsewhere is no part that was written there: that part is copied."""
+    first = prims.index_copy(prims.select(cache, 0, 1), 0, at, prims.select(new, 0, 0), False)
+    return prims.copy_into(cache, prims.select_scatter(cache, first, 0, 0)), prims.sum(first, (0,), False)
+
+
+def part_moved(cache, at, new):
+    """Rows of the cache become other rows, side by side."""
+    written = prims.slice_scatter(cache, prims.slice(cache, 1, 1, ROWS), 1, 0, ROWS - 1)
+    return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+
 IN_PLACE = {row: True, before: True, after: False, viewed: False, itself: False, twice: True, between: False, given_out: True}
-IN_PLACE |= {changed: False, put: True, added: True, library_after: False}
+IN_PLACE |= {changed: False, put: True, added: True, library_after: False, library_beside: True}
+IN_PLACE |= {sliced: True, strode: True, selected: True, diagonal: True, part_of_part: True}
+IN_PLACE |= {part_read_after: False, other_part: True, part_moved: False}
 SIZES = (2, ROWS, 4), (NEW,), (2, NEW, 4)
 DTYPES = torch.float32, torch.int64, torch.float32
 
@@ -115,40 +187,152 @@ def inputs():
     return torch.randn(SIZES[0]), torch.tensor([1, 7, 4]), torch.randn(SIZES[2])
 
 
-def copies(program, options=None):
+def copies(program, device, options=None):
     """Buffers as large as the cache that the graph of a program makes."""
-    lowered = lower(build(program, [None] * 3, specs(CUDA)), options or InductorOptions())
+    lowered = lower(build(program, [None] * 3, specs(device)), options or InductorOptions())
     return [b for b in lowered.buffers.values() if b.kind in ("computed", "extern") and b.layout.sizes == SIZES[0]]
 
 
-# The results of library calls are looked at, and here they do not come from a GPU.
-@pytest.mark.parametrize("program", [p for p in IN_PLACE if p is not library_after], ids=lambda p: p.__name__)
-def test_values(program, tmp_path):
-    expected_inputs, given = inputs(), inputs()
-    expected = build(program, [None] * 3, specs(torch.device("cpu"))).run(*expected_inputs)
-    host, kernels = rendered(build(program, [None] * 3, specs(CUDA)))
+def run_on_cpu(graph, given):
+    return runtime.load(compile_graph(graph, InductorOptions()))(list(given))
+
+
+def run_on_gpu(graph, given, folder):
+    """By the interpreter."""
+    host, kernels = rendered(graph)
 
     def launcher(kernel):
         def launch(*args):
             tensors = [a for a in args if isinstance(a, torch.Tensor)]
-            triton_interpreter.interpret(kernel, tensors, args[len(tensors) :], tmp_path)
+            triton_interpreter.interpret(kernel, tensors, args[len(tensors) :], folder)
 
         return launch
 
     namespace = {name: launcher(kernel) for name, kernel in kernels.items()}
     exec(host, namespace)
     namespace["empty_cuda"] = namespace["empty_cpu"]
-    value = namespace["call"](list(given))
+    return namespace["call"](list(given))
+
+
+LIBRARY = library_after, library_beside
+"""The results of library calls are looked at, and those of the interpreter do not come from a GPU."""
+
+
+@pytest.mark.parametrize(
+    ("program", "device"),
+    [(p, d) for p in IN_PLACE for d in (CPU, CUDA) if d == CPU or p not in LIBRARY],
+    ids=lambda x: str(getattr(x, "__name__", x)),
+)
+def test_values(program, device, tmp_path):
+    expected_inputs, given = inputs(), inputs()
+    expected = build(program, [None] * 3, specs(CPU)).run(*expected_inputs)
+    graph = build(program, [None] * 3, specs(device))
+    value = run_on_cpu(graph, given) if device == CPU else run_on_gpu(graph, given, tmp_path)
     for a, e in zip((*given, *value), (*expected_inputs, *expected), strict=True):
         torch.testing.assert_close(a, e)
     assert value[1].data_ptr() != given[0].data_ptr()
 
 
+@DEVICES
 @pytest.mark.parametrize("program", IN_PLACE, ids=lambda p: p.__name__)
-def test_copies_of_the_whole(program):
+def test_copies_of_the_whole(program, device):
     """None where the write is made in place, but for what is given out."""
     own = {before: 2, given_out: 1}.get(program, 0)
-    assert (len(copies(program)) == own) == IN_PLACE[program]
+    assert (len(copies(program, device)) == own) == IN_PLACE[program]
+
+
+def test_a_part_at_an_open_position_of_an_open_size():
+    """`cache[:, p:p+n] = new` and `cache[:, p]` for numbers p and n that change."""
+    p, n = symbol("s0", 0, None), symbol("s1", 2, None)
+
+    def program(cache, new, p, n):
+        written = prims.slice_scatter(cache, new, 1, p, p + n)
+        written = prims.select_scatter(written, prims.select(new, 1, 0), 1, p + n)
+        return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+    def size(expr):
+        return SizeSpec(expr)
+
+    graph = build(
+        program, [None] * 4, [*(TensorSpec(torch.float32, CPU, s) for s in ((2, ROWS, 4), (2, n, 4))), size(p), size(n)]
+    )
+    lowered = lower(graph, InductorOptions())
+    assert not [b for b in lowered.buffers.values() if b.kind == "computed" and b.layout.numel() == 2 * ROWS * 4]
+    run = runtime.load(compile_graph(graph, InductorOptions()))
+    for at, count in ((0, 2), (3, 5), (9, 2)):
+        cache, new = torch.randn(2, ROWS, 4), torch.randn(2, count, 4)
+        expected = cache.clone()
+        expected[:, at : at + count], expected[:, at + count] = new, new[:, 0]
+        _, total = run([cache, new, at, count])
+        assert torch.equal(cache, expected)
+        torch.testing.assert_close(total, expected.sum(1))
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_an_index_out_of_range_leaves_the_caches_as_they_were(bad):
+    """On a CPU, whichever of two writes is refused."""
+
+    def program(keys, values, at, other, new):
+        made = [prims.index_copy(cache, 1, i, new, False) for cache, i in ((keys, at), (values, other))]
+        sums = [prims.sum(cache, (1,), False) for cache in made]
+        return prims.copy_into(keys, made[0]), prims.copy_into(values, made[1]), *sums
+
+    cache, at, new = specs(CPU)
+    graph = build(program, [None] * 5, [cache, cache, at, at, new])
+    assert not [
+        b for b in lower(graph, InductorOptions()).buffers.values() if b.kind == "computed" and b.layout.sizes == SIZES[0]
+    ]
+    run = runtime.load(compile_graph(graph, InductorOptions()))
+    positions = [torch.tensor([1, 7, 4]), torch.tensor([0, 2, 3])]
+    positions[bad][1] = ROWS
+    caches = [torch.randn(SIZES[0]) for _ in range(2)]
+    before = [c.clone() for c in caches]
+    with pytest.raises(IndexError):
+        run([*caches, *positions, torch.randn(SIZES[2])])
+    assert all(torch.equal(a, b) for a, b in zip(caches, before, strict=True))
+
+
+WINDOWS = [("slice", (1, 2, 2 + NEW, 1)), ("slice", (1, 0, NEW, 1)), ("slice", (0, 1, 2, 1)), ("slice", (2, 0, 4, 2))]
+WINDOWS += [("select", (0, 1)), ("select", (1, 3)), ("diagonal", (0, 1, 2))]
+STEPS = st.recursive(
+    st.sampled_from(["fill", "rows", "double"]), lambda inner: st.tuples(st.sampled_from(WINDOWS), inner), max_leaves=3
+)
+
+
+def after_step(value, step, number):
+    """A value with a part written: by a window and a step there, or as a whole by one of three operators."""
+    if isinstance(step, tuple):
+        (name, place), inner = step
+        last = place[1] + 1 if name == "select" else place[2]
+        if place[0] >= value.ndim or name == "diagonal" and value.ndim < 3 or last > value.sizes[place[0]]:
+            return after_step(value, inner, number)
+        part = after_step(getattr(prims, name)(value, *place), inner, number)
+        return getattr(prims, f"{name}_scatter")(value, part, *place)
+    if step == "double" or not value.ndim:
+        return prims.mul(value, 2.0)
+    row = prims.full(value.sizes[1:], float(number), torch.float32, value.device)
+    if step == "fill":
+        return prims.select_scatter(value, row, 0, 0)
+    at = prims.full((1,), value.sizes[0] - 1, torch.int64, value.device)
+    return prims.index_copy(value, 0, at, prims.unsqueeze(row, 0), False)
+
+
+@drawn(st.lists(st.tuples(STEPS, st.sampled_from([None, "new", "old", "first part"])), min_size=1, max_size=4))
+@settings(max_examples=12, deadline=None)
+def test_random_writes(steps):
+    def program(cache, at, new):
+        value, read, part = cache, [], prims.slice(cache, 1, 1, 5)
+        for number, (step, look) in enumerate(steps):
+            old, value = value, after_step(value, step, number)
+            if look is not None:
+                read.append(prims.sum({"new": value, "old": old, "first part": part}[look], (1,), False))
+        return prims.copy_into(cache, value), *read
+
+    expected_inputs, given = inputs(), inputs()
+    graph = build(program, [None] * 3, specs(CPU))
+    expected, value = graph.run(*expected_inputs), run_on_cpu(graph, [copied(t) for t in given])
+    for a, e in zip(value, expected, strict=True):
+        torch.testing.assert_close(a, e)
 
 
 def test_the_librarys_attention_refuses_no_data():
@@ -162,11 +346,13 @@ def test_the_librarys_attention_refuses_no_data():
         found = overload(call, (x, x, x, None, False), x.spec, rows, seed, seed)
         return prims.copy_into(cache, written), found
 
-    assert not copies(program)
+    assert not copies(program, CUDA)
 
 
 def test_deterministic_algorithms_keep_to_the_library():
-    assert copies(row, InductorOptions(deterministic=True))
+    """On a GPU, where a position is computed."""
+    assert copies(row, CUDA, InductorOptions(deterministic=True)) and not copies(row, CPU, InductorOptions(deterministic=True))
+    assert not copies(sliced, CUDA, InductorOptions(deterministic=True))
 
 
 def test_rows_of_two_caches_at_a_computed_position_are_one_launch():

@@ -282,18 +282,16 @@ _OF_SIZES = frozenset(("set_", "resize_as_"))
 def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[fx.Node]:
     """Nodes that may raise for some data, and that nothing depends on: a compiler leaves them out unless they are outputs."""
     needed: set[fx.Node] = set()
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    given = {id(storage) for node in inputs for storage in storages_of(node)}
-    writers = [
-        node for node in graph.nodes if node.meta.get("may_write") and any(id(s) in given for s in storages_of(_result(node)))
-    ]
-    ways = [*outputs, *inputs, *writers]
+    memory: set[int] = set()
+    ways = [*outputs, *(node for node in graph.nodes if node.op == "placeholder")]
     while ways:
-        node = ways.pop()
-        if node not in needed:
-            needed.add(node)
-            ways.extend(node.all_input_nodes)
-    memory = {id(storage) for node in needed for storage in storages_of(node)}
+        while ways:
+            node = ways.pop()
+            if node not in needed:
+                needed.add(node)
+                memory.update(id(storage) for storage in storages_of(node))
+                ways.extend(node.all_input_nodes)
+        ways = [node for node in graph.nodes if node not in needed and any(id(s) in memory for s in _written_by(node))]
     unused = [node for node in graph.nodes if node.meta.get("may_raise") and node not in needed]
     return [n for n in map(_result, unused) if (found := storages_of(n)) and not any(id(storage) in memory for storage in found)]
 
@@ -301,6 +299,11 @@ def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[f
 def _result(node: fx.Node) -> Any:
     """What holds what a node computes."""
     return node.args[0] if node.target is operator.setitem else node
+
+
+def _written_by(node: fx.Node) -> Iterable[Any]:
+    """The storages of what a call, or an item that is assigned, writes to and gives."""
+    return storages_of(_result(node)) if node.meta.get("may_write") else ()
 
 
 def keep_apart(frame: Any, node: fx.Node) -> None:

@@ -42,7 +42,7 @@ def _reached(info: CodeInfo, index: int) -> Iterator[Any]:
 
 def _after_handler(frame: Any, index: int, raised: Raised) -> tuple[bool, Raised]:
     """Whether a handler of one of these exceptions may go on, and which exceptions may leave the function through it. Clauses of other classes
-    are passed over; what a handler raises, any exception, meets the block around it."""
+    are passed over; what a handler raises, or code that it runs, any exception, meets the block around it."""
     info = frame.info
     seen: set[tuple[int, Raised]] = set()
     ways = [(index, raised)]
@@ -54,14 +54,17 @@ def _after_handler(frame: Any, index: int, raised: Raised) -> tuple[bool, Raised
         seen.add(way)
         at, raised = way
         instruction = info.instructions[at]
-        if instruction.opname in ("RERAISE", "RAISE_VARARGS"):
-            if instruction.opname == "RAISE_VARARGS" and instruction.arg:
-                raised = ANYTHING
+        again = instruction.opname in ("RERAISE", "RAISE_VARARGS")
+        if again or instruction.opname == "CALL" or instruction.opname.startswith(_RUNNING):
+            anything = not again or instruction.opname == "RAISE_VARARGS" and bool(instruction.arg)
+            thrown = ANYTHING if anything else raised
             if instruction.handler is not None:
-                ways.append((instruction.handler.target, raised))
+                ways.append((instruction.handler.target, thrown))
             else:
-                leaving += raised
-        elif instruction.opname in _LEAVING:
+                leaving += thrown
+        if again:
+            continue
+        if instruction.opname in _LEAVING:
             return True, ()
         elif instruction.opname == "CHECK_EXC_MATCH" and not may_match(frame, at, raised):
             ways.append((info.instructions[at + 1].target, raised))  # of the jump where it does not match
@@ -80,6 +83,11 @@ def _followers(instruction: Any) -> list[int]:
     return ways
 
 
+_RUNNING = (
+    *("CALL_FUNCTION", "CALL_KW", "BINARY_", "COMPARE_OP", "CONTAINS_OP", "UNARY_", "GET_ITER", "FOR_ITER", "IMPORT_", "FORMAT_"),
+    *("STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE", "DELETE_ATTR", "DELETE_SUBSCR"),
+)
+"""How the instructions begin that run code of the program, beside CALL; clauses load their classes by names and attributes."""
 _LEAVING = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "SEND", "RERAISE"})
 
 

@@ -9,6 +9,7 @@ import types
 from typing import NamedTuple
 
 from ..errors import BreakGraph
+from ..graph.raises import may_be
 from ..guards.access import goes_over, item_ahead
 from ..guards.classes import lookup_class
 from ..sources import ItemAhead, IteratedList
@@ -204,6 +205,16 @@ class ExistingSequenceIterator(ExistingIterator):
             emit.line(advanced(emit, iterator, self.taken))
 
 
+class _Items:
+    """What is gone over by its items alone."""
+
+    def __getitem__(self, position):
+        raise IndexError
+
+
+ITEM_ITERATOR = type(iter(_Items()))
+
+
 NATIVE_ITERATORS = frozenset(
     {
         types.GeneratorType,
@@ -217,6 +228,7 @@ NATIVE_ITERATORS = frozenset(
         *(type(reversed(made)) for made in ([], {}, range(0), collections.deque())),
         type(iter(collections.deque())),
         type(iter(int, 1)),
+        ITEM_ITERATOR,
         *(kind for kind in vars(itertools).values() if isinstance(kind, type) and hasattr(kind, "__next__")),
     }
 )
@@ -529,26 +541,45 @@ class PartialBuiltin(Value):
         return f"{emit.const(self.cls)}({', '.join(parts)})"
 
 
-class ItemIterator(Value):
-    """Iteration by __getitem__ with 0, 1, ... until IndexError."""
+MOST_ITEMS = 1000
+"""That are asked of an object in one graph: nothing says that there is an end where no error comes while tracing."""
+
+
+def items_from(owner, position):
+    """An iterator over what has no `__iter__`, from a position on."""
+    made = iter(owner)
+    made.__setstate__(position)
+    return made
+
+
+class ItemIterator(IteratorValue):
+    """Iteration by __getitem__ with 0, 1, ... until IndexError; an operator that may raise that for some data is left to plain Python."""
+
+    kind = ITEM_ITERATOR
 
     def __init__(self, owner):
         super().__init__(None)
         self.owner = owner
         self.position = 0
 
-    def python_type(self):
-        return type(iter([]))
-
-    def iterate(self, frame):
-        return self
-
     def next_value(self, frame):
+        if self.position == MOST_ITEMS:
+            frame.break_graph("loop_goes_on", f"{MOST_ITEMS} items of {self.owner.python_type().__name__} and no end")
+        raised = frame.root.effects.raised
+        before = len(raised)
         try:
             item = self.owner.getitem(frame, ConstantValue(self.position))
-        except SymbolicRaise as raised:
-            if issubclass(raised.value.python_type(), (IndexError, StopIteration)):
+        except SymbolicRaise as stop:
+            if issubclass(stop.value.python_type(), (IndexError, StopIteration)):
                 return None
             raise
+        if any(may_be(kinds, [IndexError, StopIteration]) for kinds in raised[before:]):
+            frame.break_graph("loop_goes_on", f"items of {self.owner.python_type().__name__} end where an index is out of range")
         self.position += 1
         return item
+
+    def parts(self):
+        return (self.owner,)
+
+    def reload(self, emit):
+        return f"{emit.const(items_from)}({emit.load(self.owner)}, {self.position})"

@@ -285,6 +285,9 @@ OUTER = {
     "the same": ("except IndexError:\n            raise", "ValueError", 1),
     "the same by its name": ("except IndexError as error:\n            raise error", "ValueError", 2),
     "the same, met": ("except IndexError:\n            raise", "LookupError", 2),
+    "of what it calls": ("except IndexError:\n            int('x')\n            raise", "ValueError", 2),
+    "of what it computes": ("except IndexError:\n            1 / (seen.count - 1)\n            raise", "ZeroDivisionError", 2),
+    "of an attribute that it writes": ("except IndexError:\n            seen.fixed = 1\n            raise", "RuntimeError", 2),
 }
 
 
@@ -303,6 +306,15 @@ class Seen:
     """What the program counts."""
 
     count, error = 0, IndexError
+
+    @property
+    def fixed(self):
+        """Which cannot be written as it is wanted."""
+        return 0
+
+    @fixed.setter
+    def fixed(self, value):
+        raise RuntimeError
 
 
 @torch.library.custom_op("test_exceptions_for_data::counted", mutates_args=("x",))
@@ -367,3 +379,22 @@ def test_the_class_that_a_name_means_is_guarded():
     space["NotImplementedError"] = IndexError
     assert outcome(compiled, 9) == outcome(program, 9)
     assert outcome(compiled, 9)[2] == 101
+
+
+def test_what_a_write_to_an_input_needs_is_no_result():
+    """Operators that may raise are results where a compiler would leave them out, and there alone."""
+
+    def program(x, rows, at):
+        new = x.roll(-1)
+        new[at] = rows
+        x.copy_(new)
+        apart = rows.clone()
+        apart[at] = 1.0
+        return x.sum()
+
+    made = []
+    compiled = tracework_capture.optimize(lambda gm, given: made.append(gm) or gm.forward)(program)
+    given = torch.arange(4.0), torch.ones(2), torch.tensor([0, 1])
+    assert compiled(*given) == 5.0
+    (results,) = next(iter(reversed(made[0].graph.nodes))).args
+    assert [node.name for node in results] == ["sum_1", "clone"]

@@ -198,3 +198,58 @@ def test_a_class_with_items_of_its_own():
         if items:
             assert_same(run(X, ours), one(X, plain))
         assert list(ours) == list(plain)
+
+
+class ByItems:
+    """What has no `__iter__`, and ends where an operator refuses an index."""
+
+    def __init__(self, rows, item):
+        self.rows, self.item = rows, item
+
+    def __getitem__(self, position):
+        return self.item(self.rows, position)
+
+
+ITEMS = {
+    "a number": lambda rows, n: rows[n],
+    "a tensor of a number": lambda rows, n: rows[torch.tensor(n)],
+    "selected": lambda rows, n: rows.index_select(0, torch.tensor([n])),
+    "embedded": lambda rows, n: torch.embedding(rows, torch.full((1,), n)),
+    "from a place": lambda rows, n: rows[rows.new_ones((), dtype=torch.int64) + n - 1],
+    "the end is stopped": lambda rows, n: rows.index_select(0, torch.tensor([n])) if n < 2 else next(iter(())),
+}
+
+
+@pytest.mark.parametrize("item", ITEMS.values(), ids=ITEMS)
+@pytest.mark.parametrize(
+    "asked", [list, lambda items: [*zip(items, "ab")], lambda items: next(iter(items))], ids=["list", "zip", "next"]
+)
+def test_items_that_end_where_an_operator_refuses_an_index(item, asked):
+    """The error of the operator is the end of the loop, which no graph can have."""
+
+    def program(rows):
+        total = rows.exp().sum()
+        for row in ByItems(rows, item):
+            total = total + row.sum()
+        return total * 2, asked(ByItems(rows, item))
+
+    rows = torch.randn(3, 2)
+    compiled = capture.optimize(lambda gm, given: gm.forward)(program)
+    for _ in range(2):
+        found, wanted = compiled(rows), program(rows)
+        assert torch.equal(found[0], wanted[0]) and str(found[1]) == str(wanted[1])
+
+
+def test_items_without_an_end_are_not_unrolled_for_ever(monkeypatch):
+    """Nothing says while tracing that the program leaves the loop."""
+
+    def program(rows):
+        for n, row in enumerate(ByItems(rows, lambda rows, n: rows * n)):
+            rows = rows + row
+            if n == 30:
+                return rows
+
+    rows = torch.randn(2, dtype=torch.float64) / 10**6
+    monkeypatch.setattr("tracework_capture.values.iterators.MOST_ITEMS", 10)
+    compiled = capture.optimize(lambda gm, given: gm.forward)(program)
+    assert torch.equal(compiled(rows), program(rows))

@@ -3,18 +3,33 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..codegen.triton.cores.attention_decode import most_rows
 from ..ir.buffer import BufferLayout, BufferView, CoreNode
 from ..ir.index import Size
 from .layout import dense_strides
 from .registry import lowers
 from .value import Strided
-from .view import expand
+from .view import expand, reshape, select
 
 
 @lowers("attention_decode")
-def attention_decode(low: Any, q: Any, k: Any, v: Any, mask: Any, highest: Any, causal: bool, scale: float) -> Any:
-    """Keys, values and mask where they lie; what is not in memory is computed into it."""
-    q, k, v = (_in_memory(low, x) for x in (q, k, v))
+def attention_decode(
+    low: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    highest: Any,
+    distance: float,
+    causal: bool,
+    scale: float,
+    written: bool,
+    zeroed: bool,
+    fill: float | None,
+) -> Any:
+    """Keys, values and mask where they lie, one head for all that repeat it; what is not in memory is computed into it."""
+    q = _in_memory(low, q)
+    k, v = (_in_memory(low, x) for x in _each_head_once(low, k, v, q.sizes))
     batch, heads, queries, _ = q.sizes
     groups = k.sizes[1]
 
@@ -30,12 +45,29 @@ def attention_decode(low: Any, q: Any, k: Any, v: Any, mask: Any, highest: Any, 
             "attention_decode",
             (_grouped(q, groups), _view(k), _view(v), *masks),
             (_grouped(result, groups),),
-            (("causal", causal), ("scale", scale)),
+            (
+                *(("distance", distance), ("causal", causal), ("scale", scale)),
+                *(("written", written), ("zeroed", zeroed), ("fill", fill)),
+            ),
             q.device,
             low.origins(),
         )
     )
     return result
+
+
+def _each_head_once(low: Any, k: Any, v: Any, query_sizes: Sequence[Size]) -> tuple[Any, Any]:
+    """Keys and values of (batch, heads, keys, width) without heads that repeat the one before, as far as a program can hold their rows."""
+    heads = k.sizes[1]
+    rows = query_sizes[1] // heads * query_sizes[2]
+    most = most_rows(max(k.sizes[3], v.sizes[3])) // rows
+    for times in range(min(heads, most), 1, -1):
+        if heads % times == 0:
+            grouped = [reshape(low, x, (x.sizes[0], heads // times, times, *x.sizes[2:])) for x in (k, v)]
+            if all(low.is_repeated(x, 2) for x in grouped):
+                first, second = (select(low, x, 2, 0) for x in grouped)
+                return first, second
+    return k, v
 
 
 def _in_memory(low: Any, x: Any) -> Strided:

@@ -1,4 +1,5 @@
-"""Which loops check an index: those that read all of it, else one that does nothing else."""
+"""Which loops check an index: those that read all of it, else one that does nothing else; on a CPU none that writes to an input, which stays
+as it was where an index is out of range."""
 
 import dataclasses
 from typing import Any
@@ -6,26 +7,33 @@ from typing import Any
 from ..ir.body import IndexCheck, Instruction, LoopBody
 from ..ir.buffer import LoopNode
 from ..ir.index import Size, same, simplify
-from ..schedule.graph import live_nodes
+from ..schedule.graph import live_nodes, writes_to_input
 from ..schedule.plan import Program
 
 
 def each_checked_once(program: Program) -> Program:
     """The program without the loops that only check what another loop checks wholly, and without the checks that one of those makes."""
     live = live_nodes(program)
-    whole = {c for node in live if isinstance(node, LoopNode) and node.domain != "check" for c in _wholly_checked(node.body)}
+    loops = [node for node in live if isinstance(node, LoopNode) and node.domain != "check"]
+    whole = {c for node in loops if not _is_checked_before(program, node) for c in _wholly_checked(node.body)}
     nodes = []
     for node in program.nodes:
         if not isinstance(node, LoopNode) or not any(True for _ in node.body.checks()):
             nodes.append(node)
         elif node.domain != "check" or not whole.issuperset(node.body.checks()):
-            body = dataclasses.replace(node.body, instructions=tuple(_without_position(i) for i in node.body.instructions))
+            kept = 3 if _is_checked_before(program, node) else 5
+            body = dataclasses.replace(node.body, instructions=tuple(_shorter(i, kept) for i in node.body.instructions))
             nodes.append(dataclasses.replace(node, body=body))
     return dataclasses.replace(program, nodes=tuple(nodes))
 
 
-def _without_position(i: Instruction) -> Instruction:
-    return i._replace(args=(*i.args[:5], 0)) if i.op == "indirect" else i
+def _is_checked_before(program: Program, node: LoopNode) -> bool:
+    return node.device.type == "cpu" and writes_to_input(program.buffers, node)
+
+
+def _shorter(i: Instruction, kept: int) -> Instruction:
+    """Without the position in the index that is checked; with 3 arguments kept, without its check."""
+    return i._replace(args=(*i.args[:kept], *(None,) * (5 - kept), 0)) if i.op == "indirect" else i
 
 
 def _wholly_checked(body: LoopBody) -> set[IndexCheck]:

@@ -167,6 +167,18 @@ class Lowering:
         offset = at - dot(index, steps)  # type: ignore[arg-type]
         return self.whole(self.buffers[buffer]).window(value.sizes, steps, offset) if isinstance(offset, int) else None  # type: ignore[arg-type]
 
+    def is_repeated(self, value: TensorValue, dim: int) -> bool:
+        """Whether the elements of a value are known to be the same at all indices of a dim."""
+        value = settled(value)
+        if isinstance(value, Strided):
+            return same(value.strides[dim], 0)
+        axes, index = make_axes("i", value.sizes)
+        recorder, ranges, var = Recorder(axes), axis_ranges(axes), index[dim]
+        with handling(recorder):
+            value.load(index)
+        read = [simplify(arg, ranges) for i in recorder.instructions for arg in i.args if isinstance(arg, Expr)]
+        return not any(isinstance(arg, Expr) and var in arg.free_symbols for arg in read)
+
     # loops
 
     def pointwise_node(

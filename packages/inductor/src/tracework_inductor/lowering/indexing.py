@@ -5,17 +5,15 @@ from typing import Any
 
 import torch
 
-from ..errors import TableError
 from ..ir.buffer import BufferLayout
-from ..ir.index import Size, contiguous_strides, dot, mod, product, same
+from ..ir.index import Size, contiguous_strides, mod, product, same
 from ..ir.scalar_ops import ops
-from ..schedule.graph import alias_root
-from .fallback import SCATTERS, Refused
+from .fallback import Refused
 from .pointwise import broadcast_sizes, elementwise
 from .registry import lowers
 from .value import Lazy, Strided, TensorValue, pointwise, settled
 from .view import reshape
-from .written_inputs import input_of
+from .written_inputs import input_of, scatter_into, write_part
 
 
 def _at(value: Size, dtype: torch.dtype = torch.int64) -> Any:
@@ -170,27 +168,6 @@ def start_from(low: Any, x: Any, *read: Any) -> Strided:
     return low.realize(Lazy(x.sizes, x.dtype, x.device, x.load, 1, frozenset()), low.spec.strides)
 
 
-def scatter_into(low: Any, target: Strided, sizes: Sequence[Size], value: Any, position: Any, mode: str) -> Strided:
-    """Stores value(index) at target[position(index)] for all indices below sizes; only for ops that SCATTERS knows."""
-    if low.node.target.name not in SCATTERS:
-        raise TableError(f"{low.node.target} writes to computed positions and has no row in SCATTERS (lowering/fallback.py)")
-    layout = low.buffers[target.buffer].layout
-    new = low.new_buffer(layout, "alias", target.buffer)
-    root = alias_root(low.buffers, target.buffer)
-    if low.buffers[root].kind == "input":
-        low.mutated[new.name] = root
-    low.pointwise_node(
-        new,
-        value,
-        sizes,
-        lambda index: dot(position(index), target.strides, target.offset),
-        mode,
-        "scatter",
-        mutates=target.buffer,
-    )
-    return Strided(target.sizes, target.dtype, target.device, new.name, target.strides, target.offset)
-
-
 @lowers("index_put")
 def index_put(low: Any, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, wrap: bool = True) -> Any:
     """x with values written at indices."""
@@ -297,6 +274,9 @@ def _rows(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any, mode: st
 def slice_scatter(low: Any, x: Any, src: Any, dim: int, start: Size, end: Size, step: int = 1) -> Any:
     """x with a slice replaced by src."""
     src = settled(src)
+    written = write_part(low, x, src, lambda at: [*at[:dim], start + at[dim] * step, *at[dim + 1 :]])
+    if written is not None:
+        return written
 
     def inner(index: list[Size]) -> Any:
         position = _at(index[dim] - start)
@@ -317,6 +297,9 @@ def select_scatter(low: Any, x: Any, src: Any, dim: int, index: Size) -> Any:
     """x with one index of dim replaced by src."""
     src = settled(src)
     dim %= x.ndim
+    written = write_part(low, x, src, lambda at: [*at[:dim], index, *at[dim:]])
+    if written is not None:
+        return written
 
     def inner(at: list[Size]) -> Any:
         mask = ops.eq(_at(at[dim]), _at(index))
@@ -330,11 +313,20 @@ def select_scatter(low: Any, x: Any, src: Any, dim: int, index: Size) -> Any:
 def diagonal_scatter(low: Any, x: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """x with the diagonal replaced by src."""
     dim1, dim2, src = dim1 % x.ndim, dim2 % x.ndim, settled(src)
+    first = max(-offset, 0), max(offset, 0)
+
+    def place(at: list[Size]) -> list[Size]:
+        rest = iter(at[:-1])
+        return [at[-1] + first[(dim1, dim2).index(d)] if d in (dim1, dim2) else next(rest) for d in range(x.ndim)]
+
+    written = write_part(low, x, src, place)
+    if written is not None:
+        return written
 
     def inner(at: list[Size]) -> Any:
         mask = ops.eq(_at(at[dim1] + offset), _at(at[dim2]))
         rest = [i for d, i in enumerate(at) if d not in (dim1, dim2)]
-        along = at[dim1] - max(-offset, 0)
+        along = at[dim1] - first[0]
         here = ops.masked(mask, lambda: ops.to_dtype(src.load([*rest, along]), x.dtype), 0)
         return ops.where(mask, here, x.load(at))
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from ..ir.index import Size, dot
 from ..ir.scalar_ops import ops
+from ..schedule.graph import alias_root
 from .fallback import Refused
 from .pointwise import elementwise
 from .registry import lowers
@@ -45,16 +46,9 @@ def copy_into(low: Any, dst: Any, src: Any) -> Any:
     low.settle_readers(dst.buffer)
     layout = low.buffers[dst.buffer].layout
     source = elementwise(low, (src,), dst.dtype, lambda v: ops.to_dtype(v, dst.dtype), 1, None, dst.sizes)
-    if dst.buffer in source.reads:
+    if any(alias_root(low.buffers, name) == dst.buffer for name in source.reads):
         source = low.realize(source)
     new = low.new_buffer(layout, "alias", dst.buffer)
     low.mutated[new.name] = dst.buffer
-
-    def write(source: Any) -> None:
-        low.pointwise_node(new, source.load, dst.sizes, lambda index: dot(index, dst.strides, dst.offset), mutates=dst.buffer)
-
-    write(source)
-    if low.nodes[-1].may_raise:  # not in the loop that writes
-        low.nodes.pop()
-        write(low.realize(source))
+    low.pointwise_node(new, source.load, dst.sizes, lambda index: dot(index, dst.strides, dst.offset), mutates=dst.buffer)
     return Strided(dst.sizes, dst.dtype, dst.device, new.name, dst.strides, dst.offset)

@@ -1,7 +1,7 @@
 """Attention of a few queries on a GPU is a kernel of our own, which reads keys and values once, where they lie.
 
 The library's kernels want as many key heads as query heads (a program with fewer copies its keys and values at each call), read keys that the
-mask hides, or leave most of a GPU idle where one query walks over many keys.
+mask hides, or leave most of a GPU idle where one query walks over many keys. Attention that a program wrote out by products is the same kernel.
 """
 
 import operator
@@ -9,21 +9,23 @@ from typing import Any
 
 import torch
 from tracework_primops import Kind, Op, PrimGraph, Tag, TensorSpec, prims
-from tracework_primops.passes.edits import memory_of
 
 from .. import _torch
 from ..codegen.triton.cores.attention_decode import most_rows
 from ..ir.index import same, same_all
 from .rewrites import built_before, rewritten, value_of
+from .written_attention import mask_of, without_factor, written_attention
 
 ATTENTION_DECODE = Op(
     "attention_decode",
-    "attention_decode(q, k, v, mask, highest, causal, scale)",
+    "attention_decode(q, k, v, mask, highest, distance, causal, scale, written, zeroed, fill)",
     (),
     1,
     Kind.LIBRARY,
     frozenset({Tag.COMPUTE}),
-    "softmax(q @ k.mT * scale + mask) @ v, where one head of k and v is for several of q; highest: the mask's along the keys",
+    "softmax(q @ k.mT * scale + mask) @ v, where one head of k and v is for several of q; highest: the mask's along the keys, and keys whose "
+    "mask is more than the distance below it are not read; written: a mask is infinite where it is, not where torch's kernels take it for "
+    "infinite; zeroed: rows that see nothing are 0, not NaN; fill: where the mask is that, so is the score",
     "matmul",
 )
 """Made by this pass alone, and lowered by lowering/attention.py; never called."""
@@ -37,51 +39,138 @@ MOST_WIDTH = 256
 DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
 
 
+FARTHEST = 2.0**100
+"""A key has no weight whose mask is that far below the highest, as scores are not that far apart. It is not read: NaN that it holds does not
+show, as in the library's kernels behind the diagonal of a causal mask."""
+EXCLUDED = 65503.0
+"""The same where the mask is a choice between 0 and a number: torch writes -65504 for a False where its kernels do not take -inf. What a False
+excludes has no weight here, in its kernels only where scores are not as far apart."""
+
+
 def fuse_attention(graph: PrimGraph) -> PrimGraph:
     """The graph with attention of few queries as a prim of its own; the same object where there is none."""
     return rewritten(graph, _pays, _rewrite)
 
 
 def _pays(node: Any) -> bool:
+    return _calls_library(node) or _is_written_out(node)
+
+
+def _calls_library(node: Any) -> bool:
     if node.target not in KERNELS:
         return False
     given = _torch.arguments(node)
     q, k, v = (given[name].meta["spec"] for name in ("query", "key", "value"))
-    if q.device.type != "cuda" or not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES or given["dropout_p"]:
+    if given["dropout_p"] or any(part.target is not operator.getitem for part in node.users):
         return False
-    if any(part.target is not operator.getitem for part in node.users) or {p.args[1] for p in node.users if p.users} != {0}:
+    if {p.args[1] for p in node.users if p.users} != {0}:
         return False  # a backward reads how the rows were normalised
-    return _fits(q, *(_one_of_equals(given[name], node).meta["spec"] for name in ("key", "value")))
+    return _fits(q, k.dtype, v.dtype, q.sizes[1], k.sizes[1], v.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3], v.sizes[3])
 
 
-def _fits(q: TensorSpec, k: TensorSpec, v: TensorSpec) -> bool:
+def _is_written_out(node: Any) -> bool:
+    if node.target is not prims.bmm or node.meta["spec"].device.type != "cuda" or (found := written_attention(node)) is None:
+        return False
+    q, k, v = (n.meta["spec"] for n in (found.query, found.key, found.value))
+    _, heads, queries, keys = found.sizes
+    return _fits(q, k.dtype, v.dtype, heads, heads, heads, queries, keys, q.sizes[2], v.sizes[2])
+
+
+def _fits(
+    q: TensorSpec,
+    key_dtype: torch.dtype,
+    value_dtype: torch.dtype,
+    heads: Any,
+    key_heads: Any,
+    value_heads: Any,
+    queries: Any,
+    keys: Any,
+    *widths: Any,
+) -> bool:
     """Whether a program of the kernel can hold the rows of one key head."""
-    heads, lengths = (q.sizes[1], k.sizes[1], v.sizes[1]), (q.sizes[2], q.sizes[3], k.sizes[-1], v.sizes[-1])
-    if not all(isinstance(s, int) and s > 0 for s in (*heads, *lengths)) or heads[1] != heads[2] or heads[0] % heads[1]:
+    if q.device.type != "cuda" or not q.dtype == key_dtype == value_dtype or q.dtype not in DTYPES:
         return False
-    if same(q.sizes[0], 0) or same(k.sizes[-2], 0):
+    if not all(isinstance(s, int) and s > 0 for s in (heads, key_heads, value_heads, queries, *widths)):
         return False
-    queries, width = lengths[0], max(lengths[1:])
-    return queries <= MOST_QUERIES and width <= MOST_WIDTH and heads[0] // heads[1] * queries <= most_rows(width)
+    if key_heads != value_heads or heads % key_heads or same(q.sizes[0], 0) or same(keys, 0):
+        return False
+    width = max(widths)
+    return bool(queries <= MOST_QUERIES and width <= MOST_WIDTH and heads // key_heads * queries <= most_rows(width))
 
 
 def _rewrite(node: Any) -> None:
+    if node.target is prims.bmm:
+        _rewrite_written_out(node)
+        return
     given = _torch.arguments(node)
     query, mask, scale = given["query"], given.get("attn_bias"), given["scale"]
-    while mask is not None and mask.target is prims.expand and mask.args[0].meta["spec"].ndim > 0:
-        mask = mask.args[0]
-    with built_before(node):
-        highest = _highest(mask, node) if mask is not None else None
-        key, value = (_heads(_one_of_equals(given[name], node)) for name in ("key", "value"))
     scale = query.meta["spec"].sizes[-1] ** -0.5 if scale is None else float(scale)
-    with node.graph.inserting_before(node):
-        new = node.graph.call_function(ATTENTION_DECODE, (query, key, value, mask, highest, bool(given["is_causal"]), scale))
+    facts = bool(given["is_causal"]), scale, False, True, None
+    with built_before(node):
+        new = _attention(node, query, given["key"], given["value"], mask, *facts)
     for part in list(node.users):
         if part.args[1] == 0:
             new.meta.update(part.meta)
             part.replace_all_uses_with(new)
         node.graph.erase_node(part)
     node.graph.erase_node(node)
+
+
+def _rewrite_written_out(node: Any) -> None:
+    found = written_attention(node)
+    assert found is not None
+    batch, heads, queries, keys = found.sizes
+    spec = node.meta["spec"]
+    width = spec.sizes[2]
+    with built_before(node):
+        (q, q_factor), (k, k_factor) = without_factor(found.query), without_factor(found.key)
+        factor, mask = mask_of(found)
+        q = prims.reshape(q, (batch, heads, queries, q.sizes[-1]))
+        k = prims.permute(prims.reshape(k, (batch, heads, k.sizes[-2], keys)), (0, 1, 3, 2))
+        v = prims.reshape(value_of(found.value), (batch, heads, keys, width))
+        facts = False, factor * q_factor * k_factor, True, found.zeroed, found.fill
+        new = _attention(node, q.node, k.node, v.node, None if mask is None else mask.node, *facts)
+        strides = (queries * heads * width, width, heads * width, 1)
+        new.meta |= {
+            "spec": TensorSpec(spec.dtype, spec.device, (batch, heads, queries, width), strides),
+            "origin": node.meta.get("origin"),
+        }
+        for user in list(node.users):
+            if user.target is prims.reshape and same_all(user.args[1], (batch, heads, queries, width)):
+                user.replace_all_uses_with(new)
+                node.graph.erase_node(user)
+        if node.users:
+            node.replace_all_uses_with(prims.reshape(value_of(new), spec.sizes).node)
+    node.graph.erase_node(node)
+    for inner in sorted(found.inside, reverse=True):
+        node.graph.erase_node(inner)
+
+
+def _attention(node: Any, query: Any, key: Any, value: Any, mask: Any, *facts: Any) -> Any:
+    """A new call, before `node`; in a block of `built_before`."""
+    while mask is not None and mask.target is prims.expand and mask.args[0].meta["spec"].ndim > 0:
+        mask = mask.args[0]
+    highest = _highest(mask, node) if mask is not None else None
+    distance = EXCLUDED if mask is not None and _is_choice(mask) else FARTHEST
+    return node.graph.call_function(ATTENTION_DECODE, (query, key, value, mask, highest, distance, *facts))
+
+
+def _is_choice(mask: Any) -> bool:
+    """Whether the elements of a mask are 0 or one number below."""
+    while mask.target in (prims.expand, prims.reshape, prims.convert):
+        mask = mask.args[0]
+    if mask.target is not prims.where:
+        return False
+    numbers = [_number(arg) for arg in mask.args[1:]]
+    return 0.0 in numbers and all(n is not None and n <= 0 for n in numbers)
+
+
+def _number(arg: Any) -> float | None:
+    """What a constant is everywhere."""
+    while getattr(arg, "target", None) in (prims.expand, prims.convert):
+        arg = arg.args[0]
+    value = arg.args[1] if getattr(arg, "target", None) is prims.full else arg
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _highest(mask: Any, node: Any) -> Any:
@@ -91,38 +180,6 @@ def _highest(mask: Any, node: Any) -> Any:
         if user.target is prims.amax and user.args == args and user < node:
             return user
     return prims.amax(value_of(mask), *args[1:]).node
-
-
-def _one_of_equals(node: Any, reader: Any) -> Any:
-    """What a node of (batch, heads, length, width) repeats the heads of: (batch, heads, 1, length, width); itself if it repeats none, or
-    if its memory is written before `reader` reads it."""
-    at = _uncopied(node)
-    if at.target is not prims.reshape:
-        return node
-    repeated = _uncopied(at.args[0])
-    if repeated.target is not prims.expand:
-        return node
-    heads_node = repeated.args[0]
-    heads, several = heads_node.meta["spec"], repeated.meta["spec"]
-    if heads.ndim != 5 or several.ndim != 5 or not same(heads.sizes[2], 1):
-        return node
-    memory = memory_of(heads_node)
-    if any(user.target is prims.copy_into and user < reader for user in memory.users):
-        return node
-    batch, groups, members, length, width = several.sizes
-    alike = same_all((batch, groups, length, width), (*heads.sizes[:2], *heads.sizes[3:]))
-    return heads_node if alike and same_all(node.meta["spec"].sizes, (batch, groups * members, length, width)) else node
-
-
-def _uncopied(node: Any) -> Any:
-    while node.target in (prims.clone, prims.contiguous):
-        node = node.args[0]
-    return node
-
-
-def _heads(node: Any) -> Any:
-    """Of (batch, heads, 1, length, width), without the third axis."""
-    return prims.squeeze(value_of(node), (2,)).node if node.meta["spec"].ndim == 5 else node
 
 
 __all__ = ["ATTENTION_DECODE", "fuse_attention"]

@@ -80,22 +80,42 @@ def writes_to_input(buffers: Mapping[str, Any], node: Any) -> bool:
 
 
 def raising_first(program: Program, nodes: list[Any]) -> list[Any]:
-    """The nodes with the writes to inputs that no other node waits for at the end, where a node that may raise comes after one."""
-    writes = [writes_to_input(program.buffers, node) for node in nodes]
-    first = writes.index(True) if any(writes) else len(nodes)
-    if not any(node.may_raise for node in nodes[first:]):
-        return nodes
+    """The nodes in an order in which what may raise comes before all writes to inputs, as far as there is one."""
+    for order in (_unread_writes_last, _raising_early):
+        first = next((k for k, node in enumerate(nodes) if writes_to_input(program.buffers, node)), len(nodes))
+        if not any(node.may_raise for node in nodes[first:]):
+            return nodes
+        nodes = order(program.buffers, nodes)
+    return nodes
+
+
+def _unread_writes_last(buffers: Mapping[str, Any], nodes: list[Any]) -> list[Any]:
+    """Writes to inputs that no other node waits for, at the end."""
     last: list[Any] = []
     rest: list[Any] = []
-    read: set[str] = set()
-    for node, writes_input in zip(reversed(nodes), reversed(writes), strict=True):
+    read: set[str | None] = set()
+    for node in reversed(nodes):
         waited_for = bool(read & (node.writes | {node.mutates}))
-        if writes_input and not waited_for:
+        if writes_to_input(buffers, node) and not waited_for:
             last.append(node)
         else:
             rest.append(node)
-            read |= node.reads
+            read |= node.reads | {node.mutates}
     return [*rest[::-1], *last[::-1]]
+
+
+def _raising_early(buffers: Mapping[str, Any], nodes: list[Any]) -> list[Any]:
+    """What may raise, and what it is computed of, at the begin, where that overwrites nothing."""
+    writer: dict[str, int] = {}
+    needed: list[set[int] | None] = []
+    early: set[int] = set()
+    for k, node in enumerate(nodes):
+        before = [needed[writer[name]] for name in node.reads if name in writer]
+        needed.append(None if node.mutates is not None or None in before else {k}.union(*before))  # type: ignore[arg-type]
+        writer.update(dict.fromkeys(node.writes, k))
+        if node.may_raise:
+            early |= needed[k] or set()
+    return [*(nodes[k] for k in sorted(early)), *(node for k, node in enumerate(nodes) if k not in early)]
 
 
 def live_nodes(program: Program) -> list[Any]:

@@ -81,14 +81,14 @@ def test_what_is_placed_does_not_overlap_while_it_lives(program):
 def test_a_workspace_that_would_take_more_is_made_of_smaller_buffers():
     """Large values end before large results begin: as a workspace they would stay beside them."""
 
-    def program(x, w, v):
+    def program(x, w, v, narrow):
         large = prims.mm(prims.tanh(prims.mm(x, v)), prims.permute(v, (1, 0)))
-        small = prims.sum(large, (1,), True)
+        small = prims.mm(large, narrow)
         for _ in range(4):
             small = prims.mm(prims.sin(small), w)
-        return prims.mm(small, v)
+        return prims.mm(small, prims.permute(narrow, (1, 0)))
 
-    plan = plan_of(program, (2048, 2048), (1, 1), (2048, 2048))
+    plan = plan_of(program, (2048, 2048), (16, 16), (2048, 2048), (2048, 16))
     sizes = {n: 2 * plan.program.buffers[n].layout.elements() for n in plan.memory.workspace.offsets}
     assert sizes and max(sizes.values()) < 1 << 20
     everything = MemoryPlanner(plan.program, plan.kernels, True, workspace.ROOM["cuda"]).run()

@@ -12,7 +12,8 @@ from ..promotion import result_dtype
 from ..spec import TensorSpec
 from ..symbols import active, mod
 from .rows import at_least, check_number, common_device, contiguous, fresh, row, same_layout, suggests_channels_last, wrap_dim
-from .view import unsqueeze, view, view_strides
+from .view import diagonal, select, unsqueeze, view, view_strides
+from .view import slice as slice_
 
 
 def _is_skipped(spec):
@@ -180,11 +181,21 @@ def _check_fits(values, sizes):
         raise RuntimeError(f"shape mismatch: {shapes}")
 
 
-@row("slice_scatter.default", "select_scatter.default", "diagonal_scatter.default")
-def view_scatter(x, *rest, **options):
-    """Eager clones the memory behind x as it is, gaps and offset too, unless elements share memory."""
-    shares = any(t.__class__ is int and t == 0 and s != 1 for s, t in zip(x.sizes, x.strides))
-    return fresh(x, x.sizes) if shares else x
+def _view_scatter(name, view):
+    @row(name)
+    def rule(x, src, *place, **options):
+        """Eager clones the memory behind x as it is, gaps and offset too, unless elements share memory."""
+        part = view(x, *place, **options)
+        if src.ndim != part.ndim or not all(active.equal(a, b) for a, b in zip(src.sizes, part.sizes)):
+            sizes = f"src size = {list(src.sizes)}, slice size = {list(part.sizes)}"
+            raise RuntimeError(f"expected src to have a size equal to the slice of self. {sizes}")
+        shares = any(t.__class__ is int and t == 0 and s != 1 for s, t in zip(x.sizes, x.strides))
+        return fresh(x, x.sizes) if shares else x
+
+
+_view_scatter("slice_scatter.default", slice_)
+_view_scatter("select_scatter.default", select)
+_view_scatter("diagonal_scatter.default", diagonal)
 
 
 def _check_dtype(what, tensor, *dtypes, error=RuntimeError):
@@ -195,7 +206,32 @@ def _check_dtype(what, tensor, *dtypes, error=RuntimeError):
 
 @row("index_copy.default")
 def index_copy(x, dim, index, source):
+    dim, count = wrap_dim(dim, x.ndim), index.numel()
+    if index.ndim > 1:
+        raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})")
+    if not source.ndim and not active.equal(count, 1):
+        raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {count})")
+    if source.ndim and x.ndim and source.ndim != x.ndim:
+        raise IndexError(
+            "index_copy_(): When source and destination are not scalars, their dimensionality must match. "
+            f"Source dimensionality ({source.ndim}), destination dimensionality ({x.ndim})"
+        )
     _check_dtype("the index of index_copy", index, torch.int64)
+    own, others = ([s for d, s in enumerate(t.sizes) if d != dim] for t in (x, source))
+    if len(own) != len(others) or not all(active.equal(a, b) for a, b in zip(own, others)):
+        shapes = f"Destination slice shape: {own} and source slice shape: {others}"
+        raise RuntimeError(f"index_copy_(): Source/destination tensor must have same slice shapes. {shapes}")
+    if source.ndim and not active.equal(count, source.sizes[dim]):
+        raise IndexError(f"index_copy_(): Number of indices ({count}) should be equal to source.size(dim) ({source.sizes[dim]})")
+    return fresh(x, x.sizes)
+
+
+@row("put.default")
+def put(x, index, source, accumulate=False):
+    _check_dtype("the index of put", index, torch.int64)
+    if not active.equal(index.numel(), source.numel()):
+        counts = f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        raise IndexError(f"put_(): Expected source and index to have the same number of elements, but got {counts}")
     return fresh(x, x.sizes)
 
 
@@ -226,8 +262,8 @@ def scatter(x, dim, index, src, *rest, **options):
     return fresh(x, x.sizes)
 
 
-@row("index_add.default")
-def index_add(x, dim, index, source, *, alpha=1):
+@row("index_add.default", "index_reduce.default")
+def index_add(x, dim, index, source, reduce=None, **options):
     dim = wrap_dim(dim, x.ndim)
     if index.ndim > 1:
         raise IndexError("index_add_(): Index is supposed to be a vector")

@@ -36,8 +36,6 @@ ONE_BLOCK = 128
 MOST_MASK = 4096
 """Elements of the mask that a program looks at before it begins; loads of keys that wait for a mask that nobody read before take 1.4 times as
 long."""
-HIDDEN = 32768.0
-"""A key is hidden where the mask is that much below its highest element of the row: torch writes -inf, -65536 or less for it."""
 LOG2E = math.log2(math.e)
 
 ROWS = "batch head member query width"
@@ -56,7 +54,8 @@ class Problem:
     """What a call computes, for whom text is written.
 
     query, result: (batch, key heads, query heads of each, queries, width); key, value: (batch, key heads, keys, width); mask: what is added
-    to the scores, as the query with keys last; highest: of the mask along the keys, which are one there.
+    to the scores, as the query with keys last; highest: of the mask along the keys, which are one there; distance, written,
+    zeroed, fill: as passes/fuse_attention.py says.
     """
 
     query: BufferView
@@ -65,8 +64,12 @@ class Problem:
     mask: BufferView | None
     highest: BufferView | None
     result: BufferView
+    distance: float
     causal: bool
     scale: float
+    written: bool
+    zeroed: bool
+    fill: float | None
     dtype: torch.dtype
     pointers: dict[str, str]
     printer: IndexPrinter
@@ -85,6 +88,19 @@ class Problem:
     def widths(self) -> tuple[int, int]:
         """Of keys and of values."""
         return int(self.key.sizes[3]), int(self.value.sizes[3])
+
+    @property
+    def unit(self) -> float:
+        """What scores are in the kernel, over what they are: powers of 2 are faster, and make a mask infinite that is the lowest number."""
+        return 1.0 if self.written else LOG2E
+
+    def weight(self, difference: str) -> str:
+        """Text of the weight of a score, or of what is added up, by its distance from the highest."""
+        return f"tl.exp2({difference})" if self.unit == LOG2E else f"tl.exp2(({difference}) * {LOG2E!r})"
+
+    def average(self, sums: str, total: str) -> str:
+        """Text of sums over their weights; of a row that sees nothing, these are 0."""
+        return f"{sums} / {f'tl.where({total} == 0.0, 1.0, {total})' if self.zeroed else total}"
 
     @property
     def masks_alike(self) -> bool:
@@ -213,8 +229,11 @@ def _attend(p: Problem, config: Config, parts: int) -> list[str]:
             lines += _reach(p, steps, parts)
             begin, end = "begin", "end"
         look, seen = _look(p, "m", "seen", "key", within), "seen"
-        add = f"m{'[None, :]' if p.masks_alike else ''}.to(tl.float32) * {LOG2E!r}"
-        masking = [f"s = tl.where(seen[None, :], s + {add}, {LOWEST})"]
+        added = f"m{'[None, :]' if p.masks_alike else ''}.to(tl.float32)"
+        masked = f"s + {added}" if p.written else f"s + {added} * {LOG2E!r}"
+        if p.fill is not None:
+            masked = f"tl.where({added} == {p.fill!r}, {added}, {masked})"
+        masking = [f"s = tl.where(seen[None, :], {masked}, {LOWEST})"]
     if p.causal:
         masking.append(f"s = tl.where(key[None, :] <= query[:, None], s, {LOWEST})")
     shown = None if seen is None else f"{seen}[:, None]"
@@ -224,12 +243,12 @@ def _attend(p: Problem, config: Config, parts: int) -> list[str]:
         *look,
         f"k = {_load(f'key_at + ({_of_key(p, p.key)})[:, None]', shown, _lanes('width', width))}",
         f"v = {_load(f'value_at + ({_of_key(p, p.value)})[:, None]', shown, _lanes('place', out_width))}",
-        f"s = tl.dot(q, tl.trans(k){precision}) * {p.scale * LOG2E!r}",
+        f"s = tl.dot(q, tl.trans(k){precision}) * {p.scale * p.unit!r}",
         *masking,
         "above = tl.maximum(highest, tl.max(s, 1))",
         f"base = tl.where(above == {LOWEST}, 0.0, above)",
-        "e = tl.exp2(s - base[:, None])",
-        "kept = tl.exp2(highest - base)",
+        f"e = {p.weight('s - base[:, None]')}",
+        f"kept = {p.weight('highest - base')}",
         "total = total * kept + tl.sum(e, 1)",
         f"sums = sums * kept[:, None] + tl.dot(e.to(v.dtype), v{precision})",
         "highest = above",
@@ -241,7 +260,8 @@ def _attend(p: Problem, config: Config, parts: int) -> list[str]:
             *lines,
             f"out_at = {p.pointer(p.result, ROWS)}",
             f"out_at += ({_of_row(p, p.result, ROWS)})[:, None] + ({p.at(p.result, ROWS, width='place')})[None, :]",
-            f"tl.store(out_at, sums / tl.where(total == 0.0, 1.0, total)[:, None], {stored})",
+            "total = total[:, None]",
+            f"tl.store(out_at, {p.average('sums', 'total')}, {stored})",
         ]
     return [
         *lines,
@@ -257,10 +277,10 @@ def _before_mask(p: Problem) -> list[str]:
     assert p.mask is not None and p.highest is not None
     lines = [f"mask_at = {p.pointer(p.mask, SCORES)}", f"hidden_at = {p.pointer(p.highest, SCORES)}"]
     if p.masks_alike:
-        return [*lines, f"hidden = tl.load(hidden_at).to(tl.float32) - {HIDDEN}"]
+        return [*lines, f"hidden = tl.load(hidden_at).to(tl.float32) - {p.distance}"]
     lines.append(f"mask_at += ({_of_row(p, p.mask, SCORES)})[:, None]")
     load = _load(f"hidden_at + ({_of_row(p, p.highest, SCORES)})", "real")
-    return [*lines, f"hidden = ({load}.to(tl.float32) - {HIDDEN})[:, None]"]
+    return [*lines, f"hidden = ({load}.to(tl.float32) - {p.distance})[:, None]"]
 
 
 def _look(p: Problem, mask: str, seen: str, key: str, within: str | None) -> list[str]:
@@ -268,9 +288,10 @@ def _look(p: Problem, mask: str, seen: str, key: str, within: str | None) -> lis
     assert p.mask is not None
     at = p.at(p.mask, SCORES, key=key)
     if p.masks_alike:
-        return [f"{mask} = {_load(f'mask_at + {at}', within, other=LOWEST)}", f"{seen} = ({mask}.to(tl.float32) <= hidden) == 0"]
+        shown = _and(f"(({mask}.to(tl.float32) < hidden) == 0)", within)
+        return [f"{mask} = {_load(f'mask_at + {at}', within, other=LOWEST)}", f"{seen} = {shown}"]
     load = _load(f"mask_at + ({at})[None, :]", "real[:, None]", within and f"{within}[None, :]", other=LOWEST)
-    shown = f"(({mask}.to(tl.float32) <= hidden) == 0) & real[:, None]"
+    shown = _and(f"(({mask}.to(tl.float32) < hidden) == 0)", "real[:, None]", within and f"{within}[None, :]")
     return [f"{mask} = {load}", f"{seen} = tl.max(({shown}).to(tl.int32), 0) > 0"]
 
 
@@ -298,10 +319,10 @@ def _merge(p: Problem, parts: int) -> list[str]:
         f"slot = tl.program_id(0).to(tl.int64) * {parts} + tl.arange(0, {parts})",
         "highest = tl.load(ws1 + slot)",
         "above = tl.max(highest, 0)",
-        f"weight = tl.exp2(highest - tl.where(above == {LOWEST}, 0.0, above))",
+        f"weight = {p.weight(f'highest - tl.where(above == {LOWEST}, 0.0, above)')}",
         "total = tl.sum(tl.load(ws2 + slot) * weight, 0)",
         f"sums = {_load(f'ws0 + (slot * {out_width})[:, None] + place[None, :]', lanes)}",
-        "value = tl.sum(sums * weight[:, None], 0) / tl.where(total == 0.0, 1.0, total)",
+        f"value = {p.average('tl.sum(sums * weight[:, None], 0)', 'total')}",
         f"out_at = {p.pointer(p.result, ROWS)} + ({_of_row(p, p.result, ROWS)})",
         f"tl.store(out_at + ({p.at(p.result, ROWS, width='place')})[None, :], value[None, :], {_and(lanes)})",
     ]

@@ -1,0 +1,255 @@
+"""Finds attention that a program wrote out, by structure: a product, what is done to its elements one by one, a softmax over the last axis
+in any spelling, and a product.
+
+What is done to the scores is read as one factor and one mask that is added: masks may be added, or choose between a score and a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tracework_primops import PrimValue, prims
+from tracework_primops.passes.edits import writes
+
+from ..ir.index import Size, product, same, same_all
+from .rewrites import value_of
+
+ORDERED = frozenset({prims.reshape, prims.unsqueeze, prims.squeeze, prims.clone, prims.contiguous})
+"""Calls that give the same elements in the same order."""
+COMPUTED = torch.float32
+"""What scores and weights may be computed in, beside the dtype of the operands."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is done to each score. kind: "scale" by a number, "add" a tensor, or "fill" with a number where a tensor is false; negated: where
+    it is true, or subtracted; sizes, dtype: of the scores then."""
+
+    kind: str
+    sizes: tuple[Size, ...]
+    dtype: torch.dtype
+    number: float = 1.0
+    tensor: Any = None
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class WrittenAttention:
+    """Operands of the two products (lots, queries, width), (lots, width, keys), (lots, keys, width), where a lot is a head of an item of
+    the batch, and what is done to the scores in between.
+
+    sizes: (batch, heads, queries, keys). zeroed: a row of scores that are all -inf becomes 0, and not NaN. inside: the nodes in between.
+    """
+
+    query: Any
+    key: Any
+    value: Any
+    steps: tuple[Step, ...]
+    sizes: tuple[Size, Size, Size, Size]
+    zeroed: bool
+    inside: frozenset[Any]
+
+    @property
+    def fill(self) -> float | None:
+        """The number that replaces scores, where it is finite, as their dtype has it."""
+        numbers = [torch.tensor(s.number, dtype=s.dtype).item() for s in self.steps if s.kind == "fill"]
+        return next((n for n in numbers if n != -math.inf), None)
+
+
+def written_attention(last: Any) -> WrittenAttention | None:
+    """What a node computes if it is the last product of attention that is written out, and nobody else reads what is computed on the way."""
+    if last.target is not prims.bmm:
+        return None
+    inside: set[Any] = set()
+    dtype = last.meta["spec"].dtype
+    weights = _peeled(last.args[0], inside, dtype)
+    found = _softmax(weights, inside)
+    if found is None:
+        return None
+    scores, zeroed = found
+    sizes = _four(scores.meta["spec"].sizes)
+    reached = _scores(scores, dtype)
+    if sizes is None or reached is None:
+        return None
+    first, steps, below = reached
+    inside |= below
+    lots, queries, keys = first.meta["spec"].sizes
+    if not same_all((lots, queries, keys), (product(sizes[:2]), *sizes[2:])) or not _are_understood(steps, sizes):
+        return None
+    if any(user not in inside and user is not last for node in inside for user in node.users) or _is_written_between(first, last):
+        return None
+    return WrittenAttention(*first.args, last.args[1], tuple(steps), sizes, zeroed, frozenset(inside))
+
+
+def _four(sizes: Sequence[Size]) -> tuple[Size, Size, Size, Size] | None:
+    """Sizes of scores as (batch, heads, queries, keys)."""
+    if len(sizes) < 3:
+        return None
+    *lots, queries, keys = sizes
+    batch: Size = lots[0] if len(lots) > 1 else 1
+    return batch, product(lots[1:] if len(lots) > 1 else lots), queries, keys
+
+
+def _peeled(node: Any, inside: set[Any], dtype: torch.dtype) -> Any:
+    """What a node gives the elements of, in the same order, maybe in another dtype."""
+    while node.target in ORDERED or _keeps_order(node) or _only_widens(node, dtype):
+        inside.add(node)
+        node = node.args[0]
+    return node
+
+
+def _keeps_order(node: Any) -> bool:
+    if node.target is not prims.permute:
+        return False
+    moved = [d for d in node.args[1] if not same(node.args[0].meta["spec"].sizes[d], 1)]
+    return moved == sorted(moved)
+
+
+def _only_widens(node: Any, dtype: torch.dtype) -> bool:
+    return node.target is prims.convert and {node.meta["spec"].dtype, node.args[0].meta["spec"].dtype} <= {COMPUTED, dtype}
+
+
+def _softmax(node: Any, inside: set[Any]) -> tuple[Any, bool] | None:
+    """(scores, whether a row of -inf is 0) of a softmax over the last axis."""
+    zeroed = False
+    if node.target is prims.where and node.args[1] == 0 and node.args[0].target is prims.all:
+        inside |= {node, node.args[0], node.args[0].args[0]}
+        hidden, node, zeroed = node.args[0], node.args[2], True
+    if node.target is not prims.div or not all(hasattr(a, "op") for a in node.args):
+        return None
+    exps, total = node.args
+    if exps.target is not prims.exp or exps.args[0].target is not prims.sub or total.target is not prims.sum:
+        return None
+    shifted = exps.args[0]
+    scores, highest = shifted.args
+    if not all(hasattr(a, "op") for a in (scores, highest)) or highest.target is not prims.amax:
+        return None
+    axis = scores.meta["spec"].ndim - 1
+    if (
+        total.args[0] is not exps
+        or highest.args[0] is not scores
+        or not _is_of_rows(total, axis)
+        or not _is_of_rows(highest, axis)
+    ):
+        return None
+    if zeroed and not (
+        hidden.args[0].target is prims.eq and hidden.args[0].args == (scores, -math.inf) and _is_of_rows(hidden, axis)
+    ):
+        return None
+    inside |= {node, exps, total, shifted, highest}
+    return scores, zeroed
+
+
+def _is_of_rows(node: Any, axis: int) -> bool:
+    """Whether a reduction is over the last axis, which stays with size 1."""
+    dims, keep = node.args[1:3]
+    return tuple(dims) == (axis,) and bool(keep)
+
+
+def _scores(node: Any, dtype: torch.dtype) -> tuple[Any, list[Step], set[Any]] | None:
+    """(first product, what is done to its elements to make `node`, the nodes in between); None where there is no such product."""
+    inside: set[Any] = set()
+    node = _peeled(node, inside, dtype)
+    inside.add(node)
+    if node.target is prims.bmm:
+        return (node, [], inside) if node.meta["spec"].dtype == dtype else None
+    for of, step in _steps(node):
+        if same_all(of.meta["spec"].sizes, node.meta["spec"].sizes) and (found := _scores(of, dtype)) is not None:
+            return found[0], [*found[1], step], inside | found[2]
+    return None
+
+
+def _steps(node: Any) -> list[tuple[Any, Step]]:
+    """The ways to read a call as something that is done to the elements of one of its operands."""
+    if node.op != "call_function" or "spec" not in node.meta or node.kwargs:
+        return []
+    spec, args = node.meta["spec"], node.args
+    at = getattr(spec, "sizes", ()), getattr(spec, "dtype", None)
+    if node.target in (prims.mul, prims.add) and len(args) == 2:
+        pairs = [(a, b) for a, b in (args, args[::-1]) if hasattr(a, "op")]
+        if node.target is prims.mul:
+            return [(a, Step("scale", *at, float(b))) for a, b in pairs if isinstance(b, (int, float))]
+        return [(a, Step("add", *at, tensor=b)) for a, b in pairs if hasattr(b, "op")]
+    if node.target is prims.div and len(args) == 2 and hasattr(args[0], "op") and isinstance(args[1], (int, float)) and args[1]:
+        return [(args[0], Step("scale", *at, 1 / float(args[1])))]
+    if node.target is prims.sub and len(args) == 2 and all(hasattr(a, "op") for a in args):
+        return [(args[0], Step("add", *at, tensor=args[1], negated=True))]
+    if node.target is prims.where:
+        chosen = enumerate(args[1:])
+        pairs_of = [(a, args[2 - n], n == 1) for n, a in chosen if hasattr(a, "op") and isinstance(args[2 - n], (int, float))]
+        return [(a, Step("fill", *at, float(number), args[0], negated)) for a, number, negated in pairs_of]
+    return []
+
+
+def _are_understood(steps: Sequence[Step], sizes: Sequence[Size]) -> bool:
+    """Whether the steps are one factor and one mask; a number that replaces scores is known by its value, so that it is the only one then."""
+    fills = [n for n, s in enumerate(steps) if s.kind == "fill"]
+    finite = [n for n in fills if steps[n].number != -math.inf]
+    if finite and not (steps[finite[0]].number < 0 and finite == [len(steps) - 1] and all(s.kind == "scale" for s in steps[:-1])):
+        return False
+    if fills and any(s.kind == "scale" and not s.number > 0 for s in steps[fills[0] :]):
+        return False
+    return all(_as_four(s.tensor.meta["spec"].sizes, s.sizes, sizes) is not None for s in steps if s.tensor is not None)
+
+
+def _is_written_between(first: Any, last: Any) -> bool:
+    """Whether memory is written after the first product, where what it reads is read no more."""
+    node = first
+    while node is not last:
+        if node.op == "call_function" and writes(node):
+            return True
+        node = node.next
+    return False
+
+
+def _as_four(own: Sequence[Size], of: Sequence[Size], sizes: Sequence[Size]) -> list[tuple[Size, ...]] | None:
+    """Sizes that a tensor of `own` sizes, which is broadcast to `of`, is expanded and reshaped to, so that it is broadcast to `sizes` of
+    four axes; None where the last two axes are others."""
+    if same_all(of, sizes):
+        return []
+    if not same_all(of[-2:], sizes[2:]):
+        return None
+    own = (*[1] * (len(of) - len(own)), *own)
+    lots: tuple[Size, ...] = (1, 1) if all(same(s, 1) for s in own[:-2]) else tuple(sizes[:2])
+    expanded = own if lots == (1, 1) else (*of[:-2], *own[-2:])
+    return [tuple(expanded), (*lots, *own[-2:])]
+
+
+def mask_of(found: WrittenAttention) -> tuple[float, PrimValue | None]:
+    """(factor, mask of four axes that is added after it) of what is done to the scores, built by prims."""
+    factor, mask = 1.0, None
+    for step in found.steps:
+        if step.kind == "scale":
+            factor *= step.number
+            mask = None if mask is None else prims.mul(mask, step.number)
+            continue
+        given = value_of(step.tensor)
+        for n, sizes in enumerate(_as_four(given.sizes, step.sizes, found.sizes) or ()):
+            given = prims.reshape(given, sizes) if n else prims.expand(given, sizes)
+        if mask is not None and mask.dtype != step.dtype:
+            mask = prims.convert(mask, step.dtype)
+        if step.kind == "add":
+            given = prims.mul(given, -1.0) if step.negated else given
+            mask = given if mask is None else prims.add(mask, given)
+        else:
+            kept = prims.full((), 0.0, step.dtype, given.device) if mask is None else mask
+            mask = prims.where(given, *((step.number, kept) if step.negated else (kept, step.number)))
+    return factor, mask
+
+
+def without_factor(node: Any) -> tuple[PrimValue, float]:
+    """What a node is a number times, as far as only views lie in between, and the number."""
+    if node.target is prims.mul and isinstance(node.args[1], (int, float)):
+        return value_of(node.args[0]), float(node.args[1])
+    if node.target in ORDERED or node.target in (prims.permute, prims.expand):
+        inner, factor = without_factor(node.args[0])
+        if factor != 1.0:
+            return node.target(inner, *node.args[1:]), factor
+    return value_of(node), 1.0
+
+
+__all__ = ["WrittenAttention", "mask_of", "without_factor", "written_attention"]
