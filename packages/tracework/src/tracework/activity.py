@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
@@ -42,13 +42,13 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_collectors: list[Counter[str]] = []
+_collectors: list[defaultdict[str, float]] = []
 
 
 @contextlib.contextmanager
 def collected() -> Iterator[Mapping[str, float]]:
     """The seconds that each stage takes by itself, in any thread, in the block."""
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     _collectors.append(seconds)
     try:
         yield seconds
