@@ -8,6 +8,7 @@ import timm.utils
 import torch
 
 torch.manual_seed(0)
+torch.set_default_dtype(torch.float64)  # steps of batch norm over few elements magnify rounding
 model = timm.create_model("resnet10t", num_classes=5)
 optimizer = timm.optim.create_optimizer_v2(model, opt="sgd", lr=0.05)
 ema = timm.utils.ModelEmaV3(model, decay=0.9)
