@@ -1,6 +1,6 @@
 """Programs of people who use a library that calls torch.compile, untouched, by `tracework run`: results, and how many graphs they are.
 
-python integration_tests/libraries.py [--only NAME ...] [--write]
+python integration_tests/libraries.py [--only NAME ...] [--torchao FOLDER] [--write]
 """
 
 from __future__ import annotations
@@ -46,9 +46,13 @@ class Outcome:
 
     def row(self) -> str:
         """Of LIBRARIES.md."""
-        results = "eager's" if self.is_right else f"wrong ({self.error:.1e} x tolerance{''.join(f', not: {f}' for f in self.failed)})"
+        results = (
+            "eager's" if self.is_right else f"wrong ({self.error:.1e} x tolerance{''.join(f', not: {f}' for f in self.failed)})"
+        )
         about = self.about.partition(": ")[2].rstrip(".")
-        return f"| {self.library} | {about} | {results} | {self.graphs} | {self.breaks} | {self.uncompiled} | {self.seconds:.0f} |"
+        return (
+            f"| {self.library} | {about} | {results} | {self.graphs} | {self.breaks} | {self.uncompiled} | {self.seconds:.0f} |"
+        )
 
 
 def names() -> list[str]:
@@ -56,13 +60,15 @@ def names() -> list[str]:
     return sorted(path.stem for path in JOBS.glob("*.py"))
 
 
-def run(name: str) -> Outcome:
-    """The program by plain Python without torch.compile, and by `tracework run`, at once."""
+def run(name: str, paths: str = "") -> Outcome:
+    """The program by plain Python without torch.compile, and by `tracework run`, at once. paths: what goes in front of PYTHONPATH."""
+    paths = os.pathsep.join(filter(None, (paths, os.environ.get("PYTHONPATH"))))
     script = str(JOBS / f"{name}.py")
     with tempfile.TemporaryDirectory() as folder:
-        ours = {"TRACEWORK_LOGS": "graph,breaks", "TRACEWORK_CACHE_DIR": folder}
+        beside = {"PYTHONPATH": paths} if paths else {}
+        ours = {**beside, "TRACEWORK_LOGS": "graph,breaks", "TRACEWORK_CACHE_DIR": folder}
         started = time.perf_counter()
-        plain = _start([script], UNCOMPILED)
+        plain = _start([script], beside | UNCOMPILED)
         compiled = _start(["-m", "tracework", "run", script], ours)
         found, log = _result(name, compiled)
         seconds = time.perf_counter() - started
@@ -108,11 +114,14 @@ def main() -> int:
     """Run, report, and write the table when asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", default=names(), choices=names())
+    parser.add_argument(
+        "--torchao", default="", help="a folder with the torchao for torchtune, whose last release knows no later one"
+    )
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     outcomes = []
     for name in given.only:
-        outcomes.append(run(name))
+        outcomes.append(run(name, given.torchao if name.startswith("torchtune") else ""))
         print(outcomes[-1].row(), flush=True)
     wrong = sum(not outcome.is_right for outcome in outcomes)
     if given.write:
