@@ -22,7 +22,6 @@ from .fx_lines import fx_lines, places
 from .observe import Observe, nothing
 from .options import Options
 
-
 AOT_STAGES = {"functional": "aotautograd", "between": "between"}
 """What observers call the products of aotautograd."""
 

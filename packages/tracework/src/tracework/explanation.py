@@ -125,7 +125,9 @@ def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None
         around = functools.partial(activity.frame, options.progress)
         with activity.collected() as seconds:
             report = capture.explain(target, backend=chosen, dynamic=dynamic, unbacked=unbacked, around=around)(*args, **kwargs)
-        library, unrecorded, between = (tuple(dict.fromkeys(found)) for found in (sorted(tally.library), tally.unrecorded, tally.between))
+        library, unrecorded, between = (
+            tuple(dict.fromkeys(found)) for found in (sorted(tally.library), tally.unrecorded, tally.between)
+        )
         return Explanation(report, len(report.graphs), tally.kernels, library, unrecorded, tally.parts, between, dict(seconds))
 
     return run
