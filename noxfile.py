@@ -277,6 +277,18 @@ def cpython(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON)
 def libraries(session: nox.Session) -> None:
+    """Programs that use libraries which call torch.compile, by `tracework run`; writes integration_tests/LIBRARIES.md with --write."""
+    install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
+    session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
+    session.install(*CONSTRAINTS, "diffusers", "accelerate", "datasets", "peft", "sentence-transformers", "trl", "lightning")
+    session.install(*CONSTRAINTS, "torch-geometric", "torchtune")
+    torchao = session.create_tmp()  # the newest that torchtune's last release runs with, which peft refuses
+    session.install("--no-deps", "--target", torchao, "torchao==0.15.0")
+    session.run("python", "integration_tests/libraries.py", "--torchao", torchao, *session.posargs)
+
+
+@nox.session(python=PYTHON)
+def library_tests(session: nox.Session) -> None:
     """Tests of other libraries with every frame offered to capture; tools/library_tests.txt has what was run."""
     install(session, PACKAGES[-1].folders)
     session.install(*CONSTRAINTS, "pytest", "hypothesis", "numpy")

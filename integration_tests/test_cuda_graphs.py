@@ -5,8 +5,9 @@ import copy
 import pytest
 import torch
 import tracework
+import tracework_capture as capture
 from tracework.dump import Tally
-from tracework.explain import Explanation
+from tracework.explanation import Explanation
 from tracework_runtime import Artifact, CompiledFn, GraphedFn, RuntimeOptions
 from tracework_runtime.cudagraph import choose, partition, record
 from tracework_runtime.cudagraph.facts import UNSAFE, WAITS
@@ -241,10 +242,9 @@ def test_explain_says_what_stands_against_a_recording():
     tally = Tally()
     tally("runtime", CompiledFn(artifact, {"call": tuple}))
     tally("runtime", CompiledFn(artifact.replace(devices={"cpu"}), {"call": tuple}))
-    shown = str(Explanation("", 1, 0, tuple(tally.unrecorded)))
-    assert shown.endswith(
-        "not recorded as a CUDA graph: waits: the host waits in it for what the GPU computes (model.py:7 in f: nonzero)"
-    )
+    explanation = Explanation(capture.Explanation(), 1, 0, unrecorded=tuple(tally.unrecorded))
+    said = "not recorded as a CUDA graph: waits: the host waits in it for what the GPU computes (model.py:7 in f: nonzero)"
+    assert said in str(explanation).splitlines() and said in explanation.full().splitlines()
 
 
 def test_explain_says_how_many_parts_are_recorded_and_what_runs_between():
@@ -265,11 +265,13 @@ def test_explain_says_how_many_parts_are_recorded_and_what_runs_between():
     tally = Tally()
     tally("runtime", CompiledFn(artifact, {"call": tuple}))
     tally("between", ("item runs as it is (model.py:9)",))
-    shown = str(Explanation("", 1, 0, tuple(tally.unrecorded), tally.parts, tuple(tally.between)))
-    assert shown.splitlines()[-3:] == [
-        "2 part(s) can be recorded as CUDA graphs, between which run",
-        "  waits: the host waits in it for what the GPU computes (model.py:7 in f: nonzero)",
-        "  item runs as it is (model.py:9)",
+    explanation = Explanation(
+        capture.Explanation(), 1, 0, unrecorded=tuple(tally.unrecorded), parts=tally.parts, between=tuple(tally.between)
+    )
+    assert str(explanation).splitlines()[2:5] == [
+        "2 part(s) can be recorded as CUDA graphs",
+        "runs between recorded parts: waits: the host waits in it for what the GPU computes (model.py:7 in f: nonzero)",
+        "runs between recorded parts: item runs as it is (model.py:9)",
     ]
 
 

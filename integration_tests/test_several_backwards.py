@@ -200,3 +200,46 @@ def test_a_hook_of_a_result_that_no_gradient_comes_to_is_not_called(backend):
     half = len(seen) // 2
     assert [place for place, _ in seen[half:]] == [place for place, _ in seen[:half]] == [0, 2, 1, 2]
     assert [value for _, value in seen[half:]] == pytest.approx([value for _, value in seen[:half]])
+
+
+VIEWS_MADE_TOGETHER = {
+    "split": lambda h: h.split(4, -1),
+    "split with sizes": lambda h: h.split([4, 4, 4], 1),
+    "chunk": lambda h: h.chunk(3, -1),
+    "tensor_split": lambda h: h.tensor_split([4, 8], dim=-1),
+    "hsplit": lambda h: h.hsplit(3),
+    "unbind": lambda h: h.unflatten(-1, (3, 4)).unbind(1),
+    "unpacked": lambda h: iter(h.view(-1, 3, 4).transpose(0, 1)),
+    "unsafe_chunk": lambda h: h.unsafe_chunk(3, -1),
+}
+
+
+@pytest.mark.filterwarnings("error::tracework.UncompiledWarning")
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("apart", VIEWS_MADE_TOGETHER)
+def test_results_that_are_computed_from_views_made_together(apart, dynamic, backend):
+    """As keys and values are in a model that gives its cache back; gradients of each result, and with respect to results."""
+
+    def block(x, w):
+        q, k, v = VIEWS_MADE_TOGETHER[apart](x @ w)
+        k, v = torch.cat([k[:0], k]), v + 1
+        return torch.softmax(q @ k.T, -1) @ v, k, v
+
+    def model(x, w):
+        y, k, v = block(x, w)
+        z, *others = block(torch.cat([y, y], -1), w)
+        return z, k, v, *others
+
+    compiled = tracework.compile(model, backend=backend, fullgraph=True, dynamic=dynamic)
+    torch.manual_seed(0)
+    x, w = torch.randn(6, 8, dtype=torch.float64, requires_grad=True), torch.randn(8, 12, dtype=torch.float64, requires_grad=True)
+    for begin in range(5):
+        for inputs in (lambda found: (x, w), lambda found: (found[1], found[2], w)):
+            outcomes = []
+            for fn in (model, compiled):
+                found = fn(x, w)
+                outcomes.append(torch.autograd.grad(found[begin].square().sum(), inputs(found), allow_unused=True))
+            torch.testing.assert_close(*outcomes)
+    outcomes = [torch.autograd.grad(sum(r.sin().sum() for r in fn(x, w)), (x, w)) for fn in (model, compiled)]
+    torch.testing.assert_close(*outcomes)

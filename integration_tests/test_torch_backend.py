@@ -39,7 +39,13 @@ import torch
 f = lambda x: torch.nn.functional.gelu(x) * 2
 x = torch.randn(5, 3)
 assert "tracework" in torch.compiler.list_backends()
-torch.testing.assert_close(torch.compile(f, backend="tracework")(x), f(x))
+for given in ({}, {"mode": "default"}, {"mode": "max-autotune-no-cudagraphs"}, {"options": {"numerics": "strict"}}, {"dynamic": True}):
+    torch.compiler.reset()
+    torch.testing.assert_close(torch.compile(f, backend="tracework", fullgraph=True, **given)(x), f(x))
+try:
+    torch.compile(f, backend="tracework", options={"numeric": "strict"})(x)
+except Exception as error:
+    assert "Did you mean 'numerics'" in str(error)
 print("DONE")
 """
 

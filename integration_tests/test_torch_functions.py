@@ -1,5 +1,7 @@
 """Functions of torch that need more than a node of their own: one graph, eager's values, gradients and layouts."""
 
+from collections import Counter
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -299,6 +301,48 @@ def test_recurrent_layers_take_sequences_of_any_length_in_two_graphs(kind, optio
         torch.testing.assert_close(found, expected, check_stride=True, **tolerance)
         run(alone, ids)
     assert len(graphs) == 2
+
+
+LAYERS = [
+    (torch.nn.LSTM, {}, torch.float32),
+    (torch.nn.LSTM, {"num_layers": 2, "batch_first": True}, torch.float32),
+    (torch.nn.LSTM, {"proj_size": 3}, torch.float32),
+    (torch.nn.LSTM, {"bidirectional": True}, torch.float64),
+    (torch.nn.GRU, {"bias": False}, torch.float32),
+    (torch.nn.GRU, TWO_LAYERS | {"bidirectional": True, "batch_first": True}, torch.bfloat16),
+    (torch.nn.RNN, {}, torch.float64),
+    (torch.nn.RNN, {"nonlinearity": "relu", "num_layers": 2}, torch.float32),
+]
+
+
+@pytest.mark.filterwarnings("error::tracework.UncompiledWarning")
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize(("kind", "options", "dtype"), LAYERS, ids=str)
+def test_what_is_compiled_of_a_recurrent_layer_does_not_grow_with_its_length(kind, options, dtype, train):
+    """A layer that is one operator of the library is part of the graph, another one is called as it is: with eager's bits."""
+    torch.manual_seed(0)
+    layer, kernels = kind(5, 6, **options).to(dtype), []
+    for steps in (3, 40):
+        counts = Counter()
+
+        def observe(stage, product, counts=counts):
+            counts[stage] += len(product.kernels) if stage == "inductor" else 1
+
+        compiled = tracework.compile(layer, fullgraph=True, dynamic=False, observe=observe)
+        x = torch.randn((2, steps, 5) if options.get("batch_first") else (steps, 2, 5), dtype=dtype)
+
+        def run(called, x=x):
+            torch.manual_seed(1)
+            with torch.set_grad_enabled(train):
+                out, state = called(x)
+                gradients = torch.autograd.grad(out.float().square().sum(), layer.parameters()) if train else ()
+            return out, state, gradients
+
+        expected, found = run(layer), run(compiled)
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, check_stride=True)
+        assert counts["captured"] == 1
+        kernels.append(counts["inductor"])
+    assert kernels[0] == kernels[1]
 
 
 def test_ctc_loss_refuses_lengths_as_in_eager():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from .uncompiled import Uncompiled, collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from types import CodeType
 
     from .contracts import CapturedGraph, PlainFrame, Recompile
 
@@ -101,9 +104,13 @@ def _run_graph(gm: Any, example_inputs: list[Any]) -> Any:
 
 
 def explain(
-    function: Callable[..., Any], backend: Any = None, dynamic: bool | None = None, unbacked: bool | None = False
+    function: Callable[..., Any],
+    backend: Any = None,
+    dynamic: bool | None = None,
+    unbacked: bool | None = False,
+    around: Callable[[CodeType], AbstractContextManager[Any]] = nullcontext,
 ) -> Callable[..., Explanation]:
-    """A function of `function`'s arguments that captures afresh, runs once and reports; dynamic and unbacked are optimize's."""
+    """A function of `function`'s arguments that captures afresh, runs once and reports; dynamic, unbacked and around are optimize's."""
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         found = Explanation()
@@ -112,9 +119,8 @@ def explain(
             if stage == "captured":
                 found.graphs.append(product)
 
-        callback = FrameCallback(
-            backend or _run_graph, CaptureOptions(dynamic=dynamic, unbacked=unbacked, observe=observe), function
-        )
+        options = CaptureOptions(dynamic=dynamic, unbacked=unbacked, observe=observe, around=around)
+        callback = FrameCallback(backend or _run_graph, options, function)
         with collected() as found.uncompiled:
             found.result = callback.wrap(function)(*args, **kwargs)
         found.breaks, found.skipped, found.recompiles = list(callback.breaks), list(callback.skipped), list(callback.recompiles)

@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
@@ -37,6 +38,7 @@ class CaptureOptions:
     are tensors, six times as many are.
     name: what messages on recompiling and limits show beside the function.
     places: file of code that stands for a function of the program -> the place that messages show instead.
+    around: called with the code of a frame, gives the context in which the frame is captured and its graph compiled.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
     """
 
@@ -46,6 +48,7 @@ class CaptureOptions:
     fail_on_limit: bool = False
     guard_filter_fn: Callable[[list[Any]], list[bool]] | None = None
     observe: Callable[[str, Any], None] = _ignore
+    around: Callable[[CodeType], AbstractContextManager[Any]] = nullcontext
     inline_depth_limit: int = 200
     name: str | None = None
     places: Mapping[str, str] = field(default_factory=dict)

@@ -1,16 +1,25 @@
-"""A compiler for unmodified PyTorch programs, compatible with torch.compile at its entry point."""
+"""A compiler for unmodified PyTorch programs, compatible with torch.compile at its entry point.
 
-from tracework_capture import UncompiledWarning
+The names are loaded at the first use of one, so that `tracework run`, and each Python below it, starts without torch.
+"""
 
-from . import compiler
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__
-from .api import compile, compile_in_place
-from .backends import get_default_backend, list_backends, register_backend, set_default_backend
-from .compiler import disable, graph_break, is_compiling, reset, skip_frame
-from .drop_in import replace_torch_compile
-from .errors import CompileError, InvalidArgument, MissingCompiler, MixedDevices, NotCallable, TraceworkError, UnknownName
-from .explain import explain
-from .options import list_mode_options, list_options
+
+if TYPE_CHECKING:
+    from tracework_capture import UncompiledWarning
+
+    from . import compiler
+    from .api import compile, compile_in_place
+    from .backends import get_default_backend, list_backends, register_backend, set_default_backend
+    from .compiler import disable, graph_break, is_compiling, reset, skip_frame
+    from .drop_in import replace_torch_compile
+    from .errors import CompileError, InvalidArgument, MissingCompiler, MixedDevices, NotCallable, TraceworkError, UnknownName
+    from .explanation import explain
+    from .options import list_mode_options, list_options
 
 __all__ = [
     "CompileError",
@@ -39,3 +48,29 @@ __all__ = [
     "set_default_backend",
     "skip_frame",
 ]
+
+HOMES: Mapping[str, str] = {
+    "UncompiledWarning": "tracework_capture",
+    "explain": ".explanation",
+    "replace_torch_compile": ".drop_in",
+    **dict.fromkeys(("compile", "compile_in_place"), ".api"),
+    **dict.fromkeys(("list_mode_options", "list_options"), ".options"),
+    **dict.fromkeys(("get_default_backend", "list_backends", "register_backend", "set_default_backend"), ".backends"),
+    **dict.fromkeys(("disable", "graph_break", "is_compiling", "reset", "skip_frame"), ".compiler"),
+    **dict.fromkeys(("CompileError", "InvalidArgument", "MissingCompiler", "MixedDevices", "NotCallable"), ".errors"),
+    **dict.fromkeys(("TraceworkError", "UnknownName"), ".errors"),
+}
+"""Name -> the module that it comes from."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES and name != "compiler":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    own = globals()
+    own["compiler"] = importlib.import_module(".compiler", __name__)
+    own.update({n: getattr(importlib.import_module(home, __name__), n) for n, home in HOMES.items()})
+    return own[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import tracework_capture as capture
 
-from . import backends, config, dynamism, logs
+from . import activity, backends, config, dynamism, logs
 from .compiled_module import CompiledModule, check_devices_of, entry_function, wrap_module
 from .dump import Dump, both
 from .errors import InvalidArgument, NotCallable
@@ -119,6 +119,7 @@ def _optimizer(
         unbacked=_unbacked(options, arguments),
         shapes=shapes,
         on_failure=_run_uncompiled if options.suppress_errors else None,
+        around=functools.partial(activity.frame, options.progress),
     )
 
 

@@ -6,8 +6,6 @@ In one line: `optimize(backend=g)(fn)`, where `g(graph) = aot(graph, compiler=h)
 from __future__ import annotations
 
 import functools
-import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,36 +16,31 @@ import tracework_inductor as inductor
 import tracework_primops as primops
 import tracework_runtime as runtime
 
-from . import _torch
+from . import _torch, activity
 from .errors import CompileError, MissingCompiler, TraceworkError
 from .fx_lines import fx_lines, places
 from .observe import Observe, nothing
 from .options import Options
-
-_timing = logging.getLogger("tracework.timing")
-
 
 AOT_STAGES = {"functional": "aotautograd", "between": "between"}
 """What observers call the products of aotautograd."""
 
 
 class Stage:
-    """Times one stage, and turns its failure into a CompileError."""
+    """Runs one stage where activity sees it, and turns its failure into a CompileError."""
 
-    def __init__(self, observe: Observe):
-        self.observe = observe
+    def __init__(self, observe: Observe, progress: bool | None = None):
+        self.observe, self.progress = observe, progress
 
     def __call__(self, name: str, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """What work(*args, **kwargs) gives."""
-        started = time.perf_counter()
         try:
-            product = work(*args, **kwargs)
+            with activity.stage(name, progress=self.progress):
+                return work(*args, **kwargs)
         except TraceworkError:
             raise
         except Exception as error:
             raise CompileError(name, error, getattr(error, "location", None)) from error
-        _timing.debug("%s: %.3f s", name, time.perf_counter() - started)
-        return product
 
     def observed(self, name: str, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The same, and the observer gets it."""
@@ -152,7 +145,7 @@ def run_uncompiled(gm: torch.fx.GraphModule, error: Exception) -> Callable[..., 
 
 def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     """All stages; a graph whose compilation fails raises CompileError, a forward or backward only without suppress_errors."""
-    stage = Stage(observe)
+    stage = Stage(observe, options.progress)
     compiler = GraphCompiler(options, stage)
     if options.cxx or not torch.cuda.is_available():
         _check_compiler(options)
@@ -242,7 +235,8 @@ class GraphCompiler:
     @capture.paused_collection()  # the compilation of a backward is not part of a frame's
     def _compile(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         try:
-            return self._compiled(gm, spec)
+            with activity.stage("runtime", spec.role, self._stage.progress):  # a look at the cache; of a backward, all of it
+                return self._compiled(gm, spec)
         except CompileError as error:  # here, and not only around the whole, because a backward is compiled when it first runs
             if not self._suppress_errors:
                 raise

@@ -1,11 +1,10 @@
-"""The command line: tracework demo | doctor | where | options | adopt."""
+"""The command line: tracework run | demo | doctor | where | options | adopt. `run` does without torch, so torch is imported where it is needed."""
 
 from __future__ import annotations
 
 import platform
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -18,9 +17,29 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="A compiler f
 console = Console()
 
 
+@app.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    help="""Runs a program as `python` does, with torch.compile replaced, there and in each Python that it starts.
+
+    tracework run train.py --epochs 3, tracework run -m package.train; under torchrun: torchrun -m tracework run train.py.""",
+)
+def run(
+    arguments: Annotated[list[str], typer.Argument(help="what follows `python`: a script or -m and a module, and its arguments")],
+) -> None:
+    from .run import run as become
+
+    try:
+        become(arguments)
+    except TraceworkError as error:
+        console.print(f"[red]{type(error).__name__}[/red]: {error}")
+        raise typer.Exit(2) from error
+
+
 @app.command()
 def demo(device: Annotated[str, typer.Option(help="cpu or cuda; left out: cuda where there is one")] = "") -> None:
     """Compiles a real model and prints eager against compiled."""
+    import torch
+
     from .demo import run_demo
 
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -34,6 +53,7 @@ def demo(device: Annotated[str, typer.Option(help="cpu or cuda; left out: cuda w
 @app.command()
 def doctor() -> None:
     """What this machine has: versions, compiler, device, cache folder."""
+    import torch
     import tracework_runtime as runtime
 
     settings = config.current()

@@ -26,14 +26,15 @@ Recompile = Callable[[torch.nn.Module, dict[str, Any]], torch.nn.Module]
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compiled module's class remembers: the module, its compiled call, its compiled `forward` alone, which runs no hooks, and the
-    arguments that made it."""
+    """What a compiled module's class remembers: the module, its compiled call, its compiled `forward` alone, which runs no hooks, the
+    arguments that made it, and what compiles a function with these."""
 
     original: torch.nn.Module
     call: Callable[..., Any]
     forward: Callable[..., Any]
     arguments: dict[str, Any]
     recompile: Recompile
+    compiler: Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _rebuild(recompile: Recompile, original: torch.nn.Module, arguments: dict[str, Any]) -> torch.nn.Module:
@@ -73,6 +74,20 @@ class CompiledModule:
     def _orig_mod(self) -> torch.nn.Module:
         """The uncompiled module, under the name that torch.compile's users know."""
         return self._tracework.original
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """`_orig_mod` set, as by what takes containers off a compiled module: another module is compiled in its place."""
+        if name != "_orig_mod":
+            super().__setattr__(name, value)
+        elif value is not self._tracework.original:
+            other = self._tracework.recompile(value, self._tracework.arguments)
+            object.__setattr__(self, "__dict__", other.__dict__)
+            _set_type(self, type(other))
+
+    @property
+    def dynamo_ctx(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """What compiles another method of the module, under the name that libraries know."""
+        return self._tracework.compiler
 
     @property
     def _torchdynamo_orig_callable(self) -> torch.nn.Module:
@@ -140,7 +155,7 @@ def wrap_module(
 ) -> torch.nn.Module:
     """The compiled twin of `module` (see the file's head); `compiler` compiles a function, `recompile(module, arguments)` makes another."""
     call, forward = (compiler(entry_function(module, method)) for method in ("__call__", "forward"))
-    state = Compiled(module, call, forward, arguments, recompile)
+    state = Compiled(module, call, forward, arguments, recompile, compiler)
     twin = object.__new__(_twin_type(state))
     object.__setattr__(twin, "__dict__", module.__dict__)
     return twin

@@ -36,13 +36,14 @@ class Dump:
 class Tally:
     """Counts graphs and kernels as they are made, and passes everything on to `then`.
 
-    unrecorded: reasons against recording what runs on a GPU as CUDA graphs. parts: how many CUDA graphs record the rest of it; between:
-    what runs between them, and why.
+    library: the operators that kernels of the library do. unrecorded: reasons against recording what runs on a GPU as CUDA graphs. parts:
+    how many CUDA graphs record the rest of it; between: what runs between them, and why.
     """
 
     def __init__(self, then: Observe | None = None):
         self.stages: Counter[str] = Counter()
         self.kernels = 0
+        self.library: set[str] = set()
         self.unrecorded: list[str] = []
         self.parts = 0
         self.between: list[str] = []
@@ -52,6 +53,8 @@ class Tally:
         self.stages[stage] += 1
         if stage == "inductor":
             self.kernels += len(product.kernels)
+        if stage == "runtime":
+            self.library |= product.artifact.externs
         if stage == "runtime" and any(device.startswith("cuda") for device in product.artifact.devices):
             self._count(product)
         if stage == "between":

@@ -41,6 +41,7 @@ class Options:
         unbacked_sources: comma-separated names on whose sizes nothing may be decided, as with mark_unbacked.
         unbacked: keep item(), nonzero, masks and the like in the graph; None keeps both with fullgraph=True, else sizes where nothing decides on them.
         dump_dir: folder that receives each stage's text.
+        progress: show on a terminal what a long compilation is doing; None: where standard error is a terminal.
     """
 
     cudagraphs: bool = field(default=False, metadata={"code": False})
@@ -67,6 +68,7 @@ class Options:
     unbacked_sources: str = field(default="", metadata={"code": False})
     unbacked: bool | None = field(default=None, metadata={"code": False})
     dump_dir: str = field(default="", metadata={"code": False})
+    progress: bool | None = field(default=None, metadata={"code": False})
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,12 +17,18 @@ MOST_SHAPES = 16
 _LINE = re.compile(r'File "(.*)", line (\d+), in (.*)')
 
 
-def tracework_backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-    """A torch.compile backend, registered under the entry point group `torch_dynamo_backends`."""
+def tracework_backend(
+    gm: torch.fx.GraphModule,
+    example_inputs: list[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """A torch.compile backend, registered under the entry point group `torch_dynamo_backends`; takes the mode or options of compile()."""
     for node in gm.graph.nodes:
         node.meta["stack"] = _place(node.meta.get("stack_trace") or "")
     gm.meta["place"] = next((found for node in gm.graph.nodes if (found := node.meta["stack"])), "a graph of torch.compile")
-    backend = assemble.inductor_backend(build(None, None, config.current()), nothing)
+    backend = assemble.inductor_backend(build(mode, options, config.current()), nothing)
     if any(isinstance(x, torch.SymInt) or _has_symbolic_sizes(x) for x in example_inputs):
         return _PerShape(gm, backend)
     return backend(gm, example_inputs)

@@ -62,10 +62,9 @@ def test_stances_take_backends_by_name():
 
 
 def test_torchs_set_stance_is_ours_while_we_stand_in():
-    theirs = torch.compiler.set_stance
-    with tracework.replace_torch_compile():
-        assert torch.compile is tracework.compile and torch.compiler.set_stance is compiler.set_stance
-    assert torch.compiler.set_stance is theirs and torch.compile is not tracework.compile
+    call = tracework.compile(lambda x: x + 1, backend="eager")
+    with tracework.replace_torch_compile(), torch.compiler.set_stance("fail_on_recompile"), pytest.raises(RuntimeError):
+        call(torch.ones(2))
 
 
 @pytest.mark.parametrize(
@@ -121,9 +120,18 @@ def test_a_number_may_be_chosen_by_name(monkeypatch):
 
 def test_importing_the_front_door_imports_no_code_generator():
     """What a backend needs is imported when compile() is first asked for it."""
-    code = "import sys, tracework; print(sorted({m.partition('.')[0] for m in sys.modules if m.startswith('tracework_')}))"
+    loaded = "print(sorted({m.partition('.')[0] for m in sys.modules if m.startswith(('tracework_', 'torch.'))}))"
+    code = f"import sys, tracework; {loaded}; import torch; tracework.compile; {loaded}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['tracework_capture']"
+    assert done.stdout.splitlines() == ["[]", "['torch', 'tracework_capture']"]
+
+
+def test_each_name_comes_from_its_home():
+    assert {*tracework.HOMES, "compiler", "__version__"} == {*tracework.__all__} <= {*dir(tracework)}
+    for name in tracework.HOMES:
+        assert getattr(tracework, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'compil'"):
+        print(tracework.compil)
 
 
 def test_torchs_variables_count_where_ours_are_not_set():

@@ -24,10 +24,12 @@ _BACKWARDS_OF_VIEWS = frozenset(
         *(aten.view.default, aten._unsafe_view.default, aten.permute.default, aten.t.default, aten.transpose.int),
         *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default, aten.sum.dim_IntList),
         *(aten.slice_backward.default, aten.select_backward.default, aten.diagonal_backward.default, aten.clone.default),
-        *(aten.select.int, aten.slice.Tensor, aten.expand.default, aten.neg.default, aten.stack.default, aten.cat.default),
+        *(aten.select.int, aten.slice.Tensor, aten.expand.default, aten.neg.default),
     )
 )
-"""What comes of a sum through these, and through what stacks and repeats, is the sum of what comes of its parts."""
+"""What comes of a sum through these, and through what repeats, is the sum of what comes of its parts."""
+_BACKWARDS_OF_SEVERAL_VIEWS = frozenset((aten.stack.default, aten.cat.default))
+"""The same, of views that are made together, as split and unbind make them."""
 
 
 def components(
@@ -126,10 +128,12 @@ def _moving(node: fx.Node, sources: Mapping[fx.Node, int]) -> list[fx.Node]:
 
 def _is_of_view(node: fx.Node, sources: Mapping[fx.Node, int]) -> bool:
     """Whether a node is the backward of a view."""
-    if node.target not in _BACKWARDS_OF_VIEWS or node.meta["phase"] != "backward":
+    several = node.target in _BACKWARDS_OF_SEVERAL_VIEWS
+    if not (several or node.target in _BACKWARDS_OF_VIEWS) or node.meta["phase"] != "backward":
         return False
     moving = _moving(node, sources)
-    return len(moving) == 1 and node.meta["val"].dtype is moving[0].meta["val"].dtype
+    dtype = node.meta["val"].dtype
+    return (len(moving) == 1 or several and bool(moving)) and all(n.meta["val"].dtype is dtype for n in moving)
 
 
 def _is_as_large(a: Any, b: Any) -> bool:
@@ -177,7 +181,13 @@ def _share(emit: Emit, node: fx.Node, group: int, sources: Mapping[fx.Node, int]
     if _is_sum(node) and len(there) == 1:
         return shares[there[0]]
     laid_out = {operand: fit(emit, shares[operand], operand.meta["val"]) for operand in there}
+    if not _is_sum(node):
+        laid_out |= {operand: _zeros(emit, operand.meta["val"]) for operand in operands if shares[operand] is None}
     args = fx.map_arg(node.args, lambda operand: laid_out.get(operand, operand))
     made = node.graph.call_function(node.target, args, node.kwargs)
     made.meta.update(node.meta)
     return made
+
+
+def _zeros(emit: Emit, like: torch.Tensor) -> fx.Node:
+    return emit(aten.full.default, list(like.shape), 0, dtype=like.dtype, device=like.device)

@@ -311,7 +311,8 @@ class FrameCallback:
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         slots = {name: names[name] for name in code.co_varnames[:count] if name in names}
         given = FrameInput(code, slots, globals_, closure, outermost)
-        captured = self.captured(given, backend or self.backend, self.history(code))
+        with self.options.around(code):
+            captured = self.captured(given, backend or self.backend, self.history(code))
         if isinstance(captured.stop, Break) and (captured.graph is not None or not is_of_torch(code)):
             self.breaks.append(captured.stop)
         for raising in captured.raising_codes:
@@ -471,6 +472,7 @@ def optimize(
     unbacked: bool | None = False,
     shapes: DeclaredShapes | None = None,
     on_failure: Callable[[Any, Exception], Callable[..., Any]] | None = None,
+    around: Callable[[types.CodeType], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: the function runs with its frames captured and compiled by backend(gm, example_inputs). Raises ControlMisuse."""
     for given in (dynamic_sources, static_sources, unbacked_sources):
@@ -484,7 +486,7 @@ def optimize(
     settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, "name": name}
     settings.update(dynamic_sources=frozenset(dynamic_sources), static_sources=frozenset(static_sources))
     settings.update(dynamic_values=frozenset(dynamic_values), unbacked_sources=frozenset(unbacked_sources))
-    settings.update(unbacked=unbacked, shapes=shapes, on_failure=on_failure)
+    settings.update(unbacked=unbacked, shapes=shapes, on_failure=on_failure, around=around)
     if recompile_limit is not None:
         settings["recompile_limit"] = recompile_limit
     if observe is not None:

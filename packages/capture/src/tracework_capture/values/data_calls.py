@@ -54,7 +54,8 @@ RECURRENT_NAMES = "input hx params has_biases num_layers dropout train bidirecti
 
 
 def recurrent_row(fn):
-    """torch.lstm and its like: operators step by step, which needs a number of steps. Where that is open, the layer is called as it is."""
+    """torch.lstm and its like. A layer that is one operator is part of the graph, and so is a single step; one that is operators step by
+    step, which would all be compiled, or whose number of steps is open, is called as it is."""
 
     def handler(frame, args, kwargs):
         from .torch_fn import call_torch
@@ -66,7 +67,26 @@ def recurrent_row(fn):
             return call_torch(frame, fn, args, kwargs)  # packed sequences have two dimensions
         time = 1 if first.constant() else 0
         steps = sequence.example.shape[time]
-        if type(steps) is int:
+        node_args = tuple(graph_argument(frame, a) for a in args)
+        node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
+
+        def operators(count):
+            """How many a sequence of `count` steps takes."""
+            seen = []
+            recorder, frame.graph.fake_mode.recorder = frame.graph.fake_mode.recorder, lambda *call: seen.append(call)
+            try:
+                frame.graph.run_on_fakes(
+                    frame,
+                    lambda whole, *rest, **options: fn(whole.narrow(time, 0, count), *rest, **options),
+                    node_args,
+                    node_kwargs,
+                    "",
+                )
+            finally:
+                frame.graph.fake_mode.recorder = recorder
+            return len(seen)
+
+        if type(steps) is int and (steps < 2 or operators(1) == operators(2)):
             return call_torch(frame, fn, args, kwargs)
 
         def for_its_shapes(whole, states, *rest, **options):
@@ -78,8 +98,6 @@ def recurrent_row(fn):
             out = out.transpose(0, time).expand(steps, batch, out.shape[2]).contiguous().transpose(0, time)
             return out, *(state.expand(-1, batch, -1).contiguous() for state in ended)
 
-        node_args = tuple(graph_argument(frame, a) for a in args)
-        node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
         example = frame.graph.run_on_fakes(frame, for_its_shapes, node_args, node_kwargs, "call_function")
         return called_as_it_is(frame, fn, args, kwargs, example)
 

@@ -1,0 +1,139 @@
+"""Programs of people who use a library that calls torch.compile, untouched, by `tracework run`: results, and how many graphs they are.
+
+python integration_tests/libraries.py [--only NAME ...] [--torchao FOLDER] [--write]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+JOBS = Path(__file__).parent / "library_jobs"
+TABLE = Path(__file__).parent / "LIBRARIES.md"
+TOLERANCE = 1e-4
+"""Of float32, absolute and relative, after a few steps of training."""
+UNCOMPILED = {"TORCH_COMPILE_DISABLE": "1", "TORCHDYNAMO_DISABLE": "1"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One program: its library, what it does, how far its values are from eager's, which of its own checks failed, and how it ran."""
+
+    library: str
+    about: str
+    error: float
+    failed: tuple[str, ...]
+    graphs: int
+    breaks: int
+    uncompiled: int
+    seconds: float
+
+    @property
+    def is_right(self) -> bool:
+        return self.error <= 1 and not self.failed
+
+    def row(self) -> str:
+        """Of LIBRARIES.md."""
+        results = (
+            "eager's" if self.is_right else f"wrong ({self.error:.1e} x tolerance{''.join(f', not: {f}' for f in self.failed)})"
+        )
+        about = self.about.partition(": ")[2].rstrip(".")
+        return (
+            f"| {self.library} | {about} | {results} | {self.graphs} | {self.breaks} | {self.uncompiled} | {self.seconds:.0f} |"
+        )
+
+
+def names() -> list[str]:
+    """Of all programs."""
+    return sorted(path.stem for path in JOBS.glob("*.py"))
+
+
+def run(name: str, paths: str = "") -> Outcome:
+    """The program by plain Python without torch.compile, and by `tracework run`, at once. paths: what goes in front of PYTHONPATH."""
+    paths = os.pathsep.join(filter(None, (paths, os.environ.get("PYTHONPATH"))))
+    script = str(JOBS / f"{name}.py")
+    with tempfile.TemporaryDirectory() as folder:
+        beside = {"PYTHONPATH": paths} if paths else {}
+        ours = {**beside, "TRACEWORK_LOGS": "graph,breaks", "TRACEWORK_CACHE_DIR": folder}
+        started = time.perf_counter()
+        plain = _start([script], beside | UNCOMPILED)
+        compiled = _start(["-m", "tracework", "run", script], ours)
+        found, log = _result(name, compiled)
+        seconds = time.perf_counter() - started
+        expected, _ = _result(name, plain)
+    about = Path(script).read_text().partition('"""')[2].partition('"""')[0]
+    return Outcome(
+        about.partition(":")[0],
+        about,
+        max(_errors(found["values"], expected["values"]), default=0.0),
+        tuple(fact for fact, holds in found["facts"].items() if not holds),
+        log.count("\n[tracework.products.captured] "),
+        log.count("\n[tracework.capture.breaks] "),
+        log.count("UncompiledWarning"),
+        seconds,
+    )
+
+
+def _start(arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    given = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", **environment}
+    return subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=given)
+
+
+def _result(name: str, process: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
+    out, log = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"{name} ends with {process.returncode}: {log[-3000:]}")
+    return json.loads(out.splitlines()[-1]), f"\n{log}"
+
+
+def _errors(found: Any, expected: Any) -> Iterator[float]:
+    """Of each number, in units of the tolerance."""
+    if isinstance(expected, (dict, list)):
+        assert len(found) == len(expected), (found, expected)
+        for key in expected if isinstance(expected, dict) else range(len(expected)):
+            yield from _errors(found[key], expected[key])
+    elif isinstance(expected, float):
+        yield abs(found - expected) / (TOLERANCE * (1 + abs(expected))) if found == found else float("inf")
+    else:
+        yield 0.0 if found == expected else float("inf")
+
+
+def main() -> int:
+    """Run, report, and write the table when asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", default=names(), choices=names())
+    parser.add_argument(
+        "--torchao", default="", help="a folder with the torchao for torchtune, whose last release knows no later one"
+    )
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    outcomes = []
+    for name in given.only:
+        outcomes.append(run(name, given.torchao if name.startswith("torchtune") else ""))
+        print(outcomes[-1].row(), flush=True)
+    wrong = sum(not outcome.is_right for outcome in outcomes)
+    if given.write:
+        installed = [(o.library.replace("torch_geometric", "torch-geometric"), o) for o in outcomes]
+        versions = sorted({f"{library} {importlib.metadata.version(library)}" for library, _ in installed})
+        heading = "| library | program | results | graphs | breaks | uncompiled | seconds |\n|" + "---|" * 7
+        text = [__doc__.splitlines()[0], f"{', '.join(versions)}; torch {torch.__version__}, CPU.", heading]
+        text[-1] += "\n" + "\n".join(outcome.row() for outcome in outcomes)
+        TABLE.write_text("\n\n".join(text) + "\n")
+    print(f"{wrong} of {len(outcomes)} are wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""What a thread is compiling, in which stage and for how long: times for the log and for reports, and a line on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+log = logging.getLogger("tracework.timing")
+PATIENCE = 2.0
+"""Seconds of a compilation before a line says what it is doing."""
+STAGES: Mapping[str, str] = {
+    "capture": "reading the graph from Python",
+    "aotautograd": "tracing forward and backward",
+    "primops": "rewriting into prims",
+    "inductor": "lowering, fusing and rendering kernels",
+    "runtime": "building and loading kernels",
+}
+"""Stage -> what is being done in it."""
+
+
+@dataclass
+class _Running:
+    name: str
+    what: str
+    started: float
+    inside: float = 0.0
+    """Seconds that stages inside of it took."""
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.running: list[_Running] = []
+
+
+_thread = _Thread()
+_collectors: list[defaultdict[str, float]] = []
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[Mapping[str, float]]:
+    """The seconds that each stage takes by itself, in any thread, in the block."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    _collectors.append(seconds)
+    try:
+        yield seconds
+    finally:
+        _collectors[:] = [each for each in _collectors if each is not seconds]
+
+
+@contextlib.contextmanager
+def stage(name: str, what: str = "", progress: bool | None = None) -> Iterator[None]:
+    """A stage of STAGES, of the compilation of `what`, whose time is without the stages inside of it.
+
+    The outermost one has the line, where `progress` and the terminal allow it.
+    """
+    running = _thread.running
+    own = _Running(name, what, time.perf_counter())
+    running.append(own)
+    line = Line(running) if len(running) == 1 and wanted(progress) else None
+    try:
+        yield
+    finally:
+        if line is not None:
+            line.end()
+        running.remove(own)
+        seconds = time.perf_counter() - own.started
+        if running:
+            running[-1].inside += seconds
+        for collector in _collectors:
+            collector[name] += seconds - own.inside
+        log.debug("%s%s: %.3f s", name, what and f" of {what}", seconds - own.inside)
+
+
+def frame(progress: bool | None, code: CodeType) -> contextlib.AbstractContextManager[None]:
+    """The capture of a frame, and what is compiled in it."""
+    return stage("capture", f"{code.co_name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})", progress)
+
+
+def wanted(progress: bool | None) -> bool:
+    """Whether a line is shown: where it was asked for, or left open and standard error is a terminal, which a notebook's is not."""
+    if progress is not None:
+        return progress
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # no stream, or a closed one
+        return False
+
+
+class Line:
+    """The line of one compilation: there from PATIENCE on, and gone at its end."""
+
+    def __init__(self, running: list[_Running]):
+        self._running = running
+        self._lock = threading.Lock()
+        self._shown: Any = None
+        self._over = False
+        self._timer = threading.Timer(PATIENCE, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _show(self) -> None:
+        from rich.console import Console  # a tenth of a second
+        from rich.live import Live
+
+        with self._lock:
+            if not self._over:
+                console = Console(stderr=True, force_terminal=True)
+                settings: Any = {"console": console, "refresh_per_second": 4, "transient": True}
+                self._shown = Live(get_renderable=self._text, redirect_stdout=False, redirect_stderr=False, **settings)
+                self._shown.start()
+
+    def _text(self) -> Any:
+        from rich.text import Text
+
+        running = list(self._running)
+        if not running:
+            return Text("")
+        what = next((each.what for each in running if each.what), "a graph")
+        seconds = time.perf_counter() - running[0].started
+        text = f"tracework: {seconds:.0f} s, {what}: {STAGES[running[-1].name]}"
+        return Text(text, no_wrap=True, overflow="ellipsis")
+
+    def end(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._over = True
+        if self._shown is not None:
+            self._shown.stop()

@@ -1,0 +1,97 @@
+"""What explain prints: ten lines, with what matters first; and of what."""
+
+import pytest
+import torch
+import tracework
+import tracework_capture as capture
+from tracework import explanation
+
+X = torch.ones(3)
+
+
+def printing(times, folder):
+    """A function that breaks `times` times, once a line."""
+    file = folder / "printing.py"
+    file.write_text("def prints(x, left):\n" + "    x = left(x.sin())\n" * times + "    return x + 1\n")
+    names = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    return names["prints"]
+
+
+@torch.compiler.disable
+def left(x):
+    return x
+
+
+def whole(x):
+    return (x @ x.T).sin() + 1
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x.sin() + 1
+
+
+def in_place():
+    net = Net()
+    tracework.compile_in_place(net)
+    return net
+
+
+OF_COMPILED = {
+    "function": lambda: tracework.compile(whole),
+    "module": lambda: tracework.compile(Net()),
+    "in place": in_place,
+    "method": lambda: tracework.compile(Net().forward),
+    "plain": lambda: whole,
+}
+
+
+@pytest.mark.parametrize("kind", OF_COMPILED)
+def test_what_is_compiled_already_is_explained(kind):
+    fn = OF_COMPILED[kind]()
+    fn(torch.ones(3, 3))
+    found = tracework.explain(fn)(torch.ones(3, 3))
+    assert found.graphs == 1 and found.capture.operations and not found.capture.breaks
+    assert str(found).startswith("graphs: 1 (") and len(str(found).splitlines()) == 3
+
+
+def test_kernels_and_stages_are_named():
+    found = tracework.explain(whole)(torch.ones(3, 3))
+    assert found.kernels == 1 and found.library == ("aten::mm",)
+    first, second, _ = str(found).splitlines()
+    assert first.endswith("kernels: 1 generated, library: mm") and second.startswith("compiled in ")
+    assert {"capture", "aotautograd", "primops", "inductor", "runtime"} == set(found.seconds)
+    assert all(name in second for name in found.seconds)
+
+
+@pytest.mark.parametrize("breaks", [1, 5, 7, 8, 20])
+def test_ten_lines_are_printed_and_the_rest_is_in_full(breaks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = tracework.explain(printing(breaks, tmp_path), backend="eager")(X, left)
+    lines = str(found).splitlines()
+    assert len(found.capture.breaks) == breaks and len(lines) == min(breaks + 3, explanation.LINES)
+    shown = min(breaks, 7 if breaks <= 7 else 6)
+    assert f"breaks: {breaks}," in lines[0]
+    for number, line in enumerate(lines[2 : 2 + shown]):
+        assert line.startswith(f"break at printing.py:{number + 2}: ") and "; try: " in line
+    assert (f"and {breaks - 6} more" in lines) == (breaks > 7)
+    assert len(found.full().splitlines()) > breaks * 5 and str(found.capture) in found.full()
+
+
+def test_what_runs_uncompiled_comes_first():
+    def stays(x):
+        return left(x.relu_()) + 1
+
+    with pytest.warns(tracework.UncompiledWarning):
+
+        def backend(gm, inputs):
+            capture.report_uncompiled("it was asked for", "here.py:3")
+            return gm.forward
+
+        found = tracework.explain(stays, backend=backend)(X.clone())
+    assert str(found).splitlines()[2] == "uncompiled at here.py:3: it was asked for"
+
+
+def test_a_frame_without_graphs_says_why():
+    assert "no tensor operations" in str(tracework.explain(lambda x: x.shape)(X))
