@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +12,6 @@ import torch
 from .pointwise import floats_only
 from .reductions import reduced
 from .table import Refused, Value, number, row
-from .views import cut
 from .writer import Writer
 
 
@@ -40,7 +41,7 @@ def _convolution_backward(
     w: Writer, out: Any, grad: Value, x: Value, weight: Value, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int, mask: Any,
 ) -> tuple[str | None, ...]:  # fmt: skip
-    """For x a transposed convolution of grad; for the kernel a convolution of x by grad, whose images are taken for channels."""
+    """For x a transposed convolution of grad, for the kernel products."""
     floats_only(x.dtype)
     if transposed:
         raise Refused("the gradient of a transposed convolution")
@@ -69,20 +70,30 @@ def _convolution_backward(
 def _kernel_gradient(
     w: Writer, grad: Value, x: Value, weight: Value, strides: list[int], pads: list[int], dilations: list[int], groups: int
 ) -> str:
-    n = x.ndim - 2
-    images, channels = x.sizes[0], number(x.sizes[1], "the number of channels")
-    per_group = channels // groups
-    # (images, groups, channels of one, ...) -> (channels of one, groups * images, ...)
-    parts = w.reshape(x.name, [images, groups, per_group, *x.sizes[2:]])
-    parts = w.op("Transpose", parts, perm=[2, 1, 0, *range(3, n + 3)])
-    parts = w.reshape(parts, [per_group, images * groups, *x.sizes[2:]])
-    windows = w.op("Transpose", grad.name, perm=[1, 0, *range(2, n + 2)])
-    found = w.op(
-        "Conv", parts, windows, strides=dilations, dilations=strides, pads=pads * 2, group=groups
-    )  # (channels of one, results, kernel and more)
-    found = w.op("Transpose", found, perm=[1, 0, *range(2, n + 2)])
-    starts, ends = w.ints(*[0] * n), w.sizes(list(weight.sizes[2:]))
-    return w.op("Slice", found, starts, ends, w.ints(*range(2, n + 2)))
+    """The products of grad's images with what each place of the window has seen, summed over images."""
+    kernel = [number(s, "a kernel's size") for s in weight.sizes[2:]]
+    images, results, channels = x.sizes[0], number(grad.sizes[1], "a number of channels"), number(x.sizes[1], "a number of channels")
+    count: Any = 1
+    for s in grad.sizes[2:]:
+        count = count * s
+    padded = w.op("Pad", x.name, w.ints(0, 0, *pads, 0, 0, *pads), w.constant(0, x.dtype)) if any(pads) else x.name
+    seen = _window_places(w, padded, kernel, strides, dilations, list(grad.sizes[2:]))  # (images, channels, places, ...)
+    seen = w.reshape(seen, [images, groups, channels // groups * math.prod(kernel), count])
+    of_results = w.reshape(grad.name, [images, groups, results // groups, count])
+    products = w.op("MatMul", of_results, w.op("Transpose", seen, perm=[0, 1, 3, 2]))
+    return w.reshape(reduced(w, "ReduceSum", products, [0], False), weight.sizes)
+
+
+def _window_places(w: Writer, padded: str, kernel: list[int], strides: list[int], dilations: list[int], counts: list[Any]) -> str:
+    """For each place in the window (a new dim after the channels) what it sees, one step of the window after the other."""
+    n = len(kernel)
+    pieces = []
+    for place in itertools.product(*map(range, kernel)):
+        starts = [i * d for i, d in zip(place, dilations)]
+        ends = [start + (count - 1) * stride + 1 for start, count, stride in zip(starts, counts, strides)]
+        piece = w.op("Slice", padded, w.ints(*starts), w.sizes(ends), w.ints(*range(2, n + 2)), w.ints(*strides))
+        pieces.append(w.op("Unsqueeze", piece, w.ints(2)))
+    return w.op("Concat", *pieces, axis=2) if len(pieces) > 1 else pieces[0]
 
 
 def _batched(w: Writer, x: Value, n: int) -> tuple[str, list[Any]]:
@@ -286,20 +297,10 @@ def _weights(w: Writer, before: Any, after: Any, align_corners: bool, scale: Any
 @row("im2col")
 def _im2col(w: Writer, out: Any, x: Value, kernel: Any, dilation: Any, padding: Any, stride: Any) -> str:
     """Each place of the window as a slice of the padded image."""
-    name, lead = _batched(w, x, 2)
-    (top, left), (high, wide) = padding, kernel
-    padded = w.op("Pad", name, w.ints(0, 0, top, left, 0, 0, top, left), w.operand(0, x.dtype))
+    name, _ = _batched(w, x, 2)
+    padded = w.op("Pad", name, w.ints(0, 0, *padding, 0, 0, *padding), w.operand(0, x.dtype))
     counts = []
     for d in range(2):
         reach = x.sizes[x.ndim - 2 + d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1
         counts.append(reach // stride[d] + 1)
-    pieces = []
-    for i in range(high):
-        for j in range(wide):
-            begin = i * dilation[0], j * dilation[1]
-            piece = padded
-            for d in range(2):
-                piece = cut(w, piece, d + 2, begin[d], begin[d] + (counts[d] - 1) * stride[d] + 1, stride[d])
-            pieces.append(w.op("Unsqueeze", piece, w.ints(2)))
-    stacked = w.op("Concat", *pieces, axis=2) if len(pieces) > 1 else pieces[0]
-    return w.reshape(stacked, out.sizes)
+    return w.reshape(_window_places(w, padded, list(kernel), list(stride), list(dilation), counts), out.sizes)

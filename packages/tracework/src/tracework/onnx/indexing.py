@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from tracework_primops.spec import contiguous_strides
 
 from .table import Refused, Value, row
 from .views import positions
@@ -18,16 +19,16 @@ REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 def _gather(w: Writer, out: Any, x: Value, dim: int, index: Value) -> str:
     if x.ndim == 0 or index.ndim == 0:
         raise Refused("a gather of one number")
-    return w.op("GatherElements", _leading(w, x, dim, index), w.index(index, x.sizes[dim], False), axis=dim)
-
-
-def _leading(w: Writer, x: Value, dim: int, index: Value) -> str:
-    """x cut to index's sizes in the other dims, which ONNX wants to be equal."""
-    others = [d for d in range(x.ndim) if d != dim and x.sizes[d] != index.sizes[d]]
-    if not others:
-        return x.name
-    starts, ends = w.ints(*[0] * len(others)), w.sizes([index.sizes[d] for d in others])
-    return w.op("Slice", x.name, starts, ends, w.ints(*others))
+    name = w.index(index, x.sizes[dim], False)
+    others = [d for d in range(x.ndim) if d != dim]
+    if all(x.sizes[d] == index.sizes[d] for d in others):
+        return w.op("GatherElements", x.name, name, axis=dim)
+    strides = contiguous_strides(x.sizes)
+    for d in others:
+        line = w.op("Mul", w.iota(index.sizes[d]), w.size(strides[d]))
+        name_along = w.reshape(line, [index.sizes[d], *[1] * (x.ndim - d - 1)])
+        name = w.op("Add", w.op("Mul", name, w.size(strides[dim])) if d == others[0] else name, name_along)
+    return w.op("Gather", w.reshape(x.name, (-1,)), name, axis=0)
 
 
 @row("index_select")

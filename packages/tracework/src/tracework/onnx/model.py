@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -125,16 +127,21 @@ def _narrowed(writer: Writer, name: str, spec: TensorSpec, wide: TensorSpec) -> 
     return Value(name if wide.dtype is spec.dtype else writer.cast(name, spec.dtype), spec)
 
 
-def convert(prims: PrimGraph, native: frozenset[torch.dtype] = frozenset(), index_checks: bool = True) -> Model:
+def convert(
+    prims: PrimGraph,
+    native: frozenset[torch.dtype] = frozenset(),
+    lacks: frozenset[torch.dtype] = frozenset(),
+    index_checks: bool = True,
+) -> Model:
     """The model of a graph whose calls all can be written, for all sizes.
 
     Args:
-        native: narrow dtypes that the engine computes with itself.
+        native, lacks: as for Writer.
         index_checks: count indices that are out of range, and integers that are divided by 0.
 
     Raises Refused for a call that cannot be written, naming it and the user's line.
     """
-    writer = Writer(native)
+    writer = Writer(native, lacks)
     writer.index_checks = index_checks
     values: dict[torch.fx.Node, Any] = {}
     inputs = [_read_input(writer, node, values) for node in prims.placeholders]
@@ -158,7 +165,7 @@ def _read_input(writer: Writer, node: torch.fx.Node, values: dict[torch.fx.Node,
     if isinstance(spec, SizeSpec):
         if isinstance(spec.expr, Symbol):
             writer.know(spec.expr, lambda: node.name)
-        return helper.make_tensor_value_info(node.name, ELEMENT_TYPES[torch.int64], [1]), (0,)
+        return helper.make_tensor_value_info(node.name, ELEMENT_TYPES[torch.int64], []), ()
     if not isinstance(spec, TensorSpec) or spec.dtype not in ELEMENT_TYPES:
         raise Refused(f"input {node.name} is {spec}")
     order = memory_order(spec)
@@ -169,12 +176,29 @@ def _read_input(writer: Writer, node: torch.fx.Node, values: dict[torch.fx.Node,
         values[node] = Value(writer.op("Transpose", name, perm=[order.index(d) for d in range(spec.ndim)]), spec)
     for d, size in enumerate(sizes):
         if isinstance(size, Symbol):
-            writer.know(size, lambda d=d: writer.op("Shape", name, start=d, end=d + 1))  # type: ignore[misc]
+            writer.know(size, functools.partial(_size_of, writer, name, d))
     return helper.make_tensor_value_info(name, ELEMENT_TYPES[spec.dtype], [_dim(s) for s in sizes]), order
 
 
+def _size_of(writer: Writer, name: str, dim: int) -> str:
+    return writer.op("Gather", writer.op("Shape", name), writer.constant(dim, torch.int64))
+
+
 def _dim(size: Any) -> int | str:
-    return size if isinstance(size, int) else str(size)
+    """A number, the name of a symbol, or a name of its own for what is computed: TVM takes a formula for one that it must solve."""
+    return size if isinstance(size, int) else re.sub(r"\W+", "_", str(size))
+
+
+def _live(nodes: list[Any], needed: set[str]) -> list[Any]:
+    """The nodes that the outputs need, without last results that nobody reads: engines have kernels with fewer results."""
+    kept = []
+    for node in reversed(nodes):
+        while node.output and node.output[-1] not in needed:
+            del node.output[-1]
+        if node.output:
+            needed.update(node.input)
+            kept.append(node)
+    return kept[::-1]
 
 
 def _as_output(writer: Writer, name: str, described: list[Any]) -> str:
@@ -211,10 +235,10 @@ def _finished(writer: Writer, prims: PrimGraph, values: dict[torch.fx.Node, Any]
             total = writer.op("Add", total, count)
         total = _as_output(writer, total, described)
         described.append(helper.make_tensor_value_info(total, ELEMENT_TYPES[torch.int64], []))
-    read = {name for node in writer.nodes for name in node.input}
-    graph = helper.make_graph(
-        writer.nodes, prims.role, [i for i, _ in inputs if i.name in read], described, initializer=writer.constants
-    )
+    nodes = _live(writer.nodes, {d.name for d in described})
+    read = {name for node in nodes for name in node.input}
+    constants = [c for c in writer.constants if c.name in read]
+    graph = helper.make_graph(nodes, prims.role, [i for i, _ in inputs if i.name in read], described, initializer=constants)
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     return Model(
         proto,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .table import Refused, Value, row
-from .writer import ELEMENT_TYPES, FLOATS, Writer
+from .writer import FLOATS, Writer
 
 SAME = {
     "neg": "Neg", "floor": "Floor", "ceil": "Ceil", "sqrt": "Sqrt", "reciprocal": "Reciprocal", "exp": "Exp", "log": "Log", "sin": "Sin",
@@ -266,8 +266,7 @@ def _angle(w: Writer, out: Any, x: Value) -> str:
 def _convert(w: Writer, out: Any, x: Value, dtype: torch.dtype) -> str:
     """Floats become integers by way of int64, as eager's do: engines differ for what does not fit."""
     for d in (x.dtype, dtype):
-        if d not in ELEMENT_TYPES or d is torch.uint64:
-            raise Refused(f"no engine computes with {d}")
+        w.compute_dtype(d)
     if dtype is torch.bool and x.dtype is not torch.bool:
         wide = w.compute_dtype(x.dtype)
         return w.op("Not", w.op("Equal", w.in_dtype(x, wide), w.constant(0, wide)))

@@ -27,10 +27,11 @@ class Loaded(Protocol):
 
 
 class Engine(Protocol):
-    """What loads models. Raises an error of its own for a model that it cannot run."""
+    """What loads models, and raises an error of its own for one that it cannot run. `native` and `lacks` are as for Writer."""
 
     name: str
     native: frozenset[torch.dtype]
+    lacks: frozenset[torch.dtype]
 
     def load(self, model: Model) -> Loaded: ...
 
@@ -40,7 +41,7 @@ class PartOnEngine:
 
     def __init__(self, part: Part, engine: Engine, index_checks: bool, report: Callable[[str], None]):
         self.part, self._report = part, report
-        self.model = convert(part.prims, engine.native, index_checks)
+        self.model = convert(part.prims, engine.native, engine.lacks, index_checks)
         self._load = engine.load(self.model)
         self._name = engine.name
         specs = [n.meta["spec"] for n in part.prims.placeholders]
@@ -66,7 +67,7 @@ class PartOnEngine:
         for i, order, is_size in self._reads:
             x = inputs[i]
             if is_size:
-                feeds.append(torch.tensor([x], dtype=torch.int64))
+                feeds.append(torch.tensor(int(x)))
                 continue
             x = x.detach().resolve_conj().resolve_neg().permute(order).contiguous()
             if not x.numel():  # engines differ in what they do with nothing
@@ -128,7 +129,7 @@ class Program:
     def __init__(self, graph: PrimGraph, engine: Engine, report: Callable[[str, str], None], index_checks: bool = True):
         from .model import why_not
 
-        scratch = Writer(engine.native, trial=True)
+        scratch = Writer(engine.native, engine.lacks, trial=True)
         self.graph = graph
         found = cut(graph, lambda node: why_not(node, scratch))
         self.reasons = found.reasons

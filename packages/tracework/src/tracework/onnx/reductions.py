@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from tracework_primops import TensorSpec
+from tracework_primops import TensorSpec, bounds
 
 from .pointwise import floats_only, truth
 from .table import Refused, Value, row
@@ -99,7 +99,8 @@ row("argmin")(_position("ArgMin"))
 @row("var_mean")
 def _var_mean(w: Writer, out: Any, x: Value, dims: Any, correction: Any, keepdim: bool) -> tuple[str, str]:
     floats_only(x.dtype)
-    dims = dims or tuple(range(x.ndim))
+    if not dims:
+        raise Refused("a variance over no dims")
     n = count(x.spec, dims)
     mean = reduced(w, "ReduceMean", x.name, dims, True)
     centred = w.op("Sub", x.name, mean)
@@ -108,8 +109,9 @@ def _var_mean(w: Writer, out: Any, x: Value, dims: Any, correction: Any, keepdim
         below = w.constant(max(n - correction, 0), x.dtype)
     else:
         below = w.op("Sub", w.operand(n, x.dtype), w.constant(correction, x.dtype))
-        below = w.op("Max", below, w.constant(0, x.dtype))
-    if not keepdim and dims:
+        if bounds(n)[0] < correction:
+            below = w.op("Max", below, w.constant(0, x.dtype))
+    if not keepdim:
         mean = w.op("Squeeze", mean, w.ints(*dims))
     return w.op("Div", total, below), mean
 
@@ -130,7 +132,8 @@ def _logsumexp(w: Writer, out: Any, x: Value, dims: Any, keepdim: bool) -> str:
 @row("norm")
 def _norm(w: Writer, out: Any, x: Value, ord: Any, dims: Any, keepdim: bool) -> str:
     floats_only(x.dtype)
-    dims = dims or tuple(range(x.ndim))
+    if not dims:
+        raise Refused("a norm over no dims")
     size = w.op("Abs", x.name)
     if ord in (math.inf, -math.inf):
         return reduced(w, "ReduceMax" if ord > 0 else "ReduceMin", size, dims, keepdim)

@@ -51,7 +51,9 @@ def _unsqueeze(w: Writer, out: Any, x: Value, dim: int) -> str:
 
 @row("select")
 def _select(w: Writer, out: Any, x: Value, dim: int, index: Any) -> str:
-    return w.op("Gather", x.name, w.scalar(index), axis=dim)
+    if isinstance(index, int):
+        return w.op("Gather", x.name, w.scalar(index), axis=dim)
+    return w.op("Squeeze", cut(w, x.name, dim, index, index + 1), w.ints(dim))
 
 
 def positions(w: Writer, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> str:

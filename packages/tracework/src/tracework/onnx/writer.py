@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from tracework_primops import Expr, Symbol
-from tracework_primops.symbols import FloatExpr, FloorDiv, Max, Min, Mod
+from tracework_primops.symbols import FloatExpr, FloorDiv, Max, Min, Mod, is_nonnegative
 
 from .table import Refused, Value
 
@@ -34,14 +34,17 @@ class Writer:
 
     Args:
         native: the narrow dtypes that the engine computes with itself; others are computed in the dtype of WIDER and rounded.
+        lacks: the dtypes that the engine would compute with in another one.
         trial: what is written is not kept; every symbol counts as known.
     """
 
-    def __init__(self, native: frozenset[torch.dtype] = frozenset(), trial: bool = False):
+    def __init__(
+        self, native: frozenset[torch.dtype] = frozenset(), lacks: frozenset[torch.dtype] = frozenset(), trial: bool = False
+    ):
         import onnx
 
         self._onnx = onnx
-        self.native = native
+        self.native, self.lacks = native, lacks
         self._trial = trial
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
@@ -53,9 +56,9 @@ class Writer:
         self._count = 0
 
     def compute_dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """The dtype in which values of this one are computed with. Raises Refused for a dtype that ONNX or engines lack."""
-        if dtype not in ELEMENT_TYPES or dtype is torch.uint64:
-            raise Refused(f"no engine computes with {dtype}")
+        """The dtype in which values of this one are computed with. Raises Refused for a dtype that ONNX or the engine lacks."""
+        if dtype not in ELEMENT_TYPES or dtype is torch.uint64 or dtype in self.lacks:
+            raise Refused(f"the engine does not compute with {dtype}")
         return dtype if dtype in self.native else WIDER.get(dtype, dtype)
 
     # nodes --------------------------------------------------------------------------------------
@@ -123,19 +126,23 @@ class Writer:
     # sizes --------------------------------------------------------------------------------------
 
     def know(self, symbol: Symbol, name: Callable[[], str]) -> None:
-        """Where a symbol's value is: a function that gives the name of an int64 tensor of one element."""
+        """Where a symbol's value is: a function that gives the name of an int64 tensor without dims."""
         self._symbols.setdefault(symbol, name)
 
-    def size(self, size: Any) -> str:
-        """An integer in an int64 tensor of sizes (1,)."""
+    def scalar(self, size: Any) -> str:
+        """An integer in an int64 tensor without dims."""
         if isinstance(size, int):
-            return self.constant([int(size)], torch.int64)
+            return self.constant(int(size), torch.int64)
         if not isinstance(size, Expr):
             raise Refused(f"{size} is no size")
         key = ("size", size)
         if key not in self._known:
             self._known[key] = self._symbol(size) if isinstance(size, Symbol) else self._expression(size)
         return self._known[key]
+
+    def size(self, size: Any) -> str:
+        """An integer in an int64 tensor of sizes (1,)."""
+        return self.ints(int(size)) if isinstance(size, int) else self.op("Unsqueeze", self.scalar(size), self.ints(0))
 
     def _symbol(self, symbol: Symbol) -> str:
         if self._trial:
@@ -146,15 +153,17 @@ class Writer:
 
     def _expression(self, size: Expr) -> str:
         if isinstance(size, (Max, Min)):
-            return self.op(type(size).__name__, *map(self.size, size.operands))
+            return self.op(type(size).__name__, *map(self.scalar, size.operands))
         if isinstance(size, Mod):
-            return self.op("Mod", self.size(size.numerator), self.size(size.denominator))
+            return self.op("Mod", self.scalar(size.numerator), self.scalar(size.denominator))
         if isinstance(size, FloorDiv):  # ONNX divides towards zero
-            above, below = self.size(size.numerator), self.size(size.denominator)
-            return self.op("Div", self.op("Sub", above, self.op("Mod", above, below)), below)
+            above, below = self.scalar(size.numerator), self.scalar(size.denominator)
+            if not is_nonnegative(size.numerator):
+                above = self.op("Sub", above, self.op("Mod", above, below))
+            return self.op("Div", above, below)
         total = None
         for monomial, coefficient in size.terms.items():
-            factors = ([self.size(coefficient)] if coefficient != 1 or not monomial else []) + [self.size(a) for a in monomial]
+            factors = ([self.scalar(coefficient)] if coefficient != 1 or not monomial else []) + [self.scalar(a) for a in monomial]
             term = factors[0]
             for factor in factors[1:]:
                 term = self.op("Mul", term, factor)
@@ -174,12 +183,6 @@ class Writer:
                 raise Refused(f"{value} computes a float from sizes by {value.op}")
             return self.op(kind, *names)
         return self.constant(value, torch.float64)
-
-    def scalar(self, size: Any) -> str:
-        """An integer in an int64 tensor without dims."""
-        if isinstance(size, int):
-            return self.constant(int(size), torch.int64)
-        return self.op("Squeeze", self.size(size), self.constant([0], torch.int64))
 
     def sizes(self, sizes: Sequence[Any]) -> str:
         """Integers in a one-dim int64 tensor."""
@@ -229,5 +232,6 @@ class Writer:
             name = self.op("Where", self.op("Less", name, zero), self.op("Add", name, length), name)
         if not self.index_checks:
             return name
-        self.refuse_values(self.op("Or", self.op("Less", name, zero), self.op("GreaterOrEqual", name, length)))
-        return self.op("Max", self.op("Min", name, self.op("Sub", length, self.constant(1, torch.int64))), zero)
+        outside = self.op("Or", self.op("Less", name, zero), self.op("GreaterOrEqual", name, length))
+        self.refuse_values(outside)
+        return self.op("Where", outside, zero, name)

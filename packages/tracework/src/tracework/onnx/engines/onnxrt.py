@@ -18,6 +18,7 @@ class OnnxRuntime:
     """Sessions with these options; tensors are given and taken by address, without copies."""
 
     name = "onnxrt"
+    lacks: frozenset[torch.dtype] = frozenset()
 
     def __init__(self, options: Mapping[str, Any], device: torch.device):
         self._device = device
