@@ -81,7 +81,6 @@ ENGINES: Mapping[str, EngineRow] = {
 }
 
 
-
 def missing_package(name: str) -> str | None:
     """The first package that an engine's backend needs and that is not installed."""
     return next((p for p in ("onnx", ENGINES[name].package) if importlib.util.find_spec(p) is None), None)

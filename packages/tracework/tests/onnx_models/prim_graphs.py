@@ -42,7 +42,9 @@ def symbolic_graph(call: Callable[..., Any], inputs: Callable[[int], list[torch.
     """One graph for all sizes; a last input of this size, which nothing reads, tells the symbol."""
     pairs = zip(inputs(n), inputs(m), strict=True)
     specs = [TensorSpec(a.dtype, a.device, tuple(sizes_by_symbol(a.shape, b.shape, n, m))) for a, b in pairs]
-    return graph_of(lambda size, *values: call(size, *values[:-1]), [*specs, TensorSpec(torch.bool, torch.device("cpu"), (S,))], S)
+    return graph_of(
+        lambda size, *values: call(size, *values[:-1]), [*specs, TensorSpec(torch.bool, torch.device("cpu"), (S,))], S
+    )
 
 
 def static_graph(call: Callable[..., Any], inputs: list[torch.Tensor], n: int) -> PrimGraph:

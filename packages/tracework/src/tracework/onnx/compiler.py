@@ -53,7 +53,9 @@ class EngineCompiler:
             program = Program(prims, self._engine(prims), report, self._index_checks)
         except Exception as error:  # an engine's own: a dtype that its kernels lack, a node that its parser does not know
             text = " ".join(str(error).split())[:300]
-            report(f"{self._name} refuses the {spec.role} graph, which is compiled by tracework: {type(error).__name__}: {text}", "")
+            report(
+                f"{self._name} refuses the {spec.role} graph, which is compiled by tracework: {type(error).__name__}: {text}", ""
+            )
             return self._fallback(gm, spec, report)  # type: ignore[no-any-return]
         self._observe("onnx", program)
         return program

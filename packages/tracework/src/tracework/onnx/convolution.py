@@ -72,7 +72,11 @@ def _kernel_gradient(
 ) -> str:
     """The products of grad's images with what each place of the window has seen, summed over images."""
     kernel = [number(s, "a kernel's size") for s in weight.sizes[2:]]
-    images, results, channels = x.sizes[0], number(grad.sizes[1], "a number of channels"), number(x.sizes[1], "a number of channels")
+    images, results, channels = (
+        x.sizes[0],
+        number(grad.sizes[1], "a number of channels"),
+        number(x.sizes[1], "a number of channels"),
+    )
     count: Any = 1
     for s in grad.sizes[2:]:
         count = count * s
@@ -130,7 +134,16 @@ def _max_pool(
 
 @row("max_pool_backward")
 def _max_pool_backward(
-    w: Writer, out: Any, grad: Value, x: Value, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: Value
+    w: Writer,
+    out: Any,
+    grad: Value,
+    x: Value,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Value,
 ) -> str:
     n = len(kernel)
     lead = x.sizes[: x.ndim - n]
@@ -154,7 +167,12 @@ def _avg_pool(
     floats_only(x.dtype)
     name, lead = _batched(w, x, len(kernel))
     found = w.op(
-        "AveragePool", name, kernel_shape=list(kernel), strides=list(stride), pads=list(padding) * 2, count_include_pad=int(include)
+        "AveragePool",
+        name,
+        kernel_shape=list(kernel),
+        strides=list(stride),
+        pads=list(padding) * 2,
+        count_include_pad=int(include),
     )
     return _unbatched(w, found, lead)
 
@@ -233,7 +251,9 @@ def _upsample_nearest(w: Writer, out: Any, x: Value, sizes: Any, scales: Any, ex
     floats_only(x.dtype)
     factors = []
     for size, before, scale in zip(sizes, x.sizes[2:], scales):
-        factor = number(size, "a size") // number(before, "a size") if isinstance(size, int) and isinstance(before, int) else scale
+        factor = (
+            number(size, "a size") // number(before, "a size") if isinstance(size, int) and isinstance(before, int) else scale
+        )
         if factor is None or factor != int(factor) or before * int(factor) != size:
             raise Refused("a resize by a factor that is no whole number")
         factors.append(int(factor))
@@ -269,7 +289,9 @@ def _upsample_linear(w: Writer, out: Any, x: Value, sizes: Any, align_corners: b
 
 
 @row("upsample_linear_backward")
-def _upsample_linear_backward(w: Writer, out: Any, grad: Value, sizes: Any, input_sizes: Any, align_corners: bool, scales: Any) -> str:
+def _upsample_linear_backward(
+    w: Writer, out: Any, grad: Value, sizes: Any, input_sizes: Any, align_corners: bool, scales: Any
+) -> str:
     floats_only(grad.dtype)
     name = grad.name
     for d, (size, scale) in enumerate(zip(sizes, scales), start=2):

@@ -52,7 +52,9 @@ def _layer_norm(w: Writer, out: Any, x: Value, shape: Any, weight: Any, bias: An
 
 
 @row(aten._native_batch_norm_legit_no_training.default)
-def _batch_norm(w: Writer, out: Any, x: Value, weight: Any, bias: Any, mean: Value, variance: Value, momentum: Any, eps: float) -> Any:
+def _batch_norm(
+    w: Writer, out: Any, x: Value, weight: Any, bias: Any, mean: Value, variance: Value, momentum: Any, eps: float
+) -> Any:
     floats_only(x.dtype)
     if x.ndim < 3:
         raise Refused("engines want images")

@@ -147,7 +147,8 @@ def convert(
     inputs = [_read_input(writer, node, values) for node in prims.placeholders]
     for node in prims.calls:
         if node.target is operator.getitem:
-            values[node] = values[node.args[0]][node.args[1]]
+            source, place = node.args
+            values[node] = values[source][place]  # type: ignore[index]
             continue
         if node.target not in ONNX_ROWS:
             raise Refused(f"{node.target} ({node.meta.get('origin')}): {why_not(node, writer)}")
@@ -210,7 +211,10 @@ def _as_output(writer: Writer, name: str, described: list[Any]) -> str:
 def _finished(writer: Writer, prims: PrimGraph, values: dict[torch.fx.Node, Any], inputs: list[Any]) -> Model:
     helper = writer._onnx.helper
     placeholders = prims.placeholders
-    described, orders, results, places = [], [], [], {}
+    described: list[Any] = []
+    orders: list[tuple[int, ...]] = []
+    results: list[int | None] = []
+    places: dict[torch.fx.Node, int] = {}
     for node in prims.outputs:
         if not isinstance(node, torch.fx.Node) or not isinstance(values.get(node), Value):
             results.append(-1 - placeholders.index(node) if node in placeholders else None)

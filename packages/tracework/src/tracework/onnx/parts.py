@@ -33,32 +33,29 @@ class Cut:
 def cut(graph: PrimGraph, why_not: WriteIn) -> Cut:
     """A call that cannot be written begins a new level for what reads it; each level is one part, and its calls run after it.
 
-    Random numbers are drawn, and inputs written, in the graph's order.
+    Random numbers are drawn, and operators called that may have effects, in the graph's order; inputs are written last.
     """
     reasons: dict[torch.fx.Node, str] = {}
     levels: dict[torch.fx.Node, int] = dict.fromkeys(graph.placeholders, 0)
-    drawn = written = 0
+    latest = 0
     for node in graph.calls:
         reason = None if node.target is operator.getitem else why_not(node)
         apart = node.args[0] in reasons if node.target is operator.getitem else reason is not None
         level = max([levels[n] + (not apart and n in reasons) for n in node.all_input_nodes], default=0)
         if apart:
             reasons[node] = reason or ""
-            tags = node.target.tags if isinstance(node.target, Op) else ()
-            if Tag.RANDOM in tags:
-                level = drawn = max(level, drawn)
-            if node.target is prims.copy_into:
-                level = written = max(level, written)
+            if node.target is not operator.getitem and (not isinstance(node.target, Op) or Tag.RANDOM in node.target.tags):
+                level = latest = max(level, latest)
         levels[node] = level
     last = max(levels.values(), default=0)
-    written_last = [n for n in graph.calls if n.target is prims.copy_into]
+    writes = [n for n in graph.calls if n.target is prims.copy_into]
     steps: list[Part | torch.fx.Node] = []
     for level in range(last + 1):
         own = [n for n in graph.calls if levels[n] == level and n not in reasons]
         if own:
             steps.append(_part(graph, own))
-        steps += [n for n in graph.calls if levels[n] == level and n in reasons and n.target is not prims.copy_into]
-    return Cut((*steps, *written_last), {n: r for n, r in reasons.items() if r and n.target is not prims.copy_into})
+        steps += [n for n in graph.calls if levels[n] == level and n in reasons and n not in writes]
+    return Cut((*steps, *writes), {n: r for n, r in reasons.items() if r and n not in writes})
 
 
 def _part(graph: PrimGraph, own: list[torch.fx.Node]) -> Part:

@@ -43,5 +43,3 @@ def _int_mm(w: Writer, out: Any, a: Value, b: Value) -> str:
     if any(x.spec.is_symbolic for x in (a, b)) and a.ndim != 2:
         raise Refused("a product of integers of more than two dims")
     return w.op("MatMulInteger", a.name, b.name)
-
-

@@ -10,7 +10,7 @@ import torch.fx
 from tracework_primops import Expr, PrimGraph, SizeSpec, Symbol, TensorSpec
 from tracework_primops.graph.prim_graph import bind_symbols
 
-from .model import Model, convert, is_dense
+from .model import Model, convert, is_dense, why_not
 from .parts import Part, cut
 from .writer import Writer
 
@@ -47,7 +47,9 @@ class PartOnEngine:
         specs = [n.meta["spec"] for n in part.prims.placeholders]
         self._specs = specs
         self._reads = [
-            (i, self.model.orders[i], isinstance(specs[i], SizeSpec)) for i, name in enumerate(self.model.inputs) if name is not None
+            (i, self.model.orders[i], isinstance(specs[i], SizeSpec))
+            for i, name in enumerate(self.model.inputs)
+            if name is not None
         ]
         self._outputs = self._described()
         self._symbolic = any(out.is_symbolic for out, _ in self._outputs.values())
@@ -81,8 +83,7 @@ class PartOnEngine:
             self._report(f"{self._name} failed at run time: {type(error).__name__}: {str(error).splitlines()[0]}")
             return result
         if self.model.checked and int(found[-1]):
-            result = self.part.prims.run(*inputs)  # raises eager's error
-            return result
+            return self.part.prims.run(*inputs)  # raises eager's error
         return tuple(self._result(place, found, inputs, symbols) for place in self.model.results)
 
     def _empty(self, symbols: dict[Symbol, int], device: torch.device) -> Tensors:
@@ -127,8 +128,6 @@ class Program:
     """
 
     def __init__(self, graph: PrimGraph, engine: Engine, report: Callable[[str, str], None], index_checks: bool = True):
-        from .model import why_not
-
         scratch = Writer(engine.native, engine.lacks, trial=True)
         self.graph = graph
         found = cut(graph, lambda node: why_not(node, scratch))
@@ -140,7 +139,7 @@ class Program:
                 self._steps.append(PartOnEngine(step, engine, index_checks, lambda reason, place=place: report(reason, place)))  # type: ignore[misc]
             else:
                 self._steps.append(step)
-        told = {}
+        told: dict[tuple[str, str], str] = {}
         for node, reason in found.reasons.items():
             told.setdefault((str(getattr(node.target, "name", node.target)), reason), str(node.meta.get("origin") or ""))
         for (name, reason), place in told.items():
@@ -171,9 +170,8 @@ def _resolved(value: Any, values: dict[Any, Any], symbols: dict[Symbol, int]) ->
     if isinstance(value, Expr):
         return value.evaluate(symbols)
     if isinstance(value, (tuple, list)):
-        return type(value)([_resolved(v, values, symbols) for v in value]) if type(value) in (tuple, list) else tuple(
-            _resolved(v, values, symbols) for v in value
-        )
+        found = [_resolved(v, values, symbols) for v in value]
+        return found if isinstance(value, list) else tuple(found)
     if isinstance(value, dict):
         return {k: _resolved(v, values, symbols) for k, v in value.items()}
     return value

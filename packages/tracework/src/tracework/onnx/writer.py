@@ -26,7 +26,16 @@ WIDER: dict[torch.dtype, torch.dtype] = {
 }  # fmt: skip
 """What engines rarely have kernels for, and the dtype that holds all of its values."""
 _FLOAT_OPS = {"/": "Div", "+": "Add", "-": "Sub", "*": "Mul", "min": "Min", "max": "Max", "**": "Pow"}
-_FLOAT_FUNCTIONS = {"neg": "Neg", "abs": "Abs", "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos", "tanh": "Tanh"}
+_FLOAT_FUNCTIONS = {
+    "neg": "Neg",
+    "abs": "Abs",
+    "sqrt": "Sqrt",
+    "exp": "Exp",
+    "log": "Log",
+    "sin": "Sin",
+    "cos": "Cos",
+    "tanh": "Tanh",
+}
 
 
 class Writer:
@@ -152,18 +161,19 @@ class Writer:
         return self._symbols[symbol]()
 
     def _expression(self, size: Expr) -> str:
-        if isinstance(size, (Max, Min)):
-            return self.op(type(size).__name__, *map(self.scalar, size.operands))
-        if isinstance(size, Mod):
-            return self.op("Mod", self.scalar(size.numerator), self.scalar(size.denominator))
+        parts: Any = size.arguments() if isinstance(size, (Max, Min, Mod, FloorDiv)) else ()
         if isinstance(size, FloorDiv):  # ONNX divides towards zero
-            above, below = self.scalar(size.numerator), self.scalar(size.denominator)
-            if not is_nonnegative(size.numerator):
+            above, below = map(self.scalar, parts)
+            if not is_nonnegative(parts[0]):
                 above = self.op("Sub", above, self.op("Mod", above, below))
             return self.op("Div", above, below)
+        if parts:
+            return self.op(type(size).__name__, *map(self.scalar, parts))
         total = None
         for monomial, coefficient in size.terms.items():
-            factors = ([self.scalar(coefficient)] if coefficient != 1 or not monomial else []) + [self.scalar(a) for a in monomial]
+            factors = ([self.scalar(coefficient)] if coefficient != 1 or not monomial else []) + [
+                self.scalar(a) for a in monomial
+            ]
             term = factors[0]
             for factor in factors[1:]:
                 term = self.op("Mul", term, factor)

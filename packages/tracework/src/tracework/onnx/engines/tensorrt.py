@@ -81,21 +81,16 @@ class TensorRt:
 
     def _ranges(self, network: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[Any, Any, Any]]:
         """Name of an input with open sizes -> the smallest, usual and largest sizes."""
-        ranges = {}
+        ranges: dict[str, tuple[Any, Any, Any]] = {}
         for i in range(network.num_inputs):
             given = network.get_input(i)
             if given.name not in shapes or -1 not in tuple(given.shape):
                 continue
-            now, is_open = shapes[given.name], [d == -1 for d in tuple(given.shape)]
             low, usual, high = self._options.get("profile") or (1, None, None)
-            ranges[given.name] = tuple(
-                tuple(pick(s) if o else s for s, o in zip(now, is_open))
-                for pick in (
-                    lambda s: min(low, s),
-                    lambda s: usual or s,
-                    lambda s: max(high or SPAN * s, s),
-                )
-            )
+            picks = (lambda s: min(low, s)), (lambda s: usual or s), (lambda s: max(high or SPAN * s, s))
+            sizes = list(zip(shapes[given.name], tuple(given.shape)))
+            smallest, typical, largest = (tuple(pick(s) if declared == -1 else s for s, declared in sizes) for pick in picks)
+            ranges[given.name] = smallest, typical, largest
         return ranges
 
 
@@ -107,9 +102,7 @@ class _Built:
         self._context = engine.create_execution_context()
 
     def takes(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        return all(
-            all(a <= s <= b for a, s, b in zip(low, shapes[name], high)) for name, (low, _, high) in self._ranges.items()
-        )
+        return all(all(a <= s <= b for a, s, b in zip(low, shapes[name], high)) for name, (low, _, high) in self._ranges.items())
 
     def __call__(self, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
         on_gpu = {name: x if x.is_cuda else x.cuda() for name, x in inputs.items()}
