@@ -12,6 +12,7 @@ import torch
 from ..model import Model
 
 Tensors = list[torch.Tensor]
+DEVICE = "cuda"
 SPAN = 2
 """How much larger than the sizes that an engine is built for those may become that it serves."""
 
@@ -24,7 +25,7 @@ class TensorRt:
     lacks = frozenset({torch.float64})
 
     def __init__(self, options: Mapping[str, Any], device: torch.device):
-        if device.type != "cuda":
+        if device.type != DEVICE:
             raise ValueError("TensorRT runs on NVIDIA GPUs, and the graph's tensors are on the " + device.type.upper())
         self._options = options
         self._logger = tensorrt.Logger(tensorrt.Logger.ERROR)
@@ -94,6 +95,11 @@ class TensorRt:
         return ranges
 
 
+def stream_of(device: torch.device) -> int:
+    """The stream that torch's own kernels go to."""
+    return torch.cuda.current_stream(device).cuda_stream
+
+
 class _Built:
     """An engine, and the range of sizes that it takes."""
 
@@ -105,10 +111,11 @@ class _Built:
         return all(all(a <= s <= b for a, s, b in zip(low, shapes[name], high)) for name, (low, _, high) in self._ranges.items())
 
     def __call__(self, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
-        on_gpu = {name: x if x.is_cuda else x.cuda() for name, x in inputs.items()}
+        device = next(iter(outputs.values())).device
+        on_gpu = {name: x.to(device) for name, x in inputs.items()}
         for name, x in on_gpu.items():
             self._context.set_input_shape(name, tuple(x.shape))
         for name, x in {**on_gpu, **outputs}.items():
             self._context.set_tensor_address(name, x.data_ptr())
-        if not self._context.execute_async_v3(torch.cuda.current_stream().cuda_stream):
+        if not self._context.execute_async_v3(stream_of(device)):
             raise RuntimeError("TensorRT could not run the engine")
