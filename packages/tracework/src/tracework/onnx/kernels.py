@@ -48,7 +48,13 @@ def _layer_norm(w: Writer, out: Any, x: Value, shape: Any, weight: Any, bias: An
     else:
         scale = w.full(1, shape, x.dtype)
     inputs = [x.name, scale] + ([] if bias is None else [w.in_dtype(bias, x.dtype)])
-    return w.ops("LayerNormalization", 3, *inputs, axis=axis, epsilon=float(eps))
+    normal = w.op("LayerNormalization", *inputs, axis=axis, epsilon=float(eps))
+    # ONNX's operator has the statistics as well, and TVM gives something else for them
+    dims = list(range(axis, x.ndim))
+    mean = reduced(w, "ReduceMean", x.name, dims, True)
+    centred = w.op("Sub", x.name, mean)
+    variance = reduced(w, "ReduceMean", w.op("Mul", centred, centred), dims, True)
+    return normal, mean, w.op("Reciprocal", w.op("Sqrt", w.op("Add", variance, w.constant(float(eps), x.dtype))))
 
 
 @row(aten._native_batch_norm_legit_no_training.default)

@@ -12,6 +12,8 @@ from ..model import Model
 from ..writer import ELEMENT_TYPES
 
 Tensors = list[torch.Tensor]
+NOTHING = torch.empty(1)
+"""What stands for the memory of a result without elements, whose address is 0."""
 
 
 class OnnxRuntime:
@@ -45,7 +47,9 @@ class OnnxRuntime:
             for name, x in zip(names, inputs):
                 binding.bind_input(name, _ort_device(x.device), ELEMENT_TYPES[x.dtype], tuple(x.shape), x.data_ptr())
             for name, x in zip(model.outputs, outputs):
-                binding.bind_output(name, _ort_device(x.device), ELEMENT_TYPES[x.dtype], tuple(x.shape), x.data_ptr())
+                binding.bind_output(
+                    name, _ort_device(x.device), ELEMENT_TYPES[x.dtype], tuple(x.shape), x.data_ptr() or NOTHING.data_ptr()
+                )
             if self._device.type == "cuda":
                 torch.cuda.current_stream(self._device).synchronize()
             session._sess.run_with_iobinding(binding, None)
