@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from prim_records import SIZES, Record
 from tracework.onnx.program import Engine, Program
 from tracework_primops import Expr, GraphBuilder, PrimGraph, PrimValue, TensorSpec, symbol, verify
 
@@ -70,3 +71,22 @@ def program_of(graph: PrimGraph, engine: Engine) -> tuple[Program, list[str]]:
     """The graph on an engine, and what is told of it."""
     told: list[str] = []
     return Program(graph, engine, lambda reason, place: told.append(reason)), told
+
+
+def check_record(record: Record, engine: Engine, look: Callable[[Program], None] = lambda program: None) -> None:
+    """A record's call on the engine alone, at three sizes, against PrimGraph.run. `look` is shown each program."""
+    graph = program = None
+    told: list[str] = []
+    for n in SIZES:
+        inputs = record.inputs(n) if record.static else [*record.inputs(n), torch.empty(n, dtype=torch.bool)]
+        if record.static or graph is None or program is None:
+            graph = (
+                static_graph(record.call, inputs, n) if record.static else symbolic_graph(record.call, record.inputs, *SIZES[:2])
+            )
+            program, told = program_of(graph, engine)
+            look(program)
+        try:
+            assert_equals_run(program, graph, inputs, record.tolerance)
+            assert not told, told
+        except Exception as error:
+            raise AssertionError(f"n = {n}: {error}\n{graph.text()}") from error

@@ -19,6 +19,10 @@ from .table import ONNX_ROWS, OWN_DTYPES, Refused, Value
 from .writer import ELEMENT_TYPES, IR_VERSION, OPSET, Writer
 
 
+EMPTY = "it has no elements"
+"""Why a call is not written whose result is nothing: engines differ in what they do with it."""
+
+
 @dataclass(frozen=True)
 class Model:
     """An ONNX model of a graph.
@@ -70,6 +74,8 @@ def why_not(node: torch.fx.Node, writer: Writer) -> str | None:
     """Why a call cannot be written; None where it can. The writer is one whose nodes nobody keeps."""
     if node.target is operator.getitem:
         return None
+    if isinstance(node.target, Op) and _is_empty(node.meta["spec"]):
+        return EMPTY
     if node.target not in ONNX_ROWS:
         name = node.target.name if isinstance(node.target, Op) else str(node.target)
         return UNWRITTEN.get(name, "it is no prim and has no row of its own")
@@ -78,6 +84,11 @@ def why_not(node: torch.fx.Node, writer: Writer) -> str | None:
     except Refused as refused:
         return str(refused)
     return None
+
+
+def _is_empty(spec: Any) -> bool:
+    specs = spec if isinstance(spec, (tuple, list)) else [spec]
+    return any(isinstance(s, TensorSpec) and 0 in [n for n in s.sizes if isinstance(n, int)] for s in specs)
 
 
 def _stand_in(node: torch.fx.Node) -> Any:

@@ -10,7 +10,7 @@ import torch.fx
 from tracework_primops import Expr, PrimGraph, SizeSpec, Symbol, TensorSpec
 from tracework_primops.graph.prim_graph import bind_symbols
 
-from .model import Model, convert, is_dense, why_not
+from .model import EMPTY, Model, convert, is_dense, why_not
 from .parts import Part, cut
 from .writer import Writer
 
@@ -143,7 +143,8 @@ class Program:
         for node, reason in found.reasons.items():
             told.setdefault((str(getattr(node.target, "name", node.target)), reason), str(node.meta.get("origin") or ""))
         for (name, reason), place in told.items():
-            report(f"{engine.name}: {name} runs by eager's kernel: {reason}", place)
+            if reason != EMPTY:
+                report(f"{engine.name}: {name} runs by eager's kernel: {reason}", place)
 
     @property
     def parts(self) -> list[PartOnEngine]:

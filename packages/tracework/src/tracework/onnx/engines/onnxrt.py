@@ -66,12 +66,12 @@ def _ort_device(device: torch.device) -> Any:
 
 
 def _session_options(given: Any) -> Any:
-    """What the user gave, or defaults: as many threads as torch has, and errors alone in the log."""
+    """What the user gave, or defaults: as many threads as torch has, and no log, as its errors are told."""
     if isinstance(given, onnxruntime.SessionOptions):
         return given
     made = onnxruntime.SessionOptions()
     made.intra_op_num_threads = torch.get_num_threads()
-    made.log_severity_level = 3
+    made.log_severity_level = 4
     for name, value in (given or {}).items():
         setattr(made, name, value)
     return made
