@@ -18,7 +18,6 @@ from .reasons import UNWRITTEN
 from .table import ONNX_ROWS, OWN_DTYPES, Refused, Value
 from .writer import ELEMENT_TYPES, IR_VERSION, OPSET, Writer
 
-
 EMPTY = "it has no elements"
 """Why a call is not written whose result is nothing: engines differ in what they do with it."""
 
