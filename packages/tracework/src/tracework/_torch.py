@@ -62,6 +62,12 @@ def below_views(gm: torch.fx.GraphModule) -> Callable[[list[Any]], Any]:
     return call_with_others if others else call
 
 
+def write(target: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Writes to a tensor as a kernel does: versions are counted by who asked for it."""
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        return target.copy_(values)
+
+
 class _Outside(threading.local):
     """What a thread's calls are dispatched to where it calls a graph: keys that are included and excluded."""
 

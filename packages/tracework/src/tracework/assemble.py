@@ -183,7 +183,8 @@ def engine_backend(name: str, options: Options, observe: Observe, given: Mapping
     """Graphs as ONNX models on an engine. What it refuses is compiled by our own compiler, or run by eager's kernels without one."""
     from .onnx.compiler import EngineCompiler
 
-    own = GraphCompiler(options, Stage(observe))
+    stage = Stage(observe)
+    own = GraphCompiler(options, stage)
 
     def fallback(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         try:
@@ -192,16 +193,21 @@ def engine_backend(name: str, options: Options, observe: Observe, given: Mapping
             return _torch.below_views(gm)
         return own.unguarded(gm, spec, report) if spec.role == "backward" else own(gm, spec, report)
 
-    compiler = EngineCompiler(name, given, options.index_checks, fallback, observe)
+    compiler = EngineCompiler(name, given, options.index_checks, fallback, stage)
+
+    @capture.handlers_apart
+    @capture.paused_collection()  # the compilation of a backward is not part of a frame's
+    def compile_(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
+        return _torch.with_warnings(compiler(gm, spec, report))
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         report = report_of(gm)
-        return Stage(observe)(
+        return stage(
             "aotautograd",
             aotautograd.aot_compile,
             gm,
             example_inputs,
-            forward_compiler=functools.partial(compiler, report=report),
+            forward_compiler=functools.partial(compile_, report=report),
             options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget),
             observe=lambda _, product: observe("aotautograd", product),
             report=report,

@@ -37,18 +37,16 @@ class EngineCompiler:
 
     Args:
         fallback: compiles what the engine refuses.
-        observe: called with ("onnx", Program).
+        stage: runs and observes a stage of the compiler, assemble's Stage.
     """
 
-    def __init__(
-        self, name: str, options: Mapping[str, Any], index_checks: bool, fallback: Callable[..., Any], observe: Callable[..., Any]
-    ):
+    def __init__(self, name: str, options: Mapping[str, Any], index_checks: bool, fallback: Callable[..., Any], stage: Any):
         self._name, self._options, self._index_checks = name, options, index_checks
-        self._fallback, self._observe = fallback, observe
+        self._fallback, self._stage = fallback, stage
 
     def __call__(self, gm: torch.fx.GraphModule, spec: Any, report: Report) -> Callable[[list[Any]], Any]:
         """The graph as a Program, or as the fallback makes it."""
-        prims = primops.run_passes(primops.decompose(gm, spec=spec, changes=KEPT).replace(editable=True))
+        prims = self._stage.observed("primops", self._prims, gm, spec)
         try:
             program = Program(prims, self._engine(prims), report, self._index_checks)
         except Exception as error:  # an engine's own: a dtype that its kernels lack, a node that its parser does not know
@@ -57,8 +55,11 @@ class EngineCompiler:
                 f"{self._name} refuses the {spec.role} graph, which is compiled by tracework: {type(error).__name__}: {text}", ""
             )
             return self._fallback(gm, spec, report)  # type: ignore[no-any-return]
-        self._observe("onnx", program)
+        self._stage.observe("onnx", program)
         return program
+
+    def _prims(self, gm: torch.fx.GraphModule, spec: Any) -> primops.PrimGraph:
+        return primops.run_passes(primops.decompose(gm, spec=spec, changes=KEPT).replace(editable=True))
 
     def _engine(self, prims: primops.PrimGraph) -> Engine:
         device = next((i.spec.device for i in prims.inputs if isinstance(i.spec, primops.TensorSpec)), torch.device("cpu"))

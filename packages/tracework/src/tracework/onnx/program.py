@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 import torch
 import torch.fx
-from tracework_primops import Expr, PrimGraph, SizeSpec, Symbol, TensorSpec
+from tracework_primops import Expr, PrimGraph, SizeSpec, Symbol, TensorSpec, prims
 from tracework_primops.graph.prim_graph import bind_symbols
 
+from .. import _torch
 from .model import EMPTY, Model, convert, is_dense, why_not
 from .parts import Part, cut
 from .writer import Writer
@@ -160,6 +161,8 @@ class Program:
             if isinstance(step, PartOnEngine):
                 given = [symbols[s] if isinstance(s, Symbol) else values[s] for s in step.part.sources]
                 values.update(zip(step.part.results, step(given)))
+            elif step.target is prims.copy_into:
+                values[step] = _torch.write(*_resolved(step.args, values, symbols))
             else:
                 values[step] = step.target(*_resolved(step.args, values, symbols), **_resolved(step.kwargs, values, symbols))  # type: ignore[operator]
         return tuple(_resolved(self.graph.outputs, values, symbols))

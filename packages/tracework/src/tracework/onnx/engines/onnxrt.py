@@ -25,6 +25,10 @@ class OnnxRuntime:
     def __init__(self, options: Mapping[str, Any], device: torch.device):
         self._device = device
         self._providers = options.get("providers") or self._default_providers()
+        if device.type == "cuda" and not options.get("providers") and "CUDAExecutionProvider" not in self._providers:
+            raise ValueError(
+                "this ONNX Runtime has no CUDAExecutionProvider, and the graph's tensors are on a GPU: install onnxruntime-gpu"
+            )
         self._provider_options = options.get("provider_options")
         self._session_options = _session_options(options.get("session_options"))
         on_cpu = all((p if isinstance(p, str) else p[0]) == "CPUExecutionProvider" for p in self._providers)

@@ -27,6 +27,8 @@ class OpenVino:
     lacks = frozenset({torch.float64})
 
     def __init__(self, options: Mapping[str, Any], device: torch.device):
+        if device.type != "cpu":
+            raise ValueError(f"OpenVINO takes tensors on the CPU, and the graph's are on {device}")
         self._device = str(options.get("device") or "CPU")
         self._config = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", **dict(options.get("config") or {})}
         if self._device == "CPU":
