@@ -46,14 +46,14 @@ class PartOnEngine:
         self._load = engine.load(self.model)
         self._name = engine.name
         specs = [n.meta["spec"] for n in part.prims.placeholders]
-        self._specs = specs
+        orders = self.model.orders
         self._reads = [
-            (i, self.model.orders[i], isinstance(specs[i], SizeSpec))
+            (i, orders[i], orders[i] != tuple(sorted(orders[i])), isinstance(specs[i], SizeSpec))
             for i, name in enumerate(self.model.inputs)
             if name is not None
         ]
         self._outputs = self._described()
-        self._symbolic = any(out.is_symbolic for out, _ in self._outputs.values())
+        self._sized = sized(specs) if any(out.is_symbolic for out, _ in self._outputs.values()) else []
 
     def _described(self) -> dict[int, tuple[TensorSpec, tuple[int, ...]]]:
         """Place of an output of the model -> the spec of the graph's result, and the order of its dims."""
@@ -65,20 +65,24 @@ class PartOnEngine:
         }
 
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        symbols = bind_symbols(self._specs, inputs) if self._symbolic else {}
+        symbols = symbols_of(self._sized, inputs)
         feeds: Tensors = []
-        for i, order, is_size in self._reads:
+        for i, order, moved, is_size in self._reads:
             x = inputs[i]
             if is_size:
                 feeds.append(torch.tensor(int(x)))
                 continue
-            x = x.detach().resolve_conj().resolve_neg().permute(order).contiguous()
+            x = x.detach()
+            if x.is_neg():
+                x = x.resolve_neg()
+            if moved:
+                x = x.permute(order)
+            x = x.contiguous()
             if not x.numel():  # engines differ in what they do with nothing
                 return self.part.prims.run(*inputs)
             feeds.append(x)
-        device = next((f.device for f in feeds), torch.device("cpu"))
         try:
-            found = self._load(feeds, lambda: self._empty(symbols, device))
+            found = self._load(feeds, lambda: self._empty(symbols))
         except Exception as error:  # an index out of range, a size that its kernels do not take: eager's kernels tell
             result = self.part.prims.run(*inputs)
             self._report(f"{self._name} failed at run time: {type(error).__name__}: {str(error).splitlines()[0]}")
@@ -87,10 +91,12 @@ class PartOnEngine:
             return self.part.prims.run(*inputs)  # raises eager's error
         return tuple(self._result(place, found, inputs, symbols) for place in self.model.results)
 
-    def _empty(self, symbols: dict[Symbol, int], device: torch.device) -> Tensors:
-        made = []
+    def _empty(self, symbols: dict[Symbol, int]) -> Tensors:
+        made: Tensors = []
+        device = torch.device("cpu")
         for place in range(len(self._outputs)):
             spec, order = self._outputs[place]
+            device = spec.device
             made.append(torch.empty([_number(spec.sizes[d], symbols) for d in order], dtype=spec.dtype, device=device))
         if self.model.checked:
             made.append(torch.empty((), dtype=torch.int64, device=device))
@@ -104,6 +110,16 @@ class PartOnEngine:
         spec, order = self._outputs[place]
         result = found[place].permute([order.index(d) for d in range(len(order))])
         return result if is_dense(spec) else _laid_out(result, [_number(s, symbols) for s in spec.strides])
+
+
+def sized(specs: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Places of the inputs that tell what a symbol is, with their specs."""
+    return [(i, s) for i, s in enumerate(specs) if isinstance(s, SizeSpec) or (isinstance(s, TensorSpec) and s.is_symbolic)]
+
+
+def symbols_of(places: list[tuple[int, Any]], inputs: Sequence[Any]) -> dict[Symbol, int]:
+    """The symbols of a call."""
+    return bind_symbols([spec for _, spec in places], [inputs[i] for i, _ in places])
 
 
 def _number(size: Any, symbols: dict[Symbol, int]) -> int:
@@ -129,8 +145,10 @@ class Program:
     """
 
     def __init__(self, graph: PrimGraph, engine: Engine, report: Callable[[str, str], None], index_checks: bool = True):
+        self._sized = sized([n.meta["spec"] for n in graph.placeholders])
         scratch = Writer(engine.native, engine.lacks, trial=True)
         self.graph = graph
+        self._placeholders, self._results = graph.placeholders, graph.outputs
         found = cut(graph, lambda node: why_not(node, scratch))
         self.reasons = found.reasons
         self._steps: list[PartOnEngine | torch.fx.Node] = []
@@ -153,9 +171,8 @@ class Program:
         return [s for s in self._steps if isinstance(s, PartOnEngine)]
 
     def __call__(self, inputs: list[Any]) -> tuple[Any, ...]:
-        placeholders = self.graph.placeholders
-        values: dict[Any, Any] = dict(zip(placeholders, inputs))
-        symbols = bind_symbols([n.meta["spec"] for n in placeholders], inputs)
+        values: dict[Any, Any] = dict(zip(self._placeholders, inputs))
+        symbols = symbols_of(self._sized, inputs)
         inputs.clear()
         for step in self._steps:
             if isinstance(step, PartOnEngine):
@@ -165,7 +182,7 @@ class Program:
                 values[step] = _torch.write(*_resolved(step.args, values, symbols))
             else:
                 values[step] = step.target(*_resolved(step.args, values, symbols), **_resolved(step.kwargs, values, symbols))  # type: ignore[operator]
-        return tuple(_resolved(self.graph.outputs, values, symbols))
+        return tuple(_resolved(self._results, values, symbols))
 
 
 def _resolved(value: Any, values: dict[Any, Any], symbols: dict[Symbol, int]) -> Any:
