@@ -23,12 +23,13 @@ def _gather(w: Writer, out: Any, x: Value, dim: int, index: Value) -> str:
     others = [d for d in range(x.ndim) if d != dim]
     if all(x.sizes[d] == index.sizes[d] for d in others):
         return w.op("GatherElements", x.name, name, axis=dim)
+    # ONNX has this for equal sizes in the other dims: a gather from x flattened
     strides = contiguous_strides(x.sizes)
+    place = w.op("Mul", name, w.size(strides[dim]))
     for d in others:
         line = w.op("Mul", w.iota(index.sizes[d]), w.size(strides[d]))
-        name_along = w.reshape(line, [index.sizes[d], *[1] * (x.ndim - d - 1)])
-        name = w.op("Add", w.op("Mul", name, w.size(strides[dim])) if d == others[0] else name, name_along)
-    return w.op("Gather", w.reshape(x.name, (-1,)), name, axis=0)
+        place = w.op("Add", place, w.reshape(line, [index.sizes[d], *[1] * (x.ndim - d - 1)]))
+    return w.op("Gather", w.reshape(x.name, (-1,)), place, axis=0)
 
 
 @row("index_select")
@@ -201,12 +202,12 @@ def _diagonal_scatter(w: Writer, out: Any, x: Value, src: Value, offset: int, di
     rows, columns = x.sizes[dim1], x.sizes[dim2]
     row_of, column_of = w.reshape(w.iota(rows), (rows, 1)), w.reshape(w.iota(columns), (1, columns))
     chosen = w.op("Equal", w.op("Sub", column_of, row_of), w.ints(offset))
-    # the diagonal's elements, each at the row (or, above, the column) that it is in
-    length = src.sizes[-1]
-    axis, other = (-1, columns) if offset < 0 else (-2, rows)
+    # the diagonal's elements by row, or, for one below the main diagonal, by column
+    by_row = offset >= 0
     rest = [0] * (src.ndim - 1)
-    padded = w.op("Pad", src.name, w.sizes([*rest, 0, *rest, other - length]), w.constant(0, x.dtype))
-    lines = w.op("Unsqueeze", padded, w.ints(-1 if axis == -2 else -2))
+    missing = (rows if by_row else columns) - src.sizes[-1]
+    padded = w.op("Pad", src.name, w.sizes([*rest, 0, *rest, missing]), w.constant(0, x.dtype))
+    lines = w.op("Unsqueeze", padded, w.ints(-1 if by_row else -2))
     found = w.where(chosen, lines, moved, x.dtype)
     return w.op("Transpose", found, perm=[order.index(d) for d in range(x.ndim)])
 

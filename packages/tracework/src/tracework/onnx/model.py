@@ -79,7 +79,7 @@ def why_not(node: torch.fx.Node, writer: Writer) -> str | None:
         name = node.target.name if isinstance(node.target, Op) else str(node.target)
         return UNWRITTEN.get(name, "it is no prim and has no row of its own")
     try:
-        _write(writer, node, lambda n: _stand_in(n))
+        _write(writer, node, _stand_in)
     except Refused as refused:
         return str(refused)
     return None
@@ -172,7 +172,7 @@ def convert(
 def _read_input(writer: Writer, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> tuple[Any, tuple[int, ...]]:
     """The input's description and the order of its dims; its sizes become known to the writer."""
     spec = node.meta["spec"]
-    helper = writer._onnx.helper
+    helper = writer.helper
     if isinstance(spec, SizeSpec):
         if isinstance(spec.expr, Symbol):
             writer.know(spec.expr, lambda: node.name)
@@ -219,7 +219,7 @@ def _as_output(writer: Writer, name: str, described: list[Any]) -> str:
 
 
 def _finished(writer: Writer, prims: PrimGraph, values: dict[torch.fx.Node, Any], inputs: list[Any]) -> Model:
-    helper = writer._onnx.helper
+    helper = writer.helper
     placeholders = prims.placeholders
     described: list[Any] = []
     orders: list[tuple[int, ...]] = []

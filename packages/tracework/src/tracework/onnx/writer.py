@@ -52,7 +52,7 @@ class Writer:
     ):
         import onnx
 
-        self._onnx = onnx
+        self.helper = onnx.helper
         self.native, self.lacks = native, lacks
         self._trial = trial
         self.nodes: list[Any] = []
@@ -80,7 +80,7 @@ class Writer:
     def ops(self, kind: str, results: int, *inputs: str, **attributes: Any) -> tuple[str, ...]:
         """A node with several results."""
         names = [self.fresh(kind) for _ in range(results)]
-        self.nodes.append(self._onnx.helper.make_node(kind, list(inputs), names, **attributes))
+        self.nodes.append(self.helper.make_node(kind, list(inputs), names, **attributes))
         return tuple(names)
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
@@ -99,7 +99,7 @@ class Writer:
             self._known[key] = name = self.fresh("constant")
             data = torch.tensor(flat, dtype=dtype)
             raw = data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
-            self.constants.append(self._onnx.helper.make_tensor(name, ELEMENT_TYPES[dtype], list(sizes), raw, raw=True))
+            self.constants.append(self.helper.make_tensor(name, ELEMENT_TYPES[dtype], list(sizes), raw, raw=True))
         return self._known[key]
 
     def cast(self, name: str, dtype: torch.dtype) -> str:
