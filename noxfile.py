@@ -17,6 +17,7 @@ PYTHON = "3.11"
 CONSTRAINTS = ("-c", "constraints.txt")
 TEST_TOOLS = ("pytest", "pytest-xdist", "hypothesis", "expecttest")
 MODEL_TOOLS = ("transformers", "numpy", "pillow")
+ENGINES = ("onnx", "onnxruntime")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ PACKAGES = (
     Package("capture", ("primops",), test_tools=MODEL_TOOLS),
     Package("aotautograd", ("primops",)),
     Package("inductor", ("primops", "runtime"), test_tools=("triton",)),
-    Package("tracework", ("primops", "runtime", "capture", "aotautograd", "inductor"), test_tools=MODEL_TOOLS),
+    Package("tracework", ("primops", "runtime", "capture", "aotautograd", "inductor"), test_tools=MODEL_TOOLS + ENGINES),
 )
 
 
@@ -163,6 +164,15 @@ def zoo(session: nox.Session) -> None:
     session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
     session.install(*CONSTRAINTS, "diffusers")
     session.run("python", "-m", "zoo", *session.posargs, env={"PYTHONPATH": os.pathsep.join((".", "integration_tests"))})
+
+
+@nox.session(python=PYTHON)
+def backends(session: nox.Session) -> None:
+    """Models and all ONNX rows on ONNX Runtime, OpenVINO and TVM against eager, with speed; --write: packages/tracework/BACKENDS.md."""
+    install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
+    session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
+    session.install(*CONSTRAINTS, *ENGINES, "openvino", "apache-tvm")
+    session.run("python", "integration_tests/backends.py", *session.posargs)
 
 
 @nox.session(python=PYTHON)

@@ -5,6 +5,10 @@ import torch
 import tracework
 
 
+def pytest_addoption(parser):
+    parser.addoption("--all-rows", action="store_true", help="tracework: every record of every ONNX row, not a part of them")
+
+
 @pytest.fixture(autouse=True)
 def fresh_state(tmp_path_factory, monkeypatch):
     """Each test starts with nothing compiled, and shares a cache folder of this run only."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -61,6 +62,12 @@ def below_views(gm: torch.fx.GraphModule) -> Callable[[list[Any]], Any]:
     return call_with_others if others else call
 
 
+def write(target: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Writes to a tensor as a kernel does: versions are counted by who asked for it."""
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        return target.copy_(values)
+
+
 class _Outside(threading.local):
     """What a thread's calls are dispatched to where it calls a graph: keys that are included and excluded."""
 
@@ -107,3 +114,20 @@ def run_below_views(target: Callable[..., Any]) -> Callable[..., Any]:
             return target(*args, **kwargs)
 
     return run
+
+
+def torchs_backends() -> Mapping[str, Callable[..., Any]]:
+    """The backends that are registered with torch.compile; none where torch's compiler has not been imported, which this does not do."""
+    registry = sys.modules.get("torch._dynamo.backends.registry")
+    return dict(registry._COMPILER_FNS) if registry is not None else {}
+
+
+def torchs_backend(name: str) -> Callable[..., Any] | None:
+    """The one of this name, those included that torch imports when they are asked for."""
+    registry = sys.modules.get("torch._dynamo.backends.registry")
+    if registry is None:
+        return None
+    try:
+        return registry.lookup_backend(name)  # type: ignore[no-any-return]
+    except Exception:  # torch's InvalidBackend, or what the import of a backend's module raises
+        return None

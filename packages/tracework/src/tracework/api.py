@@ -91,7 +91,8 @@ def _optimizer(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Checks every argument now, before anything is compiled, and gives the function that compiles a callable."""
     settings = config.current()
-    options = build(arguments["mode"], arguments["options"], settings)
+    mode, ours, given = backends.apart(arguments["backend"], arguments["mode"], arguments["options"])
+    options = build(mode, ours, settings)
     if settings.dynamism or settings.job_id:
         dynamism.keep(settings.dynamism or dynamism.file_of(settings.cache_dir, settings.job_id))
     if settings.logs:
@@ -102,7 +103,7 @@ def _optimizer(
             observe = both(observe, Dump(options.dump_dir))
         except OSError as error:
             raise InvalidArgument(f"option 'dump_dir': {error}. Give a folder that can be written.") from error
-    backend = backends.resolve(arguments["backend"], options, observe)
+    backend = backends.resolve(arguments["backend"], options, observe, given)
     _say_what_is_missing(options)
     return capture.optimize(
         backend,
@@ -206,7 +207,7 @@ def compile(
         dynamic: True: sizes are symbols from the start; False: never; None: a size becomes a symbol when it has changed.
         backend: a name of `list_backends(None)`, or a callable `(fx.GraphModule, example_inputs) -> callable`.
         mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs". Not together with options.
-        options: see `list_options()`.
+        options: see `list_options()`; a backend that takes options of its own gets these.
         name: what messages on recompiling and limits show beside the function.
         disable: give `model` back as it is.
         recompile_limit: entries per code object before the rest runs uncompiled, with one warning; None is the default of 8.

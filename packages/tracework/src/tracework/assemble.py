@@ -6,7 +6,7 @@ In one line: `optimize(backend=g)(fn)`, where `g(graph) = aot(graph, compiler=h)
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -172,6 +172,55 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     return backend
 
 
+def engine_backend(name: str, options: Options, observe: Observe, given: Mapping[str, Any]) -> Callable[..., Any]:
+    """Graphs as ONNX models on an engine. What it refuses is compiled by our own compiler, or run by eager's kernels without one."""
+    from .onnx.compiler import EngineCompiler
+
+    stage = Stage(observe)
+    own = GraphCompiler(options, stage)
+
+    def fallback(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
+        try:
+            _check_compiler(options)
+        except MissingCompiler:
+            return _torch.below_views(gm)
+        return own.unguarded(gm, spec, report) if spec.role == "backward" else own(gm, spec, report)
+
+    compiler = EngineCompiler(name, given, options.index_checks, fallback, stage)
+
+    @capture.handlers_apart
+    @capture.paused_collection()  # the compilation of a backward is not part of a frame's
+    def compile_(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
+        return _torch.with_warnings(compiler(gm, spec, report))
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        report = report_of(gm)
+        return stage(
+            "aotautograd",
+            aotautograd.aot_compile,
+            gm,
+            example_inputs,
+            forward_compiler=functools.partial(compile_, report=report),
+            options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget),
+            observe=lambda _, product: observe("aotautograd", product),
+            report=report,
+        )
+
+    return backend
+
+
+def prims_backend(options: Options, observe: Observe) -> Callable[..., Any]:
+    """Ahead-of-time autograd and decompositions, then the eager kernels of prims."""
+    stage = Stage(observe)
+    compiler = GraphCompiler(options, stage)
+
+    def run(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+        prims = stage.observed("primops", compiler.prims, gm, spec)
+        return lambda inputs: prims.run(*inputs)
+
+    return _without_inductor(run, options, observe)
+
+
 class Answers:
     """Cuts of joint graphs, kept in the disk cache."""
 
@@ -244,7 +293,7 @@ class GraphCompiler:
             return lambda inputs: gm(*inputs)
 
     def _compiled(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
-        prims = self._stage.observed("primops", self._prims, gm, spec)
+        prims = self._stage.observed("primops", self.prims, gm, spec)
         cache = runtime.open_cache(self._runtime)
         loaded = cache.loaded(lambda: self._stage.observed("inductor", self._artifact, prims, cache), self._loaded)
         if loaded.artifact.externs:
@@ -260,7 +309,8 @@ class GraphCompiler:
         if any(isinstance(x, torch.Tensor) and x.device.type == "cuda" for x in example_inputs):
             runtime.warm_up("cuda", self._runtime)
 
-    def _prims(self, gm: torch.fx.GraphModule, spec: Any) -> Any:
+    def prims(self, gm: torch.fx.GraphModule, spec: Any) -> Any:
+        """The graph in prims, simplified."""
         left = primops.deterministic_changes() if torch.are_deterministic_algorithms_enabled() else {}
         changes: dict[Any, Any] = {**left, **self._changes}
         graph = primops.decompose(gm, profile=self._profile, spec=spec, changes=changes)

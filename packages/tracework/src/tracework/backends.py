@@ -2,21 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.metadata import entry_points
+import functools
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 import torch
 from tracework_capture import SYMBOLIC_SIZES
 
+from . import _torch
 from .errors import InvalidArgument, UnknownName
+from .modes import MODES
 from .observe import Observe
-from .options import Options
+from .onnx_engines import ENGINES, missing_package
+from .options import OPTION_NAMES, TORCH_NAMES, Options
 
-ENTRY_POINT_GROUP = "tracework.backends"
+ENTRY_POINT_GROUPS = ("tracework.backends", "torch_dynamo_backends")
+"""Where packages offer backends: those written for this compiler, then those written for torch.compile."""
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 BackendFactory = Callable[[Options, Observe], Backend]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a compile() call gives to the backend itself."""
+
+    mode: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Retired:
+    """A backend of torch.compile whose package has had its last release.
+
+    Attributes:
+        package: what is imported; where it is installed, what it registers with torch is used.
+        last: its last release. why: what ended it. instead: what to use.
+    """
+
+    package: str
+    last: str
+    why: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.last} is its last release: {self.why}. Use {self.instead}."
+
+
+RETIRED: Mapping[str, Retired] = {
+    "ipex": Retired(
+        "intel_extension_for_pytorch",
+        "2.8.0",
+        "it was archived in March 2026 and loads with torch 2.8 only",
+        "backend='inductor', or 'openvino' on Intel's hardware",
+    ),
+    "openxla": Retired(
+        "torch_xla", "2.9.0", "it is not developed further (pytorch/xla#9752)", "backend='inductor', or JAX on TPUs"
+    ),
+}
 
 
 def _assembled(name: str) -> BackendFactory:
@@ -30,13 +78,29 @@ def _assembled(name: str) -> BackendFactory:
     return factory
 
 
+def _on_engine(name: str) -> Callable[..., Backend]:
+    """The factory of an engine's backend, which takes options of its own."""
+
+    def factory(options: Options, observe: Observe, given: Mapping[str, Any] | None = None) -> Backend:
+        from . import assemble
+        from .onnx.compiler import check
+
+        check(name, given or {}, options.numerics)
+        return assemble.engine_backend(name, options, observe, given or {})
+
+    return factory
+
+
 BACKENDS: dict[str, BackendFactory] = {
     "inductor": _assembled("inductor_backend"),
+    "tracework": _assembled("inductor_backend"),
     "aot_eager": _assembled("aot_eager_backend"),
+    "aot_eager_decomp_partition": _assembled("prims_backend"),
     "cudagraphs": _assembled("cudagraphs_backend"),
     "eager": _assembled("eager_backend"),
+    **{name: _on_engine(name) for name in ENGINES},
 }
-_DEBUG = {"eager", "aot_eager"}
+_DEBUG = {"eager", "aot_eager", "aot_eager_decomp_partition"}
 _registered: dict[str, Backend] = {}
 _default: list[str | Backend] = ["inductor"]
 
@@ -80,13 +144,52 @@ def _keep_sizes_open(backend: Any) -> Any:
 
 
 def _entry_points() -> dict[str, Any]:
-    return {e.name: e for e in entry_points(group=ENTRY_POINT_GROUP)}
+    found: dict[str, Any] = {}
+    for group in ENTRY_POINT_GROUPS:
+        for point in entry_points(group=group):
+            found.setdefault(point.name, point)
+    return found
 
 
-def list_backends(exclude_tags: tuple[str, ...] | None = ("debug",)) -> list[str]:
-    """Names that `compile(backend=...)` takes; those for debugging are left out unless `exclude_tags` is None or empty."""
-    hidden = _DEBUG if "debug" in (exclude_tags or ()) else set()
-    return sorted({*BACKENDS, *_registered, *_entry_points()} - hidden)
+def list_backends(exclude_tags: tuple[str, ...] | None = ("debug", "not installed")) -> list[str]:
+    """Names that `compile(backend=...)` takes.
+
+    Args:
+        exclude_tags: leaves out those for debugging ("debug"), and those whose package is "not installed". None or empty: all.
+    """
+    tags = set(exclude_tags or ())
+    hidden = _DEBUG if "debug" in tags else set()
+    if "not installed" in tags:
+        hidden = hidden | {name for name, state in states().items() if not state.installed}
+    others = {name for name, made in _torch.torchs_backends().items() if not made.__module__.startswith("torch.")}
+    return sorted({*BACKENDS, *RETIRED, *_registered, *_entry_points(), *others} - hidden)
+
+
+@dataclass(frozen=True)
+class State:
+    """Whether a backend of another package can be used; the text says which release, or what to do."""
+
+    installed: bool
+    text: str
+
+
+def states() -> dict[str, State]:
+    """Backend -> its state, for those that need another package."""
+    found = {}
+    for name, row in ENGINES.items():
+        package = missing_package(name)
+        text = f"{row.package} {_version(row.distribution)}" if package is None else f"pip install 'tracework[{row.extra}]'"
+        found[name] = State(package is None, text)
+    for name, retired in RETIRED.items():
+        found[name] = State(importlib.util.find_spec(retired.package) is not None, str(retired))
+    return found
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "(of an unknown release)"
 
 
 def set_default_backend(backend: str | Backend | None) -> None:
@@ -105,7 +208,7 @@ def get_default_backend() -> str | Backend:
 
 
 def _check_name(name: str) -> None:
-    if name not in BACKENDS and name not in _registered and name not in _entry_points():
+    if not (name in BACKENDS or name in _registered or name in RETIRED or name in _entry_points() or _torch.torchs_backend(name)):
         raise UnknownName("backend", name, list_backends(None))
 
 
@@ -115,16 +218,84 @@ def is_ours(backend: str | Backend | None) -> bool:
     return isinstance(chosen, str) and chosen in BACKENDS
 
 
-def resolve(backend: str | Backend | None, options: Options, observe: Observe) -> Backend:
-    """The callable behind a name; raises UnknownName or InvalidArgument."""
+def apart(backend: str | Backend | None, mode: str | None, options: Any) -> tuple[str | None, Any, Given]:
+    """The mode and the options of compile() that are for this compiler, and what is for the backend.
+
+    An engine gets the names that it knows. A backend that is not ours gets all of it if it takes `mode=` or `options=`, as from torch.compile;
+    names of ours act here, too.
+    """
     chosen = _default[0] if backend is None else backend
+    if (mode is not None and options is not None) or (options is not None and not isinstance(options, Mapping)):
+        return mode, options, Given()  # an error, which build() raises
+    given = dict(options or {})
+    known = {*OPTION_NAMES, *TORCH_NAMES}
+    if isinstance(chosen, str) and chosen in ENGINES:
+        theirs = {n: v for n, v in given.items() if n in ENGINES[chosen].options or n not in known}
+        ours = {n: v for n, v in given.items() if n not in theirs}
+        return mode, ours if mode is None else None, Given(options=theirs)
+    if (isinstance(chosen, str) and chosen in BACKENDS) or not (mode or given):
+        return mode, options, Given()
+    foreign = _foreign(chosen)
+    passed_mode = mode if mode and mode != "default" and _takes(foreign, "mode") else None
+    if passed_mode is not None:
+        return mode if mode in MODES else None, None, Given(mode=passed_mode)
+    if given and _takes(foreign, "options"):
+        return mode, {n: v for n, v in given.items() if n in known}, Given(options=given)
+    return mode, options, Given()
+
+
+def _takes(backend: Backend, name: str) -> bool:
+    """Whether a backend has a parameter of this name."""
+    try:
+        parameters = inspect.signature(backend).parameters
+    except (TypeError, ValueError):
+        return False
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _foreign(chosen: str | Backend) -> Backend:
+    """A backend that is no row of ours."""
     if not isinstance(chosen, str):
         if not callable(chosen):
             raise InvalidArgument(f"backend= takes a name or a callable (graph_module, example_inputs), not {chosen!r}.")
         return chosen
-    _check_name(chosen)
-    if chosen in BACKENDS:
-        return _keep_sizes_open(BACKENDS[chosen](options, observe))  # type: ignore[no-any-return]
     if chosen in _registered:
         return _registered[chosen]
-    return _entry_points()[chosen].load()
+    points = _entry_points()
+    if chosen in points:
+        return points[chosen].load()  # type: ignore[no-any-return]
+    if chosen in RETIRED:
+        return _retired(chosen)
+    found = _torch.torchs_backend(chosen)
+    if found is None:
+        raise UnknownName("backend", chosen, list_backends(None))
+    return found
+
+
+def _retired(name: str) -> Backend:
+    """What the package registers with torch when it is imported."""
+    row = RETIRED[name]
+    if importlib.util.find_spec(row.package) is None:
+        raise InvalidArgument(f"backend {name!r} is retired: {row}")
+    importlib.import_module(row.package)
+    found = _torch.torchs_backend(name)
+    if found is None:
+        raise InvalidArgument(f"{row.package} has not registered {name!r} with torch. {row}")
+    return found
+
+
+def resolve(backend: str | Backend | None, options: Options, observe: Observe, given: Given | None = None) -> Backend:
+    """The callable behind a name, looked up in BACKENDS, among registered ones, in ENTRY_POINT_GROUPS, in RETIRED and, where torch's
+    compiler is imported already, in torch's registry. Raises UnknownName or InvalidArgument."""
+    chosen = _default[0] if backend is None else backend
+    given = given or Given()
+    if isinstance(chosen, str) and chosen in BACKENDS:
+        factory: Callable[..., Backend] = BACKENDS[chosen]
+        made = factory(options, observe, given.options) if chosen in ENGINES else factory(options, observe)
+        return _keep_sizes_open(made)  # type: ignore[no-any-return]
+    foreign = _foreign(chosen)
+    passed: dict[str, Any] = {k: v for k, v in (("mode", given.mode), ("options", dict(given.options))) if v}
+    if not passed:
+        return foreign
+    with_them = functools.partial(foreign, **passed)
+    return _keep_sizes_open(with_them) if getattr(foreign, SYMBOLIC_SIZES, False) else with_them

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from . import config, options
+from . import backends, config, options
 from ._version import __version__
 from .errors import TraceworkError
 
@@ -68,6 +68,8 @@ def doctor() -> None:
     table.add_row("C++ compiler", compiler)
     table.add_row("CUDA device", torch.cuda.get_device_name() if torch.cuda.is_available() else "none")
     table.add_row("cache folder", settings.cache_dir)
+    for name, state in backends.states().items():
+        table.add_row(f"backend {name}", state.text)
     console.print(table)
 
 

@@ -16,6 +16,7 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     ("ATen shape rule", "tracework_primops.aten_meta", "ATEN_META"),
     ("decomposition", "tracework_primops.decomp", "DECOMPS"),
     ("lowering", "tracework_inductor.lowering", "LOWERINGS"),
+    ("ONNX row", "tracework.onnx", "ONNX_ROWS"),
     ("scalar op", "tracework_inductor.ir.scalar_ops", "SCALAR_OPS"),
     ("C++ text", "tracework_inductor.codegen.cpp.text_rules", "CPP_TEXT"),
     ("Triton text", "tracework_inductor.codegen.triton.text_rules", "TRITON_TEXT"),
