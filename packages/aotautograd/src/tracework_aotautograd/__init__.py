@@ -4,13 +4,15 @@ from ._version import __version__
 from .api import aot_compile, partition
 from .contracts import FunctionalProgram, GraphCompiler, GraphSpec, JointProgram, Report
 from .errors import AotError, PartitionError, Refusal, UsageError
-from .options import AotOptions
+from .options import Answers, AotOptions
 from .partition import PARTITIONERS
 from .trace.joint import trace_inference, trace_joint
+from .trace.rewritten import rewrite
 from .wrappers.uncompiled import uncompiled
 
 __all__ = [
     "PARTITIONERS",
+    "Answers",
     "AotError",
     "AotOptions",
     "FunctionalProgram",
@@ -24,6 +26,7 @@ __all__ = [
     "__version__",
     "aot_compile",
     "partition",
+    "rewrite",
     "trace_inference",
     "trace_joint",
     "uncompiled",
