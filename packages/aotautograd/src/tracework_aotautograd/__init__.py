@@ -4,7 +4,7 @@ from ._version import __version__
 from .api import aot_compile, partition
 from .contracts import FunctionalProgram, GraphCompiler, GraphSpec, JointProgram, Report
 from .errors import AotError, PartitionError, Refusal, UsageError
-from .options import Answers, AotOptions
+from .options import AotOptions
 from .partition import PARTITIONERS
 from .trace.joint import trace_inference, trace_joint
 from .trace.rewritten import rewrite
@@ -12,7 +12,6 @@ from .wrappers.uncompiled import uncompiled
 
 __all__ = [
     "PARTITIONERS",
-    "Answers",
     "AotError",
     "AotOptions",
     "FunctionalProgram",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -107,3 +108,27 @@ def run_below_views(target: Callable[..., Any]) -> Callable[..., Any]:
             return target(*args, **kwargs)
 
     return run
+
+
+def set_by_program(module_name: str, names: Iterable[str]) -> dict[str, Any]:
+    """Those of the fields of one of torch's config modules that the program has set to something else; none where the module has not been imported.
+
+    A field that is another module's under a second name is left out, as reading it imports that module.
+    """
+    module = sys.modules.get(module_name)
+    entries = getattr(module, "_config", None)
+    if module is None or entries is None:
+        return {}
+    own = [name for name in names if name in entries and entries[name].alias is None]
+    given = {name: _value(module, name) for name in own if not module._is_default(name)}
+    return {name: value for name, value in given.items() if value != entries[name].default}  # as a patch that has ended leaves it
+
+
+def _value(module: Any, name: str) -> Any:
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+STANCE = ("torch._dynamo.eval_frame", "_stance")
+"""The module, and the name in it, where torch.compile keeps the stance that torch.compiler.set_stance sets."""
