@@ -16,12 +16,41 @@ static __thread struct {
 } thread;
 
 static PyObject *stance;   /* asked what to do with a callback when its function is called; NULL: nothing special */
+/* The stance of another compiler, which is a name in one of its modules: asked for with `follow` where it is not `followed.plain`. */
+static struct {
+    PyObject *modules, *module, *name; /* sys.modules and two names; NULL: none is followed */
+    PyObject *globals;                 /* of the module, once it has been imported */
+    PyObject *plain;                   /* the stance that asks for nothing, once it has been seen */
+    PyObject *ask;
+} followed;
 static bool only_differing; /* entries are told apart by their `lean` programs, where they have one */
 static _PyFrameEvalFunction below;
 static Py_ssize_t active_threads;
 static PyObject *skip_marker, *off_marker;
 
 static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag);
+
+/* What is asked what to do with a callback, borrowed; NULL: nobody has taken a stance. */
+static PyObject *asked_for_stance(void)
+{
+    if (stance != NULL || followed.module == NULL) {
+        return stance;
+    }
+    if (followed.globals == NULL) {
+        PyObject *module = PyDict_GetItemWithError(followed.modules, followed.module);
+        if (module == NULL || !PyModule_Check(module)) {
+            PyErr_Clear();
+            return NULL;
+        }
+        followed.globals = Py_NewRef(PyModule_GetDict(module));
+    }
+    PyObject *taken = PyDict_GetItemWithError(followed.globals, followed.name);
+    if (taken == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    return taken == followed.plain ? NULL : followed.ask;
+}
 
 /* ---- installing ---- */
 
@@ -339,7 +368,7 @@ static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, 
         }
     }
     Py_DECREF(entries);
-    return full && stance == NULL ? -1 : 0;
+    return full && asked_for_stance() == NULL ? -1 : 0;
 }
 
 #define PLAIN_FLAGS (CO_OPTIMIZED | CO_NEWLOCALS)
@@ -410,10 +439,10 @@ static PyObject *call_with(PyObject *callback, bool run_only, PyObject *function
     return result;
 }
 
-/* stance(callback) gives (the callback to use or None, whether entries are only used). */
-static PyObject *call_in_stance(tw_scoped *self, PyObject *const *arguments, size_t count, PyObject *names)
+/* ask(callback) gives (the callback to use or None, whether entries are only used). */
+static PyObject *call_in_stance(PyObject *ask, tw_scoped *self, PyObject *const *arguments, size_t count, PyObject *names)
 {
-    PyObject *ask = Py_NewRef(stance);
+    Py_INCREF(ask);
     PyObject *old = tw_swap_callback(NULL);
     PyObject *answer = PyObject_CallOneArg(ask, self->callback);
     Py_XDECREF(tw_swap_callback(old));
@@ -445,8 +474,9 @@ static PyObject *checked_result(tw_scoped *self, PyObject *result)
 static PyObject *scoped_call(tw_scoped *self, PyObject *const *arguments, size_t count, PyObject *names)
 {
     PyObject *function = self->function;
-    if (stance != NULL && self->callback != NULL && thread.compiling == 0) {
-        return call_in_stance(self, arguments, count, names);
+    PyObject *ask = self->callback != NULL && thread.compiling == 0 ? asked_for_stance() : NULL;
+    if (ask != NULL) {
+        return call_in_stance(ask, self, arguments, count, names);
     }
     if ((self->callback == thread.callback && self->run_only == thread.run_only) || (self->callback != NULL && thread.compiling > 0)) {
         return checked_result(self, PyObject_Vectorcall(function, arguments, count, names));
@@ -538,7 +568,17 @@ static PyMemberDef scoped_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+/* What stands for a Python function is one to whoever asks with isinstance(), but for capture and guards, which look into functions. */
+static PyObject *scoped_class(PyObject *self, void *unused)
+{
+    tw_scoped *scoped = (tw_scoped *)self;
+    bool for_function = scoped->callback != NULL && Py_IS_TYPE(scoped->function, &PyFunction_Type);
+    bool shown = for_function && thread.compiling == 0 && thread.guarding == 0;
+    return Py_NewRef((PyObject *)(shown ? &PyFunction_Type : Py_TYPE(self)));
+}
+
 static PyGetSetDef scoped_getset[] = {
+    {"__class__", scoped_class, NULL, NULL, NULL},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -597,6 +637,27 @@ static PyObject *set_stance(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *follow_stance(PyObject *module, PyObject *args)
+{
+    PyObject *modules, *name, *attribute, *ask;
+    if (!PyArg_ParseTuple(args, "O!UUO", &PyDict_Type, &modules, &name, &attribute, &ask)) {
+        return NULL;
+    }
+    Py_XSETREF(followed.modules, Py_NewRef(modules));
+    Py_XSETREF(followed.module, Py_NewRef(name));
+    Py_XSETREF(followed.name, Py_NewRef(attribute));
+    Py_XSETREF(followed.ask, Py_NewRef(ask));
+    Py_CLEAR(followed.globals);
+    Py_CLEAR(followed.plain);
+    Py_RETURN_NONE;
+}
+
+static PyObject *followed_stance_is_plain(PyObject *module, PyObject *taken)
+{
+    Py_XSETREF(followed.plain, Py_NewRef(taken));
+    Py_RETURN_NONE;
+}
+
 static PyObject *is_installed(PyObject *module, PyObject *unused)
 {
     return PyBool_FromLong(_PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate);
@@ -620,6 +681,10 @@ PyMethodDef tw_eval_methods[] = {
     {"is_installed", is_installed, METH_NOARGS, "whether the frame evaluator is installed"},
     {"set_stance", set_stance, METH_VARARGS,
      "set_stance(ask or None, lean): ask(callback) -> (callback or None, run_only) at each call of an optimized function"},
+    {"follow_stance", follow_stance, METH_VARARGS,
+     "follow_stance(sys.modules, module, name, ask): while no stance is set and sys.modules[module].name is another object than the plain one,\n"
+     "ask is called as that of set_stance"},
+    {"followed_stance_is_plain", followed_stance_is_plain, METH_O, "followed_stance_is_plain(taken): this object asks for nothing"},
     {"call_disabled", (PyCFunction)(void (*)(void))call_disabled, METH_FASTCALL | METH_KEYWORDS,
      "call_disabled(function, *args, **kwargs): calls it with the callback off"},
     {"go_on", (PyCFunction)(void (*)(void))tw_go_on, METH_FASTCALL,

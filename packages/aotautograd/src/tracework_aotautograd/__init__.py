@@ -7,6 +7,7 @@ from .errors import AotError, PartitionError, Refusal, UsageError
 from .options import AotOptions
 from .partition import PARTITIONERS
 from .trace.joint import trace_inference, trace_joint
+from .trace.rewritten import rewrite
 from .wrappers.uncompiled import uncompiled
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "__version__",
     "aot_compile",
     "partition",
+    "rewrite",
     "trace_inference",
     "trace_joint",
     "uncompiled",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from .partition import PARTITIONERS, JointParts, has_effect, split
 from .pieces import depends_on_data, in_pieces
 from .trace.image_layouts import spread_channels_last
 from .trace.joint import trace_inference, trace_joint
+from .trace.rewritten import rewrite
 from .wrappers.autograd import Gradients, wrap_autograd
 from .wrappers.inference import wrap_inference
 from .wrappers.other_data import OtherData
@@ -106,6 +108,9 @@ def aot_compile(
             program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
         except BehindAHook:
             return in_pieces(gm, example_inputs, compile_piece, report, observe)
+        if options.rewrite is not None:
+            change = partial(options.rewrite, is_inference=not program.signature.tangents)
+            rewrite(program.graph, change, program.fake_mode)
         if program.signature.tangents:
             call = _training(gm, program, forward_compiler, backward_compiler or forward_compiler, options, observe, report)
             call = guard_saved_hooks(call, uncompiled(gm), report)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+from torch import fx
 
 
 class Answers(Protocol):
@@ -17,6 +18,12 @@ class Answers(Protocol):
         """Keeps an answer, if it can."""
 
 
+class Rewrite(Protocol):
+    """Changes a functional graph in place."""
+
+    def __call__(self, graph: fx.Graph, /, *, is_inference: bool) -> object: ...
+
+
 @dataclass(frozen=True)
 class AotOptions:
     """What can be chosen about tracing and splitting.
@@ -25,9 +32,10 @@ class AotOptions:
     backward ("auto": on accelerators only). fallback: whether a refused graph runs eagerly (True) or raises (False).
     eager_backward: compile the backward together with the forward instead of at the first backward call. memory_budget: how much of
     what the partitioner would keep it may keep, in bytes, from 0 (inputs and random numbers alone) to 1; the rest is computed again in
-    the backward, cheap ops first. answers: kept from run to run, so that a graph which was cut before is not cut again. addresses: tensors ->
-    something that is equal where their memory begins at the same addresses, or RuntimeError; for whoever has a quicker way to ask than
-    Tensor.data_ptr for each.
+    the backward, cheap ops first. rewrite: called with each functional graph that was traced, forward and backward in one, before it is cut,
+    and whether it is of an inference; changes it in place. answers: kept from run to run, so that a graph which was cut before is not cut
+    again. addresses: tensors -> something that is equal where their memory begins at the same addresses, or RuntimeError; for whoever has a
+    quicker way to ask than Tensor.data_ptr for each.
     """
 
     partitioner: str = "min_cut"
@@ -35,5 +43,6 @@ class AotOptions:
     fallback: bool = True
     eager_backward: bool = False
     memory_budget: float = 1.0
+    rewrite: Rewrite | None = None
     answers: Answers | None = None
     addresses: Callable[[Sequence[torch.Tensor]], Any] | None = None

@@ -7,6 +7,7 @@ from .contracts import SYMBOLIC_SIZES, Backend, Break, CapturedGraph, InputBindi
 from .dims import DimRange, mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
 from .errors import (
     BREAK_REASONS,
+    BackendError,
     CaptureError,
     ControlMisuse,
     DynamicDimError,
@@ -31,7 +32,7 @@ from .guards.store import loads as load_guards
 from .hook.collector import paused_collection
 from .hook.context import capture, disable, dump_dynamism, dump_guards, optimize, reset, run_only
 from .hook.dynamism import load_dynamism
-from .hook.stance import STANCES, set_stance
+from .hook.stance import STANCES, Stance, follow_stance, set_stance
 from .marks import (
     allow_in_graph,
     assume_constant_result,
@@ -51,6 +52,7 @@ from .values.controls import graph_break, skip_frame, step_unsupported
 __all__ = [
     "BREAK_REASONS",
     "Backend",
+    "BackendError",
     "Break",
     "CaptureError",
     "CaptureOptions",
@@ -68,6 +70,7 @@ __all__ = [
     "Returned",
     "STANCES",
     "SYMBOLIC_SIZES",
+    "Stance",
     "StanceMisuse",
     "StoredGuards",
     "Uncompiled",
@@ -84,6 +87,7 @@ __all__ = [
     "dump_guards",
     "error_on_graph_break",
     "explain",
+    "follow_stance",
     "forbid_in_graph",
     "graph_break",
     "handlers_apart",

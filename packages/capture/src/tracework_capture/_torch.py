@@ -681,3 +681,32 @@ _C.set_function_modes(function_mode_count, torch._C.DisableTorchFunction)
 TENSORS_ARE_NATIVE = _connect()
 SNAPSHOTS = _learn_layout()
 """Whether unchanged tensors are recognised by their fields."""
+
+
+TORCHS_ERRORS = {
+    "Unsupported": "Unsupported",
+    "RecompileError": "RecompileError",
+    "RecompileLimitError": "FailOnRecompileLimitHit",
+    "BackendError": "BackendCompilerFailed",
+    "CompileError": "BackendCompilerFailed",
+    "InternalCaptureError": "InternalTorchDynamoError",
+}
+"""Errors of ours, by name -> those of torch._dynamo.exc that a program written for torch.compile catches."""
+
+
+def also_torchs(error: Exception) -> None:
+    """Makes an error of ours one of torch.compile's, too, where the program has those: by their classes it may be caught."""
+    torchs = sys.modules.get("torch._dynamo.exc")
+    kind = next((kind for kind in type(error).__mro__ if kind.__name__ in TORCHS_ERRORS), None)
+    if torchs is None or kind is None or not kind.__module__.startswith("tracework"):
+        return
+    twin = getattr(torchs, TORCHS_ERRORS[kind.__name__], None)
+    if twin is not None and not isinstance(error, twin):
+        error.__class__ = _with_twin(type(error), twin)
+
+
+@functools.cache
+def _with_twin(kind: type, twin: type) -> type:
+    return type(
+        kind.__name__, (kind, twin), {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    )

@@ -7,6 +7,7 @@ torch.compile keeps in objects of its own classes, have attributes of ours besid
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,12 +80,14 @@ _RANGES = "_tracework_dim_ranges"
 
 
 def marks_of(tensor: torch.Tensor) -> DimMarks:
-    """The marks of a tensor."""
+    """The marks of a tensor on dims that it has; torch.compile's take any."""
     attributes = tensor.__dict__
     if not attributes:
         return NO_MARKS
-    dims = {name: frozenset(d for key in keys for d in attributes.get(key) or ()) for name, keys in _FIELDS.items()}
-    return DimMarks(**dims, ranges=_ranges(attributes), static_address=attributes.get("_dynamo_static_input_type"))
+    there = range(tensor.dim())
+    dims = {n: frozenset(d for key in keys for d in attributes.get(key) or () if d in there) for n, keys in _FIELDS.items()}
+    ranges = {d: limits for d, limits in _ranges(attributes).items() if d in there}
+    return DimMarks(**dims, ranges=ranges, static_address=attributes.get("_dynamo_static_input_type"))
 
 
 def _ranges(attributes: dict[str, Any]) -> dict[int, DimRange]:
@@ -96,7 +99,7 @@ def _ranges(attributes: dict[str, Any]) -> dict[int, DimRange]:
 
 
 def _dims(t: Any, index: Any, control: str) -> list[int]:
-    """The dims meant, counted from 0. Raises ControlMisuse."""
+    """The dims meant, counted from 0; of a dim that the tensor does not have a warning says so. Raises ControlMisuse."""
     if not isinstance(t, torch.Tensor):
         raise ControlMisuse(
             f"{control}() takes a tensor, not {type(t).__name__}. Mark the tensors that are the function's arguments."
@@ -108,8 +111,9 @@ def _dims(t: Any, index: Any, control: str) -> list[int]:
         )
     for dim in wanted:
         if not -t.dim() <= dim < t.dim():
-            raise ControlMisuse(f"{control}(): a tensor of {t.dim()} dims has no dim {dim}. Give one of {list(range(t.dim()))}.")
-    return [dim % t.dim() for dim in wanted]
+            text = f"{control}(): a tensor of {t.dim()} dims has no dim {dim}, which is left out. Give one of {list(range(t.dim()))}."
+            warnings.warn(text, stacklevel=3)
+    return [dim % t.dim() for dim in wanted if -t.dim() <= dim < t.dim()]
 
 
 def _add(t: Any, attribute: str, dims: list[int]) -> None:
@@ -133,7 +137,7 @@ def mark_dynamic(t: Any, index: int | list[int] | tuple[int, ...], *, min: int |
     """Sizes of these dims are symbols from the first capture on; it is an error when the program fixes one.
 
     min, max: sizes outside are compiled by themselves; inside, nothing is checked that the range answers.
-    Raises ControlMisuse for what is not a tensor, a dim that it does not have, or a range without the present size.
+    Raises ControlMisuse for what is not a tensor, or a range without the present size.
     """
     dims = _dims(t, index, "mark_dynamic")
     _set_ranges(t, dims, DimRange(min, max), "mark_dynamic")

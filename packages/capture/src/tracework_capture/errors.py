@@ -14,6 +14,7 @@ from typing import Any
 
 __all__ = [
     "BREAK_REASONS",
+    "BackendError",
     "BreakGraph",
     "BreakReason",
     "CaptureError",
@@ -311,8 +312,20 @@ def _is_of_a_library(filename: str) -> bool:
     return filename.startswith("<frozen") or is_installed_file(filename)
 
 
-class CaptureError(Exception):
+class CaptureError(RuntimeError):
     """Root of what capture raises to the user."""
+
+
+class BackendError(CaptureError):
+    """A backend raised on a graph. inner_exception: what it raised, which is the cause, too; backend_name: the backend in messages."""
+
+    def __init__(self, backend_name: str, inner_exception: BaseException) -> None:
+        self.backend_name = backend_name
+        self.inner_exception = inner_exception
+        super().__init__(
+            f"the backend {backend_name} raised {type(inner_exception).__name__}: {inner_exception}\n"
+            "  try: backend='eager' to see whether the graph is at fault, or TRACEWORK_SUPPRESS_ERRORS=1 to run it uncompiled"
+        )
 
 
 class InternalCaptureError(CaptureError):
@@ -335,18 +348,18 @@ class DynamicDimError(CaptureError):
     """A size that is marked with mark_dynamic or mark_unbacked cannot stay open."""
 
 
-class OpaqueCallError(CaptureError, RuntimeError):
+class OpaqueCallError(CaptureError):
     """A function that capture took as an opaque call does not do what it did when it was observed."""
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(f"{name}: {what}\n  try: tracework.compiler.disallow_in_graph({name}), which leaves it to plain Python")
 
 
-class StanceMisuse(ControlMisuse, RuntimeError):
+class StanceMisuse(ControlMisuse):
     """set_stance() where or how it cannot be used."""
 
 
-class RecompileError(CaptureError, RuntimeError):
+class RecompileError(CaptureError):
     """The stance is fail_on_recompile and no entry fits the call."""
 
 

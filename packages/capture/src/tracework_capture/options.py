@@ -37,6 +37,8 @@ class CaptureOptions:
     idle_limit: instructions and turns of loops in a row that are traced without meeting a tensor; then the graph breaks. Where there
     are tensors, six times as many are.
     name: what messages on recompiling and limits show beside the function.
+    fail_on_limit: raise RecompileLimitError at the limit. error_on_recompile: raise RecompileError where an entry would be made beside another.
+    settings: called with the options before a frame is captured; gives those that hold from then on.
     places: file of code that stands for a function of the program -> the place that messages show instead.
     around: called with the code of a frame, gives the context in which the frame is captured and its graph compiled.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
@@ -46,6 +48,8 @@ class CaptureOptions:
     dynamic: bool | None = None
     recompile_limit: int = 8
     fail_on_limit: bool = False
+    error_on_recompile: bool = False
+    settings: Callable[["CaptureOptions"], "CaptureOptions"] | None = None
     guard_filter_fn: Callable[[list[Any]], list[bool]] | None = None
     observe: Callable[[str, Any], None] = _ignore
     around: Callable[[CodeType], AbstractContextManager[Any]] = nullcontext

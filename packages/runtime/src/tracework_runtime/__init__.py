@@ -4,6 +4,7 @@ from tracework_runtime._C import addresses
 from tracework_runtime._version import __version__
 from tracework_runtime.artifact import FORMAT, Artifact, KernelSource, OutputRecipe, SymbolBinding, TensorCheck
 from tracework_runtime.build.cpp import Compiler, find_compiler
+from tracework_runtime.cache.carried import carry, put_carried
 from tracework_runtime.cache.key import KEY_PARTS, KeyFacts, cache_key, explain_key
 from tracework_runtime.cache.memory import Cache, open_cache
 from tracework_runtime.cache.secret import secret
@@ -63,6 +64,7 @@ __all__ = [
     "__version__",
     "addresses",
     "cache_key",
+    "carry",
     "counters",
     "cudagraph",
     "explain_key",
@@ -70,6 +72,7 @@ __all__ = [
     "load",
     "mark_step_begin",
     "open_cache",
+    "put_carried",
     "reset_counters",
     "secret",
     "warm_up",

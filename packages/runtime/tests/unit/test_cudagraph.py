@@ -732,7 +732,7 @@ OTHER_CALLS = {
     "device": lambda fn, w: elsewhere(fn.engine, "current_device", lambda: 1),
     "capturing": lambda fn, w: elsewhere(fn.engine, "capturing", lambda: True),
     "inference mode": lambda fn, w: torch.inference_mode(),
-    "setting": lambda fn, w: elsewhere(torch.backends.cudnn, "benchmark", True),
+    "setting": lambda fn, w: elsewhere(torch.backends.cuda.matmul, "allow_tf32", True),
     "address": lambda fn, w: elsewhere(w, "data", torch.randn(4)),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -131,3 +131,27 @@ def torchs_backend(name: str) -> Callable[..., Any] | None:
         return registry.lookup_backend(name)  # type: ignore[no-any-return]
     except Exception:  # torch's InvalidBackend, or what the import of a backend's module raises
         return None
+
+
+def set_by_program(module_name: str, names: Iterable[str]) -> dict[str, Any]:
+    """Those of the fields of one of torch's config modules that the program has set to something else; none where the module has not been imported.
+
+    A field that is another module's under a second name is left out, as reading it imports that module.
+    """
+    module = sys.modules.get(module_name)
+    entries = getattr(module, "_config", None)
+    if module is None or entries is None:
+        return {}
+    own = [name for name in names if name in entries and entries[name].alias is None]
+    given = {name: _value(module, name) for name in own if not module._is_default(name)}
+    return {name: value for name, value in given.items() if value != entries[name].default}  # as a patch that has ended leaves it
+
+
+def _value(module: Any, name: str) -> Any:
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+STANCE = ("torch._dynamo.eval_frame", "_stance")
+"""The module, and the name in it, where torch.compile keeps the stance that torch.compiler.set_stance sets."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import types
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 import tracework_capture as capture
 
-from . import activity, backends, config, dynamism, logs
+from . import activity, backends, config, dynamism, logs, torch_settings
 from .compiled_module import CompiledModule, check_devices_of, entry_function, wrap_module
 from .dump import Dump, both
 from .errors import InvalidArgument, NotCallable
@@ -90,17 +91,18 @@ def _optimizer(
     arguments: Mapping[str, Any], observe: Observe, shapes: Any = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Checks every argument now, before anything is compiled, and gives the function that compiles a callable."""
-    settings = config.current()
+    environment = config.current()
     mode, ours, given = backends.apart(arguments["backend"], arguments["mode"], arguments["options"])
-    options = build(mode, ours, settings)
-    if settings.dynamism or settings.job_id:
-        dynamism.keep(settings.dynamism or dynamism.file_of(settings.cache_dir, settings.job_id))
-    if settings.logs:
-        logs.enable(settings.logs)
+    options = build(mode, ours, environment)
+    settings = torch_settings.now(environment.torchs, options=False)
+    job_id = settings.job_id or environment.job_id
+    if environment.dynamism or job_id:
+        dynamism.keep(environment.dynamism or dynamism.file_of(environment.cache_dir, job_id))
+    if logs.enable_from(environment):
         observe = both(observe, logs.log_product)
     if options.dump_dir:
         try:
-            observe = both(observe, Dump(options.dump_dir))
+            observe = both(observe, Dump(options.dump_dir, options.diagram))
         except OSError as error:
             raise InvalidArgument(f"option 'dump_dir': {error}. Give a folder that can be written.") from error
     backend = backends.resolve(arguments["backend"], options, observe, given)
@@ -110,6 +112,7 @@ def _optimizer(
         fullgraph=arguments["fullgraph"],
         dynamic=arguments["dynamic"],
         recompile_limit=arguments["recompile_limit"],
+        settings=functools.partial(_under, arguments, options, environment.torchs),
         guard_filter_fn=options.guard_filter_fn,
         name=arguments["name"],
         observe=observe,
@@ -122,6 +125,27 @@ def _optimizer(
         on_failure=_run_uncompiled if options.suppress_errors else None,
         around=functools.partial(activity.frame, options.progress),
     )
+
+
+def _under(
+    arguments: Mapping[str, Any], options: Options, of_environment: Mapping[str, Any], before: capture.CaptureOptions
+) -> capture.CaptureOptions:
+    """The options of capture under what holds for the process now; arguments of compile() come first."""
+    settings = torch_settings.now(of_environment, options=False)
+    limit, dynamic, unbacked = arguments["recompile_limit"], arguments["dynamic"], _unbacked(options, arguments)
+    if dynamic is None and arguments["shapes_spec"] is None:
+        dynamic = settings.dynamic
+    if options.unbacked is None and (settings.capture_scalar_outputs or settings.capture_dynamic_output_shape_ops):
+        unbacked = True
+    changes = {
+        "recompile_limit": limit or settings.recompile_limit or capture.CaptureOptions.recompile_limit,
+        "fail_on_limit": settings.fail_on_recompile_limit_hit,
+        "error_on_recompile": settings.error_on_recompile,
+        "dynamic": dynamic,
+        "unbacked": False if before.symbolic_sizes is False else unbacked,
+    }
+    same = all(getattr(before, name) == value for name, value in changes.items())
+    return before if same else dataclasses.replace(before, **changes)
 
 
 def _run_uncompiled(gm: torch.fx.GraphModule, error: Exception) -> Callable[..., Any]:
@@ -206,8 +230,8 @@ def compile(
         fullgraph: raise, with the user's line and a reason, where the graph would break.
         dynamic: True: sizes are symbols from the start; False: never; None: a size becomes a symbol when it has changed.
         backend: a name of `list_backends(None)`, or a callable `(fx.GraphModule, example_inputs) -> callable`.
-        mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs". Not together with options.
-        options: see `list_options()`; a backend that takes options of its own gets these.
+        mode: "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs" or "lite". Not together with options.
+        options: see `list_options()`; those of torch.compile are taken by FROM_TORCH.md, and a backend with options of its own gets these.
         name: what messages on recompiling and limits show beside the function.
         disable: give `model` back as it is.
         recompile_limit: entries per code object before the rest runs uncompiled, with one warning; None is the default of 8.
@@ -244,7 +268,8 @@ def compile(
         return lambda fn: compile(fn, **arguments, disable=disable, isolate_recompiles=isolate_recompiles, observe=observe)
     if not callable(model):
         raise NotCallable(f"compile() takes a function, method or nn.Module, not {type(model).__name__}: {model!r}.")
-    if disable or config.current().disable:
+    environment = config.current()
+    if disable or environment.disable or torch_settings.now(environment.torchs, options=False).disable:
         return model
     if isinstance(model, torch.nn.Module):
         return _compile_module(model, arguments, observe)

@@ -16,7 +16,7 @@ import tracework_inductor as inductor
 import tracework_primops as primops
 import tracework_runtime as runtime
 
-from . import _torch, activity
+from . import _torch, activity, logs, passes
 from .errors import CompileError, MissingCompiler, TraceworkError
 from .fx_lines import fx_lines, places
 from .observe import Observe, nothing
@@ -97,21 +97,30 @@ def _without_inductor(make: Callable[..., Callable[..., Any]], options: Options,
     """A backend that runs what `make(functional graph, spec)` gives for forward and backward."""
 
     def compiler(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+        passes.on_functional(options, gm, spec)
         return _torch.with_warnings(make(gm, spec))
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        passes.on_captured(options, gm)
         return Stage(nothing)(
             "aotautograd",
             aotautograd.aot_compile,
             gm,
             example_inputs,
             forward_compiler=compiler,
-            options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget),
+            options=aot_options(options),
             observe=lambda stage, product: observe(AOT_STAGES[stage], product),
             report=report_of(gm),
         )
 
     return backend
+
+
+def aot_options(options: Options, **beside: Any) -> aotautograd.AotOptions:
+    """What of the options aotautograd takes, and other fields beside."""
+    return aotautograd.AotOptions(
+        options.partitioner, memory_budget=options.memory_budget, rewrite=passes.on_joint(options), **beside
+    )
 
 
 def report_of(gm: torch.fx.GraphModule) -> aotautograd.Report:
@@ -127,6 +136,8 @@ def runtime_options(options: Options) -> runtime.RuntimeOptions:
     """What of the options the runtime takes."""
     return runtime.RuntimeOptions(
         cxx=options.cxx or None,
+        build_jobs=options.jobs,
+        triton_workers=options.jobs,
         cache_dir=options.cache_dir or None,
         cache_key=options.cache_key or None,
         disk_cache=options.cache,
@@ -145,6 +156,8 @@ def run_uncompiled(gm: torch.fx.GraphModule, error: Exception) -> Callable[..., 
 
 def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     """All stages; a graph whose compilation fails raises CompileError, a forward or backward only without suppress_errors."""
+    if options.fallback_by_default:
+        return aot_eager_backend(options, observe)
     stage = Stage(observe, options.progress)
     compiler = GraphCompiler(options, stage)
     if options.cxx or not torch.cuda.is_available():
@@ -155,6 +168,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
         if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
             _check_compiler(options)
         report = report_of(gm)
+        passes.on_captured(options, gm)
         return stage(
             "aotautograd",
             aotautograd.aot_compile,
@@ -162,9 +176,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
             example_inputs,
             forward_compiler=functools.partial(compiler, report=report),
             backward_compiler=functools.partial(compiler.unguarded, report=report),
-            options=aotautograd.AotOptions(
-                options.partitioner, memory_budget=options.memory_budget, answers=compiler.answers, addresses=runtime.addresses
-            ),
+            options=aot_options(options, answers=compiler.answers, addresses=runtime.addresses),
             observe=lambda stage, product: observe(AOT_STAGES[stage], product),
             report=report,
         )
@@ -264,6 +276,7 @@ class GraphCompiler:
 
     def __init__(self, options: Options, stage: Stage):
         self._stage = stage
+        self._options = options
         self._profile = options.profile
         self._changes = primops.contract_changes(options.numerics)
         self._cudagraphs = options.cudagraphs
@@ -293,7 +306,10 @@ class GraphCompiler:
             return lambda inputs: gm(*inputs)
 
     def _compiled(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+        passes.on_functional(self._options, gm, spec)
         prims = self._stage.observed("primops", self.prims, gm, spec)
+        if self._options.diagram or logs.is_on("plan"):  # the cache has what was made of a plan, not the plan
+            self._stage.observed("plan", inductor.plan_graph, prims, self._inductor.under(inductor.Settings.now()))
         cache = runtime.open_cache(self._runtime)
         loaded = cache.loaded(lambda: self._stage.observed("inductor", self._artifact, prims, cache), self._loaded)
         if loaded.artifact.externs:

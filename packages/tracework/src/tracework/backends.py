@@ -19,7 +19,9 @@ from .errors import InvalidArgument, UnknownName
 from .modes import MODES
 from .observe import Observe
 from .onnx_engines import ENGINES, missing_package
-from .options import OPTION_NAMES, TORCH_NAMES, Options
+from .options import OPTION_NAMES, OTHER_NAMES, Options
+from .torch_names import torch_names
+from .torch_options import HONOURED_OPTIONS
 
 ENTRY_POINT_GROUPS = ("tracework.backends", "torch_dynamo_backends")
 """Where packages offer backends: those written for this compiler, then those written for torch.compile."""
@@ -228,7 +230,7 @@ def apart(backend: str | Backend | None, mode: str | None, options: Any) -> tupl
     if (mode is not None and options is not None) or (options is not None and not isinstance(options, Mapping)):
         return mode, options, Given()  # an error, which build() raises
     given = dict(options or {})
-    known = {*OPTION_NAMES, *TORCH_NAMES}
+    known = {*OPTION_NAMES, *OTHER_NAMES, *torch_names("option")}
     if isinstance(chosen, str) and chosen in ENGINES:
         theirs = {n: v for n, v in given.items() if n in ENGINES[chosen].options or n not in known}
         ours = {n: v for n, v in given.items() if n not in theirs}
@@ -240,7 +242,8 @@ def apart(backend: str | Backend | None, mode: str | None, options: Any) -> tupl
     if passed_mode is not None:
         return mode if mode in MODES else None, None, Given(mode=passed_mode)
     if given and _takes(foreign, "options"):
-        return mode, {n: v for n, v in given.items() if n in known}, Given(options=given)
+        acting = {*OPTION_NAMES, *OTHER_NAMES, *HONOURED_OPTIONS}
+        return mode, {n: v for n, v in given.items() if n in acting}, Given(options=given)
     return mode, options, Given()
 
 

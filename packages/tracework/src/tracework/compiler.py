@@ -8,19 +8,26 @@ from typing import Any
 import torch
 import tracework_capture as capture
 
-from . import backends, config
-from .api import dynamic_spec
+from . import _torch, backends
+from . import config as environment
+from .api import compile, dynamic_spec
 from .backends import Backend, get_default_backend, list_backends, register_backend, set_default_backend
+from .carrying import PrecompileError, load_cache_artifacts, load_compiled_function, precompile, save_cache_artifacts
 from .compiled_module import CompiledModule
-from .errors import NotCallable
+from .errors import InvalidArgument, NotCallable
 from .observe import nothing
 from .options import build, list_mode_options, list_options
+from .torch_settings import config
 
 __all__ = [
     "DimRange",
+    "PrecompileError",
     "allow_in_graph",
     "assume_constant_result",
+    "compile",
+    "config",
     "cudagraph_mark_step_begin",
+    "cudagraph_mark_warmup_incomplete",
     "disable",
     "disallow_in_graph",
     "dynamic_spec",
@@ -37,6 +44,8 @@ __all__ = [
     "list_backends",
     "list_mode_options",
     "list_options",
+    "load_cache_artifacts",
+    "load_compiled_function",
     "mark_dynamic",
     "mark_static",
     "mark_static_address",
@@ -44,9 +53,12 @@ __all__ = [
     "maybe_mark_dynamic",
     "nested_compile_region",
     "nonstrict_trace",
+    "precompile",
     "register_backend",
     "reset",
+    "save_cache_artifacts",
     "set_default_backend",
+    "set_enable_guard_collectives",
     "set_stance",
     "skip_all_guards_unsafe",
     "skip_frame",
@@ -76,6 +88,23 @@ def cudagraph_mark_step_begin() -> None:
     from tracework_runtime import mark_step_begin
 
     mark_step_begin()
+
+
+def cudagraph_mark_warmup_incomplete() -> None:
+    """Does nothing: a graph is recorded at the second call with its sizes, and what an operator measures in the first one is not recorded."""
+
+
+def set_enable_guard_collectives(enabled: bool) -> bool:
+    """Whether ranks agree on each compilation through a collective: they do not here, so that only False is taken; gives what was set before.
+
+    Raises InvalidArgument for True.
+    """
+    if enabled:
+        raise InvalidArgument(
+            "set_enable_guard_collectives(True): each rank compiles for itself, without collectives. Leave it out, and warm every rank up with"
+            " the same sizes, or mark sizes that differ with mark_dynamic."
+        )
+    return False
 
 
 # torch's own query, so that code which asks either gets one answer: False in plain Python, True while capture records.
@@ -136,13 +165,24 @@ def set_stance(
         skip_guard_eval_unsafe: check only guards that tell a function's entries apart; wrong results when anything else changes.
         force_backend: with the default stance, the backend of every compiled function, by name or as a callable.
     """
-    options = build(None, None, config.current())
+    options = build(None, None, environment.current())
     forced = None if force_backend is None else backends.resolve(force_backend, options, nothing)
     first = backends.resolve("aot_eager", options, nothing) if stance == "aot_eager_then_compile" else None
     return capture.set_stance(stance, skip_guard_eval_unsafe=skip_guard_eval_unsafe, force_backend=forced, first_backend=first)
 
 
 set_stance._dynamo_forbidden = True  # type: ignore[attr-defined]
+
+
+def _stance_of(taken: Any) -> capture.Stance:
+    """The stance that a program has taken with torch.compiler.set_stance."""
+    options = build(None, None, environment.current())
+    forced = None if taken.backend is None else backends.resolve(taken.backend, options, nothing)
+    first = backends.resolve("aot_eager", options, nothing) if taken.stance == "aot_eager_then_compile" else None
+    return capture.Stance(taken.stance, taken.skip_guard_eval_unsafe, forced, first)
+
+
+capture.follow_stance(*_torch.STANCE, _stance_of)
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from . import diagram
 from .observe import Observe
 
 
@@ -20,17 +22,26 @@ def text_of(product: Any) -> str:
     return getattr(product, "host_source", None) or str(product)
 
 
-class Dump:
-    """Writes `NNN-stage.txt` into `folder` for each product."""
+_numbers: defaultdict[Path, Iterator[int]] = defaultdict(itertools.count)
+"""One count for each folder, which several compiled functions may share."""
 
-    def __init__(self, folder: str | Path):
+
+class Dump:
+    """Writes `NNN-stage.txt` into `folder` for each product; with `diagrams`, `NNN-plan.svg` and `.dot` for each graph after fusion."""
+
+    def __init__(self, folder: str | Path, diagrams: bool = False):
         self._folder = Path(folder)
+        self._diagrams = diagrams
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._numbers = itertools.count()
+        self._numbers = _numbers[self._folder.absolute()]
 
     def __call__(self, stage: str, product: Any) -> None:
         path = self._folder / f"{next(self._numbers):03d}-{stage}.txt"
         path.write_text(text_of(product))
+        if self._diagrams and stage == "plan":
+            picture = diagram.picture_of(product)
+            path.with_suffix(".dot").write_text(diagram.dot(picture))
+            path.with_suffix(".svg").write_text(diagram.svg(picture))
 
 
 class Tally:

@@ -6,8 +6,11 @@ import difflib
 from collections.abc import Iterable
 
 
-class TraceworkError(Exception):
-    """Root of the errors of the entry point."""
+class TraceworkError(RuntimeError):
+    """Root of the errors of the entry point; RuntimeErrors, as those of torch.compile are."""
+
+    __tracework_error__ = True
+    """Whoever calls a backend lets it pass as it is."""
 
 
 class InvalidArgument(TraceworkError, ValueError):
@@ -21,9 +24,10 @@ class NotCallable(TraceworkError, TypeError):
 class UnknownName(InvalidArgument):
     """A mode, backend or option that does not exist."""
 
-    def __init__(self, what: str, name: object, known: Iterable[str]):
+    def __init__(self, what: str, name: object, known: Iterable[str], also: Iterable[str] = ()):
+        """known: the names that are listed. also: those that may have been meant, too."""
         names = sorted(known)
-        close = difflib.get_close_matches(str(name), names, n=1)
+        close = difflib.get_close_matches(str(name), [*names, *also], n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         super().__init__(f"unknown {what} {name!r}.{hint} Known: {', '.join(map(repr, names))}.")
 
@@ -48,7 +52,7 @@ class MissingCompiler(InvalidArgument):
         )
 
 
-class CompileError(TraceworkError, RuntimeError):
+class CompileError(TraceworkError):
     """A stage failed on the user's program; `__cause__` is the stage's own error.
 
     Attributes:

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .config import Config
 from .dump import text_of
 from .errors import UnknownName
+from .torch_logs import artifacts_of
 
 LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "graph": (("tracework.products.captured",), "each captured graph"),
@@ -24,7 +26,15 @@ LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
         ("tracework.primops", "tracework.products.primops"),
         "graphs of prims, ops without decomposition, sizes that became fixed",
     ),
+    "guards": (("tracework.products.guards",), "the guards of each captured graph"),
+    "sizes": (
+        ("tracework.products.sizes", "tracework.primops.symbols"),
+        "the sizes and numbers of each captured graph that are symbols, and conditions on them",
+    ),
+    "bytecode": (("tracework.capture.bytecode",), "what Python runs in the place of each captured frame"),
+    "plan": (("tracework.products.plan",), "the kernels of each graph after fusion, their loops and memory, and refused fusions"),
     "output_code": (("tracework.products.inductor",), "the host program and the kernels"),
+    "autotuning": (("tracework.runtime.launch",), "the configurations of a kernel that were measured, and the choice"),
     "fallbacks": (("tracework.fallbacks",), "ops and graphs that call the eager kernels, and why"),
     "cache": (("tracework.runtime.cache",), "damaged and missing entries"),
     "cudagraphs": (("tracework.runtime.cudagraph",), "recordings, and why there is none"),
@@ -37,8 +47,7 @@ _handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
 
 def enable(names: str | Iterable[str]) -> None:
     """Turns artifacts on by name ("graph,breaks" or a list; "all" for every one). Raises UnknownName."""
-    wanted = [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
-    wanted = [n for n in wanted if n]
+    wanted = [n for n in map(str.strip, names.split(",") if isinstance(names, str) else names) if n]
     for name in LOGS if "all" in wanted else wanted:
         if name not in LOGS:
             raise UnknownName("log artifact", name, [*LOGS, "all"])
@@ -50,8 +59,35 @@ def enable(names: str | Iterable[str]) -> None:
                 logger.addHandler(_handler)
 
 
+def enable_from(environment: Config) -> bool:
+    """Turns on what TRACEWORK_LOGS and TORCH_LOGS ask for, and says whether there is anything. Raises UnknownName."""
+    names = [*environment.logs.split(","), *artifacts_of(environment.torch_logs)]
+    enable(names)
+    return any(map(str.strip, names))
+
+
+def is_on(product: str) -> bool:
+    """Whether the text of a product is wanted."""
+    return logging.getLogger(f"tracework.products.{product}").isEnabledFor(logging.DEBUG)
+
+
 def log_product(stage: str, product: Any) -> None:
     """An observer: the text of a stage's product goes to its logger, when that is on."""
-    logger = logging.getLogger(f"tracework.products.{stage}")
-    if logger.isEnabledFor(logging.DEBUG):
-        logger.debug("%s", text_of(product))
+    if is_on(stage):
+        logging.getLogger(f"tracework.products.{stage}").debug("%s", text_of(product))
+    if stage == "captured":
+        for part in ("guards", "sizes"):
+            if is_on(part):
+                logging.getLogger(f"tracework.products.{part}").debug("%s", _part_of(product, part))
+
+
+def _part_of(captured: Any, part: str) -> str:
+    lines = captured.guards if part == "guards" else _sizes(captured.symbols)
+    return "\n".join([f"{part} of {captured.origin}", *(f"  {line}" for line in lines)])
+
+
+def _sizes(table: Any) -> list[str]:
+    """Each symbol with its present value and the range in which the graph holds."""
+    ranges = table.ranges
+    shown = [(s, table.hint(s) if table.has_hint(s) else "unknown", ranges.get(s, ("-inf", "inf"))) for s in table.symbols]
+    return [f"{symbol} = {hint}, from {low} to {high}" for symbol, hint, (low, high) in shown] or ["none is a symbol"]

@@ -9,6 +9,7 @@ from .errors import UnknownName
 
 MODES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
+    "lite": {"fallback_by_default": True},
     "reduce-overhead": {"cudagraphs": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
     "max-autotune": {"max_autotune": True, "cudagraphs": True},
@@ -17,6 +18,6 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 
 def options_of_mode(mode: str) -> Mapping[str, Any]:
     """The option patch of a mode; raises UnknownName for a mode that does not exist."""
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         raise UnknownName("mode", mode, MODES)
     return MODES[mode]

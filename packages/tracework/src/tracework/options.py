@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable, Collection, Mapping
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
+from . import torch_settings
 from .config import Config
 from .errors import InvalidArgument, UnknownName
 from .modes import MODES, options_of_mode
+from .torch_names import torch_names
+from .torch_options import HONOURED_OPTIONS, is_torchs, say_ignored, translated
+
+GraphPass = Callable[..., Any] | Sequence[Callable[..., Any]] | None
+"""A function of a torch.fx.Graph, or several, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +50,17 @@ class Options:
         static_sources: comma-separated names whose sizes are never symbols.
         unbacked_sources: comma-separated names on whose sizes nothing may be decided, as with mark_unbacked.
         unbacked: keep item(), nonzero, masks and the like in the graph; None keeps both with fullgraph=True, else sizes where nothing decides on them.
-        dump_dir: folder that receives each stage's text.
+        fallback_by_default: every operator calls its eager kernel; forward and backward are still functional graphs of their own.
+        jobs: compilers, and processes for Triton, that work at one time; None: as many as there are cores.
         progress: show on a terminal what a long compilation is doing; None: where standard error is a terminal.
+        dump_dir: folder that receives each stage's text.
+        debug: the same, in a new folder tracework_debug/run_... where dump_dir names none.
+        diagram: draw the graph after fusion, as SVG and as text for Graphviz, in the folder of dump_dir or debug.
+        pre_grad_custom_pass: called with the torch.fx.Graph of each captured graph, which it changes; or a list of such functions.
+        joint_custom_pre_pass: the same with the functional graph of forward and backward, before it is cut in two, and with that of an inference.
+        joint_custom_post_pass: the same, after joint_custom_pre_pass.
+        post_grad_custom_pre_pass: the same with each functional graph, forward and backward apart, before operators are decomposed.
+        post_grad_custom_post_pass: the same, after post_grad_custom_pre_pass.
     """
 
     cudagraphs: bool = field(default=False, metadata={"code": False})
@@ -67,8 +86,17 @@ class Options:
     static_sources: str = field(default="", metadata={"code": False})
     unbacked_sources: str = field(default="", metadata={"code": False})
     unbacked: bool | None = field(default=None, metadata={"code": False})
-    dump_dir: str = field(default="", metadata={"code": False})
+    fallback_by_default: bool = field(default=False, metadata={"code": True})
+    jobs: int | None = field(default=None, metadata={"code": False})
     progress: bool | None = field(default=None, metadata={"code": False})
+    dump_dir: str = field(default="", metadata={"code": False})
+    debug: bool = field(default=False, metadata={"code": False})
+    diagram: bool = field(default=False, metadata={"code": False})
+    pre_grad_custom_pass: GraphPass = field(default=None, metadata={"code": True})
+    joint_custom_pre_pass: GraphPass = field(default=None, metadata={"code": True})
+    joint_custom_post_pass: GraphPass = field(default=None, metadata={"code": True})
+    post_grad_custom_pre_pass: GraphPass = field(default=None, metadata={"code": True})
+    post_grad_custom_post_pass: GraphPass = field(default=None, metadata={"code": True})
 
 
 @dataclass(frozen=True)
@@ -91,13 +119,8 @@ OPTION_NAMES: Mapping[str, OptionName] = {
     f.name: OptionName(f.name, str(f.type), f.default, bool(f.metadata["code"]), _docs()[f.name]) for f in fields(Options)
 }
 
-# torch.compile's spelling of options that exist here under another name.
-TORCH_NAMES: Mapping[str, str] = {
-    "triton.cudagraphs": "cudagraphs",
-    "triton.cudagraph_or_error": "cudagraph_or_error",
-    "triton.cudagraph_capture_sizes": "cudagraph_capture_sizes",
-    "activation_memory_budget": "memory_budget",
-}
+OTHER_NAMES: Mapping[str, str] = {"activation_memory_budget": "memory_budget"}
+"""Names that torch has for settings of its other stages."""
 
 _CHECKS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "bool": (bool, "True or False"),
@@ -108,7 +131,9 @@ _CHECKS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
         (tuple, list, type(None)),
         "a tuple of sizes, each an int or a tuple of ints, or None",
     ),
+    "int | None": ((int, type(None)), "a positive int or None"),
     "Callable[..., Any] | None": (object, "a callable or None"),
+    "GraphPass": (object, "a function of a torch.fx.Graph, a list of them, or None"),
 }
 
 
@@ -116,6 +141,10 @@ def _checked(name: str, value: Any) -> Any:
     row = OPTION_NAMES[name]
     kind, text = _CHECKS[row.type]
     fits = isinstance(value, kind) and (not row.type.startswith("Callable") or value is None or callable(value))
+    if row.type == "GraphPass":
+        fits = value is None or callable(value) or (isinstance(value, (list, tuple)) and all(map(callable, value)))
+    if row.type == "int | None" and value is not None:
+        fits = type(value) is int and value > 0
     if not fits:
         raise InvalidArgument(f"option {name!r} takes {text}, not {value!r}: {row.doc}.")
     if name in _CHOICES and value not in (words := _CHOICES[name]()):
@@ -145,9 +174,10 @@ _CHOICES: Mapping[str, Callable[[], Collection[str]]] = {
 
 
 def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -> Options:
-    """Mode or options, over the environment's defaults.
+    """Mode or options, over what the environment and torch's config modules say.
 
-    Raises InvalidArgument when both are given or a value has the wrong type, UnknownName for an unknown mode or option.
+    Options of torch's that have no effect here are told in one warning. Raises InvalidArgument when both are given, when a value has the
+    wrong type and for an option of torch's that is refused, UnknownName for an unknown mode or option.
     """
     if mode is not None and options is not None:
         raise InvalidArgument(
@@ -156,32 +186,63 @@ def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -
         )
     if options is not None and not isinstance(options, Mapping):
         raise InvalidArgument(f"options= takes a dict of options by name, not {options!r}; see list_options().")
+    if config.refused:
+        raise InvalidArgument(config.refused[0])
     given = dict(options_of_mode(mode)) if mode is not None else dict(options or {})
+    settings = torch_settings.now(config.torchs)
     values: dict[str, Any] = {
-        "cache": config.cache,
+        "cache": config.cache and not settings.force_disable_caches,
         "cache_dir": config.cache_dir,
         "cache_key": config.cache_key,
         "cxx": config.cxx,
-        "suppress_errors": config.suppress_errors,
-        "dynamic_sources": config.dynamic_sources,
-        "dynamic_values": config.dynamic_values,
-        "static_sources": config.static_sources,
-        "unbacked_sources": config.unbacked_sources,
+        "suppress_errors": config.suppress_errors or settings.suppress_errors,
+        "dynamic_sources": settings.dynamic_sources or config.dynamic_sources,
+        "dynamic_values": settings.dynamic_values or config.dynamic_values,
+        "static_sources": settings.static_sources or config.static_sources,
+        "unbacked_sources": settings.unbacked_sources or config.unbacked_sources,
         "dump_dir": config.dump_dir,
     }
-    for name, value in given.items():
-        own = TORCH_NAMES.get(name, name)
-        if own not in OPTION_NAMES:
-            raise UnknownName("option", name, OPTION_NAMES)
-        values[own] = _checked(own, value)
+    say_ignored(_put(values, settings.options))
+    say_ignored(_put(values, given))
+    if (values.get("debug") or values.get("diagram")) and not values["dump_dir"]:
+        values["dump_dir"] = _debug_folder(config.debug_dir)
     return Options(**values)
 
 
+def _put(values: dict[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Puts what is given into `values`, by our names; gives torch's names that have no effect."""
+    ignored = []
+    for spelled, value in given.items():
+        name = OTHER_NAMES.get(spelled, str(spelled).replace("-", "_"))
+        if name in OPTION_NAMES:
+            values[name] = _checked(name, value)
+        elif not is_torchs(name):
+            raise UnknownName("option", spelled, OPTION_NAMES, also=[*torch_names("option"), *OTHER_NAMES])
+        elif (found := translated(name, value)) is None:
+            ignored.append(name)
+        else:
+            for own, chosen in found.items():
+                values[own] = _both_numerics(values.get(own), chosen) if own == "numerics" else _checked(own, chosen)
+    return ignored
+
+
+def _both_numerics(before: str | None, chosen: str) -> str:
+    """Options of torch's that ask for elements and for sums ask for both."""
+    return chosen if before in (None, "default", chosen) else "strict"
+
+
+@functools.cache
+def _debug_folder(above: str) -> str:
+    """One new folder for a process."""
+    return str(Path(above or ".", "tracework_debug", time.strftime(f"run_%Y_%m_%d_%H_%M_%S-pid_{os.getpid()}")))
+
+
 def list_options() -> list[str]:
-    """Names of all options."""
-    return list(OPTION_NAMES)
+    """Names of all options: ours, then those of torch.compile that have an effect here. Others of torch.compile's are taken, too: those that
+    could only change speed, with a warning."""
+    return [*OPTION_NAMES, *(name for name in HONOURED_OPTIONS if name not in OPTION_NAMES)]
 
 
-def list_mode_options(mode: str | None = None) -> dict[str, Any]:
-    """What each mode sets, or what one mode sets."""
+def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
+    """What each mode sets, or what one mode sets; `dynamic` changes nothing of it."""
     return {m: dict(o) for m, o in MODES.items()} if mode is None else dict(options_of_mode(mode))

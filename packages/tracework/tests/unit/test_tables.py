@@ -66,16 +66,17 @@ def test_adopt_seals_the_entries_of_another(tmp_path, monkeypatch):
 def test_every_option_has_a_type_that_is_checked_and_a_meaning():
     for row in options.OPTION_NAMES.values():
         assert row.type in options._CHECKS and row.doc
-    assert set(options.TORCH_NAMES.values()) <= set(options.OPTION_NAMES)
+    assert set(options.OTHER_NAMES.values()) <= set(options.OPTION_NAMES)
 
 
 def test_modes_set_options_that_exist_and_are_torchs():
-    assert set(modes.MODES) == {"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}
+    assert set(modes.MODES) == {"default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}
     assert {name for patch in modes.MODES.values() for name in patch} <= set(options.OPTION_NAMES)
 
 
 def test_every_environment_variable_sets_a_field_and_only_config_reads_the_environment():
-    assert {v.field for v in config.ENVIRONMENT.values()} == {f.name for f in fields(config.Config)}
+    of_torch = {"torch_logs", "torchs", "refused"}
+    assert {v.field for v in config.ENVIRONMENT.values()} == {f.name for f in fields(config.Config)} - of_torch
     sources = Path(tracework.__file__).parent.glob("*.py")
     assert {p.name for p in sources if "os.environ" in p.read_text()} == {
         "config.py",

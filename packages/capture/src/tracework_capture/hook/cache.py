@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from dis import Bytecode
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 log = logging.getLogger("tracework.capture.recompiles")
+_bytecode = logging.getLogger("tracework.capture.bytecode")
 
 
 @dataclass
@@ -94,6 +96,8 @@ def make_entry(
     program.guards = tuple(guard_set(program.guards))
     program.labels = ()
     info = EntryInfo(program, detail, has_graph)
+    if _bytecode.isEnabledFor(logging.DEBUG):
+        _bytecode.debug("%s (%s:%d)\n%s", code.co_qualname, code.co_filename, code.co_firstlineno, Bytecode(replacement).dis())
     entry = _C.Entry(program.native, replacement, owner, info)
     _touch(code)
     remember = weakref.ref(code)

@@ -22,6 +22,7 @@ from .. import _C, _torch
 from ..bytecode.resume import original_code
 from ..contracts import SYMBOLIC_SIZES, Break, PlainFrame, Recompile
 from ..errors import (
+    BackendError,
     CaptureError,
     ControlMisuse,
     DynamicDimError,
@@ -33,7 +34,7 @@ from ..errors import (
     Unsupported,
     UserLocation,
 )
-from ..graph.finish import BackendFailed, Captured, code_that_raises
+from ..graph.finish import BackendFailed, Captured, code_that_raises, name_of
 from ..graph.inputs import SizeHistory
 from ..guards import store
 from ..guards.access import Scope
@@ -77,7 +78,7 @@ _REMEMBERED = 1000
 _PATIENCE = 60.0
 _callbacks: weakref.WeakSet[Any] = weakref.WeakSet()
 # As for functions: a copy is the same object, and a pickle holds the name. A deep copy of a bound method is bound to the copy of its object.
-copyreg.pickle(_C.Scoped, lambda scoped: scoped.__qualname__)  # type: ignore[arg-type, return-value]
+copyreg.pickle(_C.Scoped, lambda scoped: getattr(scoped, "__qualname__", repr(scoped)))  # type: ignore[arg-type, return-value]
 
 
 class FrameCallback:
@@ -115,6 +116,7 @@ class FrameCallback:
             try:
                 answer = self.answer(code, names, globals_, closure, function)
             except Exception as error:
+                _torch.also_torchs(error)
                 entry = self.failing_entry(code, globals_, closure, error)
                 if entry is None:
                     raise
@@ -197,10 +199,14 @@ class FrameCallback:
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any, outermost: bool, stance: Any
     ) -> Any:
         """A new entry for this frame, or what to do instead."""
+        if self.options.settings is not None:
+            self.options = self.options.settings(self.options)
         replaced = replaced_builtin()
         if replaced is not None:
             return self.plain(code, f"the program has replaced builtins.{replaced}, which the compiler relies on", for_good=False)
         scope = Scope.of_frame(code, names, globals_, closure)
+        if self.options.error_on_recompile and cache.entries_of(code, self):
+            self.refuse(code, scope, "error_on_recompile is set", "mark sizes that change with mark_dynamic, or unset it")
         if cache.at_limit(code, scope, self.options, self, self.recompiles, self.history(code).gone):
             return None
         if self.anew.at_limit(code, self.options):
@@ -224,7 +230,10 @@ class FrameCallback:
             )  # what it calls has no graph, either
         except (Unsupported, ForbiddenCall, ControlMisuse, DynamicDimError, BackendFailed) as error:
             if isinstance(error, BackendFailed):
-                raise error.__cause__ from None
+                cause = error.__cause__
+                if isinstance(cause, CaptureError) or getattr(cause, "__tracework_error__", False):
+                    raise cause from None
+                raise BackendError(name_of(self.backend), cause) from cause
             raise
         except RecursionError:
             if self.options.fullgraph:
@@ -274,14 +283,20 @@ class FrameCallback:
         for sibling in list(self.siblings.values()):
             sibling.let_go_of_entries()
 
-    def refuse(self, code: types.CodeType, scope: Scope) -> None:
-        """The stance is fail_on_recompile: raises RecompileError unless the frame has nothing that would be compiled."""
+    def refuse(
+        self,
+        code: types.CodeType,
+        scope: Scope,
+        why: str = "the stance is fail_on_recompile",
+        cure: str = "warm it up with such a call before the stance is set, or set_stance('eager_on_recompile')",
+    ) -> None:
+        """Nothing may be compiled: raises RecompileError unless the frame has nothing that would be."""
         reasons = cache.recompile_reasons(code, scope, self)
         if not reasons and not any(isinstance(obj, (torch.Tensor, torch.nn.Module)) for obj in scope.names.values()):
             return
-        lines = [f"{self.options.shown(code)} would be compiled, but the stance is fail_on_recompile"]
+        lines = [f"{self.options.shown(code)} would be compiled, but {why}"]
         lines += [f"  entry {number} does not fit: {reason}" for number, reason in enumerate(reasons)]
-        lines.append("  try: warm it up with such a call before the stance is set, or set_stance('eager_on_recompile')")
+        lines.append(f"  try: {cure}")
         raise RecompileError("\n".join(lines))
 
     def is_first(self, code: types.CodeType) -> bool:
@@ -473,25 +488,26 @@ def optimize(
     shapes: DeclaredShapes | None = None,
     on_failure: Callable[[Any, Exception], Callable[..., Any]] | None = None,
     around: Callable[[types.CodeType], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+    settings: Callable[[CaptureOptions], CaptureOptions] | None = None,
 ) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: the function runs with its frames captured and compiled by backend(gm, example_inputs). Raises ControlMisuse."""
-    for given in (dynamic_sources, static_sources, unbacked_sources):
-        if isinstance(given, str):
-            raise ControlMisuse(f"sources are given as a list of names, not as {given!r}. Write [{given!r}].")
+    for names in (dynamic_sources, static_sources, unbacked_sources):
+        if isinstance(names, str):
+            raise ControlMisuse(f"sources are given as a list of names, not as {names!r}. Write [{names!r}].")
     if not callable(backend):
         raise ControlMisuse(
             f"optimize() takes a backend (graph_module, example_inputs) -> callable, not {backend!r}. tracework.compile(backend=...) knows"
             " backends by their names."
         )
-    settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, "name": name}
-    settings.update(dynamic_sources=frozenset(dynamic_sources), static_sources=frozenset(static_sources))
-    settings.update(dynamic_values=frozenset(dynamic_values), unbacked_sources=frozenset(unbacked_sources))
-    settings.update(unbacked=unbacked, shapes=shapes, on_failure=on_failure, around=around)
+    given: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, "name": name}
+    given.update(dynamic_sources=frozenset(dynamic_sources), static_sources=frozenset(static_sources))
+    given.update(dynamic_values=frozenset(dynamic_values), unbacked_sources=frozenset(unbacked_sources))
+    given.update(unbacked=unbacked, shapes=shapes, on_failure=on_failure, settings=settings, around=around)
     if recompile_limit is not None:
-        settings["recompile_limit"] = recompile_limit
+        given["recompile_limit"] = recompile_limit
     if observe is not None:
-        settings["observe"] = observe
-    options = CaptureOptions(**settings)
+        given["observe"] = observe
+    options = CaptureOptions(**given)
 
     def wrap(function: Callable[..., Any]) -> Any:
         if type(function) is _C.Scoped and function.callback is not None:

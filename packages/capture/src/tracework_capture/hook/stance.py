@@ -7,6 +7,7 @@ default one; FrameCallback asks `current()` when a frame has no fitting entry.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from .. import _C
 from ..errors import ControlMisuse, StanceMisuse
 from . import cache
 
-__all__ = ["STANCES", "Stance", "current", "set_stance"]
+__all__ = ["STANCES", "Stance", "current", "follow_stance", "set_stance"]
 
 STANCES: dict[str, str] = {
     "default": "compile where no entry fits",
@@ -38,16 +39,49 @@ class Stance:
 
 
 _current = Stance()
+_DEFAULT = _current
+
+
+@dataclass
+class _Followed:
+    """The stance of another compiler: where it is kept, and the last one that was seen there, translated."""
+
+    module: str = ""
+    name: str = ""
+    translate: Callable[[Any], Stance] = lambda taken: _DEFAULT
+    taken: Any = None
+    stance: Stance = _DEFAULT
+
+
+_followed = _Followed()
+
+
+def follow_stance(module: str, name: str, translate: Callable[[Any], Stance]) -> None:
+    """While no stance is set here, that of another compiler holds: what `translate` makes of the attribute `name` of its `module`, once
+    that has been imported."""
+    global _followed
+    _followed = _Followed(module, name, translate)
+    _C.follow_stance(sys.modules, module, name, _ask)
 
 
 def current() -> Stance:
     """The stance that holds now."""
-    return _current
+    if _current != _DEFAULT:
+        return _current
+    taken = getattr(sys.modules.get(_followed.module), _followed.name, None) if _followed.module else None
+    if taken is None:
+        return _current
+    if taken is not _followed.taken:
+        _followed.stance = _followed.translate(taken)
+        _followed.taken = taken
+        if _followed.stance == _DEFAULT:
+            _C.followed_stance_is_plain(taken)
+    return _followed.stance
 
 
 def _ask(callback: Any) -> tuple[Any, bool]:
     """(callback to use, whether entries are only used) for a call of a function with this callback."""
-    stance = _current
+    stance = current()
     if stance.name == "force_eager":
         return None, False
     if stance.backend is not None and hasattr(callback, "with_backend"):

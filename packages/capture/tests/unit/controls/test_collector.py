@@ -4,7 +4,7 @@ import gc
 
 import pytest
 import torch
-from tracework_capture import optimize
+from tracework_capture import BackendError, optimize
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -23,7 +23,7 @@ def test_collection_is_paused_while_compiling_and_then_as_before(enabled):
     try:
         optimize(backend)(lambda x: x + 1)(torch.ones(2))
         assert seen == [False] and gc.isenabled() is enabled
-        with pytest.raises(ValueError):
+        with pytest.raises(BackendError):
             optimize(failing)(lambda x: x + 2)(torch.ones(2))
         assert gc.isenabled() is enabled
     finally:

@@ -143,7 +143,6 @@ def test_ints_of_static_modules_stay_constants():
     ("call", "words"),
     [
         (lambda x: capture.mark_dynamic(3, 0), "takes a tensor"),
-        (lambda x: capture.mark_dynamic(x, 5), "has no dim 5"),
         (lambda x: capture.mark_static(x, "0"), "takes a dim or a list of dims"),
         (lambda x: capture.mark_dynamic(x, 0, min=5), "Widen it"),
         (lambda x: capture.mark_unbacked(x, 0, min=5, max=2), "Swap them"),
@@ -153,6 +152,22 @@ def test_ints_of_static_modules_stay_constants():
 def test_misuse(call, words):
     with pytest.raises(errors.ControlMisuse, match=words):
         call(torch.ones(3, 2))
+
+
+@pytest.mark.parametrize("mark", [capture.mark_dynamic, capture.maybe_mark_dynamic, capture.mark_static, capture.mark_unbacked])
+def test_a_dim_that_is_not_there_is_left_out(mark):
+    x = torch.ones(3, 2)
+    with pytest.warns(UserWarning, match="a tensor of 2 dims has no dim 5"):
+        mark(x, [0, 5])
+    kept = x.__dict__ | {"_has_dynamo_dim_marking": None}
+    assert {0} in kept.values() and {0, 5} not in kept.values()
+
+
+@pytest.mark.parametrize("dim", [5, -1, -5])
+def test_marks_of_torchs_on_dims_that_are_not_there_mean_nothing(dim):
+    x = torch.ones(3, 2)
+    x._dynamo_dynamic_indices = {dim}  # as torch.compile's mark leaves it, without a look at the tensor
+    assert dims.marks_of(x).dynamic == frozenset()
 
 
 def test_marking_inside_is_refused():

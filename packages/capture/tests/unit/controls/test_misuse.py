@@ -98,8 +98,9 @@ def test_a_backend_that_fails_once():
         return gm.forward
 
     call = capture.optimize(flaky)(lambda x: x + 1)
-    with pytest.raises(ValueError, match="not yet"):
+    with pytest.raises(errors.BackendError, match="the backend flaky raised ValueError: not yet") as raised:
         call(X)
+    assert raised.value.inner_exception is raised.value.__cause__ and isinstance(raised.value, RuntimeError)
     assert torch.equal(call(X), X + 1) and torch.equal(call(X), X + 1) and len(calls) == 2
 
 

@@ -1,5 +1,8 @@
 """set_stance: what each stance does with calls, and where it is refused."""
 
+import sys
+import types
+
 import pytest
 import torch
 import tracework_capture as capture
@@ -186,3 +189,37 @@ def test_misuse_names_the_way_out():
 
     with pytest.raises(errors.StanceMisuse, match="around it"):
         compiled(in_a_skipped_frame)[0](X)
+
+
+def test_the_stance_of_another_compiler_is_followed_while_none_is_set(monkeypatch):
+    before = stances._followed
+    module = types.ModuleType("another_compiler")
+    module.taken = plain = object()
+    asked = []
+
+    def translate(taken):
+        asked.append(taken)
+        return stances.Stance() if taken is plain else stances.Stance(taken)
+
+    call, graphs = compiled(lambda x: x + 1)
+    try:
+        capture.follow_stance("another_compiler", "taken", translate)
+        call(torch.ones(2))
+        assert len(graphs) == 1 and not asked  # it has not been imported
+        monkeypatch.setitem(sys.modules, "another_compiler", module)
+        for _ in range(3):
+            call(torch.ones(2))
+        assert asked == [plain]
+        module.taken = "force_eager"
+        call(torch.ones(2, dtype=torch.float64))
+        assert len(graphs) == 1 and asked == [plain, "force_eager"]
+        with capture.set_stance("fail_on_recompile"), pytest.raises(errors.RecompileError):
+            call(torch.ones(2, dtype=torch.float64))
+        module.taken = plain
+        call(torch.ones(2, dtype=torch.float64))
+        assert len(graphs) == 2
+        del module.taken
+        call(torch.ones(2))
+        assert len(graphs) == 2
+    finally:
+        capture.follow_stance(before.module, before.name, before.translate)

@@ -262,8 +262,9 @@ def test_backend_error_reaches_the_user():
     def backend(gm, example_inputs):
         raise ArithmeticError("backend")
 
-    with pytest.raises(ArithmeticError):
+    with pytest.raises(capture.BackendError, match="the backend backend raised ArithmeticError: backend") as raised:
         capture.optimize(backend)(lambda x: x + 1)(X)
+    assert isinstance(raised.value.__cause__, ArithmeticError)
 
 
 def test_explain_lists_breaks():

@@ -85,6 +85,8 @@ class Store:
         self._base = str(self.root)
         self._puts = 0
         self._mended: set[str] = set()
+        self.used: set[tuple[str, str, str]] = set()
+        """Entries that were read or written, as (kind, key, suffix)."""
         _check_folder(self.folder)
         self._seal = Seal(secret() if secret_key is None else secret_key)
         self._sweep()
@@ -119,6 +121,7 @@ class Store:
             observe.add(f"cache.{kind}.unread")
             return None
         observe.add(f"cache.{kind}.hit")
+        self.used.add((kind, key, suffix))
         _touch(path)
         return content
 
@@ -128,6 +131,7 @@ class Store:
         try:
             self._write(name, self._seal.close(name, content))
             self._puts += 1
+            self.used.add((kind, key, suffix))
             if self._puts % _PUTS_BETWEEN_EVICTIONS == 0:
                 self.evict()
         except OSError as error:
