@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 JOBS = Path(__file__).parent / "library_jobs"
+SITE = Path(__file__).parent / "library_site"
 TABLE = Path(__file__).parent / "LIBRARIES.md"
 TOLERANCE = 1e-4
 """Of float32, absolute and relative, after a few steps of training."""
@@ -62,10 +63,10 @@ def names() -> list[str]:
 
 def run(name: str, paths: str = "") -> Outcome:
     """The program by plain Python without torch.compile, and by `tracework run`, at once. paths: what goes in front of PYTHONPATH."""
-    paths = os.pathsep.join(filter(None, (paths, os.environ.get("PYTHONPATH"))))
+    paths = os.pathsep.join(filter(None, (paths, str(SITE), os.environ.get("PYTHONPATH"))))
     script = str(JOBS / f"{name}.py")
     with tempfile.TemporaryDirectory() as folder:
-        beside = {"PYTHONPATH": paths} if paths else {}
+        beside = {"PYTHONPATH": paths}
         ours = {**beside, "TRACEWORK_LOGS": "graph,breaks", "TRACEWORK_CACHE_DIR": folder}
         started = time.perf_counter()
         plain = _start([script], beside | UNCOMPILED)

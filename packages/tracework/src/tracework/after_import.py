@@ -35,7 +35,9 @@ class _Finder:
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != self._name:
             return None
-        others: list[Any] = [finder for finder in sys.meta_path if finder is not self]
+        others: list[Any] = sys.meta_path[
+            sys.meta_path.index(self) + 1 :
+        ]  # those before were asked, and would ask this one again
         found = (finder.find_spec(name, path, target) for finder in others)
         spec: ModuleSpec | None = next((spec for spec in found if spec is not None), None)
         loader: Any = spec and spec.loader
