@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,8 +105,24 @@ def release_pool(device: int, pool: tuple[int, int]) -> None:
     torch._C._cuda_releasePool(device, pool)
 
 
+@functools.cache
+def _snapshots_take_references() -> bool:
+    """Whether a snapshot of memory gives up a reference that it does not have to each number that it is given, as before torch 2.15."""
+    number = int("1" * 15)  # of its own: with no more references it would be freed
+    given = number, number, False
+    before = sys.getrefcount(number)
+    torch._C._cuda_memorySnapshot(given)
+    taken = before - sys.getrefcount(number)
+    for _ in range(taken):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(number))
+    return taken > 0
+
+
 def pool_parts(pool: tuple[int, int]) -> list[tuple[int, int]]:
     """(address, bytes) of what torch has of the device for a pool."""
+    if _snapshots_take_references():
+        for number in (*pool, False):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(number))
     found = torch.cuda.memory_snapshot(pool, include_traces=False)
     return [(int(part["address"]), int(part["total_size"])) for part in found if tuple(part["segment_pool_id"]) == pool]
 

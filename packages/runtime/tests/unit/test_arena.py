@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import sys
 import types
 
 import pytest
@@ -154,3 +155,14 @@ def test_what_lies_in_the_arena_is_seen(pools, monkeypatch):
     assert shared.bytes == 32 and BUDGET.bytes(0) >= 32
     shared.leave()
     assert not BUDGET.arenas
+
+
+@pytest.mark.skipif(not hasattr(torch._C, "_cuda_memorySnapshot"), reason="a torch without CUDA has no snapshots")
+def test_snapshots_leave_the_numbers_of_a_pool_alone():
+    """torch gives up references to them that it does not have: the pool's name would be freed while it is used."""
+    pool = int("4" * 15), int("5" * 15)
+    before, of_false = [sys.getrefcount(number) for number in pool], sys.getrefcount(False)
+    for _ in range(100):
+        assert _torch.pool_parts(pool) == []
+    assert [sys.getrefcount(number) for number in pool] == before
+    assert abs(sys.getrefcount(False) - of_false) < 50
