@@ -25,11 +25,17 @@ def append(frame, self, item):
 
 @method(("list", "extend"), ("deque", "extend"))
 def extend(frame, self, items):
-    from .wrap import each_of
-
-    for item in each_of(frame, items, asks_length=self.kind == "list"):
+    for item in added_items(frame, self, items):
         append(frame, self, item)
     return NONE
+
+
+def added_items(frame, self, items):
+    """What is added to a list or deque, one at a time; of itself those that it has now."""
+    from .user_object import builtin_part
+    from .wrap import each_of
+
+    return self.all_items(frame) if builtin_part(items) is self else each_of(frame, items, asks_length=self.kind == "list")
 
 
 @method(("deque", "appendleft"))
@@ -113,9 +119,7 @@ def copy(frame, self):
 
 @method(("deque", "extendleft"))
 def extendleft(frame, self, items):
-    from .wrap import each_of
-
-    for item in each_of(frame, items):
+    for item in added_items(frame, self, items):
         appendleft(frame, self, item)
     return NONE
 
