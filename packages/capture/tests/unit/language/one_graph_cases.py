@@ -58,6 +58,19 @@ def max_of_numbers_and_tensors(x):
     return max(1, x.sum(), 2.5) + min(x.mean(), x.sum(), 3)
 
 
+def max_of_tensors(x):
+    return x * max(x.mean(), x.sum(), x[0])
+
+
+def max_given_back(x):
+    low, high = x.min(), x.max()
+    return max(low, high) + low
+
+
+def clamped_number(x):
+    return x * (1 - min(max(x.mean(), 0), 1)), min(max(x.mean(), 0), 1) + 1
+
+
 def aten_on_numbers(x):
     return x + torch.ops.aten.add(4, 3.3)
 
@@ -270,6 +283,10 @@ def numpy_number(x, y):
     return x + y, y / 2
 
 
+def numpy_number_among_tensors(x, y):
+    return x * (y / 2), x + (y - 1) * 0.5
+
+
 def numpy_where(x, a):
     return np.where(x < 0.5, a, x)
 
@@ -373,6 +390,9 @@ CASES: dict[str, Case] = {
     "namedtuple_lambda": Case(namedtuple_lambda, ((_x(),),)),
     "min_max_of_both": Case(min_max_of_both, ((_x(),), (-_x(),), (_x() / 100,))),
     "max_of_numbers_and_tensors": Case(max_of_numbers_and_tensors, ((_x(),), (-_x(),))),
+    "max_of_tensors": Case(max_of_tensors, ((_x(),), (-_x(),))),
+    "max_given_back": Case(max_given_back, ((_x(),), (-_x(),))),
+    "clamped_number": Case(clamped_number, ((_x(),), (-_x(),), (_x() / 4,))),
     "aten_on_numbers": Case(aten_on_numbers, ((_x(),),)),
     "aten_scalars": Case(aten_scalars, ((_x(),),)),
     "extend_itself": Case(extend_itself, ((_x(),),)),
@@ -416,8 +436,10 @@ CASES: dict[str, Case] = {
     "ones_repeated": Case(ones_repeated, ((_x(6), torch.tensor(2)), (_x(6), torch.tensor(3)))),
     "numpy_ints": Case(numpy_number, tuple((_x(), np.int64(n)) for n in (2, 3, 4, 5, 6, 7, 8, 9))),
     "numpy_floats": Case(numpy_number, tuple((_x(), np.float64(n)) for n in (2, 3, 4, 5, 6, 7, 8, 9))),
+    "numpy_number_among_tensors": Case(numpy_number_among_tensors, tuple((_x(), np.float32(n)) for n in (2, 3, 4, 5))),
+    "numpy_int_among_tensors": Case(numpy_number_among_tensors, tuple((_x(), np.int64(n)) for n in (2, 3, 4, 5)), 2),
     "numpy_where": Case(numpy_where, tuple((_x().numpy(), np.float64(n)) for n in (0.5, 0.25, 0.75))),
-    "numpy_where_arrays": Case(numpy_where, ((_x().numpy(), -_x().numpy()), (_x().numpy(), 1.0), (_x().numpy(), 2.0)), 2),
+    "numpy_where_arrays": Case(numpy_where, ((_x().numpy(), -_x().numpy()), (_x().numpy(), 1.0), (_x().numpy(), 2.0)), 3),
     "unused_pairs": Case(unused_pairs, tuple((_x(), [("a", n), ("b", n + 1)]) for n in (2, 3, 4))),
     "unused_texts": Case(unused_pairs, tuple((_x(), [(n, 1), (n + n, 2)]) for n in ("a", "b", "c"))),
     "slice_from_tensor": Case(slice_from_tensor, tuple((_x(6), torch.tensor(n)) for n in (2, 3, 4))),

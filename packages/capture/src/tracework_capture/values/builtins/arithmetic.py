@@ -397,10 +397,12 @@ def extremum(op, fn):
             keys = [key.call(frame, [item], {}) for item in items] if use_key else items
         if not items:
             return default if default is not None else fold(frame, fn, [TupleValue([])], {})
+        from ..extrema import ChosenNumber, extremum_of_tensors
         from ..float_formulas import extremum_of_inputs
         from ..floats import extremum_of_data
         from ..size_floats import SizeFloat, extremum_of_floats
         from ..symint import SymNumber, extremum_of_sizes
+        from ..tensor import TensorValue
 
         if not use_key and any(isinstance(i, DataFloat) for i in items):
             found = extremum_of_data(frame, compare, op, items)
@@ -411,6 +413,8 @@ def extremum(op, fn):
             if found is not None:
                 return found
         found = None if use_key else extremum_of_inputs(frame, fn, items)
+        if found is None and not use_key and any(isinstance(i, (TensorValue, ChosenNumber)) for i in items):
+            found = extremum_of_tensors(frame, op, items)
         if found is not None:
             return found
         best, best_key = items[0], keys[0]
