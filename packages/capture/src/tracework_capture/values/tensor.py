@@ -191,12 +191,14 @@ class TensorOperations(Value):
 
     # --- items --------------------------------------------------------------------------------------------------
     def getitem(self, frame, key):
-        from .data_indices import select_by_data
+        from .data_indices import select_by_data, slice_by_data
         from .open_indices import select_open
 
         target, key = select_open(frame, self, as_index(frame, key))
         if key is not None:
             target, key = select_by_data(frame, target, key)
+        if key is not None:
+            target, key = slice_by_data(frame, target, key)
         return target if key is None else frame.graph.call(frame, operator.getitem, (target, positions(frame, key)))
 
     def setitem(self, frame, key, value):
