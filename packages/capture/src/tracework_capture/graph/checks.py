@@ -65,6 +65,7 @@ __all__ = [
     "can_be_checked",
     "check_conditions",
     "guarded_call",
+    "only_sets",
     "take_for_granted",
     "unused_that_may_raise",
 ]
@@ -342,6 +343,11 @@ _AUTOGRAD = frozenset({torch.autograd.grad, copy_like, with_data, leaf})
 
 _SETTERS = frozenset(write for _, write in _torch.FLAGS.values())
 """Of what is as it was where the frame runs again."""
+
+
+def only_sets(graph: fx.Graph) -> bool:
+    """Whether a graph does nothing but set flags of torch."""
+    return all(node.target in _SETTERS for node in graph.nodes if node.op not in ("placeholder", "output"))
 
 
 def is_plain_call(node: fx.Node) -> bool:
