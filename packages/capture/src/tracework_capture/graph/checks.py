@@ -64,6 +64,7 @@ __all__ = [
     "Effects",
     "can_be_checked",
     "check_conditions",
+    "fresh_seed",
     "guarded_call",
     "only_sets",
     "take_for_granted",
@@ -337,7 +338,12 @@ AUTOCAST = frozenset({torch.amp.autocast_mode._enter_autocast, torch.amp.autocas
 _MODULES = frozenset(
     {"torch", "torch._C", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._ops.aten", "_operator", "builtins"}
 )
-RANDOM_STATE = frozenset({torch.manual_seed, torch.get_rng_state, torch.set_rng_state})
+def fresh_seed() -> torch.Tensor:
+    """torch.seed(), whose number is in a tensor."""
+    return torch.tensor(torch.seed(), dtype=torch.uint64)
+
+
+RANDOM_STATE = frozenset({torch.manual_seed, torch.get_rng_state, torch.set_rng_state, fresh_seed})
 _AUTOGRAD = frozenset({torch.autograd.grad, copy_like, with_data, leaf})
 """Functions of operators; the history that gradients are asked of is the graph's own."""
 

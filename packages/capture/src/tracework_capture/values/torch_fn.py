@@ -9,6 +9,8 @@ import types
 import torch
 import torch.nn.functional as F
 
+from tracework_primops.symbols import Condition
+
 from .._torch import function_of_custom_operator, operator_names
 from ..graph.data_sizes import state
 from ..sources import Const
@@ -17,6 +19,7 @@ from .cond import COND_ROWS
 from .constant import ConstantValue, fold, fold_literal, force_plain, literal
 from .context import CONTEXTS
 from .data_calls import DATA_CALL_ROWS
+from .data_indices import is_out_of_data
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
 from .float_operands import tensor_form
 from .floats import changes
@@ -33,9 +36,9 @@ from .parameter import PARAMETER_ROWS
 from .remembered import waits_for_writes
 from .rows import checked
 from .saved_hooks import SAVED_HOOK_CONTEXTS
-from .sequence import NONE, TupleValue
+from .sequence import NONE, SequenceValue, TupleValue
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
-from .symint import SizeRelation
+from .symint import SizeRelation, SymNumber, size_value
 from .tensor import TENSOR_METHODS, TensorValue, remember
 from .tensor_classes import CLASS_ROWS, new_method, new_tensor_method
 from .tensor_data import DATA_ROWS
@@ -396,8 +399,6 @@ for _fn, _answer in {
 
 @row(torch._assert)
 def assert_row(frame, args, kwargs):
-    from .symint import SymNumber
-
     if isinstance(args[0], TensorValue):
         return call_torch(frame, torch._assert_async, [args[0]], {}) and NONE
     if isinstance(args[0], SymNumber) or not args[0].truth(frame):
@@ -481,6 +482,37 @@ def is_tensor(frame, args, kwargs):
     return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
 
 
+def states_split(frame, tensor, sizes, dim=None):
+    """What torch asks of the sizes that a tensor is split into: stated where they are read from data, and looked at when the graph runs."""
+    if not isinstance(tensor, TensorValue) or not isinstance(sizes, SequenceValue):
+        return
+    parts, place = sizes.all_items(frame), 0 if dim is None else force_plain(frame, dim)
+    if not any(isinstance(part, SymNumber) and is_out_of_data(frame, part) for part in parts):
+        return
+    if type(place) is not int or not -tensor.example.ndim <= place < tensor.example.ndim:
+        return
+    whole = size_value(frame, tensor.example.shape[place])
+    exprs = [value.expr if isinstance(value, SymNumber) else value.constant() for value in (whole, *parts)]
+    for part in exprs[1:]:
+        state(frame, Condition.compare(">=", part, 0), RuntimeError, "split_with_sizes expects sizes that are not negative")
+    text = f"split_with_sizes expects sizes whose sum is that of the dim {place}"
+    state(frame, Condition.compare("==", sum(exprs[1:]), exprs[0]), RuntimeError, text)
+
+
+def split_method(frame, self, name, args, kwargs):
+    """Tensor.split and Tensor.split_with_sizes"""
+    given = dict(zip(("split_size", "dim"), args)) | kwargs
+    states_split(frame, self, given.get("split_size", given.get("split_sizes")), given.get("dim"))
+    return frame.graph.call_method(frame, name, (self, *args), kwargs)
+
+
+@row(torch.split, torch.functional.split)
+def split_row(frame, args, kwargs):
+    given = dict(zip(("tensor", "split_size_or_sections", "dim"), args)) | kwargs
+    states_split(frame, given.get("tensor"), given.get("split_size_or_sections"), given.get("dim"))
+    return call_torch(frame, torch.split, args, kwargs)
+
+
 def method_row(name):
     """A function that is the method of its first argument."""
 
@@ -524,7 +556,6 @@ def break_row(reason, name):
 
 BREAKS = {
     "random_state": [
-        torch.seed,
         torch.initial_seed,
         torch.cuda.manual_seed,
         torch.cuda.manual_seed_all,
@@ -560,6 +591,7 @@ TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | {"as_subclass": as_subc
 TORCH_ROWS[torch.Generator] = make_generator
 TENSOR_METHODS.update(dict.fromkeys(DRAW_METHODS, draw_method))
 TENSOR_METHODS["new_tensor"] = new_tensor_method
+TENSOR_METHODS.update(dict.fromkeys(("split", "split_with_sizes"), split_method))
 TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: TORCH_ROWS[torch.istft](frame, [self, *args], kwargs)
 CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS | SAVED_HOOK_CONTEXTS)
 for _table in (TORCH_ROWS, CONTEXTS):
