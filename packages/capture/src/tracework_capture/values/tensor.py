@@ -632,7 +632,6 @@ TENSOR_METHODS = {
         n: break_row("tensor_to_python")
         for n in (
             "data_ptr",
-            "untyped_storage",
             "storage",
             "is_shared",
             "is_pinned",

@@ -4,6 +4,8 @@ GRAPH_NAMESPACES becomes a node of the graph; other Python code of torch is trac
 from __future__ import annotations
 
 import functools
+import math
+import operator
 import types
 
 import torch
@@ -37,6 +39,7 @@ from .remembered import waits_for_writes
 from .rows import checked
 from .saved_hooks import SAVED_HOOK_CONTEXTS
 from .sequence import NONE, SequenceValue, TupleValue
+from .storage import STORAGE_METHODS
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
 from .symint import SizeRelation, SymNumber, size_value
 from .tensor import TENSOR_METHODS, TensorValue, remember
@@ -73,6 +76,8 @@ class TorchFunctionValue(KnownFunction):
             return frame.break_graph("call_unknown", f"{self.describe()}, whose function reads what was written here")
         if args and isinstance(args[0], TensorValue) and (name := turning_operator(self.fn)):
             return args[0].call_method(frame, name, args[1:], kwargs)
+        if is_of_numbers(self.fn, args, kwargs):
+            return fold(frame, self.fn, args, kwargs)
         return call_torch(frame, self.fn, args, kwargs)
 
 
@@ -112,6 +117,14 @@ class CustomOperatorValue(TorchFunctionValue):
 def torch_name(fn):
     """A printable name."""
     return getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or str(fn)
+
+
+def is_of_numbers(fn, args, kwargs):
+    """Whether a call of an operator of ATen is one of Python's own operators on known numbers, which TorchScript has under that name."""
+    if not args or kwargs or not isinstance(fn, torch._ops.OpOverloadPacket) or fn is not getattr(torch.ops.aten, fn.__name__, None):
+        return False
+    known = all(type(a) is ConstantValue and type(a.constant()) in (bool, int, float) for a in args)
+    return known and (hasattr(operator, fn.__name__) or hasattr(math, fn.__name__) or fn.__name__ == "div")
 
 
 def turning_operator(fn):
@@ -587,7 +600,7 @@ for _fn in (torch.nn.utils.rnn.pack_padded_sequence, torch.nn.utils.rnn.pad_pack
 TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | LOOP_ROWS | MODE_ROWS | STATE_ROWS)
 TORCH_ROWS.update(CLASS_ROWS | DATA_CALL_ROWS | DUAL_ROWS | CODE_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
-TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
+TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | STORAGE_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
 TORCH_ROWS[torch.Generator] = make_generator
 TENSOR_METHODS.update(dict.fromkeys(DRAW_METHODS, draw_method))
 TENSOR_METHODS["new_tensor"] = new_tensor_method
