@@ -31,11 +31,11 @@ def extend(frame, self, items):
 
 
 def added_items(frame, self, items):
-    """What is added to a list or deque, one at a time; of itself those that it has now."""
+    """What is added to a list or deque, one at a time; itself is gone over before."""
     from .user_object import builtin_part
-    from .wrap import each_of
+    from .wrap import each_of, iterate_all
 
-    return self.all_items(frame) if builtin_part(items) is self else each_of(frame, items, asks_length=self.kind == "list")
+    return iterate_all(frame, items) if builtin_part(items) is self else each_of(frame, items, asks_length=self.kind == "list")
 
 
 @method(("deque", "appendleft"))
