@@ -338,6 +338,8 @@ AUTOCAST = frozenset({torch.amp.autocast_mode._enter_autocast, torch.amp.autocas
 _MODULES = frozenset(
     {"torch", "torch._C", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._ops.aten", "_operator", "builtins"}
 )
+
+
 def fresh_seed() -> torch.Tensor:
     """torch.seed(), whose number is in a tensor."""
     return torch.tensor(torch.seed(), dtype=torch.uint64)

@@ -94,7 +94,9 @@ class FrameCallback:
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)
         self.backend = backend
-        self.given = options if type(function) is types.FunctionType else None  # by which an equal call of optimize() finds it again
+        self.given = (
+            options if type(function) is types.FunctionType else None
+        )  # by which an equal call of optimize() finds it again
         place = getattr(function, "__tracework_place__", None)
         self.options = options if place is None else dataclasses.replace(options, places={function.__code__.co_filename: place})
         self.fixes_sizes = False  # whether what the backend makes of a graph may hold for the present sizes only

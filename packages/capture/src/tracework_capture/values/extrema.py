@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..graph.replaced import may_be_replaced, note_replaced
-from .constant import COMPARE_FUNCTIONS, ConstantValue
+from .constant import COMPARE_FUNCTIONS
 from .tensor import TensorValue
 from .value import Emitter, Frame, Value
 

@@ -10,7 +10,6 @@ import types
 
 import torch
 import torch.nn.functional as F
-
 from tracework_primops.symbols import Condition
 
 from .._torch import function_of_custom_operator, operator_names
@@ -121,7 +120,12 @@ def torch_name(fn):
 
 def is_of_numbers(fn, args, kwargs):
     """Whether a call of an operator of ATen is one of Python's own operators on known numbers, which TorchScript has under that name."""
-    if not args or kwargs or not isinstance(fn, torch._ops.OpOverloadPacket) or fn is not getattr(torch.ops.aten, fn.__name__, None):
+    if (
+        not args
+        or kwargs
+        or not isinstance(fn, torch._ops.OpOverloadPacket)
+        or fn is not getattr(torch.ops.aten, fn.__name__, None)
+    ):
         return False
     known = all(type(a) is ConstantValue and type(a.constant()) in (bool, int, float) for a in args)
     return known and (hasattr(operator, fn.__name__) or hasattr(math, fn.__name__) or fn.__name__ == "div")
