@@ -9,9 +9,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.utils._pytree import tree_leaves
-
 from ..errors import ForbiddenCall, SkipFrame, Unsupported
 from ..sources import Const
 from .constant import NotPlain, fold_plain, plain
@@ -108,25 +105,10 @@ def _allow(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, 
 
 
 def _constant_result(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """The result of a call now; tensors that the graph makes are told by all but their data."""
-    from .tensor import TensorValue
-
-    given, named = [[_as_argument(frame, value, obj) for value in values] for values in (args, kwargs.values())]
-    if any(type(value) is TensorValue and value.obj is None for value in (*args, *kwargs.values())):
-        found = frame.graph.run_on_fakes(frame, obj, tuple(given), dict(zip(kwargs, named)), "call_function")
-        if any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(found)):
-            return frame.break_graph("argument_not_real", f"{getattr(obj, '__qualname__', obj)} of a tensor that the graph makes")
-    else:
-        found = fold_plain(frame, obj, *given, **dict(zip(kwargs, named)))
+    found = fold_plain(
+        frame, obj, *[real_argument(frame, a, obj) for a in args], **{k: real_argument(frame, v, obj) for k, v in kwargs.items()}
+    )
     return frame.wrap(found, Const(found))
-
-
-def _as_argument(frame: Any, value: Value, function: Any) -> Any:
-    from .tensor import TensorValue
-
-    if type(value) is TensorValue and value.obj is None:
-        return value.example
-    return real_argument(frame, value, function)
 
 
 def real_argument(frame: Any, value: Value, function: Any) -> Any:

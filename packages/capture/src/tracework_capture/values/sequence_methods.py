@@ -31,11 +31,13 @@ def extend(frame, self, items):
 
 
 def added_items(frame, self, items):
-    """What is added to a list or deque, one at a time; itself is gone over before."""
+    """What is added to a list or deque, one at a time; itself is gone over before, and from 3.13 on a list is repeated."""
     from .user_object import builtin_part
     from .wrap import each_of, iterate_all
 
-    return iterate_all(frame, items) if builtin_part(items) is self else each_of(frame, items, asks_length=self.kind == "list")
+    if builtin_part(items) is not self:
+        return each_of(frame, items, asks_length=self.kind == "list")
+    return self.all_items(frame) if self.kind == "list" and VERSION >= (3, 13) else iterate_all(frame, items)
 
 
 @method(("deque", "appendleft"))

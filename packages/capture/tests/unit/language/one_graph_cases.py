@@ -338,15 +338,6 @@ def allowed_with_dataclass(x):
     return apply_settings(x, Settings(2.0, x + 1))
 
 
-@torch._dynamo.assume_constant_result
-def constant_of(t):
-    return 3
-
-
-def constant_result(x):
-    return x + constant_of(x + 1)
-
-
 class Changing(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -429,7 +420,6 @@ CASES: dict[str, Case] = {
     "nested_kernels": Case(nested_kernels, ((_x(),),), 3, breaks=True),  # torch: 2; leaving both managers is a piece of its own
     "nested_managers": Case(nested_managers, ((_x(),),), 2, breaks=True),
     "allowed_with_dataclass": Case(allowed_with_dataclass, ((_x(),),), 2, breaks=True),
-    "constant_result": Case(constant_result, ((_x(),),)),
     "changing_module": Case(Changing(), ((_x(),),) * 4, 4),
     "growing_module": Case(Growing(), ((_x(),),) * 4, 4),
 }
