@@ -289,16 +289,6 @@ class FrameCallback:
         for sibling in list(self.siblings.values()):
             sibling.let_go_of_entries()
 
-<<<<<<< HEAD
-    def refuse(
-        self,
-        code: types.CodeType,
-        scope: Scope,
-        why: str = "the stance is fail_on_recompile",
-        cure: str = "warm it up with such a call before the stance is set, or set_stance('eager_on_recompile')",
-    ) -> None:
-        """Nothing may be compiled: raises RecompileError unless the frame has nothing that would be."""
-=======
     def rest(self) -> bool:
         """Whether the entries stay for an equal call of optimize(), the last of one code, now that the last wrapper is gone. Where nobody else has
         the backend there can be none."""
@@ -312,9 +302,14 @@ class FrameCallback:
             other.let_go_of_entries()
         return True
 
-    def refuse(self, code: types.CodeType, scope: Scope) -> None:
-        """The stance is fail_on_recompile: raises RecompileError unless the frame has nothing that would be compiled."""
->>>>>>> 87497080 (capture, tracework: equal compile calls of one function share what is compiled)
+    def refuse(
+        self,
+        code: types.CodeType,
+        scope: Scope,
+        why: str = "the stance is fail_on_recompile",
+        cure: str = "warm it up with such a call before the stance is set, or set_stance('eager_on_recompile')",
+    ) -> None:
+        """Nothing may be compiled: raises RecompileError unless the frame has nothing that would be."""
         reasons = cache.recompile_reasons(code, scope, self)
         if not reasons and not any(isinstance(obj, (torch.Tensor, torch.nn.Module)) for obj in scope.names.values()):
             return
@@ -547,13 +542,8 @@ def optimize(
     if recompile_limit is not None:
         given["recompile_limit"] = recompile_limit
     if observe is not None:
-<<<<<<< HEAD
         given["observe"] = observe
-    options = CaptureOptions(**given)
-=======
-        settings["observe"] = observe
-    return functools.partial(_optimized, backend, CaptureOptions(**settings))
->>>>>>> 87497080 (capture, tracework: equal compile calls of one function share what is compiled)
+    return functools.partial(_optimized, backend, CaptureOptions(**given))
 
 
 def _optimized(backend: Any, options: CaptureOptions, function: Callable[..., Any]) -> Any:
