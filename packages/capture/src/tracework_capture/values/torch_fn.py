@@ -10,7 +10,6 @@ import types
 
 import torch
 import torch.nn.functional as F
-from tracework_primops.symbols import Condition
 
 from .._torch import function_of_custom_operator, operator_names
 from ..graph.data_sizes import state
@@ -501,6 +500,8 @@ def is_tensor(frame, args, kwargs):
 
 def states_split(frame, tensor, sizes, dim=None):
     """What torch asks of the sizes that a tensor is split into: stated where they are read from data, and looked at when the graph runs."""
+    from tracework_primops import Condition
+
     if not isinstance(tensor, TensorValue) or not isinstance(sizes, SequenceValue):
         return
     parts, place = sizes.all_items(frame), 0 if dim is None else force_plain(frame, dim)
