@@ -87,6 +87,16 @@ def _shapes(arguments: Mapping[str, Any], function: Callable[..., Any], through:
         raise InvalidArgument(str(error)) from error
 
 
+class _Partial(functools.partial[Any]):
+    """A partial function that equals another one of the same function and arguments: equal compile calls give equal ones."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Partial and (self.func, self.args, self.keywords) == (other.func, other.args, other.keywords)
+
+    def __hash__(self) -> int:
+        return hash(self.func)
+
+
 def _optimizer(
     arguments: Mapping[str, Any], observe: Observe, shapes: Any = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -112,7 +122,7 @@ def _optimizer(
         fullgraph=arguments["fullgraph"],
         dynamic=arguments["dynamic"],
         recompile_limit=arguments["recompile_limit"],
-        settings=functools.partial(_under, arguments, options, environment.torchs),
+        settings=_Partial(_under, arguments, options, environment.torchs),
         guard_filter_fn=options.guard_filter_fn,
         name=arguments["name"],
         observe=observe,
@@ -123,7 +133,7 @@ def _optimizer(
         unbacked=_unbacked(options, arguments),
         shapes=shapes,
         on_failure=_run_uncompiled if options.suppress_errors else None,
-        around=functools.partial(activity.frame, options.progress),
+        around=_Partial(activity.frame, options.progress),
     )
 
 

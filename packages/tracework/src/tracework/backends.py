@@ -17,7 +17,7 @@ from tracework_capture import SYMBOLIC_SIZES
 from . import _torch
 from .errors import InvalidArgument, UnknownName
 from .modes import MODES
-from .observe import Observe
+from .observe import Observe, nothing
 from .onnx_engines import ENGINES, missing_package
 from .options import OPTION_NAMES, OTHER_NAMES, Options
 from .torch_names import torch_names
@@ -143,6 +143,21 @@ def _keep_sizes_open(backend: Any) -> Any:
             f"dynamic=True marks the backend by an attribute, and {backend!r} takes none. Give a function."
         ) from error
     return backend
+
+
+_last: dict[str, tuple[Options, Backend]] = {}
+"""By name: the backend that was made last without an observer, which equal calls share, so that they share what is compiled."""
+
+
+def _backend_of(name: str, options: Options, observe: Observe) -> Backend:
+    """The backend of this name, which is no engine of others. One that records CUDA graphs is a compile call's own: what is recorded goes with it."""
+    known = _last.get(name)
+    if known is not None and known[0] == options and observe is nothing:
+        return known[1]
+    made: Backend = _keep_sizes_open(BACKENDS[name](options, observe))
+    if observe is nothing and not options.cudagraphs and name != "cudagraphs":
+        _last[name] = options, made
+    return made
 
 
 def _entry_points() -> dict[str, Any]:
@@ -293,9 +308,10 @@ def resolve(backend: str | Backend | None, options: Options, observe: Observe, g
     chosen = _default[0] if backend is None else backend
     given = given or Given()
     if isinstance(chosen, str) and chosen in BACKENDS:
+        if chosen not in ENGINES:
+            return _backend_of(chosen, options, observe)
         factory: Callable[..., Backend] = BACKENDS[chosen]
-        made = factory(options, observe, given.options) if chosen in ENGINES else factory(options, observe)
-        return _keep_sizes_open(made)  # type: ignore[no-any-return]
+        return _keep_sizes_open(factory(options, observe, given.options))  # type: ignore[no-any-return]
     foreign = _foreign(chosen)
     passed: dict[str, Any] = {k: v for k, v in (("mode", given.mode), ("options", dict(given.options))) if v}
     if not passed:

@@ -360,3 +360,19 @@ def test_forward_called_directly_is_compiled_and_runs_no_hooks():
     outer = torch.nn.Sequential(compiled)
     inside = tracework.compile(lambda v: outer[0].forward(v) + outer(v), backend=backend, fullgraph=True)
     assert torch.equal(inside(x), net.forward(x) + net(x))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor", lambda gm, inputs: gm.forward])
+def test_equal_calls_share_what_is_compiled(backend):
+    def f(x):
+        return x.sin() + 1
+
+    def entries(**given):
+        compiled = tracework.compile(f, backend=backend, **given)
+        torch.testing.assert_close(compiled(torch.ones(3)), f(torch.ones(3)))
+        return compiled.callback
+
+    first = entries()
+    assert entries() is first
+    other = entries(dynamic=True)
+    assert other is not first and entries() is not first  # the last is kept

@@ -64,7 +64,9 @@ __all__ = [
     "Effects",
     "can_be_checked",
     "check_conditions",
+    "fresh_seed",
     "guarded_call",
+    "only_sets",
     "take_for_granted",
     "unused_that_may_raise",
 ]
@@ -336,12 +338,24 @@ AUTOCAST = frozenset({torch.amp.autocast_mode._enter_autocast, torch.amp.autocas
 _MODULES = frozenset(
     {"torch", "torch._C", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._ops.aten", "_operator", "builtins"}
 )
-RANDOM_STATE = frozenset({torch.manual_seed, torch.get_rng_state, torch.set_rng_state})
+
+
+def fresh_seed() -> torch.Tensor:
+    """torch.seed(), whose number is in a tensor."""
+    return torch.tensor(torch.seed(), dtype=torch.uint64)
+
+
+RANDOM_STATE = frozenset({torch.manual_seed, torch.get_rng_state, torch.set_rng_state, fresh_seed})
 _AUTOGRAD = frozenset({torch.autograd.grad, copy_like, with_data, leaf})
 """Functions of operators; the history that gradients are asked of is the graph's own."""
 
 _SETTERS = frozenset(write for _, write in _torch.FLAGS.values())
 """Of what is as it was where the frame runs again."""
+
+
+def only_sets(graph: fx.Graph) -> bool:
+    """Whether a graph does nothing but set flags of torch."""
+    return all(node.target in _SETTERS for node in graph.nodes if node.op not in ("placeholder", "output"))
 
 
 def is_plain_call(node: fx.Node) -> bool:

@@ -28,6 +28,7 @@ from ..errors import (
     Unsupported,
 )
 from ..graph.builder import GraphBuilder
+from ..graph.checks import only_sets
 from ..graph.data_sizes import switches_modes
 from ..graph.finish import Captured, finish
 from ..graph.inputs import SizeHistory, check_guesses, check_strict_dims, distinct_inputs
@@ -382,6 +383,8 @@ def attempt(
         raise SkipFrame(str(reason) if getattr(reason, "reason_id", None) == "long_loop" else NOTHING)
     if root.graph.calls == 1 and isinstance(stop, Returned) and root.may_be_small and not root.options.keep_empty:
         raise SkipFrame(ONE_OPERATION)
+    if root.graph.calls and isinstance(stop, Returned) and only_sets(root.graph.graph) and not root.options.keep_empty:
+        raise SkipFrame(NOTHING)
     distinct_guards(root)
     guard_arguments(frame, [frame.result] if isinstance(stop, Returned) else [])
     lookups = lookups.without([value.cls for value in made_classes(root)])

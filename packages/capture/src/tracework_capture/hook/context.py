@@ -77,6 +77,9 @@ _WRAPPED_LIMIT = 32  # functions that are left alone under one wrapper, after wh
 _REMEMBERED = 1000
 _PATIENCE = 60.0
 _callbacks: weakref.WeakSet[Any] = weakref.WeakSet()
+_resting: dict[int, tuple[weakref.ref[types.CodeType], weakref.ref[Any]]] = {}
+"""By the id of a code: the callback that was compiled for it last, and whose wrappers are gone."""
+_ALONE = 2  # references to an object that one attribute has, while they are counted
 # As for functions: a copy is the same object, and a pickle holds the name. A deep copy of a bound method is bound to the copy of its object.
 copyreg.pickle(_C.Scoped, lambda scoped: getattr(scoped, "__qualname__", repr(scoped)))  # type: ignore[arg-type, return-value]
 
@@ -86,11 +89,14 @@ class FrameCallback:
 
     def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
         # what other modules import in functions: a program that is captured may have changed how Python imports
-        from ..values import autograd_function, data_indices, format_fields, masks, nonstrict, open_indices, size_floats  # noqa: F401
+        from ..values import autograd_function, data_indices, extrema, format_fields, masks, nonstrict, open_indices, size_floats  # noqa: F401
 
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)
         self.backend = backend
+        self.given = (
+            options if type(function) is types.FunctionType else None
+        )  # by which an equal call of optimize() finds it again
         place = getattr(function, "__tracework_place__", None)
         self.options = options if place is None else dataclasses.replace(options, places={function.__code__.co_filename: place})
         self.fixes_sizes = False  # whether what the backend makes of a graph may hold for the present sizes only
@@ -283,6 +289,19 @@ class FrameCallback:
         for sibling in list(self.siblings.values()):
             sibling.let_go_of_entries()
 
+    def rest(self) -> bool:
+        """Whether the entries stay for an equal call of optimize(), the last of one code, now that the last wrapper is gone. Where nobody else has
+        the backend there can be none."""
+        code = None if self.given is None or self.outermost.code is None else self.outermost.code()
+        if code is None or sys.getrefcount(self.backend) <= _ALONE or not cache.entries_of(code, self):
+            return False
+        before = _resting.get(id(code), (None, None))[1]
+        _resting[id(code)] = weakref.ref(code, functools.partial(_forget_resting, id(code))), weakref.ref(self)
+        other = None if before is None else before()
+        if other is not None and other is not self and not list(other.wrappers):
+            other.let_go_of_entries()
+        return True
+
     def refuse(
         self,
         code: types.CodeType,
@@ -454,8 +473,25 @@ def _code_died(
 def _let_go_of_entries(callback: weakref.ref[FrameCallback]) -> None:
     """A wrapper died."""
     owner = callback()
-    if owner is not None and not list(owner.wrappers):
+    if owner is not None and not list(owner.wrappers) and not owner.rest():
         owner.let_go_of_entries()
+
+
+def _forget_resting(key: int, code: weakref.ref[types.CodeType]) -> None:
+    if key in _resting and _resting[key][0] is code:
+        del _resting[key]
+
+
+def _callback_of(backend: Any, options: CaptureOptions, function: Callable[..., Any]) -> FrameCallback:
+    """The callback of an equal call before, made for the same code, with what it has compiled, as programs have that compile a function where they
+    call it: `compile(f)(x)`. It is a new one where there is none, or where that one has all the entries that it may have."""
+    code = function.__code__ if type(function) is types.FunctionType else None
+    known, found = _resting.get(id(code), (None, None))
+    callback = found() if known is not None and found is not None and known() is code else None
+    if callback is None or callback.backend is not backend or callback.given != options:
+        return FrameCallback(backend, options, function)
+    full = len(cache.entries_of(callback.outermost.code(), callback)) >= options.recompile_limit
+    return FrameCallback(backend, options, function) if full else callback
 
 
 CHECKED = "conditions on data are left to checks"
@@ -507,20 +543,19 @@ def optimize(
         given["recompile_limit"] = recompile_limit
     if observe is not None:
         given["observe"] = observe
-    options = CaptureOptions(**given)
+    return functools.partial(_optimized, backend, CaptureOptions(**given))
 
-    def wrap(function: Callable[..., Any]) -> Any:
-        if type(function) is _C.Scoped and function.callback is not None:
-            function = function.__wrapped__  # optimized before: the new options count
-        scoped = FrameCallback(backend, options, function).wrap(function)
-        for attribute in functools.WRAPPER_ASSIGNMENTS:
-            if hasattr(function, attribute):
-                setattr(scoped, attribute, getattr(function, attribute))
-        if isinstance(function, types.MethodType):
-            scoped.__deepcopy__ = lambda memo: wrap(copy.deepcopy(function, memo))
-        return scoped
 
-    return wrap
+def _optimized(backend: Any, options: CaptureOptions, function: Callable[..., Any]) -> Any:
+    if type(function) is _C.Scoped and function.callback is not None:
+        function = function.__wrapped__  # optimized before: the new options count
+    scoped = _callback_of(backend, options, function).wrap(function)
+    for attribute in functools.WRAPPER_ASSIGNMENTS:
+        if hasattr(function, attribute):
+            setattr(scoped, attribute, getattr(function, attribute))
+    if isinstance(function, types.MethodType):
+        scoped.__deepcopy__ = lambda memo: _optimized(backend, options, copy.deepcopy(function, memo))
+    return scoped
 
 
 def disable(function: Callable[..., Any], *, recursive: bool = True, reason: str | None = None) -> Any:

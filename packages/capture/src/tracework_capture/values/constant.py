@@ -223,6 +223,8 @@ class ConstantValue(Value):
                 return late
         if type(obj) is inspect.Signature and name in BINDING:  # what it gives may be changed, and holds any objects
             return self.getattr(frame, name).call(frame, args, kwargs)
+        if name == "__iter__" and not args and not kwargs:
+            return self.iterate(frame)
         if name in OF_OTHER_OBJECTS and type(obj) not in ATOM_TYPES or name in WRITING and type(obj) in NUMPY_NUMBERS:
             getter = self.getter() if name == "__get__" else None
             if getter is not None:

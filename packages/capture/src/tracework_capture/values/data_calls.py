@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from .._torch import any_autocast
 from ..graph.builder import graph_argument
-from ..graph.checks import RANDOM_STATE
+from ..graph.checks import RANDOM_STATE, fresh_seed
 from ..sources import Const
 from .constant import force_plain
 from .tensor import TensorValue
@@ -121,6 +121,16 @@ def random_state_row(fn):
     return handler
 
 
+def seed_row(frame, args, kwargs):
+    """torch.seed(): the number that it gives is known when the graph has run."""
+    if frame.root.transforms:
+        return frame.break_graph("random_state", "torch.seed under a transform of torch.func")
+    example = frame.graph.run_on_fakes(frame, torch.empty, ((),), {"dtype": torch.uint64, "device": "cpu"}, "call_function")
+    found = called_as_it_is(frame, fresh_seed, [], {}, example)
+    frame.root.effects.random = True
+    return found.call_method(frame, "item", [], {})
+
+
 DATA_CALL_ROWS = {fn: ctc_row(fn) for fn in (F.ctc_loss, torch.ctc_loss)}
 DATA_CALL_ROWS |= {fn: recurrent_row(fn) for fn in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)}
-DATA_CALL_ROWS |= {fn: random_state_row(fn) for fn in RANDOM_STATE}
+DATA_CALL_ROWS |= {fn: random_state_row(fn) for fn in RANDOM_STATE} | {torch.seed: seed_row}

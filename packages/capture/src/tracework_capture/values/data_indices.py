@@ -1,7 +1,8 @@
-"""Indices that are ints out of the data of a tensor: `x[i]` of an `i` without dims, of which torch asks the number.
+"""Indices that are ints out of the data of a tensor: `x[i]` and `x[i:]` of an `i` without dims, of which torch asks the number.
 
 The graph gathers the one row in place of the view of it that plain Python has, which nobody can tell while neither is written to, and
-not both leave the graph (graph/replaced.py). What is stored at such a place is put there by an index of one place.
+not both leave the graph (graph/replaced.py); so it does with the rows between such places, where sizes may depend on data. What is stored at
+such a place is put there by an index of one place.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import torch
 from ..graph.known import known_tensor
 from ..graph.replaced import may_be_replaced, note_replaced, settle_replaced
 from .constant import ConstantValue
+from .late_values import place_here
 from .number_arguments import as_kind
 from .open_indices import dims_of_items
 from .ranges import SliceValue
 from .sequence import TupleValue
+from .symint import SymNumber, size_value
 from .tensor import TensorOperations, TensorValue
 
 SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)
@@ -35,7 +38,7 @@ def places_of(frame, tensor, items):
     """Where in the index of a tensor such ints are, and the dim that each item begins at; None where the graph is to break."""
     root = frame.root
     places = [at for at, item in enumerate(items) if is_place(frame, item)]
-    where = frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, frame.current.index
+    where = place_here(frame)
     if not places or where in root.history.not_selected or type(tensor) is not TensorValue:
         return None
     if root.transforms or root.function_modes or root.selecting or root.subclass_functions_off:
@@ -73,6 +76,60 @@ def select_by_data(frame, tensor, key):
     row.stored_back = len(taken) == len(items) and is_of_augmented_assignment(frame)
     rest = [item for at, item in enumerate(items) if at not in taken]
     return row, TupleValue(rest) if rest else None
+
+
+def slice_by_data(frame, tensor, key):
+    """What `key` slices once its bounds that only the data knows are applied, and the rest of the key, where the others are."""
+    root = frame.root
+    items = key.all_items(frame) if type(key) is TupleValue else [key]
+    places = [at for at, item in enumerate(items) if is_open_slice(frame, item)]
+    where = place_here(frame)
+    if not places or type(tensor) is not TensorValue or where in root.history.not_selected or not frame.fake_mode.allow_unbacked:
+        return tensor, key
+    if root.transforms or root.function_modes or root.selecting or root.subclass_functions_off:
+        return tensor, key
+    dims = dims_of_items(items, tensor.example.ndim)
+    if dims is None or not may_be_replaced(tensor, with_history=True):
+        return tensor, key
+    rows = tensor
+    for at in places:
+        rows = rows_between(frame, rows, dims[at], *items[at].parts[:2])
+    if list(map(str, rows.example.stride())) != list(map(str, tensor.example.stride())):
+        frame.break_graph("dynamic_output_shape", "a slice that data says, which lies in memory otherwise than a copy")
+    note_replaced(root, where, tensor, tensor, rows)
+    return rows, TupleValue([ALL if at in places else item for at, item in enumerate(items)])
+
+
+def rows_between(frame, tensor, dim, start, stop):
+    """A copy of the slice of a tensor from `start` to `stop` along a dim."""
+    call, length = frame.graph.call, size_value(frame, tensor.example.shape[dim])
+    device = {"device": ConstantValue(tensor.example.device)}
+    at = call(frame, torch.arange, (length,), device)
+    chosen = None
+    for bound, compare in ((start, torch.ge), (stop, torch.lt)):
+        if is_none(bound):
+            continue
+        if isinstance(bound, SymNumber) or not isinstance(bound, TensorValue):
+            bound = call(frame, torch.full, (TupleValue([]), bound), {"dtype": ConstantValue(torch.int64), **device})
+        bound = call(frame, torch.where, (call(frame, torch.lt, (bound, 0)), call(frame, torch.add, (bound, length)), bound))
+        found = call(frame, compare, (at, bound))
+        chosen = found if chosen is None else call(frame, torch.logical_and, (chosen, found))
+    index = frame.graph.call_method(frame, "squeeze", (call(frame, torch.nonzero, (chosen,)), 1))
+    return call(frame, torch.index_select, (tensor, dim, index))
+
+
+def is_open_slice(frame, item):
+    """Whether it is a slice without a step, one of whose bounds only the data knows."""
+    if not isinstance(item, SliceValue) or not is_none(item.parts[2]):
+        return False
+    known = [is_none(part) or is_int(part) or isinstance(part, SymNumber) for part in item.parts[:2]]
+    open_ = [is_place(frame, part) or is_out_of_data(frame, part) for part in item.parts[:2]]
+    return any(open_) and all(a or b for a, b in zip(known, open_))
+
+
+def is_out_of_data(frame, value):
+    """Whether it is an int without a value, read from a tensor."""
+    return isinstance(value, SymNumber) and not all(map(frame.symbols.has_hint, value.expr.free_symbols))
 
 
 def is_of_augmented_assignment(frame):

@@ -10,6 +10,7 @@ import operator
 import torch
 
 from .. import _torch
+from ..arrays import DTYPES, numpy
 from ..graph.state_conditions import truth_of_state
 from ..sources import Source
 from .constant import COMPARE_FUNCTIONS, ConstantValue, fold
@@ -215,8 +216,8 @@ class FloatValue(Value):
 
 
 class NumpyFloat(FloatValue):
-    """A float of NumPy that the program was given, open in arithmetic with tensors, which take it as any float; NumPy's own arithmetic and
-    all else needs the number."""
+    """A float of NumPy that the program was given, open in arithmetic with tensors, which take it as any float, in NumPy's own arithmetic
+    and among arrays; all else needs the number."""
 
     def __init__(self, node, number, source):
         super().__init__(node, number, frozenset(((source, number),)), source)
@@ -234,9 +235,16 @@ class NumpyFloat(FloatValue):
         return FloatValue(self.node, float(self.hint), self.roots, formula=formula)
 
     def binary(self, frame, op, other, reverse=False):
+        from .numpy_ufuncs import arithmetic_of_open
+
         if isinstance(other, TensorValue) and not self.known:
             return None
-        return self.number(frame).binary(frame, op, settled(frame, other), reverse)
+        made = None if self.known else arithmetic_of_open(frame, op.rstrip("="), self, other, reverse)
+        return self.number(frame).binary(frame, op, settled(frame, other), reverse) if made is None else made
+
+    def as_array_tensor(self, frame):
+        """The tensor of one number, of its dtype, that stands for it among arrays."""
+        return frame.graph.call_method(frame, "to", (self.as_tensor(frame), DTYPES[numpy.dtype(type(self.hint))]))
 
     def compare(self, frame, op, other):
         return None if isinstance(other, TensorValue) else self.number(frame).compare(frame, op, settled(frame, other))

@@ -5,25 +5,32 @@ from __future__ import annotations
 import itertools
 
 from .constant import ConstantValue, literal
-from .iterators import IteratorValue
+from .iterators import IteratorValue, advanced
 from .sequence import TupleValue
 
 
 class LazyIterator(IteratorValue):
     """An iterator of itertools, written as a Python generator over Values: `steps(self, *args)`, which finds the frame that asks in
-    `self.frame`."""
+    `self.frame`.
 
-    def __init__(self, kind, steps, *args):
+    `made_of`: what the iterator is made of, arguments by position and by keyword. It is made anew of them while nothing was asked of it; one over
+    `known` items, whose steps run no code of the program, is then brought to its place.
+    """
+
+    def __init__(self, kind, steps, *args, made_of=None, known=False):
         super().__init__(None)
         self.kind = kind
         self.frame = None
         self.broken = False
+        self.asked = 0
+        self.made_of, self.known = made_of, known
         self.steps = steps(self, *args)
 
     def next_value(self, frame):
         if self.broken or self.steps.gi_running:
             return frame.break_graph("iterator_unsupported", f"{self.kind.__name__} after an exception, or inside itself")
         self.frame, outer = frame, self.frame
+        self.asked += 1
         try:
             return next(self.steps, None)
         except BaseException:
@@ -31,6 +38,22 @@ class LazyIterator(IteratorValue):
             raise
         finally:
             self.frame = outer
+
+    def reload(self, emit):
+        if self.made_of is None or self.asked and not self.known:
+            return super().reload(emit)
+        args, kwargs = self.made_of
+        made = made_anew(emit, self.kind, *map(emit.load, args), **{name: emit.load(value) for name, value in kwargs.items()})
+        if not self.asked:
+            return made
+        made = emit.temp(made)
+        emit.line(advanced(emit, made, self.asked))
+        return made
+
+
+def made_anew(emit, kind, *args, **kwargs):
+    """Text of kind(*args, **kwargs), whose arguments are texts."""
+    return f"{emit.const(kind)}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})"
 
 
 _RANGE_ITERATORS = (type(iter(range(0))), type(iter(range(1 << 70))))
@@ -201,6 +224,9 @@ class TakeIterator(IteratorValue):
             return None
         return item
 
+    def reload(self, emit):
+        return made_anew(emit, self.kind, emit.load(self.function), "()" if self.done else emit.load(self.iterator))
+
 
 class ChainIterator(IteratorValue):
     kind = itertools.chain
@@ -224,6 +250,16 @@ class ChainIterator(IteratorValue):
                 return item
             self.current = None
 
+    def reload(self, emit):
+        begun = [] if self.current is None else [emit.load(self.current)]
+        later = emit.load(self.sources)
+        if not begun:
+            return f"{emit.const(self.kind)}.from_iterable({later})"
+        return f"{emit.const(self.kind)}.from_iterable({emit.const(self.kind)}(({begun[0]},), {later}))"
+
+
+UNLIMITED = 1 << 62
+
 
 class IslicedIterator(IteratorValue):
     kind = itertools.islice
@@ -231,7 +267,7 @@ class IslicedIterator(IteratorValue):
     def __init__(self, iterator, limits):
         super().__init__(None)
         self.iterator = iterator
-        self.stop, self.step = 1 << 62 if limits.stop is None else limits.stop, limits.step or 1
+        self.stop, self.step = UNLIMITED if limits.stop is None else limits.stop, limits.step or 1
         self.wanted = limits.start or 0
         self.position = 0
 
@@ -253,6 +289,12 @@ class IslicedIterator(IteratorValue):
         self.wanted = min(self.wanted + self.step, self.stop)
         return self.iterator.next_value(frame)
 
+    def reload(self, emit):
+        if self.iterator is None:
+            return made_anew(emit, self.kind, "()", "0")
+        stop = "None" if self.stop == UNLIMITED else str(self.stop - self.position)
+        return made_anew(emit, self.kind, emit.load(self.iterator), str(self.wanted - self.position), stop, str(self.step))
+
 
 class RepeatIterator(IteratorValue):
     kind = itertools.repeat
@@ -265,8 +307,13 @@ class RepeatIterator(IteratorValue):
     def next_value(self, frame):
         if self.times is None:
             return self.value
+        if self.times <= 0:
+            return None
         self.times -= 1
-        return self.value if self.times >= 0 else None
+        return self.value
+
+    def reload(self, emit):
+        return made_anew(emit, self.kind, emit.load(self.value), *([] if self.times is None else [str(max(self.times, 0))]))
 
 
 class CountIterator(IteratorValue):
@@ -297,9 +344,18 @@ class CallIterator(IteratorValue):
         super().__init__(None)
         self.function = function
         self.sentinel = sentinel
+        self.ended = False
 
     def next_value(self, frame):
         from .builtins.arithmetic import equal
 
+        if self.ended:
+            return None
         item = self.function.call(frame, [], {})
-        return None if equal(frame, item, self.sentinel) else item
+        self.ended = equal(frame, item, self.sentinel)
+        return None if self.ended else item
+
+    def reload(self, emit):
+        if self.ended:
+            return super().reload(emit)
+        return made_anew(emit, iter, emit.load(self.function), emit.load(self.sentinel))

@@ -302,6 +302,8 @@ def as_operand(frame, value, refusing=True):
     """The array, the Python or NumPy number, or the array made of a list of numbers, that a function of NumPy works on; None else."""
     if isinstance(value, (ArrayValue, SymNumber)) or is_open_float(value):
         return value
+    if is_open_number(value):
+        return ArrayValue(value.as_array_tensor(frame), scalar=True)
     try:
         known = plain(value)
     except NotPlain:
@@ -320,6 +322,12 @@ def as_operand(frame, value, refusing=True):
 def is_open_float(value):
     """Whether it is a float of Python's that changes from call to call, or that is drawn."""
     return isinstance(value, FloatValue) and not value.known and value.python_type() is float
+
+
+def is_open_number(value):
+    """Whether it is a number of NumPy's that changes from call to call, of a dtype that tensors have."""
+    is_number = issubclass(value.python_type(), numpy.generic) and numpy.dtype(value.python_type()) in DTYPES
+    return is_number and hasattr(value, "as_array_tensor") and not value.is_constant()
 
 
 def as_array(frame, value):

@@ -461,6 +461,12 @@ def copyto(frame, dst, src, casting="same_kind", where=True):
     return NONE
 
 
+def model_array(frame, value):
+    """What an array is made like: an array, or a tensor, of which NumPy takes the array that it is."""
+    is_tensor = type(value) is TensorValue and not value.example.requires_grad
+    return array_from_tensor(frame, value) if is_tensor else as_array(frame, value)
+
+
 def filled(name, fn):
     """zeros, ones, empty, and what is made like an array."""
 
@@ -472,7 +478,7 @@ def filled(name, fn):
         return ArrayValue(call(frame, fn, sizes_of(frame, shape), dtype=wanted, device="cpu"))
 
     def like(frame, a, dtype=None):
-        a = as_array(frame, a)
+        a = model_array(frame, a)
         wanted = DTYPES.get(dtype_of(frame, dtype) or a.dtype) or refuse(frame, f"an array of dtype {dtype}")
         return ArrayValue(ordered_like(frame, call(frame, getattr(torch, f"{name}_like"), a.tensor, dtype=wanted), a))
 
@@ -503,7 +509,7 @@ def full(frame, shape, fill_value, dtype=None):
 
 @function("full_like", pure=False, complex=True)
 def full_like(frame, a, fill_value, dtype=None):
-    a = as_array(frame, a)
+    a = model_array(frame, a)
     made = full(frame, TupleValue(a.getattr(frame, "shape").items), fill_value, dtype_of(frame, dtype) or a.dtype)
     return ArrayValue(ordered_like(frame, made.tensor, a))
 

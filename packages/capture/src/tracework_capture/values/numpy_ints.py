@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 
-import numpy
+import torch
 
+from ..arrays import DTYPES, numpy
 from ..formulas import ERRORS, INT_BITS, formula_function, int_of_formula
 from ..graph.inputs import open_int
 from ..sources import ComputedInt
@@ -13,6 +14,7 @@ from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_
 from .float_formulas import MOST_TEXT, answer_of
 from .floats import settled
 from .open_constant import OpenConstant
+from .sequence import TupleValue
 from .symint import size_value
 from .tensor import TensorValue
 
@@ -78,6 +80,8 @@ class NumpyInt(OpenConstant):
     def binary(self, frame, op, other, reverse=False):
         if isinstance(other, TensorValue) and self.settled is None:
             return None
+        from .numpy_ufuncs import arithmetic_of_open
+
         op, theirs = op.rstrip("="), self.text_of(other)
         if theirs is not None and op in EXACT:
             values, texts = [self.obj, other.obj], [self.text, theirs]
@@ -86,7 +90,15 @@ class NumpyInt(OpenConstant):
             made = self.computed(frame, f"({texts[0]} {op} {texts[1]})", BINARY_FUNCTIONS[op], *values)
             if made is not None:
                 return made
-        return self.known().binary(frame, op, settled(frame, other), reverse)
+        made = None
+        if self.settled is None and (op == "/" or other.python_type() not in (int, bool)):
+            made = arithmetic_of_open(frame, op, self, other, reverse)
+        return self.known().binary(frame, op, settled(frame, other), reverse) if made is None else made
+
+    def as_array_tensor(self, frame):
+        """The tensor of one number, of its dtype, that stands for it among arrays."""
+        dtype = ConstantValue(DTYPES[numpy.dtype(type(self.obj))])
+        return frame.graph.call(frame, torch.full, (TupleValue([]), self.size), {"dtype": dtype})
 
     def unary(self, frame, op):
         return self.computed(frame, f"({op}{self.text})", UNARY_FUNCTIONS[op], self.obj) or self.known().unary(frame, op)

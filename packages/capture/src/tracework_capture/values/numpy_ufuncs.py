@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from ..arrays import DTYPES, numpy
+from ..arrays import DTYPES, array_errors, numpy
 from ..graph.known import known_tensor
 from .constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from .numpy_array import (
@@ -19,6 +19,7 @@ from .numpy_array import (
     dtype_of,
     index,
     is_open_float,
+    is_open_number,
     refuse,
     watch_errors,
 )
@@ -65,6 +66,20 @@ def apply(frame, name, values, out=None, dtype=None):
     if name not in PRODUCTS and out is None:
         made = ordered_as(frame, made, [v for v in operands if isinstance(v, ArrayValue)])
     return ArrayValue(made, scalar=made.example.ndim == 0) if out is None else written(frame, name, out, made, wanted)
+
+
+SAME_AS_NUMPY = ("+", "-", "*", "/")
+
+
+def arithmetic_of_open(frame, op, number, other, reverse):
+    """What NumPy computes of one of its numbers that changes from call to call and another number; None where that needs the number."""
+    kind = other.python_type()
+    is_number = isinstance(other, ArrayValue) or is_open_float(other) or is_open_number(other)
+    is_number = is_number or (other.is_constant() and issubclass(kind, (int, float, numpy.number)))
+    if op not in SAME_AS_NUMPY or not is_number or not is_open_number(number) or array_errors():
+        return None
+    pair = (other, number) if reverse else (number, other)
+    return apply(frame, BINARY[op], pair)
 
 
 def resolved(frame, name, operands, dtype=None):

@@ -15,7 +15,7 @@ from ..sources import Attr, Item
 from .constant import ConstantValue, NotPlain, force_plain, literal, plain
 from .ranges import sequence_index
 from .rows import call_row
-from .value import EXISTING, NEW, Value
+from .value import EXISTING, NEW, Deferred, Value
 
 
 class Pending:
@@ -67,6 +67,14 @@ class SequenceValue(Value):
         """All items as values."""
         self.look(frame)
         return [self.item(frame, i) for i in range(len(self.items))]
+
+    def items_but(self, frame, unread):
+        """All items as values; those at the places `unread` that nobody has read are not looked at, and nobody will."""
+        self.look(frame)
+        return [
+            Deferred(item.obj, item.source) if place in unread and type(item) is Pending else self.item(frame, place)
+            for place, item in enumerate(self.items)
+        ]
 
     def unpack(self, frame):
         return self.all_items(frame)

@@ -25,11 +25,19 @@ def append(frame, self, item):
 
 @method(("list", "extend"), ("deque", "extend"))
 def extend(frame, self, items):
-    from .wrap import each_of
-
-    for item in each_of(frame, items, asks_length=self.kind == "list"):
+    for item in added_items(frame, self, items):
         append(frame, self, item)
     return NONE
+
+
+def added_items(frame, self, items):
+    """What is added to a list or deque, one at a time; itself is gone over before, and from 3.13 on a list is repeated."""
+    from .user_object import builtin_part
+    from .wrap import each_of, iterate_all
+
+    if builtin_part(items) is not self:
+        return each_of(frame, items, asks_length=self.kind == "list")
+    return self.all_items(frame) if self.kind == "list" and VERSION >= (3, 13) else iterate_all(frame, items)
 
 
 @method(("deque", "appendleft"))
@@ -113,9 +121,7 @@ def copy(frame, self):
 
 @method(("deque", "extendleft"))
 def extendleft(frame, self, items):
-    from .wrap import each_of
-
-    for item in each_of(frame, items):
+    for item in added_items(frame, self, items):
         appendleft(frame, self, item)
     return NONE
 

@@ -32,6 +32,10 @@ REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (nump
 """Numbers of NumPy that torch's assignment to items takes for no number."""
 
 
+IN_PYTHON = (types.FunctionType, property, classmethod, staticmethod)
+"""Kinds of class attributes that Python code stands behind."""
+
+
 def is_made_leaf(example):
     """Whether the program asked this tensor for its gradient; a view made under no_grad only says what its base says."""
     return example.requires_grad and not (example._is_view() and example._base.requires_grad) and example.is_leaf
@@ -149,9 +153,16 @@ class TensorOperations(Value):
         return frame.raise_new(AttributeError, f"'{_C.type_name(self.python_type())}' object has no attribute '{name}'")
 
     def patch(self, frame, name):
-        """The method that the program has put into torch.Tensor, None where it is torch's. Guarded."""
+        """The method that the program has put into torch.Tensor, or what its own class of parameters has in Python, None where it is torch's.
+        Guarded."""
+        from .binding import bind_static, binding_kind
         from .function import BoundMethodValue
 
+        cls = self.python_type()
+        if cls is not torch.Tensor and issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer)):
+            static, owner = lookup_class(cls, name)
+            if binding_kind(static) in IN_PYTHON and not owner.__module__.startswith("torch."):
+                return bind_static(frame, self, cls, owner, static, name)
         static, _ = lookup_class(torch.Tensor, name)
         if isinstance(static, types.FunctionType) and static.__module__ != torch._tensor.__name__:
             return BoundMethodValue(frame.wrap(static, Const(static, name)), self)
@@ -191,12 +202,14 @@ class TensorOperations(Value):
 
     # --- items --------------------------------------------------------------------------------------------------
     def getitem(self, frame, key):
-        from .data_indices import select_by_data
+        from .data_indices import select_by_data, slice_by_data
         from .open_indices import select_open
 
         target, key = select_open(frame, self, as_index(frame, key))
         if key is not None:
             target, key = select_by_data(frame, target, key)
+        if key is not None:
+            target, key = slice_by_data(frame, target, key)
         return target if key is None else frame.graph.call(frame, operator.getitem, (target, positions(frame, key)))
 
     def setitem(self, frame, key, value):
@@ -619,7 +632,6 @@ TENSOR_METHODS = {
         n: break_row("tensor_to_python")
         for n in (
             "data_ptr",
-            "untyped_storage",
             "storage",
             "is_shared",
             "is_pinned",

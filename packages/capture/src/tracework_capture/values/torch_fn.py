@@ -4,6 +4,8 @@ GRAPH_NAMESPACES becomes a node of the graph; other Python code of torch is trac
 from __future__ import annotations
 
 import functools
+import math
+import operator
 import types
 
 import torch
@@ -17,6 +19,7 @@ from .cond import COND_ROWS
 from .constant import ConstantValue, fold, fold_literal, force_plain, literal
 from .context import CONTEXTS
 from .data_calls import DATA_CALL_ROWS
+from .data_indices import is_out_of_data
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
 from .float_operands import tensor_form
 from .floats import changes
@@ -33,9 +36,10 @@ from .parameter import PARAMETER_ROWS
 from .remembered import waits_for_writes
 from .rows import checked
 from .saved_hooks import SAVED_HOOK_CONTEXTS
-from .sequence import NONE, TupleValue
+from .sequence import NONE, SequenceValue, TupleValue
+from .storage import STORAGE_METHODS
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
-from .symint import SizeRelation
+from .symint import SizeRelation, SymNumber, size_value
 from .tensor import TENSOR_METHODS, TensorValue, remember
 from .tensor_classes import CLASS_ROWS, new_method, new_tensor_method
 from .tensor_data import DATA_ROWS
@@ -70,6 +74,8 @@ class TorchFunctionValue(KnownFunction):
             return frame.break_graph("call_unknown", f"{self.describe()}, whose function reads what was written here")
         if args and isinstance(args[0], TensorValue) and (name := turning_operator(self.fn)):
             return args[0].call_method(frame, name, args[1:], kwargs)
+        if is_of_numbers(self.fn, args, kwargs):
+            return fold(frame, self.fn, args, kwargs)
         return call_torch(frame, self.fn, args, kwargs)
 
 
@@ -109,6 +115,19 @@ class CustomOperatorValue(TorchFunctionValue):
 def torch_name(fn):
     """A printable name."""
     return getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or str(fn)
+
+
+def is_of_numbers(fn, args, kwargs):
+    """Whether a call of an operator of ATen is one of Python's own operators on known numbers, which TorchScript has under that name."""
+    if (
+        not args
+        or kwargs
+        or not isinstance(fn, torch._ops.OpOverloadPacket)
+        or fn is not getattr(torch.ops.aten, fn.__name__, None)
+    ):
+        return False
+    known = all(type(a) is ConstantValue and type(a.constant()) in (bool, int, float) for a in args)
+    return known and (hasattr(operator, fn.__name__) or hasattr(math, fn.__name__) or fn.__name__ == "div")
 
 
 def turning_operator(fn):
@@ -396,8 +415,6 @@ for _fn, _answer in {
 
 @row(torch._assert)
 def assert_row(frame, args, kwargs):
-    from .symint import SymNumber
-
     if isinstance(args[0], TensorValue):
         return call_torch(frame, torch._assert_async, [args[0]], {}) and NONE
     if isinstance(args[0], SymNumber) or not args[0].truth(frame):
@@ -481,6 +498,39 @@ def is_tensor(frame, args, kwargs):
     return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
 
 
+def states_split(frame, tensor, sizes, dim=None):
+    """What torch asks of the sizes that a tensor is split into: stated where they are read from data, and looked at when the graph runs."""
+    from tracework_primops import Condition
+
+    if not isinstance(tensor, TensorValue) or not isinstance(sizes, SequenceValue):
+        return
+    parts, place = sizes.all_items(frame), 0 if dim is None else force_plain(frame, dim)
+    if not any(isinstance(part, SymNumber) and is_out_of_data(frame, part) for part in parts):
+        return
+    if type(place) is not int or not -tensor.example.ndim <= place < tensor.example.ndim:
+        return
+    whole = size_value(frame, tensor.example.shape[place])
+    exprs = [value.expr if isinstance(value, SymNumber) else value.constant() for value in (whole, *parts)]
+    for part in exprs[1:]:
+        state(frame, Condition.compare(">=", part, 0), RuntimeError, "split_with_sizes expects sizes that are not negative")
+    text = f"split_with_sizes expects sizes whose sum is that of the dim {place}"
+    state(frame, Condition.compare("==", sum(exprs[1:]), exprs[0]), RuntimeError, text)
+
+
+def split_method(frame, self, name, args, kwargs):
+    """Tensor.split and Tensor.split_with_sizes"""
+    given = dict(zip(("split_size", "dim"), args)) | kwargs
+    states_split(frame, self, given.get("split_size", given.get("split_sizes")), given.get("dim"))
+    return frame.graph.call_method(frame, name, (self, *args), kwargs)
+
+
+@row(torch.split, torch.functional.split)
+def split_row(frame, args, kwargs):
+    given = dict(zip(("tensor", "split_size_or_sections", "dim"), args)) | kwargs
+    states_split(frame, given.get("tensor"), given.get("split_size_or_sections"), given.get("dim"))
+    return call_torch(frame, torch.split, args, kwargs)
+
+
 def method_row(name):
     """A function that is the method of its first argument."""
 
@@ -524,7 +574,6 @@ def break_row(reason, name):
 
 BREAKS = {
     "random_state": [
-        torch.seed,
         torch.initial_seed,
         torch.cuda.manual_seed,
         torch.cuda.manual_seed_all,
@@ -556,10 +605,11 @@ for _fn in (torch.nn.utils.rnn.pack_padded_sequence, torch.nn.utils.rnn.pad_pack
 TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | LOOP_ROWS | MODE_ROWS | STATE_ROWS)
 TORCH_ROWS.update(CLASS_ROWS | DATA_CALL_ROWS | DUAL_ROWS | CODE_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
-TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
+TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | STORAGE_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
 TORCH_ROWS[torch.Generator] = make_generator
 TENSOR_METHODS.update(dict.fromkeys(DRAW_METHODS, draw_method))
 TENSOR_METHODS["new_tensor"] = new_tensor_method
+TENSOR_METHODS.update(dict.fromkeys(("split", "split_with_sizes"), split_method))
 TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: TORCH_ROWS[torch.istft](frame, [self, *args], kwargs)
 CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS | SAVED_HOOK_CONTEXTS)
 for _table in (TORCH_ROWS, CONTEXTS):

@@ -727,6 +727,10 @@ FUNCTION_ROWS = {
     "torch.fx.traceback.annotate": null_row(torch.fx.traceback.annotate),
     "torch._dynamo.external_utils.is_compiling": lambda frame, args, kwargs: ConstantValue(True),
     "torch.onnx.is_in_onnx_export": read_row(under_onnx_export, "onnx_export"),
+    **dict.fromkeys(
+        ("torch.fx._symbolic_trace.is_fx_tracing", "torch.fx._symbolic_trace.is_fx_symbolic_tracing"),
+        read_row(under_fx_tracing, "fx_tracing"),
+    ),
     "tracework_capture._torch.under_fx_tracing": read_row(under_fx_tracing, "fx_tracing"),
 }
 TRAINING_ROWS = {

@@ -132,7 +132,7 @@ def test_entries_go_with_the_last_wrapper_of_a_function_that_stays():
         call(torch.ones(n))
     other(torch.ones(2))
     made = len(cache.entries_of(doubled.__code__))
-    del call
+    del call, backend  # nobody can compile the same again
     gc.collect()
     assert len(cache.entries_of(doubled.__code__)) == made and torch.equal(only(torch.ones(2)), torch.full((2,), 6.0))
     del only
@@ -142,10 +142,29 @@ def test_entries_go_with_the_last_wrapper_of_a_function_that_stays():
     assert graphs and not any(graph() for graph in graphs)
 
 
+def test_what_is_compiled_where_it_is_called_is_compiled_once(fresh):
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(weakref.ref(gm))
+        return gm.forward
+
+    for _ in range(4):
+        torch.testing.assert_close(optimize(backend)(doubled)(torch.ones(2)), torch.full((2,), 6.0))
+    assert len(graphs) == 1
+    for _ in range(4):
+        optimize(eager)(doubled)(torch.ones(2))
+    gc.collect()
+    assert not any(graph() for graph in graphs)  # one set of entries stays, that of the last call
+    assert len({entry.owner for entry in cache.entries_of(doubled.__code__)}) == 1
+    for scale in range(20):  # all different: each has the limit of entries to itself
+        assert optimize(eager, recompile_limit=2)(lambda x, scale=scale: x * scale + 1)(torch.ones(2))[0] == scale + 1
+
+
 def test_fakes_of_tensors_with_a_gradient_go_with_them():
     from tracework_primops import FakeTensor
 
-    call = optimize(eager)(lambda y: torch.relu(y) * 2)
+    call = optimize(lambda gm, inputs: gm.forward)(lambda y: torch.relu(y) * 2)
     y = torch.ones(4099, requires_grad=True) * 2  # a size that no other test has
     call(y)
     del y, call

@@ -2,7 +2,9 @@
 
 from ... import _C
 from ...bytecode.facts import VERSION
+from ...bytecode.liveness import live_locals
 from ...values.late_values import LateValue, late_joined
+from ...values.sequence import SequenceValue
 from ...values.tensor import TensorValue
 from ...values.text import joined_text, known_text
 from ...values.value import Value
@@ -162,11 +164,16 @@ def dict_merge(frame, instruction):
         target.setitem(frame, key, value)
 
 
+STORES = ("STORE_FAST", "STORE_FAST_STORE_FAST")
+
+
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(frame, instruction):
     """a, b = value"""
     count = instruction.arg
-    items = first_items(frame, frame.stack.pop(), count)
+    value = frame.stack.pop()
+    unread = unread_targets(frame, instruction.index + 1, count) if isinstance(value, SequenceValue) else ()
+    items = value.items_but(frame, unread) if unread else first_items(frame, value, count)
     if len(items) != count:
         text = (
             f"not enough values to unpack (expected {count}, got {len(items)})"
@@ -175,6 +182,19 @@ def unpack_sequence(frame, instruction):
         )
         frame.raise_new(ValueError, text)
     frame.stack.extend(reversed(items))
+
+
+def unread_targets(frame, index, count):
+    """Which of so many items go into local variables that nothing reads, as those of an unused name do: they need not be looked at."""
+    stored = []
+    while len(stored) < count and frame.instructions[index].opname in STORES:
+        value = frame.instructions[index].value
+        stored += value if isinstance(value, tuple) else (value,)
+        index += 1
+    if len(stored) < count or len(set(stored)) < len(stored):
+        return ()
+    live = live_locals(frame.info, index)
+    return tuple(place for place, name in enumerate(stored[:count]) if name not in live and name not in frame.cells)
 
 
 def first_items(frame, value, count):

@@ -54,7 +54,7 @@ def write_local(frame, name, value):
     """Store a local; inlined comprehensions (3.12) save and restore cells and NULLs this way."""
     if type(value) is Deferred and type(value.obj) is CellType:  # the cell that a comprehension kept on the stack
         value = frame.wrap(value.obj, value.source)
-    if type(value) is Deferred:
+    if type(value) is Deferred and frame.parent is None:
         frame.locals.hold(name, value.obj, value.source)
     elif isinstance(value, CellValue) and is_cell(original_code(frame.code), name):
         frame.locals.pop(name, None)  # what the comprehension had in the slot

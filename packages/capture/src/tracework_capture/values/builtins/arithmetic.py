@@ -7,6 +7,7 @@ import builtins
 import collections
 import math
 import operator
+import types
 
 import torch
 
@@ -15,6 +16,7 @@ from ...bytecode.facts import VERSION
 from ...graph.replaced import identity_is_asked
 from ...guards.classes import defines, lookup_class, resolution_order
 from ...sources import Const
+from ..binding import FIELD
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
 from ..float_formulas import called, computed_by_python
 from ..floats import DataFloat
@@ -51,6 +53,8 @@ BY_REFLECTED_METHOD = {f"__r{stem}__": symbol for symbol, stem in SPECIAL.items(
 BY_INPLACE_METHOD = {f"__i{stem}__": symbol + "=" for symbol, stem in SPECIAL.items()}
 BY_COMPARE_METHOD = {name: symbol for symbol, name in COMPARE_SPECIAL.items()}
 BY_UNARY_METHOD = {name: symbol for symbol, name in UNARY_SPECIAL.items()}
+READ = (types.GetSetDescriptorType, types.MemberDescriptorType, FIELD)
+"""Descriptors of built-in types that give what an object holds, which may be called, where others bind a method."""
 OPERATIONS = (BY_METHOD, BY_REFLECTED_METHOD, BY_INPLACE_METHOD, BY_COMPARE_METHOD, BY_UNARY_METHOD)
 
 
@@ -239,7 +243,9 @@ def takes(name, count):
 
 
 def call_dunder(frame, self, name, args, kwargs):
-    """self.__name__(*args) for values of built-in types, through the operation it stands for."""
+    """self.__name__(*args) for values of built-in types, through the operation it stands for; what is no method is read, and called."""
+    if isinstance(lookup_class(self.python_type(), name)[0], READ):
+        return self.getattr(frame, name).call(frame, args, kwargs)
     if kwargs or not takes(name, len(args)):
         return frame.break_graph("call_unknown", f"{self.python_type().__name__}.{name} with these arguments")
     for table, reverse in ((BY_METHOD, False), (BY_REFLECTED_METHOD, True), (BY_INPLACE_METHOD, False)):
@@ -279,7 +285,6 @@ DUNDERS = {
     "__repr__": lambda frame, self: text_of(frame, self, repr),
     "__str__": lambda frame, self: text_of(frame, self, str),
     "__reversed__": lambda frame, self: reversed_value(frame, self),
-    "__class__": lambda frame, self: frame.break_graph("call_unknown", "__class__"),
     "__getattribute__": lambda frame, self, name: self.getattr(frame, force_plain(frame, name)),
     "__setattr__": lambda frame, self, name, value: none_of(self.setattr(frame, force_plain(frame, name), value)),
 }
@@ -392,10 +397,12 @@ def extremum(op, fn):
             keys = [key.call(frame, [item], {}) for item in items] if use_key else items
         if not items:
             return default if default is not None else fold(frame, fn, [TupleValue([])], {})
+        from ..extrema import ChosenNumber, extremum_of_tensors
         from ..float_formulas import extremum_of_inputs
         from ..floats import extremum_of_data
         from ..size_floats import SizeFloat, extremum_of_floats
         from ..symint import SymNumber, extremum_of_sizes
+        from ..tensor import TensorValue
 
         if not use_key and any(isinstance(i, DataFloat) for i in items):
             found = extremum_of_data(frame, compare, op, items)
@@ -406,6 +413,8 @@ def extremum(op, fn):
             if found is not None:
                 return found
         found = None if use_key else extremum_of_inputs(frame, fn, items)
+        if found is None and not use_key and any(isinstance(i, (TensorValue, ChosenNumber)) for i in items):
+            found = extremum_of_tensors(frame, op, items)
         if found is not None:
             return found
         best, best_key = items[0], keys[0]

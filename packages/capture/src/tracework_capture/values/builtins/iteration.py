@@ -201,12 +201,14 @@ def combinatoric(fn):
         if fn is itertools.product:
             pools = [iterate_all(frame, a) for a in args]
             repeat = force_plain(frame, kwargs["repeat"]) if "repeat" in kwargs else 1
-            return LazyIterator(fn, tuples, itertools.product(*pools, repeat=repeat))
+            made_of = [TupleValue(pool) for pool in pools], {"repeat": ConstantValue(repeat)}
+            return LazyIterator(fn, tuples, itertools.product(*pools, repeat=repeat), made_of=made_of, known=True)
         given = dict(zip(("iterable", "r"), args), **kwargs)
         items = iterate_all(frame, given["iterable"])
         rest = [force_plain(frame, given["r"])] if "r" in given else []
         try:
-            return LazyIterator(fn, tuples, fn(items, *rest))
+            made_of = [TupleValue(items), *map(ConstantValue, rest)], {}
+            return LazyIterator(fn, tuples, fn(items, *rest), made_of=made_of, known=True)
         except (TypeError, ValueError) as error:
             return frame.raise_new(type(error), *error.args)
 
@@ -221,9 +223,8 @@ def tuples(it, combinations):
 
 def accumulate_(frame, args, kwargs):
     given = dict(zip(("iterable", "func"), args), **kwargs)
-    return LazyIterator(
-        itertools.accumulate, accumulated, iterate(frame, given["iterable"]), given.get("func"), given.get("initial")
-    )
+    parts = iterate(frame, given["iterable"]), given.get("func", NONE), given.get("initial", NONE)
+    return LazyIterator(itertools.accumulate, accumulated, *parts, made_of=(parts[:2], {"initial": parts[2]}))
 
 
 def accumulated(it, iterator, fn, total):
@@ -239,7 +240,8 @@ def accumulated(it, iterator, fn, total):
 
 def zip_longest(frame, args, kwargs):
     iterators = [iterate(frame, a) for a in args]
-    return LazyIterator(itertools.zip_longest, zipped_longest, iterators, kwargs.get("fillvalue", NONE))
+    fill = kwargs.get("fillvalue", NONE)
+    return LazyIterator(itertools.zip_longest, zipped_longest, iterators, fill, made_of=(iterators, {"fillvalue": fill}))
 
 
 def zipped_longest(it, iterators, fill):
@@ -294,7 +296,8 @@ def takewhile_(frame, args, kwargs):
 
 
 def dropwhile_(frame, args, kwargs):
-    return LazyIterator(itertools.dropwhile, dropped, args[0], iterate(frame, args[1]))
+    parts = args[0], iterate(frame, args[1])
+    return LazyIterator(itertools.dropwhile, dropped, *parts, made_of=(parts, {}))
 
 
 def dropped(it, predicate, iterator):
@@ -306,7 +309,8 @@ def dropped(it, predicate, iterator):
 
 
 def filterfalse_(frame, args, kwargs):
-    return LazyIterator(itertools.filterfalse, filtered_false, args[0], iterate(frame, args[1]))
+    parts = args[0], iterate(frame, args[1])
+    return LazyIterator(itertools.filterfalse, filtered_false, *parts, made_of=(parts, {}))
 
 
 def filtered_false(it, predicate, iterator):
@@ -317,7 +321,8 @@ def filtered_false(it, predicate, iterator):
 
 def compress_(frame, args, kwargs):
     given = dict(zip(("data", "selectors"), args), **kwargs)
-    return LazyIterator(itertools.compress, compressed, *(iterate(frame, given[n]) for n in ("data", "selectors")))
+    parts = [iterate(frame, given[name]) for name in ("data", "selectors")]
+    return LazyIterator(itertools.compress, compressed, *parts, made_of=(parts, {}))
 
 
 def compressed(it, data, selectors):
@@ -330,7 +335,8 @@ def compressed(it, data, selectors):
 
 
 def pairwise_(frame, args, kwargs):
-    return LazyIterator(itertools.pairwise, paired, iterate(frame, args[0]))
+    iterator = iterate(frame, args[0])
+    return LazyIterator(itertools.pairwise, paired, iterator, made_of=([iterator], {}))
 
 
 def paired(it, iterator):
@@ -344,7 +350,8 @@ def batched_(frame, args, kwargs):
     size = force_plain(frame, args[1] if len(args) > 1 else kwargs["n"])
     if not isinstance(size, int) or size < 1 or "strict" in kwargs:
         return frame.break_graph("builtin_unsupported", "itertools.batched")
-    return LazyIterator(itertools.batched, batches, iterate(frame, args[0]), size)
+    iterator = iterate(frame, args[0])
+    return LazyIterator(itertools.batched, batches, iterator, size, made_of=([iterator, ConstantValue(size)], {}))
 
 
 def batches(it, iterator, size):
@@ -359,7 +366,8 @@ def batches(it, iterator, size):
 
 def groupby_(frame, args, kwargs):
     given = dict(zip(("iterable", "key"), args), **kwargs)
-    return LazyIterator(itertools.groupby, groups, Groups(iterate(frame, given["iterable"]), given.get("key")))
+    iterator, key = iterate(frame, given["iterable"]), given.get("key", NONE)
+    return LazyIterator(itertools.groupby, groups, Groups(iterator, key), made_of=([iterator, key], {}))
 
 
 class Groups:
@@ -424,7 +432,8 @@ def shared_items(it, source, seen):
 
 
 def cycle_(frame, args, kwargs):
-    return LazyIterator(itertools.cycle, repeated, iterate(frame, args[0]))
+    iterator = iterate(frame, args[0])
+    return LazyIterator(itertools.cycle, repeated, iterator, made_of=([iterator], {}))
 
 
 def repeated(it, iterator):
