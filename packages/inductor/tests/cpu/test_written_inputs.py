@@ -170,10 +170,26 @@ def part_moved(cache, at, new):
     return prims.copy_into(cache, written), prims.sum(written, (1,), False)
 
 
+def kept_before_a_copy(cache, at, new):
+    """A part is written in place, the next one is not: what is computed between the two is of the value between them."""
+    first = prims.slice_scatter(cache, new, 1, 4, 4 + NEW)
+    total = prims.mul(prims.slice(first, 1, 2, 8), 3.0)
+    second = prims.select_scatter(first, prims.mul(prims.select(first, 1, 5), 2.0), 1, 5)
+    return prims.copy_into(cache, second), total
+
+
+def turned_before_a_copy(cache, at, new):
+    """After a part that is written in place, a part is added to itself in another order."""
+    first = prims.slice_scatter(cache, new, 1, 4, 4 + NEW)
+    part = prims.select(first, 0, 1)
+    turned = prims.permute(prims.mul(prims.reshape(part, (4, ROWS)), 2.0), (1, 0))
+    return prims.copy_into(cache, prims.select_scatter(first, prims.add(part, turned), 0, 1)), prims.mul(new, 2.0)
+
+
 IN_PLACE = {row: True, before: True, after: False, viewed: False, itself: False, twice: True, between: False, given_out: True}
 IN_PLACE |= {changed: False, put: True, added: True, library_after: False, library_beside: True}
 IN_PLACE |= {sliced: True, strode: True, selected: True, diagonal: True, part_of_part: True}
-IN_PLACE |= {part_read_after: False, other_part: True, part_moved: False}
+IN_PLACE |= {part_read_after: False, other_part: True, part_moved: False, kept_before_a_copy: False, turned_before_a_copy: False}
 SIZES = (2, ROWS, 4), (NEW,), (2, NEW, 4)
 DTYPES = torch.float32, torch.int64, torch.float32
 
@@ -317,7 +333,11 @@ def after_step(value, step, number):
     return prims.index_copy(value, 0, at, prims.unsqueeze(row, 0), False)
 
 
-@drawn(st.lists(st.tuples(STEPS, st.sampled_from([None, "new", "old", "first part"])), min_size=1, max_size=4))
+LOOKS = st.none() | st.tuples(st.sampled_from(["new", "old", "first part"]), st.booleans())
+"""What is read after a step, and whether a loop over elements reads it, which may be put off, or a sum."""
+
+
+@drawn(st.lists(st.tuples(STEPS, LOOKS), min_size=1, max_size=4))
 @settings(max_examples=12, deadline=None)
 def test_random_writes(steps):
     def program(cache, at, new):
@@ -325,7 +345,8 @@ def test_random_writes(steps):
         for number, (step, look) in enumerate(steps):
             old, value = value, after_step(value, step, number)
             if look is not None:
-                read.append(prims.sum({"new": value, "old": old, "first part": part}[look], (1,), False))
+                seen, kept = {"new": value, "old": old, "first part": part}[look[0]], look[1]
+                read.append(prims.mul(seen, 3.0) if kept else prims.sum(seen, (1,), False))
         return prims.copy_into(cache, value), *read
 
     expected_inputs, given = inputs(), inputs()

@@ -10,7 +10,7 @@ from .fallback import Refused
 from .pointwise import elementwise
 from .registry import lowers
 from .value import Strided, settled
-from .written_inputs import is_whole
+from .written_inputs import is_whole, newest_name
 
 
 @lowers("clone", view=True)
@@ -43,12 +43,13 @@ def copy_into(low: Any, dst: Any, src: Any) -> Any:
         and is_whole(low, src, dst.buffer)
     ):
         return src  # it was made there
-    low.settle_readers(dst.buffer)
+    written = newest_name(low, dst.buffer)
+    low.settle_readers(written)
     layout = low.buffers[dst.buffer].layout
     source = elementwise(low, (src,), dst.dtype, lambda v: ops.to_dtype(v, dst.dtype), 1, None, dst.sizes)
     if any(alias_root(low.buffers, name) == dst.buffer for name in source.reads):
         source = low.realize(source)
-    new = low.new_buffer(layout, "alias", dst.buffer)
+    new = low.new_buffer(layout, "alias", written)
     low.mutated[new.name] = dst.buffer
-    low.pointwise_node(new, source.load, dst.sizes, lambda index: dot(index, dst.strides, dst.offset), mutates=dst.buffer)
+    low.pointwise_node(new, source.load, dst.sizes, lambda index: dot(index, dst.strides, dst.offset), mutates=written)
     return Strided(dst.sizes, dst.dtype, dst.device, new.name, dst.strides, dst.offset)

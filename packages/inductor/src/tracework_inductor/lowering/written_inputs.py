@@ -165,6 +165,11 @@ def scatter_into(low: Any, target: Strided, sizes: Sequence[Size], value: Any, p
     return write_into(low, target, sizes, value, position, mode)
 
 
+def newest_name(low: Any, name: str) -> str:
+    """Of an input: the alias that its last write so far made. Who writes next comes after those that read it under this name."""
+    return next((new for new, root in reversed(low.mutated.items()) if root == name), name)
+
+
 def is_whole(low: Any, at: Strided, name: str) -> bool:
     """Whether a window is all of a buffer, under whatever name."""
     layout = low.buffers[name].layout
@@ -182,4 +187,4 @@ def raises_after_write(program: Any) -> bool:
     return False
 
 
-__all__ = ["InPlace", "input_of", "is_whole", "raises_after_write", "scatter_into", "write_part", "written_inputs"]
+__all__ = ["InPlace", "input_of", "is_whole", "newest_name", "raises_after_write", "scatter_into", "write_part", "written_inputs"]
