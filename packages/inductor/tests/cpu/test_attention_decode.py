@@ -384,6 +384,17 @@ def filled_twice(q, k, v, mask):
     return product(weights(prims.where(prims.ge(mask, -2.0), prims.mul(scores, 2.0), -math.inf)), v)
 
 
+def as_gpt2(q, k, v, mask):
+    """Numbers in tensors: the scores are divided by one, and another replaces them."""
+    k, v = repeated(k, 4), repeated(v, 4)
+
+    def tensor(number):
+        return prims.full((), number, q.dtype, q.device)
+
+    scores = prims.div(product(q, turned(k)), tensor(4.0))
+    return product(weights(prims.where(prims.ge(mask, 0.0), scores, prims.expand(tensor(-1e4), scores.sizes))), v)
+
+
 LOWEST = torch.finfo(F32).min
 WRITTEN = {
     "llama": (as_llama, BF16, 1, -math.inf),
@@ -398,6 +409,7 @@ WRITTEN = {
     "grouped": (grouped, F32, 3, -math.inf),
     "masked, then scaled": (masked_then_scaled, F32, 2, -3.0),
     "filled twice": (filled_twice, F32, 1, -5.0),
+    "gpt2": (as_gpt2, F16, 2, -1.0),
 }
 """A program, its dtype, how many queries, and what the mask holds for hidden keys."""
 
@@ -419,7 +431,7 @@ def test_attention_that_is_written_out(case, hidden, tmp_path):
     (value,), host, kernels = run(build(program, inputs, [spec_of(t) for t in inputs]), inputs, tmp_path)
     assert "core" in host and "bmm" not in host and value.shape == wanted.shape
     atol = float(4 * ROUNDING[dtype] * inputs[2].abs().max())
-    torch.testing.assert_close(value.double(), wanted, rtol=0, atol=atol, equal_nan=True)
+    torch.testing.assert_close(value.double(), wanted, rtol=0, atol=atol, equal_nan=True, check_stride=True)
 
 
 def with_weights(q, k, v, mask):

@@ -14,7 +14,7 @@ from .. import _torch
 from ..codegen.triton.cores.attention_decode import most_rows
 from ..ir.index import same, same_all
 from .rewrites import built_before, rewritten, value_of
-from .written_attention import mask_of, without_factor, written_attention
+from .written_attention import mask_of, number_everywhere, without_factor, written_attention
 
 ATTENTION_DECODE = Op(
     "attention_decode",
@@ -130,17 +130,18 @@ def _rewrite_written_out(node: Any) -> None:
         v = prims.reshape(value_of(found.value), (batch, heads, keys, width))
         facts = False, factor * q_factor * k_factor, True, found.zeroed, found.fill
         new = _attention(node, q.node, k.node, v.node, None if mask is None else mask.node, *facts)
-        strides = (queries * heads * width, width, heads * width, 1)
-        new.meta |= {
-            "spec": TensorSpec(spec.dtype, spec.device, (batch, heads, queries, width), strides),
-            "origin": node.meta.get("origin"),
-        }
-        for user in list(node.users):
-            if user.target is prims.reshape and same_all(user.args[1], (batch, heads, queries, width)):
-                user.replace_all_uses_with(new)
-                node.graph.erase_node(user)
+        sizes = batch, heads, queries, width
+        alike = [user for user in node.users if user.target is prims.reshape and same_all(user.args[1], sizes)]
+        given_out = any(user.op == "output" for seen in (node, *alike) for user in seen.users)  # with eager's strides
+        strides = None if given_out else (queries * heads * width, width, heads * width, 1)
+        new.meta |= {"spec": TensorSpec(spec.dtype, spec.device, sizes, strides), "origin": node.meta.get("origin")}
+        for user in alike:
+            user.replace_all_uses_with(new)
+            node.graph.erase_node(user)
         if node.users:
-            node.replace_all_uses_with(prims.reshape(value_of(new), spec.sizes).node)
+            flat = prims.reshape(value_of(new), spec.sizes).node
+            flat.meta["spec"] = spec
+            node.replace_all_uses_with(flat)
     node.graph.erase_node(node)
     for inner in sorted(found.inside, reverse=True):
         node.graph.erase_node(inner)
@@ -161,16 +162,8 @@ def _is_choice(mask: Any) -> bool:
         mask = mask.args[0]
     if mask.target is not prims.where:
         return False
-    numbers = [_number(arg) for arg in mask.args[1:]]
+    numbers = [number_everywhere(arg) for arg in mask.args[1:]]
     return 0.0 in numbers and all(n is not None and n <= 0 for n in numbers)
-
-
-def _number(arg: Any) -> float | None:
-    """What a constant is everywhere."""
-    while getattr(arg, "target", None) in (prims.expand, prims.convert):
-        arg = arg.args[0]
-    value = arg.args[1] if getattr(arg, "target", None) is prims.full else arg
-    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _highest(mask: Any, node: Any) -> Any:

@@ -172,17 +172,28 @@ def _steps(node: Any) -> list[tuple[Any, Step]]:
     if node.target in (prims.mul, prims.add) and len(args) == 2:
         pairs = [(a, b) for a, b in (args, args[::-1]) if hasattr(a, "op")]
         if node.target is prims.mul:
-            return [(a, Step("scale", *at, float(b))) for a, b in pairs if isinstance(b, (int, float))]
+            return [(a, Step("scale", *at, number)) for a, b in pairs if (number := number_everywhere(b)) is not None]
         return [(a, Step("add", *at, tensor=b)) for a, b in pairs if hasattr(b, "op")]
-    if node.target is prims.div and len(args) == 2 and hasattr(args[0], "op") and isinstance(args[1], (int, float)) and args[1]:
-        return [(args[0], Step("scale", *at, 1 / float(args[1])))]
+    if node.target is prims.div and len(args) == 2 and hasattr(args[0], "op") and (number := number_everywhere(args[1])):
+        return [(args[0], Step("scale", *at, 1 / number))]
     if node.target is prims.sub and len(args) == 2 and all(hasattr(a, "op") for a in args):
         return [(args[0], Step("add", *at, tensor=args[1], negated=True))]
     if node.target is prims.where:
         chosen = enumerate(args[1:])
-        pairs_of = [(a, args[2 - n], n == 1) for n, a in chosen if hasattr(a, "op") and isinstance(args[2 - n], (int, float))]
-        return [(a, Step("fill", *at, float(number), args[0], negated)) for a, number, negated in pairs_of]
+        pairs_of = [(a, number_everywhere(args[2 - n]), n == 1) for n, a in chosen if hasattr(a, "op")]
+        return [(a, Step("fill", *at, number, args[0], negated)) for a, number, negated in pairs_of if number is not None]
     return []
+
+
+def number_everywhere(arg: Any) -> float | None:
+    """What a constant is for all elements, as its dtype has it; None for what is no constant."""
+    if isinstance(arg, (int, float)):
+        return float(arg)
+    target = getattr(arg, "target", None)
+    if target not in (prims.expand, prims.reshape, prims.convert, prims.full, prims.scalar_tensor):
+        return None
+    number = number_everywhere(arg.args[1 if target is prims.full else 0])
+    return None if number is None else float(torch.tensor(number, dtype=torch.float64).to(arg.meta["spec"].dtype).item())
 
 
 def _are_understood(steps: Sequence[Step], sizes: Sequence[Size]) -> bool:
@@ -252,4 +263,4 @@ def without_factor(node: Any) -> tuple[PrimValue, float]:
     return value_of(node), 1.0
 
 
-__all__ = ["WrittenAttention", "mask_of", "without_factor", "written_attention"]
+__all__ = ["WrittenAttention", "mask_of", "number_everywhere", "without_factor", "written_attention"]
