@@ -355,6 +355,35 @@ def test_ctc_loss_refuses_lengths_as_in_eager():
     assert str(found.value) == str(expected.value)
 
 
+@pytest.mark.parametrize("handled", [False, True])
+def test_what_comes_before_a_ctc_loss_that_raises(handled):
+    scores, targets = torch.randn(10, 2, 5).log_softmax(-1), torch.ones(2, 4, dtype=torch.long)
+
+    def fn(x, lengths, seen):
+        seen.append(x.mul_(2).sum())
+        try:
+            return F.ctc_loss(scores, targets, lengths, torch.tensor([4, 2]))
+        except RuntimeError:
+            seen.append(x.add_(1).sum())
+            if not handled:
+                raise
+            return x
+
+    def run(call, longest):
+        x, seen = torch.ones(3), []
+        try:
+            seen.append(call(x, torch.tensor([longest, 8]), seen))
+        except RuntimeError as error:
+            return str(error), [x, *seen]
+        return "", [x, *seen]
+
+    call = tracework.compile(fn, backend="aot_eager")
+    for longest in (10, 11):
+        (error, values), (expected_error, expected) = run(call, longest), run(fn, longest)
+        assert error == expected_error
+        torch.testing.assert_close(values, expected, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_types_by_class(backend):
     check(

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from .._torch import any_autocast
 from ..graph.builder import graph_argument
 from ..graph.checks import RANDOM_STATE, fresh_seed
+from ..graph.raises import OF_ATEN
 from ..sources import Const
 from .constant import force_plain
 from .tensor import TensorValue
@@ -18,8 +19,10 @@ from .tensor import TensorValue
 __all__ = ["DATA_CALL_ROWS"]
 
 
-def called_as_it_is(frame, fn, args, kwargs, example):
-    """The result of a node that is known by an example of its kind."""
+def called_as_it_is(frame, fn, args, kwargs, example, raises=()):
+    """The result of a node that is known by an example of its kind. raises: for some data; its operators are not seen on fakes."""
+    if raises:
+        frame.root.effects.raised.append(raises)
     node_args = tuple(graph_argument(frame, a) for a in args)
     node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
     found = frame.graph.record(frame, fn, node_args, node_kwargs, example)
@@ -45,7 +48,7 @@ def ctc_row(fn):
         whole = "reduction" not in given or force_plain(frame, given["reduction"]) not in ("none", 0)
         dims = None if whole else (0, -1)
         example = frame.graph.run_on_fakes(frame, torch.sum, (scores.example, dims), {}, "call_function")
-        return called_as_it_is(frame, fn, args, kwargs, example)
+        return called_as_it_is(frame, fn, args, kwargs, example, OF_ATEN)
 
     return handler
 
