@@ -684,23 +684,24 @@ SNAPSHOTS = _learn_layout()
 
 
 TORCHS_ERRORS = {
-    "Unsupported": "Unsupported",
-    "RecompileError": "RecompileError",
-    "RecompileLimitError": "FailOnRecompileLimitHit",
-    "BackendError": "BackendCompilerFailed",
-    "CompileError": "BackendCompilerFailed",
-    "InternalCaptureError": "InternalTorchDynamoError",
+    "Unsupported": ("torch._dynamo.exc", "Unsupported"),
+    "RecompileError": ("torch._dynamo.exc", "RecompileError"),
+    "RecompileLimitError": ("torch._dynamo.exc", "FailOnRecompileLimitHit"),
+    "BackendError": ("torch._dynamo.exc", "BackendCompilerFailed"),
+    "CompileError": ("torch._dynamo.exc", "BackendCompilerFailed"),
+    "InternalCaptureError": ("torch._dynamo.exc", "InternalTorchDynamoError"),
+    "DynamicDimError": ("torch.fx.experimental.symbolic_shapes", "ConstraintViolationError"),
 }
-"""Errors of ours, by name -> those of torch._dynamo.exc that a program written for torch.compile catches."""
+"""Errors of ours, by name -> module and name of those that a program written for torch.compile catches."""
 
 
 def also_torchs(error: Exception) -> None:
     """Makes an error of ours one of torch.compile's, too, where the program has those: by their classes it may be caught."""
-    torchs = sys.modules.get("torch._dynamo.exc")
     kind = next((kind for kind in type(error).__mro__ if kind.__name__ in TORCHS_ERRORS), None)
-    if torchs is None or kind is None or not kind.__module__.startswith("tracework"):
+    if kind is None or not kind.__module__.startswith("tracework"):
         return
-    twin = getattr(torchs, TORCHS_ERRORS[kind.__name__], None)
+    module, name = TORCHS_ERRORS[kind.__name__]
+    twin = getattr(sys.modules.get(module), name, None)
     if twin is not None and not isinstance(error, twin):
         error.__class__ = _with_twin(type(error), twin)
 

@@ -19,6 +19,7 @@ from .dump import Dump, both
 from .errors import InvalidArgument, NotCallable
 from .observe import Observe, nothing
 from .options import Options, build
+from .user_line import levels_inside
 
 _told: set[str] = set()
 DECLARED = "__tracework_shapes__"
@@ -53,22 +54,18 @@ def _check_flags(fullgraph: Any, dynamic: Any, disable: Any, recompile_limit: An
 
 
 def _say_what_is_missing(options: Options) -> None:
-    """A mode whose engine does not exist yet says so, once."""
-    if options.max_autotune and "max_autotune" not in _told:
-        _told.add("max_autotune")
-        warnings.warn(
-            "max-autotune: there is no search over matmul and convolution templates yet; the library's kernels are used as in "
-            "the default mode.",
-            stacklevel=4,
-        )
-    if not options.fallback_random and "random" not in _told:
-        _told.add("random")
-        warnings.warn("fallback_random=False: there is no generator of our own yet; eager's is used.", stacklevel=4)
-    if options.cudagraphs and not torch.cuda.is_available() and "cudagraphs" not in _told:
-        _told.add("cudagraphs")
-        warnings.warn(
-            "cudagraphs (mode reduce-overhead) needs a CUDA device and there is none; graphs run without.", stacklevel=4
-        )
+    """What is asked for and does not exist yet, or not on this machine, is told once."""
+    missing = {
+        "max-autotune: there is no search over matmul and convolution templates yet; the library's kernels are used as in the default"
+        " mode.": options.max_autotune,
+        "fallback_random=False: there is no generator of our own yet; eager's is used.": not options.fallback_random,
+        "cudagraphs (mode reduce-overhead) needs a CUDA device and there is none; graphs run without.": options.cudagraphs
+        and not torch.cuda.is_available(),
+    }
+    for text, asked in missing.items():
+        if asked and text not in _told:
+            _told.add(text)
+            warnings.warn(text, stacklevel=levels_inside())
 
 
 def _shapes(arguments: Mapping[str, Any], function: Callable[..., Any], through: bool = False) -> Any:

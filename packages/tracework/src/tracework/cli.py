@@ -8,13 +8,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from . import backends, config, options
 from ._version import __version__
 from .errors import TraceworkError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="A compiler for unmodified PyTorch programs.")
-console = Console()
+console = Console(markup=False)
+"""What is printed is text, in which brackets (`tracework[onnxrt]`, `L['x']`) are brackets."""
+
+
+def _say(error: Exception) -> None:
+    console.print(Text(type(error).__name__, style="red"), Text(f": {error}"), sep="")
 
 
 @app.command(
@@ -31,7 +37,7 @@ def run(
     try:
         become(arguments)
     except TraceworkError as error:
-        console.print(f"[red]{type(error).__name__}[/red]: {error}")
+        _say(error)
         raise typer.Exit(2) from error
 
 
@@ -46,7 +52,7 @@ def demo(device: Annotated[str, typer.Option(help="cpu or cuda; left out: cuda w
     try:
         run_demo(chosen, console)
     except TraceworkError as error:
-        console.print(f"[red]{type(error).__name__}[/red]: {error}")
+        _say(error)
         raise typer.Exit(1) from error
 
 
@@ -83,7 +89,7 @@ def adopt(folder: Annotated[str, typer.Argument(help="a cache folder; left out: 
         store = runtime.Store(folder or settings.cache_dir or None, secret_key=runtime.secret(settings.cache_key or None))
         console.print(f"{store.adopt()} entries of {store.folder} adopted")
     except (runtime.RuntimeFailure, OSError) as error:
-        console.print(f"[red]{type(error).__name__}[/red]: {error}")
+        _say(error)
         raise typer.Exit(1) from error
 
 

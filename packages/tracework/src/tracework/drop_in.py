@@ -17,45 +17,30 @@ import torch
 from .after_import import after_import
 
 
-def _compile(*args: Any, **kwargs: Any) -> Any:
-    from tracework.api import compile
+def _stand_in(*args: Any, **kwargs: Any) -> Any:
+    """The code of what is replaced, which runs with torch's globals and loads the compiler at its first call."""
+    from tracework.compiler import NAME  # type: ignore[attr-defined]
 
-    return compile(*args, **kwargs)
-
-
-def _set_stance(*args: Any, **kwargs: Any) -> Any:
-    from tracework.compiler import set_stance
-
-    return set_stance(*args, **kwargs)
+    return NAME(*args, **kwargs)
 
 
-def _reset() -> None:
-    from tracework.compiler import reset
-
-    reset()
-
-
-def _cudagraph_mark_step_begin() -> None:
-    from tracework.compiler import cudagraph_mark_step_begin
-
-    cudagraph_mark_step_begin()
-
-
-STAND_INS: tuple[tuple[Any, Any], ...] = (
-    (torch.compile, _compile),
-    (torch.compiler.set_stance, _set_stance),
-    (torch.compiler.reset, _reset),
-    (torch.compiler.cudagraph_mark_step_begin, _cudagraph_mark_step_begin),
+REPLACED = (
+    "set_stance reset cudagraph_mark_step_begin cudagraph_mark_warmup_incomplete list_backends get_default_backend"
+    " set_default_backend save_cache_artifacts load_cache_artifacts"
 )
-"""What is replaced, and by what: what acts on the compiler as a whole. Marks on functions and tensors need no replacing: torch's are
-honoured. The stand-ins load the compiler at their first call; their code runs with torch's globals."""
+"""Functions of torch.compiler that act on the compiler as a whole, or ask it; some are not in each release. torch.compile goes with them,
+and torch._dynamo.reset. Marks on functions and tensors need no replacing: torch's are honoured."""
+LEFT = "load_compiled_function precompile set_enable_guard_collectives"
+"""Those that stay torch's: what torch has stored is torch's to load, and a collective of torch's guards has none of ours to be in."""
+
+
 WRAPPERS = ("torch._dynamo.eval_frame", "OptimizedModule")
 """The class that libraries ask for: under its name stands one that our compiled modules are instances of, too."""
 
 
 def replace_torch_compile() -> Replacement:
-    """From now on `torch.compile`, `nn.Module.compile`, and `set_stance`, `reset` and `cudagraph_mark_step_begin` of torch.compiler are
-    this compiler's, under every name that they have been bound to.
+    """From now on `torch.compile`, `nn.Module.compile` and what REPLACED names of torch.compiler are this compiler's, under every name that
+    they have been bound to.
 
     For good, whatever becomes of what is given back; as a context manager, until its end. What torch.compile has made before stays as it
     is. Inside, `isinstance(module, torch._dynamo.OptimizedModule)` holds for our compiled modules too.
@@ -88,14 +73,24 @@ def _replace() -> bool:
     with _lock:
         if _replaced:
             return False
-        for function, stand_in in STAND_INS:
-            _undo.callback(setattr, function, "__code__", function.__code__)
-            _undo.callback(delattr, function, "__signature__")
-            function.__signature__ = inspect.signature(function)
-            function.__code__ = stand_in.__code__
-            _replaced.append(function)
+        _replaced.append(torch.compile)
+        _replace_code(torch.compile)
+        for name in REPLACED.split():
+            if hasattr(torch.compiler, name):
+                _replace_code(getattr(torch.compiler, name))
+        _undo.callback(after_import("torch._dynamo", lambda dynamo: _replace_code(dynamo.reset)))  # type: ignore[attr-defined]
         _undo.callback(after_import(WRAPPERS[0], _recognise))
         return True
+
+
+def _replace_code(function: Any) -> None:
+    """The function of torch's is from now on ours of the same name, and shows its own signature."""
+    code, name = _stand_in.__code__, function.__name__
+    names = tuple(name if known == "NAME" else known for known in code.co_names)
+    _undo.callback(setattr, function, "__code__", function.__code__)
+    _undo.callback(delattr, function, "__signature__")
+    function.__signature__ = inspect.signature(function)
+    function.__code__ = code.replace(co_names=names, co_name=name, co_qualname=name)
 
 
 def _restore() -> None:

@@ -54,13 +54,13 @@ class Options:
         jobs: compilers, and processes for Triton, that work at one time; None: as many as there are cores.
         progress: show on a terminal what a long compilation is doing; None: where standard error is a terminal.
         dump_dir: folder that receives each stage's text.
-        debug: the same, in a new folder tracework_debug/run_... where dump_dir names none.
+        debug: write each stage's text; where dump_dir names no folder, to a new one, tracework_debug/run_...
         diagram: draw the graph after fusion, as SVG and as text for Graphviz, in the folder of dump_dir or debug.
         pre_grad_custom_pass: called with the torch.fx.Graph of each captured graph, which it changes; or a list of such functions.
-        joint_custom_pre_pass: the same with the functional graph of forward and backward, before it is cut in two, and with that of an inference.
-        joint_custom_post_pass: the same, after joint_custom_pre_pass.
-        post_grad_custom_pre_pass: the same with each functional graph, forward and backward apart, before operators are decomposed.
-        post_grad_custom_post_pass: the same, after post_grad_custom_pre_pass.
+        joint_custom_pre_pass: called with the functional torch.fx.Graph of forward and backward, before it is cut in two, and that of an inference.
+        joint_custom_post_pass: called as joint_custom_pre_pass, after it.
+        post_grad_custom_pre_pass: called with each functional torch.fx.Graph, forward and backward apart, before operators are decomposed.
+        post_grad_custom_post_pass: called as post_grad_custom_pre_pass, after it.
     """
 
     cudagraphs: bool = field(default=False, metadata={"code": False})

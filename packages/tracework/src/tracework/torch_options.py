@@ -6,13 +6,13 @@ values, promises something, calls the user's code or writes files is honoured or
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .errors import InvalidArgument
 from .torch_names import HONOURED, IGNORED, REFUSED, Row, asks, row_for, rows_of, table_of, torch_names
+from .user_line import levels_inside
 
 Translation = Callable[[Any], dict[str, Any]]
 
@@ -24,6 +24,10 @@ def _as(own: str) -> Translation:
 def _if_true(**chosen: Any) -> Translation:
     """What is chosen where the value is true; false leaves our defaults."""
     return lambda value: dict(chosen) if value else {}
+
+
+def _jobs(value: Any) -> dict[str, Any]:
+    return {"jobs": 1 if type(value) is int and value == 0 else value}
 
 
 def _cxx(value: Any) -> dict[str, Any]:
@@ -59,7 +63,7 @@ HONOURED_OPTIONS: Mapping[str, tuple[Translation, str, str]] = {
     "strict_signed_zero": (_if_true(numerics="strict_reduction"), "numerics", '"strict_reduction"'),
     "assert_indirect_indexing": (_as("index_checks"), "index_checks", ""),
     "debug_index_asserts": (_if_true(index_checks=True), "index_checks", "kernels check indices by default"),
-    "compile_threads": (_as("jobs"), "jobs", ""),
+    "compile_threads": (_jobs, "jobs", "0, which is the compiling process itself for torch, is 1"),
     "verbose_progress": (_if_true(progress=True), "progress", ""),
     "disable_progress": (lambda value: {"progress": not value}, "progress", ""),
     "trace.enabled": (_if_true(debug=True), "debug", "a folder with each stage's text"),
@@ -244,12 +248,4 @@ def say_ignored(names: Iterable[str]) -> None:
         _told.update(new)
         what = "options {} have" if len(new) > 1 else "option {} has"
         text = f"torch's {what.format(', '.join(new))} no effect here; `python -m tracework.from_torch` says why."
-        warnings.warn(text, stacklevel=_levels_inside())
-
-
-def _levels_inside() -> int:
-    """How many calls up the first is that is not of this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tracework."):
-        level, frame = level + 1, frame.f_back
-    return level
+        warnings.warn(text, stacklevel=levels_inside())

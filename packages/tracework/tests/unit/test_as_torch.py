@@ -183,6 +183,13 @@ def test_a_break_where_none_may_be_is_caught_as_torchs():
             tracework.compile(breaks, fullgraph=True, backend="eager")(torch.ones(2))
 
 
+def test_a_marked_size_that_cannot_stay_open_is_caught_as_torchs():
+    x = torch.ones(4)
+    torch._dynamo.mark_dynamic(x, 0)
+    with pytest.raises(torch.fx.experimental.symbolic_shapes.ConstraintViolationError, match="marked dynamic"):
+        tracework.compile(lambda x: x + 1 if x.shape[0] == 4 else x, backend="eager")(x)
+
+
 @pytest.mark.parametrize(
     ("kwargs", "kind"),
     [({"mode": "fast"}, RuntimeError), ({"options": {"nothing": 1}}, RuntimeError), ({"backend": "nobody"}, RuntimeError),
@@ -230,6 +237,13 @@ def test_a_stance_of_torchs_holds_where_none_of_ours_is_set():
     torch.compiler.set_stance("default")
     call(torch.ones(2, dtype=torch.int32))
     assert len(graphs) == 3
+
+
+def test_an_unknown_stance_of_torchs_is_an_error_at_the_call():
+    graphs, call = counted()
+    with torch.compiler.set_stance("nonsense"), pytest.raises(RuntimeError, match="unknown stance 'nonsense'. Known: default"):
+        call(torch.ones(2))
+    assert not graphs
 
 
 def test_a_delayed_compilation_of_torchs_stance():

@@ -10,6 +10,7 @@ import pytest
 import torch
 import tracework
 from torch import compile as bound_before
+from tracework import api, compiler, drop_in, torch_names, torch_options
 
 X = torch.linspace(-1, 1, 4)
 partial_before = functools.partial(torch.compile, backend="eager")
@@ -82,25 +83,88 @@ def test_every_argument_of_torch_is_taken(name):
         assert torch.equal(compiled(X), X.sin() + 1)
 
 
-def code():
-    return torch.compile.__code__.co_name
+def ours():
+    return torch.compile.__code__.co_filename == drop_in.__file__
 
 
 def test_it_stays_for_good_and_ends_with_the_block_that_began_it():
     signature = inspect.signature(torch.compile)
     with tracework.replace_torch_compile():
-        assert code() == "_compile" and inspect.signature(torch.compile) == signature
+        assert ours() and inspect.signature(torch.compile) == signature
         tracework.replace_torch_compile()  # dropped, and in place already
         with tracework.replace_torch_compile():
-            assert code() == "_compile"
-        assert code() == "_compile"
-    assert code() == "compile" and not hasattr(torch.compile, "__signature__")
+            assert ours()
+        assert ours()
+    assert not ours() and not hasattr(torch.compile, "__signature__")
     kept = tracework.replace_torch_compile()
-    assert code() == "_compile"
+    assert ours()
     for _ in range(2):
         with kept:
-            assert code() == "_compile"
-        assert code() == "compile"
+            assert ours()
+        assert not ours()
+
+
+MARKS = (
+    "PrecompileError allow_in_graph assume_constant_result compile config is_compiling is_dynamo_compiling is_exporting"
+    " keep_portable_guards_unsafe keep_tensor_guards_unsafe nested_compile_region nonstrict_trace skip_all_guards_unsafe"
+    " skip_guard_on_all_nn_modules_unsafe skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe substitute_in_graph"
+    " wrap_numpy disable"
+)
+"""Names of torch.compiler that mark something, of which this compiler honours torch's own."""
+
+
+def test_each_name_of_torchs_is_replaced_or_is_a_mark_or_is_left():
+    known = {*drop_in.REPLACED.split(), *drop_in.LEFT.split(), *MARKS.split()}
+    assert set(torch_names.torch_names("name")) <= known
+    assert set(drop_in.REPLACED.split()) <= set(compiler.__all__)
+    with tracework.replace_torch_compile():
+        for name in filter(lambda name: hasattr(torch.compiler, name), drop_in.REPLACED.split()):
+            assert getattr(torch.compiler, name).__code__.co_filename == drop_in.__file__, name
+
+
+def test_what_asks_the_compiler_asks_ours(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACEWORK_CACHE_DIR", str(tmp_path))
+    with tracework.replace_torch_compile():
+        torch.compiler.reset()
+        torch.compile(program)(X)
+        stored, _ = torch.compiler.save_cache_artifacts()
+        assert torch.compiler.load_cache_artifacts(stored) is not None
+        assert torch.compiler.list_backends() == tracework.list_backends()
+
+
+RESET = """
+import torch, tracework
+tracework.replace_torch_compile()
+import torch._dynamo
+graphs = []
+call = torch.compile(lambda x: x.sin(), backend=lambda gm, inputs: (graphs.append(gm), gm.forward)[1])
+for reset in (lambda: None, lambda: None, torch._dynamo.reset, torch.compiler.reset):
+    reset()
+    call(torch.ones(2))
+    print(len(graphs), end=" ")
+"""
+
+
+def test_torchs_resets_forget_what_is_compiled_here():
+    done = subprocess.run([sys.executable, "-c", RESET], capture_output=True, text=True)
+    assert done.stdout == "1 1 2 3 ", done.stderr
+
+
+@pytest.mark.parametrize("given", [{"mode": "max-autotune"}, {"mode": "reduce-overhead"}, {"options": {"epilogue_fusion": True}}])
+@pytest.mark.parametrize("way", ["attribute", "module", "in place", "class", "decorator"])
+def test_warnings_are_at_the_line_of_the_program(given, way, monkeypatch):
+    monkeypatch.setattr(api, "_told", set())
+    monkeypatch.setattr(torch_options, "_told", set())
+    ways = {
+        "attribute": lambda: torch.compile(program, **given),
+        "module": lambda: torch.compile(Net(), **given),
+        "in place": lambda: Net().compile(**given),
+        "class": lambda: torch.compile(type("Other", (Net,), {}), **given),
+        "decorator": lambda: torch.compile(**given)(program),
+    }
+    with tracework.replace_torch_compile(), pytest.warns(UserWarning) as told:
+        ways[way]()
+    assert {warning.filename for warning in told} == {__file__}
 
 
 LIBRARIES = """

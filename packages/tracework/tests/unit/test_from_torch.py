@@ -172,6 +172,10 @@ def test_options_for_elements_and_for_sums_ask_for_both():
     assert built(None, {"emulate_precision_casts": True, "strict_signed_zero": True}).numerics == "strict"
 
 
+def test_no_processes_beside_the_compiling_one_are_one_job():
+    assert changes(built(None, {"compile_threads": 0})) == {"jobs": 1}
+
+
 def test_ignored_options_change_nothing_and_are_told_once_together():
     ignored = [name for name in names("option") if row_of("option", name).answer == IGNORED]
     with pytest.warns(UserWarning) as told:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tracework
 import tracework_runtime as runtime
-from tracework import cli, config, logs, modes, options, where
+from tracework import backends, cli, config, demo, logs, modes, options, where
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[4]
@@ -42,12 +42,27 @@ def test_where_of_an_unknown_name_fails():
 
 
 def test_doctor_and_options_print_what_they_know(monkeypatch):
-    monkeypatch.setattr(cli.console, "width", 300)  # a narrow table breaks the names over lines
+    monkeypatch.setattr(cli.console, "width", 400)  # a narrow table breaks the names over lines
     doctor = CliRunner().invoke(cli.app, ["doctor"])
     assert doctor.exit_code == 0 and tracework.__version__ in doctor.stdout and "C++ compiler" in doctor.stdout
+    assert all(state.text in doctor.stdout for state in backends.states().values())  # brackets of extras, too
     shown = CliRunner().invoke(cli.app, ["options"])
     assert shown.exit_code == 0
-    assert all(name in shown.stdout for name in [*options.OPTION_NAMES, *config.ENVIRONMENT])
+    assert all(row.name in shown.stdout and row.doc in shown.stdout for row in options.OPTION_NAMES.values())
+    assert all(name in shown.stdout and row.doc in shown.stdout for name, row in config.ENVIRONMENT.items())
+
+
+def test_each_options_meaning_can_be_read_alone():
+    assert not [row.name for row in options.OPTION_NAMES.values() if row.doc.startswith("the same")]
+
+
+def test_errors_on_the_command_line_show_their_brackets(monkeypatch):
+    def no_model(device):
+        raise tracework.InvalidArgument("pip install 'tracework[demo]'")
+
+    monkeypatch.setattr(demo, "build_model", no_model)
+    shown = CliRunner().invoke(cli.app, ["demo"])
+    assert shown.exit_code == 1 and shown.stdout.strip() == "InvalidArgument: pip install 'tracework[demo]'"
 
 
 def test_adopt_seals_the_entries_of_another(tmp_path, monkeypatch):

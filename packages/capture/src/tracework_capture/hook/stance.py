@@ -30,12 +30,16 @@ STANCES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Stance:
-    """One stance. backend: used instead of each function's own. first_backend: of aot_eager_then_compile's first calls."""
+    """One stance; ControlMisuse for an unknown name. backend: used instead of each function's own. first_backend: of aot_eager_then_compile's first calls."""
 
     name: str = "default"
     skip_guard_eval_unsafe: bool = False
     backend: Any = None
     first_backend: Any = None
+
+    def __post_init__(self) -> None:
+        if self.name not in STANCES:
+            raise ControlMisuse(f"unknown stance {self.name!r}. Known: {', '.join(STANCES)}.")
 
 
 _current = Stance()
@@ -129,8 +133,7 @@ class set_stance:  # a class with a function's name: calling it takes effect at 
         force_backend: Callable[..., Any] | None = None,
         first_backend: Callable[..., Any] | None = None,
     ) -> None:
-        if stance not in STANCES:
-            raise ControlMisuse(f"unknown stance {stance!r}. Known: {', '.join(STANCES)}.")
+        self.stance = Stance(stance, skip_guard_eval_unsafe, force_backend, first_backend)
         if force_backend is not None and stance != "default":
             raise StanceMisuse(f"force_backend= goes with the default stance, not with {stance!r}. Leave one of the two out.")
         if force_backend is not None and not callable(force_backend):
@@ -139,7 +142,6 @@ class set_stance:  # a class with a function's name: calling it takes effect at 
             )
         if stance == "aot_eager_then_compile" and first_backend is None:
             raise ControlMisuse("aot_eager_then_compile needs first_backend=. Use tracework.compiler.set_stance, which gives it.")
-        self.stance = Stance(stance, skip_guard_eval_unsafe, force_backend, first_backend)
         self.before = _set(self.stance)
 
     def __enter__(self) -> None:
