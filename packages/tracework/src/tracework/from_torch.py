@@ -24,7 +24,8 @@ MARKS: Mapping[str, str] = {
     "torch.compiler.assume_constant_result, nonstrict_trace, substitute_in_graph": "as tracework.compiler's",
     "torch.compiler.set_stance": "holds while tracework.compiler.set_stance has set none",
     "torch.compiler.is_compiling, is_dynamo_compiling, is_exporting": "true in what is captured here, too",
-    "torch._dynamo.exc.Unsupported, RecompileError, FailOnRecompileLimitHit, BackendCompilerFailed; ConstraintViolationError": "catch our own errors of the same meaning",
+    "torch._dynamo.exc.Unsupported, RecompileError, FailOnRecompileLimitHit, BackendCompilerFailed": "catch our own errors of the same meaning",
+    "torch.fx.experimental.symbolic_shapes.ConstraintViolationError": "catches that a marked size cannot stay open",
 }
 """What a program sets or asks with torch's own functions, while this compiler runs."""
 

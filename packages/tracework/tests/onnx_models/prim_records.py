@@ -194,6 +194,13 @@ for _kind in "fhbijut":
             record("prod", _reduce, lambda n, x, d=_dims, k=_keep: prims.prod(x, d, k, None), tolerance=1e-5)
         for _name in ("amax", "amin", "any", "all"):
             record(_name, lambda n, k=_kind: [KINDS[k](n, 2, 3)], lambda n, x, o=_OPS[_name], d=_dims, k=_keep: o(x, d, k))
+        if _kind in "fhb":  # NaN in each place
+            for _name in ("amax", "amin"):
+                record(
+                    _name,
+                    lambda n, k=_kind: [KINDS[k](n, n).masked_fill(torch.eye(n, dtype=torch.bool), math.nan)[1:]],
+                    lambda n, x, o=_OPS[_name]: o(x, (1,), False),
+                )
         record("count_nonzero", lambda n, k=_kind: [KINDS[k](n, 2, 3)], lambda n, x, d=_dims: prims.count_nonzero(x, d))
     for _name in ("argmax", "argmin"):
         if _kind != "t":

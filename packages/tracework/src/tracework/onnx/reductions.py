@@ -45,7 +45,12 @@ def _extreme(kind: str) -> Any:
     def write(w: Writer, out: Any, x: Value, dims: Any, keepdim: bool) -> str:
         if x.dtype is torch.bool:
             return w.cast(reduced(w, kind, w.cast(x.name, torch.int32), dims, keepdim), torch.bool)
-        return reduced(w, kind, x.name, dims, keepdim)
+        found = reduced(w, kind, x.name, dims, keepdim)
+        if x.dtype not in FLOATS or not dims:
+            return found
+        # ONNX says nothing of NaN, which engines leave out or keep by where it stands
+        nans = _counted(w, w.op("IsNaN", x.name), dims, keepdim)
+        return w.op("Where", w.op("Greater", nans, w.constant(0, torch.int64)), w.constant(math.nan, x.dtype), found)
 
     return write
 
