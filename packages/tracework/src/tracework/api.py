@@ -14,7 +14,7 @@ import torch
 import tracework_capture as capture
 
 from . import activity, backends, config, dynamism, logs, torch_settings
-from .compiled_module import CompiledModule, check_devices_of, entry_function, wrap_module
+from .compiled_module import CompiledModule, check_devices_of, entry_function, with_a_frame, wrap_module
 from .dump import Dump, both
 from .errors import InvalidArgument, NotCallable
 from .observe import Observe, nothing
@@ -284,12 +284,9 @@ def compile(
         if shapes_spec is not None:
             raise InvalidArgument("shapes_spec= is for one callable, not for a class. Compile an instance, or its method.")
         return _compile_class(model, _optimizer(arguments, observe))
-    if isinstance(model, (types.BuiltinFunctionType, functools.partial)):
-        shapes = _shapes(arguments, model, through=True)
-        model = entry_function(model)  # neither has a frame of its own that capture would see
-    else:
-        shapes = _shapes(arguments, model)
-    return _optimizer(arguments, observe, shapes)(model)
+    target = with_a_frame(model)
+    shapes = _shapes(arguments, model, through=target is not model)
+    return _optimizer(arguments, observe, shapes)(target)
 
 
 def compile_in_place(module: torch.nn.Module, **arguments: Any) -> None:

@@ -278,12 +278,16 @@ class GraphCompiler:
         self._stage = stage
         self._options = options
         self._profile = options.profile
-        self._changes = primops.contract_changes(options.numerics)
         self._cudagraphs = options.cudagraphs
         self._suppress_errors = options.suppress_errors
         self._inductor = inductor.InductorOptions(numerics=options.numerics, index_checks=options.index_checks)
         self._runtime = runtime_options(options)
         self.answers = Answers(self._runtime)
+
+    @functools.cached_property
+    def _changes(self) -> dict[Any, Any]:
+        """Asked for at the first graph: it looks at every decomposition."""
+        return primops.contract_changes(self._options.numerics)
 
     def __call__(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         """For the settings of torch that are on, which capture guards."""

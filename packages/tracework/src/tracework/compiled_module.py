@@ -140,6 +140,11 @@ def entry_function(self: Any, method: str = "__call__") -> Callable[..., Any]:
     return fresh
 
 
+def with_a_frame(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What capture can see: of a builtin or a partial, which have no frame of their own, a function that calls it."""
+    return entry_function(function) if isinstance(function, (types.BuiltinFunctionType, functools.partial)) else function
+
+
 def _compiled_forward(forward: Any) -> Any:
     """`forward` of a compiled module, called directly, with the signature of the original."""
 

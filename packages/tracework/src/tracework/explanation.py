@@ -13,7 +13,7 @@ import torch
 import tracework_capture as capture
 
 from . import activity, backends, config
-from .compiled_module import CompiledModule, entry_function
+from .compiled_module import CompiledModule, entry_function, with_a_frame
 from .dump import Tally
 from .errors import NotCallable
 from .options import build
@@ -138,4 +138,4 @@ def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
         return fn._orig_mod  # type: ignore[return-value]
     if isinstance(fn, torch.nn.Module) and fn._compiled_call_impl is not None:
         return entry_function(fn, "_call_impl")
-    return getattr(fn, "_torchdynamo_orig_callable", fn)  # type: ignore[no-any-return]
+    return with_a_frame(getattr(fn, "_torchdynamo_orig_callable", fn))

@@ -1,5 +1,7 @@
 """What explain prints: ten lines, with what matters first; and of what."""
 
+import functools
+
 import pytest
 import torch
 import tracework
@@ -95,3 +97,12 @@ def test_what_runs_uncompiled_comes_first():
 
 def test_a_frame_without_graphs_says_why():
     assert "no tensor operations" in str(tracework.explain(lambda x: x.shape)(X))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    "function", [torch.sin, torch.nn.functional.relu, functools.partial(torch.add, alpha=2, other=1), torch.nn.ReLU()], ids=str
+)
+def test_what_compile_takes_is_explained(function, compiled):
+    report = tracework.explain(tracework.compile(function) if compiled else function)(torch.ones(2))
+    assert str(report).startswith("graphs: 1 (1 operations), breaks: 0")
