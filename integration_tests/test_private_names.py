@@ -22,6 +22,7 @@ CLEAN = ("primops", "aotautograd", "inductor", "runtime", "tracework")
 RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 ONLY_IN = {
     "torch.fx._symbolic_trace._is_fx_tracing_flag": lambda release: release < (2, 14),
+    "torch._C._cuda_memorySnapshot": lambda release: torch.version.cuda is not None,
 }
 """Name -> the torches that have it, of names that are asked for only where another one is missing."""
 

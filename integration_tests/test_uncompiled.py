@@ -346,10 +346,12 @@ PASSED_ON = {
     "tracework/assemble.py:backend",
 }
 """Functions that hand a report on, or call another thing of that name."""
+OF_ENGINES = {"tracework/onnx/compiler.py:__call__", "tracework/onnx/program.py:__call__", "tracework/onnx/program.py:__init__"}
+"""What engines of others do not run: packages/tracework/tests/onnx_models has the programs, where such an engine is installed."""
 
 
 def test_each_place_has_a_row():
-    assert {*places_that_report()} - PASSED_ON == {*ROWS}
+    assert {*places_that_report()} - PASSED_ON - OF_ENGINES == {*ROWS}
 
 
 @pytest.mark.filterwarnings("ignore::tracework.UncompiledWarning")

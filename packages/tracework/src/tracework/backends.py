@@ -145,18 +145,19 @@ def _keep_sizes_open(backend: Any) -> Any:
     return backend
 
 
-_last: dict[str, tuple[Options, Backend]] = {}
+_last: dict[str, tuple[BackendFactory, Options, Backend]] = {}
 """By name: the backend that was made last without an observer, which equal calls share, so that they share what is compiled."""
 
 
 def _backend_of(name: str, options: Options, observe: Observe) -> Backend:
     """The backend of this name, which is no engine of others. One that records CUDA graphs is a compile call's own: what is recorded goes with it."""
     known = _last.get(name)
-    if known is not None and known[0] == options and observe is nothing:
-        return known[1]
-    made: Backend = _keep_sizes_open(BACKENDS[name](options, observe))
+    factory = BACKENDS[name]
+    if known is not None and known[0] is factory and known[1] == options and observe is nothing:
+        return known[2]
+    made: Backend = _keep_sizes_open(factory(options, observe))
     if observe is nothing and not options.cudagraphs and name != "cudagraphs":
-        _last[name] = options, made
+        _last[name] = factory, options, made
     return made
 
 

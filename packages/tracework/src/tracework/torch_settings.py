@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import torch
+
 from . import _torch
 from .errors import InvalidArgument, UnknownName
 from .torch_names import COMPUTED, HONOURED, IGNORED, REFUSED, Row, asks, row_for, rows_of, table_of, torch_names
@@ -229,6 +231,8 @@ def now(of_environment: Mapping[str, Any], options: bool = True) -> Settings:
     given |= config.given
     if options:
         chosen |= _torch.set_by_program(INDUCTOR, torch_names("option"))
+        if torch.are_deterministic_algorithms_enabled():
+            chosen.pop("deterministic", None)  # torch sets it along with the switch, which is honoured
     values = {ALIASES.get(name, name): value for name, value in given.items()}
     known = {name: value for name, value in values.items() if name in _FIELDS and value is not None}
     return Settings(**known, options=chosen)

@@ -451,3 +451,12 @@ def test_our_own_config_holds_for_functions_that_are_compiled_already():
     ):
         call(torch.ones(2), "b")
     call(torch.ones(2), "b")
+
+
+def test_deterministic_algorithms_are_honoured_where_torch_sets_its_option_along():
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.equal(tracework.compile(torch.sin)(torch.ones(2)), torch.ones(2).sin())
+    finally:
+        torch.use_deterministic_algorithms(before)
