@@ -101,7 +101,9 @@ def test_a_frame_without_graphs_says_why():
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(
-    "function", [torch.sin, torch.nn.functional.relu, functools.partial(torch.add, alpha=2, other=1), torch.nn.ReLU()], ids=str
+    "function",
+    [torch.sin, torch.nn.functional.relu, functools.partial(torch.add, alpha=2, other=1), torch.nn.ReLU()],
+    ids=["a builtin", "a function", "a partial", "a module"],
 )
 def test_what_compile_takes_is_explained(function, compiled):
     report = tracework.explain(tracework.compile(function) if compiled else function)(torch.ones(2))
