@@ -133,13 +133,18 @@ def gpu_launches(artifact: runtime.Artifact, given: list[torch.Tensor]) -> tuple
         call(list(given))
     finally:
         driver.driver().launch_address = watch.real
+    return launches_of(watch), watch.real
+
+
+def launches_of(watch: Watch) -> Any:
+    """What was launched, for the bare loop."""
     found = (Launch * len(watch.launches))()
     for one, (function, how, values) in zip(found, watch.launches, strict=True):
         one.how, one.function = Config.from_buffer_copy(how), function
         for n, value in enumerate(values):
             one.values[n] = value
             one.parameters[n] = ctypes.addressof(one.values) + 8 * n
-    return found, watch.real
+    return found
 
 
 def cpu_launches(artifact: runtime.Artifact, given: list[torch.Tensor]) -> Any:

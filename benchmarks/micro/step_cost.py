@@ -21,7 +21,7 @@ from tracework_runtime.device import driver
 from tracework_runtime.host.lines import Call
 
 from benchmarks import decode
-from benchmarks.micro.host_cost import Config, Launch, Watch, bare, least
+from benchmarks.micro.host_cost import Watch, bare, launches_of, least
 from benchmarks.worker import timed
 
 
@@ -47,17 +47,11 @@ class Watched:
         self.program = call
 
 
-def launches_of(watched: Watched, watch: Watch) -> Any:
+def launches_of_step(watched: Watched, watch: Watch) -> Any:
     """For the bare loop."""
     watch.launches.clear()
     watched.program(list(watched.inputs))
-    found = (Launch * len(watch.launches))()
-    for one, (function, how, values) in zip(found, watch.launches, strict=True):
-        one.how, one.function = Config.from_buffer_copy(how), function
-        for n, value in enumerate(values):
-            one.values[n] = value
-            one.parameters[n] = ctypes.addressof(one.values) + 8 * n
-    return found
+    return launches_of(watch)
 
 
 @torch.no_grad()
@@ -71,7 +65,7 @@ def measure(model: str, cache: int, library: ctypes.CDLL) -> dict[str, float]:
         step, own = decoder.step_of(lambda f: tracework.compile(f, observe=watched.observe))
         for _ in range(2):
             step(token)
-        launches = launches_of(watched, watch)
+        launches = launches_of_step(watched, watch)
     finally:
         driver.driver().launch_address = watch.real
     plain = Watched()

@@ -4,6 +4,8 @@ A program is a list of (word, number, number). Functions have parameters that ma
 change, inputs that are new, old or results, and results that are held for a while.
 """
 
+import contextlib
+import functools
 import math
 import random
 
@@ -71,6 +73,18 @@ def plain(name, w, *given):
         return w * cache, cache[1:]
     a, b = given
     return w * a + b, a - b
+
+
+@contextlib.contextmanager
+def on_stream(engine, number):
+    """A block in which a double of the engine has this stream."""
+    engine.current_stream = number
+    yield
+
+
+def streams(engine):
+    """Two, for a Machine."""
+    return [functools.partial(on_stream, engine, number) for number in range(2)]
 
 
 class Machine:

@@ -1,7 +1,5 @@
 """Host programs in parts, on the engine double: what is recorded, what runs between, and every value."""
 
-import contextlib
-import functools
 import gc
 import warnings
 
@@ -374,15 +372,9 @@ def functions(engine):
     }
 
 
-@contextlib.contextmanager
-def stream(engine, number):
-    engine.current_stream = number
-    yield
-
-
 def machine(seed=0):
     engine = slow_engine.SlowEngine()
-    return programs.Machine(functions(engine), [functools.partial(stream, engine, n) for n in range(2)], seed=seed)
+    return programs.Machine(functions(engine), programs.streams(engine), seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(3))

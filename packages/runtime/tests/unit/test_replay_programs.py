@@ -1,7 +1,6 @@
 """Programs of recorded functions on the engine double: no wrong value, and bounded numbers of recordings."""
 
 import contextlib
-import functools
 import gc
 import threading
 
@@ -29,15 +28,9 @@ def functions(engine):
     return made
 
 
-@contextlib.contextmanager
-def stream(engine, number):
-    engine.current_stream = number
-    yield
-
-
 def machine(seed=0):
     engine = slow_engine.SlowEngine()
-    return programs.Machine(functions(engine), [functools.partial(stream, engine, n) for n in range(2)], seed=seed)
+    return programs.Machine(functions(engine), programs.streams(engine), seed=seed)
 
 
 def bounded(made):
