@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import venv
 
 import pytest
 
@@ -140,8 +141,9 @@ def test_a_python_without_us_runs_as_it_is(folder):
     """Such as the one of a subprocess in another environment."""
     from tracework import run
 
+    venv.create(folder / "other", symlinks=True)
     done = subprocess.run(
-        [sys.executable, "-c", "import sys; print('tracework' in sys.modules, sys.path[:2])"],
+        [folder / "other" / "bin" / "python", "-c", "import sys; print('tracework' in sys.modules, sys.path[:2])"],
         **{"capture_output": True, "text": True, "cwd": folder, "env": {"PYTHONPATH": f"{run.AT_START}{os.pathsep}there"}},
     )
     assert done.stdout.startswith("False ['', ") and "there" in done.stdout and not done.stderr

@@ -1,5 +1,7 @@
 """What is left of a loop after a break in it: captured together when it breaks no more, else round by round, else left plain."""
 
+import weakref
+
 import pytest
 import torch
 import tracework_capture as capture
@@ -58,6 +60,14 @@ def test_the_rest_of_a_loop_is_one_graph(kind):
     graphs = graphs_of(Layers({1}, kind), X / 100)
     assert len(graphs) == 4  # up to the call, in the callee before and after the break, the rest
     assert graphs[-1] >= 4 * 4
+
+
+def test_modules_that_weak_references_know_of():
+    """Such as those that are made after a first call of torch.compile: what a module holds is not dropped with a local."""
+    layers = Layers({1}, "modules")
+    known = weakref.WeakSet(layers.layers)
+    graphs = graphs_of(layers, X / 100)
+    assert len(graphs) == 4 and len(known) == 6
 
 
 @pytest.mark.parametrize("kind", ["modules", "enumerate", "zip"])

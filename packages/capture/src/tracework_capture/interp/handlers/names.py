@@ -1,16 +1,12 @@
 """Locals, globals, cells and constants."""
 
-import weakref
 from types import CellType
-
-import torch
 
 from ...bytecode.facts import VERSION
 from ...bytecode.reload import builtins_of
-from ...bytecode.resume import is_resume_code, original_code
+from ...bytecode.resume import original_code
 from ...sources import Const, DictItem, FrameGlobals, Global
 from ...values.function import CellValue
-from ...values.lifetimes import parts_of
 from ...values.mapping import MISSING, touched_name, write_name
 from ...values.sequence import constant_of_code
 from ...values.value import Deferred, Value
@@ -82,17 +78,10 @@ def load_fast_and_clear(frame, instruction):
     frame.stack.append(NULL if value is None else value)
 
 
-def bind_local(frame, name, value):
-    """write_local, where what the local was may go. Who calls a function most often holds what it gave; a continuation's arguments are its own."""
-    if frame.parent is None and is_resume_code(frame.code) and name in frame.locals and ends_a_life(frame, name):
-        frame.break_graph("side_effect_unknown", f"{name} = ... may end the life of what weak references know of")
-    write_local(frame, name, value)
-
-
 @opcode("STORE_FAST", "STORE_FAST_MAYBE_NULL")
 def store_fast(frame, instruction):
     """Store a local."""
-    bind_local(frame, instruction.value, frame.stack.pop())
+    write_local(frame, instruction.value, frame.stack.pop())
 
 
 @opcode("DELETE_FAST")
@@ -103,27 +92,7 @@ def delete_fast(frame, instruction):
         frame.locals.take(name)
         return
     read_local(frame, name)
-    if ends_a_life(frame, name):
-        frame.break_graph("side_effect_unknown", f"del {name} may end the life of what weak references know of")
     del frame.locals[name]
-
-
-def ends_a_life(frame, name):
-    """Whether a local that goes may be the last that holds an argument, itself or in what was made of it, and there are weak references to
-    that: they notice now, and not when the captured part is over. Tensors are let go of later, and classes die when the collector finds
-    them."""
-    root = frame.root
-    noticed = () if frame.parent is not None else [obj for obj in root.arguments.values() if is_noticed(obj)]
-    value = frame.locals[name] if noticed else None
-    if value is None or sum(v is value for v in frame.locals.values()) > 1:
-        return False
-    held = parts_of(value)
-    return any(id(root.memo.get(id(obj))) in held for obj in noticed)
-
-
-def is_noticed(obj):
-    """Whether there are weak references to the object, which is none that dies later anyway."""
-    return not issubclass(type(obj), (type, torch.Tensor)) and weakref.getweakrefcount(obj) > 0
 
 
 @opcode("LOAD_FAST_LOAD_FAST")
@@ -138,7 +107,7 @@ def load_two(frame, instruction):
 def store_load(frame, instruction):
     """A store and a load in one (3.13)."""
     first, second = instruction.value
-    bind_local(frame, first, frame.stack.pop())
+    write_local(frame, first, frame.stack.pop())
     frame.stack.append(read_local(frame, second))
 
 
@@ -146,8 +115,8 @@ def store_load(frame, instruction):
 def store_two(frame, instruction):
     """Two stores in one (3.13)."""
     first, second = instruction.value
-    bind_local(frame, first, frame.stack.pop())
-    bind_local(frame, second, frame.stack.pop())
+    write_local(frame, first, frame.stack.pop())
+    write_local(frame, second, frame.stack.pop())
 
 
 @opcode("LOAD_GLOBAL")
