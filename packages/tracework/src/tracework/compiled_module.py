@@ -11,13 +11,14 @@ import copy
 import functools
 import inspect
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import tracework_capture as capture
 from torch.nn.modules.lazy import LazyModuleMixin
-from tracework_capture import under_fx_tracing
 
 from .errors import MixedDevices
 
@@ -52,7 +53,7 @@ class CompiledModule:
         self.__init__(*args, **kwargs)  # type: ignore[misc]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if under_fx_tracing():  # torch.fx knows the modules below its root, of which the original is none
+        if capture.under_fx_tracing():  # torch.fx knows the modules below its root, of which the original is none
             return super().__call__(*args, **kwargs)  # type: ignore[misc]
         return self._tracework.call(*args, **kwargs)
 
@@ -111,6 +112,24 @@ class CompiledModule:
         return state.recompile(copy.copy(state.original), dict(state.arguments))
 
 
+_codes: dict[int, tuple[weakref.ref[Any], dict[tuple[str, str], types.CodeType]]] = {}
+"""By the id of what is compiled: the codes of its entry functions. What is compiled for them lives as long as it, so that a program may
+compile it anew for each call."""
+
+
+def _code_for(owner: Any, code: types.CodeType, name: str, qualname: str) -> types.CodeType:
+    """This code under its own names, the same one each time for one owner."""
+    key = id(owner)
+    known = _codes.get(key)
+    if known is None or known[0]() is not owner:
+        try:
+            known = weakref.ref(owner, lambda dead: _codes.pop(key, None) if _codes.get(key, (None,))[0] is dead else None), {}
+        except TypeError:  # its class has slots only
+            return code.replace(co_name=name, co_qualname=qualname)
+        _codes[key] = known
+    return known[1].setdefault((name, qualname), code.replace(co_name=name, co_qualname=qualname))
+
+
 def entry_function(self: Any, method: str = "__call__") -> Callable[..., Any]:
     """A function of its own for one compiled module or callable, so that its entries are not mixed with those of others.
 
@@ -130,7 +149,11 @@ def entry_function(self: Any, method: str = "__call__") -> Callable[..., Any]:
     function = {"__call__": call, "_call_impl": call_in_place, "forward": call_forward}[method]
     kind = type(self)  # what messages name is the user's class
     name, shown = ("forward", "forward") if method == "forward" else ("call", "__call__")
-    code = function.__code__.replace(co_name=f"{name}_{kind.__name__}", co_qualname=f"{kind.__qualname__}.{shown}")
+    owner = self
+    while isinstance(owner, functools.partial):  # which programs make where they compile it
+        owner = owner.func
+    owner = getattr(owner, "__func__", owner)
+    code = _code_for(owner, function.__code__, f"{name}_{kind.__name__}", f"{kind.__qualname__}.{shown}")
     fresh = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
     fresh.__doc__ = getattr(type(self), "forward", self).__doc__
     forward = inspect.unwrap(getattr(self, "forward", self))
@@ -163,6 +186,8 @@ def wrap_module(
     state = Compiled(module, call, forward, arguments, recompile, compiler)
     twin = object.__new__(_twin_type(state))
     object.__setattr__(twin, "__dict__", module.__dict__)
+    for compiled in (call, forward):  # its class, which holds them, dies when the collector has found it
+        weakref.finalize(twin, capture.let_go, weakref.ref(compiled)).atexit = False
     return twin
 
 

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from ..contracts import CapturedGraph
     from ..shapes import DeclaredShapes
 
-__all__ = ["FrameCallback", "capture", "disable", "dump_dynamism", "dump_guards", "frame_of", "optimize", "reset", "run_only"]
+__all__ = ["FrameCallback", "capture", "disable", "dump_dynamism", "dump_guards", "frame_of", "let_go", "optimize", "reset", "run_only"]
 
 log = logging.getLogger("tracework.capture")
 fallbacks = logging.getLogger("tracework.fallbacks")
@@ -94,9 +94,7 @@ class FrameCallback:
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)
         self.backend = backend
-        self.given = (
-            options if type(function) is types.FunctionType else None
-        )  # by which an equal call of optimize() finds it again
+        self.given = options  # by which an equal call of optimize() finds it again
         place = getattr(function, "__tracework_place__", None)
         self.options = options if place is None else dataclasses.replace(options, places={function.__code__.co_filename: place})
         self.fixes_sizes = False  # whether what the backend makes of a graph may hold for the present sizes only
@@ -292,7 +290,7 @@ class FrameCallback:
     def rest(self) -> bool:
         """Whether the entries stay for an equal call of optimize(), the last of one code, now that the last wrapper is gone. Where nobody else has
         the backend there can be none."""
-        code = None if self.given is None or self.outermost.code is None else self.outermost.code()
+        code = None if self.outermost.instance is not None or self.outermost.code is None else self.outermost.code()
         if code is None or sys.getrefcount(self.backend) <= _ALONE or not cache.entries_of(code, self):
             return False
         before = _resting.get(id(code), (None, None))[1]
@@ -470,6 +468,14 @@ def _code_died(
             callback.anew.died(kind)
 
 
+def let_go(compiled: weakref.ref[Any]) -> None:
+    """For whoever wraps what optimize() gave for a function: nobody can call it through that wrapper any more, though it may not be dead yet."""
+    wrapper = compiled()
+    if wrapper is not None and isinstance(wrapper.callback, FrameCallback):
+        wrapper.callback.wrappers.discard(wrapper)
+        _let_go_of_entries(weakref.ref(wrapper.callback))
+
+
 def _let_go_of_entries(callback: weakref.ref[FrameCallback]) -> None:
     """A wrapper died."""
     owner = callback()
@@ -485,12 +491,13 @@ def _forget_resting(key: int, code: weakref.ref[types.CodeType]) -> None:
 def _callback_of(backend: Any, options: CaptureOptions, function: Callable[..., Any]) -> FrameCallback:
     """The callback of an equal call before, made for the same code, with what it has compiled, as programs have that compile a function where they
     call it: `compile(f)(x)`. It is a new one where there is none, or where that one has all the entries that it may have."""
-    code = function.__code__ if type(function) is types.FunctionType else None
+    outermost = Outermost(function)
+    code = None if outermost.instance is not None or outermost.code is None else outermost.code()
     known, found = _resting.get(id(code), (None, None))
     callback = found() if known is not None and found is not None and known() is code else None
     if callback is None or callback.backend is not backend or callback.given != options:
         return FrameCallback(backend, options, function)
-    full = len(cache.entries_of(callback.outermost.code(), callback)) >= options.recompile_limit
+    full = len(cache.entries_of(code, callback)) >= options.recompile_limit
     return FrameCallback(backend, options, function) if full else callback
 
 
