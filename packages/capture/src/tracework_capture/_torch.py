@@ -122,6 +122,7 @@ DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
 """Device type -> DLPack's number; what is missing is checked through attributes."""
 
 any_autocast = torch._C._is_any_autocast_enabled
+FunctionBase: Any = torch._C._FunctionBase
 deterministic_state = torch._C._get_deterministic_algorithms
 function_mode_count = torch._C._len_torch_function_stack
 push_function_mode = torch._C._push_on_torch_function_stack

@@ -91,6 +91,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("torch.fx._pytree", INLINE, "the arguments of an exported program"),
     ("torch.fx", BREAK, "graph tooling"),
     ("torch.autograd.grad_mode", INLINE, "managers of grad mode"),
+    *((f"torch.autograd.function.Function.{name}", INLINE, "warns of instances") for name in ("__init__", "__call__")),
     ("torch.autograd", BREAK, "the autograd engine's Python side"),
     ("torch.nn.init._no_grad_trunc_normal_", BREAK, "draws again until all numbers fit"),
     ("torch.distributed", BREAK, "process groups"),

@@ -145,11 +145,14 @@ def static_function(frame, cls, name):
     return function_value(frame, found.__func__), [class_value(frame, cls)] if isinstance(found, classmethod) else []
 
 
-def apply(frame, class_val, args, kwargs):
-    """cls.apply(*args)"""
+def apply(frame, args, kwargs):
+    """cls.apply(*args): what Function.apply does, with the class in front."""
+    from .user_class import ClassValue
     from .user_object import lookup_class
 
-    cls = class_val.cls
+    if not args or not isinstance(args[0], ClassValue) or not issubclass(args[0].cls, torch.autograd.Function):
+        return frame.break_graph("autograd_function", "apply of no class of functions")
+    cls, args = args[0].cls, args[1:]
     setup, owner = lookup_class(cls, "setup_context")
     has_setup = owner is not torch.autograd.function._SingleLevelFunction
     if has_setup:
@@ -536,3 +539,6 @@ class WithoutGradient:
 
 def is_none(value):
     return value.is_constant() and value.constant() is None
+
+
+APPLY_ROWS = {torch.autograd.Function.apply.__func__: apply}

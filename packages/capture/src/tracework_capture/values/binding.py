@@ -9,6 +9,7 @@ import types
 import typing
 
 from .. import _C
+from .._torch import FunctionBase
 from ..guards.classes import NO_ATTRIBUTE, Stored, defines, lookup_class
 from ..sources import Attr, ClassAttr, Const
 from .constant import ConstantValue, literal
@@ -24,7 +25,11 @@ CONTAINERS = (collections.OrderedDict, collections.defaultdict, dict, list, set,
 ATOMS = (int, float, str, bytes)
 
 
-NATIVE_BASES = (*CONTAINERS, *ATOMS, types.SimpleNamespace)
+WITHOUT_PART = (types.SimpleNamespace, FunctionBase)
+"""Bases in C whose instances hold nothing, when they are made, but attributes."""
+
+
+NATIVE_BASES = (*CONTAINERS, *ATOMS, *WITHOUT_PART)
 
 
 ALIASES = tuple({type(alias) for alias in (typing.List, typing.Tuple, typing.Callable, typing.Optional, typing.List[int])})  # noqa: UP006

@@ -30,6 +30,7 @@ from .binding import (
     ATOMS,
     C_METHODS,
     NATIVE_BASES,
+    WITHOUT_PART,
     BoundBuiltin,
     bind_static,
     class_attribute,
@@ -46,7 +47,6 @@ from .controls import forbid
 from .enum_member import EnumMember
 from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
-from .iterators import PartialBuiltin
 from .lifetimes import let_go
 from .mapping import factory_of
 from .pure import is_pure
@@ -176,12 +176,6 @@ class ClassValue(Value):
             return literal(frame, found) if fixed else frame.wrap(found, Attr(Const(cls, cls.__name__), name))
         if name == "__class__":
             return class_value(frame, type(cls))
-        if name == "apply" and issubclass(cls, torch.autograd.Function):
-            from . import autograd_function
-
-            return PartialBuiltin(
-                types.MethodType, lambda frame, args, kwargs: autograd_function.apply(frame, self, args, kwargs)
-            )
         if name == "__dict__":
             if is_stored_to(cls):
                 return frame.break_graph("attribute_unknown", f"{cls.__name__}.__dict__ after a change")
@@ -474,7 +468,7 @@ LIBRARY_DESCRIPTORS = {functools.cached_property, functools.partialmethod, funct
 KNOWN_BY_TORCH = (torch.Tensor, torch.autograd.Function, tuple)
 """Classes whose attributes are read by other code than the program's and torch's in Python."""
 
-REFUSED = (torch.Tensor, torch.autograd.Function, type, types.ModuleType)
+REFUSED = (torch.Tensor, type, types.ModuleType)
 ALLOWED_NATIVE = {object, *NATIVE_BASES, abc.ABC}
 
 
@@ -508,7 +502,7 @@ def new_object(frame, args, kwargs):
         frame.break_graph("call_unknown", f"object.__new__({cls.__name__}, ...)")
     if native is object and cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT:
         return fold_plain(frame, object.__new__, cls)  # raises
-    if native is object or native is types.SimpleNamespace:
+    if native is object or native in WITHOUT_PART:
         return ObjectValue(cls)
     if native in (tuple, frozenset):
         if kwargs and lookup_class(cls, "__init__")[0] is object.__init__:  # as tuple has it; another __init__ takes them

@@ -261,7 +261,9 @@ class ObjectValue(Value):
             return self.part.getattr(frame, name)
         if self.obj is None:
             of_the_part = self.part is not None and lookup_class(native_base(self.cls), name)[0] is static
-            return self.part.getattr(frame, name) if of_the_part else self.empty_slot(frame, name)
+            if of_the_part:
+                return self.part.getattr(frame, name)
+            return self.empty_slot(frame, name) if type(static) is SLOT else self.only_c_knows(frame, name)
         if is_evaluated_late(self.obj, name):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
         try:
@@ -279,6 +281,10 @@ class ObjectValue(Value):
         if type(found) not in (tuple, *ATOM_TYPES) and static.__get__(self.obj, self.cls) is not found:
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is another object each time")
         return frame.wrap(found, Member(self.source, static) if hidden else Attr(self.source, name))
+
+    def only_c_knows(self, frame, name):
+        """What a base in C says of an instance that the graph has not made."""
+        return frame.break_graph("attribute_unknown", f"{name} of a new {self.cls.__name__}")
 
     def empty_slot(self, frame, name):
         """A slot is read in which nothing was stored: 3.13 says where the class was made."""

@@ -46,6 +46,7 @@ from ..sources import (
     PlainPart,
 )
 from . import sequence_methods  # noqa: F401  # fills a table
+from .autograd_function import APPLY_ROWS
 from .backward import BACKWARD_ROWS
 from .binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
 from .builtins import BUILTINS, fill
@@ -734,6 +735,7 @@ FUNCTION_ROWS = {
     "tracework_capture._torch.under_fx_tracing": read_row(under_fx_tracing, "fx_tracing"),
 }
 TRAINING_ROWS = {
+    **APPLY_ROWS,
     **BACKWARD_ROWS,
     **CHECKPOINT_ROWS,
     **OPTIMIZER_ROWS,
