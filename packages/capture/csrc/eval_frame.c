@@ -4,6 +4,7 @@
  * is installed. Whoever was installed before is called for every frame that is not ours.
  */
 #include "continuation.h"
+#include "dict_versions.h"
 
 static __thread struct {
     PyObject *callback;  /* strong; NULL is off */
@@ -22,6 +23,8 @@ static struct {
     PyObject *globals;                 /* of the module, once it has been imported */
     PyObject *plain;                   /* the stance that asks for nothing, once it has been seen */
     PyObject *ask;
+    tw_watched *quiet; /* the dict that was looked into last, when it asked for nothing, and its version then; NULL: look again */
+    uint64_t version;
 } followed;
 static bool only_differing; /* entries are told apart by their `lean` programs, where they have one */
 static _PyFrameEvalFunction below;
@@ -30,26 +33,42 @@ static PyObject *skip_marker, *off_marker;
 
 static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag);
 
-/* What is asked what to do with a callback, borrowed; NULL: nobody has taken a stance. */
-static PyObject *asked_for_stance(void)
+static void quiet_as_it_is(PyObject *dict)
 {
-    if (stance != NULL || followed.module == NULL) {
-        return stance;
-    }
+    tw_watched *before = followed.quiet;
+    followed.quiet = tw_watch(dict);
+    followed.version = followed.quiet == NULL ? 0 : tw_dict_version(followed.quiet);
+    tw_unwatch(before);
+}
+
+static PyObject *look_at_followed(void)
+{
     if (followed.globals == NULL) {
         PyObject *module = PyDict_GetItemWithError(followed.modules, followed.module);
         if (module == NULL || !PyModule_Check(module)) {
             PyErr_Clear();
+            quiet_as_it_is(followed.modules);
             return NULL;
         }
         followed.globals = Py_NewRef(PyModule_GetDict(module));
     }
     PyObject *taken = PyDict_GetItemWithError(followed.globals, followed.name);
-    if (taken == NULL) {
-        PyErr_Clear();
-        return NULL;
+    PyErr_Clear();
+    if (taken != NULL && taken != followed.plain) {
+        return followed.ask;
     }
-    return taken == followed.plain ? NULL : followed.ask;
+    quiet_as_it_is(followed.globals);
+    return NULL;
+}
+
+/* What is asked what to do with a callback, borrowed; NULL: nobody has taken a stance. */
+static inline PyObject *asked_for_stance(void)
+{
+    if (stance != NULL || followed.module == NULL) {
+        return stance;
+    }
+    bool is_quiet = followed.quiet != NULL && tw_dict_version(followed.quiet) == followed.version;
+    return is_quiet ? NULL : look_at_followed();
 }
 
 /* ---- installing ---- */
@@ -649,6 +668,8 @@ static PyObject *follow_stance(PyObject *module, PyObject *args)
     Py_XSETREF(followed.ask, Py_NewRef(ask));
     Py_CLEAR(followed.globals);
     Py_CLEAR(followed.plain);
+    tw_unwatch(followed.quiet);
+    followed.quiet = NULL;
     Py_RETURN_NONE;
 }
 
