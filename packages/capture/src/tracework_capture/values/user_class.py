@@ -287,6 +287,9 @@ class ClassValue(Value):
             return new_object(frame, args, kwargs)
         static, _ = lookup_class(self.cls, name)
         if isinstance(static, (types.ClassMethodDescriptorType, types.BuiltinMethodType)):
+            row = BUILTINS.get(static)
+            if row is not None:
+                return row(frame, [self, *args], kwargs)
             row = BUILTINS.get(getattr(self.cls, name))
             if row is not None:
                 return row(frame, args, kwargs)
@@ -664,6 +667,9 @@ class NativeClassMethod(Value):
     def call(self, frame, args, kwargs):
         if self.base is object and self.descriptor.__name__ == "__init_subclass__" and not (args or kwargs):
             return NONE
+        row = BUILTINS.get(self.descriptor)
+        if row is not None:
+            return row(frame, [class_value(frame, self.cls), *args], kwargs)
         return frame.break_graph("call_unknown", f"{self.base.__name__}.{self.descriptor.__name__} of {self.cls.__name__}")
 
     def reload(self, emit):

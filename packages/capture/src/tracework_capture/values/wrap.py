@@ -735,7 +735,6 @@ FUNCTION_ROWS = {
     "tracework_capture._torch.under_fx_tracing": read_row(under_fx_tracing, "fx_tracing"),
 }
 TRAINING_ROWS = {
-    **APPLY_ROWS,
     **BACKWARD_ROWS,
     **CHECKPOINT_ROWS,
     **OPTIMIZER_ROWS,
@@ -745,6 +744,7 @@ TRAINING_ROWS = {
     **TENSOR_SUBCLASS_ROWS,
     **HOOK_ROWS,
 }
+BUILTINS.update(APPLY_ROWS)
 CODE_ROWS.update(TRANSFORM_CODES)
 CODE_ROWS.update(LIBRARY_CODES)
 CODE_ROWS.update(REPR_CODES)
