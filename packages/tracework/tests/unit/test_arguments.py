@@ -2,10 +2,12 @@
 
 import copy
 import functools
+import gc
 import inspect
 import pickle
 import subprocess
 import sys
+import weakref
 
 import pytest
 import torch
@@ -183,6 +185,80 @@ def test_a_function_of_torch_is_captured():
     backend, graphs = counting()
     torch.testing.assert_close(tracework.compile(torch.sin, backend=backend)(torch.ones(3)), torch.ones(3).sin())
     assert len(graphs) == 1
+
+
+class Scale(torch.nn.Module):
+    def __init__(self, factor=2.0):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((3,), factor))
+
+    def forward(self, x):
+        return (x * self.weight).sin()
+
+    def times(self, x, factor=3):
+        return (x * factor).sin()
+
+    @classmethod
+    def halved(cls, x):
+        return x.sin() / 2
+
+
+class Shift:
+    by = 2
+
+    def __call__(self, x):
+        return (x + self.by).sin()
+
+    def back(self, x):
+        return (x - self.by).sin()
+
+
+def closure(factor):
+    return lambda x: (x * factor).sin()
+
+
+SCALE, SHIFT = Scale(), Shift()
+MADE_FOR_EACH_CALL = {
+    "function": lambda function=closure(2): function,
+    "closure": lambda: closure(3),
+    "module": lambda: SCALE,
+    "module's forward": lambda: SCALE.forward,
+    "method of a module": lambda: SCALE.times,
+    "class method": lambda: Scale.halved,
+    "object": lambda: SHIFT,
+    "method of an object": lambda: SHIFT.back,
+    "partial": lambda: functools.partial(SCALE.times, factor=4),
+    "partial of a partial": lambda: functools.partial(functools.partial(Scale.times, SCALE), factor=5),
+    "builtin": lambda: torch.sin,
+}
+
+
+@pytest.mark.parametrize("kind", MADE_FOR_EACH_CALL)
+def test_what_is_compiled_where_it_is_called_is_compiled_once(kind):
+    backend, graphs = counting()
+    for _ in range(4):
+        called, x = MADE_FOR_EACH_CALL[kind](), torch.rand(3)
+        assert torch.equal(tracework.compile(called, backend=backend)(x), called(x))
+    assert len(graphs) == 1
+
+
+def test_partials_of_one_function_are_told_apart():
+    backend, _ = counting()
+    for factor in (2, 3, 4, 5, 2):
+        called = functools.partial(SCALE.times, factor=factor)
+        assert torch.equal(tracework.compile(called, backend=backend)(torch.ones(3)), called(torch.ones(3)))
+
+
+def test_what_is_compiled_for_a_module_dies_with_it_and_is_told_apart_by_options():
+    backend, graphs = counting()
+    module = Scale()
+    for arguments in ({}, {"dynamic": True}, {"dynamic": True}, {"fullgraph": True}):
+        tracework.compile(module, backend=backend, **arguments)(torch.ones(3))
+    assert len(graphs) == 3
+    alive = weakref.ref(module), weakref.ref(module.weight)
+    del module, graphs[:]
+    gc.collect()
+    assert alive[0]() is None and alive[1]() is None
 
 
 def test_the_outer_compile_of_a_compiled_function_counts():

@@ -1,7 +1,9 @@
 """Programs of which capture makes no more graphs than torch.compile does, and where it breaks none that does not break there."""
 
 import copy
+import functools
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -250,3 +252,114 @@ def test_classes_of_parameters_keep_what_they_define(fresh):
 
     compiled = capture.optimize(Counting())(program)
     check(compiled(X), program(X))
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor=1.0):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x * x * factor
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3 * x * g * ctx.factor, None
+
+
+class OwnApply(Square):
+    @classmethod
+    def apply(cls, x):
+        return super().apply(x, 5.0) + 1
+
+
+class Named(Square):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+
+class Applying(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act, self.acts = Square.apply, {"square": Square.apply, "own": OwnApply.apply}
+
+    def forward(self, x):
+        return self.act(x) + self.acts["square"](x) * self.acts["own"](x)
+
+
+applied = Square.apply
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    instance = Square()
+
+
+def applied_by_default(x, act=Square.apply):
+    return act(x, 2.0)
+
+
+def applied_of_an_instance(x):
+    made = Named(3.0)
+    return made.apply(x, made.factor) + instance.apply(x)
+
+
+def applied_of_a_class_made_here(x):
+    class Cube(Square):
+        @staticmethod
+        def forward(ctx, x, factor=1.0):
+            return Square.forward(ctx, x, factor) * x
+
+    return Cube.apply(x, 2.0)
+
+
+def instance_that_is_called(x):
+    try:
+        return Square()(x)
+    except RuntimeError as error:
+        return x * 2 if "Legacy" in str(error) else x
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: applied(x, 3.0) + 1,
+        applied_by_default,
+        applied_of_an_instance,
+        applied_of_a_class_made_here,
+        instance_that_is_called,
+        Applying(),
+        lambda x: OwnApply.apply(x) * 2,
+        lambda x: functools.partial(Square.apply, x)(2.0),
+        lambda x: sum(map(Square.apply, [x, x * 2])),
+        lambda x: getattr(Square, "apply")(x) + Square.apply.__self__.apply(x),
+    ],
+)
+def test_functions_are_applied_however_they_are_reached(program, fresh):
+    backend = Counting()
+    callback = FrameCallback(backend, CaptureOptions(fullgraph=True), program)
+    compiled = callback.wrap(program)
+    for _ in range(2):
+        x, y = (torch.arange(4.0).requires_grad_() for _ in range(2))
+        got, wanted = compiled(x), program(y)
+        check(got, wanted)
+        got.sum().backward()
+        wanted.sum().backward()
+        check(x.grad, y.grad)
+    assert backend.graphs == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")
+def test_instances_of_functions_that_stay_are_the_programs(fresh):
+    kept = []
+
+    def program(x, function):
+        function = Named(2.0) if function is None else function
+        function.note = x.shape[0]
+        kept.append(function)
+        return x * 2, type(function), function.needs_input_grad, hasattr(function, "absent")
+
+    compiled = capture.optimize(Counting())(program)
+    check(compiled(X, None), program(X, None))
+    check(compiled(X, kept[0]), program(X, kept[1]))
+    assert [(type(f), f.factor, f.note, f.name()) for f in kept] == [(Named, 2.0, 4, "Named")] * 4
