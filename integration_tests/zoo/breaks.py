@@ -40,14 +40,18 @@ def jobs(only: str) -> list[str]:
     names = [f"{name}={record.modes[0]}" for name, record in RECORDS.items()]
     names += [f"{name}=training" for name in TRAINED]
     names += [f"awkward/{name}=inference" for name in PROGRAMS]
-    return [name for name in names if only in name]
+    return [name for name in names if re.search(only, name)]
 
 
 # --- one record -------------------------------------------------------------------------------------------------------
 
 
-def call_of(name: str, mode: str) -> Callable[[Callable[[Any], Any]], Any]:
-    """A function that runs the record once; it is given what wraps the captured callable."""
+Wrap = Callable[[Any], Any]
+Run = Callable[[Wrap], Iterator[Any]]
+
+
+def calls_of(name: str, mode: str) -> Run:
+    """A generator that calls the record once, then with other sizes where it takes them; it is given what wraps the captured callable."""
     import torch
 
     if name.startswith("awkward/"):
@@ -55,26 +59,38 @@ def call_of(name: str, mode: str) -> Callable[[Callable[[Any], Any]], Any]:
 
         torch.manual_seed(0)
         function, args = PROGRAMS[name.removeprefix("awkward/")]()
-        return lambda wrap: wrap(function)(*args)
+        return lambda wrap: iter([wrap(function)(*args)])
     from .build import build
-    from .inputs import INPUTS
+    from .inputs import INPUTS, other_sizes
     from .records import RECORDS
 
     record = RECORDS[name]
     model, inputs = build(record), INPUTS[record.inputs](record)
     model.train(mode == "training")
 
-    def run(wrap: Callable[[Any], Any]) -> Any:
+    def run(wrap: Wrap) -> Iterator[Any]:
         torch.manual_seed(1)
         if mode == "generate":
             model.forward = wrap(model.forward)
-            return model.generate(
-                **inputs, max_new_tokens=4, do_sample=False, cache_implementation="static", disable_compile=True
-            )
-        with torch.set_grad_enabled(mode == "training"):
-            return wrap(model)(**inputs)
+            yield model.generate(**inputs, max_new_tokens=4, do_sample=False, cache_implementation="static", disable_compile=True)
+            return
+        wrapped = wrap(model)
+        for call in (inputs, *other_sizes(record, inputs)):
+            with torch.set_grad_enabled(mode == "training"):
+                yield wrapped(**call)
 
     return run
+
+
+def graphs_of(calls: Iterator[Any], graphs: list[int], stops: Callable[[], list[str]]) -> dict[str, Any]:
+    """Graphs and stops of the first call; and what each call of another size brought, in a row."""
+    next(calls)
+    row = {"graphs": graphs[0], "stops": stops(), "other sizes": []}
+    before = graphs[0]
+    for _ in calls:
+        row["other sizes"].append(graphs[0] - before)
+        before = graphs[0]
+    return row
 
 
 class Lines(logging.Handler):
@@ -94,7 +110,7 @@ class Lines(logging.Handler):
             self.plain.append(text)
 
 
-def ours(run: Callable[[Callable[[Any], Any]], Any]) -> dict[str, Any]:
+def ours(run: Run) -> dict[str, Any]:
     """Counts under tracework."""
     import tracework_capture
 
@@ -109,14 +125,17 @@ def ours(run: Callable[[Callable[[Any], Any]], Any]) -> dict[str, Any]:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     logger.addHandler(lines)
+
+    def stops() -> list[str]:
+        return lines.breaks + [text for text in lines.plain if not _follows_a_break(text, lines.breaks)]
+
     try:
-        run(tracework_capture.optimize(backend, unbacked=None))  # as tracework.compile does
+        row = graphs_of(run(tracework_capture.optimize(backend, unbacked=None)), graphs, stops)  # as tracework.compile does
     finally:
         logger.removeHandler(lines)
         logger.setLevel(before[0])
         logger.propagate = before[1]
-    stops = lines.breaks + [text for text in lines.plain if not _follows_a_break(text, lines.breaks)]
-    return {"graphs": graphs[0], "stops": stops, "plain": lines.plain}
+    return {**row, "plain": lines.plain}
 
 
 def _follows_a_break(plain: str, breaks: list[str]) -> bool:
@@ -125,7 +144,7 @@ def _follows_a_break(plain: str, breaks: list[str]) -> bool:
     return any(line.startswith(name + ":") for line in breaks)
 
 
-def torchs(run: Callable[[Callable[[Any], Any]], Any]) -> dict[str, Any]:
+def torchs(run: Run) -> dict[str, Any]:
     """Counts under torch._dynamo."""
     import torch._dynamo
 
@@ -135,11 +154,11 @@ def torchs(run: Callable[[Callable[[Any], Any]], Any]) -> dict[str, Any]:
         graphs[0] += 1
         return gm.forward
 
-    run(torch._dynamo.optimize(backend))
-    stops = [
-        f"{' '.join(reason.split())[:200]}" for reason, n in torch._dynamo.utils.counters["graph_break"].items() for _ in range(n)
-    ]
-    return {"graphs": graphs[0], "stops": stops}
+    def stops() -> list[str]:
+        counted = torch._dynamo.utils.counters["graph_break"]
+        return [f"{' '.join(reason.split())[:200]}" for reason, n in counted.items() for _ in range(n)]
+
+    return graphs_of(run(torch._dynamo.optimize(backend)), graphs, stops)
 
 
 MEASURES: Mapping[str, Callable[..., dict[str, Any]]] = {"ours": ours, "torch": torchs}
@@ -153,7 +172,7 @@ def measure(side: str, job: str, pipe: Any) -> None:
     name, _, mode = job.rpartition("=")
     started = time.perf_counter()
     try:
-        row = MEASURES[side](call_of(name, mode))
+        row = MEASURES[side](calls_of(name, mode))
     except Exception as error:
         row = {"graphs": 0, "stops": [], "raised": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
     row["seconds"] = round(time.perf_counter() - started, 1)
@@ -205,7 +224,7 @@ def without_folders(text: str) -> str:
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m zoo.breaks", description=__doc__)
-    parser.add_argument("--only", default="", help="jobs (name=mode) that contain this")
+    parser.add_argument("--only", default="", help="jobs (name=mode) that match this regular expression somewhere")
     parser.add_argument("--side", choices=SIDES, help="both when left out")
     parser.add_argument("--out", type=Path, default=HERE / "BREAKS.md")
     parser.add_argument("--work", nargs="*", help=argparse.SUPPRESS)

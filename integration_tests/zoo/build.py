@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.torchvision_on_cpu import torchvision_models
 
-from .records import Record
+from .record import Record
 
 torchvision_models()  # transformers and timm look for torchvision, which cannot be imported before this
 

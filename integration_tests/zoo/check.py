@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 import tracework
+from tracework_capture.uncompiled import collected
 
 from .build import build
-from .inputs import INPUTS
-from .records import Record
+from .inputs import INPUTS, other_sizes
+from .record import Record
 
 OUTPUT_BOUND, GRADIENT_BOUND = 1e-5, 1e-4
 ENVELOPE = 3.0
@@ -36,6 +37,10 @@ class Outcome:
     breaks: list[str] = field(default_factory=list)
     plain: list[str] = field(default_factory=list)
     fallbacks: list[str] = field(default_factory=list)
+    uncompiled: list[str] = field(default_factory=list)
+    """what an UncompiledWarning told of"""
+    other_sizes: list[int] = field(default_factory=list)
+    """graphs that a call with another batch and length brought, and then one with yet others"""
     seconds: float = 0.0
     detail: str = ""
 
@@ -126,7 +131,7 @@ def _observer(outcome: Outcome) -> Callable[[str, Any], None]:
 
 
 def _judge(outcome: Outcome, error: float, bound: float, envelope: Callable[[], tuple[float, float]]) -> None:
-    """Sets the status: equal within the bound, else compared with the float64 result."""
+    """Sets the status: equal within the bound, else compared with the float64 result; what was wrong once stays so."""
     if error <= bound or outcome.status == "wrong":
         return
     eager, compiled = envelope()
@@ -145,20 +150,24 @@ def _double(inputs: Any) -> Any:
 
 
 def inference(record: Record, outcome: Outcome, backend: str) -> None:
-    """eval() under no_grad, called twice."""
+    """eval() under no_grad, called twice, and once with each of the other sizes."""
     model, inputs = build(record).eval(), INPUTS[record.inputs](record)
     with torch.no_grad():
-        expected = list(tensors(model(**inputs)))
         compiled = tracework.compile(model, backend=backend, observe=_observer(outcome))
-        for _ in range(2):
-            got = list(tensors(compiled(**inputs)))
-            outcome.error = max(outcome.error, relative(got, expected))
+        for call in (inputs, inputs, *other_sizes(record, inputs)):
+            expected, before = list(tensors(model(**call))), outcome.graphs
+            got = list(tensors(compiled(**call)))
+            if call is not inputs:
+                outcome.other_sizes.append(outcome.graphs - before)
+            error = relative(got, expected)
+            outcome.error = max(outcome.error, error)
 
-        def envelope() -> tuple[float, float]:
-            exact = list(tensors(copy.deepcopy(model).double()(**_double(inputs))))
-            return relative(expected, exact), relative(got, exact)
+            def envelope(call=call, got=got, expected=expected) -> tuple[float, float]:
+                exact = list(tensors(copy.deepcopy(model).double()(**_double(call))))
+                return relative(expected, exact), relative(got, exact)
 
-        _judge(outcome, outcome.error, OUTPUT_BOUND, envelope)
+            _judge(outcome, error, OUTPUT_BOUND, envelope)
+        outcome.graphs -= sum(outcome.other_sizes)
 
 
 @dataclass
@@ -233,8 +242,9 @@ def check(name: str, record: Record, mode: str, backend: str = "inductor") -> Ou
     tracework.reset()
     started = time.perf_counter()
     try:
-        with Counts(outcome):
+        with Counts(outcome), collected() as uncompiled:
             MODES[mode](record, outcome, backend)
+        outcome.uncompiled = list(map(str, uncompiled))
     except Exception as error:
         outcome.status = "raised"
         outcome.detail = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"

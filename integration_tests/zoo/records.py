@@ -3,147 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
-VOCABULARY, LENGTH = 96, 16
-
-
-@dataclass(frozen=True)
-class Record:
-    """One architecture."""
-
-    name: str
-    library: str
-    """a key of build.BUILDERS"""
-    build: str
-    """the model's class (transformers, diffusers) or its name (timm, torchvision)"""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    inputs: str = "tokens"
-    """a key of inputs.INPUTS"""
-    modes: tuple[str, ...] = ("inference", "training")
-    side: int = 64
-    """image side"""
-
-
-ENCODER = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": 64,
-}
-EMBEDDED = {**ENCODER, "embedding_size": 16}
-DECODER = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-GROUPED = {**DECODER, "num_key_value_heads": 2}
-HEAD8 = {**GROUPED, "head_dim": 8}
-EXPERTS = {**GROUPED, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
-N_EMBD = {
-    "n_embd": 32,
-    "n_layer": 2,
-    "n_head": 4,
-    "vocab_size": VOCABULARY,
-    "n_positions": 64,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-D_MODEL = {
-    "vocab_size": VOCABULARY,
-    "d_model": 32,
-    "d_kv": 8,
-    "d_ff": 48,
-    "num_layers": 2,
-    "num_heads": 4,
-    "decoder_start_token_id": 0,
-}
-SEQ2SEQ = {
-    "vocab_size": VOCABULARY,
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 1,
-    "forced_eos_token_id": None,
-}
-PATCHES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "image_size": 32,
-    "patch_size": 8,
-}
-SPEECH = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "conv_dim": (16, 16, 16),
-    "conv_stride": (5, 4, 4),
-    "conv_kernel": (10, 8, 4),
-    "num_feat_extract_layers": 3,
-    "num_conv_pos_embeddings": 16,
-    "num_conv_pos_embedding_groups": 4,
-    "mask_time_prob": 0.0,
-    "layerdrop": 0.0,
-    "pad_token_id": 0,
-}
-_TEXT_TOWER = {**ENCODER, "projection_dim": 16, "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0}
-_IMAGE_TOWER = {**PATCHES, "projection_dim": 16}
-_SOUND_TOWER = {
-    "spec_size": 32,
-    "num_mel_bins": 8,
-    "window_size": 4,
-    "patch_size": 4,
-    "patch_stride": [4, 4],
-    "patch_embeds_hidden_size": 16,
-    "hidden_size": 32,
-    "depths": [2, 2],
-    "num_attention_heads": [2, 4],
-    "num_hidden_layers": 2,
-    "projection_dim": 16,
-}
-_LATENT_HEADS = {
-    "q_lora_rank": 16,
-    "kv_lora_rank": 16,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 8,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 24,
-    "n_group": 2,
-    "topk_group": 1,
-    "first_k_dense_replace": 1,
-    "n_shared_experts": 1,
-}
-
-
-def _transformers(inputs: str, *rows: tuple[str, Mapping[str, Any]], **common: Any) -> list[Record]:
-    return [Record(build, "transformers", build, settings, inputs, **common) for build, settings in rows]
-
+from .recent import RECENT
+from .record import (
+    D_MODEL,
+    DECODER,
+    EMBEDDED,
+    ENCODER,
+    EXPERTS,
+    GROUPED,
+    HEAD8,
+    IMAGE_TOWER,
+    LATENT_HEADS,
+    LENGTH,
+    N_EMBD,
+    PATCHES,
+    SEQ2SEQ,
+    SOUND_TOWER,
+    SPEECH,
+    TEXT_TOWER,
+    VOCABULARY,
+    Record,
+    transformers,
+)
 
 TRANSFORMERS = [
-    *_transformers(
+    *transformers(
         "tokens",
         ("BertForMaskedLM", ENCODER),
         ("RobertaForMaskedLM", ENCODER),
@@ -175,8 +60,8 @@ TRANSFORMERS = [
         ("XmodForMaskedLM", {**ENCODER, "languages": ["en_XX"], "default_language": "en_XX"}),
         ("IBertForMaskedLM", ENCODER),
     ),
-    *_transformers("pair", ("ElectraForPreTraining", EMBEDDED), ("BertForSequenceClassification", ENCODER)),
-    *_transformers(
+    *transformers("pair", ("ElectraForPreTraining", EMBEDDED), ("BertForSequenceClassification", ENCODER)),
+    *transformers(
         "causal",
         ("GPT2LMHeadModel", N_EMBD),
         (
@@ -235,7 +120,7 @@ TRANSFORMERS = [
         ("Qwen2MoeForCausalLM", {**EXPERTS, "shared_expert_intermediate_size": 24}),
         ("Qwen3MoeForCausalLM", {**EXPERTS, "head_dim": 8}),
         ("OlmoeForCausalLM", {**GROUPED, "num_experts": 4, "num_experts_per_tok": 2}),
-        ("DeepseekV3ForCausalLM", {**DECODER, "num_key_value_heads": 4, **_LATENT_HEADS}),
+        ("DeepseekV3ForCausalLM", {**DECODER, "num_key_value_heads": 4, **LATENT_HEADS}),
         ("GptOssForCausalLM", {**HEAD8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8}),
         ("MambaForCausalLM", {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}),
         (
@@ -262,7 +147,7 @@ TRANSFORMERS = [
             },
         ),
     ),
-    *_transformers(
+    *transformers(
         "translation",
         ("T5ForConditionalGeneration", D_MODEL),
         ("MT5ForConditionalGeneration", D_MODEL),
@@ -281,7 +166,7 @@ TRANSFORMERS = [
             {**SEQ2SEQ, "attention_window": 8, "max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 64},
         ),
     ),
-    *_transformers(
+    *transformers(
         "pixels",
         ("ViTForImageClassification", PATCHES),
         ("DeiTForImageClassification", PATCHES),
@@ -307,7 +192,7 @@ TRANSFORMERS = [
             {"image_size": 32, "hidden_sizes": [8, 16, 32, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 4, 4]},
         ),
     ),
-    *_transformers(
+    *transformers(
         "image only",
         (
             "ViTMAEForPreTraining",
@@ -320,17 +205,17 @@ TRANSFORMERS = [
             },
         ),
     ),
-    *_transformers(
+    *transformers(
         "wave",
         ("Wav2Vec2ForCTC", SPEECH),
         ("HubertForCTC", SPEECH),
         ("WavLMForCTC", SPEECH),
     ),
-    *_transformers(
+    *transformers(
         "spectrum",
         ("ASTForAudioClassification", {**PATCHES, "max_length": 32, "num_mel_bins": 32, "frequency_stride": 8, "time_stride": 8}),
     ),
-    *_transformers(
+    *transformers(
         "mel",
         (
             "WhisperForConditionalGeneration",
@@ -344,18 +229,18 @@ TRANSFORMERS = [
             },
         ),
     ),
-    *_transformers(
+    *transformers(
         "image and text",
-        ("CLIPModel", {"text_config": _TEXT_TOWER, "vision_config": _IMAGE_TOWER, "projection_dim": 16}),
+        ("CLIPModel", {"text_config": TEXT_TOWER, "vision_config": IMAGE_TOWER, "projection_dim": 16}),
         (
             "SiglipModel",
             {
-                "text_config": {**_TEXT_TOWER, "projection_size": 32, "max_position_embeddings": LENGTH},
-                "vision_config": _IMAGE_TOWER,
+                "text_config": {**TEXT_TOWER, "projection_size": 32, "max_position_embeddings": LENGTH},
+                "vision_config": IMAGE_TOWER,
             },
         ),
     ),
-    *_transformers(
+    *transformers(
         "series",
         (
             "PatchTSTForPrediction",
@@ -372,9 +257,9 @@ TRANSFORMERS = [
             },
         ),
     ),
-    *_transformers("speech", ("Wav2Vec2ForSequenceClassification", SPEECH), ("Data2VecAudioForSequenceClassification", SPEECH)),
-    *_transformers("spectrogram", ("ClapAudioModelWithProjection", _SOUND_TOWER)),
-    *_transformers(
+    *transformers("speech", ("Wav2Vec2ForSequenceClassification", SPEECH), ("Data2VecAudioForSequenceClassification", SPEECH)),
+    *transformers("spectrogram", ("ClapAudioModelWithProjection", SOUND_TOWER)),
+    *transformers(
         "points",
         (
             "SamModel",
@@ -398,26 +283,26 @@ TRANSFORMERS = [
             },
         ),
     ),
-    *_transformers(
+    *transformers(
         "boxes",
         (
             "YolosForObjectDetection",
             {**PATCHES, "image_size": [32, 32], "num_detection_tokens": 5, "num_labels": 3, "use_mid_position_embeddings": True},
         ),
     ),
-    *_transformers(
+    *transformers(
         "image and text",
         (
             "BlipForImageTextRetrieval",
             {
-                "text_config": {**_TEXT_TOWER, "encoder_hidden_size": 32, "sep_token_id": 2},
-                "vision_config": _IMAGE_TOWER,
+                "text_config": {**TEXT_TOWER, "encoder_hidden_size": 32, "sep_token_id": 2},
+                "vision_config": IMAGE_TOWER,
                 "projection_dim": 16,
                 "image_text_hidden_size": 16,
             },
         ),
     ),
-    *_transformers(
+    *transformers(
         "generate",
         ("LlamaForCausalLM", GROUPED),
         ("GPT2LMHeadModel", N_EMBD),
@@ -567,4 +452,4 @@ def _keyed(records: list[Record]) -> dict[str, Record]:
     return table
 
 
-RECORDS: Mapping[str, Record] = _keyed([*TRANSFORMERS, *TIMM, *TORCHVISION, *DIFFUSERS])
+RECORDS: Mapping[str, Record] = _keyed([*TRANSFORMERS, *RECENT, *TIMM, *TORCHVISION, *DIFFUSERS])

@@ -30,6 +30,7 @@ __all__ = [
     "all_function_mode_count",
     "any_autocast",
     "any_saved_tensor_hooks",
+    "CHECK_FAILED",
     "asserts_all",
     "autograd_on",
     "breaks_are_errors_in_torch_compile",
@@ -165,6 +166,16 @@ def nan_alone_is_no_bound() -> bool:
     return not torch.zeros(1).clamp(max=math.nan).isnan().item()
 
 
+def _text_of_failed_check() -> str:
+    try:
+        torch._check(False)
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError("torch._check(False) did not raise")
+
+
+CHECK_FAILED = _text_of_failed_check()
+"""What torch._check and its like say where the program says nothing."""
 asserts_all: Any = getattr(distribution, "_all_true_or_runtime_assert", None)
 """What tells whether a tensor that distributions made holds (torch 2.15)."""
 

@@ -6,9 +6,9 @@ import logging
 import torch
 from torch.distributions import constraints
 
-from ._torch import asserts_all
+from ._torch import CHECK_FAILED, asserts_all
 
-__all__ = ["STAND_INS", "effective_level", "is_enabled_for"]
+__all__ = ["STAND_INS", "all_checked", "effective_level", "is_enabled_for"]
 
 
 def definite_check(self, value):
@@ -26,6 +26,12 @@ def definite_check(self, value):
 def all_true(valid, error_message):
     """What distributions ask about the values they are given: the data, so that the branch on it is one on data."""
     return torch._is_all_true(valid)
+
+
+def all_checked(error_type, cond, message=None):
+    """torch._check_tensor_all_with, of a tensor of bools."""
+    if not torch._is_all_true(cond):
+        raise error_type(CHECK_FAILED if message is None else str(message()))
 
 
 def is_enabled_for(self, level):

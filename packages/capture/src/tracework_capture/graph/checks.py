@@ -36,9 +36,9 @@ from ..bytecode.reload import local_name
 from ..errors import ControlMisuse, RestartApart, RestartWithoutChecks
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from .data_sizes import holds
-from .handlers import is_caught
+from .handlers import is_swallowed
 from .leaves import copy_like, leaf, with_data
-from .raises import exceptions_for_data
+from .raises import ANYTHING, exceptions_for_data
 from .undo import (
     can_be_copied,
     can_be_put_back,
@@ -86,7 +86,8 @@ class DataCheck:
 
 
 def can_be_checked(frame: Any, tensor: Any) -> bool:
-    """Whether the truth of this tensor may be left to a check: later finds may still take that back (see guarded_call).
+    """Whether the truth of this tensor may be left to a check: later finds may still take that back (see guarded_call). Where an except
+    block goes on, raising may be the ordinary way.
 
     On other devices kernels run on before the check is seen, and one that gets what the check refuses may end the whole process.
     """
@@ -98,7 +99,7 @@ def can_be_checked(frame: Any, tensor: Any) -> bool:
         and example.device.type == "cpu"
         and type(example.numel()) is int
         and example.numel() == 1
-        and not is_caught(frame)
+        and not is_swallowed(frame, ANYTHING)
     )
 
 

@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from ..bytecode.code import CodeInfo
     from .raises import Raised
 
-__all__ = ["is_caught", "is_managed", "is_swallowed", "only_raises"]
+__all__ = ["is_managed", "is_swallowed", "only_raises"]
 
 
-def only_raises(info: CodeInfo, index: int) -> bool:
-    """Whether every way on from an instruction ends with a raise that leaves the function."""
-    for instruction in _reached(info, index):
+def only_raises(frame: Any, index: int) -> bool:
+    """Whether every way on from an instruction ends with a raise that leaves the function; finally blocks on its way do not keep it."""
+    for instruction in _reached(frame.info, index):
         if instruction.opname in _LEAVING:
             return False
-        if instruction.opname == "RAISE_VARARGS" and _handler_of(info, instruction) is not None:
-            return False
+        if instruction.opname == "RAISE_VARARGS" and (handler := _handler_of(frame.info, instruction)) is not None:
+            if _after_handler(frame, handler.target, ANYTHING)[0]:
+                return False
     return True
 
 
@@ -95,11 +96,6 @@ def may_match(frame: Any, index: int, raised: Raised) -> bool:
     """Whether the clause that a CHECK_EXC_MATCH is of may be for one of these exceptions, as one is whose classes are not known."""
     kinds = frame.root.services.kinds_of_clause(frame, index)
     return kinds is None or may_be(raised, kinds)
-
-
-def is_caught(frame: Any) -> bool:
-    """Whether an exception raised here meets an except or finally block on its way out: the arm may be an ordinary one then."""
-    return any(True for _ in _handlers(frame))
 
 
 def is_swallowed(frame: Any, raised: Raised) -> bool:

@@ -23,6 +23,7 @@ _FUNCTIONS = frozenset(getattr(torch, name) for name in _ARITHMETIC) | frozenset
     getattr(operator, name)
     for name in "add sub mul truediv floordiv mod pow neg abs eq ne lt le gt ge and_ or_ xor invert getitem".split()
 )
+_FUNCTIONS |= {torch._is_all_true, torch._is_any_true}
 _FACTORIES = frozenset({torch.full, torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.arange, torch.zeros, torch.ones})
 _UNBIND = frozenset({"unbind", torch.unbind})
 _METHODS = frozenset(

@@ -11,10 +11,10 @@ import types
 import torch
 import torch.nn.functional as F
 
-from .._torch import function_of_custom_operator, operator_names
-from ..graph.data_sizes import state
+from .._torch import CHECK_FAILED, function_of_custom_operator, operator_names
+from ..graph.data_sizes import RAISED, state
 from ..sources import Const
-from ..stand_ins import STAND_INS
+from ..stand_ins import STAND_INS, all_checked
 from .cond import COND_ROWS
 from .constant import ConstantValue, fold, fold_literal, force_plain, literal
 from .context import CONTEXTS
@@ -444,11 +444,8 @@ def check_row(error):
             mark_stated(frame)
             return NONE
         message = args[1] if len(args) > 1 else kwargs.get("message", NONE)
-        if message.is_constant():
-            text = "Expected cond to be True, but got False." if message.constant() is None else message.constant()
-        else:
-            text = force_plain(frame, message.call(frame, [], {}))
-        return frame.raise_new(error, text)
+        said = message is NONE or message.is_constant() and message.constant() is None
+        return frame.raise_new(error, CHECK_FAILED if said else force_plain(frame, message.call(frame, [], {})))
 
     return handler
 
@@ -461,6 +458,29 @@ for _name, _error in {
     "_check_not_implemented": NotImplementedError,
 }.items():
     TORCH_ROWS[getattr(torch, _name)] = check_row(_error)
+
+
+@row(torch._check_with)
+def check_with(frame, args, kwargs):
+    from .user_class import ClassValue
+
+    given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
+    error, condition = given.pop("error_type"), given["cond"]
+    if isinstance(error, ClassValue) and error.cls in RAISED.values():
+        return check_row(error.cls)(frame, [], given)
+    if isinstance(condition, (TensorValue, SizeRelation)) or not condition.truth(frame):
+        return frame.break_graph("exception", f"torch._check_with of {error.describe()}")
+    mark_stated(frame)
+    return NONE
+
+
+@row(torch._check_tensor_all_with)
+def check_tensor_all_with(frame, args, kwargs):
+    given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
+    condition = given["cond"]
+    if not isinstance(condition, TensorValue) or condition.example.dtype is not torch.bool:
+        return frame.break_graph("exception", "torch._check_tensor_all of what is no tensor of bools")
+    return stand_in_row(all_checked)(frame, [], given)
 
 
 @row(torch._check_is_size)

@@ -27,9 +27,9 @@ def outcome(function, *args):
         return None, (type(error), str(error).partition("\n")[0])  # pytest adds lines to assert
 
 
-def agree(function, *calls):
+def agree(function, *calls, **options):
     """Each call gives what plain Python gives; the number of graphs."""
-    compiled = Compiled(function)
+    compiled = Compiled(function, **options)
     for args in calls:
         expected, raised = outcome(function, *[a.clone() for a in args])
         found, found_raised = outcome(compiled.call, *args)
@@ -206,6 +206,113 @@ def test_an_exception_that_the_program_catches_is_no_check():
             return x - 1
 
     assert agree(program, (GOOD,), (BAD,), (GOOD,)) > 1
+
+
+def raises_before_a_finally_block(x):
+    try:
+        if (x < 0).any():
+            raise ValueError("bad")
+        return x + 1
+    finally:
+        x.numel()
+
+
+def raises_below_a_finally_block(x):
+    try:
+        return raises_inline(x)
+    finally:
+        x.numel()
+
+
+def raises_below_a_clause_that_raises_again(x):
+    try:
+        return asserts(x)
+    except AssertionError as error:
+        raise KeyError("not positive") from error
+
+
+def raises_below_a_finally_block_that_returns(x):
+    try:
+        return raises_inline(x)
+    finally:
+        return x - 1  # noqa: B012
+
+
+@pytest.mark.parametrize(
+    ("function", "graphs"),
+    [
+        (raises_before_a_finally_block, 1),
+        (raises_below_a_finally_block, 1),
+        (raises_below_a_clause_that_raises_again, 1),
+        (raises_below_a_finally_block_that_returns, None),
+    ],
+)
+def test_blocks_that_an_exception_leaves_do_not_stop_a_check(function, graphs):
+    counted = agree(function, (GOOD,), (BAD,), (GOOD + 1,))
+    assert counted == graphs if graphs else counted > 1
+
+
+class Refused(ValueError):
+    def __init__(self, text):
+        super().__init__(f"refused: {text}")
+
+
+CHECKS = {
+    "_check_tensor_all": lambda x: torch._check_tensor_all(x > 0),
+    "_check_tensor_all, a message": lambda x: torch._check_tensor_all(x > 0, lambda: f"{x.min()} is not positive"),
+    "_check_tensor_all_with": lambda x: torch._check_tensor_all_with(IndexError, x > 0, lambda: "not positive"),
+    "_check_tensor_all_with, a class of the program": lambda x: torch._check_tensor_all_with(Refused, x > 0, lambda: "no"),
+    "_check_with, what holds": lambda x: torch._check_with(Refused, x.ndim == 1, lambda: "no vector"),
+    "_check_with, a size that depends on data": lambda x: torch._check_with(TypeError, x[x > 0].numel() == 2, lambda: "no"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_torchs_checks_of_data_are_checks(name):
+    def program(x):
+        y = x * 2
+        CHECKS[name](y)
+        return y.exp()
+
+    assert agree(program, (GOOD,), (BAD,), (GOOD + 1,), unbacked=None) == 1
+
+
+REFUSED = {
+    "_check_with": lambda x: torch._check_with(Refused, x.ndim == 2, lambda: "no matrix"),
+    "_check_with, no message": lambda x: torch._check_with(ValueError, x.ndim == 2, None),
+    "_check_with, a tensor": lambda x: torch._check_with(ValueError, x.sum() > 0, lambda: "no"),
+    "_check_tensor_all, no tensor": lambda x: torch._check_tensor_all(x.ndim == 1),
+    "_check_tensor_all, numbers": lambda x: torch._check_tensor_all(x),
+    "_check": lambda x: torch._check(x.ndim == 2),
+    "_check, no function": lambda x: torch._check(x.ndim == 2, 3),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_torchs_checks_refuse_what_eager_refuses(name):
+    def program(x):
+        y = x * 2
+        try:
+            REFUSED[name](y)
+        except Exception as error:
+            return y, type(error).__name__, str(error) * (name != "_check, no function")
+        return y
+
+    expected = program(GOOD)
+    found = tracework_capture.optimize(lambda module, example_inputs: module.forward)(program)(GOOD)
+    assert found[1:] == expected[1:]
+
+
+def test_what_numbers_alone_decide_is_no_check():
+    def program(x):
+        spread = torch.distributions.Normal(0, 1).icdf(torch.tensor(0.95))
+        return x - spread
+
+    compiled = Compiled(program)
+    torch.testing.assert_close(compiled.call(GOOD), program(GOOD))
+    (graph,) = compiled.graphs
+    (output,) = graph.graph.find_nodes(op="output")
+    assert len(output.all_input_nodes) == 1
 
 
 def test_captured_graphs_have_the_outputs_of_the_function():

@@ -16,7 +16,7 @@ def branch_truth(frame, jump, value):
         value = value.as_tensor(frame)
     if type(value) is not TensorValue or known_tensor(value.node) is not None or not jump.opname.startswith("POP_JUMP"):
         return value.truth(frame)
-    target_raises, next_raises = only_raises(frame.info, jump.target), only_raises(frame.info, jump.index + 1)
+    target_raises, next_raises = only_raises(frame, jump.target), only_raises(frame, jump.index + 1)
     if target_raises == next_raises or not can_be_checked(frame, value):
         return value.truth(frame)
     expected = jump.opname.endswith("TRUE") == next_raises
