@@ -172,6 +172,31 @@ def class_methods(x, w):
     return OfItsClass.apply(x) @ w + OfASubclass.apply(x, 3) + OfItsClass.apply(x, 1)
 
 
+class OwnApply(OfItsClass):
+    """Calls the inherited apply with other arguments."""
+
+    @classmethod
+    def apply(cls, x, *, times=2, power=1):
+        return super().apply(x * times, power)
+
+
+class OwnApplyOfASubclass(OwnApply):
+    factor = 5.0
+
+
+class ApplyWithoutTheClass(OfItsClass):
+    @staticmethod
+    def apply(x):
+        return OfItsClass.apply(x.cos()) - 1
+
+
+applied = OwnApplyOfASubclass.apply
+
+
+def own_apply(x, w):
+    return OwnApply.apply(x) @ w + OwnApplyOfASubclass.apply(x, power=2) + applied(x, times=3) + ApplyWithoutTheClass.apply(x)
+
+
 class Apart(torch.autograd.Function):
     """Asks for None where a result has no gradient."""
 
@@ -427,7 +452,7 @@ def inputs(requires=(True, True)):
 
 PROGRAMS = (
     *(cube, masked_linear, reverse, reads_a_parameter, same_twice, written_in_place),
-    *(class_methods, all_of_several, first_of_several, second_of_several, *TRANSFORMED),
+    *(class_methods, own_apply, all_of_several, first_of_several, second_of_several, *TRANSFORMED),
 )
 
 
@@ -607,3 +632,17 @@ def test_a_backward_that_changes_what_the_frame_made():
         return before, notes, x.grad.tolist()
 
     assert tracework.compile(f, backend="eager")(torch.ones(3, requires_grad=True)) == f(torch.ones(3, requires_grad=True))
+
+
+def masked_where_modes_index(x, w):
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+    parts = torch.arange(x.shape[1]) // 2
+    same = torch.vmap(torch.vmap(lambda q, k: parts[q] == parts[k], (None, 0)), (0, None))
+    with TransformGetItemToIndex():
+        mask = same(torch.arange(x.shape[1]), torch.arange(x.shape[1]))
+    return x @ torch.where(mask, w, 0)
+
+
+def test_the_mode_in_which_masks_index_tensors():
+    check(masked_where_modes_index, *inputs(), backend="eager", module=linear)
