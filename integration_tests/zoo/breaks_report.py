@@ -13,7 +13,8 @@ that gives the graph back as it is. Breaks are graphs less one on both sides, as
 which torch.compile captures nothing (a break in a loop makes it run the whole function as plain Python) have a dash there and are
 left out of the totals. A `generate` record calls its model once for the prompt and once for each later step, with inputs of other
 shapes and without a break between the calls: graphs of other calls are no breaks, so the breaks there are those that each side
-recorded itself. "not run": not yet counted on that side; `python -m zoo.breaks --only NAME --side ours` counts a part and keeps
+recorded itself. "at other sizes" has the graphs that a call with another batch and length brought, and those of a third call with yet
+others: one and none is one graph for all sizes; a dash where the sizes lie in lists or were not counted. "not run": not yet counted on that side; `python -m zoo.breaks --only NAME --side ours` counts a part and keeps
 the rest.
 """
 
@@ -64,9 +65,13 @@ def _reasons(by_job: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _table(by_job: dict[str, dict[str, Any]]) -> list[str]:
-    lines = ["## Every record", "", "| record | graphs | torch: graphs |", "|---|---|---|"]
+    head = "| record | graphs | at other sizes | torch: graphs | at other sizes |"
+    lines = ["## Every record", "", head, "|---" * 5 + "|"]
     for job, sides in by_job.items():
-        figures = [_count(sides.get(side), lambda row: row["graphs"]) for side in ("ours", "torch")]
+        figures = []
+        for row in (sides.get("ours"), sides.get("torch")):
+            later = row.get("other sizes") if row else None
+            figures += [_count(row, lambda row: row["graphs"]), ", ".join(map(str, later)) if later else "-"]
         lines.append(f"| {job} | {' | '.join(figures)} |")
     return [*lines, ""]
 

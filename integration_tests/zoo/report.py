@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 Rows = list[dict[str, Any]]
-COLUMNS = ("record", "mode", "result", "error", "gradient error", "graphs", "kernels", "breaks", "fallbacks", "seconds")
+COLUMNS = (
+    *("record", "mode", "result", "error", "gradient error", "graphs", "at other sizes", "kernels", "breaks", "fallbacks"),
+    *("uncompiled", "seconds"),
+)
 GOOD = ("equal", "within envelope")
 
 
@@ -27,6 +30,7 @@ def text(rows: Rows) -> str:
         ("Graph breaks", "breaks", lambda x: x.partition(": ")[2]),
         ("Frames run as plain Python", "plain", lambda x: x.partition(": ")[2] or x),
         ("Calls of eager kernels", "fallbacks", str),
+        ("Uncompiled", "uncompiled", str),
     ):
         parts += _causes(rows, title, key, clean)
     parts += ["## Every record", "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|", *(_line(r) for r in rows), ""]
@@ -68,5 +72,7 @@ def _short(cause: str) -> str:
 
 def _line(row: dict[str, Any]) -> str:
     figures = (f"{row.get(k, 0):.0e}" for k in ("error", "gradient_error"))
-    counts = (str(v if isinstance(v := row.get(k, 0), int) else len(v)) for k in ("graphs", "kernels", "breaks", "fallbacks"))
-    return f"| {' | '.join([row['name'], row['mode'], row['status'], *figures, *counts, str(row.get('seconds', ''))])} |"
+    later = ", ".join(map(str, row.get("other_sizes", ()))) or "-"
+    counts = [str(len(row.get(key, ()))) for key in ("breaks", "fallbacks", "uncompiled")]
+    graphs = [str(row.get("graphs", 0)), later, str(row.get("kernels", 0))]
+    return f"| {' | '.join([row['name'], row['mode'], row['status'], *figures, *graphs, *counts, str(row.get('seconds', ''))])} |"

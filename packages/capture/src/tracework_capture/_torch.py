@@ -30,7 +30,6 @@ __all__ = [
     "all_function_mode_count",
     "any_autocast",
     "any_saved_tensor_hooks",
-    "CHECK_FAILED",
     "asserts_all",
     "autograd_on",
     "breaks_are_errors_in_torch_compile",
@@ -82,6 +81,7 @@ __all__ = [
     "set_grad_enabled",
     "set_version",
     "substitute_of_torch_compile",
+    "text_of_failed_check",
     "through_backward_hook",
     "torch_functions_are_on",
     "torch_functions_off",
@@ -166,7 +166,9 @@ def nan_alone_is_no_bound() -> bool:
     return not torch.zeros(1).clamp(max=math.nan).isnan().item()
 
 
-def _text_of_failed_check() -> str:
+@functools.cache
+def text_of_failed_check() -> str:
+    """What torch._check and its like say where the program says nothing."""
     try:
         torch._check(False)
     except RuntimeError as error:
@@ -174,8 +176,6 @@ def _text_of_failed_check() -> str:
     raise AssertionError("torch._check(False) did not raise")
 
 
-CHECK_FAILED = _text_of_failed_check()
-"""What torch._check and its like say where the program says nothing."""
 asserts_all: Any = getattr(distribution, "_all_true_or_runtime_assert", None)
 """What tells whether a tensor that distributions made holds (torch 2.15)."""
 

@@ -6,7 +6,7 @@ import logging
 import torch
 from torch.distributions import constraints
 
-from ._torch import CHECK_FAILED, asserts_all
+from ._torch import asserts_all, text_of_failed_check
 
 __all__ = ["STAND_INS", "all_checked", "effective_level", "is_enabled_for"]
 
@@ -31,7 +31,7 @@ def all_true(valid, error_message):
 def all_checked(error_type, cond, message=None):
     """torch._check_tensor_all_with, of a tensor of bools."""
     if not torch._is_all_true(cond):
-        raise error_type(CHECK_FAILED if message is None else str(message()))
+        raise error_type(text_of_failed_check() if message is None else str(message()))
 
 
 def is_enabled_for(self, level):

@@ -11,7 +11,7 @@ import types
 import torch
 import torch.nn.functional as F
 
-from .._torch import CHECK_FAILED, function_of_custom_operator, operator_names
+from .._torch import function_of_custom_operator, operator_names, text_of_failed_check
 from ..graph.data_sizes import RAISED, state
 from ..sources import Const
 from ..stand_ins import STAND_INS, all_checked
@@ -445,7 +445,7 @@ def check_row(error):
             return NONE
         message = args[1] if len(args) > 1 else kwargs.get("message", NONE)
         said = message is NONE or message.is_constant() and message.constant() is None
-        return frame.raise_new(error, CHECK_FAILED if said else force_plain(frame, message.call(frame, [], {})))
+        return frame.raise_new(error, text_of_failed_check() if said else force_plain(frame, message.call(frame, [], {})))
 
     return handler
 
