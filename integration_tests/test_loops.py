@@ -92,14 +92,6 @@ def test_steps_with_gradients(fn, plain, backend):
     torch.testing.assert_close(*gradients)
 
 
-def test_a_scan_over_a_number_of_steps_that_changes_runs_plainly():
-    def program(x):
-        return scan(lambda c, a: (c + a, c * a), torch.ones(3), x)
-
-    x = torch.randn(5, 3)
-    torch.testing.assert_close(tracework.compile(program, dynamic=True)(x), program(x))
-
-
 def scanned(gates, values):
     """As models with a state space write it for a GPU: associative_scan(..., combine_mode="pointwise") calls the operator."""
 

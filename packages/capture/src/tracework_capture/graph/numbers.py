@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from ..dims import SMALLEST
+from .opaque_operators import NAMESPACE
 
 __all__ = ["OpenNumbers"]
 
@@ -40,7 +41,8 @@ class OpenNumbers:
     def settle(self, frame: Any, target: Any, arg: Any) -> Any:
         """The arguments of a call of `target`, whose numbers are sizes or places from now on unless it takes any number."""
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
-        if not self.values or name in TAKES_ANY:
+        is_traced = getattr(target, "namespace", None) == NAMESPACE  # settled where its graphs were traced
+        if not self.values or name in TAKES_ANY or is_traced:
             return arg
         return self.settled(frame, arg, 0 if name in TAKES_PLACES else SMALLEST)
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import importlib.machinery
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from tracework_primops import FakeTensor
 
 from ..errors import OpaqueCallError
 from ..signals import let_through
 from .made_operators import MadeOperators
 
-__all__ = ["NAMESPACE", "Refusal", "ResultFacts", "is_foreign", "observe", "operator_of"]
+__all__ = ["NAMESPACE", "Given", "Refusal", "ResultFacts", "is_foreign", "observe", "operator_of"]
 
 NAMESPACE = "tracework_opaque"
 
@@ -35,17 +37,34 @@ def is_foreign(function: Any) -> bool:
 
 
 @dataclass(frozen=True)
+class Given:
+    """A size or stride that an operator is given as this one of its arguments."""
+
+    place: int
+
+
+@dataclass(frozen=True)
 class ResultFacts:
-    """One tensor that the function gives."""
+    """One tensor that the function gives. Sizes and strides are numbers, expressions while the program is traced, or arguments."""
 
     dtype: torch.dtype
     device: torch.device
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> ResultFacts:
+        if isinstance(tensor, FakeTensor):
+            return cls(tensor.dtype, tensor.device, tensor.spec.sizes, tensor.spec.strides)
         return cls(tensor.dtype, tensor.device, tuple(tensor.shape), tuple(tensor.stride()))
+
+    def over(self, number_of: Callable[[Any], Any]) -> ResultFacts:
+        """The same facts with other sizes and strides."""
+        return replace(self, sizes=tuple(map(number_of, self.sizes)), strides=tuple(map(number_of, self.strides)))
+
+    def among(self, arguments: Sequence[Any]) -> ResultFacts:
+        """The facts of a call with these arguments."""
+        return self.over(lambda size: arguments[size.place] if isinstance(size, Given) else size)
 
     def made(self) -> torch.Tensor:
         return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype, device="meta")
@@ -97,32 +116,37 @@ def _shares_memory(arguments: Any, results: Any) -> bool:
 class _Opaque:
     """Calls the function and holds it to what it gave at first."""
 
-    def __init__(self, name: str, call: Any, facts: tuple[ResultFacts, ...]) -> None:
+    def __init__(self, name: str, call: Any, facts: tuple[Any, ...]) -> None:
         self.name, self.call, self.facts = name, call, facts
 
-    def run(self, *tensors: torch.Tensor) -> Any:
-        results = _tensors_of(self.call(*tensors))
-        if results is None or tuple(map(ResultFacts.of, results)) != self.facts or _shares_memory(tensors, results):
+    def run(self, *arguments: Any) -> Any:
+        results = _tensors_of(self.call(*arguments))
+        facts = [f.among(arguments) for f in self.facts]
+        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+        if results is None or [*map(ResultFacts.of, results)] != facts or _shares_memory(tensors, results):
             raise OpaqueCallError(self.name, "it gave something else at its first call, or shares memory with an argument now")
         return results if len(results) > 1 else results[0]
 
-    def on_meta(self, *tensors: torch.Tensor) -> Any:
-        made = tuple(f.made() for f in self.facts)
+    def on_meta(self, *arguments: Any) -> Any:
+        made = tuple(f.among(arguments).made() for f in self.facts)
         return made if len(made) > 1 else made[0]
 
 
 _operators = MadeOperators(NAMESPACE)
 
 
-def operator_of(function: Any, call: Any, constants: Any, count: int, facts: tuple[ResultFacts, ...]) -> Any:
-    """The operator of the function with these constants; `call` takes the tensors only."""
-    key = (id(function), repr(constants), count, facts)
+def operator_of(
+    function: Any, call: Any, constants: Any, count: int, facts: tuple[Any, ...], numbers: frozenset[int] = frozenset()
+) -> Any:
+    """The operator of the function with these constants; `call` takes its `count` arguments only: tensors, ints at the places `numbers`."""
+    key = (id(function), repr(constants), count, facts, numbers)
     found = _operators.known(key)
     if found is not None:
         return found
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", type(function).__qualname__)
     opaque = _Opaque(f"{module}.{name}", call, facts)
-    schema = f"({', '.join(f'Tensor x{i}' for i in range(count))}) -> ({', '.join(['Tensor'] * len(facts))})"
-    named = (module, name, constants, count, facts)
+    taken = ", ".join(f"{'SymInt' if i in numbers else 'Tensor'} x{i}" for i in range(count))
+    schema = f"({taken}) -> ({', '.join(['Tensor'] * len(facts))})"
+    named = (module, name, constants, count, facts, sorted(numbers))
     tags = (torch.Tag.nondeterministic_seeded,)
     return _operators.make(key, function, f"{module}_{name}", named, schema, opaque.run, opaque.on_meta, tags)

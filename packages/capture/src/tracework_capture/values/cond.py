@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 
 from ..graph.known import known_tensor
-from ..graph.opaque_operators import ResultFacts
+from ..graph.opaque_operators import Given, ResultFacts
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
 from ..graph.traced_operators import traced_operator
 from .structure import leaves, rebuilt, same_structure
+from .symint import compare_sizes
 from .tensor import TensorValue, forget_nodes
 
 NAMES = ("pred", "true_fn", "false_fn", "operands")
@@ -52,8 +53,8 @@ def traced_part(frame, function, args, name):
     if changed:
         return frame.break_graph("call_unknown", f"{name}: a function of it {changed}")
     results = leaves(frame, found)
-    if not results or not all(type(leaf) is TensorValue and is_fixed(leaf.example) for leaf in results):
-        return frame.break_graph("call_unknown", f"{name}: a function of it gives something else than tensors of known sizes")
+    if not results or not all(type(leaf) is TensorValue for leaf in results):
+        return frame.break_graph("call_unknown", f"{name}: a function of it gives something else than tensors")
     nodes = start.nodes(frame.graph)
     made = outline(frame.graph, nodes, [leaf.node for leaf in results], "Arm")
     forget_nodes(frame, set(nodes))
@@ -83,21 +84,32 @@ def fits(example):
 def operator_results(frame, condition, traced):
     """What the operator gives, tensor by tensor, for the facts and the graph of each arm."""
     (facts, _), (other_facts, _) = traced
-    if facts != other_facts:
+    if not same_facts(frame, facts, other_facts):
         return frame.break_graph("call_unknown", "torch.cond whose arms give different kinds of tensors")
     inputs = list(dict.fromkeys(node for _, made in traced for node in made.inputs))
     places = [tuple(inputs.index(node) for node in made.inputs) for _, made in traced]
     arms = Arms([made.module for _, made in traced], places)
     text = tuple(made.module.code for _, made in traced), tuple(places)
-    return call_traced(frame, arms, text, [condition.node, *inputs], facts, "torch.cond")
+    return call_traced(frame, arms, text, [condition.node, *inputs], facts)
 
 
-def call_traced(frame, function, text, nodes, facts, name):
-    """What the operator of a function of traced graphs gives, tensor by tensor."""
-    examples = [node.meta["example_value"] for node in nodes]
-    if not all(isinstance(e, torch.Tensor) and is_fixed(e) for e in examples):
-        return frame.break_graph("call_unknown", f"{name} that reads sizes that are symbols")
-    found = frame.graph.call(frame, traced_operator(function, text, len(nodes), facts), tuple(nodes))
+def same_facts(frame, facts, others):
+    """Whether these are the same kinds of tensors, of sizes that are guarded to be the same."""
+    pairs = list(zip(facts, others))
+    if len(facts) != len(others) or any((a.dtype, a.device, len(a.sizes)) != (b.dtype, b.device, len(b.sizes)) for a, b in pairs):
+        return False
+    sizes = [pair for a, b in pairs for pair in zip(a.sizes + a.strides, b.sizes + b.strides)]
+    return all(compare_sizes(frame, "==", a, b) for a, b in sizes)
+
+
+def call_traced(frame, function, text, nodes, facts):
+    """What the operator of a function of traced graphs gives, tensor by tensor. Sizes that are symbols, of results too, are arguments."""
+    sizes = [size for fact in facts for size in (*fact.sizes, *fact.strides) if type(size) is not int]
+    of_sizes = {size: frame.graph.size_node(size) for size in sizes}
+    nodes = list(dict.fromkeys([*nodes, *of_sizes.values()]))
+    numbers = frozenset(i for i, node in enumerate(nodes) if not isinstance(node.meta["example_value"], torch.Tensor))
+    facts = [fact.over(lambda size: Given(nodes.index(of_sizes[size])) if size in of_sizes else size) for fact in facts]
+    found = frame.graph.call(frame, traced_operator(function, text, len(nodes), facts, numbers), tuple(nodes))
     return found.unpack(frame) if len(facts) > 1 else [found]
 
 

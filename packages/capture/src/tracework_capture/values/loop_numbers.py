@@ -13,7 +13,7 @@ from .constant import COMPARE_FUNCTIONS, ConstantValue
 from .late_values import read_late
 from .sequence import TupleValue
 from .structure import leaves, rebuilt
-from .symint import SymNumber, size_value
+from .symint import SymNumber
 from .tensor import TensorValue
 from .value import Value
 
@@ -174,10 +174,3 @@ def with_ints(frame, values, places):
 def read_int(frame, tensor):
     found = read_late(frame, tensor, "item")
     return found if found is not None else frame.break_graph("tensor_to_python", "an int that torch.while_loop carried is needed")
-
-
-def sizes_as_tensors(frame, nodes):
-    """(the nodes with tensors for those of sizes, where those are)"""
-    sizes = [at for at, node in enumerate(nodes) if isinstance(node.meta["example_value"], torch.SymInt)]
-    made = {at: as_tensor(frame, size_value(frame, nodes[at].meta["example_value"])).node for at in sizes}
-    return [made.get(at, node) for at, node in enumerate(nodes)], frozenset(sizes)

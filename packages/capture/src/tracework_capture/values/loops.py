@@ -1,5 +1,5 @@
-"""torch.while_loop as an operator that runs traced graphs as often as the data asks for; scan and map step by step, long ones as an
-operator, too."""
+"""torch.while_loop as an operator that runs traced graphs as often as the data asks for; scan and map step by step, long ones and those of a
+number of steps that changes as an operator, too."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from torch._higher_order_ops.associative_scan import associative_scan_op, generi
 from torch._higher_order_ops.map import map as map_steps
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
+from tracework_primops.symbols.layout import contiguous_strides
 
 from ..graph.opaque_operators import ResultFacts
 from ..sources import Const
-from .cond import call_traced, is_fixed, traced_part
+from .cond import call_traced, same_facts, traced_part
 from .constant import ConstantValue
-from .loop_numbers import OverInts, places_of_ints, sizes_as_tensors, with_ints, with_tensors
+from .loop_numbers import OverInts, places_of_ints, with_ints, with_tensors
 from .sequence import TupleValue
 from .structure import leaves, rebuilt, same_structure
+from .symint import compare_sizes
 from .tensor import TensorValue
 from .value import Value
 
@@ -24,17 +26,15 @@ LONGEST = 64
 
 
 class Loop:
-    """A graph that asks whether to go on and one that makes a round; both take the carried tensors and others that they read, of which those at
-    `sizes` are ints for them."""
+    """A graph that asks whether to go on and one that makes a round; both take the carried tensors and what else they read."""
 
     name = "while_loop"
 
-    def __init__(self, condition, body, places, count, sizes):
-        self.condition, self.body, self.places, self.count, self.sizes = condition, body, places, count, sizes
+    def __init__(self, condition, body, places, count):
+        self.condition, self.body, self.places, self.count = condition, body, places, count
 
-    def __call__(self, *tensors):
-        given = [int(t) if at in self.sizes else t for at, t in enumerate(tensors)]
-        carried, others = tuple(given[: self.count]), tuple(given[self.count :])
+    def __call__(self, *given):
+        carried, others = given[: self.count], given[self.count :]
         while True:
             given = (*carried, *others)
             if not bool(self.condition(*[given[i] for i in self.places[0]])[0]):
@@ -53,24 +53,22 @@ def while_row(frame, args, kwargs):
     items = started.unpack(frame)
     _, wanted, asked = traced_part(frame, OverInts(given["cond_fn"], ints, False), items, "torch.while_loop")
     found, facts, made = traced_part(frame, OverInts(given["body_fn"], ints, True), items, "torch.while_loop")
-    same = same_structure(frame, TupleValue(found.unpack(frame)), started) and facts == facts_of(nodes)
+    same = same_structure(frame, TupleValue(found.unpack(frame)), started) and same_facts(frame, facts, facts_of(nodes))
     if not same or len(wanted) != 1 or wanted[0].sizes not in ((), (1,)):
         return frame.break_graph("call_unknown", "torch.while_loop whose body gives other kinds of tensors than it takes")
     count = len(nodes)
     nodes = list(dict.fromkeys([*nodes, *asked.inputs, *made.inputs]))
     places = tuple(tuple(nodes.index(n) for n in part.inputs) for part in (asked, made))
-    nodes, sizes = sizes_as_tensors(frame, nodes)
-    loop = Loop(asked.module, made.module, places, count, sizes)
-    text = asked.module.code, made.module.code, places, sizes
-    results = call_traced(frame, loop, text, nodes, facts, "torch.while_loop")
+    loop = Loop(asked.module, made.module, places, count)
+    results = call_traced(frame, loop, (asked.module.code, made.module.code, places), nodes, facts)
     return rebuilt(frame, found, iter(with_ints(frame, results, ints)))
 
 
 def first_round(frame, carried, name):
     """What the first round gets: copies, which stand for no other tensors in its graph; and their nodes."""
     over = leaves(frame, carried)
-    if not over or not all(type(v) is TensorValue and is_fixed(v.example) for v in over):
-        return frame.break_graph("call_unknown", f"{name} that carries something else than tensors of known sizes")
+    if not over or not all(type(v) is TensorValue for v in over):
+        return frame.break_graph("call_unknown", f"{name} that carries something else than tensors")
     copies = [frame.graph.call_method(frame, "clone", (v,)) for v in over]
     return rebuilt(frame, carried, iter(copies)), [v.node for v in copies]
 
@@ -119,9 +117,11 @@ def steps_operator(frame, name, function, init, xs, dim, backwards):
     pair = [None, found] if init is None else found.unpack(frame)
     if len(pair) != 2:
         return frame.break_graph("call_unknown", f"{name} whose function gives no pair")
-    if init is not None and not (same_structure(frame, pair[0], started) and facts[: len(nodes)] == facts_of(nodes)):
+    if init is not None and not (
+        same_structure(frame, pair[0], started) and same_facts(frame, facts[: len(nodes)], facts_of(nodes))
+    ):
         return frame.break_graph("call_unknown", f"{name} whose function gives another kind of tensors to carry than it takes")
-    count, length = len(nodes), over[0].example.shape[dim]
+    count, length = len(nodes), over[0].example.spec.sizes[dim]
     own = {v.node: at for at, v in enumerate(firsts)} | {node: len(over) + at for at, node in enumerate(nodes)}
     others = [n for n in made.inputs if n not in own]
     own |= {node: len(over) + count + at for at, node in enumerate(others)}
@@ -129,15 +129,18 @@ def steps_operator(frame, name, function, init, xs, dim, backwards):
     steps = Steps(made.module, places, (len(over), count), dim, backwards)
     results = [along(f, length, dim) for f in facts[count:]]
     text = made.module.code, places, steps.counts, dim, backwards
-    values = call_traced(frame, steps, text, [*(v.node for v in over), *nodes, *others], [*facts[:count], *results], name)
+    values = call_traced(frame, steps, text, [*(v.node for v in over), *nodes, *others], [*facts[:count], *results])
     carried = None if init is None else rebuilt(frame, init, iter(values[:count]))
     return carried, rebuilt(frame, pair[1], iter(values[count:]))
 
 
 def along(facts, length, dim):
     """The facts of the results of all steps."""
-    made = stacked_along(torch.empty((length, *facts.sizes), device="meta"), dim)
-    return ResultFacts(facts.dtype, facts.device, tuple(made.shape), tuple(made.stride()))
+    sizes = (length, *facts.sizes)
+    order = [*range(1, len(sizes))]
+    order.insert(dim if dim < len(sizes) else 0, 0)  # as stacked_along has it
+    strides = contiguous_strides(sizes)
+    return ResultFacts(facts.dtype, facts.device, tuple(sizes[i] for i in order), tuple(strides[i] for i in order))
 
 
 # --- steps one by one ------------------------------------------------------------------------------------------------------
@@ -148,10 +151,15 @@ def number_of_steps(frame, name, xs, dim):
     over = leaves(frame, xs)
     if not over or dim < 0 or not all(type(v) is TensorValue and v.example.ndim > dim for v in over):
         return frame.break_graph("call_unknown", f"{name} over something else than tensors, or over a dim counted from the end")
-    length, *others = (v.example.shape[dim] for v in over)
-    if type(length) is not int or length == 0 or any(type(other) is not int or other != length for other in others):
-        return frame.break_graph("call_unknown", f"{name} over no steps, or a number of them that changes")
+    length, *others = (v.example.spec.sizes[dim] for v in over)
+    if compare_sizes(frame, "==", length, 0) or not all(compare_sizes(frame, "==", length, other) for other in others):
+        return frame.break_graph("call_unknown", f"{name} over no steps, or over different numbers of them")
     return length
+
+
+def is_unrolled(frame, length):
+    """Whether the steps go into the graph one by one."""
+    return type(length) is int and (length <= LONGEST or bool(frame.root.transforms))
 
 
 def steps_of(frame, xs, dim, length):
@@ -196,7 +204,7 @@ def map_row(frame, args, kwargs):
         return frame.break_graph("call_unknown", "map with these arguments")
     function, xs, *others = args
     length = number_of_steps(frame, "map", xs, 0)
-    if length > LONGEST and not frame.root.transforms:
+    if not is_unrolled(frame, length):
         return steps_operator(frame, "map", With(function, others), None, xs, 0, False)[1]
     return stacked(frame, [function.call(frame, [x, *others], {}) for x in steps_of(frame, xs, 0, length)], 0)
 
@@ -208,7 +216,7 @@ def scan_row(frame, args, kwargs):
     if set(given) != {"combine_fn", "init", "xs"} or not dim.is_constant() or not backwards.is_constant():
         return frame.break_graph("call_unknown", "scan with these arguments")
     length = number_of_steps(frame, "scan", given["xs"], dim.constant())
-    if length > LONGEST and not frame.root.transforms:
+    if not is_unrolled(frame, length):
         parts = steps_operator(
             frame, "scan", given["combine_fn"], given["init"], given["xs"], dim.constant(), backwards.constant()
         )
