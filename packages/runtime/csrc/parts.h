@@ -106,7 +106,7 @@ INTERNAL Py_ssize_t read_integers(PyObject *tuple, int least, Py_ssize_t limit, 
 /* set_keeping(function or None, copy): what calls, in this thread, whatever makes memory that a host program returns. */
 INTERNAL PyObject *tw_set_keeping(PyObject *module, PyObject *args);
 
-/* Adds what replay.c has to the module: 0, or -1 with an exception. */
+/* Adds what replay.c and front.c have to the module: 0, or -1 with an exception. */
 INTERNAL int add_replay(PyObject *module);
 
 #endif

@@ -24,7 +24,7 @@ _MEMORY: dict[int, int] = {}
 _MUCH, _LITTLE = 16 << 20, 16
 """Of so many bytes, a part of one in so many is little."""
 _OVER_MEMORY, _AS_IT_IS, _AS_OUTPUT, _AS_INPUT, _BY_FUNCTION = range(5)
-"""How an output is handed out, as in csrc/replay.c."""
+"""How an output is handed out, as in csrc/replay.h."""
 _WINDOW = 4
 """An input that reaches over so many times its elements is not copied."""
 

@@ -1,6 +1,6 @@
 """COPIES: one kernel that makes many small copies, as text that the driver compiles for its device.
 
-Its parameter is an array of ROWS rows (to, from, bytes), which csrc/replay.c fills; blocks of THREADS threads, one row of blocks for each.
+Its parameter is an array of ROWS rows (to, from, bytes), which csrc/replay_inputs.c fills; blocks of THREADS threads, one row of blocks for each.
 """
 
 __all__ = ["COPIES", "ENTRY"]
