@@ -66,8 +66,24 @@ def test_the_frame_runs_plainly_and_says_so(broken, n, fullgraph):
         return torch.relu(broken(x * 2) + 1).sum()
 
     told = as_plain_python(fn, factor(n), fullgraph=fullgraph)
-    assert "ResultMismatch" in told and "aten.cholesky_inverse.default (integration_tests/test_broken_promises.py:" in told
+    assert "ResultMismatch" in told and "aten::cholesky_inverse (integration_tests/test_broken_promises.py:" in told
     assert "where the graph was compiled for" in told and "torch.compiler.disable" in told
+
+
+def test_an_equal_program_of_other_lines_names_its_own(broken):
+    """The second one's artifact comes from the cache."""
+
+    def first(x):
+        return torch.relu(broken(x * 2) + 1).sum()
+
+    def second(x):
+        return torch.relu(broken(x * 2) + 1).sum()
+
+    for fn in (first, second):
+        line = fn.__code__.co_firstlineno + 1
+        assert f"(integration_tests/test_broken_promises.py:{line} in {fn.__name__} cholesky_inverse)" in as_plain_python(
+            fn, factor(3)
+        )
 
 
 def test_a_result_that_is_only_returned(broken):
@@ -135,7 +151,9 @@ def own():
         yield torch.ops.tracework_own.double.default
 
 
-MESSAGE = r"tracework_own.double.default \(integration_tests/test_broken_promises.py:\d+ in .*\) gave a tensor of dtype torch.float32 where"
+MESSAGE = (
+    r"tracework_own::double \(integration_tests/test_broken_promises.py:\d+ in .*\) gave a tensor of dtype torch.float32 where"
+)
 
 
 def test_an_operator_of_the_programs_own(own):

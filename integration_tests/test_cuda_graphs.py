@@ -237,8 +237,8 @@ def test_parts(made, cut, compile_, program, train, monkeypatch, request):
 
 
 def test_explain_says_what_stands_against_a_recording():
-    notes = {"calls": {"aten::nonzero": ["model.py:7 in f: nonzero"]}}
-    artifact = Artifact("k", "", devices={"cuda:0"}, externs={"aten::nonzero"}, notes=notes)
+    places = {"aten::nonzero": {"model.py:7 in f: nonzero": (0,)}}
+    artifact = Artifact("k", "", devices={"cuda:0"}, externs={"aten::nonzero"}, places=places)
     tally = Tally()
     tally("runtime", CompiledFn(artifact, {"call": tuple}))
     tally("runtime", CompiledFn(artifact.replace(devices={"cpu"}), {"call": tuple}))
@@ -259,9 +259,9 @@ def test_explain_says_how_many_parts_are_recorded_and_what_runs_between():
         computed("d", "c", "aten::mm"),
         computed("e", "d", "aten::mm"),
     ]
-    notes = {"calls": {"aten::nonzero": ["model.py:7 in f: nonzero"]}}
+    places = {"aten::nonzero": {"model.py:7 in f: nonzero": (0,)}}
     externs = {"aten::nonzero", "aten::mm"}
-    artifact = Artifact("k", "", devices={"cuda:0"}, externs=externs, notes=notes, host_lines=[*lines, Return(("e",), ("e",))])
+    artifact = Artifact("k", "", devices={"cuda:0"}, externs=externs, places=places, host_lines=[*lines, Return(("e",), ("e",))])
     tally = Tally()
     tally("runtime", CompiledFn(artifact, {"call": tuple}))
     tally("between", ("item runs as it is (model.py:9)",))

@@ -13,7 +13,7 @@ from .codegen.pack import pack
 from .codegen.renderer import RenderedKernel
 from .codegen.wrapper.lines import HostProgram, host_program
 from .codegen.wrapper.python import host_source
-from .lowering import lower
+from .lowering import lower, places
 from .lowering.conv import DIGEST, PACKED_CALL
 from .lowering.cpu_products import GEMM
 from .options import InductorOptions
@@ -30,9 +30,9 @@ def compile_graph(
     """Lower, schedule, render and pack a graph of prims. `observe(stage, printable)` sees each product."""
     options = options or InductorOptions()
     plan = plan_graph(graph, options, observe)
-    host, kernels = render(plan, options)
+    host, kernels, functions = render(plan, options)
     source = host_source(host, [k.name for k in kernels if k.language == "cpp"])
-    artifact = pack(plan, source, host.lines, kernels, key)
+    artifact = pack(plan, source, host.lines, kernels, functions, places(graph), key)
     if observe is not None:
         observe("artifact", artifact)
     return artifact
@@ -51,8 +51,8 @@ def plan_graph(graph: Any, options: InductorOptions, observe: Observe | None = N
     return plan
 
 
-def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, list[KernelSource]]:
-    """The host program and the kernels; equal kernels once."""
+def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, list[KernelSource], dict[str, str]]:
+    """The host program, the kernels, equal ones once, and which of these each kernel of the plan is."""
     functions: dict[str, str] = {}
     gpus = {b.layout.device for b in plan.program.buffers.values() if b.layout.device.type != "cpu"}
     by_device: dict[str, dict[tuple[Any, ...], tuple[str, RenderedKernel]]] = {}
@@ -75,4 +75,4 @@ def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, lis
     sources: list[Any] = []
     for device_type, known in by_device.items():
         sources += renderer_for(device_type, options).pack(list(known.values()))
-    return host_program(plan, functions), sources
+    return host_program(plan, functions), sources, functions

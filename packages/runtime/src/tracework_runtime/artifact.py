@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -37,7 +37,6 @@ class KernelSource:
     signature: type of each argument in order: "*fp32" (pointer; any "*..."), "i32", "i64", "fp32", "fp64", "i1".
     launch: JSON facts. cpp: `entry` (C symbol, default: name), `flags` (extra compiler flags), `result` (default "void").
       triton: `entries`, `grids`, `configs`, `device` (an index, where the graph's kernels are on several); see launch/triton.py.
-    origins: "file:line op" texts of what the kernel computes.
     """
 
     name: str
@@ -46,13 +45,11 @@ class KernelSource:
     signature: tuple[str, ...] = ()
     launch: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
     fingerprint: str = ""
-    origins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.language not in LANGUAGES:
             raise ArtifactError(f"kernel {self.name}: language {self.language!r} is not one of {LANGUAGES}")
         object.__setattr__(self, "signature", tuple(self.signature))
-        object.__setattr__(self, "origins", tuple(self.origins))
         # Through JSON at once: what cannot be stored fails here, and a stored kernel equals the fresh one.
         object.__setattr__(self, "launch", MappingProxyType(json.loads(json.dumps(dict(self.launch)))))
         if not self.fingerprint:
@@ -110,6 +107,8 @@ class Artifact:
     externs: what else it calls, "aten::mm" or "prims::sort".
     conditions: relations over `symbols` and over the names of `inputs` that the graph was compiled for, as Python expressions.
     inputs: a name for each input; None where that is not known.
+    places: of kernels and of `externs`, by name: "file:line in function operator" of each call of the program that they compute, and its
+      numbers among the calls of the graph.
     """
 
     key: str
@@ -127,6 +126,7 @@ class Artifact:
     conditions: tuple[str, ...] = ()
     inputs: tuple[str, ...] | None = None
     host_lines: tuple[Line, ...] = ()
+    places: Mapping[str, Mapping[str, tuple[int, ...]]] = dataclasses.field(default_factory=lambda: _EMPTY)
     notes: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
     format: int = FORMAT
 
@@ -135,12 +135,22 @@ class Artifact:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in ("devices", "static_inputs", "mutated_inputs", "externs"):
             object.__setattr__(self, name, frozenset(getattr(self, name)))
-        for name in ("constants", "notes"):
+        for name in ("constants", "places", "notes"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def replace(self, **changes: Any) -> Artifact:
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)
+
+    def placed(self, places: Sequence[str]) -> Artifact:
+        """The same for an equal graph whose calls stand elsewhere; an empty text where that is not known."""
+        moved: dict[str, dict[str, tuple[int, ...]]] = {}
+        for name, known in self.places.items():
+            now: dict[str, list[int]] = {}
+            for number in sorted(n for numbers in known.values() for n in numbers):
+                now.setdefault(places[number], []).append(number)
+            moved[name] = {text: tuple(numbers) for text, numbers in now.items() if text}
+        return self.replace(places=moved)
 
     def to_bytes(self) -> bytes:
         """The artifact as sealed bytes: JSON and binary sections, no pickles."""
@@ -161,6 +171,7 @@ class Artifact:
             "symbols": [dataclasses.asdict(s) for s in self.symbols],
             "conditions": list(self.conditions),
             "inputs": None if self.inputs is None else list(self.inputs),
+            "places": {name: dict(known) for name, known in self.places.items()},
             "notes": dict(self.notes),
         }
         return container.pack(header, sections)
@@ -186,6 +197,7 @@ class Artifact:
                 symbols=tuple(SymbolBinding(**s) for s in header["symbols"]),
                 conditions=tuple(header["conditions"]),
                 inputs=None if header["inputs"] is None else tuple(header["inputs"]),
+                places={name: _tuples(known) for name, known in header["places"].items()},
                 notes=header["notes"],
             )
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -197,13 +209,13 @@ class Artifact:
         lines += [f"# check {c}" for c in self.checks]
         lines += [f"# cudagraph refused: {r}" for r in self.graph_refusals]
         lines += [self.host_source]
-        seen: set[str] = set()
+        sources: dict[str, list[str]] = {}
         for kernel in self.kernels:
-            lines.append(f"# kernel {kernel.name} ({kernel.language}) {' '.join(kernel.signature)}")
-            lines += [f"#   from {origin}" for origin in kernel.origins]
-            if kernel.source not in seen:
-                lines.append(kernel.source)
-            seen.add(kernel.source)
+            head = sources.setdefault(kernel.source, [])
+            head.append(f"# kernel {kernel.name} ({kernel.language}) {' '.join(kernel.signature)}")
+            head += [f"#   from {place}" for place in self.places.get(kernel.name, ())]
+        for source, head in sources.items():
+            lines += [*head, source]
         return "\n".join(lines) + "\n"
 
 
@@ -222,7 +234,6 @@ def _kernel_out(kernel: KernelSource, sections: dict[str, bytes]) -> dict[str, A
         "signature": list(kernel.signature),
         "launch": dict(kernel.launch),
         "fingerprint": kernel.fingerprint,
-        "origins": list(kernel.origins),
     }
 
 

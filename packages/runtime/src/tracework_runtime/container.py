@@ -16,7 +16,7 @@ from tracework_runtime.errors import ArtifactError, CacheCorrupt
 
 __all__ = ["FORMAT", "pack", "seal", "unpack", "unseal"]
 
-FORMAT = 4
+FORMAT = 5
 MAGIC = b"TRACEWRK"
 SEAL = b"TWSEAL01"
 _HEAD = struct.Struct("<8sIQ")

@@ -7,40 +7,30 @@ gets memory of the graph's own, since nobody can say where and when the graph wi
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from tracework_runtime import _torch
+from tracework_runtime.workspace import Windowed
 
 __all__ = ["GpuWorkspace", "forget", "give", "take", "window"]
 
 ALIGNMENT = 2 << 20
 """Sizes are multiples of it, as they are in torch's allocator."""
-Windows = tuple[torch.Tensor, ...]
 
 
-class GpuWorkspace:
-    """`size` bytes from `address` on, on the current GPU and stream, and the tensors that host programs made over them."""
+class GpuWorkspace(Windowed[torch.Tensor]):
+    """`size` bytes from `address` on, on the current GPU and stream."""
 
-    __slots__ = ("_made", "_memory", "address", "home", "size")
+    __slots__ = ("address", "home", "size")
 
     def __init__(self, size: int, home: list[GpuWorkspace] | None) -> None:
         self.home = home
         self.size = size if home is None else -(-size // ALIGNMENT) * ALIGNMENT
         with torch.inference_mode(False):  # of inference mode's tensors no others can be made later
-            self._memory = _allocated(self.size)
+            super().__init__(_allocated(self.size))
         self.address = self._memory.data_ptr()
-        self._made: weakref.WeakKeyDictionary[Callable[..., Windows], Windows] = weakref.WeakKeyDictionary()
-
-    def windows(self, make: Callable[[torch.Tensor, int], Windows]) -> Windows:
-        """What a program's `make(memory, first byte)` gave for this memory, once."""
-        found = self._made.get(make)
-        if found is None:
-            with torch.inference_mode(False), torch.no_grad():
-                found = self._made[make] = make(self._memory, 0)
-        return found
 
 
 def _allocated(size: int) -> torch.Tensor:

@@ -14,6 +14,7 @@ import torch
 
 from tracework_runtime.artifact import Artifact, Extent, TensorCheck
 from tracework_runtime.errors import ArtifactError, InputError
+from tracework_runtime.results import difference
 
 __all__ = ["InputCheck", "input_check"]
 
@@ -60,14 +61,8 @@ class _Tensor:
     def check(self, x: Any, values: Values) -> None:
         """Raises InputError for another tensor than was compiled for; learns symbols into `values`."""
         facts = self.facts
-        if not isinstance(x, torch.Tensor):
-            raise self._differs("value", "a tensor", type(x).__name__)
-        if x.layout is not torch.strided:
-            raise self._differs("layout", torch.strided, x.layout)
-        if x.dtype is not self.dtype:
-            raise self._differs("dtype", self.dtype, x.dtype)
-        if x.device.type != self.device.type or self.device.index not in (None, x.device.index):
-            raise self._differs("device", self.device, x.device)
+        if (found := difference(x, self.dtype, self.device)) is not None:
+            raise self._differs(*found)
         if x.is_conj() or x.is_neg():
             raise self._differs(
                 "memory", "its own values", "a view that is conjugated or negated when it is read; resolve_conj() it"

@@ -47,18 +47,16 @@ class CompiledFn:
     check: raises InputError for inputs that it was not compiled for; None where it was loaded without.
     graph_refusals: reasons against recording it as one cudagraph.
     graph_parts: those that are recorded all the same, and those that run between.
-    origins: kernel name -> "file:line op" texts of the user's source.
-    places: operator -> where the program calls it, for messages about library calls; for who knows it to fill in.
+    origins: kernel, or operator that is called -> "file:line in function operator" texts of the user's source.
     """
 
-    __slots__ = ("__weakref__", "artifact", "call", "check", "namespace", "places", "unchecked")
+    __slots__ = ("__weakref__", "artifact", "call", "check", "namespace", "unchecked")
     __tracework_boxed__ = True
 
     def __init__(self, artifact: Artifact, namespace: dict[str, Any], check: InputCheck | None = None) -> None:
         self.artifact = artifact
         self.namespace = namespace
         self.check = check
-        self.places: dict[str, tuple[str, ...]] = namespace.setdefault("places", {})
         self.unchecked: Callable[[list[Any]], tuple[Any, ...]] = namespace["call"]
         self.call = self.unchecked if check is None else _checked(self.unchecked, check)
 
@@ -80,8 +78,8 @@ class CompiledFn:
 
     @property
     def origins(self) -> Mapping[str, tuple[str, ...]]:
-        """Where each kernel comes from in the user's source."""
-        return {kernel.name: kernel.origins for kernel in self.artifact.kernels}
+        """Where each kernel and library call comes from in the user's source."""
+        return {name: tuple(places) for name, places in self.artifact.places.items()}
 
 
 def _checked(call: Callable[[list[Any]], tuple[Any, ...]], check: InputCheck) -> Callable[[list[Any]], tuple[Any, ...]]:
@@ -108,7 +106,11 @@ def load(
     """
     _check_devices(artifact)
     store = open_store(options)
-    namespace: dict[str, Any] = {"__name__": f"tracework_host_{artifact.key[:12]}", "places": {}, **artifact.constants}
+    namespace: dict[str, Any] = {
+        "__name__": f"tracework_host_{artifact.key[:12]}",
+        "places": artifact.places,
+        **artifact.constants,
+    }
     with observe.timed("load"):
         for language, builder in BUILDERS.items():
             mine = [kernel for kernel in artifact.kernels if kernel.language == language]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from . import _torch
 from ._C import Expected, set_tensor_api
 from .errors import ResultMismatch
 
-__all__ = ["empty_cpu", "empty_cuda", "expected", "restride", "unwritten"]
+__all__ = ["difference", "empty_cpu", "empty_cuda", "expected", "restride", "unwritten"]
 
 # (sizes, strides, dtype): memory that a kernel fills, on the CPU or the current GPU, without the ways through torch that do not matter for it
 empty_cpu, empty_cuda = _torch.empty_strided_cpu, _torch.empty_strided_cuda
@@ -47,8 +47,23 @@ def restride(value: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     return out
 
 
+def difference(value: Any, dtype: torch.dtype, device: torch.device | None) -> tuple[str, object, object] | None:
+    """(the property, what was expected, what was given) of the first way in which something is no strided tensor of a dtype on a device;
+    None where it is one. device: None for any, and one without an index for any of its kind.
+    """
+    if not isinstance(value, torch.Tensor):
+        return "type", "torch.Tensor", type(value).__name__
+    if value.layout is not torch.strided:
+        return "layout", torch.strided, value.layout
+    if value.dtype is not dtype:
+        return "dtype", dtype, value.dtype
+    if device is not None and (value.device.type != device.type or device.index not in (None, value.device.index)):
+        return "device", device, value.device
+    return None
+
+
 def expected(
-    dtype: torch.dtype, device: torch.device | None, operator: str, places: Mapping[str, tuple[str, ...]], *, is_own: bool = False
+    dtype: torch.dtype, device: torch.device | None, operator: str, places: Mapping[str, Iterable[str]], *, is_own: bool = False
 ) -> Callable[[Any, Sizes, Sizes], torch.Tensor]:
     """What a host program asks of each result of a library call that is read later: `expected(...)(value, sizes, strides)`.
 
@@ -59,16 +74,13 @@ def expected(
     """
 
     def differs(what: str, wanted: object, given: object) -> ResultMismatch:
-        return ResultMismatch(operator, what, wanted, given, places.get(operator, ()))
+        return ResultMismatch(operator, what, wanted, given, tuple(places.get(operator, ())))
 
     def fitted(value: Any, sizes: Sizes, strides: Sizes) -> torch.Tensor:
         if type(value) not in _TENSORS:
             raise differs("type", "torch.Tensor", type(value).__name__)
-        for what, wanted, given in (("layout", torch.strided, value.layout), ("dtype", dtype, value.dtype)):
-            if given is not wanted:
-                raise differs(what, wanted, given)
-        if device is not None and (value.device.type != device.type or device.index not in (None, value.device.index)):
-            raise differs("device", device, value.device)
+        if (found := difference(value, dtype, device)) is not None:
+            raise differs(*found)
         if value.shape != sizes and sizes != (0,):
             raise differs("size", sizes, tuple(value.shape))
         if value.numel() == 0 or sizes == (0,):

@@ -10,11 +10,11 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Generic, TypeVar
 
 import torch
 
-__all__ = ["Workspace", "give", "take", "window"]
+__all__ = ["Windowed", "Workspace", "give", "take", "window"]
 
 ALIGNMENT = 1 << 21
 """A huge page."""
@@ -27,29 +27,41 @@ _LIBC.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 Windows = tuple[torch.Tensor, ...]
 
 
-class Workspace:
-    """`size` bytes from `address` on, and the tensors that host programs made over them."""
+Memory = TypeVar("Memory", torch.UntypedStorage, torch.Tensor)
 
-    __slots__ = ("_made", "_memory", "_skip", "_unused", "address", "size")
 
-    def __init__(self, size: int) -> None:
-        self.size = -(-size // ALIGNMENT) * ALIGNMENT
-        with torch.inference_mode(False):  # of inference mode's tensors no others can be made later
-            self._memory = torch.empty(self.size + ALIGNMENT, dtype=torch.uint8, device="cpu").untyped_storage()
-        start = self._memory.data_ptr()
-        self.address = -(-start // ALIGNMENT) * ALIGNMENT
-        self._skip = self.address - start
-        self._unused = 0
-        self._made: weakref.WeakKeyDictionary[Any, Windows] = weakref.WeakKeyDictionary()
-        _LIBC.madvise(self.address, self.size, _ADVICE)  # where the system refuses, pages are small
+class Windowed(Generic[Memory]):
+    """Memory from its byte `skip` on, and the tensors that host programs made over it."""
 
-    def windows(self, make: Callable[[torch.UntypedStorage, int], Windows]) -> Windows:
-        """What a program's `make(storage, first byte)` gave for this memory, once."""
+    __slots__ = ("_made", "_memory", "_skip")
+
+    def __init__(self, memory: Memory, skip: int = 0) -> None:
+        self._memory, self._skip = memory, skip
+        self._made: weakref.WeakKeyDictionary[Callable[[Memory, int], Windows], Windows] = weakref.WeakKeyDictionary()
+
+    def windows(self, make: Callable[[Memory, int], Windows]) -> Windows:
+        """What a program's `make(memory, first byte)` gave for this memory, once."""
         found = self._made.get(make)
         if found is None:
             with torch.inference_mode(False), torch.no_grad():
                 found = self._made[make] = make(self._memory, self._skip)
         return found
+
+
+class Workspace(Windowed[torch.UntypedStorage]):
+    """`size` bytes from `address` on."""
+
+    __slots__ = ("_unused", "address", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = -(-size // ALIGNMENT) * ALIGNMENT
+        with torch.inference_mode(False):  # of inference mode's tensors no others can be made later
+            memory = torch.empty(self.size + ALIGNMENT, dtype=torch.uint8, device="cpu").untyped_storage()
+        start = memory.data_ptr()
+        self.address = -(-start // ALIGNMENT) * ALIGNMENT
+        super().__init__(memory, self.address - start)
+        self._unused = 0
+        _LIBC.madvise(self.address, self.size, _ADVICE)  # where the system refuses, pages are small
 
     def suits(self, size: int) -> bool:
         """Whether a call that needs `size` bytes should have it."""

@@ -29,7 +29,8 @@ def options(tmp_path):
 
 
 def artifact(source=SOURCE):
-    return Artifact("k" * 8, HOST, (KernelSource("k0", "cpp", source, ("*fp32", "*fp32", "i64"), {"entry": "twice"}),))
+    kernel = KernelSource("k0", "cpp", source, ("*fp32", "*fp32", "i64"), {"entry": "twice"})
+    return Artifact("k" * 8, HOST, (kernel,), places={"k0": {"m.py:3 in f add": (0,)}})
 
 
 def test_builds_and_runs(options):
@@ -38,7 +39,7 @@ def test_builds_and_runs(options):
     box = [x]
     assert torch.equal(fn(box)[0], 2 * x)
     assert box == []
-    assert fn.origins == {"k0": ()}
+    assert fn.origins == {"k0": ("m.py:3 in f add",)}
 
 
 def test_second_load_builds_nothing(options, monkeypatch):

@@ -13,7 +13,7 @@ from tracework_runtime import (
 
 
 def sample() -> Artifact:
-    kernel = KernelSource("k0", "cpp", "int x;", ("*fp32", "i64"), {"entry": "k", "flags": ("-O1",)}, origins=("a.py:3 add",))
+    kernel = KernelSource("k0", "cpp", "int x;", ("*fp32", "i64"), {"entry": "k", "flags": ("-O1",)})
     return Artifact(
         key="abc",
         host_source="def call(args):\n    return tuple(args)\n",
@@ -24,6 +24,7 @@ def sample() -> Artifact:
         devices=frozenset({"cpu"}),
         static_inputs=frozenset({1}),
         symbols=(SymbolBinding("s0", "size", 0, 0),),
+        places={"k0": {"a.py:3 in f add": (0, 2), "a.py:4 in f mul": (1,)}, "aten::mm": {"a.py:5 in f mm": (3,)}},
     )
 
 
@@ -35,6 +36,16 @@ def test_round_trip():
     assert new.constants["c"].stride() == (1, 3)
     assert new.constants["h"].dtype == torch.bfloat16
     assert new.constants["b"] == b"xyz"
+
+
+def test_an_equal_graph_of_other_lines():
+    """One text may become several, several one; a call whose place is not known is left out."""
+    places = ["b.py:1 in g add", "b.py:2 in g mul", "b.py:2 in g mul", ""]
+    placed = sample().placed(places)
+    assert placed.places == {"k0": {"b.py:1 in g add": (0,), "b.py:2 in g mul": (1, 2)}, "aten::mm": {}}
+    assert "#   from b.py:1 in g add\n#   from b.py:2 in g mul\n" in placed.text()
+    there_and_back = placed.placed(["a.py:3 in f add", "a.py:4 in f mul", "a.py:3 in f add", "a.py:5 in f mm"])
+    assert there_and_back.places["k0"] == sample().places["k0"]
 
 
 def test_every_damaged_byte_is_noticed():

@@ -504,12 +504,12 @@ def test_a_recording_that_is_slower_is_dropped():
         ("several gpus", {"devices": {"cuda:0", "cuda:1"}}, "cuda:0; cuda:1"),
         (
             "cpu work",
-            {"kernels": (KernelSource("k", "cpp", "", origins=("m.py:3 add", "m.py:4 mul")),)},
+            {"kernels": (KernelSource("k", "cpp", ""),), "places": {"k": {"m.py:3 add": (0,), "m.py:4 mul": (1,)}}},
             "m.py:3 add, m.py:4 mul",
         ),
         ("cpu work", {"devices": {"cuda:0", "cpu"}}, "cpu:0"),
         ("waits", {"externs": {"aten::mm", "aten::_local_scalar_dense"}}, "aten::_local_scalar_dense"),
-        ("waits", {"externs": {"prims::nonzero"}, "notes": {"calls": {"prims::nonzero": ["m.py:7 nonzero"]}}}, "m.py:7 nonzero"),
+        ("waits", {"externs": {"prims::nonzero"}, "places": {"prims::nonzero": {"m.py:7 nonzero": (0,)}}}, "m.py:7 nonzero"),
     ],
 )
 def test_refusals(graphed, name, change, what):

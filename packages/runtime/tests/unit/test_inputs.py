@@ -41,9 +41,9 @@ REFUSED = {
     "later in its memory": (x(5, 8)[1:], "storage offset: expected .0., got 8"),
     "sparse": (x(4, 8).to_sparse(), "layout"),
     "negated": (torch.complex(x(4, 8), x(4, 8)).conj().imag, "memory"),
-    "a number": (3.0, "value: expected a tensor, got float"),
-    "nothing": (None, "value"),
-    "a list": ([[0.0] * 8] * 4, "value"),
+    "a number": (3.0, "type: expected torch.Tensor, got float"),
+    "nothing": (None, "type"),
+    "a list": ([[0.0] * 8] * 4, "type"),
 }
 
 

@@ -75,7 +75,7 @@ def call(name, *reads, operators=RECORDED, devices=(), **fields):
 
 
 KERNELS = (
-    KernelSource("k0", "cpp", "", ("*fp32", "*fp32"), origins=("m.py:3 mul",)),
+    KernelSource("k0", "cpp", "", ("*fp32", "*fp32")),
     KernelSource("k1", "triton", "", ("*fp32", "*fp32")),
 )
 ADDRESSES = Address("x"), Address("a")
@@ -96,7 +96,7 @@ ADDRESSES = Address("x"), Address("a")
 )
 def test_why_a_line_runs_between(line, reason):
     lines = (Inputs(("x",)), Allocate("a", "cuda", "float32", (2, 2), (2, 1)), line, call("b", "a"), Return(("b",), ("b",)))
-    found = parts_of(artifact(lines, kernels=KERNELS, notes={"calls": {"aten::mm": ["m.py:4 mm"]}}))
+    found = parts_of(artifact(lines, kernels=KERNELS, places={"aten::mm": {"m.py:4 mm": (1,)}, "k0": {"m.py:3 mul": (0,)}}))
     between = [text for part in found for text in part.reasons]
     assert [part.recordable for part in found] == ([False] if reason else []) + [True, False]
     assert len(between) == bool(reason)

@@ -125,9 +125,9 @@ def test_a_result_is_laid_out_anew_where_elements_repeat(expects) -> None:
 
 def test_a_mismatch_says_where_the_program_calls_the_operator(expects) -> None:
     places: dict[str, tuple[str, ...]] = {}
-    check = expects(torch.float32, CPU, "aten.mm.default", places)
-    places["aten.mm.default"] = ("model.py:3 in f linear", "model.py:9 in g matmul")
+    check = expects(torch.float32, CPU, "aten::mm", places)
+    places["aten::mm"] = ("model.py:3 in f linear", "model.py:9 in g matmul")
     with pytest.raises(
-        RuntimeError, match=r"^aten.mm.default \(model.py:3 in f linear or model.py:9 in g matmul\) gave a tensor of dtype"
+        RuntimeError, match=r"^aten::mm \(model.py:3 in f linear or model.py:9 in g matmul\) gave a tensor of dtype"
     ):
         check(X.double(), SIZES, STRIDES)

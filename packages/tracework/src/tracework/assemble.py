@@ -86,7 +86,7 @@ def cudagraphs_backend(options: Options, observe: Observe) -> Callable[..., Any]
             mutated_inputs=spec.mutated_inputs,
             externs=_torch.operator_names(gm),
             host_lines=lines,
-            notes={"calls": places(gm)},
+            places=places(gm),
         )
         return runtime.cudagraph(runtime.CompiledFn(artifact, {**names, "call": _torch.below_views(gm)}), chosen)  # type: ignore[no-any-return]
 
@@ -316,8 +316,6 @@ class GraphCompiler:
             self._stage.observed("plan", inductor.plan_graph, prims, self._inductor.under(inductor.Settings.now()))
         cache = runtime.open_cache(self._runtime)
         loaded = cache.loaded(lambda: self._stage.observed("inductor", self._artifact, prims, cache), self._loaded)
-        if loaded.artifact.externs:
-            loaded.places.update(inductor.places(prims))
         return runtime.cudagraph(loaded, self._runtime) if self._cudagraphs else loaded
 
     def _loaded(self, artifact: runtime.Artifact) -> Any:
@@ -341,4 +339,4 @@ class GraphCompiler:
         options = self._inductor.under(inductor.Settings.now())
         facts = runtime.KeyFacts(prims.fingerprint(), options.fingerprint(), self._runtime, devices)
         key = runtime.cache_key(facts)
-        return cache.get_or_make(key, lambda: inductor.compile_graph(prims, options))
+        return cache.get_or_make(key, lambda: inductor.compile_graph(prims, options)).placed(inductor.places(prims))

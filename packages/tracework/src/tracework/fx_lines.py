@@ -33,13 +33,14 @@ def fx_lines(gm: Any) -> tuple[tuple[Line, ...], dict[str, Any]]:
     return tuple(lines), names
 
 
-def places(gm: Any) -> dict[str, list[str]]:
-    """Operator -> "file:line in function operator" of the program's calls, as far as they are known."""
-    found: dict[str, dict[str, None]] = {}
-    for node in gm.graph.nodes:
-        if node.op == "call_function" and node.meta.get("origin"):
-            found.setdefault(_torch.operator_of(node)[0], {})[node.meta["origin"]] = None
-    return {name: list(known) for name, known in found.items()}
+def places(gm: Any) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Operator -> "file:line in function operator" of the program's calls, as far as they are known, and their numbers."""
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for number, node in enumerate(node for node in gm.graph.nodes if node.op == "call_function"):
+        if origin := node.meta.get("origin"):
+            known = found.setdefault(_torch.operator_of(node)[0], {})
+            known[origin] = (*known.get(origin, ()), number)
+    return found
 
 
 def _freed(nodes: Iterable[Any]) -> list[Line]:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tracework_primops import place_of
 from tracework_primops.symbols.expr import Symbol
 from tracework_runtime import Artifact, OutputRecipe, SymbolBinding, TensorCheck
 from tracework_runtime.host.lines import Call, Line
@@ -14,8 +15,16 @@ from ..schedule.operators import operators_of
 from ..schedule.plan import ExternKernel, KernelPlan, Output, Program
 
 
-def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels: Sequence[Any], key: str) -> Artifact:
-    """All facts about a compiled graph in one storable value."""
+def pack(
+    plan: KernelPlan,
+    host_source: str,
+    host_lines: Sequence[Line],
+    kernels: Sequence[Any],
+    functions: Mapping[str, str],
+    places: Sequence[str],
+    key: str,
+) -> Artifact:
+    """All facts about a compiled graph in one storable value. functions: kernel of the plan -> its function; places: of the graph's calls."""
     program = plan.program
     devices = {str(b.layout.device) for b in program.buffers.values()}
     static = program.static_inputs
@@ -36,18 +45,25 @@ def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels
         symbols=tuple(bound.values()),
         conditions=_conditions(program, bound),
         inputs=program.inputs,
-        notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels), "calls": _places(plan)},
+        places=_places(plan, functions, places),
+        notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels)},
     )
 
 
-def _places(plan: KernelPlan) -> dict[str, list[str]]:
-    """Operator that a library call runs -> "file:line op" texts of the source."""
-    found: dict[str, dict[str, None]] = {}
+def _places(plan: KernelPlan, functions: Mapping[str, str], calls: Sequence[str]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """What a kernel computes, and what the operators that library calls run are called for."""
+    numbers: dict[str, list[int]] = {}
+    for number, place in enumerate(calls):
+        numbers.setdefault(place, []).append(number)
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
     for kernel in plan.kernels:
-        if isinstance(kernel, ExternKernel):
-            for name in operators_of(plan.program, kernel.node):
-                found.setdefault(name, {}).update(dict.fromkeys(kernel.node.origins))
-    return {name: list(places) for name, places in found.items()}
+        is_call = isinstance(kernel, ExternKernel)
+        for name in operators_of(plan.program, kernel.node) if is_call else (functions[kernel.name],):
+            known = found.setdefault(name, {})
+            for origin in kernel.node.origins if is_call else kernel.origins:
+                place = place_of(origin)
+                known[place] = tuple(numbers.get(place, ()))
+    return found
 
 
 def _checks(plan: KernelPlan) -> list[TensorCheck]:

@@ -99,7 +99,6 @@ class ExternNode:
     args, kwargs: nested tuples/dicts of BufferView, sizes, numbers, dtypes, ...
     outputs: names of the buffers that the call's results become, None for results nobody uses.
     out_form: the overload that writes into `out=` buffers (already allocated), or None.
-    operator: what the graph calls, for messages: "aten.mm.default", or a prim's name.
     """
 
     name: str
@@ -115,7 +114,6 @@ class ExternNode:
     origins: tuple[str, ...] = ()
     mutates: str | None = None
     reason: str = ""
-    operator: str = ""
 
     @property
     def may_raise(self) -> bool:

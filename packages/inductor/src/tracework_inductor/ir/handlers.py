@@ -27,6 +27,8 @@ class Recorder:
         self.instructions: list[Instruction] = []
         self.memo: dict[Any, Any] = {}
         """Lazy values keep what they gave for an index here, so that shared ones are recorded once."""
+        self.origins: dict[str, None] = {}
+        """Of the values that were recorded."""
         self._seen: dict[tuple[Any, ...], Ref] = {}
         self._mask: Ref | None = None
         self._indirect: dict[tuple[Any, ...], Any] = {}

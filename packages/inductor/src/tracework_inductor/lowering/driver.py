@@ -3,6 +3,7 @@
 `Lowering` is the state of one walk and what rules receive as their first argument.
 """
 
+import functools
 import logging
 import operator
 from collections.abc import Callable, Sequence
@@ -121,7 +122,9 @@ class Lowering:
         layout = BufferLayout(value.dtype, value.device, value.sizes, tuple(strides))
         buffer = self.new_buffer(layout)
         self.images.note(buffer.name, layout)
+        reader, self.origin = self.origin, value.origin or self.origin
         self.pointwise_node(buffer, value.load)
+        self.origin = reader
         value.realized = self.whole(buffer)
         value.base = None
         return value.realized
@@ -203,7 +206,7 @@ class Lowering:
             value = inner(index)
             at = dot(index, layout.strides) if position is None else position(index)
             ops.store(buffer.name, at, recorder.to_dtype(value, layout.dtype), mode)
-        self._add_loops(buffer.name, domain, recorder.finish(), mutates)
+        self._add_loops(buffer.name, domain, recorder, mutates)
 
     def reduction_node(
         self,
@@ -220,7 +223,7 @@ class Lowering:
             value = inner(index, inner_index)
             value = value if type(value) is tuple else (value,)
             recorder.reduce(buffer.name, kind, *value)
-        self._add_loops(buffer.name, "reduction", recorder.finish(), None)
+        self._add_loops(buffer.name, "reduction", recorder, None)
 
     def scan_node(self, buffer: Buffer, kind: str, dim: int, inner: Callable[[list[Size]], Any]) -> None:
         """A loop nest that stores the running reduction of inner along dim."""
@@ -232,17 +235,17 @@ class Lowering:
         with handling(recorder):
             value = recorder.scan(buffer.name, kind, recorder.to_dtype(inner(index), buffer.layout.dtype))
             recorder.store(buffer.name, dot(index, buffer.layout.strides), value)
-        self._add_loops(buffer.name, "scan", recorder.finish(), None)
+        self._add_loops(buffer.name, "scan", recorder, None)
 
-    def _add_loops(self, name: str, domain: str, body: LoopBody, mutates: str | None) -> None:
+    def _add_loops(self, name: str, domain: str, recorder: Recorder, mutates: str | None) -> None:
+        body = recorder.finish()
         reads = frozenset(i.args[0] for i in body.loads())
         body = simplified(body)
         device = self.buffers[name].layout.device
         if any(self.buffers[r].layout.device != device for r in reads):
             raise InductorError(f"a kernel on {device} would read the memory of another device, from {self.origins()}")
-        self.add_node(
-            LoopNode(f"loop{len(self.nodes)}", domain, body, reads, frozenset((name,)), device, self.origins(), mutates)
-        )
+        origins = tuple(dict.fromkeys((*recorder.origins, *self.origins())))
+        self.add_node(LoopNode(f"loop{len(self.nodes)}", domain, body, reads, frozenset((name,)), device, origins, mutates))
 
     def checked(
         self, index: TensorValue, size: Size, wrap: bool = False, accessed: Sequence[Size] = ()
@@ -326,7 +329,6 @@ class Lowering:
             self.origins(),
             mutates,
             reason,
-            operator_name(self.node.target),
         )
         self.add_node(node)
         values = iter([self.whole(b) if b is not None else None for b in made])
@@ -414,6 +416,8 @@ class Lowering:
         value = settled(value)
         if isinstance(value, Lazy):
             self._lazies.append((node, value))
+            if value.origin is None and getattr(node.target, "name", None) not in VIEWS and node.target is not operator.getitem:
+                value.origin = self.origin
             if node in self.row_padding.bases:
                 return self.realize_in(value, self.row_padding.bases[node])
             if node in self.gapped_bases:
@@ -523,13 +527,10 @@ def operator_name(target: Any) -> str:
     return name if isinstance(name, str) else str(target)
 
 
-def places(graph: Any) -> dict[str, tuple[str, ...]]:
-    """What a PrimGraph calls -> "file:line in function operator" of the calls in the program, as far as they are known."""
-    found: dict[str, dict[str, None]] = {}
-    for node in graph.graph.nodes:
-        if node.op == "call_function" and (place := place_of(node.meta.get("origin"))):
-            found.setdefault(operator_name(node.target), {})[place] = None
-    return {operator: tuple(known) for operator, known in found.items()}
+def places(graph: Any) -> list[str]:
+    """Of each call of a PrimGraph, "file:line in function operator" in the program; empty where that is not known."""
+    known = functools.cache(place_of)
+    return [known(node.meta.get("origin")) for node in graph.graph.nodes if node.op == "call_function"]
 
 
 def _operator_and_place(origin: str | None) -> str:

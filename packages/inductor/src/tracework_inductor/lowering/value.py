@@ -73,6 +73,8 @@ class Lazy(TensorValue):
     realized: Strided | None = None
     base: "Lazy | None" = None
     """The value of which this is a rearrangement with equally many elements."""
+    origin: str | None = None
+    """The call of the program that it is the result of."""
 
     def load(self, index: Index) -> Any:
         """Computes the element, once per index and recording."""
@@ -83,6 +85,8 @@ class Lazy(TensorValue):
         found = memo.get(key)
         if found is None:
             found = memo[key] = (self.inner(list(index)), self)
+            if self.origin is not None:
+                ops.origins[self.origin] = None
         return found[0]
 
 

@@ -175,8 +175,7 @@ def _reason(artifact: Artifact, kernels: Mapping[str, KernelSource], line: Line,
     if not unsafe.isdisjoint(operators):
         return f"recording it failed ({places})"
     if isinstance(line, Launch):
-        kernel = kernels[line.function]
-        on_cpu, places = kernel.language == "cpp", "; ".join(kernel.origins) or line.function
+        on_cpu, places = kernels[line.function].language == "cpp", "; ".join(places_of(artifact, [line.function]))
     else:
         devices = line.devices if isinstance(line, Call) else ()
         on_cpu = any(device.startswith("cpu") for device in devices)

@@ -26,8 +26,8 @@ def _gpus(artifact: Artifact) -> list[str]:
 
 def _on_cpu(artifact: Artifact) -> list[str]:
     """The kernels for the CPU, by what they compute."""
-    kernels = [", ".join(kernel.origins) or kernel.name for kernel in artifact.kernels if kernel.language == "cpp"]
-    return kernels or [name for name in _devices(artifact) if name.startswith("cpu")]
+    kernels = [kernel.name for kernel in artifact.kernels if kernel.language == "cpp"]
+    return places_of(artifact, kernels) or [name for name in _devices(artifact) if name.startswith("cpu")]
 
 
 def _with(fact: str) -> Callable[[Artifact], list[str]]:
@@ -37,10 +37,9 @@ def _with(fact: str) -> Callable[[Artifact], list[str]]:
     return found
 
 
-def places_of(artifact: Artifact, operators: Iterable[str]) -> list[str]:
-    """Operators by where the program calls them, where that is known."""
-    places = artifact.notes.get("calls", {})
-    return [", ".join(places.get(name, ())) or name for name in operators]
+def places_of(artifact: Artifact, names: Iterable[str]) -> list[str]:
+    """Operators and kernels by the calls of the program, where these are known."""
+    return [", ".join(artifact.places.get(name, ())) or name for name in names]
 
 
 CUDAGRAPH_REFUSALS: dict[str, tuple[Callable[[Artifact], Sequence[str]], str]] = {

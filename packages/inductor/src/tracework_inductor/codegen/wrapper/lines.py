@@ -478,7 +478,9 @@ class _Builder:
         layout = self.program.buffers[name].layout
         device = None if self._is_random_state(name) else self._shared(f"device({str(layout.device)!r})", "d")
         own = ", is_own=True" if is_own else ""
-        check = self._shared(f"expected({_dtype(layout.dtype)}, {device}, {node.operator!r}, places{own})", "e")
+        check = self._shared(
+            f"expected({_dtype(layout.dtype)}, {device}, {operators_of(self.program, node)[0]!r}, places{own})", "e"
+        )
         return f"{check}({text}, {_tuple(layout.sizes)}, {_tuple(layout.strides)})"
 
     def _is_random_state(self, name: str) -> bool:
