@@ -18,6 +18,7 @@ from tracework_inductor import InductorOptions, compile_graph, lower, plan_graph
 from tracework_inductor.ir.index import symbol  # noqa: E402
 from tracework_primops import TensorSpec, prims  # noqa: E402
 from tracework_primops.spec import SizeSpec  # noqa: E402
+from tracework_runtime.build import triton as build_triton  # noqa: E402
 from triton_programs import rendered  # noqa: E402
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -385,3 +386,114 @@ def test_rows_of_two_caches_at_a_computed_position_are_one_launch():
     first, *rest = specs(CUDA)
     plan = plan_graph(build(program, [None] * 4, [first, first, *rest]), InductorOptions())
     assert [len(kernel.parts) for kernel in plan.kernels] == [2]
+
+
+def rolled(cache, at, new):
+    """All rows move by one, and the last one is new, as in a sliding window that is full."""
+    moved = prims.roll(cache, (-1,), (1,))
+    written = prims.index_put(moved, (None, prims.slice(at, 0, 0, 1)), prims.slice(new, 1, 0, 1), False)
+    return prims.copy_into(cache, written), prims.sum(written, (1,), False)
+
+
+def rolled_alone(cache, at, new):
+    """By two, and what was there before is read before."""
+    total = prims.sum(cache, (2,), False)
+    return prims.copy_into(cache, prims.roll(cache, (-2,), (-2,))), total
+
+
+def rolled_and_read(cache, at, new):
+    """What was there before is read after."""
+    moved = prims.roll(cache, (-1,), (1,))
+    written = prims.slice_scatter(moved, new, 1, 4, 4 + NEW)
+    total = prims.add(prims.sum(written, (1,), False), prims.select(cache, 1, 0))
+    return prims.copy_into(cache, written), total
+
+
+def rolled_later(cache, at, new):
+    """What is rolled is no longer the input."""
+    first = prims.slice_scatter(cache, new, 1, 4, 4 + NEW)
+    return prims.copy_into(cache, prims.roll(first, (-1,), (1,))), prims.mul(new, 2.0)
+
+
+def rolled_in_two(cache, at, new):
+    return prims.copy_into(cache, prims.roll(cache, (-1, 1), (1, 2))), prims.mul(new, 2.0)
+
+
+ROLLED = {rolled: True, rolled_alone: True, rolled_and_read: False, rolled_later: False, rolled_in_two: False}
+LARGE_BLOCKS = 3, 1500, 4
+
+
+@pytest.fixture
+def rolled_anyway(monkeypatch):
+    """However little it is."""
+    from tracework_inductor.codegen.triton.cores import rotate
+
+    monkeypatch.setattr(rotate, "LEAST_BYTES", 0)
+
+
+@DEVICES
+@pytest.mark.parametrize("program", ROLLED, ids=lambda p: p.__name__)
+def test_rolls(program, device, rolled_anyway, tmp_path):
+    assert (not copies(program, device)) == ROLLED[program]
+    expected_inputs, given = inputs(), inputs()
+    expected = build(program, [None] * 3, specs(CPU)).run(*expected_inputs)
+    graph = build(program, [None] * 3, specs(device))
+    value = run_on_cpu(graph, given) if device == CPU else run_on_gpu(graph, given, tmp_path)
+    for a, e in zip((*given, *value), (*expected_inputs, *expected), strict=True):
+        torch.testing.assert_close(a, e)
+
+
+def test_a_bad_index_leaves_what_is_rolled_as_it_was():
+    given = inputs()
+    given[1][0] = ROWS
+    before = given[0].clone()
+    with pytest.raises(IndexError):
+        run_on_cpu(build(rolled, [None] * 3, specs(CPU)), given)
+    assert torch.equal(given[0], before)
+
+
+@DEVICES
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.uint8], ids=str)
+@pytest.mark.parametrize(
+    ("sizes", "dim", "shift"),
+    [
+        *((LARGE_BLOCKS, 1, s) for s in (-1, -7, -255)),  # a tile's begin, and more than the last tile has
+        ((3, 1025, 4), 1, -3),  # the last tile has one row
+        ((1, 1024, 4), 1, -1),
+        ((2, 3, 2048), 2, -5),
+        ((9000,), 0, -1),
+        ((5, 1, 7), 1, -1),
+        ((2, 4, 3, 5), 1, 3),
+    ],
+    ids=str,
+)
+def test_rotations(sizes, dim, shift, dtype, device, rolled_anyway, tmp_path):
+    def program(x):
+        return prims.copy_into(x, prims.roll(x, (shift,), (dim,)))
+
+    torch.manual_seed(0)
+    x = (torch.randn(sizes) * 100).to(dtype)
+    expected = x.roll(shift, dim)
+    graph = build(program, [None], [TensorSpec(dtype, device, sizes)])
+    assert not [b for b in lower(graph, InductorOptions()).buffers.values() if b.kind == "computed"] or sizes[dim] == 1
+    run_on_cpu(graph, [x]) if device == CPU else run_on_gpu(graph, [x], tmp_path)
+    assert torch.equal(x, expected)
+
+
+def test_little_is_rolled_by_copies_on_a_gpu():
+    """Two more launches take longer."""
+    assert copies(rolled, CUDA) and not copies(rolled, CPU)
+
+
+def test_rotations_compile_for_hopper(tmp_path):
+    jobs = []
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool):
+        graph = build(
+            lambda x: prims.copy_into(x, prims.roll(x, (-1,), (1,))), [None], [TensorSpec(dtype, CUDA, (4, 1 << 15, 256))]
+        )
+        (kernel,) = compile_graph(graph).kernels
+        jobs += [
+            build_triton.request(kernel, entry, kernel.launch["configs"][0], build_triton.Variant(), 90)
+            for entry in kernel.launch["entries"]
+        ]
+    assert len(build_triton.build_all(jobs, runtime.RuntimeOptions(), runtime.Store(tmp_path / "cache"))) == 10

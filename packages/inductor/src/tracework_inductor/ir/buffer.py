@@ -139,7 +139,7 @@ class CoreNode:
     facts: tuple[tuple[str, Any], ...]
     device: torch.device
     origins: tuple[str, ...] = ()
-    mutates: None = None
+    mutates: str | None = None
     may_raise: bool = False
 
     @property

@@ -13,7 +13,7 @@ from .pointwise import broadcast_sizes, elementwise
 from .registry import lowers
 from .value import Lazy, Strided, TensorValue, pointwise, settled
 from .view import reshape
-from .written_inputs import input_of, scatter_into, write_part
+from .written_inputs import input_of, rotated, scatter_into, write_part
 
 
 def _at(value: Size, dtype: torch.dtype = torch.int64) -> Any:
@@ -340,6 +340,8 @@ def roll(low: Any, x: Any, shifts: Any, dims: Any) -> Any:
     dims = (dims,) if isinstance(dims, int) else tuple(dims)
     if not dims:
         raise Refused("a roll of the flattened tensor")
+    if (written := rotated(low, x)) is not None:
+        return written
 
     def inner(index: list[Size]) -> Any:
         at = list(index)

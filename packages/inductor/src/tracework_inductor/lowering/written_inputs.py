@@ -7,6 +7,7 @@ view (`caches[layer].index_copy_(...)`, `cache[n:n+1, :, p:p+1] = k`) is a write
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,14 @@ from typing import Any
 from tracework_primops import prims
 from tracework_primops.passes.edits import memory_of
 
+from ..codegen.cpp.cores import rotate as cpp_rotate
+from ..codegen.triton.cores import rotate as triton_rotate
 from ..errors import TableError
+from ..ir.buffer import BufferView, CoreNode
 from ..ir.index import Size, dot, same, same_all
 from ..schedule.graph import alias_root, live_nodes, writes_to_input
 from .fallback import SCATTERS
+from .layout import is_row_major, is_static
 from .value import Strided, settled
 
 VIEWS_OF_PARTS = {"slice_scatter": prims.slice, "select_scatter": prims.select, "diagonal_scatter": prims.diagonal}
@@ -65,6 +70,11 @@ class _Chain:
             self.seen[node] = len(self.writes)
             return True
         name = getattr(node.target, "name", None)
+        if name == "roll" and rotation(node) is not None:
+            self.seen[node.args[0]] = len(self.writes)
+            self.writes.append(node)
+            self.seen[node] = len(self.writes)
+            return begins(node.args[0])
         if name not in SCATTERS and name not in VIEWS_OF_PARTS or node.meta["spec"].dtype != self.placeholder.meta["spec"].dtype:
             return False
         if not self._follow(node.args[0], begins):
@@ -165,6 +175,39 @@ def scatter_into(low: Any, target: Strided, sizes: Sequence[Size], value: Any, p
     return write_into(low, target, sizes, value, position, mode)
 
 
+def rotation(node: Any) -> tuple[int, int, int] | None:
+    """A roll of an input along one dim as (blocks, length, distance), in elements; None where it is better made by two copies."""
+    (x, shifts, dims), spec = node.args, node.meta["spec"]
+    if x.op != "placeholder" or len(dims) != 1 or not is_static(spec.sizes) or not isinstance(shifts[0], int) or 0 in spec.sizes:
+        return None
+    if not is_row_major(spec.sizes, x.meta["spec"].strides):
+        return None
+    dim = dims[0] % len(spec.sizes)
+    row = math.prod(spec.sizes[dim + 1 :])
+    blocks, distance = math.prod(spec.sizes[:dim]), -shifts[0] % spec.sizes[dim] * row
+    if spec.device.type == "cpu":
+        fits = distance * spec.dtype.itemsize <= cpp_rotate.MOST_BYTES
+    else:
+        bytes_moved = math.prod(spec.sizes) * spec.dtype.itemsize
+        fits = distance <= triton_rotate.MOST_DISTANCE and bytes_moved >= triton_rotate.LEAST_BYTES
+    return (blocks, spec.sizes[dim] * row, distance) if fits and distance else None
+
+
+def rotated(low: Any, x: Any) -> Strided | None:
+    """The input `x` rolled where it lies, as the current node rolls it; None if it is not written to."""
+    if low.node not in low.written_inputs or (target := input_of(low, x, ())) is None:
+        return None
+    new = low.new_buffer(low.buffers[target.buffer].layout, "alias", target.buffer)
+    low.mutated[new.name] = alias_root(low.buffers, target.buffer)
+    views = [BufferView(name, target.sizes, target.strides, target.offset) for name in (target.buffer, new.name)]
+    facts = tuple(zip(("blocks", "length", "distance"), rotation(low.node) or (), strict=True))
+    core = CoreNode(
+        f"core{len(low.nodes)}", "rotate", (views[0],), (views[1],), facts, target.device, low.origins(), mutates=target.buffer
+    )
+    low.add_node(core)
+    return Strided(target.sizes, target.dtype, target.device, new.name, target.strides, target.offset)
+
+
 def newest_name(low: Any, name: str) -> str:
     """Of an input: the alias that its last write so far made. Who writes next comes after those that read it under this name."""
     return next((new for new, root in reversed(low.mutated.items()) if root == name), name)
@@ -183,8 +226,20 @@ def raises_after_write(program: Any) -> bool:
     for node in live_nodes(program):
         if written and node.may_raise:
             return True
-        written = written or writes_to_input(program.buffers, node) and getattr(node, "domain", "") == "scatter"
+        in_place = isinstance(node, CoreNode) or getattr(node, "domain", "") == "scatter"
+        written = written or in_place and writes_to_input(program.buffers, node)
     return False
 
 
-__all__ = ["InPlace", "input_of", "is_whole", "newest_name", "raises_after_write", "scatter_into", "write_part", "written_inputs"]
+__all__ = [
+    "InPlace",
+    "input_of",
+    "is_whole",
+    "newest_name",
+    "raises_after_write",
+    "rotated",
+    "rotation",
+    "scatter_into",
+    "write_part",
+    "written_inputs",
+]

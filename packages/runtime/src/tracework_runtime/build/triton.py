@@ -68,6 +68,8 @@ def request(kernel: KernelSource, entry: str, config: Mapping[str, Any], variant
 WORKSPACE_TYPES = {
     "float32": "*fp32",
     "float64": "*fp64",
+    "float16": "*fp16",
+    "bfloat16": "*bf16",
     "int64": "*i64",
     "int32": "*i32",
     "int16": "*i16",

@@ -6,9 +6,10 @@ from typing import Any
 
 from tracework_runtime import KernelSource
 
-from ...schedule.plan import LoopKernel
+from ...schedule.plan import CoreKernel, LoopKernel
 from ...target import Capabilities
 from ..renderer import KERNEL_NAME, RenderedKernel
+from .cores import CORES
 from .kernel import CppKernel
 from .prefix import prefix
 
@@ -39,8 +40,10 @@ class CppRenderer:
     language: str = "cpp"
     capabilities: Capabilities = Capabilities(row_scratch=64 * 1024)
 
-    def render(self, kernel: LoopKernel) -> RenderedKernel:
+    def render(self, kernel: LoopKernel | CoreKernel) -> RenderedKernel:
         """The kernel as text."""
+        if isinstance(kernel, CoreKernel):
+            return CORES[kernel.node.core](kernel, self.grain)
         return CppKernel(kernel, self.grain).render()
 
     def pack(self, kernels: Sequence[tuple[str, RenderedKernel]]) -> Sequence[Any]:

@@ -4,9 +4,12 @@ from collections.abc import Callable, Mapping
 
 from ....schedule.plan import CoreKernel
 from ...renderer import RenderedKernel
-from . import attention_decode
+from . import attention_decode, rotate
 
-CORES: Mapping[str, Callable[[CoreKernel], RenderedKernel]] = {"attention_decode": attention_decode.render}
+CORES: Mapping[str, Callable[[CoreKernel], RenderedKernel]] = {
+    "attention_decode": attention_decode.render,
+    "rotate": rotate.render,
+}
 """CoreNode.core -> how the kernel becomes text."""
 
 __all__ = ["CORES"]

@@ -1,0 +1,12 @@
+"""CORES: computations that have a text of their own, which no loop nest is."""
+
+from collections.abc import Callable, Mapping
+
+from ....schedule.plan import CoreKernel
+from ...renderer import RenderedKernel
+from . import rotate
+
+CORES: Mapping[str, Callable[[CoreKernel, int], RenderedKernel]] = {"rotate": rotate.render}
+"""CoreNode.core -> how the kernel becomes text, for a number of elements from which on threads share them."""
+
+__all__ = ["CORES"]
