@@ -301,6 +301,56 @@ def test_gradients_between_results(fn, both):
     both(fn, what)
 
 
+SEVERAL_VIEWS = {
+    "split": lambda x: x.split(2),
+    "split sizes": lambda x: x.split([1, 2, 3]),
+    "split_with_sizes": lambda x: x.split_with_sizes([1, 1, 4]),
+    "chunk": lambda x: x.chunk(3),
+    "unbind": lambda x: x.view(3, 2, 4).unbind(),
+    "iteration": lambda x: [*x.view(3, 2, 4)],
+    "tensor_split": lambda x: x.tensor_split(3),
+    "hsplit": lambda x: x.t().hsplit(3),
+    "vsplit": lambda x: x.vsplit([1, 4]),
+    "dsplit": lambda x: x.view(2, 2, 6).dsplit(3),
+    "narrow": lambda x: [x.narrow(0, i, 2) for i in (0, 2, 4)],
+}
+USES_OF_SEVERAL = {
+    "one bare, one made longer": lambda x, k, v: (torch.cat([k, k * 2]), v),
+    "one bare, one copied": lambda x, k, v: (k.clone(), v),
+    "one bare, a view of another": lambda x, k, v: (k[:1], v),
+    "both bare": lambda x, k, v: (k, v),
+    "views": lambda x, k, v: (k.view_as(k), v[..., :1]),
+    "with what they are views of": lambda x, k, v: (k.sin(), v, x),
+}
+
+
+@pytest.mark.parametrize("is_made", [False, True], ids=["of an input", "made"])
+@pytest.mark.parametrize("use", USES_OF_SEVERAL.values(), ids=USES_OF_SEVERAL)
+@pytest.mark.parametrize("views", SEVERAL_VIEWS.values(), ids=SEVERAL_VIEWS)
+def test_gradients_beside_one_of_several_views(views, use, is_made, pair, real, compare):
+    """`q, k, v = x.split(...)`, as attention with a cache has them."""
+
+    def fn(x):
+        x = x.sin() if is_made else x
+        q, k, v = views(x)
+        k, v, *more = use(x, k, v)
+        return (q.square().sum() + k.square().sum() * v.sin()).mean(), k, v, *more
+
+    found = pair(fn, real(6, 4))
+    mine, theirs = found.call()
+    compare[0](mine, theirs)
+
+    def gradients(inputs, results):
+        made, grads = differentiable(results), []
+        for result in made:
+            grads += torch.autograd.grad(result.square().sum(), [*made, *inputs], retain_graph=True, allow_unused=True)
+        return grads
+
+    found_mine, expected = gradients(found.mine, mine), gradients(found.theirs, theirs)
+    assert [t is None for t in found_mine] == [t is None for t in expected]
+    torch.testing.assert_close(found_mine, expected)
+
+
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
 def test_hooks_and_retained_gradients(fn, both):
     def what(inputs, results):

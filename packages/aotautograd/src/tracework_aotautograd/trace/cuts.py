@@ -84,14 +84,14 @@ def find_cuts(
     results: Sequence[Any],
     cuttable: Collection[Edge],
     inputs: Collection[Any],
-    passing: Collection[Any],
+    passing: Collection[Edge],
     made: Callable[[], Mapping[Edge, Any]],
     views: Mapping[Edge, Edge | None],
 ) -> tuple[set[Edge], list[Any]]:
     """The edges to cut at, and of them the values that are no results.
 
     results: the values with histories. cuttable: edges of those that a cut may be at. inputs: autograd nodes where inputs begin, whose
-    gradients are added up in any case. passing: nodes of views, which pass gradients on as they are and belong to nobody. made: gives the
+    gradients are added up in any case. passing: edges of views, which pass gradients on as they are and belong to nobody. made: gives the
     values that may become results. views: edges of views among those to cut at, which have no node of their own here -> that of the result
     that they show, None for an input.
     """
@@ -105,7 +105,7 @@ def _untangled(
     edges: Sequence[Edge],
     visible: set[Edge],
     inputs: Collection[Any],
-    passing: Collection[Any],
+    passing: Collection[Edge],
     made: Callable[[], Mapping[Edge, Any]],
     views: Mapping[Edge, Edge | None],
 ) -> tuple[set[Edge], dict[Edge, Any]]:
@@ -135,7 +135,7 @@ def _evened(
     cuts: set[Edge],
     hidden: dict[Edge, Any],
     inputs: Collection[Any],
-    passing: Collection[Any],
+    passing: Collection[Edge],
     made: Callable[[], Mapping[Edge, Any]],
     views: Mapping[Edge, Edge | None],
 ) -> tuple[set[Edge], list[Any]]:
@@ -170,24 +170,29 @@ def behind(start: Edge, cuts: Collection[Edge], inputs: Collection[Any]) -> Coll
     return _segment(start, cuts, inputs, ()).nodes
 
 
-def _segment(start: Edge, cuts: Collection[Edge], inputs: Collection[Any], passing: Collection[Any]) -> _Segment:
+def _segment(start: Edge, cuts: Collection[Edge], inputs: Collection[Any], passing: Collection[Edge]) -> _Segment:
     nodes: dict[Any, None] = {}
     ends: dict[Edge, None] = {}
-    reached = set()
-    waiting = [start[0]]
+    seen, reached = set(), set()
+    waiting = [start]
     while waiting:
-        node = waiting.pop()
+        edge = waiting.pop()
+        node = edge[0]
         if node in inputs:
             reached.add(node)
-        if node in nodes or node in inputs or hasattr(node, "variable"):
+        if node in inputs or hasattr(node, "variable"):
             continue
-        nodes[node] = None
-        for edge in node.next_functions:
-            if edge in cuts:
-                ends[edge] = None
-            elif edge[0] is not None:
-                waiting.append(edge[0])
-    return _Segment(start, {node: None for node in nodes if node not in passing}, ends, frozenset(reached))
+        if edge not in passing:
+            nodes[node] = None
+        if node in seen:
+            continue
+        seen.add(node)
+        for below in node.next_functions:
+            if below in cuts:
+                ends[below] = None
+            elif below[0] is not None:
+                waiting.append(below)
+    return _Segment(start, nodes, ends, frozenset(reached))
 
 
 def passed(waiting: Iterable[Any]) -> set[Edge]:
@@ -237,7 +242,7 @@ def _groups(segments: Sequence[_Segment]) -> list[list[_Segment]]:
     return [*found.values()]
 
 
-def _first_shared(segments: Sequence[_Segment], passing: Collection[Any]) -> set[Edge]:
+def _first_shared(segments: Sequence[_Segment], passing: Collection[Edge]) -> set[Edge]:
     """Where each segment goes over to history that it shares with more of the others."""
     masks: dict[Any, int] = {}
     for place, segment in enumerate(segments):
@@ -252,15 +257,15 @@ def _first_shared(segments: Sequence[_Segment], passing: Collection[Any]) -> set
     }
 
 
-def _behind_views(node: Any, cuts: Collection[Edge], passing: Collection[Any]) -> Iterator[Edge]:
+def _behind_views(node: Any, cuts: Collection[Edge], passing: Collection[Edge]) -> Iterator[Edge]:
     """The edges below a node, those of what views show in their places."""
     for edge in node.next_functions:
-        while edge[0] in passing and edge not in cuts:
+        while edge in passing and edge not in cuts:
             (edge,) = edge[0].next_functions[:1]
         yield edge
 
 
-def _in_order(edges: Collection[Edge], segments: Sequence[_Segment], passing: Collection[Any]) -> list[Edge]:
+def _in_order(edges: Collection[Edge], segments: Sequence[_Segment], passing: Collection[Edge]) -> list[Edge]:
     """The edges in the order in which the segments lead to them: sets of nodes have none."""
     found = (e for s in segments for node in s.nodes for e in _behind_views(node, s.ends, passing) if e in edges)
     return list(dict.fromkeys(found))

@@ -418,7 +418,7 @@ class Trace:
         ends = {node for node in self.histories if node is not None} | {node for node, _ in recorder.inside}
         # before there are more: what nodes have saved comes out of them as views
         fresh, views_there = recorder.memory.fresh(), recorder.memory.views()
-        passing = {c.fake.grad_fn for c in views_there if _has_history(c.fake) and not c.fake._backward_hooks}
+        passing = {edge_of(c.fake) for c in views_there if _has_history(c.fake) and not c.fake._backward_hooks}
         kept = self._kept([edge_of(o.fake)[0] for _, o in differentiable])
         made: list[tuple[TangentInfo, Any, fx.Node]] = []
         before, roots = len(self.graph_outputs), len(differentiable)
@@ -558,11 +558,11 @@ class Trace:
         ends: set[Any],
         candidates: dict[Edge, tuple[int, OutputInfo]],
         fresh: list[Cell],
-        passing: set[Any],
+        passing: set[Edge],
         idle: set[Edge],
     ) -> tuple[set[Edge], list[tuple[Any, Any]]]:
         """Where the history is cut, and the values there that become results, with their nodes. Inside at none with hooks: they see all
-        that comes to it. At none that is `idle`: no gradient comes to it. passing: the nodes of views in the forward."""
+        that comes to it. At none that is `idle`: no gradient comes to it. passing: the edges of views in the forward."""
         if len(outputs) < 2 and not candidates:
             return set(), []
         memory = self.recorder.memory
@@ -582,7 +582,7 @@ class Trace:
         bases = {edge: base_of(info, self.write_backs) for edge, (_, info) in candidates.items() if edge not in roots}
         views = {edge: None if base is None else edge_of(self.graph_outputs[base].fake) for edge, base in bases.items()}
         views = {edge: base for edge, base in views.items() if edge not in idle and (base is None or base in cuttable)}
-        passing = passing - {node for node, _ in (*roots, *views)}
+        passing = passing - {*roots, *views}
         inputs = zip(self.leaves, self.values, self.examples, strict=True)  # of what has a history the nodes are among the ends
         hooked = [leaf for leaf, value, x in inputs if leaf is value and isinstance(x, torch.Tensor) and x._backward_hooks]
         with self.recorder.apart():  # a leaf is asked for its node by way of a view
