@@ -192,6 +192,72 @@ def test_a_hook_of_one_result_of_several():
     torch.testing.assert_close(*found)
 
 
+def seen_as(name):
+    """A hook that notes what it gets: a gradient or none, or those of a node, which are given last."""
+    return lambda *grads: SEEN.append((name, tuple(g if g is None else g.detach().clone() for g in as_tuple(grads[-1]))))
+
+
+def as_tuple(grads):
+    return (grads,) if grads is None or isinstance(grads, torch.Tensor) else tuple(grads)
+
+
+SEVERAL = {
+    "split": lambda x: x.split(2),
+    "unbind": lambda x: x.reshape(3, 2, 4).unbind(),
+    "std_mean": lambda x: (*torch.std_mean(x, 1), x),
+    "aminmax": lambda x: (*torch.aminmax(x, dim=0), x),
+    "qr": lambda x: (*torch.linalg.qr(x), x),
+}
+USED = {"all": lambda q, k, v: (q * k.sum()).sum() + v.sum(), "two": lambda q, k, v: (q * 2).sum() + (k.sum() * q).sum()}
+HOOKS = {
+    "in their order": lambda *made: [t.register_hook(seen_as(n)) for n, t in enumerate(made)],
+    "in another order": lambda *made: [made[n].register_hook(seen_as(n)) for n in (2, 0, 1, 2)],
+    "changing": lambda q, k, v: [
+        k.register_hook(lambda g: g * 2),
+        k.register_hook(seen_as("k")),
+        q.register_hook(seen_as("q")),
+    ],
+    "of the node": lambda q, k, v: [q.grad_fn.register_hook(seen_as("node")), k.register_hook(seen_as("k"))],
+    "before the node": lambda q, k, v: [k.grad_fn.register_prehook(seen_as("before")), q.register_hook(seen_as("q"))],
+    "of all": lambda *made: [
+        torch.autograd.graph.register_multi_grad_hook(made, seen_as("all")),
+        made[1].register_hook(seen_as("k")),
+    ],
+    "of any": lambda *made: [torch.autograd.graph.register_multi_grad_hook(made, seen_as("any"), mode="any")],
+}
+
+
+@pytest.mark.parametrize("is_result", [False, True], ids=["inside", "of results"])
+@pytest.mark.parametrize("hooks", HOOKS.values(), ids=HOOKS)
+@pytest.mark.parametrize("several", SEVERAL.values(), ids=SEVERAL)
+def test_hooks_of_what_one_operator_gives(several, hooks, is_result):
+    """They are those of one node: called in the order in which they were registered, also where no gradient comes."""
+    found = []
+    for compiled in (lambda fn: fn, lambda fn: tracework.compile(fn, backend="aot_eager")):
+        for use in USED.values():
+
+            def fn(x, use=use):
+                q, k, v = several(x * 1)
+                if is_result:
+                    return q, k, v
+                hooks(q, k, v)
+                return use(q, k, v)
+
+            x = torch.linspace(-1, 1, 24, dtype=torch.float64).sin().reshape(6, 4).requires_grad_()
+            x.register_hook(seen_as("x"))
+            x.register_post_accumulate_grad_hook(lambda x: SEEN.append(("sum", (x.grad.clone(),))))
+            loss = compiled(fn)(x)
+            if is_result:
+                hooks(*loss)
+                loss = use(*loss)
+            loss.backward()
+        found.append([*SEEN])
+        SEEN.clear()
+    expected, got = [[(name, [g is None for g in grads]) for name, grads in seen] for seen in found]
+    assert got == expected
+    torch.testing.assert_close(*[[g for _, grads in seen for g in grads if g is not None] for seen in found])
+
+
 def test_gradients_of_gradients_behind_a_hook():
     def fn(x):
         a = x.sin()

@@ -59,7 +59,8 @@ class InputInfo:
 
 @dataclass(frozen=True)
 class ViewStep:
-    """One view op between a base and an output: `target(base, *args, **kwargs)`, then `[index]` when it gives a list.
+    """One view op between a base and an output: `target(base, *args, **kwargs)`, then `[index]` when it gives a list: of those, `call` says
+    which come from one.
 
     Args may hold SizeSlot in place of a symbolic size. `tracked`: gradients were on, so that they go through it. `data`: it is
     `tensor.data`, which counts writes apart from the tensor, and this is how many there were.
@@ -71,6 +72,7 @@ class ViewStep:
     index: int | None = None
     tracked: bool = True
     data: int | None = None
+    call: str | None = None
 
 
 @dataclass(frozen=True)
@@ -137,11 +139,12 @@ class TangentInfo:
 @dataclass(frozen=True)
 class Component:
     """What one autograd node ties together: places in `Signature.tangents`, slots of the inputs that get gradients, and slots of the
-    graph outputs that do, which earlier components give."""
+    graph outputs that do, which earlier components give. `of_one_operator`: eager, too, has one node for what it gives."""
 
     tangents: tuple[int, ...]
     inputs: tuple[int, ...]
     results: tuple[int, ...] = ()
+    of_one_operator: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """Which results and inputs have a history that hangs together, and the gradients of each such component by themselves.
 
 Eager's backward of a loss walks, and frees, the history of that loss alone. So results whose gradients have nothing in common get
-autograd nodes of their own. Where an input's gradient adds up what comes from several, the engine does that instead.
+autograd nodes of their own; those that one of eager's nodes gives stay together, as their hooks do. Where an input's gradient adds up
+what comes from several, the engine does that instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -46,19 +47,23 @@ def components(
     tangents: graph output slot -> the placeholder of its tangent. gradients: input slot -> node, or None where no result's history
     leads. cuts: slots of results that others are computed from -> the gradients that come to them from those. views: of these the slots
     that no component gives -> that of what it is a view of, None for an input. times: graph output slot -> when its node was made, by
-    which they are put in order. None where no order of the components has each one behind those whose results it takes.
+    which they are put in order; those of one node stay together. None where no order of the components has each one behind those whose
+    results it takes.
     """
     reached = {slot: node for slot, node in gradients.items() if node is not None}
     places = [*tangents.values()]
     sources = sources_of(graph.nodes, places)
     found = []
-    for group in _groups(graph, len(places), {*reached.values(), *cuts.values()}, sources):
+    of_one: dict[int, int] = {}  # time -> the tangents of what one operator gives
+    for place, slot in enumerate(tangents):
+        of_one[times[slot]] = of_one.get(times[slot], 0) | 1 << place
+    for group in _groups(graph, len(places), {*reached.values(), *cuts.values()}, sources, of_one.values()):
         inputs, results = (
             {slot: share for slot, node in nodes.items() if (share := _share(emit, node, group, sources)) is not None}
             for nodes in (reached, cuts)
         )
         own = tuple(place for place in range(len(places)) if group >> place & 1)
-        found.append((Component(own, tuple(inputs), tuple(results)), [*inputs.values(), *results.values()]))
+        found.append((Component(own, tuple(inputs), tuple(results), group in of_one.values()), [*inputs.values(), *results.values()]))
     slots = [*tangents]
     found.sort(key=lambda part: max(times[slots[place]] for place in part[0].tangents))
     return _in_order(found, slots, views) if cuts else found
@@ -146,12 +151,14 @@ def _is_as_large(a: Any, b: Any) -> bool:
     return a.ndim == b.ndim and all(map(equal, a.spec.sizes, b.spec.sizes))
 
 
-def _groups(graph: fx.Graph, count: int, results: set[fx.Node], sources: Mapping[fx.Node, int]) -> list[int]:
+def _groups(
+    graph: fx.Graph, count: int, results: set[fx.Node], sources: Mapping[fx.Node, int], of_one: Iterable[int]
+) -> list[int]:
     everything = (1 << count) - 1
     if count < 2 or any(not sources[node] for node in results) or _draws_in_backward(graph, sources):
         return [everything]
     groups: list[int] = []
-    for mask in together(list(graph.nodes), results, sources) - {0}:
+    for mask in together(list(graph.nodes), results, sources).union(of_one) - {0}:
         joined = [group for group in groups if group & mask]
         for group in joined:
             mask |= group

@@ -403,7 +403,8 @@ def _view(index: int) -> Any:
             return
         for i, item in enumerate(out):
             picked = recorder.node(operator.getitem, (node, i), {}, item)
-            recorder.memory.new_view(item, parent, ViewStep(func, rest, named, i, torch.is_grad_enabled()), picked)
+            step = ViewStep(func, rest, named, i, torch.is_grad_enabled(), call=node.name)
+            recorder.memory.new_view(item, parent, step, picked)
 
     return view
 

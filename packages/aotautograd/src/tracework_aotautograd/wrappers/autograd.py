@@ -235,9 +235,11 @@ def _unreached(signature: Signature) -> list[int]:
     return [i for i, info in enumerate(signature.inputs) if info.requires_grad and i not in reached]
 
 
-def _apart(tangents: Sequence[TangentInfo]) -> list[int]:
-    """Which of a node's results get a node of their own: all of several; torch's operator for it does not take complex ones."""
-    return [place for place, info in enumerate(tangents) if not info.dtype.is_complex] if len(tangents) > 1 else []
+def _apart(part: _Part) -> list[int]:
+    """Which of a node's results get a node of their own: all of several operators; torch's operator for it does not take complex ones."""
+    if len(part.tangents) == 1 or part.component.of_one_operator:
+        return []
+    return [place for place, info in enumerate(part.tangents) if not info.dtype.is_complex]
 
 
 def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -> Callable[..., tuple[Any, ...]]:
@@ -253,7 +255,7 @@ def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -
     run = compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
     slots = [info.slot for info in part.tangents]
     function = part.function(run, slots, _spread(part.component.inputs, len(signature.inputs)))
-    return _torch.direct_apply(function, [slots[place] for place in _apart(part.tangents)])  # type: ignore[no-any-return]
+    return _torch.direct_apply(function, [slots[place] for place in _apart(part)])  # type: ignore[no-any-return]
 
 
 def _several_nodes(
@@ -284,7 +286,7 @@ def _several_nodes(
             return (None, None, *found, *last)
 
         function = part.function(made, range(len(slots)), spread)
-        apply_one = _torch.direct_apply(function, _apart(part.tangents))
+        apply_one = _torch.direct_apply(function, _apart(part))
         nodes.append((part.keeper.keep, apply_one, _hooked_last(signature, inputs), inputs, taken, slots, begins))
     count, places = signature.number_of_graph_outputs, len(signature.inputs)
     first, behind = _views_in_order(signature)

@@ -14,27 +14,33 @@ from .. import _torch
 from ..signature import OutputKind, Signature, SizeSlot, TakenView, ViewStep
 
 Maker = Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]]
+Views = dict[str | None, Sequence[torch.Tensor]]
 
 
-def replay(base: torch.Tensor, steps: tuple[ViewStep, ...], graph_outputs: Sequence[Any]) -> torch.Tensor:
-    """The view ops on a real tensor."""
+def replay(base: torch.Tensor, steps: tuple[ViewStep, ...], graph_outputs: Sequence[Any], made: Views) -> torch.Tensor:
+    """The view ops on a real tensor. made: what calls that give several views gave before, which have one autograd node."""
     for step in steps:
-        if step.tracked == torch.is_grad_enabled() or not base.requires_grad:
-            base = view(base, step, graph_outputs)
+        if step.call in made:
+            base = made[step.call][step.index]
+        elif step.tracked == torch.is_grad_enabled() or not base.requires_grad:
+            base = view(base, step, graph_outputs, made)
         else:  # the graph itself may have switched them
             with torch.set_grad_enabled(step.tracked):
-                base = view(base, step, graph_outputs)
+                base = view(base, step, graph_outputs, made)
     return base
 
 
-def view(base: torch.Tensor, step: ViewStep, graph_outputs: Sequence[Any]) -> torch.Tensor:
+def view(base: torch.Tensor, step: ViewStep, graph_outputs: Sequence[Any], made: Views) -> torch.Tensor:
     """One view op, where gradients are on or off as the program made it."""
     if step.data is not None:
         found = base.data
         _torch.set_versions([found], [step.data])
         return found
-    base = step.target(base, *actual(step.args, graph_outputs), **dict(step.kwargs))
-    return base if step.index is None else base[step.index]
+    found = step.target(base, *actual(step.args, graph_outputs), **dict(step.kwargs))
+    if step.call is None:
+        return found
+    made[step.call] = found
+    return found[step.index]
 
 
 def actual(arg: Any, graph_outputs: Sequence[Any]) -> Any:
@@ -46,10 +52,11 @@ def actual(arg: Any, graph_outputs: Sequence[Any]) -> Any:
 
 def make_views(views: Sequence[TakenView], inputs: Sequence[Any], graph_outputs: list[Any]) -> None:
     """Puts each view in its place among the graph's outputs."""
+    made: Views = {}
     for taken in views:
         info = taken.info
         base = (inputs if info.kind is OutputKind.INPUT_VIEW else graph_outputs)[info.slot]
-        graph_outputs[taken.slot] = replay(base, info.steps, graph_outputs)
+        graph_outputs[taken.slot] = replay(base, info.steps, graph_outputs, made)
 
 
 # kind -> Python text of the output, from its position and slot; `info_<position>` is the OutputInfo
@@ -60,9 +67,9 @@ TEXTS: dict[OutputKind, str] = {
     OutputKind.INPUT: "inputs[{slot}]",
     OutputKind.OUTPUT: "out_{slot}",
     OutputKind.CONSTANT: "info_{position}.constant",
-    OutputKind.INPUT_VIEW: "replay(inputs[{slot}], info_{position}.steps, graph)",
-    OutputKind.BASE_VIEW: "replay(graph[{slot}], info_{position}.steps, graph)",
-    OutputKind.OUTPUT_VIEW: "replay(out_{slot}, info_{position}.steps, graph)",
+    OutputKind.INPUT_VIEW: "replay(inputs[{slot}], info_{position}.steps, graph, made)",
+    OutputKind.BASE_VIEW: "replay(graph[{slot}], info_{position}.steps, graph, made)",
+    OutputKind.OUTPUT_VIEW: "replay(out_{slot}, info_{position}.steps, graph, made)",
 }
 
 
@@ -90,7 +97,7 @@ def output_maker(signature: Signature, as_they_are: Collection[int] = ()) -> Mak
         kind = OutputKind.FRESH if info.kind is OutputKind.ALIAS and info.slot in as_they_are else info.kind
         lines.append(f"    out_{position} = {TEXTS[kind].format(slot=info.slot, position=position)}")
     results = "".join(f"out_{position}, " for position in range(len(signature.outputs)))
-    return compile_function("make", "inputs, graph", [*lines, f"    return ({results})"], scope)
+    return compile_function("make", "inputs, graph", ["    made = {}", *lines, f"    return ({results})"], scope)
 
 
 def _depth(signature: Signature, position: int) -> int:
