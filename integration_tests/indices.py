@@ -241,6 +241,7 @@ CASES: dict[str, Case] = {
             "scatter": lambda x, i: x.scatter(0, i[:, None].expand(3, 0), 3.0),
         }.items()
     },
+    "binary_cross_entropy": Case(lambda x, i: F.binary_cross_entropy(x[0].sigmoid(), i.to(x.dtype)) * 2, index=(0, 1, 1)),
     # nobody needs the values
     "overwritten": Case(_overwritten, gradient=False),
     "unused": Case(_unused),
@@ -248,7 +249,7 @@ CASES: dict[str, Case] = {
 }
 
 _WITHOUT: dict[str, str] = {
-    "the target is no class": "binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits huber_loss "
+    "the target is no class": "binary_cross_entropy_backward binary_cross_entropy_with_logits huber_loss "
     "huber_loss_backward mse_loss mse_loss_backward smooth_l1_loss smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward",
     "it gives the indices": "_cummax_helper _cummin_helper kthvalue median min mode nanmedian topk sort",
     "the forward made the indices": "adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward "

@@ -40,6 +40,7 @@ SAMPLE = (
     "put",
     "index, of nothing",
     "overwritten",
+    "binary_cross_entropy",
     "unused",
 )
 

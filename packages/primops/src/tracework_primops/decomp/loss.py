@@ -113,9 +113,19 @@ def soft_margin_loss_backward(grad, x, target, reduction):
     return to(_divided(prims.mul(slope, g), _norm(slope, reduction)), dtype)
 
 
+def _refuse_outside(p: PrimValue, t: PrimValue) -> None:
+    """Where one is not between 0 and 1, or NaN, that is an index out of range, into one number that nobody reads."""
+    inside = prims.ge(p, 0.0)
+    for other in (prims.le(p, 1.0), prims.ge(t, 0.0), prims.le(t, 1.0)):
+        inside = prims.logical_and(inside, other)
+    outside = prims.convert(prims.logical_not(inside), torch.int64)
+    prims.index(prims.full((1,), 0, torch.int64, p.device), (outside,), False)
+
+
 @decomposition(aten.binary_cross_entropy)
 def binary_cross_entropy(x, target, weight=None, reduction=MEAN):
     (p, t), dtype = _operands(x, target)
+    _refuse_outside(p, t)
     # eager keeps logarithms above -100
     log_p = prims.maximum(prims.log(p), -100.0)
     log_q = prims.maximum(prims.log1p(prims.neg(p)), -100.0)
