@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import tracework_aotautograd as aotautograd
@@ -19,7 +19,7 @@ import tracework_runtime as runtime
 from . import _torch, activity, logs, passes
 from .errors import CompileError, MissingCompiler, TraceworkError
 from .fx_lines import fx_lines, places
-from .observe import Observe, nothing
+from .observe import Observe
 from .options import Options
 
 AOT_STAGES = {"functional": "aotautograd", "between": "between"}
@@ -68,14 +68,14 @@ def eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
 
 def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     """Ahead-of-time autograd, then the eager kernels of forward and backward."""
-    return _without_inductor(lambda gm, spec: _torch.below_views(gm), options, observe)
+    return _ahead_of_time(options, observe, lambda gm, spec, report: _torch.below_views(gm))
 
 
 def cudagraphs_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     """The same kernels, recorded as CUDA graphs."""
     chosen = runtime_options(options)
 
-    def record(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+    def record(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         values = [node.meta.get("val") for node in gm.graph.nodes]
         lines, names = fx_lines(gm)
         artifact = runtime.Artifact(
@@ -90,30 +90,73 @@ def cudagraphs_backend(options: Options, observe: Observe) -> Callable[..., Any]
         )
         return runtime.cudagraph(runtime.CompiledFn(artifact, {**names, "call": _torch.below_views(gm)}), chosen)  # type: ignore[no-any-return]
 
-    return _without_inductor(record, options, observe)
+    return _ahead_of_time(options, observe, record)
 
 
-def _without_inductor(make: Callable[..., Callable[..., Any]], options: Options, observe: Observe) -> Callable[..., Any]:
-    """A backend that runs what `make(functional graph, spec)` gives for forward and backward."""
+class Compile(Protocol):
+    """What makes a callable of a functional graph, given its GraphSpec."""
 
-    def compiler(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
-        passes.on_functional(options, gm, spec)
-        return _torch.with_warnings(make(gm, spec))
+    def __call__(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]: ...
+
+
+def _ahead_of_time(
+    options: Options,
+    observe: Observe,
+    forward: Compile,
+    backward: Compile | None = None,
+    prepare: Callable[[list[Any]], None] = lambda example_inputs: None,
+    **facts: Any,
+) -> Callable[..., Any]:
+    """A backend that runs what `forward` makes of each functional graph, or `backward` of those that compute gradients.
+
+    Args:
+        prepare: called with the example inputs before a graph is traced.
+        facts: fields of AotOptions.
+    """
+    stage = Stage(observe, options.progress)
+
+    def made_by(compile_: Compile) -> Compile:
+        def make(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
+            passes.on_functional(options, gm, spec)
+            return _torch.with_warnings(compile_(gm, spec, report))
+
+        return _compilation(make, options)
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        prepare(example_inputs)
         passes.on_captured(options, gm)
-        return Stage(nothing)(
+        report = report_of(gm)
+        return stage(
             "aotautograd",
             aotautograd.aot_compile,
             gm,
             example_inputs,
-            forward_compiler=compiler,
-            options=aot_options(options),
+            forward_compiler=functools.partial(made_by(forward), report=report),
+            backward_compiler=functools.partial(made_by(backward or forward), report=report),
+            options=aot_options(options, **facts),
             observe=lambda stage, product: observe(AOT_STAGES[stage], product),
-            report=report_of(gm),
+            report=report,
         )
 
     return backend
+
+
+def _compilation(make: Compile, options: Options) -> Compile:
+    """The same, as a compilation of its own: activity sees it, and with suppress_errors a graph whose compilation fails runs as it is."""
+
+    @capture.handlers_apart
+    @capture.paused_collection()  # the compilation of a backward is not part of a frame's
+    def compile_(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
+        try:
+            with activity.stage("runtime", spec.role, options.progress):  # a look at the cache; of a backward, all of it
+                return make(gm, spec, report)
+        except CompileError as error:  # here, and not only around the whole, because a backward is compiled when it first runs
+            if not options.suppress_errors:
+                raise
+            report(f"suppress_errors is on, and the {spec.role} failed: {error}", error.location or "")
+            return lambda inputs: gm(*inputs)
+
+    return compile_
 
 
 def aot_options(options: Options, **beside: Any) -> aotautograd.AotOptions:
@@ -158,67 +201,36 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     """All stages; a graph whose compilation fails raises CompileError, a forward or backward only without suppress_errors."""
     if options.fallback_by_default:
         return aot_eager_backend(options, observe)
-    stage = Stage(observe, options.progress)
-    compiler = GraphCompiler(options, stage)
+    compiler = GraphCompiler(options, Stage(observe, options.progress))
     if options.cxx or not torch.cuda.is_available():
         _check_compiler(options)
 
-    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    def prepare(example_inputs: list[Any]) -> None:
         compiler.warm_up(example_inputs)
         if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
             _check_compiler(options)
-        report = report_of(gm)
-        passes.on_captured(options, gm)
-        return stage(
-            "aotautograd",
-            aotautograd.aot_compile,
-            gm,
-            example_inputs,
-            forward_compiler=functools.partial(compiler, report=report),
-            backward_compiler=functools.partial(compiler.unguarded, report=report),
-            options=aot_options(options, answers=compiler.answers, addresses=runtime.addresses),
-            observe=lambda stage, product: observe(AOT_STAGES[stage], product),
-            report=report,
-        )
 
-    return backend
+    return _ahead_of_time(options, observe, compiler, compiler.unguarded, prepare, **compiler.facts)
 
 
 def engine_backend(name: str, options: Options, observe: Observe, given: Mapping[str, Any]) -> Callable[..., Any]:
     """Graphs as ONNX models on an engine. What it refuses is compiled by our own compiler, or run by eager's kernels without one."""
     from .onnx.compiler import EngineCompiler
 
-    stage = Stage(observe)
+    stage = Stage(observe, options.progress)
     own = GraphCompiler(options, stage)
 
-    def fallback(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
-        try:
-            _check_compiler(options)
-        except MissingCompiler:
-            return _torch.below_views(gm)
-        return own.unguarded(gm, spec, report) if spec.role == "backward" else own(gm, spec, report)
+    def on_engine(instead: Compile) -> Compile:
+        def fallback(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
+            try:
+                _check_compiler(options)
+            except MissingCompiler:
+                return _torch.below_views(gm)
+            return instead(gm, spec, report)
 
-    compiler = EngineCompiler(name, given, options.index_checks, fallback, stage)
+        return EngineCompiler(name, given, options.index_checks, fallback, stage)
 
-    @capture.handlers_apart
-    @capture.paused_collection()  # the compilation of a backward is not part of a frame's
-    def compile_(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
-        return _torch.with_warnings(compiler(gm, spec, report))
-
-    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        report = report_of(gm)
-        return stage(
-            "aotautograd",
-            aotautograd.aot_compile,
-            gm,
-            example_inputs,
-            forward_compiler=functools.partial(compile_, report=report),
-            options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget),
-            observe=lambda _, product: observe("aotautograd", product),
-            report=report,
-        )
-
-    return backend
+    return _ahead_of_time(options, observe, on_engine(own), on_engine(own.unguarded), **own.facts)
 
 
 def prims_backend(options: Options, observe: Observe) -> Callable[..., Any]:
@@ -226,11 +238,11 @@ def prims_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     stage = Stage(observe)
     compiler = GraphCompiler(options, stage)
 
-    def run(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+    def run(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         prims = stage.observed("primops", compiler.prims, gm, spec)
         return lambda inputs: prims.run(*inputs)
 
-    return _without_inductor(run, options, observe)
+    return _ahead_of_time(options, observe, run)
 
 
 class Answers:
@@ -249,11 +261,9 @@ class Answers:
 class BySettings:
     """A graph of gradients, compiled for the settings of torch that are on when it runs, as eager's looks at them then."""
 
-    def __init__(
-        self, gm: torch.fx.GraphModule, spec: Any, compile_: Callable[..., Callable[..., Any]], report: aotautograd.Report
-    ):
+    def __init__(self, gm: torch.fx.GraphModule, spec: Any, compile_: Compile, report: aotautograd.Report):
         self._gm, self._spec, self._compile, self._report = gm, spec, compile_, report
-        self._made = {inductor.Settings.now(): compile_(gm, spec)}
+        self._made = {inductor.Settings.now(): compile_(gm, spec, report)}
 
     def __call__(self, inputs: list[Any]) -> Any:
         settings = inductor.Settings.now()
@@ -268,7 +278,7 @@ class BySettings:
             self._report("settings of torch have changed since gradients with open sizes were compiled", "")
             return lambda inputs: self._gm(*inputs)
         with torch.no_grad():
-            return self._compile(self._gm, self._spec)
+            return self._compile(self._gm, self._spec, self._report)
 
 
 class GraphCompiler:
@@ -279,38 +289,28 @@ class GraphCompiler:
         self._options = options
         self._profile = options.profile
         self._cudagraphs = options.cudagraphs
-        self._suppress_errors = options.suppress_errors
         self._inductor = inductor.InductorOptions(numerics=options.numerics, index_checks=options.index_checks)
         self._runtime = runtime_options(options)
-        self.answers = Answers(self._runtime)
 
     @functools.cached_property
     def _changes(self) -> dict[Any, Any]:
         """Asked for at the first graph: it looks at every decomposition."""
         return primops.contract_changes(self._options.numerics)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Fields of AotOptions."""
+        return {"answers": Answers(self._runtime), "addresses": runtime.addresses}
+
     def __call__(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         """For the settings of torch that are on, which capture guards."""
-        return _torch.with_warnings(self._compile(gm, spec, report))
+        return self._compiled(gm, spec)
 
     def unguarded(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         """For the settings of torch that will be on."""
-        return BySettings(gm, spec, functools.partial(self._compile, report=report), report)
-
-    @capture.handlers_apart
-    @capture.paused_collection()  # the compilation of a backward is not part of a frame's
-    def _compile(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
-        try:
-            with activity.stage("runtime", spec.role, self._stage.progress):  # a look at the cache; of a backward, all of it
-                return self._compiled(gm, spec)
-        except CompileError as error:  # here, and not only around the whole, because a backward is compiled when it first runs
-            if not self._suppress_errors:
-                raise
-            report(f"suppress_errors is on, and the {spec.role} failed: {error}", error.location or "")
-            return lambda inputs: gm(*inputs)
+        return BySettings(gm, spec, _compilation(self, self._options), report)
 
     def _compiled(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
-        passes.on_functional(self._options, gm, spec)
         prims = self._stage.observed("primops", self.prims, gm, spec)
         if self._options.diagram or logs.is_on("plan"):  # the cache has what was made of a plan, not the plan
             self._stage.observed("plan", inductor.plan_graph, prims, self._inductor.under(inductor.Settings.now()))

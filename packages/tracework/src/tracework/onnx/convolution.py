@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from tracework_primops.spec import contiguous_strides
 
 from .pointwise import floats_only
 from .reductions import reduced
@@ -122,14 +123,47 @@ def _max_pool(
         raise Refused("pooling without channels")
     floats_only(x.dtype)
     name, lead = _batched(w, x, n)
-    values, places = w.ops(
-        "MaxPool", 2, name, kernel_shape=list(kernel), strides=list(stride), pads=list(padding) * 2, dilations=list(dilation),
-        ceil_mode=int(ceil_mode),
-    )  # fmt: skip
+    facts = {
+        "kernel_shape": list(kernel), "strides": list(stride), "pads": list(padding) * 2, "dilations": list(dilation),
+        "ceil_mode": int(ceil_mode),
+    }  # fmt: skip
+    if "MaxPool" in w.traits.loses_nan:
+        values = w.op("MaxPool", name, **facts)
+        nans = w.op("MaxPool", w.cast(w.op("IsNaN", name), x.dtype), **facts)
+        values = w.op("Where", w.op("Greater", nans, w.constant(0, x.dtype)), w.constant(math.nan, x.dtype), values)
+        places = _places_of_largest(w, name, x, out[0].sizes[-n:], kernel, stride, padding, dilation)
+        return _unbatched(w, values, lead), _unbatched(w, places, lead)
+    values, places = w.ops("MaxPool", 2, name, **facts)
     size: Any = 1
     for s in x.sizes[x.ndim - n :]:
         size = size * s
     return _unbatched(w, values, lead), _unbatched(w, w.op("Mod", places, w.size(size)), lead)
+
+
+def _places_of_largest(
+    w: Writer, name: str, x: Value, counts: Sequence[Any], kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> str:
+    """Where in an image the first of the largest elements of each window is, or the last NaN, as in eager."""
+    n = len(kernel)
+    sizes = x.sizes[x.ndim - n :]
+    steps = contiguous_strides(sizes)
+    after = [
+        (c - 1) * s + d * (k - 1) + 1 - size - p for c, s, d, k, size, p in zip(counts, stride, dilation, kernel, sizes, padding)
+    ]
+    padded = w.op("Pad", name, w.sizes([0, 0, *padding, 0, 0, *after]), w.constant(-math.inf, x.dtype))
+    windows = _window_places(w, padded, list(kernel), list(stride), list(dilation), list(counts))
+    largest = w.op("ArgMax", windows, axis=2, keepdims=0)
+    nans = w.cast(w.op("IsNaN", windows), torch.int32)
+    last = w.op("ArgMax", nans, axis=2, keepdims=0, select_last_index=1)
+    some = w.op("Greater", w.op("ReduceMax", nans, w.ints(2), keepdims=0), w.constant(0, torch.int32))
+    place = w.op("Where", some, last, largest)  # in the window
+    inside = [[at * d for at, d in zip(p, dilation)] for p in itertools.product(*map(range, kernel))]
+    offsets = w.sizes([sum((at * step for at, step in zip(p, steps)), 0) for p in inside])
+    found = w.op("Gather", offsets, place, axis=0)
+    for d, (count, s, p, step) in enumerate(zip(counts, stride, padding, steps)):
+        begins = w.op("Sub", w.op("Mul", w.line(count, d, n), w.ints(s)), w.ints(p))
+        found = w.op("Add", found, w.op("Mul", begins, w.size(step)))
+    return found
 
 
 @row("max_pool_backward")
@@ -182,17 +216,42 @@ def _windows(size: int, count: int) -> list[tuple[int, int]]:
     return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
 
-def _averages(w: Writer, size: Any, count: Any, dtype: torch.dtype) -> str:
-    """The (size, count) matrix whose columns are the means over windows."""
+Terms = list[list[tuple[int, float]]]
+"""For each place of a result along a dim: places of the operand and their weights."""
+
+
+def _averages(size: Any, count: Any) -> Terms:
+    """Means over windows."""
     if not (isinstance(size, int) and isinstance(count, int)):
         raise Refused("windows that tile a dim of any size")
-    columns = [[1 / (end - begin) if begin <= row < end else 0.0 for begin, end in _windows(size, count)] for row in range(size)]
-    return w.constant([v for line in columns for v in line], dtype, (size, count))
+    return [[(place, 1 / (end - begin)) for place in range(begin, end)] for begin, end in _windows(size, count)]
+
+
+def _transposed(terms: Terms, size: int) -> Terms:
+    """Those of the gradient."""
+    turned: Terms = [[] for _ in range(size)]
+    for place, term in enumerate(terms):
+        for source, weight in term:
+            turned[source].append((place, weight))
+    return turned
+
+
+def _along(w: Writer, name: str, ndim: int, dim: int, terms: Terms, dtype: torch.dtype) -> str:
+    """Weighted sums along a dim. Elements that a sum does not have are left out, and not multiplied by 0: they may be infinite."""
+    width = max(map(len, terms))
+    lines = [[*term, *[(0, 0.0)] * (width - len(term))] for term in terms]
+    sizes = (len(terms), width, *[1] * (ndim - dim - 1))
+    picked = w.op("Gather", name, w.constant([p for line in lines for p, _ in line], torch.int64, (len(terms), width)), axis=dim)
+    weighted = w.op("Mul", picked, w.constant([weight for line in lines for _, weight in line], dtype, sizes))
+    if any(len(term) < width for term in terms):
+        real = w.constant([k < len(term) for term in terms for k in range(width)], torch.bool, sizes)
+        weighted = w.op("Where", real, weighted, w.constant(0, dtype))
+    return reduced(w, "ReduceSum", weighted, [dim + 1], False)
 
 
 @row("adaptive_avg_pool")
 def _adaptive_avg_pool(w: Writer, out: Any, x: Value, sizes: Any) -> str:
-    """A mean over everything, or a product with a matrix of means for each dim."""
+    """A mean over everything, or means over windows of each dim."""
     floats_only(x.dtype)
     n = len(sizes)
     spatial = list(range(x.ndim - n, x.ndim))
@@ -200,15 +259,8 @@ def _adaptive_avg_pool(w: Writer, out: Any, x: Value, sizes: Any) -> str:
         return reduced(w, "ReduceMean", x.name, spatial, True)
     name = x.name
     for d, count in zip(spatial, sizes):
-        name = _along(w, name, x.ndim, d, _averages(w, x.sizes[d], count, x.dtype))
+        name = _along(w, name, x.ndim, d, _averages(x.sizes[d], count), x.dtype)
     return name
-
-
-def _along(w: Writer, name: str, ndim: int, dim: int, matrix: str) -> str:
-    order = [d for d in range(ndim) if d != dim] + [dim]
-    moved = name if dim == ndim - 1 else w.op("Transpose", name, perm=order)
-    found = w.op("MatMul", moved, matrix)
-    return found if dim == ndim - 1 else w.op("Transpose", found, perm=[order.index(d) for d in range(ndim)])
 
 
 @row("adaptive_avg_pool_backward")
@@ -223,8 +275,7 @@ def _adaptive_avg_pool_backward(w: Writer, out: Any, grad: Value, x: Value) -> s
         return w.expand(w.op("Div", grad.name, w.operand(count, x.dtype)), x.sizes)
     name = grad.name
     for d in spatial:
-        matrix = w.op("Transpose", _averages(w, x.sizes[d], grad.sizes[d], x.dtype), perm=[1, 0])
-        name = _along(w, name, x.ndim, d, matrix)
+        name = _along(w, name, x.ndim, d, _transposed(_averages(x.sizes[d], grad.sizes[d]), x.sizes[d]), x.dtype)
     return name
 
 
@@ -280,11 +331,11 @@ def _upsample_nearest_backward(w: Writer, out: Any, grad: Value, sizes: Any, inp
 
 @row("upsample_linear")
 def _upsample_linear(w: Writer, out: Any, x: Value, sizes: Any, align_corners: bool, scales: Any) -> str:
-    """A product with a matrix of weights for each dim."""
+    """Weighted sums of two along each dim."""
     floats_only(x.dtype)
     name = x.name
     for d, (size, scale) in enumerate(zip(sizes, scales), start=2):
-        name = _along(w, name, x.ndim, d, _weights(w, x.sizes[d], size, align_corners, scale, x.dtype))
+        name = _along(w, name, x.ndim, d, _weights(x.sizes[d], size, align_corners, scale), x.dtype)
     return name
 
 
@@ -295,25 +346,24 @@ def _upsample_linear_backward(
     floats_only(grad.dtype)
     name = grad.name
     for d, (size, scale) in enumerate(zip(sizes, scales), start=2):
-        matrix = _weights(w, input_sizes[d], size, align_corners, scale, grad.dtype)
-        name = _along(w, name, grad.ndim, d, w.op("Transpose", matrix, perm=[1, 0]))
+        terms = _transposed(_weights(input_sizes[d], size, align_corners, scale), input_sizes[d])
+        name = _along(w, name, grad.ndim, d, terms, grad.dtype)
     return name
 
 
-def _weights(w: Writer, before: Any, after: Any, align_corners: bool, scale: Any, dtype: torch.dtype) -> str:
-    """The (before, after) matrix of linear interpolation."""
+def _weights(before: Any, after: Any, align_corners: bool, scale: Any) -> Terms:
+    """Those of linear interpolation."""
     if not (isinstance(before, int) and isinstance(after, int)):
         raise Refused("a linear resize of a dim of any size")
-    lines = [[0.0] * after for _ in range(before)]
+    terms: Terms = []
     for i in range(after):
         if align_corners:
             place = i * (before - 1) / (after - 1) if after > 1 else 0.0
         else:
             place = max((i + 0.5) * (1 / scale if scale else before / after) - 0.5, 0.0)
         low = min(int(place), before - 1)
-        lines[low][i] += 1 - (place - low)
-        lines[min(low + 1, before - 1)][i] += place - low
-    return w.constant([v for line in lines for v in line], dtype, (before, after))
+        terms.append([(low, 1 - (place - low)), (min(low + 1, before - 1), place - low)])
+    return terms
 
 
 @row("im2col")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from tracework_primops.spec import contiguous_strides
 
 from .table import Refused, Value, row
 from .views import positions
-from .writer import Writer
+from .writer import FLOATS, Writer
 
 REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
@@ -27,8 +28,7 @@ def _gather(w: Writer, out: Any, x: Value, dim: int, index: Value) -> str:
     strides = contiguous_strides(x.sizes)
     place = w.op("Mul", name, w.size(strides[dim]))
     for d in others:
-        line = w.op("Mul", w.iota(index.sizes[d]), w.size(strides[d]))
-        place = w.op("Add", place, w.reshape(line, [index.sizes[d], *[1] * (x.ndim - d - 1)]))
+        place = w.op("Add", place, w.op("Mul", w.line(index.sizes[d], d, x.ndim), w.size(strides[d])))
     return w.op("Gather", w.reshape(x.name, (-1,)), place, axis=0)
 
 
@@ -114,7 +114,7 @@ def _index_put(w: Writer, out: Any, x: Value, indices: Any, values: Value, accum
     return w.op("Transpose", found, perm=[back.index(d) for d in range(x.ndim)]) if back != sorted(back) else found
 
 
-def _scattered(w: Writer, x: Value, dim: int, index: Value, src: Any, reduction: str | None) -> str:
+def _scattered(w: Writer, x: Value, dim: int, index: Value, src: Any, reduction: str = "none") -> str:
     if x.ndim == 0 or index.ndim == 0:
         raise Refused("a scatter of one number")
     name = w.index(index, x.sizes[dim], False)
@@ -122,7 +122,13 @@ def _scattered(w: Writer, x: Value, dim: int, index: Value, src: Any, reduction:
         updates = _leading_of(w, src, index)
     else:
         updates = w.op("Expand", w.operand(src, x.dtype), w.op("Shape", name))
-    return w.op("ScatterElements", x.name, name, updates, axis=dim, **({"reduction": reduction} if reduction else {}))
+    found = w.op("ScatterElements", x.name, name, updates, axis=dim, reduction=reduction)
+    if x.dtype not in FLOATS or reduction not in ("max", "min"):
+        return found
+    # whether NaN counts as the largest is left open by ONNX
+    nans = [w.cast(w.op("IsNaN", n), torch.int32) for n in (x.name, updates)]
+    counts = w.op("ScatterElements", nans[0], name, nans[1], axis=dim, reduction="add")
+    return w.op("Where", w.op("Greater", counts, w.constant(0, torch.int32)), w.constant(math.nan, x.dtype), found)
 
 
 def _leading_of(w: Writer, src: Value, index: Value) -> str:
@@ -135,7 +141,7 @@ def _leading_of(w: Writer, src: Value, index: Value) -> str:
 
 @row("scatter")
 def _scatter(w: Writer, out: Any, x: Value, dim: int, index: Value, src: Any) -> str:
-    return _scattered(w, x, dim, index, src, None)
+    return _scattered(w, x, dim, index, src)
 
 
 @row("scatter_add")
@@ -158,8 +164,8 @@ def _rows(w: Writer, x: Value, dim: int, index: Value, wrap: bool) -> tuple[str,
         raise Refused("rows of one number")
     name = w.index(index, x.sizes[dim], wrap)
     sizes = [*x.sizes[:dim], index.sizes[0], *x.sizes[dim + 1 :]]
-    line = w.reshape(name, [index.sizes[0], *[1] * (x.ndim - dim - 1)])
-    return w.expand(line, sizes), sizes
+    after = range(1, x.ndim - dim)
+    return w.expand(w.op("Unsqueeze", name, w.ints(*after)) if after else name, sizes), sizes
 
 
 @row("index_add")
@@ -180,15 +186,14 @@ def _index_copy(w: Writer, out: Any, x: Value, dim: int, index: Value, src: Valu
 @row("slice_scatter")
 def _slice_scatter(w: Writer, out: Any, x: Value, src: Value, dim: int, start: Any, end: Any, step: Any) -> str:
     n = src.sizes[dim]
-    places = w.op("Add", w.op("Mul", w.iota(n), w.size(step)), w.size(start))
-    where = w.expand(w.reshape(places, [n, *[1] * (x.ndim - dim - 1)]), src.sizes)
+    places = w.op("Add", w.op("Mul", w.line(n, dim, x.ndim), w.size(step)), w.size(start))
+    where = w.expand(places, src.sizes)
     return w.op("ScatterElements", x.name, where, src.name, axis=dim)
 
 
 @row("select_scatter")
 def _select_scatter(w: Writer, out: Any, x: Value, src: Value, dim: int, index: Any) -> str:
-    chosen = w.op("Equal", w.iota(x.sizes[dim]), w.size(index))
-    chosen = w.reshape(chosen, [x.sizes[dim], *[1] * (x.ndim - dim - 1)])
+    chosen = w.op("Equal", w.line(x.sizes[dim], dim, x.ndim), w.size(index))
     return w.where(chosen, w.op("Unsqueeze", src.name, w.ints(dim)), x.name, x.dtype)
 
 
@@ -200,7 +205,7 @@ def _diagonal_scatter(w: Writer, out: Any, x: Value, src: Value, offset: int, di
     order = [d for d in range(x.ndim) if d not in (dim1, dim2)] + [dim1, dim2]
     moved = w.op("Transpose", x.name, perm=order)
     rows, columns = x.sizes[dim1], x.sizes[dim2]
-    row_of, column_of = w.reshape(w.iota(rows), (rows, 1)), w.reshape(w.iota(columns), (1, columns))
+    row_of, column_of = w.line(rows, 0, 2), w.line(columns, 1, 2)
     chosen = w.op("Equal", w.op("Sub", column_of, row_of), w.ints(offset))
     # the diagonal's elements by row, or, for one below the main diagonal, by column
     by_row = offset >= 0

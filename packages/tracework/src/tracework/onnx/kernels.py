@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .pointwise import floats_only
+from .pointwise import exponential, floats_only
 from .reductions import reduced
 from .table import Refused, Value, row
 from .writer import Writer
@@ -79,7 +79,7 @@ def _scores(w: Writer, q: Value, k: Value, mask: Any, causal: bool, scale: Any) 
     never = w.constant(-math.inf, q.dtype)
     if causal:
         rows, columns = q.sizes[-2], k.sizes[-2]
-        later = w.op("Less", w.reshape(w.iota(rows), (rows, 1)), w.reshape(w.iota(columns), (1, columns)))
+        later = w.op("Less", w.line(rows, 0, 2), w.line(columns, 1, 2))
         found = w.op("Where", later, never, found)
     if mask is None:
         return found
@@ -107,7 +107,7 @@ def _attention(w: Writer, q: Value, k: Value, v: Value, mask: Any, causal: bool,
     zero = w.constant(0, q.dtype)
     nothing = w.op("Equal", largest, w.constant(-math.inf, q.dtype))
     base = w.op("Where", nothing, zero, largest)
-    exponentials = w.op("Exp", w.op("Sub", scores, base))
+    exponentials = exponential(w, w.op("Sub", scores, base))
     total = w.op("ReduceSum", exponentials, w.ints(-1), keepdims=1)
     weights = w.op("Div", exponentials, w.op("Where", nothing, w.constant(1, q.dtype), total))
     logarithm = w.op("Where", nothing, zero, w.op("Add", w.op("Log", total), base))
@@ -133,7 +133,7 @@ def _flash_backward(
     floats_only(q.dtype)
     number = 1 / math.sqrt(q.sizes[-1]) if scale is None else scale
     sums = w.op("Unsqueeze", w.in_dtype(logsumexp, q.dtype), w.ints(-1))
-    weights = w.op("Exp", w.op("Sub", _scores(w, q, k, attn_mask, causal, scale), sums))
+    weights = exponential(w, w.op("Sub", _scores(w, q, k, attn_mask, causal, scale), sums))
     of_v = w.op("MatMul", _turned(w, weights, q.ndim), grad.name)
     of_weights = w.op("MatMul", grad.name, _turned(w, v.name, v.ndim))
     along = reduced(w, "ReduceSum", w.op("Mul", grad.name, result.name), [q.ndim - 1], True)

@@ -16,7 +16,7 @@ from tracework_primops import Op, PrimGraph, SizeSpec, Symbol, TensorSpec
 from . import convolution, indexing, kernels, pointwise, products, reductions, views  # noqa: F401  (fill the table)
 from .reasons import UNWRITTEN
 from .table import ONNX_ROWS, OWN_DTYPES, Refused, Value
-from .writer import ELEMENT_TYPES, IR_VERSION, OPSET, Writer
+from .writer import ELEMENT_TYPES, IR_VERSION, OPSET, USUAL, Traits, Writer
 
 EMPTY = "it has no elements"
 """Why a call is not written whose result is nothing: engines differ in what they do with it."""
@@ -137,21 +137,16 @@ def _narrowed(writer: Writer, name: str, spec: TensorSpec, wide: TensorSpec) -> 
     return Value(name if wide.dtype is spec.dtype else writer.cast(name, spec.dtype), spec)
 
 
-def convert(
-    prims: PrimGraph,
-    native: frozenset[torch.dtype] = frozenset(),
-    lacks: frozenset[torch.dtype] = frozenset(),
-    index_checks: bool = True,
-) -> Model:
+def convert(prims: PrimGraph, traits: Traits = USUAL, index_checks: bool = True) -> Model:
     """The model of a graph whose calls all can be written, for all sizes.
 
     Args:
-        native, lacks: as for Writer.
+        traits: of the engine.
         index_checks: count indices that are out of range, and integers that are divided by 0.
 
     Raises Refused for a call that cannot be written, naming it and the user's line.
     """
-    writer = Writer(native, lacks)
+    writer = Writer(traits)
     writer.index_checks = index_checks
     values: dict[torch.fx.Node, Any] = {}
     inputs = [_read_input(writer, node, values) for node in prims.placeholders]

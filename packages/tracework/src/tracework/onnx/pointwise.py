@@ -11,7 +11,7 @@ from .table import Refused, Value, row
 from .writer import FLOATS, Writer
 
 SAME = {
-    "neg": "Neg", "floor": "Floor", "ceil": "Ceil", "sqrt": "Sqrt", "reciprocal": "Reciprocal", "exp": "Exp", "log": "Log", "sin": "Sin",
+    "neg": "Neg", "floor": "Floor", "ceil": "Ceil", "sqrt": "Sqrt", "reciprocal": "Reciprocal", "log": "Log", "sin": "Sin",
     "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh",
     "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "sigmoid": "Sigmoid",
 }  # fmt: skip
@@ -158,6 +158,18 @@ def _rsqrt(w: Writer, out: Any, x: Value) -> str:
     return w.op("Reciprocal", w.op("Sqrt", x.name))
 
 
+def exponential(w: Writer, name: str) -> str:
+    """e to this power, a float."""
+    found = w.op("Exp", name)
+    return w.op("Where", w.op("IsNaN", name), name, found) if "Exp" in w.traits.loses_nan else found
+
+
+@row("exp")
+def _exp(w: Writer, out: Any, x: Value) -> str:
+    floats_only(x.dtype)
+    return exponential(w, x.name)
+
+
 @row("exp2")
 def _exp2(w: Writer, out: Any, x: Value) -> str:
     floats_only(x.dtype)
@@ -172,7 +184,7 @@ def _expm1(w: Writer, out: Any, x: Value) -> str:
     t = w.op("Tanh", w.op("Div", x.name, two))
     near = w.op("Div", w.op("Mul", two, t), w.op("Sub", one, t))
     is_near = w.op("Less", w.op("Abs", x.name), w.constant(0.5, x.dtype))
-    return w.op("Where", is_near, near, w.op("Sub", w.op("Exp", x.name), one))
+    return w.op("Where", is_near, near, w.op("Sub", exponential(w, x.name), one))
 
 
 @row("log1p")
@@ -203,7 +215,10 @@ row("log10")(_log_to_base(10))
 
 @row("relu")
 def _relu(w: Writer, out: Any, x: Value) -> str:
-    return w.op("Relu", x.name) if x.dtype in FLOATS else w.op("Max", x.name, w.constant(0, x.dtype))
+    zero = w.constant(0, x.dtype)
+    if x.dtype not in FLOATS:
+        return w.op("Max", x.name, zero)
+    return w.op("Where", w.op("Less", x.name, zero), zero, x.name) if "Relu" in w.traits.loses_nan else w.op("Relu", x.name)
 
 
 @row("bitwise_not")
@@ -301,6 +316,13 @@ def numbers(w: Writer, a: Any, b: Any) -> tuple[torch.dtype, str, str]:
     return dtype, x, y if dtype in FLOATS else divisor(w, b, y, dtype)
 
 
+def float_remainder(w: Writer, x: str, y: str) -> str:
+    """With the sign of x, exact."""
+    if "Mod" in w.traits.lacks_operators:
+        raise Refused("the engine's remainder of floats is that of a rounded quotient")
+    return w.op("Mod", x, y, fmod=1)
+
+
 @row("floor_divide")
 def _floor_divide(w: Writer, out: Any, a: Any, b: Any) -> str:
     """As Python: the exact remainder is taken off before the division, which is then rounded to the nearest integer."""
@@ -308,9 +330,9 @@ def _floor_divide(w: Writer, out: Any, a: Any, b: Any) -> str:
     zero, one = w.constant(0, dtype), w.constant(1, dtype)
     if dtype not in FLOATS:
         return w.op("Div", w.op("Sub", x, w.op("Mod", x, y)), y)
-    rest = w.op("Mod", x, y, fmod=1)
+    rest = float_remainder(w, x, y)
     quotient = w.op("Div", w.op("Sub", x, rest), y)
-    other_sign = w.op("Not", w.op("Equal", w.op("Less", rest, zero), w.op("Less", y, zero)))
+    other_sign = w.op("Xor", w.op("Less", rest, zero), w.op("Less", y, zero))
     lower = w.op("And", other_sign, w.op("Not", w.op("Equal", rest, zero)))
     quotient = w.op("Where", lower, w.op("Sub", quotient, one), quotient)
     floor = w.op("Floor", quotient)
@@ -334,15 +356,15 @@ def _remainder(w: Writer, out: Any, a: Any, b: Any) -> str:
     if dtype not in FLOATS:
         return w.op("Mod", x, y)
     zero = w.constant(0, dtype)
-    rest = w.op("Mod", x, y, fmod=1)
-    other_sign = w.op("Not", w.op("Equal", w.op("Less", rest, zero), w.op("Less", y, zero)))
+    rest = float_remainder(w, x, y)
+    other_sign = w.op("Xor", w.op("Less", rest, zero), w.op("Less", y, zero))
     return w.op("Where", w.op("And", other_sign, w.op("Not", w.op("Equal", rest, zero))), w.op("Add", rest, y), rest)
 
 
 @row("fmod")
 def _fmod(w: Writer, out: Any, a: Any, b: Any) -> str:
-    _, x, y = numbers(w, a, b)
-    return w.op("Mod", x, y, fmod=1)
+    dtype, x, y = numbers(w, a, b)
+    return float_remainder(w, x, y) if dtype in FLOATS else w.op("Mod", x, y, fmod=1)
 
 
 @row("pow")
@@ -370,10 +392,18 @@ def _atan2(w: Writer, out: Any, a: Any, b: Any) -> str:
     return w.op("Where", both_infinite, infinite, angle)
 
 
+def extreme(w: Writer, kind: str, x: str, y: str, dtype: torch.dtype) -> str:
+    """Max or Min; NaN where one of them is."""
+    if dtype not in FLOATS or kind not in w.traits.loses_nan:
+        return w.op(kind, x, y)
+    first = w.op("Or", w.op("IsNaN", x), w.op("LessOrEqual", *((y, x) if kind == "Max" else (x, y))))
+    return w.op("Where", first, x, y)
+
+
 def _extreme(kind: str, of_bools: str) -> Any:
     def write(w: Writer, out: Any, a: Any, b: Any) -> str:
-        dtype, names = operands(w, a, b)
-        return w.op(of_bools if dtype is torch.bool else kind, *names)
+        dtype, (x, y) = operands(w, a, b)
+        return w.op(of_bools, x, y) if dtype is torch.bool else extreme(w, kind, x, y, dtype)
 
     return write
 
@@ -401,7 +431,7 @@ def _hypot(w: Writer, out: Any, a: Any, b: Any) -> str:
     floats_only(dtype)
     x, y = [w.op("Abs", n) for n in names]
     zero, one = w.constant(0, dtype), w.constant(1, dtype)
-    large, small = w.op("Max", x, y), w.op("Min", x, y)
+    large, small = (extreme(w, kind, x, y, dtype) for kind in ("Max", "Min"))
     plain = w.op("Or", w.op("Equal", large, zero), w.op("Equal", large, w.constant(math.inf, dtype)))
     ratio = w.op("Div", small, w.op("Where", plain, one, large))
     found = w.op("Mul", large, w.op("Sqrt", w.op("Add", one, w.op("Mul", ratio, ratio))))
@@ -421,11 +451,11 @@ def _log_of_sum(base: float) -> Any:
     def write(w: Writer, out: Any, a: Any, b: Any) -> str:
         dtype, (x, y) = operands(w, a, b)
         floats_only(dtype)
-        large = w.op("Max", x, y)
+        large = extreme(w, "Max", x, y, dtype)
         equal = w.op("Equal", x, y)  # two equal infinities have no difference
         gap = w.op("Where", equal, w.constant(0, dtype), w.op("Neg", w.op("Abs", w.op("Sub", x, y))))
         scale = w.constant(math.log(base), dtype)
-        more = w.op("Div", w.op("Log", w.op("Add", w.op("Exp", w.op("Mul", gap, scale)), w.constant(1, dtype))), scale)
+        more = w.op("Div", w.op("Log", w.op("Add", exponential(w, w.op("Mul", gap, scale)), w.constant(1, dtype))), scale)
         return w.op("Add", large, more)
 
     return write

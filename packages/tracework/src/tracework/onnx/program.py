@@ -13,7 +13,7 @@ from tracework_primops.graph.prim_graph import bind_symbols
 from .. import _torch
 from .model import EMPTY, Model, convert, is_dense, why_not
 from .parts import Part, cut
-from .writer import Writer
+from .writer import Traits, Writer
 
 Tensors = list[torch.Tensor]
 
@@ -28,11 +28,10 @@ class Loaded(Protocol):
 
 
 class Engine(Protocol):
-    """What loads models, and raises an error of its own for one that it cannot run. `native` and `lacks` are as for Writer."""
+    """What loads models, and raises an error of its own for one that it cannot run."""
 
     name: str
-    native: frozenset[torch.dtype]
-    lacks: frozenset[torch.dtype]
+    traits: Traits
 
     def load(self, model: Model) -> Loaded: ...
 
@@ -42,7 +41,7 @@ class PartOnEngine:
 
     def __init__(self, part: Part, engine: Engine, index_checks: bool, report: Callable[[str], None]):
         self.part, self._report = part, report
-        self.model = convert(part.prims, engine.native, engine.lacks, index_checks)
+        self.model = convert(part.prims, engine.traits, index_checks)
         self._load = engine.load(self.model)
         self._name = engine.name
         specs = [n.meta["spec"] for n in part.prims.placeholders]
@@ -146,7 +145,7 @@ class Program:
 
     def __init__(self, graph: PrimGraph, engine: Engine, report: Callable[[str, str], None], index_checks: bool = True):
         self._sized = sized([n.meta["spec"] for n in graph.placeholders])
-        scratch = Writer(engine.native, engine.lacks, trial=True)
+        scratch = Writer(engine.traits, trial=True)
         self.graph = graph
         self._placeholders, self._results = graph.placeholders, graph.outputs
         found = cut(graph, lambda node: why_not(node, scratch))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from tracework_primops import TensorSpec, bounds
 
-from .pointwise import floats_only, truth
+from .pointwise import exponential, floats_only, truth
 from .table import Refused, Value, row
 from .writer import FLOATS, Writer
 
@@ -41,16 +41,20 @@ def _prod(w: Writer, out: Any, x: Value, dims: Any, keepdim: bool, dtype: Any) -
     return reduced(w, "ReduceProd", w.in_dtype(x, out.dtype), dims, keepdim)
 
 
+def extreme_over(w: Writer, kind: str, name: str, dtype: torch.dtype, dims: Sequence[int], keepdim: bool) -> str:
+    """ReduceMax or ReduceMin; NaN where one element is: ONNX says nothing of NaN, which engines leave out or keep by where it stands."""
+    found = reduced(w, kind, name, dims, keepdim)
+    if dtype not in FLOATS or not dims:
+        return found
+    nans = _counted(w, w.op("IsNaN", name), dims, keepdim)
+    return w.op("Where", w.op("Greater", nans, w.constant(0, torch.int64)), w.constant(math.nan, dtype), found)
+
+
 def _extreme(kind: str) -> Any:
     def write(w: Writer, out: Any, x: Value, dims: Any, keepdim: bool) -> str:
         if x.dtype is torch.bool:
             return w.cast(reduced(w, kind, w.cast(x.name, torch.int32), dims, keepdim), torch.bool)
-        found = reduced(w, kind, x.name, dims, keepdim)
-        if x.dtype not in FLOATS or not dims:
-            return found
-        # ONNX says nothing of NaN, which engines leave out or keep by where it stands
-        nans = _counted(w, w.op("IsNaN", x.name), dims, keepdim)
-        return w.op("Where", w.op("Greater", nans, w.constant(0, torch.int64)), w.constant(math.nan, x.dtype), found)
+        return extreme_over(w, kind, x.name, x.dtype, dims, keepdim)
 
     return write
 
@@ -118,7 +122,8 @@ def _var_mean(w: Writer, out: Any, x: Value, dims: Any, correction: Any, keepdim
             below = w.op("Max", below, w.constant(0, x.dtype))
     if not keepdim:
         mean = w.op("Squeeze", mean, w.ints(*dims))
-    return w.op("Div", total, below), mean
+    # eager's running mean is NaN from an infinite element on
+    return w.op("Div", total, below), w.op("Where", w.op("IsNaN", total), total, mean)
 
 
 @row("logsumexp")
@@ -127,10 +132,10 @@ def _logsumexp(w: Writer, out: Any, x: Value, dims: Any, keepdim: bool) -> str:
     floats_only(x.dtype)
     if not dims:
         return x.name
-    largest = reduced(w, "ReduceMax", x.name, dims, True)
+    largest = reduced(w, "ReduceMax", x.name, dims, True)  # without NaN or with it: the sum has it
     infinite = w.op("Equal", w.op("Abs", largest), w.constant(math.inf, x.dtype))
     base = w.op("Where", infinite, w.constant(0, x.dtype), largest)
-    total = w.op("Log", reduced(w, "ReduceSum", w.op("Exp", w.op("Sub", x.name, base)), dims, keepdim))
+    total = w.op("Log", reduced(w, "ReduceSum", exponential(w, w.op("Sub", x.name, base)), dims, keepdim))
     return w.op("Add", total, base if keepdim else w.op("Squeeze", base, w.ints(*dims)))
 
 
@@ -141,7 +146,7 @@ def _norm(w: Writer, out: Any, x: Value, ord: Any, dims: Any, keepdim: bool) -> 
         raise Refused("a norm over no dims")
     size = w.op("Abs", x.name)
     if ord in (math.inf, -math.inf):
-        return reduced(w, "ReduceMax" if ord > 0 else "ReduceMin", size, dims, keepdim)
+        return extreme_over(w, "ReduceMax" if ord > 0 else "ReduceMin", size, x.dtype, dims, keepdim)
     if ord == 0:
         some = w.op("Not", w.op("Equal", size, w.constant(0, x.dtype)))
         return w.cast(_counted(w, some, dims, keepdim), x.dtype)

@@ -60,9 +60,8 @@ def positions(w: Writer, sizes: Sequence[Any], strides: Sequence[Any], offset: A
     """Where each element of a strided layout is: offset + the sum of index * stride, int64, of these sizes."""
     found = w.size(offset)
     for d, (size, stride) in enumerate(zip(sizes, strides)):
-        line = w.op("Mul", w.iota(size), w.size(stride))
-        found = w.op("Add", found, w.reshape(line, [size, *[1] * (len(sizes) - d - 1)]))
-    return w.reshape(found, sizes)
+        found = w.op("Add", found, w.op("Mul", w.line(size, d, len(sizes)), w.size(stride)))
+    return found if sizes else w.op("Squeeze", found, w.ints(0))
 
 
 def in_memory_order(x: TensorSpec) -> bool:
@@ -90,8 +89,8 @@ def _diagonal(w: Writer, out: Any, x: Value, offset: int, dim1: int, dim2: int) 
 def _flip(w: Writer, out: Any, x: Value, dims: Any) -> str:
     if not dims:
         return x.name
-    ends = [-1] * len(dims), [-(2**63 - 1)] * len(dims)
-    return w.op("Slice", x.name, w.ints(*ends[0]), w.ints(*ends[1]), w.ints(*dims), w.ints(*ends[0]))
+    back = w.ints(*[-1] * len(dims))
+    return w.op("Slice", x.name, back, w.sizes([-1 - x.sizes[d] for d in dims]), w.ints(*dims), back)
 
 
 @row("unfold")
@@ -172,14 +171,14 @@ def _linspace(w: Writer, out: Any, start: Any, end: Any, steps: Any, dtype: Any,
 
 @row("eye")
 def _eye(w: Writer, out: Any, n: Any, m: Any, dtype: Any, device: Any) -> str:
-    rows, columns = w.reshape(w.iota(n), (n, 1)), w.reshape(w.iota(m), (1, m))
+    rows, columns = w.line(n, 0, 2), w.line(m, 1, 2)
     return w.cast(w.op("Equal", rows, columns), out.dtype)
 
 
 def _triangle(kind: str) -> Any:
     def write(w: Writer, out: Any, x: Value, diagonal: Any) -> str:
         *_, rows, columns = x.sizes
-        row_of, column_of = w.reshape(w.iota(rows), (rows, 1)), w.reshape(w.iota(columns), (1, columns))
+        row_of, column_of = w.line(rows, 0, 2), w.line(columns, 1, 2)
         edge = w.op("Add", row_of, w.size(diagonal))
         kept = w.op(kind, column_of, edge)
         return w.where(kept, x.name, w.constant(0, x.dtype), x.dtype)
@@ -217,7 +216,10 @@ def _roll(w: Writer, out: Any, x: Value, shifts: Any, dims: Any) -> str:
         size = sizes[dim]
         if not isinstance(size, int) and not isinstance(shift, int):
             raise Refused("a shift that is a size")
-        start = w.op("Mod", w.size(-shift), w.op("Max", w.size(size), w.ints(1)))
+        if isinstance(size, int) and isinstance(shift, int):
+            start = w.ints(-shift % max(size, 1))
+        else:
+            start = w.op("Mod", w.size(-shift), w.op("Max", w.size(size), w.ints(1)))
         rear = w.op("Slice", name, start, w.size(size), w.ints(dim), w.ints(1))
         front = w.op("Slice", name, w.ints(0), start, w.ints(dim), w.ints(1))
         name = w.op("Concat", rear, front, axis=dim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -38,22 +39,43 @@ _FLOAT_FUNCTIONS = {
 }
 
 
+TURNED = {"Greater": "Less", "GreaterOrEqual": "LessOrEqual"}
+"""Comparisons -> the one that is written in their place, with the operands exchanged: OpenVINO has NaN greater than everything."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """How an engine computes.
+
+    Attributes:
+        native: the narrow dtypes that it computes with itself; others are computed in the dtype of WIDER and rounded.
+        lacks: the dtypes that it would compute with in another one.
+        loses_nan: ONNX operators that give a number where an operand is NaN.
+        lacks_operators: ONNX operators that it has not, or not right for floats.
+    """
+
+    native: frozenset[torch.dtype] = frozenset()
+    lacks: frozenset[torch.dtype] = frozenset()
+    loses_nan: frozenset[str] = frozenset()
+    lacks_operators: frozenset[str] = frozenset()
+
+
+USUAL = Traits()
+
+
 class Writer:
     """Nodes in order, and the constants they read.
 
     Args:
-        native: the narrow dtypes that the engine computes with itself; others are computed in the dtype of WIDER and rounded.
-        lacks: the dtypes that the engine would compute with in another one.
+        traits: what is written differently for the engine.
         trial: what is written is not kept; every symbol counts as known.
     """
 
-    def __init__(
-        self, native: frozenset[torch.dtype] = frozenset(), lacks: frozenset[torch.dtype] = frozenset(), trial: bool = False
-    ):
+    def __init__(self, traits: Traits = USUAL, trial: bool = False):
         import onnx
 
         self.helper = onnx.helper
-        self.native, self.lacks = native, lacks
+        self.traits = traits
         self._trial = trial
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
@@ -66,9 +88,9 @@ class Writer:
 
     def compute_dtype(self, dtype: torch.dtype) -> torch.dtype:
         """The dtype in which values of this one are computed with. Raises Refused for a dtype that ONNX or the engine lacks."""
-        if dtype not in ELEMENT_TYPES or dtype is torch.uint64 or dtype in self.lacks:
+        if dtype not in ELEMENT_TYPES or dtype is torch.uint64 or dtype in self.traits.lacks:
             raise Refused(f"the engine does not compute with {dtype}")
-        return dtype if dtype in self.native else WIDER.get(dtype, dtype)
+        return dtype if dtype in self.traits.native else WIDER.get(dtype, dtype)
 
     # nodes --------------------------------------------------------------------------------------
 
@@ -85,6 +107,8 @@ class Writer:
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """A node; gives the name of its result. The same node is made once."""
+        if kind in TURNED:
+            return self.op(TURNED[kind], *reversed(inputs))
         key = (kind, inputs, tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items())))
         if key not in self._known:
             self._known[key] = self.ops(kind, 1, *inputs, **attributes)[0]
@@ -221,6 +245,11 @@ class Writer:
     def iota(self, n: Any) -> str:
         """0, 1, ... below n, int64."""
         return self.op("Range", self.constant(0, torch.int64), self.scalar(n), self.constant(1, torch.int64))
+
+    def line(self, n: Any, dim: int, ndim: int) -> str:
+        """0, 1, ... below n along one of several dims, int64; the others are 1."""
+        others = [d for d in range(ndim) if d != dim]
+        return self.op("Unsqueeze", self.iota(n), self.ints(*others)) if others else self.iota(n)
 
     def where(self, condition: str, a: str, b: str, dtype: torch.dtype) -> str:
         """a where the condition holds, else b; both in dtype."""

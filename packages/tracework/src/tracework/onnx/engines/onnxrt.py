@@ -9,7 +9,7 @@ import onnxruntime
 import torch
 
 from ..model import Model
-from ..writer import ELEMENT_TYPES
+from ..writer import ELEMENT_TYPES, Traits
 
 Tensors = list[torch.Tensor]
 NOTHING = torch.empty(1)
@@ -20,7 +20,6 @@ class OnnxRuntime:
     """Sessions with these options; tensors are given and taken by address, without copies."""
 
     name = "onnxrt"
-    lacks: frozenset[torch.dtype] = frozenset()
 
     def __init__(self, options: Mapping[str, Any], device: torch.device):
         self._device = device
@@ -32,7 +31,7 @@ class OnnxRuntime:
         self._provider_options = options.get("provider_options")
         self._session_options = _session_options(options.get("session_options"))
         on_cpu = all((p if isinstance(p, str) else p[0]) == "CPUExecutionProvider" for p in self._providers)
-        self.native = frozenset() if on_cpu else frozenset({torch.float16})
+        self.traits = Traits(native=frozenset() if on_cpu else frozenset({torch.float16}))
 
     def _default_providers(self) -> list[str]:
         wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"] if self._device.type == "cuda" else ["CPUExecutionProvider"]

@@ -10,7 +10,7 @@ import openvino
 import torch
 
 from ..model import Model
-from ..writer import ELEMENT_TYPES
+from ..writer import ELEMENT_TYPES, Traits
 
 Tensors = list[torch.Tensor]
 _TYPES = {d: getattr(openvino.Type, name) for d, name in {
@@ -24,7 +24,6 @@ class OpenVino:
     """Compiled models with these options; results are written to torch's memory. float32 is kept unless the config says otherwise."""
 
     name = "openvino"
-    lacks = frozenset({torch.float64})
 
     def __init__(self, options: Mapping[str, Any], device: torch.device):
         if device.type != "cpu":
@@ -36,7 +35,12 @@ class OpenVino:
         self._core = openvino.Core()
         if options.get("model_caching") or options.get("cache_dir"):
             self._core.set_property({"CACHE_DIR": str(options.get("cache_dir") or "./cache")})
-        self.native: frozenset[torch.dtype] = frozenset() if self._device == "CPU" else frozenset({torch.float16})
+        self.traits = Traits(
+            native=frozenset() if self._device == "CPU" else frozenset({torch.float16}),
+            lacks=frozenset({torch.float64}),
+            loses_nan=frozenset({"Relu", "Exp", "Max", "Min", "MaxPool"}),
+            lacks_operators=frozenset({"Mod"}),
+        )
 
     def load(self, model: Model) -> Callable[[Tensors, Callable[[], Tensors]], Tensors]:
         """A compiled model. Raises OpenVINO's errors for what it cannot compile."""

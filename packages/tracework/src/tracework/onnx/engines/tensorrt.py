@@ -10,6 +10,7 @@ import tensorrt
 import torch
 
 from ..model import Model
+from ..writer import Traits
 
 Tensors = list[torch.Tensor]
 DEVICE = "cuda"
@@ -21,8 +22,7 @@ class TensorRt:
     """Engines with these options. One with open sizes is built at its first call, and again where sizes leave its range."""
 
     name = "tensorrt"
-    native = frozenset({torch.float16, torch.bfloat16})
-    lacks = frozenset({torch.float64})
+    traits = Traits(native=frozenset({torch.float16, torch.bfloat16}), lacks=frozenset({torch.float64}))
 
     def __init__(self, options: Mapping[str, Any], device: torch.device):
         if device.type != DEVICE:

@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from ..model import Model
+from ..writer import Traits
 
 Tensors = list[torch.Tensor]
 
@@ -19,8 +20,7 @@ class Tvm:
     """Models built for a target; tensors go in and out by DLPack."""
 
     name = "tvm"
-    native: frozenset[torch.dtype] = frozenset()
-    lacks: frozenset[torch.dtype] = frozenset()
+    traits = Traits(loses_nan=frozenset({"Relu", "Max", "Min", "MaxPool"}))
 
     def __init__(self, options: Mapping[str, Any], device: torch.device):
         default = "cuda" if device.type == "cuda" else "llvm"
