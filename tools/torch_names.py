@@ -16,7 +16,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "packages" / "tracework" / "src" / "tracework" / "torch_names.txt"
-CONFIGS = {"option": "_inductor/config.py", "dynamo": "_dynamo/config.py", "compiler": "compiler/config.py"}
+CONFIGS = {
+    "option": "_inductor/config.py",
+    "dynamo": "_dynamo/config.py",
+    "compiler": "compiler/config.py",
+    "functorch": "_functorch/config.py",
+    "fx": "fx/experimental/_config.py",
+}
 READ_FROM_THE_ENVIRONMENT = re.compile(
     r"(TORCHINDUCTOR|TORCHDYNAMO|TORCH_INDUCTOR|TORCH_DYNAMO|TORCH_COMPILE|TORCH_COMPILER|TORCH_LOGS|TORCH_TRACE|TORCH_CUDAGRAPH)(_[A-Z0-9_]+)?"
 )
@@ -41,6 +47,8 @@ def settings(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.
     classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
     for node in body:
         if isinstance(node, ast.ClassDef):
+            if any(ast.unparse(base).endswith("Enum") for base in node.bases):
+                continue  # values of a setting
             inherited = [
                 n for base in node.bases if isinstance(base, ast.Name) and base.id in classes for n in classes[base.id].body
             ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -151,6 +152,16 @@ def _value(module: Any, name: str) -> Any:
     for part in name.split("."):
         module = getattr(module, part)
     return module
+
+
+def logs_that_are_on() -> list[str]:
+    """Names of TORCH_LOGS that torch._logging.set_logs() has turned on, or that variable where torch was imported."""
+    torchs = sys.modules["torch._logging._internal"]
+    loggers = {name: set(qnames) for name, qnames in torchs.log_registry.log_alias_to_log_qnames.items()}
+    chosen = {qname for qname, level in torchs.log_state.log_qname_to_level.items() if level <= logging.INFO}
+    on = {name: qnames for name, qnames in loggers.items() if qnames <= chosen}
+    whole = [name for name, qnames in on.items() if not any(qnames < others for others in on.values())]
+    return [*sorted(torchs.log_state.artifact_names), *whole]
 
 
 STANCE = ("torch._dynamo.eval_frame", "_stance")

@@ -10,7 +10,7 @@ from .modes import MODES
 from .torch_logs import TORCH_LOG_ROWS
 from .torch_names import HONOURED, REFUSED, Row, TorchName, row_for, torch_names
 from .torch_options import EXTRA, TORCH_OPTIONS
-from .torch_settings import TORCH_SETTINGS, row_of_variable
+from .torch_settings import MODULES, TORCH_SETTINGS, row_of_variable
 
 REFUSED_NAMES = {
     "load_compiled_function": "raises PrecompileError: a function is not stored as a whole. Use save_cache_artifacts, load_cache_artifacts",
@@ -44,24 +44,24 @@ def document() -> str:
     modes = [
         Row(mode, HONOURED, ", ".join(f"{k}={v}" for k, v in options.items()) or "no option") for mode, options in MODES.items()
     ]
-    settings = {**torch_names("compiler"), **torch_names("dynamo")}
+    settings = {name: known for kind in reversed(MODULES) for name, known in torch_names(kind).items()}
     return "\n".join(
         [
             "# From torch.compile",
             "",
             "`python -m tracework.from_torch` wrote this. A name is *honoured*: by what of ours; *not needed*: it could only change speed, memory or",
             "what is printed, or what it asks for holds in any case (an option is taken with one warning that lists all such names, a variable or field",
-            "without); *refused*: it asks for other values, promises something, calls your code or writes files, which nothing here does: an error",
-            "where a value asks for it. Releases of torch are given where not all from 2.11 to 2.15 have the name.",
+            "without, but one that would give other results than eager's with one); *refused*: it asks for other values, promises something, calls",
+            "your code or writes files, which nothing here does: an error where a value asks for it. Releases of torch are given where not all from",
+            "2.11 to 2.15 have the name.",
             "",
             *_section("Names of torch.compiler", torch_names("name"), row_of_name),
             *_section("Modes", dict.fromkeys(MODES), {row.name: row for row in modes}.get),
             *_section("Options", {**torch_names("option"), **dict.fromkeys(EXTRA)}, lambda name: row_for(TORCH_OPTIONS, name)),
             "What a program sets in `torch._inductor.config` counts as such an option.",
             "",
-            *_section(
-                "Fields of torch._dynamo.config and torch.compiler.config", settings, lambda name: row_for(TORCH_SETTINGS, name)
-            ),
+            *_section("Fields of torch's config modules", settings, lambda name: row_for(TORCH_SETTINGS, name)),
+            f"Of {', '.join(MODULES.values())}.",
             "Sizes, limits and errors are read before each compilation, the others at each `compile()`. `tracework.compiler.config` has those of",
             "torch.compiler.config for this compiler alone.",
             "",

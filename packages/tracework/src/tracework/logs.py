@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from . import _torch
 from .config import Config
 from .dump import text_of
 from .errors import UnknownName
@@ -60,8 +61,9 @@ def enable(names: str | Iterable[str]) -> None:
 
 
 def enable_from(environment: Config) -> bool:
-    """Turns on what TRACEWORK_LOGS and TORCH_LOGS ask for, and says whether there is anything. Raises UnknownName."""
-    names = [*environment.logs.split(","), *artifacts_of(environment.torch_logs)]
+    """Turns on what TRACEWORK_LOGS, TORCH_LOGS and torch._logging.set_logs() ask for, and says whether there is anything. Raises UnknownName."""
+    torchs = ",".join((environment.torch_logs, *_torch.logs_that_are_on()))
+    names = [*environment.logs.split(","), *artifacts_of(torchs)]
     enable(names)
     return any(map(str.strip, names))
 

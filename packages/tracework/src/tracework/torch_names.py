@@ -15,9 +15,9 @@ from typing import Any
 
 from .errors import InvalidArgument
 
-KINDS = ("option", "dynamo", "compiler", "variable", "log", "name")
-"""Options of the compiler, fields of torch._dynamo.config and torch.compiler.config, environment variables, names of TORCH_LOGS, and public
-names of torch.compiler."""
+KINDS = ("option", "dynamo", "compiler", "functorch", "fx", "variable", "log", "name")
+"""Options of the compiler, fields of torch._dynamo.config, torch.compiler.config, torch._functorch.config and torch.fx.experimental._config,
+environment variables, names of TORCH_LOGS, and public names of torch.compiler."""
 COMPUTED: Any = object()
 """The default of a setting that torch computes."""
 

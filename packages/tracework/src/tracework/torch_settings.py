@@ -16,7 +16,7 @@ import torch
 from . import _torch
 from .errors import InvalidArgument, UnknownName
 from .torch_names import COMPUTED, HONOURED, IGNORED, REFUSED, Row, asks, row_for, rows_of, table_of, torch_names
-from .torch_options import TORCH_OPTIONS
+from .torch_options import TORCH_OPTIONS, say_ignored
 
 HONOURED_SETTINGS: Mapping[str, tuple[str, str]] = {
     "disable": ("TRACEWORK_DISABLE", "at the next compile() call"),
@@ -36,8 +36,12 @@ HONOURED_SETTINGS: Mapping[str, tuple[str, str]] = {
     "unbacked_sources": ("unbacked_sources", ""),
     "job_id": ("TRACEWORK_JOB_ID", ""),
     "force_disable_caches": ("cache", ""),
+    "activation_memory_budget": ("memory_budget", ""),
 }
 """Field -> what it sets here, and what to know."""
+
+UNLIKE_EAGER = "it asks for results that are not eager's, and here they are: arrays have NumPy's dtypes, recomputed code has its effects again"
+"""The reason of fields that libraries set for the whole process, and that few of their programs mean: they are told in a warning."""
 
 IGNORED_SETTINGS = {
     "it does nothing in torch, either, or holds here in any case": (
@@ -60,18 +64,20 @@ IGNORED_SETTINGS = {
         "allow_unspec_int_on_nn_module automatic_dynamic_shapes_mark_as automatic_dynamic_exclusion_guard"
         " force_nn_module_property_static_shapes force_parameter_static_shapes force_unspec_int_unbacked_size_like_on_torchrec_kjt"
         " allow_ignore_mark_dynamic pgo_extra_read_key pgo_extra_write_key automatic_dynamic_local_pgo automatic_dynamic_remote_pgo"
-        " _shapes_spec _dynamic_shapes_spec"
+        " _shapes_spec _dynamic_shapes_spec use_duck_shape backed_size_oblivious unify_view_symbols_bso_meta"
     ),
     "guards are our own, and none is left out": (
         "guard_nn_modules guard_nn_modules_using_dict_tags skip_fsdp_guards skip_fsdp_hooks skip_guards_on_constant_func_defaults"
         " skip_nnmodule_hook_guards skip_no_tensor_aliasing_guards_on_parameters skip_tensor_guards_with_matching_dict_tags"
         " assume_dunder_attributes_remain_unchanged use_lamba_guard_for_object_aliasing use_recursive_dict_tags_for_guards"
         " max_saved_pointers_for_recursive_dict_tags_check _unsafe_skip_fsdp_module_guards invalidate_compile_context_weakrefs"
+        " aggressive_guard_free_semantics symbol_guard_limit_before_specialize"
     ),
     "it prints, names or measures; TRACEWORK_LOGS has our own artifacts": (
         "verbose log_file_name log_compilation_metrics log_graph_in_out_metadata record_compile_time_instruction_count"
         " record_runtime_overhead pt2_compile_id_prefix debug_disable_compile_counter _custom_ops_profile generate_pycode"
-        " debug_dir_root cprofile dynamo_profiler"
+        " debug_dir_root cprofile dynamo_profiler debug_partitioner torch_compile_graph_format enrich_profiler_metadata"
+        " extended_debug_* print_specializations"
     ),
     "equal kernels are compiled once wherever they are": (
         "use_graph_deduplication track_nodes_for_deduplication graph_deduplication_lint inline_invoke_subgraph"
@@ -82,17 +88,38 @@ IGNORED_SETTINGS = {
         " prepare_freezing run_gc_after_compile gc_gen2_threshold_during_compile wrap_top_frame cudagraph_backend_keep_input_mutation"
         " cudagraph_backend_support_input_mutation force_cudagraph_gc caching_precompile strict_precompile _save_config_ignore"
         " same_two_models_use_fp64 repro_tolerance repro_level repro_forward_only repro_ignore_non_fp cache_key_tag"
-        " compiled_autograd_kwargs_override enable_p2p_compilation"
+        " compiled_autograd_kwargs_override enable_p2p_compilation debug_assert fake_tensor_* generate_fake_kernels_from_real_mismatches"
+        " check_custom_op_aliasing error_on_custom_op_aliasing custom_op_default_layout_constraint decompose_custom_triton_ops"
+        " disable_guess_zero_tangent_for_mutated_input_subclass enable_complex_wrapper force_non_lazy_backward_lowering"
+        " guess_tangent_strides_as_outputs selective_decompose static_weight_shapes unlift_effect_tokens"
+        " unsafe_treat_script_objects_as_zero_size view_replay_for_aliased_outputs check_shape_env_recorded_events"
+        " meta_nonzero_assume_all_nonzero no_data_dependent_graph_break skip_dtype_check_in_meta_registrations"
+        " soft_pending_unbacked_not_found_error translation_validation* validate_shape_env_version_key"
     ),
+    "what is kept for a backward is decided by our partitioner, in the bounds of memory_budget": (
+        "activation_memory_budget_* activation_offload_* activation_reload_prefetch enable_activation_offloading aggressive_recomputation"
+        " ban_recompute_* cse donated_buffer is_non_builtin_to_include max_dist_from_bw memory_budget_pareto_dir recompute_views"
+        " remat_using_tags_for_fwd_loss_bwd_graph saved_tensors_hooks_filtering_mode treat_parameters_as_free_to_save"
+    ),
+    "the cache is on disk, checked entry by entry, and not shared by a server": (
+        "*_autograd_cache autograd_cache_* bypass_autograd_cache_key _sync_cache_decision_cross_ranks"
+    ),
+    "collectives are not reordered or bucketed": "unsafe_allow_optimization_of_collectives _sync_decision_cross_ranks",
+    "random numbers are eager's": "functionalize_rng_ops graphsafe_rng_functionalization",
+    "a backward computes in eager's dtypes": "backward_pass_autocast",
+    **{
+        UNLIKE_EAGER: (
+            "numpy_default_float numpy_default_complex numpy_default_int use_numpy_random_stream"
+            " skip_fwd_side_effects_in_bwd_under_checkpoint"
+        )
+    },
 }
 REFUSED_SETTINGS = {
-    "arrays have NumPy's own dtypes and random numbers. Convert with astype": (
-        "numpy_default_float numpy_default_complex numpy_default_int use_numpy_random_stream"
-    ),
     "gradients are compiled with the function, not when they run. Leave it out": "compiled_autograd",
     "operators are not chosen by a tag. Keep one out with tracework.compiler.disallow_in_graph": "only_allow_pt2_compliant_ops",
     "effects of a function are replayed in any case. Use fullgraph=True, or look at TRACEWORK_LOGS=breaks": "side_effect_replay_policy",
-    "the effects of a checkpointed function are eager's. Leave it out": "skip_fwd_side_effects_in_bwd_under_checkpoint",
+    "it is called with torch's own joint graph. Give options={'joint_custom_post_pass': ...}": "joint_custom_pass",
+    "it would write files that nothing here writes. Try values of memory_budget": "visualize_memory_budget_pareto",
     "no script that shows a failure again is written. Use TRACEWORK_DUMP, and backend='aot_eager' or 'eager' to find the stage": (
         "repro_after replay_record_enabled"
     ),
@@ -105,7 +132,7 @@ REFUSED_SETTINGS = {
     ),
     "ranks compile each for itself": "enable_compiler_collectives compile_on_one_rank",
     "it is for tests of torch's own compiler. Leave it out": (
-        "*_TESTING_ONLY debug_force_graph_break_on_leaf_return debug_force_nested_calls"
+        "*_TESTING_ONLY _test_disable_functionalization debug_force_graph_break_on_leaf_return debug_force_nested_calls"
     ),
 }
 
@@ -116,7 +143,7 @@ TORCH_SETTINGS: Mapping[str, Row] = table_of(
         *rows_of(REFUSED, REFUSED_SETTINGS),
     ]
 )
-"""Fields of torch._dynamo.config and torch.compiler.config, which share names."""
+"""Fields of torch._dynamo.config, torch.compiler.config, torch._functorch.config and torch.fx.experimental._config, which share names."""
 
 HONOURED_VARIABLES: Mapping[str, str] = {
     "TORCHDYNAMO_DISABLE": "TRACEWORK_DISABLE",
@@ -175,7 +202,12 @@ def row_of_variable(name: str) -> Row | None:
     return row
 
 
-MODULES = {"dynamo": "torch._dynamo.config", "compiler": "torch.compiler.config"}
+MODULES = {
+    "dynamo": "torch._dynamo.config",
+    "compiler": "torch.compiler.config",
+    "functorch": "torch._functorch.config",
+    "fx": "torch.fx.experimental._config",
+}
 INDUCTOR = "torch._inductor.config"
 
 
@@ -183,7 +215,7 @@ INDUCTOR = "torch._inductor.config"
 class Settings:
     """What holds for the process now, by the names of torch's fields; None and empty texts: nobody has said anything.
 
-    options: options of the compiler that the environment or torch._inductor.config sets, by torch's names.
+    options: options of the compiler that the environment or torch's modules set, by torch's names.
     """
 
     disable: bool = False
@@ -235,24 +267,27 @@ def now(of_environment: Mapping[str, Any], options: bool = True) -> Settings:
             chosen.pop("deterministic", None)  # torch sets it along with the switch, which is honoured
     values = {ALIASES.get(name, name): value for name, value in given.items()}
     known = {name: value for name, value in values.items() if name in _FIELDS and value is not None}
+    chosen |= {name: value for name, value in values.items() if name not in _FIELDS}
     return Settings(**known, options=chosen)
 
 
 def _checked(given: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Those that are honoured. Raises InvalidArgument for one that is refused."""
+    """Those that are honoured. Raises InvalidArgument for one that is refused; one that asks for other results than eager's is told."""
     honoured = {}
     for name, value in given.items():
         row = row_for(TORCH_SETTINGS, name)
         if row is not None and row.answer == REFUSED and asks(_known(name), value):
             raise InvalidArgument(f"{prefix}{name} = {value!r} is not honoured here: {row.reason}.")
+        if row is not None and row.reason == UNLIKE_EAGER:
+            say_ignored([f"{prefix}{name}"])
         if name in HONOURED_SETTINGS:
             honoured[name] = value
     return honoured
 
 
 def _known(name: str) -> Any:
-    found = torch_names("dynamo").get(name)
-    return found if found is not None and found.default is not COMPUTED else torch_names("compiler").get(name) or found
+    found = [names[name] for names in map(torch_names, MODULES) if name in names]
+    return next((known for known in found if known.default is not COMPUTED), found[0])
 
 
 class CompilerConfig:

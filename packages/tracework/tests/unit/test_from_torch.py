@@ -2,18 +2,21 @@
 
 import contextlib
 import importlib.util
+import logging
 import os
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch._dynamo.config as dynamo
+import torch._functorch.config as functorch
 import torch._inductor.config as inductor
 import tracework
-from tracework import compiler, config, from_torch, options, torch_names, torch_options, torch_settings
+from tracework import _torch, compiler, config, from_torch, options, torch_names, torch_options, torch_settings
 from tracework.torch_logs import TORCH_LOG_ROWS, artifacts_of
 from tracework.torch_names import HONOURED, IGNORED, REFUSED, row_for
 
@@ -32,7 +35,9 @@ def row_of(kind, name):
 
 
 def known(kind):
-    return {**names("dynamo"), **names("compiler")} if kind == "settings" else names(kind)
+    if kind != "settings":
+        return names(kind)
+    return {name: entry for module in torch_settings.MODULES for name, entry in names(module).items()}
 
 
 def built(mode=None, given=None, environ=None):
@@ -43,6 +48,11 @@ def changes(made):
     """The options that are not the default."""
     plain = built()
     return {name: getattr(made, name) for name in options.OPTION_NAMES if getattr(made, name) != getattr(plain, name)}
+
+
+def breaking(x):
+    print("so")
+    return x + 1
 
 
 @pytest.fixture(autouse=True)
@@ -389,7 +399,7 @@ def test_numbers_stay_in_the_graph_where_torchs_config_says_so(put):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("numpy_default_float", "float32"), ("compiled_autograd", True), ("repro_after", "aot")]
+    ("name", "value"), [("only_allow_pt2_compliant_ops", True), ("compiled_autograd", True), ("repro_after", "aot")]
 )
 def test_a_refused_field_is_an_error(put, name, value):
     put(dynamo, name, value)
@@ -407,6 +417,45 @@ def test_what_the_program_sets_in_inductors_config_counts_as_options(put):
     put(inductor, "nan_asserts", True)
     with pytest.raises(tracework.InvalidArgument, match="nan_asserts"):
         built()
+
+
+def test_what_the_program_sets_for_torchs_autograd_counts_as_an_option(put):
+    put(functorch, "activation_memory_budget", 0.5)
+    put(functorch, "donated_buffer", False)
+    assert built().memory_budget == 0.5
+    assert built(None, {"memory_budget": 0.25}).memory_budget == 0.25
+    put(functorch, "joint_custom_pass", print)
+    with pytest.raises(tracework.InvalidArgument, match="torch._functorch.config.joint_custom_pass"):
+        built()
+
+
+def test_a_field_that_asks_for_other_results_than_eagers_is_told_once(put):
+    put(dynamo, "numpy_default_float", "float32")
+    with pytest.warns(UserWarning, match="torch._dynamo.config.numpy_default_float has no effect") as told:
+        call = tracework.compile(lambda x: x * torch.from_numpy(np.ones(2)), backend="eager")
+        assert call(torch.ones(2)).dtype is torch.float64
+    assert len(told) == 1 and told[0].filename == __file__
+
+
+def test_logs_that_the_program_turns_on_with_torchs_function_are_shown(capsys, monkeypatch):
+    from tracework import logs
+
+    monkeypatch.setattr(logs._handler, "stream", sys.stderr)
+    torch._logging.set_logs(graph_breaks=True, inductor=logging.WARNING, dynamo=logging.CRITICAL)
+    try:
+        assert _torch.logs_that_are_on() == ["graph_breaks"]
+        before = {name: (logging.getLogger(name).level, logging.getLogger(name).propagate) for name in logs.LOGS["breaks"][0]}
+        tracework.compile(breaking, backend="eager")(torch.ones(2))
+        assert "print" in capsys.readouterr().err
+        torch._logging.set_logs(dynamo=logging.DEBUG)
+        assert _torch.logs_that_are_on() == ["dynamo"]
+    finally:
+        torch._logging.set_logs()
+        for name, (level, propagate) in before.items():
+            logger = logging.getLogger(name)
+            logger.setLevel(level)
+            logger.propagate = propagate
+            logger.removeHandler(logs._handler)
 
 
 def test_torchs_compiler_is_not_imported_for_its_settings(tmp_path):
@@ -460,3 +509,69 @@ def test_deterministic_algorithms_are_honoured_where_torch_sets_its_option_along
         assert torch.equal(tracework.compile(torch.sin)(torch.ones(2)), torch.ones(2).sin())
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+# what libraries and scripts set
+
+SET_BY = {
+    "unsloth": {
+        "option": "epilogue_fusion max_autotune shape_padding trace.enabled triton.cudagraphs debug dce memory_planning"
+        " coordinate_descent_tuning trace.graph_diagram compile_threads group_fusion disable_progress verbose_progress triton.multi_kernel"
+        " triton.use_block_ptr triton.enable_persistent_tma_matmul triton.autotune_at_compile_time triton.cooperative_reductions"
+        " cuda.compile_opt_level cuda.enable_cuda_lto cuda.use_fast_math combo_kernels benchmark_combo_kernel"
+        " combo_kernel_foreach_dynamic_shapes memory_pool efficient_conv_bn_eval_fx_passes dynamic_scale_rblock max_autotune_pointwise"
+        " max_autotune_gemm max_autotune_gemm_backends autotune_fallback_to_aten autotune_multi_device aggressive_fusion freezing",
+        "settings": "accumulated_cache_size_limit suppress_errors do_not_emit_runtime_asserts inline_inbuilt_nn_modules numpy_default_float"
+        " recompile_limit cache_size_limit allow_unspec_int_on_nn_module optimize_ddp capture_scalar_outputs"
+        " capture_dynamic_output_shape_ops verbose",
+        "variable": "TORCHINDUCTOR_FX_GRAPH_CACHE TORCHINDUCTOR_AUTOTUNE_REMOTE_CACHE TORCHINDUCTOR_AUTOGRAD_CACHE TORCHDYNAMO_VERBOSE"
+        " TORCHINDUCTOR_FORCE_DISABLE_CACHES TORCHINDUCTOR_COMPILE_THREADS TORCHINDUCTOR_CACHE_DIR TORCH_LOGS",
+    },
+    "axolotl": {
+        "option": "coordinate_descent_tuning max_autotune_gemm_backends",
+        "settings": "suppress_errors accumulated_cache_size_limit cache_size_limit recompile_limit capture_scalar_outputs",
+        "variable": "TORCH_COMPILE_DEBUG TORCHINDUCTOR_CACHE_DIR",
+    },
+    "llama-factory": {"settings": "optimize_ddp suppress_errors", "variable": "TORCH_LOGS TORCHDYNAMO_DISABLE"},
+    "nanoGPT and modded-nanogpt": {
+        "option": "coordinate_descent_tuning max_autotune_gemm_backends reorder_for_compute_comm_overlap triton.cudagraphs",
+        "settings": "suppress_errors optimize_ddp cache_size_limit recompile_limit donated_buffer",
+        "variable": "TORCHINDUCTOR_COORDINATE_DESCENT_TUNING TORCHINDUCTOR_MAX_AUTOTUNE",
+    },
+    "torchtitan": {
+        "option": "reorder_for_peak_memory reorder_for_compute_comm_overlap _micro_pipeline_tp triton.cudagraphs",
+        "settings": "capture_scalar_outputs skip_fwd_side_effects_in_bwd_under_checkpoint recompile_limit cache_size_limit optimize_ddp"
+        " inline_inbuilt_nn_modules activation_memory_budget",
+        "variable": "TORCH_TRACE TORCH_LOGS TORCHINDUCTOR_CACHE_DIR",
+    },
+    "gpt-fast": {
+        "option": "coordinate_descent_tuning triton.unique_kernel_names fx_graph_cache assert_indirect_indexing epilogue_fusion"
+        " triton.cudagraph_trees",
+        "settings": "enable_autograd_cache automatic_dynamic_shapes cache_size_limit",
+    },
+    "diffusers and segment-anything-fast": {
+        "option": "conv_1x1_as_mm coordinate_descent_tuning epilogue_fusion coordinate_descent_check_all_directions"
+        " force_fuse_int_mm_with_mul use_mixed_mm",
+        "settings": "capture_dynamic_output_shape_ops cache_size_limit recompile_limit use_duck_shape",
+    },
+    "sglang": {
+        "option": "coordinate_descent_tuning triton.unique_kernel_names fx_graph_cache",
+        "settings": "accumulated_cache_size_limit cache_size_limit",
+        "variable": "TORCHINDUCTOR_CACHE_DIR TORCHINDUCTOR_COMPILE_THREADS",
+    },
+    "torchtune, torchao, accelerate": {
+        "option": "max_autotune epilogue_fusion coordinate_descent_tuning force_fuse_int_mm_with_mul use_mixed_mm freezing cpp.enable_concat_linear"
+        " cpp_wrapper max_autotune_gemm_backends",
+        "settings": "cache_size_limit capture_scalar_outputs inline_inbuilt_nn_modules suppress_errors automatic_dynamic_shapes",
+        "variable": "TORCH_COMPILE_BACKEND TORCHINDUCTOR_FREEZING TORCHINDUCTOR_MAX_AUTOTUNE",
+    },
+}
+"""What projects set of torch's compiler for a whole process or give to torch.compile, in releases of theirs since 2024."""
+
+
+@pytest.mark.parametrize("project", SET_BY)
+def test_what_projects_set_is_known_and_stops_nothing(project):
+    for kind, given in SET_BY[project].items():
+        for name in given.split():
+            row = row_of(kind, name)
+            assert row is not None and row.answer != REFUSED, (kind, name, row)
