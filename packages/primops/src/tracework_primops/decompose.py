@@ -31,9 +31,10 @@ class DecompositionError(PrimError):
 
 
 class ExpectingBuilder(GraphBuilder):
-    """A builder that knows the spec the current op must give (decompositions read it for symbolic sizes)."""
+    """A builder that knows the spec the current op must give, and the table of its sizes (decompositions read both)."""
 
     expected: Any = None
+    table: Any = None
 
 
 def decompose(
@@ -81,6 +82,7 @@ class _Walk:
         self.values: dict[torch.fx.Node, Any] = {}
         fakes = (node.meta.get("val") for node in gm.graph.nodes)
         table = next((fake.mode.table for fake in fakes if fake.__class__ is FakeTensor), None)
+        self.builder.table = table
         self.known: dict[Any, Size] = {} if table is None else table.numbers() | _given(gm.graph, table.equals())
 
     def run(self) -> torch.fx.Graph:

@@ -112,6 +112,36 @@ def clamp_bound(bound: Any, dtype: torch.dtype, upper: bool) -> Any:
     return min(value, limits.max) if upper else max(value, limits.min)
 
 
+def slice_bounds(start: Size | None, end: Size | None, size: Size) -> tuple[Size, Size]:
+    """The first place of a slice and the one behind its last, counted from the front: 0 <= first <= last <= size, or both the same."""
+    first = 0 if start is None else _clamped(start, size)
+    last = size if end is None or end.__class__ is int and end >= 2**62 else _clamped(end, size)
+    if first.__class__ is int and first == 0:
+        return 0, last
+    return first, first if active.decide("<", last, first) else last
+
+
+def _clamped(index: Size, size: Size) -> Size:
+    if index.__class__ is int and size.__class__ is int:
+        return min(max(index + size if index < 0 else index, 0), size)
+    if index.__class__ is int and index == 0:
+        return 0
+    if active.decide("<", index, 0):
+        index = index + size
+        if active.decide("<", index, 0):
+            return 0
+    if index is size:
+        return size
+    return index if active.decide("<=", index, size) else size
+
+
+def wrap_index(index: Size, size: Size) -> Size | None:
+    """A place counted from the front; None where it is outside of 0..size - 1."""
+    if active.decide("<", index, 0):
+        index = index + size
+    return None if active.decide("<", index, 0) or active.decide(">=", index, size) else index
+
+
 def common_device(specs: list[TensorSpec]) -> torch.device:
     """Where the result lives: 0-dim CPU tensors join any device. Raises RuntimeError for a mixture."""
     device = None

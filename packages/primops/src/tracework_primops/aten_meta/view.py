@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Expr, Size, floordiv, maximum, minimum
-from .rows import ATEN_META, contiguous, fresh, overload, row, wrap_dim
+from .rows import ATEN_META, contiguous, fresh, overload, row, slice_bounds, wrap_dim, wrap_index
 
 
 def _view(spec: TensorSpec, sizes, strides, offset=None) -> TensorSpec:
@@ -153,21 +153,6 @@ def expand(x, sizes, *, implicit=False):
     return _view(x, out_sizes, strides)
 
 
-def _clamp_index(index: Size, size: Size) -> Size:
-    """An index counted from the front and clamped to 0..size."""
-    if index.__class__ is int and size.__class__ is int:
-        return min(max(index + size if index < 0 else index, 0), size)
-    if index.__class__ is int and index == 0:
-        return 0
-    if active.decide("<", index, 0):
-        index = index + size
-        if active.decide("<", index, 0):
-            return 0
-    if index is size:
-        return size
-    return index if active.decide("<=", index, size) else size
-
-
 @row("slice.Tensor")
 def slice(x, dim=0, start=None, end=None, step=1):
     if not x.ndim:
@@ -176,16 +161,8 @@ def slice(x, dim=0, start=None, end=None, step=1):
     size, stride = x.sizes[dim], x.strides[dim]
     if step.__class__ is int and step <= 0:
         raise RuntimeError("slice step must be positive")
-    first = 0 if start is None else _clamp_index(start, size)
-    if end is None or end.__class__ is int and end >= 2**62:
-        last = size
-    else:
-        last = _clamp_index(end, size)
+    first, last = slice_bounds(start, end, size)
     length = last - first
-    if length.__class__ is int:
-        length = max(length, 0)
-    elif not (first.__class__ is int and first == 0) and active.decide("<", length, 0):
-        length = 0
     if not (step.__class__ is int and step == 1):
         length = floordiv(length + step - 1, step)
     sizes, strides = list(x.sizes), list(x.strides)
@@ -198,17 +175,10 @@ def select(x, dim, index):
     if not x.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     dim = wrap_dim(dim, x.ndim)
-    size = x.sizes[dim]
-    if index.__class__ is int and size.__class__ is int:
-        if not -size <= index < size:
-            raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.sizes)} at dimension {dim}")
-        index = index + size if index < 0 else index
-    else:
-        given = index
-        index = index + size if active.decide("<", index, 0) else index
-        if active.decide("<", index, 0) or active.decide(">=", index, size):
-            raise IndexError(f"select(): index {given} out of range for tensor of size {list(x.sizes)} at dimension {dim}")
-    return _view(x, x.sizes[:dim] + x.sizes[dim + 1 :], x.strides[:dim] + x.strides[dim + 1 :], x.offset + index * x.strides[dim])
+    place = wrap_index(index, x.sizes[dim])
+    if place is None:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.sizes)} at dimension {dim}")
+    return _view(x, x.sizes[:dim] + x.sizes[dim + 1 :], x.strides[:dim] + x.strides[dim + 1 :], x.offset + place * x.strides[dim])
 
 
 @row("unsqueeze.default")

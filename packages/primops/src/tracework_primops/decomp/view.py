@@ -6,9 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..aten_meta.rows import slice_bounds, wrap_index
 from ..op import PrimValue, active_builder, prims
 from ..spec import TensorSpec
-from ..symbols import floordiv
+from ..symbols import active, floordiv
 from .table import aten, decomposition, dim_of, to
 
 
@@ -102,50 +103,31 @@ def expand(x, sizes, *, implicit=False):
     return x if full == tuple(x.sizes) else prims.expand(x, full)
 
 
-def bound(value: Any, size: Any, default: Any) -> Any:
-    """A slice bound as a position in [0, size]."""
-    if value is None:
-        return default
-    if value.__class__ is int:
-        if value < 0:
-            value = size + value
-            if value.__class__ is not int:
-                return value
-            value = max(value, 0)
-        if size.__class__ is int:
-            return min(value, size)
-        return default if value >= 2**62 else value
-    return value
+def decided(rule: Callable[..., Any], *args: Any) -> Any:
+    """`rule(*args)`, with sizes compared by the table of the graph that is decomposed: it decided the same when the fake was made."""
+    table = getattr(active_builder(), "table", None)
+    if table is None:
+        return rule(*args)
+    outer = active.swap(table)
+    try:
+        return rule(*args)
+    finally:
+        active.swap(outer)
 
 
 @decomposition(aten.slice.Tensor)
 @copying(aten.slice_copy.Tensor)
 def slice(x, dim=0, start=None, end=None, step=1):
     dim = dim_of(x, dim)
-    size = x.sizes[dim]
-    start = bound(start, size, 0)
-    end = bound(end, size, size)
-    wanted = expected()
-    if wanted.__class__ is TensorSpec and not all(v.__class__ is int for v in (size, start, end)):
-        length = wanted.sizes[dim]
-        if step == 1:
-            end = start + length
-        if (start.__class__ is int and start == 0) and length == size and step == 1:
-            return x
-    elif start.__class__ is int and end.__class__ is int:
-        end = max(start, end)
-    if start == 0 and end == size and step == 1:
-        return x
-    return prims.slice(x, dim, start, end, step)
+    first, last = decided(slice_bounds, start, end, x.sizes[dim])
+    return x if first == 0 and last == x.sizes[dim] and step == 1 else prims.slice(x, dim, first, last, step)
 
 
 @decomposition(aten.select.int)
 @copying(aten.select_copy.int)
 def select(x, dim, index):
     dim = dim_of(x, dim)
-    if index.__class__ is int and index < 0:
-        index = x.sizes[dim] + index
-    return prims.select(x, dim, index)
+    return prims.select(x, dim, decided(wrap_index, index, x.sizes[dim]))
 
 
 def is_one(size: Any) -> bool:
@@ -280,13 +262,12 @@ def slice_backward(grad, sizes, dim, start, end, step):
 @decomposition(aten.slice_scatter)
 def slice_scatter(x, src, dim=0, start=None, end=None, step=1):
     dim = dim_of(x, dim)
-    size = x.sizes[dim]
-    start, end = bound(start, size, 0), bound(end, size, size)
-    if start == 0 and end == size and step == 1:
+    first, last = decided(slice_bounds, start, end, x.sizes[dim])
+    if first == 0 and last == x.sizes[dim] and step == 1:
         return prims.clone(to(src, x.dtype))
-    if src.sizes[dim].__class__ is not int and step == 1:
-        end = start + src.sizes[dim]
-    return prims.slice_scatter(x, src, dim, start, end, step)
+    if any(size.__class__ is int and size == 0 for size in src.sizes):  # g++ 12 may read at its address, which is 0
+        return prims.clone(x)
+    return prims.slice_scatter(x, src, dim, first, last, step)
 
 
 @decomposition(aten.select_backward)
@@ -297,9 +278,7 @@ def select_backward(grad, sizes, dim, index):
 @decomposition(aten.select_scatter)
 def select_scatter(x, src, dim, index):
     dim = dim_of(x, dim)
-    if index.__class__ is int and index < 0:
-        index = x.sizes[dim] + index
-    return prims.select_scatter(x, src, dim, index)
+    return prims.select_scatter(x, src, dim, decided(wrap_index, index, x.sizes[dim]))
 
 
 @decomposition(aten.diagonal_backward)
@@ -345,6 +324,5 @@ def rot90(x, k=1, dims=(0, 1)):
 @decomposition(aten.narrow_copy)
 def narrow_copy(x, dim, start, length):
     dim = dim_of(x, dim)
-    if start.__class__ is int and start < 0:
-        start = start + x.sizes[dim]
-    return prims.clone(prims.slice(x, dim, start, start + length, 1))
+    first, _ = decided(slice_bounds, start, None, x.sizes[dim])
+    return prims.clone(prims.slice(x, dim, first, first + length, 1))
