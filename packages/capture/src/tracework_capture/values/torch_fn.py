@@ -460,13 +460,6 @@ for _name, _error in {
     TORCH_ROWS[getattr(torch, _name)] = check_row(_error)
 
 
-@row(torch.autograd.Function.apply.__func__)
-def apply_function(frame, args, kwargs):
-    from .autograd_function import apply
-
-    return apply(frame, args[0], args[1:], kwargs)
-
-
 @row(torch._check_with)
 def check_with(frame, args, kwargs):
     from .user_class import ClassValue
