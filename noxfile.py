@@ -291,7 +291,7 @@ def libraries(session: nox.Session) -> None:
     install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
     session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
     session.install(*CONSTRAINTS, "diffusers", "accelerate", "datasets", "peft", "sentence-transformers", "trl", "lightning")
-    session.install(*CONSTRAINTS, "torch-geometric", "torchtune")
+    session.install(*CONSTRAINTS, "torch-geometric", "torchtune", "torchao")
     torchao = session.create_tmp()  # the newest that torchtune's last release runs with, which peft refuses
     session.install("--no-deps", "--target", torchao, "torchao==0.15.0")
     session.run("python", "integration_tests/libraries.py", "--torchao", torchao, *session.posargs)

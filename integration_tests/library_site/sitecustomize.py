@@ -1,6 +1,6 @@
-"""What the programs of libraries.py start with: torchvision can be imported beside a torch that its compiled operators were not built for."""
+"""What the programs of libraries.py start with, where something is not installed as it is at a user's."""
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from types import ModuleType
 from typing import Any
 
@@ -22,4 +22,13 @@ def declare_missing_operators(torch: ModuleType) -> None:
         LIBRARIES.append(library)
 
 
+def register_backend(registry: ModuleType) -> None:
+    """backend="tracework" of torch.compile, where this runs from the source tree, which has no entry points."""
+    if not entry_points(group="torch_dynamo_backends", name="tracework"):
+        from tracework.torch_backend import tracework_backend
+
+        registry.register_backend(tracework_backend, name="tracework")
+
+
 after_import("torch", declare_missing_operators)
+after_import("torch._dynamo.backends.registry", register_backend)
