@@ -1,5 +1,5 @@
 """Python that is traced in place of functions of libraries: of torch those that ask data which way to go, where both ways are computed
-and the data choose; of logging those that take locks to remember answers; of the interpreter what its messages say."""
+and the data choose, and the operators of exported programs that switch modes; of logging those that take locks to remember answers; of the interpreter what its messages say."""
 
 import logging
 
@@ -8,7 +8,7 @@ from torch.distributions import constraints
 
 from ._torch import asserts_all, text_of_failed_check
 
-__all__ = ["STAND_INS", "all_checked", "effective_level", "is_enabled_for"]
+__all__ = ["STAND_INS", "all_checked", "effective_level", "is_enabled_for", "under_autocast", "with_grad_mode"]
 
 
 def definite_check(self, value):
@@ -129,6 +129,18 @@ def istft(
         raise RuntimeError("istft: the windows leave a part of the signal out")
     found = signal / weights
     return found.squeeze(0) if input.dim() == 2 else found
+
+
+def under_autocast(device_type, dtype, enabled, cache_enabled, function, *args):
+    """The operator wrap_with_autocast."""
+    with torch.autocast(device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled):
+        return function(*args)
+
+
+def with_grad_mode(enabled, function, *args):
+    """The operator wrap_with_set_grad_enabled."""
+    with torch.set_grad_enabled(enabled):
+        return function(*args)
 
 
 STAND_INS = {

@@ -90,6 +90,17 @@ def python_kernel(func: OpOverload, key: str) -> Any:
     return func.py_kernels.get(getattr(torch._C.DispatchKey, key))
 
 
+def fake_kernel(func: OpOverload) -> Any:
+    """The function that torch.library.register_fake was given for the op, or None."""
+    kernel = torch._library.simple_registry.singleton.find(func.name()).fake_impl.kernel
+    return None if kernel is None else kernel.func
+
+
+def fake_context(context: Any) -> Any:
+    """A with-block in which torch.library.get_ctx() gives `context`."""
+    return torch._library.fake_impl.set_ctx_getter(lambda: context)
+
+
 def composite_of_cpp(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
     """The call by torch's composite in C++, whatever Python functions its compiler has registered in its place when it was loaded."""
     return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)

@@ -66,8 +66,8 @@ class ResultFacts:
         """The facts of a call with these arguments."""
         return self.over(lambda size: arguments[size.place] if isinstance(size, Given) else size)
 
-    def made(self) -> torch.Tensor:
-        return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype, device="meta")
+    def made(self, device: torch.device | str) -> torch.Tensor:
+        return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype, device=device)
 
 
 def observe(call: Any, tensors: list[torch.Tensor]) -> tuple[type, tuple[ResultFacts, ...]]:
@@ -128,7 +128,9 @@ class _Opaque:
         return results if len(results) > 1 else results[0]
 
     def on_meta(self, *arguments: Any) -> Any:
-        made = tuple(f.among(arguments).made() for f in self.facts)
+        on_fakes = any(isinstance(a, FakeTensor) for a in arguments)
+        facts = [f.among(arguments) for f in self.facts]
+        made = tuple(f.made(f.device if on_fakes else "meta") for f in facts)
         return made if len(made) > 1 else made[0]
 
 

@@ -10,7 +10,7 @@ import torch
 from ..attention import attended, before_change
 from ..graph.outline import region
 from ..sources import Const
-from .loops import LOOP_OPERATOR_ROWS
+from .exported import EXPORTED_ROWS
 from .tensor import TensorValue
 
 _ELEMENTWISE = frozenset(
@@ -81,4 +81,4 @@ def wrap_higher_order(frame, obj, source):
     return RowValue(obj, row, source)
 
 
-HIGHER_ORDER_ROWS = {torch.ops.higher_order.flex_attention: attention_row, **LOOP_OPERATOR_ROWS}
+HIGHER_ORDER_ROWS = {torch.ops.higher_order.flex_attention: attention_row, **EXPORTED_ROWS}

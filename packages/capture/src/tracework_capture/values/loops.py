@@ -4,7 +4,7 @@ number of steps that changes as an operator, too."""
 from __future__ import annotations
 
 import torch
-from torch._higher_order_ops.associative_scan import associative_scan_op, generic_associative_scan
+from torch._higher_order_ops.associative_scan import generic_associative_scan
 from torch._higher_order_ops.map import map as map_steps
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
@@ -241,5 +241,4 @@ def associative_scan_row(frame, args, kwargs):
     return frame.wrap(generic_associative_scan, source).call(frame, operands, {"additional_inputs": given["additional_inputs"]})
 
 
-LOOP_OPERATOR_ROWS = {associative_scan_op: associative_scan_row}
 LOOP_ROWS = {while_loop: while_row, torch.while_loop: while_row, map_steps: map_row, scan: scan_row}

@@ -139,8 +139,11 @@ def turning_operator(fn):
 
 
 def torch_function(fn):
-    """The value of a function that goes into the graph."""
-    return TorchFunctionValue(fn)
+    """The value of a function that goes into the graph, or has a row."""
+    from .row_value import RowValue
+
+    row = TORCH_ROWS.get(fn)
+    return TorchFunctionValue(fn) if row is None else RowValue(fn, row)
 
 
 def call_torch(frame, fn, args, kwargs):
@@ -448,6 +451,12 @@ def check_row(error):
         return frame.raise_new(error, text_of_failed_check() if said else force_plain(frame, message.call(frame, [], {})))
 
     return handler
+
+
+@row(torch.ops.aten._assert_scalar.default)
+def assert_scalar_row(frame, args, kwargs):
+    """What torch.export makes of torch._check and of the ranges of sizes."""
+    return check_row(RuntimeError)(frame, args, {})
 
 
 for _name, _error in {

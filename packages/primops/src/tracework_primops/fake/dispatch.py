@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Expr
 from .memo import STATIC, Memo, Template, call_key
-from .meta_kernel import meta_rule, run_meta_kernel
+from .meta_kernel import OF_TORCH, meta_rule, run_meta_kernel
 from .outputs import check_memory, fit_outputs, functional_twin, take_layout
 from .storage import FakeStorage
 from .tensor import FakeTensor, from_template, make_fake, set_bits
@@ -110,15 +111,39 @@ def _work_out(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict, key: 
         raise FakeTensorError(f"{func}: a tensor of layout {named['layout']} has no fake form; break the graph before it is made")
     outer = active.swap(mode.table)
     try:
-        result = rule(*plain, **named)
-        if result is NotImplemented:
-            result = run_meta_kernel(func, plain, named)
+        with nullcontext() if func.namespace in OF_TORCH else _torch.fake_context(DataSizes(mode, func)):
+            result = rule(*plain, **named)
+            if result is NotImplemented:
+                result = run_meta_kernel(func, plain, named)
         result = _templates(mode.memo, result)
     finally:
         active.swap(outer)
     if key is not None and func.namespace == "aten":  # what is registered for others may change
         mode.memo.keep(key, result, (*plain, *named.values()))
     return result
+
+
+class DataSizes:
+    """What torch.library.get_ctx() gives the function that says what an operator of a library makes."""
+
+    def __init__(self, mode: Any, func: Any):
+        self.mode, self.func = mode, func
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> torch.SymInt:
+        """A size between these that depends on data; limits that are symbols limit nothing. Raises DataDependentError where the mode allows
+        none, ValueError for a negative limit."""
+        low, high = (limit if type(limit) is int else None for limit in (min, max))
+        if low is not None and low < 0:
+            raise ValueError(f"{self.func}: new_dynamic_size(min={min}) expects 0 or more")
+        if not self.mode.allow_unbacked:
+            raise DataDependentError(self.func)
+        self.mode.reads += 1
+        table = self.mode.table
+        return table.to_symint(table.new(None, f"{self.func}", lower=low or 0, upper=high, unbacked=True))
+
+    def create_unbacked_symint(self, *, min: int = 2, max: int | None = None) -> torch.SymInt:
+        """The older name."""
+        return self.new_dynamic_size(min=min, max=max)
 
 
 def _templates(memo: Memo, result: Any) -> Any:

@@ -14,7 +14,7 @@ import torch
 
 from .. import _torch, decomp
 from ..aten_meta.rows import SYMBOLIC
-from ..errors import DataDependentError, FakeTensorError
+from ..errors import DataDependentError, FakeTensorError, GuardOnUnbackedError
 from ..op import GraphBuilder, PrimValue
 from ..spec import TensorSpec
 from ..symbols import active
@@ -24,13 +24,18 @@ from ..symbols.ranges import simplify
 log = logging.getLogger("tracework.primops.fake")
 
 Rule = Callable[..., Any]
+OF_TORCH = frozenset({"aten", "prims"})
+"""Namespaces of operators that torch.library.register_fake was not called for by a program."""
 
 
 def meta_rule(func: Any) -> Rule:
     if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
 
         def data_dependent(*args, **kwargs):
-            raise DataDependentError(func)
+            found = _registered(func, args, kwargs, active.table())
+            if found is None:
+                raise DataDependentError(func)
+            return found
 
         return data_dependent
 
@@ -45,8 +50,12 @@ def run_meta_kernel(func: Any, args: Any, kwargs: dict) -> Any:
     table = active.table()
     if not func._schema.returns:
         return None
+    found = _registered(func, args, kwargs, table)
+    if found is not None:
+        return found
     if table is not None and _is_symbolic((*args, *kwargs.values())):
-        for way in (_decomposed, _on_fakes, _on_symbolic_meta) if _all_have_hints(args, kwargs, table) else ():
+        hinted = _all_have_hints(args, kwargs, table)
+        for way in (_decomposed, _on_fakes, _on_symbolic_meta) if hinted else (_on_fakes,):
             found = way(func, args, kwargs, table)
             if found is not None:
                 return found
@@ -71,15 +80,30 @@ def _on_fakes(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
     kernel = _torch.python_kernel(func, "Meta")
     if kernel is None:
         return None
+    return _checked(func, args, kwargs, table, lambda: _run_on_fakes(kernel, args, kwargs, table))
+
+
+def _registered(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
+    """What the function says that torch.library.register_fake was given for an op of a library; None where there is none, or it fails."""
+    kernel = None if table is None or func.namespace in OF_TORCH else _torch.fake_kernel(func)
+    if kernel is None:
+        return None
+    try:
+        return table.attempt(lambda: _run_on_fakes(kernel, args, kwargs, table))
+    except (DataDependentError, GuardOnUnbackedError):
+        raise
+    except Exception as error:  # torch's own call of it gives the error
+        log.debug("%s: the function of register_fake does not take fakes: %s", func, error)
+        return None
+
+
+def _run_on_fakes(kernel: Any, args: Any, kwargs: dict, table: Any) -> Any:
     from .mode import FakeMode
 
-    def run() -> Any:
-        mode = FakeMode(table)
-        with mode:
-            result = kernel(*_fakes(mode, args), **_fakes(mode, kwargs))
-        return _specs_of_fakes(result)
-
-    return _checked(func, args, kwargs, table, run)
+    mode = FakeMode(table)
+    with mode:
+        result = kernel(*_fakes(mode, args), **_fakes(mode, kwargs))
+    return _specs_of_fakes(result)
 
 
 def _specs_of_fakes(a: Any) -> Any:
@@ -99,12 +123,13 @@ def _fakes(mode: Any, a: Any) -> Any:
 
 
 def _checked(func: Any, args: Any, kwargs: dict, table: Any, compute: Callable[[], Any]) -> Any:
-    """compute()'s specs when they agree with the meta kernel at the example's sizes; None when not, or when it fails."""
-    expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint))
+    """compute()'s specs when they agree with the meta kernel at the example's sizes, where there are such; None when not, or when it fails."""
+    hinted = _all_have_hints(args, kwargs, table)
+    expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint)) if hinted else None
 
     def run() -> Any:
         found = compute()
-        if _numbers(found, table.hint) != expected:
+        if hinted and _numbers(found, table.hint) != expected:
             raise RuntimeError(f"symbols give {found}, numbers {expected}")
         return found
 
