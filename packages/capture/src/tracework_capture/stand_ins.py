@@ -1,5 +1,6 @@
 """Python that is traced in place of functions of libraries: of torch those that ask data which way to go, where both ways are computed
-and the data choose, and the operators of exported programs that switch modes; of logging those that take locks to remember answers; of the interpreter what its messages say."""
+and the data choose, and operators of exported programs that switch modes; of logging those that take locks to remember answers; of the
+interpreter what its messages say."""
 
 import logging
 

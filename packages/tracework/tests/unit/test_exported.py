@@ -97,24 +97,56 @@ def stored(program):
     return torch.export.load(data)
 
 
-def agree(module, compiled, graphs):
-    expected_from = copy.deepcopy(module)
+def numbers(n):
+    return torch.randn(n, 3) + 0.1
+
+
+def graphs_of(module, backend=None, compile=tracework.compile):
+    """How many graphs the compiled module is, whose results, buffers and writes are the module's own."""
+    graphs, expected_from = [], copy.deepcopy(module)
+    compiled = compile(module, backend=backend or (lambda m, examples: graphs.append(m) or m.forward), fullgraph=True)
     for n in (4, 6, 7, 2, 64):
-        x = torch.randn(n, 3) + 0.1
+        x = numbers(n)
         given = x.clone()
         found, expected = compiled(given), expected_from(x)
         torch.testing.assert_close([*tree_leaves(found), given], [*tree_leaves(expected), x])
-    torch.testing.assert_close(list(compiled.buffers()), list(expected_from.buffers()))
-    assert len(graphs) <= 2
+    for name, buffer in compiled.named_buffers():
+        torch.testing.assert_close(buffer, expected_from.get_buffer(name))
+    return len(graphs)
 
 
-@pytest.mark.parametrize("way", ["not strict", "strict", "stored", "without guards", "inductor"])
+@pytest.mark.parametrize("way", ["not strict", "strict", "stored", "without guards", "inductor", "drop-in"])
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
 def test_one_graph_for_all_sizes(cls, way):
     if way == "strict" and cls is UnderAutocast:
         pytest.skip("torch's own module raises: the dtype that it asserts is float32")
     program = exported(cls, strict=way == "strict")
     program = stored(program) if way == "stored" else program
-    module, graphs = program.module(check_guards=False) if way == "without guards" else program.module(), []
-    backend = way if way == "inductor" else lambda m, examples: graphs.append(m) or m.forward
-    agree(module, tracework.compile(copy.deepcopy(module), backend=backend, fullgraph=True), graphs)
+    module = program.module(check_guards=False) if way == "without guards" else program.module()
+    if way == "drop-in":
+        with tracework.replace_torch_compile():
+            assert graphs_of(module, compile=torch.compile) <= 2
+    else:
+        assert graphs_of(module, "inductor" if way == "inductor" else None) <= 2
+
+
+def error_of(call, *args):
+    try:
+        call(*args)
+    except Exception as error:
+        return type(error), str(error)
+    return None
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["at the first call", "later"])
+def test_wrong_inputs_raise_as_the_module_does(warm):
+    program = exported(Counting)
+    module, compiled = program.module(), tracework.compile(program.module(), backend="eager")
+    if warm:
+        compiled(numbers(4))
+        compiled(numbers(5))
+    for wrong in ((numbers(4), numbers(4)), (torch.randn(4, 9),), (numbers(70),), (numbers(4).double(),), ()):
+        expected = error_of(module, *wrong)
+        assert expected is not None
+        assert error_of(compiled, *wrong) == expected
+    assert error_of(compiled, numbers(5)) is None

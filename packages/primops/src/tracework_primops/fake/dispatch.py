@@ -17,7 +17,7 @@ import torch
 from .. import _torch
 from ..aten_meta import ATEN_META
 from ..aten_meta.dtypes import check_dtypes
-from ..errors import FakeTensorError, MixedTensorError
+from ..errors import DataDependentError, FakeTensorError, MixedTensorError
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Expr
