@@ -171,6 +171,8 @@ __all__ = [
     "composite_of_cpp",
     "deny_data_pointer",
     "disabled_torch_function",
+    "fake_context",
+    "fake_kernel",
     "fused_sdp_choice",
     "grouped_mm",
     "no_torch_function",
