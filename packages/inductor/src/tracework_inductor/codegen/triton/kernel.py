@@ -2,7 +2,8 @@
 
 `render` reads top to bottom: tile the axes, choose the shape and its configs, write each stage's function, describe the
 launch. A looped reduction over few rows is split over several blocks: one stage a reduction pass, which keep partial
-results in a workspace, each stage combining those of the stages before it.
+results in a workspace, each stage combining those of the stages before it. A running sum of few long rows is split as a reduction, whose
+parts' totals are where the parts of the sum begin.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 
 from ...errors import InductorError
 from ...ir.body import Instruction, LoopBody, Ref
+from ...ir.handlers import drop_unused
 from ...ir.index import INT32_LIMIT, Size, constant_product
 from ...schedule.plan import LoopKernel, Pass, index_checks
 from ..renderer import KERNEL_NAME, RenderedKernel
@@ -26,7 +28,7 @@ from .body import BodyWriter, Tile, Value
 from .header import function_header, launch_record, source_text
 from .moments import MOMENTS, Lanes, combined, in_registers
 from .printer import IndexPrinter, PythonPrinter, fits_text
-from .reduction import reduction_text, scan_text
+from .reduction import ReductionText, reduction_text, scan_text
 from .text_rules import POINTER, TRITON_TEXT
 from .tiling import Group, Tiling, axes_behind, tile
 
@@ -233,9 +235,27 @@ def _parts(kernel: LoopKernel, shape: config_table.Shape, chosen: config_table.C
     if not shape.looped or (kernel.scratch and not _may_compute_again(kernel)):
         return 1
     ops = {i.op for p in kernel.passes for i in p.body.instructions}
-    if "scan" in ops or "reduce" not in ops:
-        return 1
-    return config_table.splits(shape, chosen)
+    return config_table.splits(shape, chosen) if ops & {"scan", "reduce"} else 1
+
+
+def _after_totals(kernel: LoopKernel) -> LoopKernel:
+    """A kernel with a scan as one whose first pass reduces what is scanned; any other as it is."""
+    found = next(((p, n, i) for p in kernel.passes for n, i in enumerate(p.body.instructions) if i.op == "scan"), None)
+    if found is None:
+        return kernel
+    (one_pass, position, (_, (name, kind, value), dtype)), body = found, found[0].body
+    before = list(body.instructions[:position])
+    if _wide_product(kind, dtype):
+        before.append(Instruction("to_dtype", (value, torch.float64), torch.float64))
+        value = Ref(position)
+    total = drop_unused([*before, Instruction("reduce", (name, kind, value), None)])
+    first = dataclasses.replace(one_pass, body=dataclasses.replace(body, instructions=total))
+    return dataclasses.replace(kernel, passes=(first, *kernel.passes))
+
+
+def _wide_product(kind: str, dtype: torch.dtype | None) -> bool:
+    """Products of two elements near 1 lie near the middle between two floats, on a side that goes with their signs."""
+    return kind == "prod" and dtype == torch.float32
 
 
 def _repeatable(kernel: LoopKernel) -> bool:
@@ -267,6 +287,7 @@ def _split_stages(
 ) -> tuple[list[str], list[int], list[dict[str, str]]]:
     """One function for each pass that reduces, and one for what follows the last of them; in how many parts each
     runs; and the workspace."""
+    kernel = _after_totals(kernel)
     ends = [n + 1 for n, p in enumerate(kernel.passes) if any(i.op == "reduce" for i in p.body.instructions)]
     ends.append(len(kernel.passes))
     functions, spread, start = [], [], 0
@@ -325,6 +346,7 @@ class _Function:
         self.products = _products(kernel)
         self.partials = partials or []
         self.made: list[Partial] = []
+        self.scanned = {i.args[0] for p in kernel.passes for i in p.body.instructions if i.op == "scan"}
         self.moments: dict[str, Sequence[str]] = {}
         """Value -> where its moments over the row are."""
         self.arguments = len({a for p in self.partials for a in p.arguments})
@@ -527,7 +549,7 @@ class _Function:
                 if i.op == "scratch_store":
                     self.scratch[i.args[0]] = (one_pass.body, i.args[2].position)
             for partial in self.partials:
-                if partial.name in made and partial.point == self.point:
+                if partial.name in made and partial.point == self.point and partial.name not in self.scanned:
                     self._combine(partial)
 
     def _combine(self, partial: Partial) -> None:
@@ -787,14 +809,13 @@ class _Function:
         texts = reduction_text(kind, value.dtype)
         inside = self._where_inside(value, texts.identity, texts.held)
         narrowed = ""
-        if kind == "prod" and value.dtype == torch.float32:
-            # Products of two elements near 1 lie near the middle between two floats, on a side that goes with their signs.
+        if _wide_product(kind, value.dtype):
             texts, inside, narrowed = reduction_text(kind, torch.float64), f"({inside}).to(tl.float64)", ".to(tl.float32)"
         running = self.writer.name(scan_text(kind, inside), frozenset(self.writer.tile.dims), i.dtype)
         if not self.looped:
             return Value(f"{running.text}{narrowed}", running.dims, i.dtype)
         carry = f"carry_{self._label(name)}"
-        self.before_loop.append(f"{carry} = tl.full({self.writer.tile.shape(frozenset({'x'}))}, {texts.identity}, {texts.held})")
+        self.before_loop.append(f"{carry} = {self._before_part(name, texts)}")
         result, total = f"scan_{self._label(name)}", texts.across(inside)
         if kind != "sum" or not value.dtype.is_floating_point:
             self.writer.lines += [f"{result} = {texts.lane(carry, running.text)}", f"{carry} = {texts.lane(carry, total)}"]
@@ -812,6 +833,15 @@ class _Function:
             f"{carry} = new_{carry}",
         ]
         return Value(result, frozenset(self.writer.tile.dims), i.dtype)
+
+    def _before_part(self, name: str, texts: ReductionText) -> str:
+        """What has been added up where a part of a scan begins."""
+        partial = next((p for p in self.partials if p.name == name and p.point == self.point), None)
+        if partial is None:
+            return f"tl.full({self.writer.tile.shape(frozenset({'x'}))}, {texts.identity}, {texts.held})"
+        (argument,) = partial.arguments
+        totals = self._tile_of_parts(argument, texts.identity, partial.dtype)
+        return texts.across(f"tl.where(tl.arange(0, {self.combined})[None, :] < part, {totals}, {texts.identity})")
 
     def _scratch_store(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
         name, _, value = args
