@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import linecache
 import logging
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any
@@ -25,7 +26,7 @@ from tracework_runtime.cudagraph.refusals import refusals
 from tracework_runtime.device import DEVICES, driver
 from tracework_runtime.errors import ArtifactError, LoadError
 from tracework_runtime.host.lines import CALL
-from tracework_runtime.host.program import NotInterpreted, host_program
+from tracework_runtime.host.program import NotInterpreted, host_name, host_program
 from tracework_runtime.inputs import InputCheck, input_check
 from tracework_runtime.launch import cpp as launch_cpp
 from tracework_runtime.launch import triton as launch_triton
@@ -123,6 +124,7 @@ def load(
     if len(gpus) == 1 and torch.cuda.device_count() > 1:
         namespace["call"] = _on_device(gpus[0], namespace["call"])
     compiled = CompiledFn(artifact, namespace, input_check(artifact) if check_inputs else None)
+    weakref.finalize(compiled, _forget_text, artifact.key).atexit = False
     observe_stage("load", compiled)
     return compiled
 
@@ -156,9 +158,14 @@ def _make_call(artifact: Artifact, namespace: dict[str, Any]) -> None:
 
 
 def _host_code(source: str, key: str) -> CodeType:
-    name = f"<tracework host {key[:12]}>"
+    name = host_name(key)
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     return compile(source, name, "exec")
+
+
+def _forget_text(key: str) -> None:
+    for name in (host_name(key), host_name(key, " lines")):
+        linecache.cache.pop(name, None)
 
 
 def _build_cpp(kernels: Kernels, options: RuntimeOptions, store: Entries, artifact: Artifact) -> dict[str, Any]:

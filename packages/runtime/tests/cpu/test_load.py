@@ -1,4 +1,7 @@
+import gc
+import linecache
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -84,3 +87,37 @@ def test_missing_device(options):
         pytest.skip("has a GPU")
     with pytest.raises(LoadError, match="cuda"):
         load(artifact().replace(devices=frozenset({"cuda:0"})), options)
+
+
+PARALLEL = """
+#include <stdint.h>
+extern "C" void twice(const float* p0, float* p1, int64_t n) {
+  #pragma omp parallel for num_threads(4)
+  for (int64_t i = 0; i < n; ++i) p1[i] = 2 * p0[i];  // NUMBER
+}
+"""
+
+
+def test_what_nobody_holds_is_unloaded(options):
+    """A process may compile more graphs than it can map libraries. The threads of OpenMP stay."""
+    x = torch.randn(1000)
+
+    def mapped():
+        gc.collect()
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        return sum(options.cache_dir in line or "memfd:" in line for line in lines), len(linecache.cache)
+
+    before = mapped()
+    held = load(artifact(PARALLEL.replace("NUMBER", "7")), options)
+    one = mapped()
+    assert one > before
+    for n in range(12):
+        kernels = artifact(PARALLEL.replace("NUMBER", str(n % 4))).replace(key=f"{n:08}")
+        assert torch.equal(load(kernels, options)([x])[0], 2 * x)
+        assert torch.equal(held([x])[0], 2 * x)
+    assert mapped() == one
+    call = held.call
+    del held
+    assert mapped()[0] == one[0] and torch.equal(call([x])[0], 2 * x)
+    del call
+    assert mapped() == before

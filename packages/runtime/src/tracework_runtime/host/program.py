@@ -40,7 +40,7 @@ from tracework_runtime.host.lines import (
     Window,
 )
 
-__all__ = ["MOST_OPERANDS", "NotInterpreted", "host_program"]
+__all__ = ["MOST_OPERANDS", "NotInterpreted", "host_name", "host_program"]
 
 MOST_OPERANDS = 64
 """Of a kernel for the CPU, as in csrc/program.c."""
@@ -281,11 +281,16 @@ class _Assembler:
 
     def _compiled(self) -> dict[str, Any]:
         source = "\n\n".join(self._functions)
-        file = f"<tracework host {self._key[:12]} lines>"
+        file = host_name(self._key, " lines")
         linecache.cache[file] = (len(source), None, source.splitlines(True), file)
         made: dict[str, Any] = {}
         exec(compile(source, file, "exec"), self._namespace, made)
         return {f"line {n}": made[f"line_{n}"] for n in range(len(self._functions))}
+
+
+def host_name(key: str, part: str = "") -> str:
+    """The file that tracebacks name for a host program's text, or a part of it."""
+    return f"<tracework host {key[:12]}{part}>"
 
 
 class _Late:

@@ -5,10 +5,13 @@ A kernel takes pointers as plain integers (`tensor.data_ptr()`) and numbers; the
 
 from __future__ import annotations
 
+import _ctypes
+import contextlib
 import ctypes
 import itertools
 import logging
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -29,13 +32,16 @@ ARGUMENT_TYPES: dict[str, Any] = {
     "fp64": ctypes.c_double,
     "void": None,
 }
-_OPEN: dict[str, ctypes.CDLL] = {}
+_OPEN: weakref.WeakValueDictionary[str, ctypes.CDLL] = weakref.WeakValueDictionary()
+_THREADS = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
+"""Libraries of OpenMP, whose threads live on when the kernels that began them are gone."""
+_KEPT: set[str] = set()
 _IN_MEMORY = itertools.count()
 
 
 def open_library(product: Product) -> ctypes.CDLL:
-    """The loaded shared object, once per process: its file, or the bytes themselves where the file is gone, is another, or lies
-    where nothing may be executed.
+    """The loaded shared object, once as long as a kernel of it lives: its file, or the bytes themselves where the file is gone, is another, or
+    lies where nothing may be executed.
 
     Raises LoadError where the bytes cannot be loaded either, or are those of another translation unit.
     """
@@ -45,7 +51,16 @@ def open_library(product: Product) -> ctypes.CDLL:
             raise _no_library(product)
         found = _opened(str(product.file), product.symbol) if product.file is not None else None
         found = _OPEN[product.symbol] = found or _from_memory(product)
+        weakref.finalize(found, _ctypes.dlclose, found._handle).atexit = False
+        _keep_threads()
     return found
+
+
+def _keep_threads() -> None:
+    for name in [name for name in _THREADS if name not in _KEPT]:
+        with contextlib.suppress(OSError):
+            _ctypes.dlopen(name, os.RTLD_NOLOAD | os.RTLD_NODELETE)
+            _KEPT.add(name)
 
 
 def _no_library(product: Product) -> LoadError:
