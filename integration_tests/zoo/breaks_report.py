@@ -14,8 +14,8 @@ which torch.compile captures nothing (a break in a loop makes it run the whole f
 left out of the totals. A `generate` record calls its model once for the prompt and once for each later step, with inputs of other
 shapes and without a break between the calls: graphs of other calls are no breaks, so the breaks there are those that each side
 recorded itself. "at other sizes" has the graphs that a call with another batch and length brought, and those of a third call with yet
-others: one and none is one graph for all sizes; a dash where the sizes lie in lists or were not counted. "not run": not yet counted on that side; `python -m zoo.breaks --only NAME --side ours` counts a part and keeps
-the rest.
+others: one and none is one graph for all sizes; a dash where the sizes lie in lists or were not counted. "not run": not yet counted
+on that side; `python -m zoo.breaks --only NAME --side ours` counts a part and keeps the rest.
 """
 
 
