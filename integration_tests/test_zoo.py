@@ -8,6 +8,7 @@ SAMPLE = (
     ("DistilBertForMaskedLM", "training"),
     ("Qwen3MoeForCausalLM", "inference"),
     ("T5ForConditionalGeneration", "inference"),
+    ("Gemma3ForConditionalGeneration", "inference"),
     ("SegformerForImageClassification", "inference"),
     ("Wav2Vec2ForCTC", "inference"),
     ("LlamaForCausalLM/generate", "generate"),
@@ -17,7 +18,8 @@ SAMPLE = (
 @pytest.mark.parametrize(("name", "mode"), SAMPLE)
 def test_zoo_equals_eager(name, mode):
     outcome = check(name, RECORDS[name], mode)
-    assert outcome.status in ("equal", "within envelope"), outcome
+    assert outcome.status in ("equal", "within envelope") and not outcome.uncompiled, outcome
+    assert outcome.other_sizes in ([], [1, 0]) or outcome.breaks, outcome
 
 
 def test_every_record_says_how_it_is_built_and_called():
@@ -25,6 +27,6 @@ def test_every_record_says_how_it_is_built_and_called():
     from zoo.check import MODES
     from zoo.inputs import INPUTS
 
-    assert len(RECORDS) >= 120
+    assert len(RECORDS) >= 200
     for name, record in RECORDS.items():
         assert record.library in BUILDERS and record.inputs in INPUTS and set(record.modes) <= set(MODES), name
