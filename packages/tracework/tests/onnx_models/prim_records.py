@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,20 +19,48 @@ class Record:
     """A call. `inputs(n)` gives tensors; `call(n, *values)` the results, n being a size or a symbol.
 
     static: one model for each size, because the row takes numbers. tolerance: of float32, where a formula of ours has more roundings.
+    ordinary: places of inputs for which `special` has nothing, because what comes of it is left open.
     """
 
     inputs: Callable[[int], list[torch.Tensor]]
     call: Callable[..., Any]
     static: bool = False
     tolerance: float = 2e-6
+    ordinary: frozenset[int] = frozenset()
+
+    def special(self) -> Record:
+        """The same call with NaN, infinities, zeros of both signs, and the least and the largest integer, among the inputs."""
+        return replace(
+            self, inputs=lambda n: [_special(x, i) if i not in self.ordinary else x for i, x in enumerate(self.inputs(n))]
+        )
+
+
+def _special(x: torch.Tensor, place: int) -> torch.Tensor:
+    """Special values in every fifth element, in others for the next input."""
+    values: list[Any] = SPECIAL
+    if not x.dtype.is_floating_point:
+        values = [] if x.dtype is torch.bool else [torch.iinfo(x.dtype).min, torch.iinfo(x.dtype).max]
+    x = x.clone()
+    for number, value in enumerate(values):
+        at = 5 * number + place
+        if at < x.numel():
+            x.view(-1)[at] = value
+    return x
 
 
 RECORDS: dict[str, list[Record]] = {}
+INDEXED = frozenset(
+    "gather index_select take index index_put scatter scatter_add scatter_reduce index_copy index_add put max_pool_backward "
+    "floor_divide trunc_divide remainder fmod".split()
+)
+"""Prims for which not all integers will do: out of range, or a quotient that no integer is."""
 _OPS = dict(OPS)
 
 
 def record(prim: str, inputs: Callable[[int], list[torch.Tensor]], call: Callable[..., Any], **facts: Any) -> None:
-    RECORDS.setdefault(prim, []).append(Record(inputs, call, **facts))
+    indices = {i for i, x in enumerate(inputs(SIZES[0])) if not x.dtype.is_floating_point and prim in INDEXED}
+    ordinary = frozenset({*facts.pop("ordinary", ()), *indices})
+    RECORDS.setdefault(prim, []).append(Record(inputs, call, ordinary=ordinary, **facts))
 
 
 def floats(*sizes: int, special: bool = False, dtype: torch.dtype = torch.float32, low: float | None = None) -> torch.Tensor:
@@ -137,7 +165,7 @@ for _kind, _make in KINDS.items():
             if finite
             else (lambda m: lambda n: [m(n, 4)])(_make)
         )
-        record("convert", make, (lambda d: lambda n, x: prims.convert(x, d))(_to))
+        record("convert", make, (lambda d: lambda n, x: prims.convert(x, d))(_to), ordinary={0} if finite else ())
 
 
 def nonzero(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -206,6 +234,13 @@ for _kind in "fhbijut":
         if _kind != "t":
             record(_name, lambda n, k=_kind: [KINDS[k](n, 4)], lambda n, x, o=_OPS[_name]: o(x, 1, False))
             record(_name, lambda n, k=_kind: [KINDS[k](n, 4)], lambda n, x, o=_OPS[_name]: o(x, 0, True))
+for _name, _least in (("amax", -math.inf), ("amin", math.inf), ("logsumexp", -math.inf)):
+    record(
+        _name,
+        lambda n, v=_least: [floats(n, 4).index_fill(0, torch.tensor([1]), v)],
+        lambda n, x, o=_OPS[_name]: o(x, (1,), False),
+        tolerance=1e-5,
+    )
 for _dims, _keep in (((0,), False), ((1, 2), True)):
     record("var_mean", lambda n: [floats(n, 2, 3)], lambda n, x, d=_dims, k=_keep: prims.var_mean(x, d, 1, k), tolerance=1e-5)
     record(
@@ -412,12 +447,14 @@ for _w, _stride, _padding, _dilation, _transposed, _extra, _groups in CONVOLUTIO
         lambda n, w=_w, s=_spatial, o=_out: [floats(n, 2, *s), floats(*w), floats(o)],
         lambda n, x, w, b, f=_facts: prims.convolution(x, w, b, *f),
         tolerance=1e-5,
+        ordinary={1},  # whether zeros around an image are multiplied by infinite weights
     )
     record(
         "convolution",
         lambda n, w=_w, s=_spatial: [floats(2, 2, *s[1:], n + 6), floats(*w)],
         lambda n, x, w, f=_facts: prims.convolution(x, w, None, *f),
         tolerance=1e-5,
+        ordinary={1},
     )
     if not _transposed:
 
@@ -432,10 +469,21 @@ for _w, _stride, _padding, _dilation, _transposed, _extra, _groups in CONVOLUTIO
                 lambda n, g, x, w, f=_facts, o=_out: prims.convolution_backward(g, x, w, (o,), *f, (True, True, True)),
                 tolerance=1e-4,  # sums of some 200 products
                 static=_grow and max(_stride) > 1,
+                ordinary={0, 1, 2},
             )
 POOLS = (((3, 3), (2, 2), (1, 1), (1, 1), False), ((2, 2), (2, 2), (0, 0), (1, 1), True), ((2, 3), (1, 2), (0, 1), (2, 1), False))
 for _pool in POOLS:
     record("max_pool", lambda n: [floats(n, 2, 7, 7)], lambda n, x, p=_pool: prims.max_pool(x, *p))
+    record(
+        "max_pool",
+        lambda n: [floats(n, 2, 7, 7).index_fill(0, torch.tensor([1]), -math.inf)],
+        lambda n, x, p=_pool: prims.max_pool(x, *p)[0],
+    )
+    record(
+        "max_pool",
+        lambda n: [floats(n, 2, 7, 7).where(floats(n, 2, 7, 7) < 1, math.nan)],
+        lambda n, x, p=_pool: prims.max_pool(x, *p),
+    )
     record("max_pool", lambda n: [floats(2, 7, n + 4)], lambda n, x, p=_pool: prims.max_pool(x, *p))
 
     def _pooled(n: int, p: Any = _pool) -> list[torch.Tensor]:
@@ -451,6 +499,13 @@ for _include in (True, False):
         lambda n, x, i=_include: prims.avg_pool(x, (3, 2), (2, 1), (1, 0), False, i, None),
     )
     record("avg_pool", lambda n: [floats(2, n + 4)], lambda n, x, i=_include: prims.avg_pool(x, (3,), (2,), (1,), False, i, None))
+for _kernel, _stride, _padding, _include in (((3, 2), (2, 1), (1, 0), True), ((2, 2), (2, 2), (0, 0), False)):
+    _pool = (_kernel, _stride, _padding, False, _include, None)
+    record(
+        "avg_pool_backward",
+        lambda n, p=_pool: [floats(*prims.avg_pool(floats(n, 2, 7, 7), *p).shape), floats(n, 2, 7, 7)],
+        lambda n, g, x, p=_pool: prims.avg_pool_backward(g, x, *p),
+    )
 for _sizes in ((1, 1), (3, 2), (7, 5)):
     record("adaptive_avg_pool", lambda n: [floats(n, 2, 7, 5)], lambda n, x, s=_sizes: prims.adaptive_avg_pool(x, s))
     record(

@@ -1,8 +1,9 @@
-"""Every row of ONNX_ROWS in ONNX Runtime against PrimGraph.run: one model for three sizes."""
+"""Every row of ONNX_ROWS against PrimGraph.run: one model for three sizes, special values among them."""
+
+import contextlib
 
 import prim_graphs
 import pytest
-import torch
 from prim_records import RECORDS
 from tracework.onnx import ONNX_ROWS, UNWRITTEN
 from tracework_primops import OPS, Op
@@ -14,11 +15,13 @@ PART = 9
 """Of a row's records every so-and-so-many-th runs in CI, the first one always."""
 
 
+RARELY = {"openvino": 5, "tvm": 60}
+"""Engine -> of all records every so-and-so-many-th; `nox -s backends` has all of them."""
+
+
 @pytest.fixture(scope="module")
 def engine():
-    from tracework.onnx.engines.onnxrt import OnnxRuntime
-
-    return OnnxRuntime({"session_options": {"intra_op_num_threads": 1}}, torch.device("cpu"))
+    return prim_graphs.engine_of("onnxrt")
 
 
 def test_every_prim_has_a_row_or_a_reason():
@@ -41,3 +44,12 @@ def test_row(name, engine, request):
 
     for record in RECORDS[name][:: 1 if whole else PART]:
         prim_graphs.check_record(record, engine, look)
+        prim_graphs.check_record(record.special(), engine)
+
+
+@pytest.mark.parametrize("name", RARELY)
+def test_special_values_on_other_engines(name):
+    engine = prim_graphs.engine_of(name)
+    for record in [record for records in RECORDS.values() for record in records][:: RARELY[name]]:
+        with contextlib.suppress(prim_graphs.ByEager):
+            prim_graphs.check_record(record.special(), engine)

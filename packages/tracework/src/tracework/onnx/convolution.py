@@ -52,20 +52,28 @@ def _convolution_backward(
     spatial = list(range(2, n + 2))
     of_x = of_weight = of_bias = None
     if mask[0]:
-        # what the last step of the window did not reach is added below and cut to x's sizes
-        whole = w.op(
-            "ConvTranspose", grad.name, weight.name, strides=strides, pads=[0] * n * 2, dilations=dilations, group=groups,
-            kernel_shape=kernel,
-        )  # fmt: skip
-        extra = w.sizes([0, 0, *[0] * n, 0, 0, *[s - 1 + p for s, p in zip(strides, pads)]])
-        whole = w.op("Pad", whole, extra, w.constant(0, x.dtype))
-        starts, ends = w.ints(*pads), w.sizes([p + x.sizes[d] for d, p in zip(spatial, pads)])
-        of_x = w.op("Slice", whole, starts, ends, w.ints(*spatial))
+        of_x = _spread(w, grad.name, weight.name, x.sizes[2:], kernel, strides, pads, dilations, groups, x.dtype)
     if mask[1]:
         of_weight = _kernel_gradient(w, grad, x, weight, strides, pads, dilations, groups)
     if mask[2]:
         of_bias = reduced(w, "ReduceSum", grad.name, [0, *spatial], False)
     return of_x, of_weight, of_bias
+
+
+def _spread(
+    w: Writer, grad: str, weight: str, sizes: Sequence[Any], kernel: list[int], strides: list[int], pads: list[int], dilations: list[int],
+    groups: int, dtype: torch.dtype,
+) -> str:  # fmt: skip
+    """The transposed convolution that gives images of these sizes."""
+    n = len(kernel)
+    whole = w.op(
+        "ConvTranspose", grad, weight, strides=strides, pads=[0] * n * 2, dilations=dilations, group=groups, kernel_shape=kernel
+    )
+    # what the last step of the window did not reach is added and cut to the sizes
+    extra = w.sizes([0, 0, *[0] * n, 0, 0, *[s - 1 + p for s, p in zip(strides, pads)]])
+    whole = w.op("Pad", whole, extra, w.constant(0, dtype))
+    starts, ends = w.ints(*pads), w.sizes([p + size for size, p in zip(sizes, pads)])
+    return w.op("Slice", whole, starts, ends, w.ints(*range(2, n + 2)))
 
 
 def _kernel_gradient(
@@ -127,23 +135,25 @@ def _max_pool(
         "kernel_shape": list(kernel), "strides": list(stride), "pads": list(padding) * 2, "dilations": list(dilation),
         "ceil_mode": int(ceil_mode),
     }  # fmt: skip
-    if "MaxPool" in w.traits.loses_nan:
+    if "MaxPool" in w.traits.lacks_operators:
         values = w.op("MaxPool", name, **facts)
-        nans = w.op("MaxPool", w.cast(w.op("IsNaN", name), x.dtype), **facts)
-        values = w.op("Where", w.op("Greater", nans, w.constant(0, x.dtype)), w.constant(math.nan, x.dtype), values)
         places = _places_of_largest(w, name, x, out[0].sizes[-n:], kernel, stride, padding, dilation)
-        return _unbatched(w, values, lead), _unbatched(w, places, lead)
-    values, places = w.ops("MaxPool", 2, name, **facts)
-    size: Any = 1
-    for s in x.sizes[x.ndim - n :]:
-        size = size * s
-    return _unbatched(w, values, lead), _unbatched(w, w.op("Mod", places, w.size(size)), lead)
+    else:
+        values, counted = w.ops("MaxPool", 2, name, **facts)
+        size: Any = 1
+        for s in x.sizes[x.ndim - n :]:
+            size = size * s
+        places = w.op("Mod", counted, w.size(size))
+    # engines lose NaN, and begin with the least finite number
+    w.refuse_values(w.op("IsNaN", name))
+    w.refuse_values(w.op("Equal", values, w.constant(torch.finfo(x.dtype).min, x.dtype)))
+    return _unbatched(w, values, lead), _unbatched(w, places, lead)
 
 
 def _places_of_largest(
     w: Writer, name: str, x: Value, counts: Sequence[Any], kernel: Any, stride: Any, padding: Any, dilation: Any
 ) -> str:
-    """Where in an image the first of the largest elements of each window is, or the last NaN, as in eager."""
+    """Where in an image the first of the largest elements of each window is."""
     n = len(kernel)
     sizes = x.sizes[x.ndim - n :]
     steps = contiguous_strides(sizes)
@@ -152,14 +162,10 @@ def _places_of_largest(
     ]
     padded = w.op("Pad", name, w.sizes([0, 0, *padding, 0, 0, *after]), w.constant(-math.inf, x.dtype))
     windows = _window_places(w, padded, list(kernel), list(stride), list(dilation), list(counts))
-    largest = w.op("ArgMax", windows, axis=2, keepdims=0)
-    nans = w.cast(w.op("IsNaN", windows), torch.int32)
-    last = w.op("ArgMax", nans, axis=2, keepdims=0, select_last_index=1)
-    some = w.op("Greater", w.op("ReduceMax", nans, w.ints(2), keepdims=0), w.constant(0, torch.int32))
-    place = w.op("Where", some, last, largest)  # in the window
-    inside = [[at * d for at, d in zip(p, dilation)] for p in itertools.product(*map(range, kernel))]
-    offsets = w.sizes([sum((at * step for at, step in zip(p, steps)), 0) for p in inside])
-    found = w.op("Gather", offsets, place, axis=0)
+    offsets = [
+        sum((at * d * step for at, d, step in zip(place, dilation, steps)), 0) for place in itertools.product(*map(range, kernel))
+    ]
+    found = w.op("Gather", w.sizes(offsets), w.op("ArgMax", windows, axis=2, keepdims=0), axis=0)
     for d, (count, s, p, step) in enumerate(zip(counts, stride, padding, steps)):
         begins = w.op("Sub", w.op("Mul", w.line(count, d, n), w.ints(s)), w.ints(p))
         found = w.op("Add", found, w.op("Mul", begins, w.size(step)))
@@ -209,6 +215,25 @@ def _avg_pool(
         count_include_pad=int(include),
     )
     return _unbatched(w, found, lead)
+
+
+@row("avg_pool_backward")
+def _avg_pool_backward(
+    w: Writer, out: Any, grad: Value, x: Value, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
+) -> str:  # fmt: skip
+    """Each window's share, given to all that it has seen: a transposed convolution with ones."""
+    if divisor is not None or ceil_mode or not (include or not any(padding)):
+        raise Refused("windows whose elements are counted, or reach past the end")
+    floats_only(x.dtype)
+    n = len(kernel)
+    flat: Any = 1
+    for s in x.sizes[: x.ndim - n]:
+        flat = flat * s
+    share = w.op("Div", grad.name, w.constant(math.prod(kernel), x.dtype))
+    share = w.reshape(share, [flat, 1, *grad.sizes[x.ndim - n :]])
+    ones = w.constant([1.0] * math.prod(kernel), x.dtype, (1, 1, *kernel))
+    found = _spread(w, share, ones, x.sizes[x.ndim - n :], list(kernel), list(stride), list(padding), [1] * n, 1, x.dtype)
+    return w.reshape(found, x.sizes)
 
 
 def _windows(size: int, count: int) -> list[tuple[int, int]]:

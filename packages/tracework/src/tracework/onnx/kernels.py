@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .pointwise import exponential, floats_only
-from .reductions import reduced
+from .reductions import extreme_over, reduced, some_nan
 from .table import Refused, Value, row
 from .writer import Writer
 
@@ -23,7 +23,10 @@ def _dim(x: Value, dim: int) -> int:
 
 def _softmax_of(kind: str) -> Any:
     def write(w: Writer, out: Any, x: Value, dim: int, half_to_float: bool) -> str:
-        return w.op(kind, w.in_dtype(x, out.dtype), axis=_dim(x, dim))
+        found = w.op(kind, w.in_dtype(x, out.dtype), axis=_dim(x, dim))
+        if kind not in w.traits.not_for_special:
+            return found
+        return w.op("Where", some_nan(w, found, [_dim(x, dim)], True), w.constant(math.nan, out.dtype), found)
 
     return write
 
@@ -54,6 +57,7 @@ def _layer_norm(w: Writer, out: Any, x: Value, shape: Any, weight: Any, bias: An
     mean = reduced(w, "ReduceMean", x.name, dims, True)
     centred = w.op("Sub", x.name, mean)
     variance = reduced(w, "ReduceMean", w.op("Mul", centred, centred), dims, True)
+    mean = w.op("Where", w.op("IsNaN", variance), variance, mean)  # eager's running mean
     return normal, mean, w.op("Reciprocal", w.op("Sqrt", w.op("Add", variance, w.constant(float(eps), x.dtype))))
 
 
@@ -103,7 +107,7 @@ def _attention(w: Writer, q: Value, k: Value, v: Value, mask: Any, causal: bool,
     if q.sizes[:-2] != k.sizes[:-2]:
         raise Refused("keys and values for several heads of queries")
     scores = _scores(w, q, k, mask, causal, scale)
-    largest = w.op("ReduceMax", scores, w.ints(-1), keepdims=1)
+    largest = extreme_over(w, "ReduceMax", scores, q.dtype, [q.ndim - 1], True)
     zero = w.constant(0, q.dtype)
     nothing = w.op("Equal", largest, w.constant(-math.inf, q.dtype))
     base = w.op("Where", nothing, zero, largest)

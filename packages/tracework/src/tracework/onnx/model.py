@@ -14,6 +14,7 @@ import torch.fx
 from tracework_primops import Op, PrimGraph, SizeSpec, Symbol, TensorSpec
 
 from . import convolution, indexing, kernels, pointwise, products, reductions, views  # noqa: F401  (fill the table)
+from .integers import count_large
 from .reasons import UNWRITTEN
 from .table import ONNX_ROWS, OWN_DTYPES, Refused, Value
 from .writer import ELEMENT_TYPES, IR_VERSION, OPSET, USUAL, Traits, Writer
@@ -32,7 +33,8 @@ class Model:
         orders: for each input, its dims in the order they have in memory: the model takes it so, and a dense tensor is not copied.
         outputs: names of the outputs.
         results: for each result of the graph the place in `outputs`; None for one that is no tensor, and -1 - i for the i-th placeholder.
-        checked: whether the last output counts the values that eager raises an error for.
+        checked: whether the last output counts the values for which eager's kernels are asked: those that raise an error, or that the
+            engine cannot compute with.
     """
 
     proto: Any
@@ -117,6 +119,7 @@ def _write(writer: Writer, node: torch.fx.Node, value_of: Callable[[torch.fx.Nod
     args, kwargs = argument(node.args), argument(node.kwargs)
     specs = spec if own else _map_spec(lambda s: s.replace(dtype=writer.compute_dtype(s.dtype)), spec)
     names = ONNX_ROWS[node.target](writer, specs, *args, **kwargs)
+    count_large(writer, node.target, specs, args)
     if isinstance(spec, (tuple, list)):
         return tuple(None if s is None or n is None else _narrowed(writer, n, s, w) for n, s, w in zip(names, spec, specs))
     return _narrowed(writer, names, spec, specs)

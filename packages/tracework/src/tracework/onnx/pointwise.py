@@ -161,7 +161,7 @@ def _rsqrt(w: Writer, out: Any, x: Value) -> str:
 def exponential(w: Writer, name: str) -> str:
     """e to this power, a float."""
     found = w.op("Exp", name)
-    return w.op("Where", w.op("IsNaN", name), name, found) if "Exp" in w.traits.loses_nan else found
+    return w.op("Where", w.op("IsNaN", name), name, found) if "Exp" in w.traits.not_for_special else found
 
 
 @row("exp")
@@ -218,7 +218,7 @@ def _relu(w: Writer, out: Any, x: Value) -> str:
     zero = w.constant(0, x.dtype)
     if x.dtype not in FLOATS:
         return w.op("Max", x.name, zero)
-    return w.op("Where", w.op("Less", x.name, zero), zero, x.name) if "Relu" in w.traits.loses_nan else w.op("Relu", x.name)
+    return w.op("Where", w.op("Less", x.name, zero), zero, x.name) if "Relu" in w.traits.not_for_special else w.op("Relu", x.name)
 
 
 @row("bitwise_not")
@@ -287,7 +287,10 @@ def _convert(w: Writer, out: Any, x: Value, dtype: torch.dtype) -> str:
         return w.op("Not", w.op("Equal", w.in_dtype(x, wide), w.constant(0, wide)))
     if x.dtype in FLOATS and dtype not in FLOATS:
         wide = w.compute_dtype(x.dtype)
-        whole = w.cast(truncated(w, w.in_dtype(x, wide), wide), torch.int64)
+        number = w.in_dtype(x, wide)
+        if w.traits.integers_below is not None:
+            w.refuse_values(w.op("Not", w.op("Less", w.op("Abs", number), w.constant(w.traits.integers_below, wide))))
+        whole = w.cast(truncated(w, number, wide), torch.int64)
         return whole if dtype is torch.int64 else w.cast(whole, dtype)
     return w.in_dtype(x, dtype)
 
@@ -394,7 +397,7 @@ def _atan2(w: Writer, out: Any, a: Any, b: Any) -> str:
 
 def extreme(w: Writer, kind: str, x: str, y: str, dtype: torch.dtype) -> str:
     """Max or Min; NaN where one of them is."""
-    if dtype not in FLOATS or kind not in w.traits.loses_nan:
+    if dtype not in FLOATS or kind not in w.traits.not_for_special:
         return w.op(kind, x, y)
     first = w.op("Or", w.op("IsNaN", x), w.op("LessOrEqual", *((y, x) if kind == "Max" else (x, y))))
     return w.op("Where", first, x, y)
@@ -413,7 +416,8 @@ def _extreme_without_nan(kind: str, of_bools: str) -> Any:
         dtype, (x, y) = operands(w, a, b)
         if dtype not in FLOATS:
             return w.op(of_bools if dtype is torch.bool else kind, x, y)
-        return w.op("Where", w.op("IsNaN", x), y, w.op("Where", w.op("IsNaN", y), x, w.op(kind, x, y)))
+        second = w.op("LessOrEqual", *((x, y) if kind == "Max" else (y, x)))
+        return w.op("Where", w.op("Or", w.op("IsNaN", x), second), y, x)
 
     return write
 

@@ -44,6 +44,7 @@ class PartOnEngine:
         self.model = convert(part.prims, engine.traits, index_checks)
         self._load = engine.load(self.model)
         self._name = engine.name
+        self._integers_below = engine.traits.integers_below
         specs = [n.meta["spec"] for n in part.prims.placeholders]
         orders = self.model.orders
         self._reads = [
@@ -79,6 +80,8 @@ class PartOnEngine:
             x = x.contiguous()
             if not x.numel():  # engines differ in what they do with nothing
                 return self.part.prims.run(*inputs)
+            if self._integers_below is not None and _reach(x) >= self._integers_below:
+                return self._by_eager(inputs)
             feeds.append(x)
         try:
             found = self._load(feeds, lambda: self._empty(symbols))
@@ -87,8 +90,16 @@ class PartOnEngine:
             self._report(f"{self._name} failed at run time: {type(error).__name__}: {str(error).splitlines()[0]}")
             return result
         if self.model.checked and int(found[-1]):
-            return self.part.prims.run(*inputs)  # raises eager's error
+            return self._by_eager(inputs)
         return tuple(self._result(place, found, inputs, symbols) for place in self.model.results)
+
+    def _by_eager(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """A call with values that the engine does not compute with. Raises eager's error for those that eager does not either."""
+        result = self.part.prims.run(*inputs)
+        self._report(
+            f"{self._name} does not compute with some values of a call, NaN or large integers: it runs by eager's kernels"
+        )
+        return result
 
     def _empty(self, symbols: dict[Symbol, int]) -> Tensors:
         made: Tensors = []
@@ -109,6 +120,14 @@ class PartOnEngine:
         spec, order = self._outputs[place]
         result = found[place].permute([order.index(d) for d in range(len(order))])
         return result if is_dense(spec) else _laid_out(result, [_number(s, symbols) for s in spec.strides])
+
+
+def _reach(x: torch.Tensor) -> int:
+    """The largest size of an integer; 0 for what is no integer, or has few bits."""
+    if x.dtype.is_floating_point or x.dtype.itemsize < 4:
+        return 0
+    least, largest = x.aminmax()
+    return max(-int(least), int(largest))
 
 
 def sized(specs: Sequence[Any]) -> list[tuple[int, Any]]:

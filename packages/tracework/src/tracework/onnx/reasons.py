@@ -27,7 +27,7 @@ _GROUPS: dict[str, str] = {
     "copy_into": "what a graph writes to its inputs is written when its engines have ended",
     "logspace tril_indices triu_indices": "made once, and eager's rounding or count is its own",
     "scaled_mm grouped_mm": "ONNX has no product of float8 matrices with scales, nor of groups of rows",
-    "avg_pool_backward adaptive_max_pool adaptive_max_pool_backward": "ONNX has no such pooling, nor its gradient",
+    "adaptive_max_pool adaptive_max_pool_backward": "ONNX has no such pooling, nor its gradient",
     "upsample_bicubic upsample_bicubic_backward grid_sample grid_sample_backward col2im reflection_pad_backward replication_pad_backward": (
         "engines place samples, and cut at borders, in ways of their own, and have no gradients of it"
     ),

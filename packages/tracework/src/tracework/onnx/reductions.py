@@ -46,8 +46,16 @@ def extreme_over(w: Writer, kind: str, name: str, dtype: torch.dtype, dims: Sequ
     found = reduced(w, kind, name, dims, keepdim)
     if dtype not in FLOATS or not dims:
         return found
-    nans = _counted(w, w.op("IsNaN", name), dims, keepdim)
-    return w.op("Where", w.op("Greater", nans, w.constant(0, torch.int64)), w.constant(math.nan, dtype), found)
+    if kind in w.traits.not_for_special:  # they begin with the least finite number
+        least = w.constant(-math.inf if kind == "ReduceMax" else math.inf, dtype)
+        others = _counted(w, w.op("Not", w.op("Equal", name, least)), dims, keepdim)
+        found = w.op("Where", w.op("Greater", others, w.constant(0, torch.int64)), found, least)
+    return w.op("Where", some_nan(w, name, dims, keepdim), w.constant(math.nan, dtype), found)
+
+
+def some_nan(w: Writer, name: str, dims: Sequence[int], keepdim: bool) -> str:
+    """Whether there is a NaN over dims."""
+    return w.op("Greater", _counted(w, w.op("IsNaN", name), dims, keepdim), w.constant(0, torch.int64))
 
 
 def _extreme(kind: str) -> Any:
@@ -132,7 +140,7 @@ def _logsumexp(w: Writer, out: Any, x: Value, dims: Any, keepdim: bool) -> str:
     floats_only(x.dtype)
     if not dims:
         return x.name
-    largest = reduced(w, "ReduceMax", x.name, dims, True)  # without NaN or with it: the sum has it
+    largest = extreme_over(w, "ReduceMax", x.name, x.dtype, dims, True)
     infinite = w.op("Equal", w.op("Abs", largest), w.constant(math.inf, x.dtype))
     base = w.op("Where", infinite, w.constant(0, x.dtype), largest)
     total = w.op("Log", reduced(w, "ReduceSum", exponential(w, w.op("Sub", x.name, base)), dims, keepdim))

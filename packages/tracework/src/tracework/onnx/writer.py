@@ -50,14 +50,17 @@ class Traits:
     Attributes:
         native: the narrow dtypes that it computes with itself; others are computed in the dtype of WIDER and rounded.
         lacks: the dtypes that it would compute with in another one.
-        loses_nan: ONNX operators that give a number where an operand is NaN.
-        lacks_operators: ONNX operators that it has not, or not right for floats.
+        not_for_special: ONNX operators that are wrong for NaN or infinities, and are not written where these may come.
+        lacks_operators: ONNX operators that it has not in full: a Mod of floats that is exact, the places of a MaxPool.
+        integers_below: what integers are exact below in all that it does, and sums_below in its sums and products over dims. None: their dtype.
     """
 
     native: frozenset[torch.dtype] = frozenset()
     lacks: frozenset[torch.dtype] = frozenset()
-    loses_nan: frozenset[str] = frozenset()
+    not_for_special: frozenset[str] = frozenset()
     lacks_operators: frozenset[str] = frozenset()
+    integers_below: int | None = None
+    sums_below: int | None = None
 
 
 USUAL = Traits()
@@ -80,7 +83,7 @@ class Writer:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.bad: list[str] = []
-        """Counts (int64) of values that eager raises an error for."""
+        """Counts (int64) of values for which eager's kernels are asked."""
         self.index_checks = True
         self._symbols: dict[Symbol, Callable[[], str]] = {}
         self._known: dict[Any, str] = {}
@@ -154,6 +157,8 @@ class Writer:
         info = torch.iinfo(dtype)
         if not info.min <= int(value) <= info.max:
             raise Refused(f"{value} does not fit {dtype}")
+        if self.traits.integers_below is not None and abs(int(value)) >= self.traits.integers_below:
+            raise Refused(f"the engine does not compute with {value}")
         return self.constant(int(value), dtype)
 
     # sizes --------------------------------------------------------------------------------------
@@ -259,7 +264,7 @@ class Writer:
         return self.op("Or", chosen, other)
 
     def refuse_values(self, bad: str) -> None:
-        """Says where (a bool tensor) values are that eager raises an error for."""
+        """Says where (a bool tensor) values are that eager raises an error for, or the engine cannot compute with."""
         counts = self.op("Cast", bad, to=ELEMENT_TYPES[torch.int64])
         self.bad.append(self.op("ReduceSum", counts, keepdims=0))
 

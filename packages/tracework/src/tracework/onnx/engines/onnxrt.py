@@ -31,7 +31,7 @@ class OnnxRuntime:
         self._provider_options = options.get("provider_options")
         self._session_options = _session_options(options.get("session_options"))
         on_cpu = all((p if isinstance(p, str) else p[0]) == "CPUExecutionProvider" for p in self._providers)
-        self.traits = Traits(native=frozenset() if on_cpu else frozenset({torch.float16}))
+        self.traits = Traits(native=frozenset() if on_cpu else frozenset({torch.float16}), sums_below=2**53)  # in float64
 
     def _default_providers(self) -> list[str]:
         wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"] if self._device.type == "cuda" else ["CPUExecutionProvider"]

@@ -38,8 +38,10 @@ class OpenVino:
         self.traits = Traits(
             native=frozenset() if self._device == "CPU" else frozenset({torch.float16}),
             lacks=frozenset({torch.float64}),
-            loses_nan=frozenset({"Relu", "Exp", "Max", "Min", "MaxPool"}),
+            not_for_special=frozenset({"Relu", "Exp", "Max", "Min", "ReduceMax", "ReduceMin", "Softmax", "LogSoftmax"}),
             lacks_operators=frozenset({"Mod"}),
+            integers_below=2**24,  # int64 is computed as int32, and reduced as float32
+            sums_below=2**24,
         )
 
     def load(self, model: Model) -> Callable[[Tensors, Callable[[], Tensors]], Tensors]:

@@ -20,7 +20,9 @@ class Tvm:
     """Models built for a target; tensors go in and out by DLPack."""
 
     name = "tvm"
-    traits = Traits(loses_nan=frozenset({"Relu", "Max", "Min", "MaxPool"}))
+    traits = Traits(
+        not_for_special=frozenset({"Relu", "Max", "Min", "ReduceMax", "ReduceMin"}), lacks_operators=frozenset({"MaxPool"})
+    )
 
     def __init__(self, options: Mapping[str, Any], device: torch.device):
         default = "cuda" if device.type == "cuda" else "llvm"
