@@ -108,6 +108,33 @@ def test_what_the_engine_refuses_is_compiled_by_ours():
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["on the engine", "what it refuses"])
+def test_passes_of_the_users_own_run_once_for_each_graph(dtype):
+    graphs = []
+
+    def counts(graph):
+        graphs.append(graph)
+
+    net = torch.nn.Conv2d(2, 3, 3).to(dtype)
+    compiled = tracework.compile(
+        net, backend="onnxrt", options={"post_grad_custom_pre_pass": counts, "joint_custom_pre_pass": counts}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tracework.UncompiledWarning)
+        compiled(torch.randn(2, 2, 6, 6, dtype=dtype)).sum().backward()
+    assert len(graphs) == 3  # joint, forward, backward
+
+
+def test_sums_that_the_engine_rounds_are_eagers():
+    """ONNX Runtime adds integers in float64."""
+    compiled = tracework.compile(lambda x: x.sum(0), backend="onnxrt")
+    small = torch.tensor([2**40 + 1, 3])
+    assert torch.equal(compiled(small), small.sum(0))
+    large = torch.tensor([2**53 + 1, 1, 5])
+    with pytest.warns(tracework.UncompiledWarning, match="does not compute with some values of a call"):
+        assert torch.equal(compiled(large), large.sum(0))
+
+
 PROGRAMS = {
     "layouts": lambda x: (
         x.t(),

@@ -6,6 +6,7 @@ import prim_graphs
 import pytest
 from prim_records import RECORDS
 from tracework.onnx import ONNX_ROWS, UNWRITTEN
+from tracework.onnx.integers import GROWS
 from tracework_primops import OPS, Op
 
 onnx = pytest.importorskip("onnx", reason="the extra tracework[onnxrt] is not installed")
@@ -32,6 +33,10 @@ def test_every_prim_has_a_row_or_a_reason():
 
 def test_every_row_has_records():
     assert set(ROWS) == set(RECORDS)
+
+
+def test_what_grows_has_a_row():
+    assert {*GROWS, *(by for by, _ in GROWS.values())} <= set(ROWS)
 
 
 @pytest.mark.parametrize("name", ROWS)

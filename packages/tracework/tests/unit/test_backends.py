@@ -1,5 +1,6 @@
 """Where backends are looked up, what they are given, and what is said where a package is missing. No engine is needed."""
 
+import copy
 import subprocess
 import sys
 import tomllib
@@ -106,6 +107,45 @@ def test_the_order_of_lookups(registry, monkeypatch):
     assert len(used) == 4
     with pytest.raises(UnknownName, match="'fifth'"):
         tracework.compile(doubled, backend="fifth")
+
+
+def gives_its_graph(gm, example_inputs):
+    return gm.forward
+
+
+def cuts_ahead_of_time(gm, example_inputs, **kwargs):
+    from functorch.compile import make_boxed_func
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    return aot_module_simplified(gm, example_inputs, fw_compiler=lambda graph, inputs: make_boxed_func(graph.forward))
+
+
+class Rewrites:
+    """An object with options that gives another graph."""
+
+    def __call__(self, gm, example_inputs, *, options=None):
+        return torch.fx.Transformer(gm).transform()
+
+
+@pytest.mark.parametrize(
+    "offered", [gives_its_graph, cuts_ahead_of_time, Rewrites()], ids=["function", "ahead of time", "object"]
+)
+@pytest.mark.parametrize("options", [None, {"level": 2}], ids=["no options", "options"])
+def test_backends_as_torchs_documentation_has_them(offered, options, monkeypatch):
+    if offered is gives_its_graph and options:
+        pytest.skip("it takes none")
+    point = types.SimpleNamespace(name="theirs", load=lambda: offered)
+    monkeypatch.setattr(backends, "entry_points", lambda group: [point] if group == "torch_dynamo_backends" else [])
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(1))
+    eager = copy.deepcopy(net)
+    compiled = tracework.compile(net, backend="theirs", options=options)
+    for n in (2, 3, 5, 4):
+        x = torch.randn(n, 3, 6, 6)
+        results = [(model(x), model) for model in (compiled, eager)]
+        torch.testing.assert_close(results[0][0], results[1][0])
+        gradients = [torch.autograd.grad(y.square().sum(), list(model.parameters())) for y, model in results]
+        torch.testing.assert_close(*gradients)
+        torch.testing.assert_close(dict(net.named_buffers()), dict(eager.named_buffers()))
 
 
 def test_torchs_compiler_is_not_imported_to_look_a_name_up():

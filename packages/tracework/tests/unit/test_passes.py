@@ -177,3 +177,17 @@ def test_the_folder_of_texts_and_the_picture(tmp_path, monkeypatch):
     text = Path(pictures[0]).with_suffix(".dot").read_text()
     assert text.count(" -> ") == len(root.findall("{http://www.w3.org/2000/svg}line")) > 4
     assert text.startswith("digraph") and text.count("[label=") >= len(boxes)
+
+
+def test_a_pass_runs_once_for_gradients_that_are_compiled_for_other_settings():
+    compiled = tracework.compile(f, options={"post_grad_custom_pre_pass": replaces(aten.mul.Tensor, aten.add.Tensor)})
+    first = value_and_gradients(compiled)
+    given = inputs()
+    value = compiled(*given)
+    torch.use_deterministic_algorithms(True)
+    try:
+        value.backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for got, wanted in zip([value.detach(), *(x.grad for x in given)], first, strict=True):
+        assert torch.equal(got, wanted)

@@ -29,14 +29,13 @@ def _reshape(w: Writer, out: Any, x: Value, sizes: Any) -> str:
     return w.reshape(x.name, sizes)
 
 
-def cut(w: Writer, name: str, dim: int, start: Any, end: Any, step: Any = 1) -> str:
-    """Elements start, start + step, ... below end of one dim."""
-    return w.op("Slice", name, w.size(start), w.size(end), w.ints(dim), w.size(step))
-
-
 @row("slice")
 def _slice(w: Writer, out: Any, x: Value, dim: int, start: Any, end: Any, step: Any) -> str:
-    return cut(w, x.name, dim, start, end, step)
+    """An end that is a number from the dim's end is written so: TVM loses track of sizes that a computed end gives."""
+    missing = x.sizes[dim] - end
+    if isinstance(missing, int) and not isinstance(end, int) and missing >= 0:
+        end = -missing if missing else 2**63 - 1
+    return w.op("Slice", x.name, w.size(start), w.size(end), w.ints(dim), w.size(step))
 
 
 @row("squeeze")
@@ -51,9 +50,7 @@ def _unsqueeze(w: Writer, out: Any, x: Value, dim: int) -> str:
 
 @row("select")
 def _select(w: Writer, out: Any, x: Value, dim: int, index: Any) -> str:
-    if isinstance(index, int):
-        return w.op("Gather", x.name, w.scalar(index), axis=dim)
-    return w.op("Squeeze", cut(w, x.name, dim, index, index + 1), w.ints(dim))
+    return w.op("Gather", x.name, w.scalar(index), axis=dim)
 
 
 def positions(w: Writer, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> str:
