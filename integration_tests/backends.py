@@ -152,7 +152,7 @@ def measure_rows(engine: str) -> dict[str, Any]:
                 prim_graphs.check_record(record, loaded)
                 equal += 1
             except prim_graphs.ByEager as told:
-                by_eager[name].append(str(told).rpartition(": ")[2])
+                by_eager[name].append(str(told).split(": ", 2)[-1])
             except Exception as error:
                 dtypes = ", ".join(dict.fromkeys(str(t.dtype).removeprefix("torch.") for t in record.inputs(3)))
                 failed[name].append(f"{dtypes}: {' '.join(str(error).split())[:120].replace('|', '/')}")

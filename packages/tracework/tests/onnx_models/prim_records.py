@@ -474,16 +474,6 @@ for _w, _stride, _padding, _dilation, _transposed, _extra, _groups in CONVOLUTIO
 POOLS = (((3, 3), (2, 2), (1, 1), (1, 1), False), ((2, 2), (2, 2), (0, 0), (1, 1), True), ((2, 3), (1, 2), (0, 1), (2, 1), False))
 for _pool in POOLS:
     record("max_pool", lambda n: [floats(n, 2, 7, 7)], lambda n, x, p=_pool: prims.max_pool(x, *p))
-    record(
-        "max_pool",
-        lambda n: [floats(n, 2, 7, 7).index_fill(0, torch.tensor([1]), -math.inf)],
-        lambda n, x, p=_pool: prims.max_pool(x, *p)[0],
-    )
-    record(
-        "max_pool",
-        lambda n: [floats(n, 2, 7, 7).where(floats(n, 2, 7, 7) < 1, math.nan)],
-        lambda n, x, p=_pool: prims.max_pool(x, *p),
-    )
     record("max_pool", lambda n: [floats(2, 7, n + 4)], lambda n, x, p=_pool: prims.max_pool(x, *p))
 
     def _pooled(n: int, p: Any = _pool) -> list[torch.Tensor]:

@@ -128,12 +128,10 @@ class Rewrites:
 
 
 @pytest.mark.parametrize(
-    "offered", [gives_its_graph, cuts_ahead_of_time, Rewrites()], ids=["function", "ahead of time", "object"]
+    ("offered", "options"),
+    [(gives_its_graph, None), (cuts_ahead_of_time, None), (cuts_ahead_of_time, {"level": 2}), (Rewrites(), {"level": 2})],
 )
-@pytest.mark.parametrize("options", [None, {"level": 2}], ids=["no options", "options"])
 def test_backends_as_torchs_documentation_has_them(offered, options, monkeypatch):
-    if offered is gives_its_graph and options:
-        pytest.skip("it takes none")
     point = types.SimpleNamespace(name="theirs", load=lambda: offered)
     monkeypatch.setattr(backends, "entry_points", lambda group: [point] if group == "torch_dynamo_backends" else [])
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(1))

@@ -97,7 +97,7 @@ class PartOnEngine:
         """A call with values that the engine does not compute with. Raises eager's error for those that eager does not either."""
         result = self.part.prims.run(*inputs)
         self._report(
-            f"{self._name} does not compute with some values of a call, NaN or large integers: it runs by eager's kernels"
+            f"{self._name} does not compute with some values of a call (NaN, large integers), which runs by eager's kernels"
         )
         return result
 
