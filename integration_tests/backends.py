@@ -36,7 +36,7 @@ MEASURED = ("onnxrt", "openvino", "tvm")
 TRAINED = ("onnxrt", "openvino")
 SIZES = (2, 3, 5, 4)
 TOLERANCE = 1e-4
-EVERY = {"tvm": 9}
+EVERY = {"tvm": 27}
 """Of the records of rows every so-and-so-many-th: TVM takes half a second for each."""
 
 

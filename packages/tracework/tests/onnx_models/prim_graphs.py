@@ -92,7 +92,7 @@ def program_of(graph: PrimGraph, engine: Engine) -> tuple[Program, list[str]]:
 
 
 class ByEager(Exception):
-    """A call that is equal, but that the engine was not given; the text says why."""
+    """A call that is equal, but that the engine was not given, or refuses; the text says why."""
 
 
 def check_record(record: Record, engine: Engine, look: Callable[[Program], None] = lambda program: None) -> None:
@@ -105,7 +105,11 @@ def check_record(record: Record, engine: Engine, look: Callable[[Program], None]
             graph = (
                 static_graph(record.call, inputs, n) if record.static else symbolic_graph(record.call, record.inputs, *SIZES[:2])
             )
-            program, told = program_of(graph, engine)
+            try:
+                program, told = program_of(graph, engine)
+            except Exception as error:
+                text = " ".join(str(error).split())[:100]
+                raise ByEager(f"{engine.name}: the graph is refused: {type(error).__name__} {text}") from error
             look(program)
         try:
             assert_equals_run(program, graph, inputs, record.tolerance)
