@@ -62,6 +62,8 @@ OF_KINDS = (
 """Functions of the module inspect that look at an object's type and flags alone."""
 OF_ARGUMENTS = "Signature.bind Signature.bind_partial Signature._bind BoundArguments".split()
 """Methods of it that put arguments to the names of parameters."""
+OF_OPTIMIZED_MODULES = ("__delattr__", "__getattr__", "__len__", "__setattr__", "training")
+"""Methods of what torch.compile makes of a module that ask the module, or change it."""
 OF_WARNINGS = "catch_warnings filterwarnings simplefilter resetwarnings _add_filter WarningMessage".split()
 """What the module warnings has that changes its filters, and the records that it gives to whoever takes warnings up."""
 NUMPY_CODE = (
@@ -86,6 +88,8 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("tracework", BREAK, "the compiler itself"),
     ("torch._dynamo._trace_wrapped_higher_order_op", INLINE, "the mode in which masks index tensors"),
     ("torch._dynamo.external_utils", INLINE, "what torch.compile's decorators put around a function"),
+    *((f"torch._dynamo.eval_frame.OptimizedModule.{name}", INLINE, "a module as it was") for name in OF_OPTIMIZED_MODULES),
+    ("torch._dynamo.comptime", INLINE, "does nothing, as outside of torch.compile"),
     ("torch._dynamo", BREAK, "another compiler"),
     ("torch._inductor", BREAK, "another compiler"),
     ("torch.fx._pytree", INLINE, "the arguments of an exported program"),
@@ -94,6 +98,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     *((f"torch.autograd.function.Function.{name}", INLINE, "warns of instances") for name in ("__init__", "__call__")),
     ("torch.autograd", BREAK, "the autograd engine's Python side"),
     ("torch.nn.init._no_grad_trunc_normal_", BREAK, "draws again until all numbers fit"),
+    ("torch.distributed.algorithms._checkpoint.checkpoint_wrapper", INLINE, "modules around modules"),
     ("torch.distributed", BREAK, "process groups"),
     ("torch.utils.data", BREAK, "data loading"),
     ("torch.serialization", BREAK, "files"),
@@ -137,7 +142,9 @@ _COMPILED = (
 )
 """Where code starts that runs what is compiled already, what this stack generates, and imports, whose code runs once."""
 
-_TORCH_CAPTURED = tuple(_TORCH + part for part in ("nn" + os.sep, "optim" + os.sep))
+_TORCH_CAPTURED = tuple(
+    _TORCH + part.replace("/", os.sep) for part in ("nn/", "optim/", "distributed/algorithms/_checkpoint/checkpoint_wrapper.py")
+)
 _LIBRARIES = tuple(os.path.realpath(folder) + os.sep for name in ("numpy", "triton") for folder in _folders(name))
 """Packages whose Python code does not compute with tensors, wherever they are installed."""
 _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep

@@ -30,6 +30,7 @@ from .numpy_own import own_call, own_row, own_rows
 from .numpy_products import promoted
 from .numpy_reductions import float_dtype, reduced
 from .numpy_table import NUMPY_FUNCTIONS, axes_of, call, function, function_row, in_c_order, known, one_axis, result, sizes_of
+from .numpy_tensors import on_tensors
 from .numpy_ufuncs import apply, known_result, prepared, ufunc_rows
 from .numpy_views import inside_of, view_of
 from .sequence import NONE, TupleValue
@@ -567,6 +568,7 @@ def numpy_rows():
     rows |= {numpy.arange: arange_row, multiarray.normalize_axis_index: known_call(multiarray.normalize_axis_index)}
     rows |= {multiarray.correlate: numpy_products.correlate}
     rows |= {kind: number_class(kind) for kind in NUMPY_NUMBERS} | own_rows() | NUMPY_FUNCTIONS
+    rows |= on_tensors(rows, named)
     inner = {fn: getattr(fn, "_implementation", None) for fn in rows}  # NumPy's own code calls some of them past the dispatch
     return rows | {inside: rows[fn] for fn, inside in inner.items() if isinstance(inside, types.BuiltinFunctionType)}
 

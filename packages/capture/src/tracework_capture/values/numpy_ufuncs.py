@@ -208,6 +208,19 @@ def sign(frame, operands, dtype):
     return frame.graph.call(frame, torch.where, (frame.graph.call(frame, torch.isnan, tuple(operands)), operands[0], made))
 
 
+def heaviside(frame, operands, dtype):
+    """Of NaN it is NaN; torch's is 0."""
+    made = frame.graph.call(frame, torch.heaviside, tuple(operands))
+    return frame.graph.call(frame, torch.where, (frame.graph.call(frame, torch.isnan, (operands[0],)), operands[0], made))
+
+
+def nextafter(frame, operands, dtype):
+    """The next half is none of the float that halves are computed in."""
+    if dtype.itemsize < 4:
+        return refuse(frame, f"numpy.nextafter of {dtype}")
+    return frame.graph.call(frame, torch.nextafter, tuple(operands))
+
+
 def nothing(frame, operands, dtype):
     return frame.graph.call_method(frame, "clone", tuple(operands))
 
@@ -287,8 +300,8 @@ UFUNCS = {
     "floor_divide": with_divisor(torch.floor_divide, True),
     "power": power,
     "conjugate": conjugate,
-    "heaviside": elementwise(torch.heaviside),
-    "nextafter": elementwise(torch.nextafter),
+    "heaviside": heaviside,
+    "nextafter": nextafter,
     "gcd": elementwise(torch.gcd),
     "lcm": elementwise(torch.lcm),
     "left_shift": shifted(torch.bitwise_left_shift),
