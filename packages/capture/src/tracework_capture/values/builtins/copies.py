@@ -8,13 +8,13 @@ import copyreg
 import marshal
 import pickle
 import types
+import weakref
 
 import torch
 
 from ..binding import function_value, native_base, python_new
 from ..constant import ConstantValue
 from ..frame_hooks import check_frame_hooks
-from ..function import FunctionValue
 from ..instance_dict import InstanceDictValue
 from ..leaf_changes import PLAIN
 from ..mapping import DictValue, dict_of
@@ -28,9 +28,17 @@ from ..user_class import ClassValue, class_value, new_object
 from ..user_object import ObjectValue, is_atomic
 
 
+COPIED_AS_THEMSELVES = (types.FunctionType, types.BuiltinFunctionType, property, range, weakref.ref)
+"""Beside constants and classes; so are tuples by copy.copy."""
+
+
+def is_its_own_copy(value):
+    return value.is_constant() or isinstance(value, ClassValue) or value.python_type() in COPIED_AS_THEMSELVES
+
+
 def copy_(frame, args, kwargs):
     value = args[0]
-    if value.is_constant() or isinstance(value, (TupleValue, ClassValue)):
+    if is_its_own_copy(value) or isinstance(value, TupleValue):
         return value
 
     if isinstance(value, InstanceDictValue):
@@ -153,7 +161,7 @@ def deep(frame, value, memo):
 
 def deep_unshared(frame, value, again):
     """One level; `again` copies a part."""
-    if value.is_constant() or isinstance(value, (ClassValue, FunctionValue)):
+    if is_its_own_copy(value):
         return value
     if value.python_type() in copyreg.dispatch_table:
         return frame.break_graph("builtin_unsupported", f"copy.deepcopy of {value.describe()}")
