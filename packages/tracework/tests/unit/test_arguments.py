@@ -217,9 +217,9 @@ def closure(factor):
     return lambda x: (x * factor).sin()
 
 
-SCALE, SHIFT = Scale(), Shift()
+SCALE, SHIFT, DOUBLED = Scale(), Shift(), closure(2)
 MADE_FOR_EACH_CALL = {
-    "function": lambda function=closure(2): function,
+    "function": lambda: DOUBLED,
     "closure": lambda: closure(3),
     "module": lambda: SCALE,
     "module's forward": lambda: SCALE.forward,

@@ -212,7 +212,7 @@ class Outermost:
     def __init__(self, function: Any) -> None:
         self.instance = weakref.ref(function) if isinstance(function, torch.nn.Module) else None
         called = function.forward if self.instance is not None else function
-        code = _code_of(called) or _code_of(getattr(type(called), "__call__", None))
+        code = _code_of(called) or (_code_of(type(called).__call__) if callable(called) else None)
         while code is not None and hasattr(called, "__wrapped__") and not frame_is_captured(code):
             called = called.__wrapped__  # the frame of torch's own decorator runs plainly
             code = _code_of(called)

@@ -32,10 +32,6 @@ REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (nump
 """Numbers of NumPy that torch's assignment to items takes for no number."""
 
 
-IN_PYTHON = (types.FunctionType, property, classmethod, staticmethod)
-"""Kinds of class attributes that Python code stands behind."""
-
-
 def is_made_leaf(example):
     """Whether the program asked this tensor for its gradient; a view made under no_grad only says what its base says."""
     return example.requires_grad and not (example._is_view() and example._base.requires_grad) and example.is_leaf
@@ -153,15 +149,19 @@ class TensorOperations(Value):
         return frame.raise_new(AttributeError, f"'{_C.type_name(self.python_type())}' object has no attribute '{name}'")
 
     def patch(self, frame, name):
-        """The method that the program has put into torch.Tensor, or what its own class of parameters has in Python, None where it is torch's.
-        Guarded."""
-        from .binding import bind_static, binding_kind
+        """The method that the program has put into torch.Tensor, or what its own class of parameters has, None where it is torch's, or the
+        tensor's own. Guarded."""
+        from .binding import bind_static, is_data_descriptor
         from .function import BoundMethodValue
 
         cls = self.python_type()
         if cls is not torch.Tensor and issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer)):
             static, owner = lookup_class(cls, name)
-            if binding_kind(static) in IN_PYTHON and not owner.__module__.startswith("torch."):
+            if static is not NO_ATTRIBUTE and not owner.__module__.startswith("torch."):
+                if self.obj is not None and not is_data_descriptor(static):
+                    if name in self.obj.__dict__:
+                        return None
+                    frame.guard("DICT_LACKS", InstanceDict(self.source), name)
                 return bind_static(frame, self, cls, owner, static, name)
         static, _ = lookup_class(torch.Tensor, name)
         if isinstance(static, types.FunctionType) and static.__module__ != torch._tensor.__name__:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import collections
+import copy
 import dataclasses
+import inspect
 import itertools
 import operator
+import typing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.attention
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -359,6 +364,200 @@ class Growing(torch.nn.Module):
         return x + len(self.steps)
 
 
+OPTIMIZED = torch.compile(torch.nn.Linear(4, 4), backend="eager")
+
+
+class Tagged(torch.nn.Parameter):
+    rank, parts = 2, {"a": 3}
+
+
+class WithTagged(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = Tagged(torch.ones(4))
+
+    def forward(self, x):
+        return x * self.weight.rank + self.weight.parts["a"], isinstance(self.weight, torch.nn.Parameter)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    width: int
+    activation: Callable[[torch.Tensor], torch.Tensor] = torch.relu
+    norm: type = torch.nn.Identity
+
+
+def dataclass_of_functions(x):
+    config = dataclasses.replace(Config(2), width=3)
+    found = dataclasses.asdict(config)
+    return found["activation"](x) * found["width"], found["norm"] is config.norm, copy.copy(torch.relu) is config.activation
+
+
+def numpy_function_of_tensor(x):
+    return np.sin(x) + np.maximum(x, 0.5) * np.sqrt(x.shape[0])
+
+
+def numpy_join_of_tensors(x):
+    return np.stack([x, x + 1]), np.where(x > 0.5, x, 0)
+
+
+def attributes_of_a_compiled_module(x):
+    module = OPTIMIZED
+    module.calls = getattr(module, "calls", 0) * 0 + 1
+    return torch.nn.functional.linear(x, module.weight, module.bias) * module.calls + module.training
+
+
+def compile_time_calls(x):
+    from torch._dynamo.comptime import comptime
+
+    y = x + 1
+    comptime(lambda context: None)
+    comptime.print_graph()
+    return y * 2
+
+
+class Router(torch.nn.Module):
+    """Tokens to the experts that have room for them."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = torch.nn.Parameter(_x(4, 3).sin())
+        self.experts = torch.nn.Parameter(_x(3, 4, 4).cos())
+
+    def forward(self, x):
+        tokens, count = x.shape[0], self.gate.shape[1]
+        room = int(1.25 * tokens / count) + 1
+        chances, expert = (x @ self.gate).softmax(-1).max(-1)
+        chosen = torch.nn.functional.one_hot(expert, count)
+        place = (chosen.cumsum(0) - 1) * chosen
+        kept = place.lt(room) * chosen
+        sent = kept.unsqueeze(-1) * torch.nn.functional.one_hot(place.clamp(max=room - 1), room)
+        done = torch.einsum("ecd,edf->ecf", torch.einsum("tec,td->ecd", sent.float(), x), self.experts)
+        return torch.einsum("tec,ecd->td", sent * chances[:, None, None], done)
+
+
+class Output(collections.OrderedDict):
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def output_with_attributes(x):
+    out = Output(loss=x.sum(), logits=x)
+    out["hidden"] = (x, x + 1)
+    return tuple(out.values()), out.logits + 1, getattr(out, "absent", None)
+
+
+class Processor:
+    def __init__(self, penalty):
+        self.penalty = penalty
+
+    def __call__(self, ids, scores):
+        found = scores.gather(1, ids)
+        return scores.scatter(1, ids, torch.where(found < 0, found * self.penalty, found / self.penalty))
+
+
+class Processors(list):
+    def __call__(self, ids, scores, **kwargs):
+        for processor in self:
+            takes = inspect.signature(processor.__call__).parameters
+            scores = processor(ids, scores, **kwargs) if len(takes) > 2 else processor(ids, scores)
+        return scores
+
+
+def logits_processors(scores, ids):
+    return Processors([Processor(1.5), Processor(0.5)])(ids, scores)
+
+
+class Step:
+    """Steps by name, made from a text."""
+
+    known: typing.ClassVar = {}
+
+    def __init_subclass__(cls, name=None, **kwargs):
+        super().__init_subclass__(**kwargs)
+        Step.known[name or cls.__name__] = cls
+
+    @classmethod
+    def build(cls, text):
+        name, *numbers = text.split(":")
+        return cls.known[name](*map(float, numbers))
+
+
+class Times(Step, name="times"):
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, x):
+        return x * self.factor
+
+
+def steps_from_a_text(x, text):
+    for part in text.split("|"):
+        x = Step.build(part)(x)
+    return x
+
+
+def best_path(scores, moves):
+    best, came = scores[0], []
+    for each in scores[1:]:
+        best, where = (best[:, None] + moves).max(0)
+        best = best + each
+        came.append(where)
+    path = [best.argmax()]
+    for where in reversed(came):
+        path.append(where[path[-1]])
+    path.reverse()
+    return torch.stack(path)
+
+
+class Watched(torch.nn.Module):
+    """A feature extractor by hooks that are removed again."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+
+    def forward(self, x):
+        seen = {}
+        handles = [
+            layer.register_forward_hook(lambda module, args, out, name=name: seen.update({name: out.mean()}))
+            for name, layer in self.layers.named_children()
+        ]
+        try:
+            y = self.layers(x)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return y, seen
+
+
+def written_by_matching(x, spec):
+    match spec:
+        case {"op": "add", "by": int(n) | float(n)}:
+            return x + n
+        case {"op": str(op), **rest} if rest:
+            return getattr(x, op)(*rest["args"])
+        case [first, *others]:
+            return x * first + len(others)
+        case Config(width=0) | None:
+            return x
+        case Config(width=n, activation=act):
+            return act(x) * n
+
+
+def counted(x):
+    groups, counts, last, order = collections.defaultdict(list), collections.Counter(), collections.deque(maxlen=2), {}
+    for i, row in enumerate(x):
+        groups[i % 2].append(row)
+        counts[f"k{i % 3}"] += 1
+        last.append(row)
+        order[i] = row
+    return {k: torch.stack(v) for k, v in groups.items()}, counts.most_common(1), sum(last), list(order)
+
+
 CASES: dict[str, Case] = {
     "namedtuple_field": Case(namedtuple_field, ((_x(),),)),
     "namedtuple_argument": Case(namedtuple_argument, ((Layer(torch.relu), _x()), (Layer(torch.sigmoid), _x())), 2),
@@ -422,4 +621,23 @@ CASES: dict[str, Case] = {
     "allowed_with_dataclass": Case(allowed_with_dataclass, ((_x(),),), 2, breaks=True),
     "changing_module": Case(Changing(), ((_x(),),) * 4, 4),
     "growing_module": Case(Growing(), ((_x(),),) * 4, 4),
+    "parameter_class_attributes": Case(WithTagged(), ((_x(),),) * 2),
+    "dataclass_of_functions": Case(dataclass_of_functions, ((_x(),),)),
+    "numpy_function_of_tensor": Case(numpy_function_of_tensor, ((_x(),),)),
+    "numpy_join_of_tensors": Case(numpy_join_of_tensors, ((_x(),),)),
+    "attributes_of_a_compiled_module": Case(attributes_of_a_compiled_module, ((_x(),),) * 2, 2),
+    "compile_time_calls": Case(compile_time_calls, ((_x(),),)),
+    "checkpoint_wrapper": Case(checkpoint_wrapper(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())), ((_x(),),)),
+    "router": Case(Router(), ((_x(6, 4),),)),
+    "output_with_attributes": Case(output_with_attributes, ((_x(),),)),
+    "logits_processors": Case(logits_processors, ((_x(2, 4), torch.tensor([[0, 1], [2, 3]])),)),
+    "steps_from_a_text": Case(steps_from_a_text, ((_x(), "times:2|times:3"),) * 2),
+    "best_path": Case(best_path, ((_x(3, 4).sin(), _x(4, 4).cos()),)),
+    "watched": Case(Watched(), ((_x(),),) * 2),
+    "written_by_matching": Case(
+        written_by_matching,
+        tuple((_x(), spec) for spec in ({"op": "add", "by": 2}, {"op": "clamp", "args": (0, 1)}, [1, 2, 3], Config(2))),
+        4,
+    ),
+    "counted": Case(counted, ((_x(4, 2),),)),
 }

@@ -332,7 +332,7 @@ def instance_that_is_called(x):
         lambda x: OwnApply.apply(x) * 2,
         lambda x: functools.partial(Square.apply, x)(2.0),
         lambda x: sum(map(Square.apply, [x, x * 2])),
-        lambda x: getattr(Square, "apply")(x) + Square.apply.__self__.apply(x),
+        lambda x: Square.apply(x) + Square.apply.__self__.apply(x),
     ],
 )
 def test_functions_are_applied_however_they_are_reached(program, fresh):

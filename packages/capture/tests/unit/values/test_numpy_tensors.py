@@ -70,7 +70,9 @@ def check(got, wanted):
             check(one, other)
     elif isinstance(wanted, (torch.Tensor, np.ndarray, np.generic)):
         assert got.dtype == wanted.dtype and got.shape == wanted.shape
-        np.testing.assert_allclose(np.asarray(got), np.asarray(wanted), rtol=2e-6 if "32" in str(wanted.dtype) else 1e-13, atol=1e-16)
+        np.testing.assert_allclose(
+            np.asarray(got), np.asarray(wanted), rtol=2e-6 if "32" in str(wanted.dtype) else 1e-13, atol=1e-16
+        )
     else:
         assert got == wanted
 
@@ -85,7 +87,9 @@ def test_a_ufunc_of_a_tensor_is_a_tensor(name, fresh):
     ufunc = getattr(np, name)
 
     def program(t):
-        return ufunc(*[t] * ufunc.nin) if ufunc.nin != 2 else (ufunc(t, t), ufunc(t, 2), ufunc(np.ones(t.shape, t.numpy().dtype), t))
+        return (
+            ufunc(*[t] * ufunc.nin) if ufunc.nin != 2 else (ufunc(t, t), ufunc(t, 2), ufunc(np.ones(t.shape, t.numpy().dtype), t))
+        )
 
     kept = 0
     for tensor in TENSORS.values():
@@ -108,7 +112,9 @@ def test_a_function_that_asks_for_an_array_gets_one(name, fresh):
     assert not callback.breaks and not callback.skipped
 
 
-@pytest.mark.parametrize("tensor", [torch.ones(2, requires_grad=True), torch.ones(2, dtype=torch.bfloat16), torch.ones(2).to("meta")])
+@pytest.mark.parametrize(
+    "tensor", [torch.ones(2, requires_grad=True), torch.ones(2, dtype=torch.bfloat16), torch.ones(2).to("meta")]
+)
 @pytest.mark.parametrize("program", [np.sin, lambda t: np.stack([t, t])])
 def test_a_tensor_without_an_array_raises_as_in_plain_python(program, tensor, fresh):
     def called(t):

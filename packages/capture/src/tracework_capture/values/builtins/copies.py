@@ -27,7 +27,6 @@ from ..torch_fn import break_row
 from ..user_class import ClassValue, class_value, new_object
 from ..user_object import ObjectValue, is_atomic
 
-
 COPIED_AS_THEMSELVES = (types.FunctionType, types.BuiltinFunctionType, property, range, weakref.ref)
 """Beside constants and classes; so are tuples by copy.copy."""
 
