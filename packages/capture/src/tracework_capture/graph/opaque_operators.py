@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from tracework_primops import FakeTensor
 
 from ..errors import OpaqueCallError
 from ..signals import let_through
@@ -54,6 +53,8 @@ class ResultFacts:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> ResultFacts:
+        from tracework_primops import FakeTensor  # primops is imported when the first graph is made
+
         if isinstance(tensor, FakeTensor):
             return cls(tensor.dtype, tensor.device, tensor.spec.sizes, tensor.spec.strides)
         return cls(tensor.dtype, tensor.device, tuple(tensor.shape), tuple(tensor.stride()))

@@ -66,7 +66,18 @@ if TYPE_CHECKING:
     from ..contracts import CapturedGraph
     from ..shapes import DeclaredShapes
 
-__all__ = ["FrameCallback", "capture", "disable", "dump_dynamism", "dump_guards", "frame_of", "let_go", "optimize", "reset", "run_only"]
+__all__ = [
+    "FrameCallback",
+    "capture",
+    "disable",
+    "dump_dynamism",
+    "dump_guards",
+    "frame_of",
+    "let_go",
+    "optimize",
+    "reset",
+    "run_only",
+]
 
 log = logging.getLogger("tracework.capture")
 fallbacks = logging.getLogger("tracework.fallbacks")
@@ -89,7 +100,7 @@ class FrameCallback:
 
     def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
         # what other modules import in functions: a program that is captured may have changed how Python imports
-        from ..values import data_indices, extrema, format_fields, masks, nonstrict, open_indices, size_floats  # noqa: F401
+        from ..values import autograd_function, data_indices, extrema, format_fields, masks, nonstrict, open_indices, size_floats  # noqa: F401
 
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)

@@ -539,8 +539,3 @@ class WithoutGradient:
 
 def is_none(value):
     return value.is_constant() and value.constant() is None
-
-
-_APPLY = torch.autograd.Function.__dict__["apply"]
-APPLY_ROWS = {getattr(_APPLY, "__func__", _APPLY): apply}
-"""From torch 2.15 on C defines it."""

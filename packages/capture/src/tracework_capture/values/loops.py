@@ -8,7 +8,6 @@ from torch._higher_order_ops.associative_scan import generic_associative_scan
 from torch._higher_order_ops.map import map as map_steps
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
-from tracework_primops.symbols.layout import contiguous_strides
 
 from ..graph.opaque_operators import ResultFacts
 from ..sources import Const
@@ -136,6 +135,8 @@ def steps_operator(frame, name, function, init, xs, dim, backwards):
 
 def along(facts, length, dim):
     """The facts of the results of all steps."""
+    from tracework_primops.symbols.layout import contiguous_strides  # primops is imported when the first graph is made
+
     sizes = (length, *facts.sizes)
     order = [*range(1, len(sizes))]
     order.insert(dim if dim < len(sizes) else 0, 0)  # as stacked_along has it

@@ -46,7 +46,6 @@ from ..sources import (
     PlainPart,
 )
 from . import sequence_methods  # noqa: F401  # fills a table
-from .autograd_function import APPLY_ROWS
 from .backward import BACKWARD_ROWS
 from .binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
 from .builtins import BUILTINS, fill
@@ -419,6 +418,13 @@ def triton_program(frame, operator):
     return None if program is None else frame.wrap(program, Const(program, program.__qualname__))
 
 
+def apply_function(frame, args, kwargs):
+    """apply of a class of torch.autograd.Function."""
+    from .autograd_function import apply  # which imports primops
+
+    return apply(frame, args, kwargs)
+
+
 def hashable_get(table, key):
     """table.get(key) for keys that may be unhashable."""
     try:
@@ -744,7 +750,8 @@ TRAINING_ROWS = {
     **TENSOR_SUBCLASS_ROWS,
     **HOOK_ROWS,
 }
-BUILTINS.update(APPLY_ROWS)
+APPLY = torch.autograd.Function.__dict__["apply"]
+BUILTINS[getattr(APPLY, "__func__", APPLY)] = apply_function  # from torch 2.15 on C defines it
 CODE_ROWS.update(TRANSFORM_CODES)
 CODE_ROWS.update(LIBRARY_CODES)
 CODE_ROWS.update(REPR_CODES)
