@@ -63,7 +63,9 @@ def components(
             for nodes in (reached, cuts)
         )
         own = tuple(place for place in range(len(places)) if group >> place & 1)
-        found.append((Component(own, tuple(inputs), tuple(results), group in of_one.values()), [*inputs.values(), *results.values()]))
+        found.append(
+            (Component(own, tuple(inputs), tuple(results), group in of_one.values()), [*inputs.values(), *results.values()])
+        )
     slots = [*tangents]
     found.sort(key=lambda part: max(times[slots[place]] for place in part[0].tangents))
     return _in_order(found, slots, views) if cuts else found

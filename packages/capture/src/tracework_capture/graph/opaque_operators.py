@@ -129,6 +129,8 @@ class _Opaque:
         return results if len(results) > 1 else results[0]
 
     def on_meta(self, *arguments: Any) -> Any:
+        from tracework_primops import FakeTensor  # as above
+
         on_fakes = any(isinstance(a, FakeTensor) for a in arguments)
         facts = [f.among(arguments) for f in self.facts]
         made = tuple(f.made(f.device if on_fakes else "meta") for f in facts)
