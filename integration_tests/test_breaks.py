@@ -2,7 +2,7 @@
 
 import pytest
 from zoo.awkward import PROGRAMS
-from zoo.breaks import call_of, ours
+from zoo.breaks import calls_of, ours
 from zoo.breaks_report import text
 
 WHOLE = (
@@ -16,7 +16,7 @@ WHOLE = (
 @pytest.mark.parametrize("job", WHOLE)
 def test_models_that_used_to_break_are_one_graph(job):
     name, _, mode = job.rpartition("=")
-    found = ours(call_of(name, mode))
+    found = ours(calls_of(name, mode))
     assert (found["graphs"], found["stops"], found["plain"]) == (1, [], []), found
 
 
@@ -32,7 +32,7 @@ def test_models_that_used_to_break_are_one_graph(job):
     ],
 )
 def test_programs_that_break_seldom(name, mode, graphs):
-    assert ours(call_of(name, mode))["graphs"] <= graphs
+    assert ours(calls_of(name, mode))["graphs"] <= graphs
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_programs_that_break_seldom(name, mode, graphs):
 )
 def test_awkward_programs(program, graphs):
     assert program in PROGRAMS
-    found = ours(call_of(f"awkward/{program}", "inference"))
+    found = ours(calls_of(f"awkward/{program}", "inference"))
     assert (found["graphs"], found["plain"]) == (graphs, []), found
 
 

@@ -37,4 +37,6 @@ def test_a_row_that_did_not_run_again_is_kept():
     newer = row.replace("| eager's |", "| wrong |")
     changed = libraries.table(rows | {program: newer})
     assert newer in changed and row not in changed
-    assert [line for line in changed.splitlines() if "eager's" in line] == [r for r in rows.values() if "eager's" in r and r != row]
+    assert [line for line in changed.splitlines() if "eager's" in line] == [
+        r for r in rows.values() if "eager's" in r and r != row
+    ]
