@@ -49,3 +49,19 @@ def test_refused(name):
     program, error, text = REFUSED[name]
     with pytest.raises(error, match=text):
         aten_graph(program, X, W)
+
+
+OPERATORS = "+ - * // % & | ^ << >>".split()
+
+
+@pytest.mark.parametrize("written", ["{a} {op} {b}", "{a} {op} 3", "3 {op} {b}"])
+@pytest.mark.parametrize("op", OPERATORS)
+def test_operators_of_python_are_prims(op, written):
+    """None of them is left to an eager kernel, whichever overload Python's operator calls."""
+    a, b = torch.arange(1, 9).to(torch.uint8), torch.tensor([1, 2, 3, 4, 5, 6, 7, 1]).to(torch.uint8)
+    program = eval("lambda a, b: " + written.format(a="a", op=op, b="b"))
+    made = decompose(aten_graph(program, a, b))
+    (found,) = made.run(a, b)
+    expected = program(a, b)
+    assert found.dtype is expected.dtype and torch.equal(found, expected)
+    assert not [node.target for node in made.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]

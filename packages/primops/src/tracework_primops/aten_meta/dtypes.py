@@ -43,6 +43,7 @@ BOOL_NEVER = frozenset(("argmax", "argmin", "hardtanh", "neg", "relu", "topk"))
 """The same with `refusal`."""
 COMPLEX = frozenset(
     """
+    __lshift__ __rshift__
     _adaptive_avg_pool2d _adaptive_avg_pool3d _batch_norm_with_update _ctc_loss _histogramdd_bin_edges _log_softmax
     _native_batch_norm_legit _prelu_kernel _safe_softmax _softmax _softmax_backward_data _upsample_bilinear2d_aa
     _upsample_nearest_exact1d _upsample_nearest_exact2d adaptive_max_pool2d adaptive_max_pool3d amax amin aminmax atan2 avg_pool2d
@@ -71,7 +72,9 @@ COMPLEX_NEVER = frozenset(
     """.split()
 )
 """The same with `refusal`."""
-FLOATING = frozenset("bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor gcd lcm".split())
+FLOATING = frozenset(
+    "__lshift__ __rshift__ bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor gcd lcm".split()
+)
 """NotImplementedError when some tensor is floating or complex."""
 BYTES = frozenset(
     """

@@ -82,7 +82,7 @@ row("sub.Tensor", "sub.Scalar")(_with_multiple(_difference))
 row("rsub.Tensor", "rsub.Scalar")(
     lambda a, b, alpha=1: _with_multiple(_difference)(b, a, alpha)
 )  # iterates as the difference it is
-UNLESS_BOOL = "remainder fmod bitwise_left_shift bitwise_right_shift"
+UNLESS_BOOL = "remainder fmod bitwise_left_shift bitwise_right_shift __lshift__ __rshift__"
 row(*_names(UNLESS_BOOL, "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar"))(_binary(_not_of_bools))
 row(*_names("gcd lcm floor_divide", "default"), "floor_divide.Scalar")(_binary(_not_of_bools))
 row(*_names("maximum minimum fmax fmin hypot nextafter", "default"))(_binary(result_dtype))

@@ -37,6 +37,7 @@ SUMS = frozenset(
 EXACT_POINTWISE = frozenset(
     "neg sign sgn abs floor ceil trunc round relu threshold threshold_backward leaky_relu leaky_relu_backward _prelu_kernel"
     " square reciprocal bitwise_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift logical_not"
+    " __lshift__ __rshift__"
     " logical_and logical_or logical_xor isnan isinf isfinite isposinf isneginf signbit eq ne lt le gt ge maximum minimum fmax"
     " fmin copysign heaviside nan_to_num where masked_fill real imag _conj full zeros ones empty empty_strided"
     " new_empty_strided full_like zeros_like ones_like empty_like new_full new_zeros new_ones new_empty fill scalar_tensor eye"

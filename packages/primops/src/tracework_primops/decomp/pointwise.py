@@ -37,6 +37,7 @@ ROUNDING = ("floor", "ceil", "trunc", "round")
 BOOL_UNARY = {n: n for n in "logical_not isnan isinf signbit".split()}
 BINARY = {n: n for n in "maximum minimum fmax fmin remainder fmod bitwise_and bitwise_or bitwise_xor gcd lcm heaviside".split()}
 BINARY |= {"bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "nextafter": "nextafter"}
+BINARY |= {"__lshift__": "shift_left", "__rshift__": "shift_right"}  # Python's operators
 FLOAT_BINARY = {n: n for n in "atan2 hypot copysign logaddexp logaddexp2 igamma igammac xlogy".split()}
 FLOAT_BINARY |= {"special_zeta": "zeta"}
 FLOAT_BINARY |= {

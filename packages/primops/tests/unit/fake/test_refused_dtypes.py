@@ -57,6 +57,8 @@ OPS = {
     "div with a mode": lambda t: torch.div(t, t, rounding_mode="trunc"),
     "shift": lambda t: torch.bitwise_left_shift(t, t),
     "shift by a number": lambda t: torch.bitwise_left_shift(t, 1),
+    "<<": lambda t: t << t,
+    ">> a number": lambda t: t >> 1,
     "bitwise_and": lambda t: t & t,
     "bitwise_not": lambda t: ~t,
     "gcd": lambda t: torch.gcd(t, t),
