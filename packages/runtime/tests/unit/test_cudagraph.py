@@ -358,14 +358,31 @@ def test_many_inputs_that_move(kernel):
     assert graphed.engine.replayed == 4
 
 
-def test_a_window_on_much_more_memory_is_not_copied():
+@pytest.mark.parametrize("rows, recorded", [(8, 1), (8192, 0)])
+def test_a_window_on_much_more_memory_is_not_copied(rows, recorded):
+    """A column of the tokens of a few texts is: what lies between costs nothing."""
     graphed = graph("def call(args):\n    (x,) = args\n    args.clear()\n    return (x + 1,)\n", static=frozenset())
-    kept = []
-    for _ in range(4):
-        x = torch.randn(8, 100)[:, :1]
-        kept.append(x)
+    tokens = torch.randn(rows, 100)
+    for place in range(6):
+        x = tokens[:, place : place + 1]
         assert torch.equal(graphed([x])[0], x + 1)
-    assert graphed.engine.recorded == 0 and counters()["cudagraph.plain.window"] == 2
+    assert graphed.engine.recorded == recorded and graphed.replays == 4 * recorded
+    assert counters().get("cudagraph.plain.window", 0) == 4 * (1 - recorded)
+
+
+def test_a_window_that_is_written_keeps_what_lies_between():
+    graphed = graph(
+        "def call(args):\n    (x,) = args\n    x.mul_(2)\n    return (x + 1,)\n",
+        static=frozenset(),
+        mutated_inputs=frozenset({0}),
+    )
+    tokens, expected = torch.randn(8, 100), None
+    for place in range(6):
+        expected = tokens.clone()
+        expected[:, place : place + 1] *= 2
+        x = tokens[:, place : place + 1]
+        assert torch.equal(graphed([x])[0], expected[:, place : place + 1] + 1) and torch.equal(tokens, expected)
+    assert graphed.replays == 4
 
 
 def test_saved_values_are_read_in_place(graphed):

@@ -25,8 +25,8 @@ _MUCH, _LITTLE = 16 << 20, 16
 """Of so many bytes, a part of one in so many is little."""
 _OVER_MEMORY, _AS_IT_IS, _AS_OUTPUT, _AS_INPUT, _BY_FUNCTION = range(5)
 """How an output is handed out, as in csrc/replay.h."""
-_WINDOW = 4
-"""An input that reaches over so many times its elements is not copied."""
+_WINDOW, _SMALL = 4, 1 << 20
+"""An input that reaches over so many times its elements, and over more bytes than are copied in about a microsecond, is not copied."""
 
 
 def is_recorded_memory(tensor: torch.Tensor) -> bool:
@@ -53,8 +53,9 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 def can_be_copied(tensor: torch.Tensor) -> bool:
-    """Whether copying an input costs about what its elements cost."""
-    return _reach(tensor) <= _WINDOW * tensor.numel()
+    """Whether copying an input costs about what its elements cost, or next to nothing: a column of the tokens of a batch."""
+    reach = _reach(tensor)
+    return reach <= _WINDOW * tensor.numel() or reach * tensor.element_size() <= _SMALL
 
 
 @dataclasses.dataclass
