@@ -1,7 +1,7 @@
 """Random Python programs as source text: control flow, containers, closures, classes, generators, exceptions, tensor operations.
 
-`generate(choices)` needs only choices.choice(sequence), choices.randint(a, b) and choices.random(): a random.Random, or what
-hypothesis draws. Every program ends: loops have small bounds. Each statement is run as it is written, and most of those that raise are
+`generate(choices)` needs only choices.choice(sequence), choices.randint(a, b) and choices.random(), as random.Random has them.
+Every program ends: loops have small bounds. Each statement is run as it is written, and most of those that raise are
 written anew, so that programs go on; some raise all the same: that is part of the test. What raises depends on the versions of Python
 and torch, and so does what a seed gives.
 """
