@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -11,7 +13,7 @@ from ..broadcasting import broadcast_sizes
 from ..promotion import number_dtype
 from ..spec import TensorSpec
 from ..symbols.expr import Expr, floordiv
-from .rows import check_number, contiguous, fresh, row, same_layout, with_format
+from .rows import HALVES, check_number, contiguous, fresh, row, same_layout, with_format
 
 
 def _device(device, like=None):
@@ -42,15 +44,21 @@ def empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_mem
     return TensorSpec(dtype or torch.get_default_dtype(), _device(device), tuple(size), tuple(stride), 0)
 
 
+def _check_filling(value: Any, dtype: torch.dtype, size: Sequence[Any]) -> None:
+    """Of one element that is a half eager's own way to fill it takes every number."""
+    if len(size) or dtype not in HALVES or value.__class__ is complex:
+        check_number(value, dtype)
+
+
 @row("full.default")
 def full(size, value, *, dtype=None, layout=None, device=None, pin_memory=None):
-    check_number(value, dtype or number_dtype(value))
+    _check_filling(value, dtype or number_dtype(value), size)
     return _new(size, dtype or number_dtype(value), device)
 
 
 @row("scalar_tensor.default")
 def scalar_tensor(value, *, dtype=None, layout=None, device=None, pin_memory=None):
-    check_number(value, dtype or torch.get_default_dtype())
+    _check_filling(value, dtype or torch.get_default_dtype(), ())
     return _new((), dtype, device)
 
 
@@ -103,7 +111,7 @@ def new(x, size, *, dtype=None, layout=None, device=None, pin_memory=None):
 
 @row("new_full.default")
 def new_full(x, size, value, *, dtype=None, layout=None, device=None, pin_memory=None):
-    check_number(value, dtype or x.dtype)
+    _check_filling(value, dtype or x.dtype, size)
     return _new(size, dtype or x.dtype, _device(device, x))
 
 

@@ -8,14 +8,15 @@ was refused. Kernels on a GPU refuse the same `INTEGRAL` ones, other than `ONLY_
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..spec import TensorSpec
+from .rows import HALVES, check_number
 
-__all__ = ["check_dtypes", "refusal"]
+__all__ = ["check_dtypes", "check_numbers", "refusal"]
 
 INTEGRAL = frozenset(
     """
@@ -99,6 +100,23 @@ ALIKE: dict[str, tuple[int, ...]] = {
     "put": (0, 2),
 }
 """Places of arguments that RuntimeError is raised for unless their dtypes are one; found by giving one tensor of the samples another."""
+NUMBERS: dict[str, bool] = {
+    "addbmm": True,
+    "addmm": True,
+    "addmv": False,
+    "addr": False,
+    "baddbmm": True,
+    "celu": True,
+    "elu": True,
+    "hardshrink": False,
+    "index_add": False,
+    "leaky_relu": True,
+    "lerp": True,
+    "rrelu_with_noise": True,
+    "softplus": True,
+    "threshold": False,
+}
+"""Operators whose numbers have to fit the dtype of their first tensor, True: or float32, where that is a half."""
 ONLY_CPU = BOOL | BOOL_NEVER | {"histc", "uniform", "normal"}
 EMPTY = frozenset(
     """
@@ -193,6 +211,26 @@ def check_dtypes(func: Any, args: Sequence[Any]) -> None:
             continue
         error = error or refusal(func, args)
         raise error(f"\"{name}\" not implemented for '{KERNEL_DTYPES.get(specs[0].dtype, specs[0].dtype)}'")
+
+
+@functools.cache
+def _numbers(func: Any) -> tuple[dict[int, str], bool] | None:
+    """Places and names of the numbers that an overload in NUMBERS takes, and what that says of it."""
+    wide = NUMBERS.get(func._schema.name.partition("::")[2].removesuffix("_")) if func.namespace == "aten" else None
+    if wide is None:
+        return None
+    return {place: a.name for place, a in enumerate(func._schema.arguments) if isinstance(a.type, torch.NumberType)}, wide
+
+
+def check_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises RuntimeError, as eager, for numbers that the dtype which a kernel computes in cannot hold."""
+    found = _numbers(func)
+    if found is None or args[0].__class__ is not TensorSpec or 0 in args[0].sizes:
+        return
+    places, wide = found
+    dtype = torch.float32 if wide and args[0].dtype in HALVES else args[0].dtype
+    for place, name in places.items():
+        check_number(args[place] if place < len(args) else kwargs.get(name), dtype)
 
 
 def _specs(args: Sequence[Any]) -> Iterator[TensorSpec]:

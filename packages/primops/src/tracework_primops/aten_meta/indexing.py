@@ -407,6 +407,20 @@ def flip(x, dims):
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
 
+@row("rot90.default")
+def rot90(x, k=1, dims=(0, 1)):
+    if x.ndim < 2 or len(dims) != 2:
+        return NotImplemented
+    a, b = (wrap_dim(dim, x.ndim) for dim in dims)
+    if a == b:
+        return NotImplemented
+    places = [*range(x.ndim)]
+    if k % 2:
+        places[a], places[b] = b, a
+    strides = same_layout(x)
+    return TensorSpec(x.dtype, x.device, tuple([x.sizes[p] for p in places]), tuple([strides[p] for p in places]), 0)
+
+
 @row("roll.default")
 def roll(x, shifts, dims=()):
     if not len(shifts):
@@ -415,8 +429,10 @@ def roll(x, shifts, dims=()):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims: {len(dims)}")
     if dims and not x.ndim:
         raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
+    if 0 in x.sizes:
+        return like_self(x)
     rolled = fresh(x, x.sizes)
-    for shift, dim in zip(shifts, dims) if 0 not in x.sizes else ():
+    for shift, dim in zip(shifts, dims):
         if _is_channels_last_rolled(x, shift, wrap_dim(dim, x.ndim)):
             rolled = TensorSpec(x.dtype, x.device, x.sizes, broadcasting.channels_last(x.sizes))
         else:
@@ -454,7 +470,9 @@ def constant_pad_nd(x, pad, value=0):
             raise RuntimeError("narrow(): length must be non-negative.")
         sizes[dim] = sizes[dim] + sum(ends)
     sizes = tuple(sizes)
-    last = not x.is_contiguous and broadcasting.is_channels_last(x.sizes, x.strides)
+    if any(end.__class__ is not int or end > 0 for end in pad):
+        check_number(value, x.dtype)
+    last = suggests_channels_last(x)
     return TensorSpec(x.dtype, x.device, sizes, broadcasting.channels_last(sizes) if last else contiguous(sizes), 0)
 
 

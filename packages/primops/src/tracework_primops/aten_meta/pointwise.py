@@ -11,7 +11,7 @@ from ..promotion import complex_of, float_dtype, real_of, result_dtype
 from ..spec import TensorSpec
 from ..symbols import active
 from .dtypes import check_dtypes, refusal
-from .rows import check_number, clamp_bound, elementwise, elementwise_with_number, fresh, row, same_layout, wrap_dim
+from .rows import HALVES, check_number, clamp_bound, elementwise, elementwise_with_number, fresh, row, same_layout, wrap_dim
 
 
 def _tensors(operands):
@@ -21,11 +21,21 @@ def _tensors(operands):
 def _binary(dtype_of):
     def rule(a, b, *rest, **options):
         if b.__class__ is TensorSpec and a.__class__ is TensorSpec:
-            dtype = a.dtype if a.dtype is b.dtype and dtype_of is result_dtype else dtype_of(a, b)
-            return elementwise(dtype, [a, b])
+            if a.dtype is b.dtype and dtype_of is result_dtype:
+                return elementwise(a.dtype, [a, b])
+            dtype = dtype_of(a, b)
+            common = result_dtype(a, b) if dtype is torch.bool else dtype
+            return elementwise(dtype, [_cast(a, common), _cast(b, common)])
         return elementwise_with_number(dtype_of(a, b), a if a.__class__ is TensorSpec else b)
 
     return rule
+
+
+def _cast(x, dtype):
+    """An operand as eager's kernel for the CPU reads it: what has another dtype than the operands together is copied first."""
+    if x.dtype is dtype or x.device.type != "cpu" or not x.ndim:
+        return x
+    return TensorSpec(dtype, x.device, x.sizes, same_layout(x), 0)
 
 
 def _unary(dtype_of):
@@ -67,6 +77,8 @@ def _with_multiple(dtype_of):
         spec = rule(a, b)
         if alpha.__class__ is complex and not spec.dtype.is_complex:
             raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+        if alpha.__class__ is bool and spec.dtype is not torch.bool:
+            raise RuntimeError("Boolean alpha only supported for Boolean results.")
         if alpha.__class__ is float and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
             raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
         check_number(alpha, spec.dtype)
@@ -95,6 +107,8 @@ def pow_by_number(a, b):
     if b.__class__ is int and not (dtype.is_floating_point or dtype.is_complex):
         if b < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
+        check_number(b, dtype)
+    if dtype in HALVES:
         check_number(b, dtype)
     return elementwise(dtype, [a])
 
@@ -269,7 +283,13 @@ def mvlgamma(a, p):
 
 @row("_prelu_kernel.default")
 def prelu(a, weight):
-    return elementwise(a.dtype, [a, weight])
+    return into_empty_like(a)
+
+
+@row("frexp.Tensor")
+def frexp(a):
+    mantissa = into_empty_like(a)
+    return mantissa, mantissa.replace(dtype=torch.int32)
 
 
 @row("_prelu_kernel_backward.default")
@@ -377,7 +397,7 @@ def addcdiv(a, b, c, *, value=1):
 @row("addcmul.default")
 def addcmul(a, b, c, *, value=1):
     dtype = result_dtype(a, b, c)
-    check_number(value, dtype)
+    check_number(value, torch.float32 if dtype in HALVES else dtype)
     return elementwise(dtype, [a, b, c])
 
 

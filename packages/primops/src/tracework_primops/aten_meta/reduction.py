@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..broadcasting import channels_last
+from ..broadcasting import channels_last, is_channels_last
 from ..promotion import real_of
 from ..spec import TensorSpec
 from ..symbols import active
@@ -257,15 +257,13 @@ def native_group_norm(x, weight, bias, n, c, hxw, group, eps):
 def _batch_norm(x, training, *parameters):
     stat = fresh(x, (x.sizes[1],), _statistics_dtype(x, *parameters))
     none = fresh(x, (0,), stat.dtype)
-    strides = _format_of(x) if x.device.type == "cpu" else same_layout(x)
+    strides = same_layout(x)
+    if x.device.type == "cpu":
+        last = not x.is_contiguous and (is_channels_last(x.sizes, x.strides) or suggests_channels_last(x))
+        strides = channels_last(x.sizes) if last else contiguous(x.sizes)
     out = TensorSpec(x.dtype, x.device, x.sizes, strides, 0)
     # a CPU's kernel keeps nothing of running statistics; others give them back
     return (out, stat, stat) if training or x.device.type != "cpu" else (out, none, none)
-
-
-def _format_of(x):
-    """Of its layouts the CPU's kernel keeps channels-last alone."""
-    return channels_last(x.sizes) if suggests_channels_last(x) else contiguous(x.sizes)
 
 
 @row("native_batch_norm.default", "_native_batch_norm_legit.default")

@@ -81,21 +81,25 @@ def at_least(least: int, size: Size) -> bool:
     return least <= size if size.__class__ is int else active.table() is None or active.decide("<=", least, size)
 
 
+HALVES = frozenset((torch.float16, torch.bfloat16))
+
+
 def check_number(value: Any, dtype: torch.dtype) -> None:
     """A number that fills a tensor must be one that the dtype can hold. Raises RuntimeError as eager does.
 
-    What a dtype holds is decided without rounding: 127.5 is more than an int8 holds. Bools take everything, complex dtypes are not
-    looked at, and unsigned integers take the negatives of what they hold, which wrap around.
+    What a dtype holds is decided without rounding: 127.5 is more than an int8 holds. Bools take everything, complex dtypes what their
+    parts can hold, and unsigned integers take integers that are the negatives of what they hold, which wrap around.
     """
-    if value.__class__ not in (int, float, complex) or dtype.is_complex or dtype is torch.bool:
+    if value.__class__ not in (int, float, complex) or dtype is torch.bool:
         return
-    if value.__class__ is complex:
-        fits, value = value.imag == 0, value.real
-        if not fits:
-            raise RuntimeError(f"value cannot be converted to type {dtype} without overflow")
-    info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
-    lowest = -info.max if not dtype.is_signed else info.min
-    if not (lowest <= value <= info.max or dtype.is_floating_point and not math.isfinite(value)):
+    has_infinity = dtype.is_floating_point or dtype.is_complex
+    info = torch.finfo(dtype) if has_infinity else torch.iinfo(dtype)
+    lowest = -info.max if not dtype.is_signed and value.__class__ is int else info.min
+    fits = dtype.is_complex or value.imag == 0
+    for part in (value.real, value.imag):
+        highest = float(info.max) if part.__class__ is float else info.max
+        fits = fits and (lowest <= part <= highest or has_infinity and not math.isfinite(part))
+    if not fits:
         raise RuntimeError(f"value cannot be converted to type {dtype} without overflow")
 
 

@@ -16,7 +16,7 @@ import torch
 
 from .. import _torch
 from ..aten_meta import ATEN_META
-from ..aten_meta.dtypes import check_dtypes
+from ..aten_meta.dtypes import check_dtypes, check_numbers
 from ..errors import DataDependentError, FakeTensorError, MixedTensorError
 from ..spec import TensorSpec
 from ..symbols import active
@@ -107,6 +107,7 @@ def _result(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict) -> Any:
 def _work_out(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict, key: tuple | None) -> Any:
     plain, named = _plain(mode, func, args), _plain_dict(mode, func, kwargs)
     check_dtypes(func, plain)
+    check_numbers(func, plain, named)
     if named.get("layout") not in (None, torch.strided):
         raise FakeTensorError(f"{func}: a tensor of layout {named['layout']} has no fake form; break the graph before it is made")
     outer = active.swap(mode.table)
