@@ -258,6 +258,24 @@ def test_hooks_of_what_one_operator_gives(several, hooks, is_result):
     torch.testing.assert_close(*[[g for _, grads in seen for g in grads if g is not None] for seen in found])
 
 
+@pytest.mark.parametrize("several", [s for n, s in SEVERAL.items() if n in ("split", "unbind", "aminmax")])
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_a_hook_that_is_traced_and_gets_no_gradient(several, backend):
+    def fn(x, factor):
+        q, k, v = several(x * 1)
+        for made in (q, k, v):
+            made.register_hook(lambda g: None if g is None else g * factor)
+        return (k * k).sum(), v
+
+    found = []
+    for call in (fn, tracework.compile(fn, backend=backend)):
+        x = torch.linspace(-1, 1, 24, dtype=torch.float64).reshape(6, 4).requires_grad_()
+        loss, _ = call(x, torch.tensor(3.0, dtype=torch.float64))
+        loss.backward()
+        found.append(x.grad)
+    torch.testing.assert_close(*found)
+
+
 def test_gradients_of_gradients_behind_a_hook():
     def fn(x):
         a = x.sin()
