@@ -19,7 +19,7 @@ from .op import GraphBuilder, PrimValue
 from .spec import SizeSpec, TensorSpec
 from .symbols.expr import Expr, Size, Symbol
 
-log = logging.getLogger("tracework.primops")
+log = logging.getLogger("tracework.primops.decompose")
 
 
 class DecompositionError(PrimError):

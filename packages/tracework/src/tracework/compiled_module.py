@@ -163,9 +163,25 @@ def entry_function(self: Any, method: str = "__call__") -> Callable[..., Any]:
     return fresh
 
 
+_TRANSFORMS = frozenset(made.__code__.co_filename for made in vars(torch.func).values() if isinstance(made, types.FunctionType))
+"""Where the functions that torch.func gives (`vmap(f)`, `grad(f)`, ...) are written."""
+
+
 def with_a_frame(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What capture can see: of a builtin or a partial, which have no frame of their own, a function that calls it."""
+    """What capture can see: of a builtin or a partial, which have no frame of their own, and of what torch.func made of a function, which
+    would be captured under the transform, a function that calls it."""
+    if _is_transformed(function):
+        return functools.update_wrapper(entry_function(function), function, updated=())
     return entry_function(function) if isinstance(function, (types.BuiltinFunctionType, functools.partial)) else function
+
+
+def _is_transformed(function: Any) -> bool:
+    """Whether it, or what it wraps, is made by torch.func."""
+    while isinstance(function, types.FunctionType):
+        if function.__code__.co_filename in _TRANSFORMS:
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False
 
 
 def _compiled_forward(forward: Any) -> Any:

@@ -15,16 +15,16 @@ from .torch_logs import artifacts_of
 LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "graph": (("tracework.products.captured",), "each captured graph"),
     "breaks": (
-        ("tracework.capture", "tracework.capture.breaks"),
+        tuple(f"tracework.capture.{part}" for part in ("breaks", "plain", "checks", "graph", "opaque")),
         "each graph break and each frame that runs as plain Python: user line, reason, cure",
     ),
     "recompiles": (("tracework.capture.recompiles",), "why no existing entry matched"),
     "aot": (
-        ("tracework.aotautograd", "tracework.products.aotautograd"),
+        ("tracework.aotautograd.masks", "tracework.products.aotautograd"),
         "joint, forward and backward graphs, masks proven away",
     ),
     "prims": (
-        ("tracework.primops", "tracework.products.primops"),
+        ("tracework.primops.decompose", "tracework.primops.fake", "tracework.products.primops"),
         "graphs of prims, ops without decomposition, sizes that became fixed",
     ),
     "guards": (("tracework.products.guards",), "the guards of each captured graph"),

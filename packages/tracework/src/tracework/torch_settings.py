@@ -274,9 +274,10 @@ def now(of_environment: Mapping[str, Any], options: bool = True) -> Settings:
 def _checked(given: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Those that are honoured. Raises InvalidArgument for one that is refused; one that asks for other results than eager's is told."""
     honoured = {}
+    by_export = torch.compiler.is_exporting()  # which sets some for itself while it runs
     for name, value in given.items():
         row = row_for(TORCH_SETTINGS, name)
-        if row is not None and row.answer == REFUSED and asks(_known(name), value):
+        if row is not None and row.answer == REFUSED and not by_export and asks(_known(name), value):
             raise InvalidArgument(f"{prefix}{name} = {value!r} is not honoured here: {row.reason}.")
         if row is not None and row.reason == UNLIKE_EAGER:
             say_ignored([f"{prefix}{name}"])

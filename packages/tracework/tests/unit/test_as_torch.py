@@ -276,3 +276,47 @@ def test_marks_where_torch_takes_them(mark, place):
     y = torch.ones(shape)
     getattr(torch._dynamo.decorators, mark)(y, dim)  # torch marks it in silence
     assert torch.equal(tracework.compile(lambda x: x * 2, backend="eager")(y), y * 2)
+
+
+TRANSFORMED = {
+    "vmap": lambda f: torch.vmap(f),
+    "grad": lambda f: torch.func.grad(lambda x: f(x).sum()),
+    "grad_and_value": lambda f: torch.func.grad_and_value(lambda x: f(x).sum()),
+    "jacrev": lambda f: torch.func.jacrev(f),
+    "jacfwd": lambda f: torch.func.jacfwd(f),
+    "hessian": lambda f: torch.func.hessian(lambda x: f(x).sum()),
+    "functionalize": lambda f: torch.func.functionalize(f),
+    "vmap of grad": lambda f: torch.vmap(torch.func.grad(lambda x: f(x).sum())),
+    "decorated vmap": lambda f: torch.no_grad()(torch.vmap(f)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_what_torch_func_made_is_one_graph(name):
+    graphs, x = [], torch.rand(3, 2)
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    made = TRANSFORMED[name](lambda x: x.sin() * x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", tracework.UncompiledWarning)
+        compiled = tracework.compile(made, backend=backend)
+        torch.testing.assert_close(compiled(x), made(x))
+        torch.testing.assert_close(compiled(x), made(x))
+    assert len(graphs) == 1
+    assert (compiled.__name__, inspect.signature(compiled)) == (made.__name__, inspect.signature(made))
+
+
+def test_functions_that_torch_func_made_do_not_share_a_limit():
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    for number in range(12):
+        compiled = tracework.compile(torch.vmap(lambda x, number=number: x + number), backend=backend)
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 1.0 + number))
+    assert len(graphs) == 12

@@ -1,7 +1,8 @@
-"""The modules of programs that torch.export made, compiled as one graph for all sizes."""
+"""The modules of programs that torch.export made, compiled as one graph for all sizes; and what is compiled, exported."""
 
 import copy
 import io
+import warnings
 
 import pytest
 import torch
@@ -150,3 +151,44 @@ def test_wrong_inputs_raise_as_the_module_does(warm):
         assert expected is not None
         assert error_of(compiled, *wrong) == expected
     assert error_of(compiled, numbers(5)) is None
+
+
+class Around(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) + 1
+
+
+def in_place():
+    net = torch.nn.Linear(3, 3)
+    net.compile(backend="eager")
+    return net
+
+
+COMPILED = {
+    "module": lambda: tracework.compile(torch.nn.Linear(3, 3), backend="eager"),
+    "module inside": lambda: Around(tracework.compile(torch.nn.Linear(3, 3), backend="eager")),
+    "in place": in_place,
+    "in place inside": lambda: Around(in_place()),
+    "function": lambda: Around(tracework.compile(torch.sin, backend="eager")),
+    "compiled while it runs": lambda: Around(lambda x: tracework.compile(torch.sin, backend="eager")(x)),
+}
+
+
+@pytest.mark.parametrize("warm", (False, True), ids=("cold", "warm"))
+@pytest.mark.parametrize("kind", COMPILED)
+def test_what_is_compiled_is_exported_as_its_operators(kind, warm):
+    x = torch.rand(2, 3)
+    with tracework.replace_torch_compile(), warnings.catch_warnings():
+        warnings.simplefilter("error", tracework.UncompiledWarning)
+        module = COMPILED[kind]()
+        if warm:
+            module(x)
+        exported = torch.export.export(module, (x,))
+        expected = module(x)
+    operators = {node.target for node in exported.graph.nodes if node.op == "call_function"}
+    assert operators and all(isinstance(operator, torch._ops.OpOverload) for operator in operators)
+    torch.testing.assert_close(exported.module()(x), expected)

@@ -1,8 +1,10 @@
 """TRACEWORK_LOGS: what each artifact prints, in a process of its own."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,25 @@ def test_artifacts_print_what_they_say(tmp_path):
     for logger, words in WORDS.items():
         parts = [part.split("\n[tracework")[0] for part in done.stderr.split(f"[{logger}] ")[1:]]
         assert any(words in part for part in parts), f"{logger} does not say {words!r}: {parts}"
+
+
+def test_no_artifact_turns_on_another():
+    """A logger takes its level from those above it, so that none stands above another's, or for two artifacts."""
+    from tracework.logs import LOGS
+
+    owner = {logger: artifact for artifact, (loggers, _) in LOGS.items() for logger in loggers}
+    assert len(owner) == sum(len(loggers) for loggers, _ in LOGS.values())
+    above = [(logger, other) for logger in owner for other in owner if other.startswith(f"{logger}.")]
+    assert not above
+
+
+def test_every_logger_is_an_artifacts():
+    """What a package says goes to a logger that a name of TRACEWORK_LOGS turns on."""
+    from tracework.logs import LOGS
+
+    sources = Path(__file__).parents[4].glob("packages/*/src/**/*.py")
+    named = {name for path in sources for name in re.findall(r'getLogger\("([\w.]+)"\)', path.read_text())}
+    assert len(named) > 10 and named <= {logger for loggers, _ in LOGS.values() for logger in loggers}
 
 
 def test_the_graphs_of_aotautograd_are_text(tmp_path):

@@ -79,7 +79,7 @@ __all__ = [
     "run_only",
 ]
 
-log = logging.getLogger("tracework.capture")
+log = logging.getLogger("tracework.capture.plain")
 fallbacks = logging.getLogger("tracework.fallbacks")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _EMPTY_LIMIT = 4  # captures of a frame in which nothing was found to compile, after which it is left alone
@@ -160,6 +160,8 @@ class FrameCallback:
         if runs_what_is_compiled(code):
             cache.skip(code, recursive=True)
             return _C.SKIP
+        if torch.compiler.is_exporting():
+            return None  # what is exported are the operators of plain Python, as under torch.compile
         if code.co_flags & _GENERATORS or not frame_is_captured(code):
             return _C.SKIP
         if not self.options.fullgraph and (starts_watching(code) or counts_objects(code)):
