@@ -9,6 +9,7 @@ import contextlib
 import inspect
 import sys
 import threading
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -29,7 +30,7 @@ REPLACED = (
     " set_default_backend save_cache_artifacts load_cache_artifacts"
 )
 """Functions of torch.compiler that act on the compiler as a whole, or ask it; some are not in each release. torch.compile goes with them,
-and torch._dynamo.reset. Marks on functions and tensors need no replacing: torch's are honoured."""
+torch._dynamo.reset and torch._dynamo.explain. Marks on functions and tensors need no replacing: torch's are honoured."""
 LEFT = "load_compiled_function precompile set_enable_guard_collectives"
 """Those that stay torch's: what torch has stored is torch's to load, and a collective of torch's guards has none of ours to be in."""
 
@@ -78,9 +79,26 @@ def _replace() -> bool:
         for name in REPLACED.split():
             if hasattr(torch.compiler, name):
                 _replace_code(getattr(torch.compiler, name))
-        _undo.callback(after_import("torch._dynamo", lambda dynamo: _replace_code(dynamo.reset)))  # type: ignore[attr-defined]
+        _undo.callback(after_import("torch._dynamo", _replace_in_dynamo))
         _undo.callback(after_import(WRAPPERS[0], _recognise))
         return True
+
+
+def _replace_in_dynamo(dynamo: Any) -> None:
+    theirs = dynamo.explain  # a closure, which cannot get other code
+    _replace_code(dynamo.reset)
+    _rebind(theirs, explain)
+    _undo.callback(_rebind, explain, theirs)
+
+
+def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
+    """torch._dynamo.explain with this compiler: gives a function of f's arguments, or explains the call that further arguments make."""
+    from .explanation import TorchsExplanation, explain
+
+    def run(*args: Any, **kwargs: Any) -> TorchsExplanation:
+        return TorchsExplanation(explain(f)(*args, **kwargs))
+
+    return run(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else run
 
 
 def _replace_code(function: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,6 +109,47 @@ def _break_line(stop: Any) -> str:
     at = _place(stop.place) if stop.place else "a place that is not known"
     what = f"{data['what']} ({_line(stop.detail)})" if stop.detail else data["what"]
     return f"break at {at}: {what}; try: {data['cure']}"
+
+
+@dataclass(frozen=True)
+class BreakReason:
+    """A break under the names of torch's: its text, and the user's lines as traceback.FrameSummary, outermost first."""
+
+    reason: str
+    user_stack: list[traceback.FrameSummary]
+    graph_break: bool = True
+
+
+class TorchsExplanation:
+    """What torch._dynamo.explain gives where this compiler stands in for torch's: its fields, and the text of ours.
+
+    graphs: the captured GraphModules. ops_per_graph: what each calls. out_guards: as text. compile_times: a line. explanation: ours.
+    """
+
+    def __init__(self, explanation: Explanation) -> None:
+        said = explanation.capture
+        self.explanation = explanation
+        self.graphs: list[torch.fx.GraphModule] = [captured.graph for captured in said.graphs]
+        self.graph_count = explanation.graphs
+        self.graph_break_count = len(said.breaks)
+        self.break_reasons = [BreakReason(stop.text, [_frame_summary(at) for at in stop.stack]) for stop in said.breaks]
+        self.op_count: int = said.operations
+        self.ops_per_graph = [
+            [node.target for node in graph.graph.nodes if node.op in ("call_function", "call_method")] for graph in self.graphs
+        ]
+        self.out_guards = [str(guard) for captured in said.graphs for guard in captured.guards]
+        self.compile_times = explanation._summary()[-1]
+
+    def full(self) -> str:
+        """As of ours."""
+        return self.explanation.full()
+
+    def __str__(self) -> str:
+        return str(self.explanation)
+
+
+def _frame_summary(at: Any) -> traceback.FrameSummary:
+    return traceback.FrameSummary(at.filename, at.line, at.function.rpartition(".")[2])
 
 
 def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None = None) -> Callable[..., Explanation]:

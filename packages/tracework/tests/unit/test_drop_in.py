@@ -1,8 +1,10 @@
 """torch.compile replaced: under every name, wrapper and decorator, for good and for a while."""
 
+import dataclasses
 import functools
 import importlib
 import inspect
+import operator
 import subprocess
 import sys
 
@@ -211,3 +213,28 @@ def test_another_method_is_compiled_as_the_module_was():
     graphs = []
     compiled = tracework.compile(Net(), backend=lambda gm, inputs: (graphs.append(gm), gm.forward)[1])
     assert torch.equal(compiled.dynamo_ctx(program)(X), X.sin() + 1) and len(graphs) == 1
+
+
+def test_torchs_explain_explains_this_compiler():
+    from torch._dynamo import explain as before
+    from torch._dynamo.backends.debugging import ExplainOutput
+
+    def breaks(x):
+        x = x.sin()
+        torch._dynamo.graph_break()
+        return x + 1
+
+    with tracework.replace_torch_compile():
+        found = torch._dynamo.explain(breaks)(X)
+        at_once = torch._dynamo.explain(breaks, X)
+        ours = tracework.explain(breaks)(X)
+    assert torch._dynamo.explain is before
+    assert type(before(breaks)(X)) is ExplainOutput
+    assert {field.name for field in dataclasses.fields(ExplainOutput)} <= {*vars(found)}
+    for said in (found, at_once):
+        assert (said.graph_count, said.graph_break_count, said.op_count) == (2, 1, 2)
+        assert [[node.op for node in graph.graph.nodes] for graph in said.graphs] and said.out_guards
+        assert said.ops_per_graph == [["sin"], [operator.add]]
+        (reason,) = said.break_reasons
+        assert "graph_break() was called" in reason.reason and reason.user_stack[-1].name == "breaks"
+    assert str(found).splitlines()[2:] == str(ours).splitlines()[2:] and found.full()
