@@ -1,6 +1,6 @@
 """Watches Python frames, records a graph of torch calls, writes guards and the code that calls the graph."""
 
-from ._torch import under_fx_tracing
+from ._torch import errors_become_torchs, under_fx_tracing
 from ._version import __version__
 from .array_functions import wrap_numpy
 from .contracts import SYMBOLIC_SIZES, Backend, Break, CapturedGraph, InputBinding, Returned
@@ -86,6 +86,7 @@ __all__ = [
     "dump_dynamism",
     "dump_guards",
     "error_on_graph_break",
+    "errors_become_torchs",
     "explain",
     "follow_stance",
     "forbid_in_graph",

@@ -5,7 +5,9 @@ import functools
 import math
 import sys
 import threading
+import types
 import typing
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -714,8 +716,21 @@ def also_torchs(error: Exception) -> None:
         return
     module, name = TORCHS_ERRORS[kind.__name__]
     twin = getattr(sys.modules.get(module), name, None)
-    if twin is not None and not isinstance(error, twin):
+    if twin is None:
+        _without_twin.add(error)
+    elif not isinstance(error, twin):
         error.__class__ = _with_twin(type(error), twin)
+
+
+_without_twin: weakref.WeakSet[Exception] = weakref.WeakSet()
+
+
+def errors_become_torchs(module: types.ModuleType) -> None:
+    """To be called when torch.compile's errors have been imported: `except torch._dynamo.exc.Unsupported` may be what imports them, while an
+    error of ours waits for its clause."""
+    for error in list(_without_twin):
+        _without_twin.discard(error)
+        also_torchs(error)
 
 
 @functools.cache

@@ -14,12 +14,15 @@ import torch
 import tracework_capture as capture
 
 from . import activity, backends, config, dynamism, logs, torch_settings
+from .after_import import after_import
 from .compiled_module import CompiledModule, check_devices_of, entry_function, with_a_frame, wrap_module
 from .dump import Dump, both
 from .errors import InvalidArgument, NotCallable
 from .observe import Observe, nothing
 from .options import Options, build
 from .user_line import levels_inside
+
+after_import("torch._dynamo.exc", capture.errors_become_torchs)
 
 _told: set[str] = set()
 DECLARED = "__tracework_shapes__"

@@ -4,6 +4,8 @@ import copy
 import functools
 import inspect
 import pickle
+import subprocess
+import sys
 import types
 import typing
 import warnings
@@ -320,3 +322,33 @@ def test_functions_that_torch_func_made_do_not_share_a_limit():
         compiled = tracework.compile(torch.vmap(lambda x, number=number: x + number), backend=backend)
         assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 1.0 + number))
     assert len(graphs) == 12
+
+
+LATE = """
+import sys, torch, tracework
+
+def branches(x):
+    return x + 1 if x.sum() > 0 else x
+
+def adds(x):
+    return x + 1
+
+def fails(gm, inputs):
+    raise ValueError("no")
+
+x = torch.ones(3)
+CASES = {
+    "Unsupported": lambda: tracework.compile(branches, backend=lambda gm, inputs: gm.forward, fullgraph=True)(x),
+    "BackendCompilerFailed": lambda: tracework.compile(adds, backend=fails)(x),
+}
+try:
+    CASES[sys.argv[1]]()
+except getattr(__import__("torch._dynamo.exc", fromlist=["exc"]), sys.argv[1]) as error:
+    print("caught", type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("name", ("Unsupported", "BackendCompilerFailed"))
+def test_torchs_errors_catch_ours_where_the_clause_imports_them(name):
+    done = subprocess.run([sys.executable, "-c", LATE, name], capture_output=True, text=True)
+    assert done.stdout.startswith("caught"), done.stderr
