@@ -12,7 +12,7 @@ import types
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from . import _torch
 from .errors import ControlMisuse
@@ -152,7 +152,16 @@ def _checked(function: Any, control: str) -> Any:
     return function
 
 
-def _marker(control: str, doc: str) -> Callable[[Any], Any]:
+_Marked = TypeVar("_Marked")
+
+
+class Marker(Protocol):
+    """A decorator that gives back what it is given."""
+
+    def __call__(self, fn: _Marked, /) -> _Marked: ...
+
+
+def _marker(control: str, doc: str) -> Marker:
     def mark(fn: Any) -> Any:
         if isinstance(fn, (list, tuple)):
             return type(fn)(mark(each) for each in fn)

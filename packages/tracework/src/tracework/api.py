@@ -8,7 +8,7 @@ import re
 import types
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import torch
 import tracework_capture as capture
@@ -216,6 +216,30 @@ def _compile_class(cls: type, optimize: Callable[[Callable[..., Any]], Callable[
     return cls
 
 
+class CompileArguments(TypedDict, total=False):
+    """The keyword arguments of compile(), for type checkers and editors."""
+
+    fullgraph: bool
+    dynamic: bool | None
+    backend: str | backends.Backend | None
+    mode: str | None
+    options: Mapping[str, Any] | None
+    name: str | None
+    disable: bool
+    recompile_limit: int | None
+    isolate_recompiles: bool
+    shapes_spec: Any
+    dynamic_shapes: Any
+    observe: Observe
+
+
+_Model = TypeVar("_Model", bound=Callable[..., Any])
+
+
+@overload
+def compile(model: _Model, **arguments: Unpack[CompileArguments]) -> _Model: ...
+@overload
+def compile(model: None = None, **arguments: Unpack[CompileArguments]) -> Callable[[_Model], _Model]: ...
 def compile(
     model: Callable[..., Any] | None = None,
     *,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import types
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
 
 import torch
 import tracework_capture as capture
@@ -185,6 +186,13 @@ def _stance_of(taken: Any) -> capture.Stance:
 capture.follow_stance(*_torch.STANCE, _stance_of)
 
 
+_Callable = TypeVar("_Callable", bound=Callable[..., Any])
+
+
+@overload
+def disable(fn: _Callable, recursive: bool = True, *, reason: str | None = None) -> _Callable: ...
+@overload
+def disable(fn: None = None, recursive: bool = True, *, reason: str | None = None) -> Callable[[_Callable], _Callable]: ...
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Marks a function, an nn.Module or a class to run uncompiled; with `recursive` also what it calls.
 
