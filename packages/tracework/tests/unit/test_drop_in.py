@@ -220,9 +220,9 @@ def test_torchs_explain_explains_this_compiler():
     from torch._dynamo.backends.debugging import ExplainOutput
 
     def breaks(x):
-        x = x.sin()
+        x = x.sin().cos()
         torch._dynamo.graph_break()
-        return x + 1
+        return x * x + x
 
     with tracework.replace_torch_compile():
         found = torch._dynamo.explain(breaks)(X)
@@ -232,9 +232,9 @@ def test_torchs_explain_explains_this_compiler():
     assert type(before(breaks)(X)) is ExplainOutput
     assert {field.name for field in dataclasses.fields(ExplainOutput)} <= {*vars(found)}
     for said in (found, at_once):
-        assert (said.graph_count, said.graph_break_count, said.op_count) == (2, 1, 2)
+        assert (said.graph_count, said.graph_break_count, said.op_count) == (2, 1, 4)
         assert [[node.op for node in graph.graph.nodes] for graph in said.graphs] and said.out_guards
-        assert said.ops_per_graph == [["sin"], [operator.add]]
+        assert said.ops_per_graph == [["sin", "cos"], [operator.mul, operator.add]]
         (reason,) = said.break_reasons
         assert "graph_break() was called" in reason.reason and reason.user_stack[-1].name == "breaks"
     assert str(found).splitlines()[2:] == str(ours).splitlines()[2:] and found.full()
