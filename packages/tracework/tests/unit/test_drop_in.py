@@ -215,7 +215,7 @@ def test_another_method_is_compiled_as_the_module_was():
     assert torch.equal(compiled.dynamo_ctx(program)(X), X.sin() + 1) and len(graphs) == 1
 
 
-def test_torchs_explain_explains_this_compiler():
+def test_torchs_explain_explains_this_compiler(monkeypatch):
     from torch._dynamo import explain as before
     from torch._dynamo.backends.debugging import ExplainOutput
 
@@ -224,6 +224,7 @@ def test_torchs_explain_explains_this_compiler():
         torch._dynamo.graph_break()
         return x * x + x
 
+    monkeypatch.setattr("tracework.backends._default", ["eager"])
     with tracework.replace_torch_compile():
         found = torch._dynamo.explain(breaks)(X)
         at_once = torch._dynamo.explain(breaks, X)
