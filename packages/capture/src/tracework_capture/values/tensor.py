@@ -157,7 +157,7 @@ class TensorOperations(Value):
         cls = self.python_type()
         if cls is not torch.Tensor and issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer)):
             static, owner = lookup_class(cls, name)
-            if static is not NO_ATTRIBUTE and not owner.__module__.startswith("torch."):
+            if static is not NO_ATTRIBUTE and owner not in torch.Tensor.__mro__ and not owner.__module__.startswith("torch."):
                 if self.obj is not None and not is_data_descriptor(static):
                     if name in self.obj.__dict__:
                         return None

@@ -245,7 +245,7 @@ def _after_totals(kernel: LoopKernel) -> LoopKernel:
         return kernel
     (one_pass, position, (_, (name, kind, value), dtype)), body = found, found[0].body
     before = list(body.instructions[:position])
-    if _wide_product(kind, dtype):
+    if dtype == torch.float32 and kind in ("sum", "prod"):  # a total so far is rounded once, where its part begins
         before.append(Instruction("to_dtype", (value, torch.float64), torch.float64))
         value = Ref(position)
     total = drop_unused([*before, Instruction("reduce", (name, kind, value), None)])
@@ -841,7 +841,8 @@ class _Function:
             return f"tl.full({self.writer.tile.shape(frozenset({'x'}))}, {texts.identity}, {texts.held})"
         (argument,) = partial.arguments
         totals = self._tile_of_parts(argument, texts.identity, partial.dtype)
-        return texts.across(f"tl.where(tl.arange(0, {self.combined})[None, :] < part, {totals}, {texts.identity})")
+        earlier = texts.across(f"tl.where(tl.arange(0, {self.combined})[None, :] < part, {totals}, {texts.identity})")
+        return f"({earlier}).to({texts.held})"
 
     def _scratch_store(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
         name, _, value = args
