@@ -126,7 +126,10 @@ PyObject *run(replay_object *self, PyObject *inputs, void *stream, int *status)
     bool back = false;
     *status = 0;
     for (Py_ssize_t i = 0; i < self->copy_count; i++) {
-        if (input_address(self, inputs, self->copies[i].input, &addresses[i]) < 0) {
+        const copied_input *one = &self->copies[i];
+        int failed = one->is_number ? input_number(inputs, one->input, &addresses[i])
+                                    : input_address(self, inputs, one->input, &addresses[i]);
+        if (failed) {
             return NULL;
         }
         back = back || self->copies[i].back;

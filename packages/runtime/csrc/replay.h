@@ -22,11 +22,12 @@ typedef struct {
     uint64_t address;
 } fixed_input;
 
+/* is_number: the input is an int, and the memory an int64. */
 typedef struct {
     Py_ssize_t input;
     uint64_t memory;
     size_t bytes;
-    bool back;
+    bool back, is_number;
 } copied_input;
 
 /* Memory that is handed out, with what holds it while nobody but the recording does. */
@@ -86,7 +87,10 @@ INTERNAL int input_address(replay_object *self, PyObject *inputs, Py_ssize_t pla
 /* Whether the inputs that are read in place are where they were; -1 with an exception. */
 INTERNAL int matches(replay_object *self, PyObject *inputs);
 
-/* Copies in both directions: the driver's status. */
+/* The int64 that an input is, as its bits: 0, or -1 with an exception. */
+INTERNAL int input_number(PyObject *inputs, Py_ssize_t place, uint64_t *out);
+
+/* Copies in both directions: the driver's status. addresses: of the inputs, or the bits of numbers. */
 INTERNAL int copy_inputs(const replay_object *self, const uint64_t *addresses, bool back, void *stream);
 
 /* Takes it that nobody but the recording holds the slots now: 0, or -1 with an exception. */

@@ -7,7 +7,7 @@ typedef int (*address_function)(void *tensor, void **address);
 static address_function get_address;
 static Py_ssize_t tensor_place;
 
-/* The parameter of the kernel that makes many copies, device/copies.py. */
+/* The parameter of the kernel that makes many copies, device/copies.py. No bytes: `from` itself is written. */
 #define ROWS 64
 #define THREADS 256
 #define UNIT 16 /* bytes that a thread copies at once */
@@ -47,14 +47,15 @@ int read_copies(replay_object *self, PyObject *rows)
     for (self->copy_count = 0; self->copy_count < count; self->copy_count++) {
         unsigned long long memory;
         Py_ssize_t bytes;
-        int back;
+        int back, is_number;
         copied_input *one = &self->copies[self->copy_count];
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(rows, self->copy_count), "nKnp", &one->input, &memory, &bytes, &back)) {
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(rows, self->copy_count), "nKnpp", &one->input, &memory, &bytes, &back, &is_number)) {
             return -1;
         }
         one->memory = memory;
         one->bytes = (size_t)bytes;
         one->back = back != 0;
+        one->is_number = is_number != 0;
     }
     return 0;
 }
@@ -89,6 +90,16 @@ int input_address(replay_object *self, PyObject *inputs, Py_ssize_t place, uint6
     }
     *out = (uint64_t)PyLong_AsUnsignedLongLong(number);
     Py_DECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int input_number(PyObject *inputs, Py_ssize_t place, uint64_t *out)
+{
+    if (place >= PyList_GET_SIZE(inputs) || !PyLong_Check(PyList_GET_ITEM(inputs, place))) {
+        PyErr_Format(PyExc_TypeError, "a recording takes a list of inputs, with an int at %zd", place);
+        return -1;
+    }
+    *out = (uint64_t)PyLong_AsLongLong(PyList_GET_ITEM(inputs, place));
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -127,10 +138,11 @@ int copy_inputs(const replay_object *self, const uint64_t *addresses, bool back,
         }
         uint64_t to = back ? addresses[i] : one->memory, from = back ? one->memory : addresses[i];
         if (self->copies_kernel == NULL || one->bytes >= LARGE) {
-            status = self->copy(to, from, one->bytes, stream);
+            /* what lies in memory of the host that nobody has pinned is read before the driver returns */
+            status = self->copy(to, one->is_number ? (uint64_t)(uintptr_t)&addresses[i] : from, one->bytes, stream);
             continue;
         }
-        rows[count++] = (copy_row){to, from, one->bytes};
+        rows[count++] = (copy_row){to, from, one->is_number ? 0 : one->bytes};
         longest = one->bytes > longest ? one->bytes : longest;
         if (count == ROWS) {
             status = launch_rows(self, rows, count, longest, stream);

@@ -18,6 +18,7 @@ from .lowering.conv import DIGEST, PACKED_CALL
 from .lowering.cpu_products import GEMM
 from .options import InductorOptions
 from .passes import GRAPH_PASSES
+from .schedule.numbers import with_numbers_in_memory
 from .schedule.pipeline import schedule
 from .schedule.plan import ExternKernel, KernelPlan
 
@@ -46,6 +47,7 @@ def plan_graph(graph: Any, options: InductorOptions, observe: Observe | None = N
     program = lower(graph, options)
     device_type = next((b.layout.device.type for b in program.buffers.values() if b.layout.device.type != "cpu"), "cpu")
     plan = schedule(program, options, renderer_for(device_type, options).capabilities)
+    plan = with_numbers_in_memory(plan) if options.numbers_in_memory else plan
     if observe is not None:
         observe("plan", plan)
     return plan

@@ -11,7 +11,7 @@ from . import _torch
 from ._C import Expected, set_tensor_api
 from .errors import ResultMismatch
 
-__all__ = ["difference", "empty_cpu", "empty_cuda", "expected", "restride", "unwritten"]
+__all__ = ["difference", "empty_cpu", "empty_cuda", "expected", "in_memory", "restride", "unwritten"]
 
 # (sizes, strides, dtype): memory that a kernel fills, on the CPU or the current GPU, without the ways through torch that do not matter for it
 empty_cpu, empty_cuda = _torch.empty_strided_cpu, _torch.empty_strided_cuda
@@ -45,6 +45,11 @@ def restride(value: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     target.copy_(value)
     unwritten(out)
     return out
+
+
+def in_memory(number: int | torch.Tensor, device: str | torch.device) -> torch.Tensor:
+    """An int64 without dims on a device; what is memory already as it is."""
+    return number if isinstance(number, torch.Tensor) else torch.full((), number, dtype=torch.int64, device=device)
 
 
 def difference(value: Any, dtype: torch.dtype, device: torch.device | None) -> tuple[str, object, object] | None:

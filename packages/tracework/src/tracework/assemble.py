@@ -289,7 +289,9 @@ class GraphCompiler:
         self._options = options
         self._profile = options.profile
         self._cudagraphs = options.cudagraphs
-        self._inductor = inductor.InductorOptions(numerics=options.numerics, index_checks=options.index_checks)
+        self._inductor = inductor.InductorOptions(
+            numerics=options.numerics, index_checks=options.index_checks, numbers_in_memory=options.cudagraphs
+        )
         self._runtime = runtime_options(options)
 
     @functools.cached_property

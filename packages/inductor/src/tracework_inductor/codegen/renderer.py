@@ -1,6 +1,7 @@
 """Renderer: what the pipeline needs of a device's code writer.
 
-A kernel function takes, in this order, one pointer per `LoopKernel.buffers` and one int64 per `LoopKernel.sizes`.
+A kernel function takes, in this order, one pointer per `LoopKernel.buffers`, one per `LoopKernel.numbers` and one int64 per
+`LoopKernel.sizes`.
 The host program calls it by name with tensors' data pointers (cpp) or tensors (triton) and the sizes.
 """
 

@@ -55,6 +55,8 @@ class LoopKernel:
     writes: frozenset[str]
     origins: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
+    numbers: tuple[Any, ...] = ()
+    """Symbols that it reads from memory, an int64 each; it takes their addresses between buffers and sizes."""
 
     def text(self) -> str:
         """Axes and passes."""

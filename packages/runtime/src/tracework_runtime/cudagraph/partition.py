@@ -23,6 +23,7 @@ from tracework_runtime.host.lines import (
     Inputs,
     Launch,
     Line,
+    Number,
     Return,
     Reuse,
     Take,
@@ -86,11 +87,11 @@ def partition(artifact: Artifact, unsafe: frozenset[str] = frozenset()) -> tuple
     lines = artifact.host_lines
     if not lines or any(isinstance(line, Take) for line in lines):
         return ()
-    bound, body, end = _apart(lines)
+    bound, numbers, body, end = _apart(lines)
     symbols = tuple(line.symbol for line in bound)
     sizes = _Sizes(artifact, symbols)
     runs = _with_memory(_grouped([*_runs(artifact, body, unsafe, sizes), _Run(False, lines=end)]))
-    parts = [_part(run, sizes) for run in runs]
+    parts = [_part(run, sizes, numbers) for run in runs]
     if bound:
         names = tuple(dict.fromkeys(name for line in bound for name in line.reads if name not in symbols))
         start = Part((Inputs(names), *bound, Return(symbols, symbols)), names, outputs=symbols, recordable=False)
@@ -106,7 +107,7 @@ class _Sizes:
         self._of_data = frozenset(b.name for b in artifact.symbols if b.of_data)
         self._of: dict[str, frozenset[str]] = {c.name: self._named((*c.sizes, *c.strides)) for c in artifact.checks}
         names = artifact.inputs or ()
-        self._of.update({names[b.index]: frozenset((b.name,)) for b in artifact.symbols if b.kind == "value" and names})
+        self._of.update({names[b.index]: self._named((b.name,)) for b in artifact.symbols if b.kind == "value" and names})
 
     def of(self, names: Iterable[str]) -> frozenset[str]:
         """Those of several names together."""
@@ -149,15 +150,15 @@ class _Sizes:
         return self.symbols & {word for text in texts if isinstance(text, str) for word in _WORD.findall(text)}
 
 
-def _apart(lines: Sequence[Line]) -> tuple[list[Bind], list[Line], list[Line]]:
-    """What binds symbols, what computes, and what only looks at results."""
-    rest = list(lines[1:])
-    bound = [line for line in rest if isinstance(line, Bind)]
-    rest = rest[len(bound) :]
+def _apart(lines: Sequence[Line]) -> tuple[list[Bind], list[Number], list[Line], list[Line]]:
+    """What binds symbols, what puts numbers into memory, what computes, and what only looks at results."""
+    bound = [line for line in lines if isinstance(line, Bind)]
+    numbers = [line for line in lines if isinstance(line, Number)]
+    rest = [line for line in lines[1:] if not isinstance(line, (Bind, Number))]
     first = len(rest) - 1
     while first and isinstance(line := rest[first - 1], Call) and not _computes(line):
         first -= 1
-    return bound, rest[:first], rest[first:]
+    return bound, numbers, rest[:first], rest[first:]
 
 
 def _computes(line: Line) -> bool:
@@ -253,7 +254,7 @@ def _reads(line: Line) -> tuple[str, ...]:
     match line:
         case Launch(_, operands):
             return tuple(o.name for o in operands if isinstance(o, Address))
-        case Reuse(_, old):
+        case Reuse(_, old) | Number(_, old):
             return (old,)
         case Call(_, reads) | Return(_, reads):
             return reads
@@ -263,7 +264,7 @@ def _reads(line: Line) -> tuple[str, ...]:
 
 def _makes(line: Line) -> tuple[str, ...]:
     match line:
-        case Allocate(name) | Reuse(name):
+        case Allocate(name) | Reuse(name) | Number(name):
             return (name,)
         case Call():
             return line.writes
@@ -282,8 +283,10 @@ def _changes(line: Line) -> tuple[str, ...]:
             return ()
 
 
-def _part(run: _Run, sizes: _Sizes) -> Part:
-    """Without its outputs, which its followers decide."""
+def _part(run: _Run, sizes: _Sizes, numbers: Sequence[Number]) -> Part:
+    """Without its outputs, which its followers decide. It puts the numbers that it reads into memory itself."""
+    read = {name for line in run.lines for name in _reads(line)}
+    run.lines = [*(number for number in numbers if number.name in read), *run.lines]
     made: set[str] = set()
     inputs: dict[str, None] = {}
     memory: dict[str, str] = {}

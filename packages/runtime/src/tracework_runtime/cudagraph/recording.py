@@ -14,6 +14,7 @@ from tracework_runtime._C import Replay, set_count_place, set_get_address
 from tracework_runtime.cudagraph.engine import Inputs, Recorded
 from tracework_runtime.cudagraph.segment import Segment
 from tracework_runtime.cudagraph.step import STEPS
+from tracework_runtime.results import in_memory
 
 __all__ = ["Recording", "can_be_copied", "is_recorded_memory"]
 
@@ -73,10 +74,10 @@ class CopiedInput:
         flat = value.detach().as_strided((_reach(value),), (1,)).clone()
         return cls(place, flat.as_strided(value.shape, value.stride()), written, _is_dense(value))
 
-    def row(self) -> tuple[int, int, int, bool]:
+    def row(self) -> tuple[int, int, int, bool, bool]:
         """For Replay."""
         memory = self.memory
-        return self.place, memory.data_ptr(), _reach(memory) * memory.element_size(), self.written and self.dense
+        return self.place, memory.data_ptr(), _reach(memory) * memory.element_size(), self.written and self.dense, False
 
 
 class Slot:
@@ -158,6 +159,10 @@ class Recording:
                 given[place] = copy.memory
             elif isinstance(value, torch.Tensor) and place in segment.written:
                 given[place] = value.data  # nobody writes to it while it is recorded: it has no new version
+        device = torch.device(engine.device_type, segment.device)
+        self._numbers = {place: in_memory(inputs[place], device) for place in segment.numbers}
+        for place, number in self._numbers.items():
+            given[place] = number
         recorded: Recorded = engine.record(segment.call, list(given), segment.device, stream, segment.draws, segment.keeps)
         values, self._graph = list(recorded.outputs), recorded.graph
         self._same: list[tuple[int, int]] = []
@@ -178,7 +183,10 @@ class Recording:
             _torch.storage_count,
             STEPS,
             tuple(self.fixed.items()),
-            tuple(copy.row() for copy in self._copies),
+            (
+                *(copy.row() for copy in self._copies),
+                *((place, number.data_ptr(), number.element_size(), False, True) for place, number in self._numbers.items()),
+            ),
             tuple((slot.storage, int(slot.storage._cdata)) for slot in self._lent),
             outputs,
         )

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from tracework_runtime.artifact import Artifact, SymbolBinding
+from tracework_runtime.host.lines import Number
 
 __all__ = ["Segment", "Sizes", "no_sizes", "size_reader"]
 
@@ -26,7 +27,8 @@ class Segment:
     library: whether it calls kernels of a library, which look at settings of torch.
     draws: whether it may draw random numbers.
     keeps: whether it says what of the memory that it makes it returns, as the interpreter of host programs does.
-    sizes: the parts of a call's inputs that a recording holds for: its sizes and numbers.
+    sizes: the parts of a call's inputs that a recording holds for: its sizes, and numbers but for those that it reads from memory.
+    numbers: inputs that are such numbers.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Segment:
     draws: bool = True
     keeps: bool = False
     sizes: Callable[[Sequence[Any]], Sizes] = lambda inputs: _all_sizes(inputs)
+    numbers: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, compiled: Any) -> Segment:
@@ -57,6 +60,7 @@ class Segment:
             not (artifact.kernels or artifact.externs) or any(map(_may_draw, artifact.externs)),
             bool(artifact.host_lines),
             size_reader(artifact),
+            _numbers_in_memory(artifact),
         )
 
 
@@ -70,13 +74,19 @@ def _may_draw(operator: str) -> bool:
     return packet is None or any(seeded in getattr(packet, overload).tags for overload in packet.overloads())
 
 
+def _numbers_in_memory(artifact: Artifact) -> frozenset[int]:
+    """The inputs that are numbers, and that kernels read from memory."""
+    names = {line.given for line in artifact.host_lines if isinstance(line, Number)}
+    return frozenset(n for n, name in enumerate(artifact.inputs or ()) if name in names)
+
+
 def size_reader(artifact: Artifact) -> Callable[[Sequence[Any]], Sizes]:
     """Inputs -> what symbols among the sizes stand for, and numbers. All sizes, where the artifact does not know its inputs."""
     if artifact.inputs is None:
         static = artifact.static_inputs
         return lambda inputs: _all_sizes([x for n, x in enumerate(inputs) if n not in static])
-    tensors = {check.index for check in artifact.checks}
-    numbers = tuple(n for n in range(len(artifact.inputs)) if n not in tensors)
+    others = {check.index for check in artifact.checks} | _numbers_in_memory(artifact)
+    numbers = tuple(n for n in range(len(artifact.inputs)) if n not in others)
     bindings = tuple(b for b in artifact.symbols if b.kind != "value")
     if not numbers and not bindings:
         return no_sizes

@@ -1,6 +1,7 @@
 """COPIES: one kernel that makes many small copies, as text that the driver compiles for its device.
 
 Its parameter is an array of ROWS rows (to, from, bytes), which csrc/replay_inputs.c fills; blocks of THREADS threads, one row of blocks for each.
+A row without bytes has a number of 64 bits in the place of `from`, which is written.
 """
 
 __all__ = ["COPIES", "ENTRY"]
@@ -49,11 +50,19 @@ COPIES = f"""
     ld.param.u64 %d4, [%d3];
     ld.param.u64 %d5, [%d3+8];
     ld.param.u64 %d6, [%d3+16];
-    cvta.to.global.u64 %d4, %d4;
-    cvta.to.global.u64 %d5, %d5;
     mov.u32 %r2, %ctaid.x;
     mov.u32 %r3, %ntid.x;
     mov.u32 %r4, %tid.x;
+    cvta.to.global.u64 %d4, %d4;
+    setp.ne.u64 %p1, %d6, 0;
+    @%p1 bra COPY;
+    or.b32 %r5, %r2, %r4;
+    setp.ne.u32 %p1, %r5, 0;
+    @%p1 bra DONE;
+    st.global.u64 [%d4], %d5;
+    bra DONE;
+COPY:
+    cvta.to.global.u64 %d5, %d5;
     mul.wide.u32 %d7, %r2, %r3;
     cvt.u64.u32 %d8, %r4;
     add.s64 %d7, %d7, %d8;

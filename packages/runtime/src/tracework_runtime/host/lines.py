@@ -26,6 +26,7 @@ __all__ = [
     "Launch",
     "Line",
     "Native",
+    "Number",
     "Result",
     "Return",
     "Reuse",
@@ -64,6 +65,20 @@ class Bind:
     symbol: str
     text: str
     reads: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """The number that the input `given` is, as an int64 in the memory of a device; the input is that memory itself in a recording."""
+
+    name: str
+    given: str
+    device: str
+
+    @property
+    def text(self) -> str:
+        """As a statement."""
+        return f"{self.name} = in_memory({self.given}, {self.device!r})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,9 +215,9 @@ class Return:
     reads: tuple[str, ...]
 
 
-Line = Inputs | Bind | Take | Allocate | Reuse | Launch | Call | Free | Give | Return
+Line = Inputs | Bind | Number | Take | Allocate | Reuse | Launch | Call | Free | Give | Return
 _LINES: Mapping[str, Any] = {
-    kind.__name__.lower(): kind for kind in (Inputs, Bind, Take, Allocate, Reuse, Launch, Call, Free, Give, Return)
+    kind.__name__.lower(): kind for kind in (Inputs, Bind, Number, Take, Allocate, Reuse, Launch, Call, Free, Give, Return)
 }
 _PARTS: Mapping[str, Any] = {kind.__name__.lower(): kind for kind in (Window, Argument, Result, Native)}
 _FIELDS = {word: len(dataclasses.fields(kind)) for word, kind in _LINES.items()}

@@ -33,6 +33,7 @@ from tracework_runtime.host.lines import (
     Launch,
     Line,
     Native,
+    Number,
     Result,
     Return,
     Reuse,
@@ -167,6 +168,8 @@ class _Assembler:
                 self._python(text, (), (WORK, "views", _HELD_WORK), ("at", "views", "work"))
             case Give():
                 self._python(["give(work)"], (_HELD_WORK,), (), parameters=("work",))
+            case Number():
+                self._python([line.text], (line.given,), (line.name,))
             case Allocate(name, device, dtype, sizes, strides):
                 shapes = self._shape_number(sizes), self._shape_number(strides)
                 kept = _ALL_KEPT if name in self._kept else 0

@@ -82,7 +82,10 @@ class CppKernel:
     def render(self) -> RenderedKernel:
         """The function's text."""
         parameters = [f"{MEMORY_TYPES[self.kernel.layouts[b].dtype]}* {n}" for b, n in self.names.items()]
+        parameters += [f"const int64_t* {s}_at" for s in self.kernel.numbers]
         parameters += [f"int64_t {s}" for s in self.kernel.sizes]
+        for s in self.kernel.numbers:
+            self.w.line(f"const int64_t {s} = *{s}_at;")
         if self.checks:
             self.w.line("int bad = 0;")
         SHAPES[shape(self.kernel)](self)
@@ -90,7 +93,7 @@ class CppKernel:
             self.w.line("return bad;")
         result = "int32_t" if self.checks else "void"
         head = f'extern "C" {result} {KERNEL_NAME}({", ".join(parameters)}) {{'
-        signature = tuple("*" for _ in self.names) + tuple("i64" for _ in self.kernel.sizes)
+        signature = ("*",) * (len(self.names) + len(self.kernel.numbers)) + ("i64",) * len(self.kernel.sizes)
         launch = (("result", "i32"),) if self.checks else ()
         return RenderedKernel("\n".join([head, *self.w.lines, "}"]), signature, launch)
 

@@ -71,7 +71,7 @@ def tiling(kernel: LoopKernel) -> Tiling | None:
     *outer, last = kernel.axes
     if not outer or _is_short(last):
         return None
-    bound = {a.var for a in kernel.axes} | set(kernel.sizes)
+    bound = {a.var for a in kernel.axes} | {*kernel.sizes, *kernel.numbers}
     instructions = [i for p in kernel.passes for i in p.body.instructions]
     plain = [i for i in instructions if i.op in ("load", "store") and _is_plain(i, kernel, bound)]
     best: Tiling | None = None

@@ -32,7 +32,7 @@ TILE_ROWS = 16
 def product(kernel: LoopKernel, tiling: Tiling) -> Product | None:
     """The kernel as one that tensor cores compute, if it is."""
     rows = len(tiling.points())
-    if rows < 2 or kernel.sizes or kernel.scratch or not kernel.passes or tiling.group("x") is None:
+    if rows < 2 or kernel.sizes or kernel.numbers or kernel.scratch or not kernel.passes or tiling.group("x") is None:
         return None
     inner, *rest = kernel.passes
     effects = [i for i in inner.body.instructions if i.dtype is None and i.op != "indirect"]

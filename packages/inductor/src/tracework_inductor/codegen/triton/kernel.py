@@ -70,6 +70,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
     chosen = config_table.configs(shape)
     parts = _parts(kernel, shape, chosen[0])
     names = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}
+    names |= {symbol: f"number{n}" for n, symbol in enumerate(kernel.numbers)}
     narrow = _fits_statically(kernel, tiling)
     if parts > 1:
         functions, spread, workspace = _split_stages(kernel, tiling, shape, names, narrow, parts)
@@ -80,7 +81,8 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         total = PythonPrinter(names).text(_numel(tiling, "x") * _numel(tiling, "r"))
         workspace = [{"dtype": _workspace_dtype(dtype), "elements": total} for dtype in kept.values()]
     grids = [_grid(tiling, names, n) for n in spread]
-    signature = tuple(POINTER[kernel.layouts[b].dtype] for b in kernel.buffers) + ("i64",) * len(kernel.sizes)
+    signature = tuple(POINTER[kernel.layouts[b].dtype] for b in kernel.buffers)
+    signature += (POINTER[torch.int64],) * len(kernel.numbers) + ("i64",) * len(kernel.sizes)
     entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
     record = launch_record(
         entries=entries,
@@ -414,7 +416,7 @@ class _Function:
             writer.end_pass()
         blocks = [f"{g.prefix.upper()}BLOCK" for g in self.tiling.groups]
         header = function_header(
-            [f"p{n}" for n in range(len(self.kernel.buffers))],
+            [f"p{n}" for n in range(len(self.kernel.buffers) + len(self.kernel.numbers))],
             ["pid"] if self.told else [f"ks{n}" for n in range(len(self.kernel.sizes))],
             blocks,
             workspace=self.split,
@@ -427,6 +429,7 @@ class _Function:
         lines = [] if self.told else ["pid = tl.program_id(0)"]
         if not self.narrow:
             lines += ["if WIDE:", "    pid = pid.to(tl.int64)"]
+        lines += [f"number{n} = tl.load(p{len(self.kernel.buffers) + n})" for n in range(len(self.kernel.numbers))]
         outer = [g for g in self.tiling.groups if g.prefix != "r"]
         if self.parts > 1:
             lines += [f"part = pid % {self.parts}", f"pid = pid // {self.parts}"]

@@ -20,6 +20,7 @@ from tracework_runtime.host.lines import (
     Launch,
     Line,
     Native,
+    Number,
     Result,
     Return,
     Reuse,
@@ -74,6 +75,7 @@ class _Builder:
         self.globals: dict[str, str] = {}
         self.names: set[str] = set()  # what the lines have made so far
         self.symbols: set[str] = set()
+        self.in_memory = {str(s) for k in plan.kernels if isinstance(k, LoopKernel) for s in k.numbers}
         self.workspace = plan.memory.workspace
         # their memory lives as long as their new names
         self.renamed = {old for step in plan.memory.steps for _, old in step.reuse}
@@ -160,7 +162,7 @@ class _Builder:
         self.names.update(self.program.inputs)
         for name in self.program.inputs:
             expr = self.program.size_inputs.get(name)
-            if isinstance(expr, Expr) and type(expr).__name__ == "Symbol":
+            if isinstance(expr, Expr) and type(expr).__name__ == "Symbol" and str(expr) not in self.in_memory:
                 self._bind(str(expr), name)
         for name in self.program.inputs:
             buffer = self.program.buffers.get(name)
@@ -241,13 +243,23 @@ class _Builder:
     def _loop_kernel(self, kernel: LoopKernel | KernelBatch, step: MemoryStep) -> None:
         self._allocate(step)
         function = self.functions[kernel.name]
-        operands = (*map(self._address, kernel.buffers), *map(_extent, kernel.sizes))
+        numbers = [self._number(s, kernel.device) for s in kernel.numbers] if isinstance(kernel, LoopKernel) else []
+        operands = (*map(self._address, kernel.buffers), *numbers, *map(_extent, kernel.sizes))
         checks = index_checks(kernel) if kernel.device.type == "cpu" else ()
         failure = ""
         if checks:
             origins = self._shared(repr(tuple(check.origin for check in checks)), "o")
             failure = f"out_of_range(failed, {function!r}, {origins})"
         self.lines.append(Launch(function, operands, failure, self._written(kernel)))
+
+    def _number(self, symbol: Any, device: torch.device) -> Address:
+        """Where a kernel on a device reads a number that an input is."""
+        given = next(name for name, expr in self.program.size_inputs.items() if same(expr, symbol))
+        name = f"{symbol}_{str(device).replace(':', '')}"
+        if name not in self.names:
+            self.lines.append(Number(name, given, str(device)))
+            self.names.add(name)
+        return Address(name)
 
     def _address(self, buffer: str) -> Address:
         root = alias_root(self.program.buffers, buffer)

@@ -19,6 +19,7 @@ from tracework_runtime.host.lines import (
     Inputs,
     Launch,
     Line,
+    Number,
     Return,
     Reuse,
     Take,
@@ -31,7 +32,7 @@ HEADER = '''import torch
 from torch import device, empty, empty_strided
 from torch import {dtypes}
 from tracework_runtime.errors import IndexOutOfRange
-from tracework_runtime.results import empty_cpu, empty_cuda, expected, restride, unwritten
+from tracework_runtime.results import empty_cpu, empty_cuda, expected, in_memory, restride, unwritten
 inf, nan = float("inf"), float("nan")
 
 
@@ -81,6 +82,8 @@ class _Body:
                     self._texts += [f"{', '.join(names)}, = args", "args.clear()"] if names else []
                 case Bind(symbol, text, _):
                     self._texts.append(f"{symbol} = {text}")
+                case Number():
+                    self._texts.append(line.text)
                 case Take(size):
                     self._texts += [f"work = take({size})", "work_at, views = work.address, work.windows(windows)"]
                 case Allocate(name, device, dtype, sizes, strides):
