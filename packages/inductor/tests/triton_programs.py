@@ -10,6 +10,7 @@ from tracework_inductor import InductorOptions, lower, schedule
 from tracework_inductor.codegen.triton import TritonRenderer
 from tracework_inductor.codegen.wrapper.lines import host_program
 from tracework_inductor.codegen.wrapper.python import host_source
+from tracework_inductor.schedule.numbers import with_numbers_in_memory
 from tracework_inductor.schedule.plan import ExternKernel
 from tracework_primops import GraphBuilder, PrimValue, TensorSpec, prims
 from tracework_primops.graph import PrimGraph
@@ -35,6 +36,7 @@ def rendered(graph: PrimGraph, options: InductorOptions | None = None) -> tuple[
     """Host program, and rendered kernels by the name under which it calls them."""
     options, renderer = options or InductorOptions(), TritonRenderer()
     plan = schedule(lower(graph, options), options, renderer.capabilities)
+    plan = with_numbers_in_memory(plan) if options.numbers_in_memory else plan
     kernels = {k.name: renderer.render(k) for k in plan.kernels if not isinstance(k, ExternKernel)}
     return host_source(host_program(plan, {name: name for name in kernels}), on_cpu=()), kernels
 

@@ -63,7 +63,7 @@ class Options:
         post_grad_custom_post_pass: called as post_grad_custom_pre_pass, after it.
     """
 
-    cudagraphs: bool = field(default=False, metadata={"code": False})
+    cudagraphs: bool = field(default=False, metadata={"code": True})
     graph_partition: bool = field(default=True, metadata={"code": False})
     cudagraph_or_error: bool = field(default=False, metadata={"code": False})
     cudagraph_policy: Callable[..., Any] | None = field(default=None, metadata={"code": False})

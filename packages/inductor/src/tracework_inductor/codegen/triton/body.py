@@ -150,13 +150,17 @@ class BodyWriter:
             return value.text
         return f"tl.broadcast_to({value.text}, {self.tile.shape(dims)})"
 
-    def index(self, size: Size) -> tuple[str, frozenset[str]]:
-        """Text and dimensions of an index expression."""
+    def index(self, size: Size, *, value: bool = False) -> tuple[str, frozenset[str]]:
+        """Text and dimensions of an index expression. value: it is a number, which no memory bounds, and not a place."""
         size = simplify(substitute(size, self.merged), self.printer.ranges)
         if isinstance(size, int):
             return str(size), NOTHING
         dims = NOTHING.union(*(self.symbol_dims.get(s, NOTHING) for s in size.free_symbols))
-        return self.printer.text(size), dims
+        printer = self.printer
+        if value and (told := size.free_symbols - self.symbol_dims.keys()):
+            wide = {s: f"{name}.to(tl.int64)" for s, name in printer.names.items() if s in told}
+            printer = IndexPrinter({**printer.names, **wide}, printer.ranges)
+        return printer.text(size), dims
 
     # instructions
 
@@ -293,7 +297,7 @@ class BodyWriter:
         return value
 
     def _index_expr(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
-        text, dims = self.index(args[0])
+        text, dims = self.index(args[0], value=True)
         if text.lstrip("-").isdigit():
             return self._constant_of(int(text), args[1])
         return self.name(f"({text}).to({HELD[args[1]]})", dims, args[1])

@@ -88,7 +88,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         entries=entries,
         grids=grids,
         configs=[c.record() for c in chosen],
-        fits32=None if narrow else fits_text(_extents(kernel, tiling), names),
+        fits32=None if narrow else fits_text(_extents(kernel, tiling), {s: names[s] for s in kernel.sizes}),
         workspace=workspace,
         repeatable=_repeatable(kernel),
         kind=shape.kind + (f" split {parts}" if parts > 1 else ""),

@@ -107,8 +107,10 @@ class PythonPrinter:
 
 
 def fits_text(extents: Sequence[Size], names: dict[Any, str]) -> str:
-    """A Python expression over the size arguments: whether 32-bit index arithmetic is enough for so many elements."""
+    """A Python expression over the size arguments: whether 32-bit index arithmetic is enough for so many elements, and for the arguments."""
     if any(not isinstance(extent, int) and not extent.free_symbols <= set(names) for extent in extents):
         return "False"  # the kernel is not told how large the buffer is
     texts = dict.fromkeys(map(PythonPrinter(names).text, extents))
-    return " and ".join(f"({text}) <= {INT32_LIMIT}" for text in texts) or "True"
+    known = {symbol for extent in extents if not isinstance(extent, int) for symbol in extent.free_symbols}
+    others = [f"-{INT32_LIMIT} <= {name} <= {INT32_LIMIT}" for symbol, name in names.items() if symbol not in known]
+    return " and ".join([*(f"({text}) <= {INT32_LIMIT}" for text in texts), *others]) or "True"
