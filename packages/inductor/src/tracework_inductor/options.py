@@ -39,8 +39,8 @@ class InductorOptions:
     """Whether algorithms are to be deterministic: no kernel on a GPU writes to computed positions, which it does in any order."""
     packs: bool = True
     """Whether convolutions of a CPU may be given to oneDNN."""
-    numbers_in_memory: bool = False
-    """Whether kernels read numbers that no size depends on from memory: a CUDA graph is recorded for all of them then."""
+    numbers_in_memory: frozenset[str] = frozenset()
+    """Types of devices whose kernels read numbers that no size depends on from memory: a CUDA graph is recorded for all of them then."""
     half_accumulation: bool = False
     """Whether the library may add up float16 products in float16."""
 

@@ -47,7 +47,7 @@ def plan_graph(graph: Any, options: InductorOptions, observe: Observe | None = N
     program = lower(graph, options)
     device_type = next((b.layout.device.type for b in program.buffers.values() if b.layout.device.type != "cpu"), "cpu")
     plan = schedule(program, options, renderer_for(device_type, options).capabilities)
-    plan = with_numbers_in_memory(plan) if options.numbers_in_memory else plan
+    plan = with_numbers_in_memory(plan, options.numbers_in_memory) if options.numbers_in_memory else plan
     if observe is not None:
         observe("plan", plan)
     return plan

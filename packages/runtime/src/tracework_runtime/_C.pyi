@@ -78,7 +78,7 @@ class Replay:
         references: Callable[[int], int],
         clock: Clock,
         fixed: tuple[tuple[int, int], ...],
-        copied: tuple[tuple[int, int, int, bool], ...],
+        copied: tuple[tuple[int, int, int, bool, bool], ...],
         slots: tuple[tuple[Any, int], ...],
         outputs: tuple[tuple[int, int, Any], ...],
     ) -> None: ...

@@ -12,9 +12,11 @@ from tracework_runtime.cudagraph import choose, record, recording
 from tracework_runtime.cudagraph.budget import LEAST
 from tracework_runtime.cudagraph.refusals import CUDAGRAPH_REFUSALS, refusals
 from tracework_runtime.cudagraph.step import STEPS
+from tracework_runtime.host.lines import Inputs, Number, Return
 from tracework_runtime.load import CompiledFn
 from tracework_runtime.observe import counters, reset_counters
 from tracework_runtime.options import DEFAULT_OPTIONS
+from tracework_runtime.results import in_memory
 
 slow_engine = pytest.importorskip("slow_engine")
 SlowEngine = slow_engine.SlowEngine
@@ -77,6 +79,33 @@ def test_only_listed_sizes_are_recorded():
         assert torch.equal(graphed([w, w, n])[0], w * w)
     assert graphed.engine.recorded == 1 and graphed.engine.replayed == 1
     assert graphed.reasons() == ("sizes (8,) are not among cudagraph_capture_sizes",)
+
+
+@pytest.mark.parametrize("kernel", [0, 1], ids=["copied one by one", "by the kernel for copies"])
+@pytest.mark.parametrize("count", [1, 3, 70])
+def test_numbers_in_memory_are_what_they_are_at_the_replay(count, kernel):
+    host = """
+def call(args):
+    x, *numbers = args
+    args.clear()
+    return (torch.stack([in_memory(n, "cpu") for n in numbers]), x * 2, numbers[0])
+"""
+    names = ("x", *(f"n{n}" for n in range(count)))
+    lines = (Inputs(names), *(Number(f"m{n}", f"n{n}", "cpu") for n in range(count)), Return((), ()))
+    graphed = graph(host, engine=SlowEngine(kernel=kernel), static=frozenset(), host_lines=lines, inputs=names)
+    graphed.compiled.namespace["in_memory"] = in_memory
+    for step in range(12):
+        given = [(1, -1)[n % 2] * (step + n) for n in range(count)]
+        given[-1] = (7, -1, 0, 2**40, -(2**63), 2**63 - 1)[step % 6]
+        x = torch.randn(3)
+        numbers, double, first = graphed([x, *given])
+        assert numbers.tolist() == given and torch.equal(double, x * 2) and first is given[0]
+    # two in turn, because results are held until the next ones are there
+    assert graphed.engine.recorded == 2 and graphed.replays == 10
+    with pytest.raises(OverflowError):
+        graphed([torch.randn(3), *given[:-1], 2**63])
+    with pytest.raises(TypeError, match=f"with an int at {count}"):
+        graphed([torch.randn(3), *given[:-1], 0.5])
 
 
 # outputs that stay alive

@@ -33,6 +33,7 @@ from tracework_runtime.host.lines import (
     Free,
     Inputs,
     Launch,
+    Number,
     Return,
     Reuse,
     Take,
@@ -197,6 +198,26 @@ def test_symbols_are_given_to_the_parts_that_need_them():
     start, first, between, last, end = parts_of(artifact(lines, kernels=KERNELS))
     assert (start.inputs, start.outputs) == (("x", "n"), ("s0", "s1"))
     assert [part.symbols for part in (first, between, last, end)] == [("s1",), (), (), ("s0",)]
+
+
+def test_each_part_puts_the_numbers_that_it_reads_into_memory():
+    lines = [
+        Inputs(("x", "n")),
+        Number("m", "n", "cpu"),
+        call("a", "x", "m"),
+        call("b", "a", operators=WAITS),
+        call("c", "b", "m"),
+        call("d", "c", operators=WAITS),
+        Return(("a", "d", "n"), ("a", "d", "n")),
+    ]
+    facts = {"inputs": ("x", "n"), "checks": (TensorCheck(0, "x", "float64", "cpu", (3,), (1,)),)}
+    fn = partitioned(lines, names={**NAMES, "in_memory": results.in_memory}, symbols=(SymbolBinding("s0", "value", 1),), **facts)
+    for number in (*range(10), -3, 2**20):
+        x = torch.randn(3, dtype=torch.float64)
+        first, second, shown = fn([x, number])
+        assert torch.equal(first, x * number) and torch.equal(second, x * number * number) and shown is number
+    # two each, in turn, because results are held until the next ones are there
+    assert [graphed.made for graphed in fn.graphed] == [2, 2] and all(graphed.replays >= 10 for graphed in fn.graphed)
 
 
 def test_sizes_that_depend_on_data_are_apart():

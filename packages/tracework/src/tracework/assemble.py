@@ -24,6 +24,8 @@ from .options import Options
 
 AOT_STAGES = {"functional": "aotautograd", "between": "between"}
 """What observers call the products of aotautograd."""
+RECORDED = frozenset({"cuda"})
+"""Types of devices whose work is recorded as CUDA graphs."""
 
 
 class Stage:
@@ -290,7 +292,9 @@ class GraphCompiler:
         self._profile = options.profile
         self._cudagraphs = options.cudagraphs
         self._inductor = inductor.InductorOptions(
-            numerics=options.numerics, index_checks=options.index_checks, numbers_in_memory=options.cudagraphs
+            numerics=options.numerics,
+            index_checks=options.index_checks,
+            numbers_in_memory=RECORDED if options.cudagraphs else frozenset(),
         )
         self._runtime = runtime_options(options)
 

@@ -71,7 +71,7 @@ def _each_head_once(low: Any, k: Any, v: Any, query_sizes: Sequence[Size]) -> tu
 
 
 def _in_memory(low: Any, x: Any) -> Strided:
-    return low.place(x) or low.realize(x)
+    return low.at_one_place(low.place(x) or x)  # type: ignore[no-any-return]
 
 
 def _view(at: Strided, sizes: Sequence[Size] | None = None, strides: Sequence[Size] | None = None) -> BufferView:

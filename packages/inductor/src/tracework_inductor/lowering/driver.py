@@ -18,7 +18,7 @@ from ..errors import InductorError, LoweringError
 from ..ir.body import Axis, IndexCheck, LoopBody, Ref
 from ..ir.buffer import Buffer, BufferLayout, BufferView, ExternNode, LoopNode
 from ..ir.handlers import Recorder
-from ..ir.index import Expr, Size, contiguous_strides, dot, flatten, same, same_all, simplify, symbol
+from ..ir.index import Expr, Size, constant_product, contiguous_strides, dot, flatten, same, same_all, simplify, symbol
 from ..ir.index import stride as step_along
 from ..ir.scalar_ops import handling, ops
 from ..options import InductorOptions
@@ -38,6 +38,8 @@ from .vector_products import vector_products
 from .written_inputs import raises_after_write, written_inputs
 
 log = logging.getLogger("tracework.fallbacks")
+_LARGE_COPY = 1 << 20
+"""Up to so many bytes a copy costs next to nothing beside a CUDA graph that is recorded anew."""
 
 FLAT = (
     "(lambda *args, **kwargs: [t for part in {}(*args, **kwargs) for t in (part if isinstance(part, (list, tuple)) else [part])])"
@@ -148,6 +150,18 @@ class Lowering:
         """An operand of a library call, with these strides if given."""
         at = self.realize(value) if strides is None else self.realize_with(value, strides)
         return BufferView(at.buffer, at.sizes, at.strides, at.offset)
+
+    def at_one_place(self, value: TensorValue) -> Strided:
+        """The value in memory; a copy, if it is small, of what lies where a number says that kernels are to read from memory."""
+        at = self.realize(value)
+        moves = isinstance(at.offset, Expr) and not at.offset.free_symbols.isdisjoint(self.size_inputs.values())
+        fixed = all(isinstance(n, int) for n in (*at.sizes, *at.strides)) and 0 not in at.strides
+        if (
+            not (at.device.type in self.options.numbers_in_memory and moves and fixed)
+            or constant_product(at.sizes) * at.dtype.itemsize > _LARGE_COPY
+        ):
+            return at
+        return self.realize_in(Lazy(at.sizes, at.dtype, at.device, at.load, 1, at.reads), at.strides)
 
     def place(self, value: TensorValue) -> Strided | None:
         """The window on one buffer that the value is, in memory or as a lazy rearrangement; None if it is none."""
@@ -307,6 +321,8 @@ class Lowering:
             target = FLAT.format(target)
         made = [self._result_buffer(s, mutates) for part in parts for s in (part if isinstance(part, (tuple, list)) else [part])]
         reads: set[str] = set()
+        if mutates is None and not ordered:
+            args, kwargs = (self._at_one_place(given) for given in (tuple(args), kwargs or {}))
         packed = tuple(self._pack(a, reads) for a in args)
         packed_kwargs = tuple((k, self._pack(v, reads)) for k, v in (kwargs or {}).items())
         writes = {b.name for b in made if b is not None}
@@ -341,6 +357,14 @@ class Lowering:
         if mutates is not None:
             return self.new_buffer(self.buffers[mutates].layout, "alias", mutates)
         return self.new_buffer(BufferLayout(spec.dtype, spec.device, tuple(spec.sizes), tuple(spec.strides)), "extern")
+
+    def _at_one_place(self, arg: Any) -> Any:
+        """The arguments of a library call that writes to none of them."""
+        if isinstance(arg, TensorValue):
+            return self.at_one_place(arg)
+        if isinstance(arg, dict):
+            return {k: self._at_one_place(v) for k, v in arg.items()}
+        return type(arg)(map(self._at_one_place, arg)) if type(arg) in (tuple, list) else arg
 
     def _pack(self, arg: Any, reads: set[str]) -> Any:
         if isinstance(arg, TensorValue):

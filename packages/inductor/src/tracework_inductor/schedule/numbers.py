@@ -15,14 +15,16 @@ from .plan import KernelPlan, LoopKernel
 __all__ = ["with_numbers_in_memory"]
 
 
-def with_numbers_in_memory(plan: KernelPlan) -> KernelPlan:
-    """The plan whose loops read such numbers."""
+def with_numbers_in_memory(plan: KernelPlan, devices: frozenset[str]) -> KernelPlan:
+    """The plan whose loops read the numbers that nothing on another type of device takes."""
     program = plan.program
     given = {expr for expr in program.size_inputs.values() if isinstance(expr, Symbol) and not expr.of_data}
     loops = [kernel for kernel in plan.kernels if isinstance(kernel, LoopKernel)]
-    told = [kernel for kernel in plan.kernels if not isinstance(kernel, LoopKernel)]
+    told = [k for k in plan.kernels if not isinstance(k, LoopKernel)]
+    elsewhere = [k.sizes for k in loops if k.device.type not in devices]
     extents = [(kernel.axes, kernel.reduction_axes, kernel.scratch) for kernel in loops]
-    numbers = given - set(_symbols((program.buffers, program.outputs, told, extents)))
+    shown = [o for o in program.outputs if not isinstance(o.value, Symbol)]  # another is the input itself
+    numbers = given - set(_symbols((program.buffers, shown, told, elsewhere, extents)))
     kernels = (_reading(k, numbers) if isinstance(k, LoopKernel) and not numbers.isdisjoint(k.sizes) else k for k in plan.kernels)
     return dataclasses.replace(plan, kernels=tuple(kernels))
 

@@ -183,7 +183,7 @@ class _Builder:
 
     def _output(self, o: Output) -> str:
         if o.buffer is None:
-            return _literal(o.value)
+            return self._given(o.value) if str(o.value) in self.in_memory else _literal(o.value)
         layout = self.program.buffers[alias_root(self.program.buffers, o.buffer)].layout
         name = self._name(o.buffer)
         if name in self.shown and self.program.buffers[name].kind == "computed":
@@ -254,12 +254,15 @@ class _Builder:
 
     def _number(self, symbol: Any, device: torch.device) -> Address:
         """Where a kernel on a device reads a number that an input is."""
-        given = next(name for name, expr in self.program.size_inputs.items() if same(expr, symbol))
         name = f"{symbol}_{str(device).replace(':', '')}"
         if name not in self.names:
-            self.lines.append(Number(name, given, str(device)))
+            self.lines.append(Number(name, self._given(symbol), str(device)))
             self.names.add(name)
         return Address(name)
+
+    def _given(self, symbol: Any) -> str:
+        """The input that is a symbol's number."""
+        return next(name for name, expr in self.program.size_inputs.items() if same(expr, symbol))
 
     def _address(self, buffer: str) -> Address:
         root = alias_root(self.program.buffers, buffer)
