@@ -55,7 +55,8 @@ def rolled(x, t):
 
 def as_index(x, t):
     return (
-        x.index_select(0, torch.full((1,), t, device=x.device)),
+        x.index_select(0, torch.tensor([t], device=x.device)),
+        x[torch.tensor(t, device=x.device)] * torch.as_tensor(t, device=x.device),
         x.cumsum(0)[t] + 1,
         x.gather(1, torch.full((16, 1), t, device=x.device)),
     )
@@ -234,3 +235,44 @@ def test_training_with_an_int_that_changes(made, compile_):
         same(*values)
     said = [(fn.made, fn.replays, fn.reasons()) for fn in made.functions]
     assert sum(fn.made for fn in made.functions) <= 4 and made.replays >= 2 * 7, said
+
+
+DATA = {
+    "a number": lambda t, f, x: t,
+    "a float": lambda t, f, x: f,
+    "a list": lambda t, f, x: [t],
+    "a tuple of both": lambda t, f, x: (t, f),
+    "rows": lambda t, f, x: [[t, 1], [2, t]],
+    "with a tensor": lambda t, f, x: [f, x],
+}
+
+
+KINDS = [(data, dtype) for data in DATA for dtype in (None, torch.float32)]
+KINDS += [(data, torch.int32) for data in ("a number", "a list", "rows")]  # a float that becomes an int is fixed
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta", torch.device("cpu"), None])
+@pytest.mark.parametrize(("data", "dtype"), KINDS)
+@pytest.mark.parametrize("make", [torch.tensor, torch.as_tensor])
+def test_tensors_of_numbers_on_a_device(make, data, dtype, device):
+    """Made of the numbers of the call, whichever device is named."""
+    tracework.compiler.reset()
+    compiled = []
+
+    def program(t, f, x):
+        return (
+            make(DATA[data](t, f, x), device=device) if dtype is None else make(DATA[data](t, f, x), dtype=dtype, device=device)
+        )
+
+    call = tracework.compile(program, backend=lambda gm, inputs: (compiled.append(gm), gm)[1])
+    for number in range(3, 9):
+        given = number, number / 7, torch.tensor(number / 3)
+        found, expected = call(*given), program(*given)
+        assert (found.dtype, found.device, found.shape, found.stride()) == (
+            expected.dtype,
+            expected.device,
+            expected.shape,
+            expected.stride(),
+        )
+        assert device == "meta" or torch.equal(found, expected)
+    assert len(compiled) <= 2

@@ -78,8 +78,8 @@ def factory_of_plain(frame, fn, data, args, kwargs):
     if fn is torch.asarray or len(args) > 1 or not set(kwargs) <= {"data", "dtype", "device"}:
         return None
     options = {k: v for k, v in kwargs.items() if k != "data"}
-    if isinstance(data, (SymNumber, FloatValue)) and not data.is_constant() and is_on_cpu(options.get("device")):
-        return single(frame, data, asked_dtype(kwargs) or number_dtype(data.python_type()))
+    if isinstance(data, (SymNumber, FloatValue)) and not data.is_constant() and is_known_device(options.get("device")):
+        return single(frame, data, asked_dtype(kwargs) or number_dtype(data.python_type()), options.get("device"))
     if data.is_constant() and type(data.constant()) in (bool, int, float, *NUMPY_NUMBERS):
         options.setdefault("dtype", ConstantValue(number_dtype(type(data.constant()))))
         return call_torch(frame, torch.full, [TupleValue([]), data], options)
@@ -88,12 +88,10 @@ def factory_of_plain(frame, fn, data, args, kwargs):
     return None
 
 
-def is_on_cpu(device):
-    """Whether a tensor is made there."""
+def is_known_device(device):
+    """Whether it is known where a tensor is made that is asked for on this device, or on none: the CPU then."""
     known = device is None or device.is_constant() and type(device.constant()) in (str, torch.device, type(None))
-    if not known or torch.get_default_device().type != "cpu":
-        return False
-    return device is None or device.constant() is None or torch.device(device.constant()).type == "cpu"
+    return known and torch.get_default_device().type == "cpu"
 
 
 def number_dtype(kind):
@@ -139,27 +137,30 @@ def tensor_of_leaves(frame, data, args, kwargs):
 
     leaves, shape = [], nested_shape(frame, data)
     regular = shape is not None and collect(frame, data, shape, leaves)
-    if not regular or len(args) > 1 or set(kwargs) - {"data", "dtype"} or torch.get_default_device().type != "cpu":
+    device = kwargs.get("device")
+    if not regular or len(args) > 1 or set(kwargs) - {"data", "dtype", "device"} or not is_known_device(device):
         return None
     dtype = asked_dtype(kwargs) or functools.reduce(torch.promote_types, map(leaf_dtype, leaves))
     if not all(is_exact(leaf, dtype) for leaf in leaves):
         return None
-    flat = call_torch(frame, torch.stack, [TupleValue([single(frame, leaf, dtype) for leaf in leaves])], {})
+    flat = call_torch(frame, torch.stack, [TupleValue([single(frame, leaf, dtype, device) for leaf in leaves])], {})
     if len(shape) == 1:
         return flat
     shaped = frame.graph.call_method(frame, "reshape", (flat, tuple(shape)))
     return frame.graph.call_method(frame, "clone", (shaped,))  # nobody's view, as what torch.tensor gives
 
 
-def single(frame, leaf, dtype):
-    """A tensor of one number, in memory of its own."""
+def single(frame, leaf, dtype, device=None):
+    """A tensor of one number, in memory of its own. device: None for the CPU."""
     from .torch_fn import call_torch
 
     if isinstance(leaf, FloatValue) and not leaf.known:
         leaf = leaf.as_tensor(frame)
     if isinstance(leaf, TensorValue):
-        return frame.graph.call_method(frame, "to", (leaf,), {"dtype": dtype, "copy": True})
-    return call_torch(frame, torch.full, [TupleValue([]), leaf], {"dtype": ConstantValue(dtype)})
+        where = {"device": device.constant()} if device is not None and device.constant() is not None else {}
+        return frame.graph.call_method(frame, "to", (leaf,), {**where, "dtype": dtype, "copy": True})
+    where = {"device": device} if device is not None else {}
+    return call_torch(frame, torch.full, [TupleValue([]), leaf], {**where, "dtype": ConstantValue(dtype)})
 
 
 def nested_shape(frame, data):
