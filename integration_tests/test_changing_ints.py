@@ -129,20 +129,17 @@ def by_rows_of_masks(cache, k, pos):
     return F.scaled_dot_product_attention(k[:, :, None], cache, cache, attn_mask=mask[pos : pos + 1])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("program", [by_item, by_slice, by_copy, by_index_copy, attended, by_rows_of_masks])
-def test_caches(made, compile_, program, dtype):
+def test_caches(made, compile_, program):
     """What is written lies where eager writes it, and nowhere else."""
     call = compile_(program)
-    caches = [torch.zeros(2, 3, 16, 8, dtype=dtype, device=DEVICE) for _ in range(2)]
+    caches = [torch.zeros(2, 3, 16, 8, device=DEVICE) for _ in range(2)]
     kept = []
     for number in PLACES:
-        k = torch.randn(2, 3, 8, dtype=dtype, device=DEVICE)
+        k = torch.randn(2, 3, 8, device=DEVICE)
         kept = [*kept[-1:], (call(caches[0], k, number), program(caches[1], k, number))]
         for found, expected in kept:
-            torch.testing.assert_close(
-                found, expected, rtol=1e-5 if dtype == torch.float32 else 2e-2, atol=1e-2 if dtype != torch.float32 else 1e-5
-            )
+            same(found, expected)
         assert torch.equal(*caches)
     assert_one_recording(made, len(PLACES))
 
@@ -251,7 +248,7 @@ KINDS = [(data, dtype) for data in DATA for dtype in (None, torch.float32)]
 KINDS += [(data, torch.int32) for data in ("a number", "a list", "rows")]  # a float that becomes an int is fixed
 
 
-@pytest.mark.parametrize("device", ["cpu", "meta", torch.device("cpu"), None])
+@pytest.mark.parametrize("device", ["meta", torch.device("cpu")])
 @pytest.mark.parametrize(("data", "dtype"), KINDS)
 @pytest.mark.parametrize("make", [torch.tensor, torch.as_tensor])
 def test_tensors_of_numbers_on_a_device(make, data, dtype, device):
