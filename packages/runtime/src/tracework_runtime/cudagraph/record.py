@@ -8,6 +8,7 @@ Rules that keep it sound:
 * memory that the caller still holds is never written to: a call whose outputs of last time are alive takes another recording, with
   outputs of its own, and where that is not enough, or too much for a loss beside all that was saved for a backward, they are handed out as
   copies from then on;
+* an int that kernels read from memory is written there before each replay; others tell calls apart, as sizes do;
 * an output in the memory of an input is a view of the caller's input, as without a recording;
 * what a recording hands out lies in a memory pool of its own, which no other replay writes to; what it needs only while it runs is shared
   by all recordings of a stream, on which replays are ordered (arena.py): a stream has recordings of its own;
