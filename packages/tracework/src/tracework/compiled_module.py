@@ -2,7 +2,8 @@
 
 The compiled module is an object of a subclass of the user's class that shares the original's `__dict__`: parameters, buffers,
 submodules, hooks, the training flag and user attributes are the same objects under the same names, so `state_dict()` keys do not
-change, and what is set on one is seen on the other. Only `__call__` and `forward` differ. Pickling and copying rebuild it around the original.
+change, and what is set on one is seen on the other. Only `__call__` and `forward` differ, and the attributes of torch.compile's own result
+(`_orig_mod` and the like), which stay with it. Pickling and copying rebuild it around the original.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import functools
 import inspect
 import types
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -36,10 +37,79 @@ class Compiled:
     arguments: dict[str, Any]
     recompile: Recompile
     compiler: Callable[[Callable[..., Any]], Callable[..., Any]]
+    own: dict[str, Any] = field(default_factory=dict)
+    """What was set of the attributes that the original has not."""
 
 
 def _rebuild(recompile: Recompile, original: torch.nn.Module, arguments: dict[str, Any]) -> torch.nn.Module:
     return recompile(original, arguments)
+
+
+class _OfTheTwin:
+    """An attribute of what torch.compile gives: the original has it not, also not where it is set on the compiled module."""
+
+    def __init__(self, default: Callable[[Any], Any]) -> None:
+        self._default = default
+        self.__doc__ = default.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, twin: Any, owner: type) -> Any:
+        if twin is None:
+            return self
+        own = twin._tracework.own
+        return own[self._name] if self._name in own else self._default(twin)
+
+    def __set__(self, twin: Any, value: Any) -> None:
+        twin._tracework.own[self._name] = value
+
+    def __delete__(self, twin: Any) -> None:
+        twin._tracework.own.pop(self._name, None)
+
+
+_shared_dict: Any = torch.nn.Module.__dict__["__dict__"]
+
+
+class _Attributes(dict[str, Any]):
+    """`__dict__` of a compiled module at one time: the original's and its own; what is written goes to where it belongs."""
+
+    def __init__(self, twin: CompiledModule) -> None:
+        self._shared: dict[str, Any] = _shared_dict.__get__(twin)
+        self._twin = twin
+        super().__init__(self._shared)
+        super().update(twin._tracework.own)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        if _is_of_the_twin(name):
+            setattr(self._twin, name, value)
+        else:
+            self._shared[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        if _is_of_the_twin(name):
+            delattr(self._twin, name)
+        else:
+            del self._shared[name]
+
+    pop: Any = MutableMapping.pop
+    popitem: Any = MutableMapping.popitem
+    clear: Any = MutableMapping.clear
+    update: Any = MutableMapping.update
+    setdefault: Any = MutableMapping.setdefault
+
+    def __ior__(self, other: Any) -> Any:  # type: ignore[override, misc]
+        self.update(other)
+        return self
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+def _is_of_the_twin(name: str) -> bool:
+    return isinstance(CompiledModule.__dict__.get(name), _OfTheTwin)
 
 
 class CompiledModule:
@@ -72,32 +142,43 @@ class CompiledModule:
         _set_type(self, _twin_type(state))
 
     @property
+    def __dict__(self) -> Any:
+        return _Attributes(self)
+
+    @__dict__.setter
+    def __dict__(self, attributes: dict[str, Any]) -> None:
+        _shared_dict.__set__(self, attributes._shared if isinstance(attributes, _Attributes) else attributes)
+
+    @_OfTheTwin
     def _orig_mod(self) -> torch.nn.Module:
         """The uncompiled module, under the name that torch.compile's users know."""
         return self._tracework.original
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """`_orig_mod` set, as by what takes containers off a compiled module: another module is compiled in its place."""
-        if name != "_orig_mod":
-            super().__setattr__(name, value)
-        elif value is not self._tracework.original:
-            other = self._tracework.recompile(value, self._tracework.arguments)
-            object.__setattr__(self, "__dict__", other.__dict__)
-            _set_type(self, type(other))
-
-    @property
+    @_OfTheTwin
     def dynamo_ctx(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """What compiles another method of the module, under the name that libraries know."""
         return self._tracework.compiler
 
-    @property
+    @_OfTheTwin
     def _torchdynamo_orig_callable(self) -> torch.nn.Module:
         """The same for torch.compiler.disable, and torch.compile, which follow it where the next one is the object's own."""
         return self._tracework.original
 
-    @property
+    @_OfTheTwin
     def _torchdynamo_wrapper_id(self) -> int:
         return id(self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """`_orig_mod` set, as by what takes containers off a compiled module: another module is compiled in its place."""
+        if name == "_orig_mod" and value is not self._tracework.original:
+            other = self._tracework.recompile(value, self._tracework.arguments)
+            self.__dict__ = other.__dict__
+            _set_type(self, type(other))
+            value = self._tracework.original
+        if _is_of_the_twin(name):
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         state = self._tracework
@@ -201,7 +282,7 @@ def wrap_module(
     call, forward = (compiler(entry_function(module, method)) for method in ("__call__", "forward"))
     state = Compiled(module, call, forward, arguments, recompile, compiler)
     twin = object.__new__(_twin_type(state))
-    object.__setattr__(twin, "__dict__", module.__dict__)
+    _shared_dict.__set__(twin, module.__dict__)
     for compiled in (call, forward):  # its class, which holds them, dies when the collector has found it
         weakref.finalize(twin, capture.let_go, weakref.ref(compiled)).atexit = False
     return twin

@@ -354,6 +354,54 @@ def test_forward_of_a_compiled_module_runs_compiled_and_keeps_its_signature():
     assert torch.equal(net._orig_mod.forward(x), x * 2) and len(graphs) == 2
 
 
+def on_torchs_own_result(name):
+    return {"_orig_mod": torch.nn.Linear(2, 2), "dynamo_ctx": torch.nn.Identity(), "_torchdynamo_wrapper_id": 3}.get(
+        name, torch.relu
+    )
+
+
+def set_attribute(module, name, value):
+    setattr(module, name, value)
+
+
+def set_item(module, name, value):
+    module.__dict__[name] = value
+
+
+def set_by_update(module, name, value):
+    module.__dict__.update({name: value})
+
+
+@pytest.mark.parametrize("way", (set_attribute, set_item, set_by_update))
+@pytest.mark.parametrize("name", ("_orig_mod", "dynamo_ctx", "_torchdynamo_orig_callable", "_torchdynamo_wrapper_id"))
+def test_what_libraries_set_on_a_compiled_module_is_not_set_on_the_module(name, way):
+    """accelerate writes `_orig_mod` into `__dict__`: a loop that follows it over the plain module must end."""
+    module, value = torch.nn.Linear(2, 2), on_torchs_own_result(name)
+    compiled = tracework.compile(module, backend="eager")
+    way(compiled, name, value)
+    assert getattr(compiled, name) is value and compiled.__dict__[name] is value
+    assert not hasattr(module, name) and name not in compiled._modules
+    assert [*compiled.state_dict()] == ["weight", "bias"]
+    delattr(compiled, name)
+    assert getattr(compiled, name) is not None and name not in compiled.__dict__
+
+
+def test_vars_of_a_compiled_module_are_those_of_the_module():
+    module = torch.nn.Linear(2, 2)
+    compiled = tracework.compile(module, backend="eager")
+    attributes = compiled.__dict__
+    assert isinstance(attributes, dict) and attributes == vars(compiled) == vars(module) == copy.copy(attributes)
+    assert type(copy.copy(attributes)) is dict
+    attributes["one"] = 1
+    attributes |= {"two": 2}
+    assert (module.one, module.two, compiled.one, attributes.pop("one"), attributes.setdefault("two", 3)) == (1, 2, 1, 1, 2)
+    del compiled.__dict__["two"]
+    assert not hasattr(module, "one") and not hasattr(compiled, "two")
+    compiled.__dict__ = compiled.__dict__
+    compiled.three = 3
+    assert module.three == 3
+
+
 def test_compile_calls_of_one_function_do_not_share_entries_or_limits():
     def plus(x, mode):
         return x + len(mode)
