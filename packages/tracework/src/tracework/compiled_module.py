@@ -109,7 +109,7 @@ class _Attributes(dict[str, Any]):
 
 
 def _is_of_the_twin(name: str) -> bool:
-    return isinstance(CompiledModule.__dict__.get(name), _OfTheTwin)
+    return isinstance(getattr(CompiledModule, name, None), _OfTheTwin)
 
 
 class CompiledModule:

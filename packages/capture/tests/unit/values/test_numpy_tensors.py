@@ -8,7 +8,7 @@ import torch
 import tracework_capture as capture
 from tracework_capture.hook.context import FrameCallback
 from tracework_capture.options import CaptureOptions
-from tracework_capture.values.numpy_tensors import CONVERTING, MAKING
+from tracework_capture.values.numpy_tensors import ASKING, CONVERTING, MAKING, WRAPPING
 from tracework_capture.values.numpy_ufuncs import UFUNCS
 
 FUNCTIONS = sorted({u.__name__ for u in vars(np).values() if isinstance(u, np.ufunc) and u.nout == 1 and u.signature is None})
@@ -20,8 +20,12 @@ TENSORS = {
     "turned": torch.arange(1.0, 7.0).reshape(3, 2).t()[:, 1:],
     "number": torch.tensor(0.5),
 }
+ASKING_ONE = (
+    "atleast_1d atleast_2d atleast_3d copy count_nonzero cov diagonal diff median nan_to_num nanmean ravel rot90 sort trace tril triu"
+).split()
 GIVEN = {
     "average": lambda t: np.average(t, axis=0),
+    "broadcast_to": lambda t: np.broadcast_to(t, (2, 2, 3)),
     "column_stack": lambda t: np.column_stack((t, t)),
     "concatenate": lambda t: (np.concatenate([t, np.ones((1, 3))]), np.concatenate((t, t), axis=None)),
     "dstack": lambda t: np.dstack([t, t]),
@@ -41,8 +45,14 @@ GIVEN = {
     "array": lambda t: np.array([t, t]),
     "asarray": lambda t: np.asarray([t, t]),
     "asanyarray": lambda t: np.asanyarray((t, t)),
-    **{name: lambda t, name=name: getattr(np, name)(t, t) for name in ("allclose", "array_equal", "isclose", "outer")},
-    **{name: lambda t, name=name: getattr(np, name)(t) for name in ("cov", "diff", "median", "sort", "trace")},
+    **{
+        name: lambda t, name=name: getattr(np, name)(t, t)
+        for name in ("allclose", "array_equal", "isclose", "outer", "vdot", "inner")
+    },
+    **{name: lambda t, name=name: getattr(np, name)(t) for name in ASKING_ONE},
+    "dot": lambda t: (np.dot(t, t.T), np.dot(np.ones((2, 2), np.float32), t)),
+    "partition": lambda t: np.partition(t, 0),
+    "resize": lambda t: np.resize(t, (2, 2)),
     "linalg.norm": lambda t: np.linalg.norm(t, axis=1),
 }
 BREAKING = {"unique"}
@@ -110,6 +120,57 @@ def test_a_function_that_asks_for_an_array_gets_one(name, fresh):
         check(got, wanted)
         assert told == warned
     assert not callback.breaks and not callback.skipped
+
+
+ARGUMENTS = {
+    "clip": [(1, 2), (None, 1)],
+    "repeat": [(2,), (2, 0)],
+    "reshape": [(-1,), ((-1, 1),)],
+    "swapaxes": [(0, -1)],
+    "take": [([0, 0],), (0, 0)],
+    **dict.fromkeys(("cumsum", "cumprod", "argmax", "argmin", "squeeze"), [(), (0,)]),
+}
+
+
+@pytest.mark.parametrize("kind", TENSORS)
+@pytest.mark.parametrize("name", (*WRAPPING, *ASKING))
+def test_a_function_that_calls_a_method_gives_what_the_tensors_or_the_wrapped_arrays_gives(name, kind, fresh):
+    function = getattr(np, name)
+    for given in ARGUMENTS.get(name, [()]):
+        capture.reset()
+
+        def program(t, given=given):
+            return function(t, *given)
+
+        call, callback = compiled(program)
+        for _ in range(2):
+            (got, told), (wanted, warned) = said(call, TENSORS[kind]), said(program, TENSORS[kind])
+            check(got, wanted)
+            assert told == warned
+        assert not callback.breaks or kind in ("number", "bool") or isinstance(wanted, type)
+        if isinstance(wanted, torch.Tensor):
+            assert got.stride() == wanted.stride() and got.requires_grad == wanted.requires_grad
+            shared = [np.shares_memory(found.numpy(), TENSORS[kind].numpy()) for found in (got, wanted)]
+            assert shared[0] == shared[1]
+
+
+@pytest.mark.parametrize("name", (*WRAPPING, *ASKING))
+def test_other_arguments_and_tensors_that_ask_gradients(name, fresh):
+    function, tensor = getattr(np, name), torch.rand(2, 3, requires_grad=True)
+    given = ARGUMENTS.get(name, [()])[0]
+    for arguments, named in (
+        ((tensor, *given), {}),
+        ((tensor.detach(), *given), {"out": None}),
+        ((tensor.detach().numpy(), *given), {}),
+    ):
+        capture.reset()
+
+        def program(*args, named=named):
+            return function(*args, **named)
+
+        (got, told), (wanted, warned) = said(compiled(program)[0], *arguments), said(program, *arguments)
+        check(*(found.detach() if isinstance(found, torch.Tensor) else found for found in (got, wanted)))
+        assert told == warned and getattr(got, "requires_grad", None) == getattr(wanted, "requires_grad", None)
 
 
 @pytest.mark.parametrize(
