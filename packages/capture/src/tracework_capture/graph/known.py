@@ -12,7 +12,17 @@ from typing import Any
 import torch
 from torch import fx
 
-__all__ = ["LARGEST", "is_pure", "is_pure_write", "known_tensor", "learn", "learn_part", "numbers_alone", "with_numbers"]
+__all__ = [
+    "LARGEST",
+    "data_of_numbers",
+    "is_pure",
+    "is_pure_write",
+    "known_tensor",
+    "learn",
+    "learn_part",
+    "numbers_alone",
+    "with_numbers",
+]
 
 LARGEST = 16
 _ARITHMETIC = (
@@ -25,6 +35,15 @@ _FUNCTIONS = frozenset(getattr(torch, name) for name in _ARITHMETIC) | frozenset
 )
 _FUNCTIONS |= {torch._is_all_true, torch._is_any_true}
 _FACTORIES = frozenset({torch.full, torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.arange, torch.zeros, torch.ones})
+_EXACT = (
+    "full ones zeros arange tensor eye full_like ones_like zeros_like triu tril eq ne lt le gt ge logical_and logical_or logical_not"
+    " logical_xor and_ or_ invert mul neg any all isinf where masked_fill transpose t unsqueeze squeeze view reshape expand bool float"
+    " double long int to type"
+).split()
+_EXACT_FUNCTIONS = frozenset(
+    getattr(space, name) for space in (torch, operator) for name in _EXACT if callable(getattr(space, name, None))
+)
+LARGEST_MASK = 1 << 24
 _UNBIND = frozenset({"unbind", torch.unbind})
 _METHODS = frozenset(
     [*_ARITHMETIC, "long", "int", "float", "double", "bool", "to", "detach", "clone", "view", "reshape", "squeeze"]
@@ -76,6 +95,55 @@ def learn(node: fx.Node, example: Any) -> None:
         and real.device.type == "cpu"
     ):
         node.meta["known"] = real, example.storage.version
+
+
+def data_of_numbers(node: fx.Node) -> torch.Tensor | None:
+    """The data, made now and on the CPU, of what functions that do not round have made of numbers alone: masks, and what compares them.
+
+    None for all else, for what has been written, and above LARGEST_MASK elements.
+    """
+    made: dict[fx.Node, torch.Tensor] = {}
+    for each in _made_of_numbers(node):
+        args, kwargs = fx.node.map_aggregate(
+            (each.args, each.kwargs), lambda a: made[a] if isinstance(a, fx.Node) else _on_cpu(a)
+        )
+        try:
+            with torch.no_grad():
+                if each.op == "call_method":
+                    made[each] = getattr(args[0], each.target)(*args[1:], **kwargs)
+                else:
+                    made[each] = each.target(*args, **kwargs)
+        except (RuntimeError, TypeError):  # the graph is where the program sees it
+            return None
+        example = each.meta["example_value"]
+        if (made[each].shape, made[each].dtype) != (example.shape, example.dtype):
+            return None
+    return made.get(node)
+
+
+def _on_cpu(argument: Any) -> Any:
+    return torch.device("cpu") if isinstance(argument, torch.device) else argument
+
+
+def _made_of_numbers(node: fx.Node) -> list[fx.Node]:
+    """The nodes that make this one, in order, and it; none where one of them is no exact function, or was written."""
+    found, left = set(), [node]
+    while left:
+        each = left.pop()
+        if each not in found:
+            found.add(each)
+            left += each.all_input_nodes
+            names: Any = {"call_method": _EXACT, "call_function": _EXACT_FUNCTIONS}.get(each.op, ())
+            if each.target not in names or not _is_small_and_unwritten(each.meta.get("example_value")):
+                return []
+    return sorted(found)
+
+
+def _is_small_and_unwritten(example: Any) -> bool:
+    from tracework_primops import FakeTensor  # primops is imported when the first graph is made
+
+    known = type(example) is FakeTensor and not example.storage.version and all(type(n) is int for n in example.shape)
+    return known and example.numel() <= LARGEST_MASK
 
 
 def learn_part(node: fx.Node, example: Any) -> None:

@@ -78,7 +78,7 @@ def converting(row: Row, alone: bool = True, copying: bool = False) -> Row:
     return computes
 
 
-def wrapped(frame: Any, array: Value) -> Value:
+def wrapped(frame: Any, array: Any) -> Value:
     """Tensor.__array_wrap__(array): over its memory, but of booleans a tensor gets bytes."""
     warn(frame, numpy.negative)
     if array.dtype.kind == "b":

@@ -13,7 +13,7 @@ import torch
 
 from .. import _C
 from ..errors import BreakGraph
-from ..graph.known import known_tensor
+from ..graph.known import data_of_numbers, known_tensor
 from ..graph.replaced import identity_is_asked, memory_is_asked
 from ..graph.state_conditions import truth_of_state
 from ..guards.classes import NO_ATTRIBUTE, lookup_class, meet
@@ -118,6 +118,9 @@ class TensorOperations(Value):
         known = known_tensor(self.node)
         if known is not None and known.numel() == 1:
             return bool(known)
+        data = None if self.node is None or self.example.numel() != 1 else data_of_numbers(self.node)
+        if data is not None:
+            return bool(data)
         decided = None if self.node is None else truth_of_state(frame, self.node)
         if decided is not None:
             return decided
