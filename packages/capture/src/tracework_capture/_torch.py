@@ -738,3 +738,7 @@ def _with_twin(kind: type, twin: type) -> type:
     return type(
         kind.__name__, (kind, twin), {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
     )
+
+
+CANONICAL_MASK: Any = torch.nn.functional._canonical_mask
+"""Makes an attention mask of floats of one of booleans."""

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from .._torch import CANONICAL_MASK
+
 __all__ = [
     "LARGEST",
     "data_of_numbers",
@@ -35,12 +37,12 @@ _FUNCTIONS = frozenset(getattr(torch, name) for name in _ARITHMETIC) | frozenset
 )
 _FUNCTIONS |= {torch._is_all_true, torch._is_any_true}
 _FACTORIES = frozenset({torch.full, torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.arange, torch.zeros, torch.ones})
-_EXACT = (
+_EXACT = frozenset(
     "full ones zeros arange tensor eye full_like ones_like zeros_like triu tril eq ne lt le gt ge logical_and logical_or logical_not"
     " logical_xor and_ or_ invert mul neg any all isinf where masked_fill transpose t unsqueeze squeeze view reshape expand bool float"
-    " double long int to type"
-).split()
-_EXACT_FUNCTIONS = frozenset(
+    " double long int to type getitem".split()
+)
+_EXACT_FUNCTIONS = {CANONICAL_MASK} | frozenset(
     getattr(space, name) for space in (torch, operator) for name in _EXACT if callable(getattr(space, name, None))
 )
 LARGEST_MASK = 1 << 24
@@ -73,6 +75,8 @@ def numbers_alone(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 def learn(node: fx.Node, example: Any) -> None:
     """Keep the data of a node's result, when its operands are known."""
+    if _is_of_numbers(node, example):
+        node.meta["version"] = example.storage.version
     if not isinstance(example, torch.Tensor) or example.device.type != "cpu" or example.ndim > 1:
         return
     if not is_pure(node) or type(example.numel()) is not int or example.numel() > LARGEST:
@@ -100,50 +104,47 @@ def learn(node: fx.Node, example: Any) -> None:
 def data_of_numbers(node: fx.Node) -> torch.Tensor | None:
     """The data, made now and on the CPU, of what functions that do not round have made of numbers alone: masks, and what compares them.
 
-    None for all else, for what has been written, and above LARGEST_MASK elements.
+    None for all else, for what has been written since, and above LARGEST_MASK elements.
     """
-    made: dict[fx.Node, torch.Tensor] = {}
-    for each in _made_of_numbers(node):
-        args, kwargs = fx.node.map_aggregate(
-            (each.args, each.kwargs), lambda a: made[a] if isinstance(a, fx.Node) else _on_cpu(a)
-        )
-        try:
-            with torch.no_grad():
-                if each.op == "call_method":
-                    made[each] = getattr(args[0], each.target)(*args[1:], **kwargs)
-                else:
-                    made[each] = each.target(*args, **kwargs)
-        except (RuntimeError, TypeError):  # the graph is where the program sees it
-            return None
-        example = each.meta["example_value"]
-        if (made[each].shape, made[each].dtype) != (example.shape, example.dtype):
-            return None
-    return made.get(node)
-
-
-def _on_cpu(argument: Any) -> Any:
-    return torch.device("cpu") if isinstance(argument, torch.device) else argument
-
-
-def _made_of_numbers(node: fx.Node) -> list[fx.Node]:
-    """The nodes that make this one, in order, and it; none where one of them is no exact function, or was written."""
-    found, left = set(), [node]
+    if node.meta.get("version") != node.meta["example_value"].storage.version:
+        return None
+    needed, left = set(), [node]
     while left:
         each = left.pop()
-        if each not in found:
-            found.add(each)
+        if each not in needed:
+            needed.add(each)
             left += each.all_input_nodes
-            names: Any = {"call_method": _EXACT, "call_function": _EXACT_FUNCTIONS}.get(each.op, ())
-            if each.target not in names or not _is_small_and_unwritten(each.meta.get("example_value")):
-                return []
-    return sorted(found)
+    made: dict[fx.Node, torch.Tensor] = {}
+
+    def real(argument: Any) -> Any:
+        if isinstance(argument, fx.Node):
+            return made[argument]
+        return torch.device("cpu") if isinstance(argument, torch.device) else argument
+
+    for each in sorted(needed):
+        args, kwargs = fx.node.map_aggregate((each.args, each.kwargs), real)
+        function = getattr(torch.Tensor, each.target) if each.op == "call_method" else each.target
+        try:
+            with torch.no_grad():
+                made[each] = function(*args, **kwargs)
+        except (RuntimeError, TypeError):  # raised when the graph runs, where the program would see it
+            return None
+    return made[node]
 
 
-def _is_small_and_unwritten(example: Any) -> bool:
+def _is_of_numbers(node: fx.Node, example: Any) -> bool:
+    """Whether a node's result is that of an exact function of numbers, and of such results as they were when they were made."""
     from tracework_primops import FakeTensor  # primops is imported when the first graph is made
 
-    known = type(example) is FakeTensor and not example.storage.version and all(type(n) is int for n in example.shape)
-    return known and example.numel() <= LARGEST_MASK
+    if node.target not in (_EXACT if node.op == "call_method" else _EXACT_FUNCTIONS):
+        return False
+    if type(example) is not FakeTensor or any(type(n) is not int for n in example.shape) or example.numel() > LARGEST_MASK:
+        return False
+    for operand in node.all_input_nodes:
+        storage = getattr(operand.meta.get("example_value"), "storage", None)
+        if storage is None or operand.meta.get("version") != storage.version:
+            return False
+    return True
 
 
 def learn_part(node: fx.Node, example: Any) -> None:

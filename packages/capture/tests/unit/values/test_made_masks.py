@@ -85,6 +85,29 @@ def written_through_a_view(x):
     return x + 1 if (mask == 0).all() else x - 1
 
 
+def written_past_the_tensor(x):
+    mask = torch.zeros(20, 20)
+    same = mask == 0
+    mask.data[0] = x
+    same.numpy()[1] = False
+    return (x + 1 if (mask == 0).all() else x - 1), (x + 1 if same.all() else x - 1)
+
+
+def written_between(x):
+    mask = torch.zeros(20, 20)
+    before = mask == 0
+    mask[0] = x
+    filled = mask.masked_fill_(before, 2)
+    return (x + 1 if (filled == 2).all() else x - 1), (x + 1 if before.all() else x - 1)
+
+
+def written_by_numbers(x):
+    mask = torch.zeros(20, 20)
+    before = mask == 0
+    filled = mask.masked_fill_(before, 2)
+    return (x + 1 if (filled == 2).all() else x - 1), (x + 1 if (mask == 2).all() else x - 1), filled
+
+
 def of_an_input(x):
     return x + 1 if (torch.ones(20, 20) * x == 1).all() else x - 1
 
@@ -93,11 +116,22 @@ def random(x):
     return x + 1 if (torch.ones(20, 20).uniform_() == 1).all() else x - 1
 
 
-@pytest.mark.parametrize("program", (written, written_through_a_view, of_an_input, random))
-def test_what_depends_on_data_is_not_known(program, fresh):
+PROGRAMS = (
+    written,
+    written_through_a_view,
+    written_past_the_tensor,
+    written_between,
+    written_by_numbers,
+    of_an_input,
+    random,
+)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_branch_on_what_is_written_or_depends_on_data(program, fresh):
     call = capture.optimize(lambda gm, _: gm.forward)(program)
     for number in (1.0, 0.0, 2.0):
         torch.manual_seed(0)
         got = call(torch.tensor(number))
         torch.manual_seed(0)
-        assert torch.equal(got, program(torch.tensor(number)))
+        torch.testing.assert_close(got, program(torch.tensor(number)), rtol=0, atol=0)
