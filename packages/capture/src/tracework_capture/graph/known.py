@@ -106,7 +106,8 @@ def data_of_numbers(node: fx.Node) -> torch.Tensor | None:
 
     None for all else, for what has been written since, and above LARGEST_MASK elements.
     """
-    if node.meta.get("version") != node.meta["example_value"].storage.version:
+    version = node.meta.get("version")
+    if version is None or version != node.meta["example_value"].storage.version:
         return None
     needed, left = set(), [node]
     while left:

@@ -118,8 +118,8 @@ class TensorOperations(Value):
         known = known_tensor(self.node)
         if known is not None and known.numel() == 1:
             return bool(known)
-        data = None if self.node is None or self.example.numel() != 1 else data_of_numbers(self.node)
-        if data is not None:
+        data = None if self.node is None else data_of_numbers(self.node)
+        if data is not None and data.numel() == 1:
             return bool(data)
         decided = None if self.node is None else truth_of_state(frame, self.node)
         if decided is not None:
