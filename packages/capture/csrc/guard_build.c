@@ -78,6 +78,12 @@ static int read_payload(tw_leaf *leaf)
             return -1;
         }
         return 0;
+    case TW_LEAF_DATA:
+        if (!PyTuple_CheckExact(payload) || PyTuple_GET_SIZE(payload) != 2 || !PyBytes_CheckExact(PyTuple_GET_ITEM(payload, 0))) {
+            PyErr_SetString(PyExc_TypeError, "DATA wants (bytes, function)");
+            return -1;
+        }
+        return 0;
     case TW_LEAF_DIES_UNSEEN:
         if (!PyTuple_CheckExact(payload) || PyTuple_GET_SIZE(payload) != 2) {
             PyErr_SetString(PyExc_TypeError, "DIES_UNSEEN wants (place, function)");

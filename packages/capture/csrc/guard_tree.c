@@ -333,6 +333,10 @@ int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObjec
         return same_constant(value, leaf->payload);
     case TW_LEAF_TENSOR:
         return tw_tensor_check(leaf->tensor, value, run->slots);
+    case TW_LEAF_DATA: {
+        int same = tw_data_check(PyTuple_GET_ITEM(leaf->payload, 0), value);
+        return same >= 0 ? same : call_check(PyTuple_GET_ITEM(leaf->payload, 1), value);
+    }
     case TW_LEAF_LENGTH: {
         /* of the container itself, whatever a subclass says */
         Py_ssize_t length = PyTuple_Check(value) || PyList_Check(value) ? Py_SIZE(value) : PyObject_Size(value);

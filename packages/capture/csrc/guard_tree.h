@@ -101,6 +101,7 @@ tw_tensor *tw_tensor_new(PyObject *payload);
 void tw_tensor_free(tw_tensor *tensor);
 int tw_tensor_visit(tw_tensor *tensor, visitproc visit, void *arg);
 int tw_tensor_check(const tw_tensor *tensor, PyObject *value, int64_t *slots);
+int tw_data_check(PyObject *data, PyObject *value); /* 1 the same bytes, 0 others, -1: not known here; no exception */
 PyObject *tw_set_tensor_api(PyObject *module, PyObject *args);
 PyObject *tw_set_tensor_layout(PyObject *module, PyObject *args);
 

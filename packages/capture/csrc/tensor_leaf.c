@@ -31,6 +31,8 @@ typedef struct {
     void *current_stream;
 } dl_exchange;
 
+#define TW_DATA_DIMS 8 /* of a tensor whose elements are compared */
+
 struct tw_tensor {
     PyTypeObject *type; /* compared only */
     PyObject *type_held; /* it, or a WeakKey of it */
@@ -44,6 +46,7 @@ struct tw_tensor {
 static int (*describe)(void *, dl_tensor *);
 static getter requires_grad_get;
 static void *requires_grad_closure;
+static PyTypeObject *plain_type;
 
 /* libc10's TensorImpl::requires_grad, which costs a tenth of the descriptor; used only where a trial on two tensors (one with, one
  * without gradient) shows that the symbol is there and where a tensor object keeps its implementation. */
@@ -120,6 +123,7 @@ PyObject *tw_set_tensor_api(PyObject *module, PyObject *args)
         requires_grad_get = NULL;
     }
     find_requires_grad(with, without);
+    Py_XSETREF(plain_type, (PyTypeObject *)Py_NewRef(Py_TYPE(without)));
     tw_learn_layout(impl_offset, impl_requires_grad, (PyTypeObject *const[]){Py_TYPE(with), Py_TYPE(without)});
     return PyBool_FromLong(describe != NULL && requires_grad_get != NULL);
 }
@@ -289,4 +293,40 @@ bool tw_tensor_is_simple(const tw_tensor *tensor, PyObject *value)
     bool passed = describe(value, &seen) == 0 && tw_tensor_check(tensor, value, NULL) == 1;
     PyErr_Clear();
     return passed;
+}
+
+/* The bytes of the elements, one after another in the order of the dims, of a plain tensor on the CPU. */
+int tw_data_check(PyObject *data, PyObject *value)
+{
+    dl_tensor seen;
+    if (Py_TYPE(value) != plain_type || describe == NULL) {
+        return -1;
+    }
+    if (describe(value, &seen) != 0 || seen.data == NULL) {
+        PyErr_Clear();
+        return -1;
+    }
+    int64_t width = seen.dtype.bits / 8, count = 1, strides[TW_DATA_DIMS];
+    if (seen.device.device_type != 1 || seen.ndim > TW_DATA_DIMS || seen.dtype.bits % 8 != 0 || seen.dtype.lanes != 1) {
+        return -1;
+    }
+    for (int32_t i = seen.ndim - 1; i >= 0; i--) {
+        strides[i] = seen.strides == NULL ? count : seen.strides[i];
+        count *= seen.shape[i];
+    }
+    if (count * width != PyBytes_GET_SIZE(data)) {
+        return 0;
+    }
+    const char *wanted = PyBytes_AS_STRING(data), *first = (const char *)seen.data + seen.byte_offset;
+    for (int64_t at = 0; at < count; at++) {
+        int64_t offset = 0, rest = at;
+        for (int32_t i = seen.ndim - 1; i >= 0; i--) {
+            offset += rest % seen.shape[i] * strides[i];
+            rest /= seen.shape[i];
+        }
+        if (memcmp(wanted + at * width, first + offset * width, (size_t)width) != 0) {
+            return 0;
+        }
+    }
+    return 1;
 }

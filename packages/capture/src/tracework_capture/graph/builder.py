@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ from .handlers import is_managed, is_swallowed
 from .kernel_choices import guard_choices
 from .known import learn, numbers_alone, with_numbers
 from .numbers import OpenNumbers
+from .specialised import specialised_tensor
 
 if TYPE_CHECKING:
     from ..sources import Source
@@ -209,7 +211,9 @@ class GraphBuilder:
             if self.fake_mode.reads != self._reads:
                 taken = with_numbers(target, node_args, node_kwargs)
         except BreakGraph as stop:
-            taken = with_numbers(target, node_args, node_kwargs) if stop.reason_id == "dynamic_output_shape" else None
+            if stop.reason_id != "dynamic_output_shape":
+                raise
+            taken = with_numbers(target, node_args, node_kwargs, partial(specialised_tensor, frame))
             if taken is None:
                 raise
         if taken is None and self.open_numbers.fix_for_nothing(frame, example):

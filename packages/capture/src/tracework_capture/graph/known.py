@@ -1,13 +1,15 @@
 """Small tensors whose data is known while tracing, because they come from plain numbers alone: torch.tensor(n) and what follows.
 
 Their nodes are in the graph as any other; the real tensor is kept beside, for code that asks for a number (a size, a slice, a
-condition, item()). A write to the fake's storage ends the knowledge.
+condition, item()). A write to the fake's storage ends the knowledge. What small inputs decide, too, is kept with their names: it may be
+used once they are guarded (graph.specialised).
 """
 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -16,7 +18,9 @@ from .._torch import CANONICAL_MASK
 
 __all__ = [
     "LARGEST",
+    "Known",
     "data_of_numbers",
+    "held_data",
     "is_pure",
     "is_pure_write",
     "known_tensor",
@@ -52,12 +56,24 @@ _METHODS = frozenset(
 )
 
 
+class Known(NamedTuple):
+    """The data of a node's tensor as its storage was at this version, and the inputs that it follows from."""
+
+    real: torch.Tensor
+    version: int
+    inputs: frozenset[fx.Node] = frozenset()
+
+
+def held_data(node: fx.Node) -> Known | None:
+    """What is kept of a node, when that was not written to since."""
+    held: Known | None = node.meta.get("known")
+    return None if held is None or node.meta["example_value"].storage.version != held.version else held
+
+
 def known_tensor(node: fx.Node) -> torch.Tensor | None:
-    """The real tensor of a node, when its data is known and was not written to since."""
-    held = node.meta.get("known")
-    if held is None or node.meta["example_value"].storage.version != held[1]:
-        return None
-    return held[0]
+    """The real tensor of a node, when its data follows from plain numbers alone and was not written to since."""
+    held = held_data(node)
+    return None if held is None or held.inputs else held.real
 
 
 def numbers_alone(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
@@ -81,11 +97,11 @@ def learn(node: fx.Node, example: Any) -> None:
         return
     if not is_pure(node) or type(example.numel()) is not int or example.numel() > LARGEST:
         return
-    operands: list[torch.Tensor | None] = [known_tensor(n) for n in node.all_input_nodes]
-    if any(operand is None for operand in operands) or not (operands or node.target in _FACTORIES):
+    held = {n: held_data(n) for n in node.all_input_nodes}
+    operands = {n: data for n, data in held.items() if data is not None}
+    if len(operands) < len(held) or not (operands or node.target in _FACTORIES):
         return
-    by_node = dict(zip(node.all_input_nodes, operands))
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), by_node.__getitem__)
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: operands[n].real)
     try:
         with torch.no_grad():
             real = (
@@ -98,7 +114,8 @@ def learn(node: fx.Node, example: Any) -> None:
         and (real.shape, real.dtype) == (example.shape, example.dtype)
         and real.device.type == "cpu"
     ):
-        node.meta["known"] = real, example.storage.version
+        inputs = frozenset().union(*(data.inputs for data in operands.values()))
+        node.meta["known"] = Known(real, example.storage.version, inputs)
 
 
 def data_of_numbers(node: fx.Node) -> torch.Tensor | None:
@@ -153,9 +170,9 @@ def learn_part(node: fx.Node, example: Any) -> None:
     rows, place = node.args
     if rows.target not in _UNBIND or rows.kwargs:
         return
-    known = known_tensor(rows.args[0])
-    if known is not None:
-        node.meta["known"] = known.unbind(*rows.args[1:])[place], example.storage.version
+    data = held_data(rows.args[0])
+    if data is not None:
+        node.meta["known"] = Known(data.real.unbind(*rows.args[1:])[place], example.storage.version, data.inputs)
 
 
 def is_pure(node: fx.Node) -> bool:
@@ -172,16 +189,18 @@ def is_pure_write(node: fx.Node) -> bool:
     return node.target in (operator.iadd, operator.isub, operator.imul)
 
 
-def with_numbers(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
+def with_numbers(
+    target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], data_of: Callable[[fx.Node], torch.Tensor | None] = known_tensor
+) -> tuple[Any, Any] | None:
     """The arguments with known numbers in the place of tensors without dims, as torch itself takes them; None when there is none.
 
-    What the operation works on, its first argument, stays. Masks that are an index become their positions.
+    What the operation works on, its first argument, stays. Masks that are an index become their positions. data_of: what is known.
     """
     replaced: list[fx.Node] = []
     indexed = target is operator.getitem
 
     def number(node: fx.Node) -> Any:
-        known = known_tensor(node)
+        known = data_of(node)
         if known is None or known.ndim and not (indexed and known.dtype is torch.bool):
             return node
         replaced.append(node)

@@ -35,6 +35,7 @@ __all__ = [
     "STATES",
     "TEXT_TESTS",
     "current_locale",
+    "data_of",
     "GuardKind",
     "items_in_order",
     "kind_of",
@@ -87,6 +88,22 @@ def items_in_order(value: Any) -> tuple[tuple[Any, Any], ...]:
     """The items of a dict, past what its class overrides; an OrderedDict keeps their order beside the table of the dict."""
     kind = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
     return tuple(kind.items(value) if isinstance(value, kind) else value.items())
+
+
+def data_of(tensor: torch.Tensor) -> bytes:
+    """The payload of DATA: the elements of a tensor on the CPU, in the order of its dims."""
+    return tensor.numpy().tobytes()
+
+
+def _has_data(value: Any, data: bytes) -> bool:
+    return type(value) is torch.Tensor and value.device.type == "cpu" and data_of(value) == data
+
+
+def _data_text(value: Any, data: bytes) -> str:
+    if type(value) is not torch.Tensor or value.device.type != "cpu":
+        return f"is {short(value)}"
+    then = numpy.frombuffer(data, value.numpy().dtype).tolist()
+    return f"holds {value.flatten().tolist()}, held {then}"
 
 
 REFERENCES = (weakref.ref, weakref.KeyedRef)
@@ -258,6 +275,7 @@ GUARD_KINDS: dict[str, GuardKind] = {
     "CONSTANT": GuardKind("CONSTANT", same_constant),
     "STATE": GuardKind("CONSTANT", same_constant),
     "TENSOR": GuardKind("TENSOR", lambda v, p: tensor_sizes(v, p) is not None, _tensor_text),
+    "DATA": GuardKind("DATA", _has_data, _data_text, lambda p: (p, lambda value: _has_data(value, p))),
     "LENGTH": GuardKind("LENGTH", lambda v, p: _length(v) == p, lambda v, p: f"has length {_length(v)}, had {p}"),
     "DICT_KEYS": GuardKind("DICT_KEYS", _keys, lambda v, p: f"has keys {short(tuple(v))}, had {short(p)}", tuple),
     "DICT_HAS": GuardKind("HAS_KEY", _has_key, lambda v, p: f"lacks key {short(p)}"),

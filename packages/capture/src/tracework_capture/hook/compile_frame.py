@@ -33,6 +33,7 @@ from ..graph.data_sizes import switches_modes
 from ..graph.finish import Captured, finish
 from ..graph.inputs import SizeHistory, check_guesses, check_strict_dims, distinct_inputs
 from ..graph.mutations import MutationLog
+from ..graph.specialised import check_specialised
 from ..guards.classes import ClassLookups, find, recorded_lookups
 from ..guards.guard import GuardSet
 from ..guards.kinds import record_ambient
@@ -370,6 +371,7 @@ def attempt(
         RemovableHandle.next_id = number
     traced = time.perf_counter()
     check_guesses(root)
+    check_specialised(root)
     check_frame_hooks(root)
     if keeps_sizes_on_trial(root) and (isinstance(stop, Break) or switches_modes(root.graph.graph)):
         raise RestartWithoutSizes

@@ -36,6 +36,7 @@ from ..errors import (
 )
 from ..graph.finish import BackendFailed, Captured, code_that_raises, name_of
 from ..graph.inputs import SizeHistory
+from ..graph.specialised import forget_kept
 from ..guards import store
 from ..guards.access import Scope
 from ..guards.filters import filter_guards
@@ -629,6 +630,7 @@ def dump_dynamism() -> str:
 def reset() -> None:
     """Forget all entries, marks and seen sizes."""
     cache.reset()
+    forget_kept()
     for callback in list(_callbacks):
         callback.forget()
 

@@ -13,6 +13,7 @@ import torch
 
 from .. import _C
 from ..arrays import DTYPES, array_errors, array_number, backwards, numpy, tensor_of_array
+from ..graph.known import Known
 from ..sources import ArrayTensor
 from .constant import ConstantValue, NotPlain, force_plain, literal, plain
 from .floats import FloatValue
@@ -269,7 +270,7 @@ def constant_array(frame, array):
     frame.root.keep.append(real)
     made = frame.graph.call_method(frame, "clone", (TensorValue(node, node.meta["example_value"]),))
     if real.numel() <= KNOWN and real.ndim <= 1:
-        made.node.meta["known"] = real, made.example.storage.version
+        made.node.meta["known"] = Known(real, made.example.storage.version)
     sizes = held_sizes(array)
     return ArrayValue(made) if sizes is None else inside_of(frame, ArrayValue(made), sizes)
 

@@ -127,7 +127,7 @@ def as_place(frame, value):
     """The same for an index of one of Python's sequences: of a tensor whose data is known it is the number in it."""
     from .tensor import is_known_int
 
-    return value.call_method(frame, "__index__", [], {}) if is_known_int(value) else as_index(frame, value)
+    return value.call_method(frame, "__index__", [], {}) if is_known_int(frame, value) else as_index(frame, value)
 
 
 def sequence_index(frame, key, kind=None):

@@ -15,6 +15,7 @@ from .. import _C
 from ..errors import BreakGraph
 from ..graph.known import data_of_numbers, known_tensor
 from ..graph.replaced import identity_is_asked, memory_is_asked
+from ..graph.specialised import keep_data, specialised_tensor
 from ..graph.state_conditions import truth_of_state
 from ..guards.classes import NO_ATTRIBUTE, lookup_class, meet
 from ..sources import Const, InstanceDict, ModuleEntry, TensorOffset
@@ -124,6 +125,9 @@ class TensorOperations(Value):
         decided = None if self.node is None else truth_of_state(frame, self.node)
         if decided is not None:
             return decided
+        kept = specialised_tensor(frame, self.node)
+        if kept is not None and kept.numel() == 1:
+            return bool(kept)
         return frame.break_graph("data_dependent_branch", f"truth of a {self.describe()}")
 
     # --- attributes ---------------------------------------------------------------------------------------------
@@ -356,6 +360,7 @@ def existing_tensor(frame, obj, source):
     is_buffer = isinstance(source, ModuleEntry) and source.table == "_buffers"
     role = "parameter" if isinstance(obj, torch.nn.Parameter) else "buffer" if is_buffer else "tensor"
     node = lift_tensor(frame, obj, source, role)
+    keep_data(node, obj, source)
     value = TensorValue(node, node.meta["example_value"], source, obj)
     remember(frame, value)
     if obj.is_inference() and not is_inside(frame):  # which every tensor's guard says, too
@@ -494,14 +499,15 @@ def number_row(frame, self, name, args, kwargs):
     late = read_late(frame, self, name) if known is None and not args and not kwargs else None
     if late is not None:
         return late
+    known = specialised_tensor(frame, self.node) if known is None else known
     if known is None or args or kwargs or (name != "tolist" and known.numel() != 1):
         return frame.break_graph("tensor_to_python", f"Tensor.{name}")
     return literal(frame, getattr(known, name)())
 
 
-def is_known_int(value):
+def is_known_int(frame, value):
     """Whether it is a tensor that is an index, of a number that is known while tracing."""
-    known = known_tensor(value.node) if type(value) is TensorValue else None
+    known = specialised_tensor(frame, value.node) if type(value) is TensorValue else None
     return known is not None and known.numel() == 1 and not (known.is_floating_point() or known.is_complex())
 
 
