@@ -57,6 +57,7 @@ class SizeHistory:
         self.gaps: dict[Any, dict[int, int | None]] = {}  # strides that are no products of sizes; None where they changed
         self.numbers: dict[Any, Any] = {}
         self.fixed_dims: set[tuple[Any, int]] = set()  # opened on a guess, and fixed by the program
+        self.written: set[str] = set()  # inputs whose data was taken as it is, and is written to (graph.specialised)
         self.delayed = False
         self.gone: list[str] = []  # where the objects were whose death has ended entries
         self.operations = 0  # most that an attempt of the last capture recorded for the frame itself
@@ -99,8 +100,8 @@ class SizeHistory:
         for dim, stride in gaps.items():
             seen[dim] = stride if seen.get(dim, stride) == stride else None
 
-    def number_changed(self, key: Any, value: int) -> bool:
-        """Whether an int at `key` had another value before; remembers it."""
+    def number_changed(self, key: Any, value: Any) -> bool:
+        """Whether a number, or what else was taken as it is, had another value at `key` before; remembers it."""
         before = self.numbers.setdefault(key, value)
         if before is not None and before != value:
             before = self.numbers[key] = None

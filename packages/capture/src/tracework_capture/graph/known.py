@@ -52,7 +52,7 @@ _EXACT_FUNCTIONS = {CANONICAL_MASK} | frozenset(
 LARGEST_MASK = 1 << 24
 _UNBIND = frozenset({"unbind", torch.unbind})
 _METHODS = frozenset(
-    [*_ARITHMETIC, "long", "int", "float", "double", "bool", "to", "detach", "clone", "view", "reshape", "squeeze"]
+    [*_ARITHMETIC, "long", "int", "float", "double", "bool", "to", "detach", "clone", "view", "reshape", "expand", "squeeze"]
 )
 
 
@@ -107,7 +107,10 @@ def learn(node: fx.Node, example: Any) -> None:
             real = (
                 getattr(args[0], node.target)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
             )
-    except RuntimeError:  # an integer divided by zero, say: raised when the graph runs, where the program would see it
+    except (
+        RuntimeError,
+        IndexError,
+    ):  # an integer divided by zero, say: raised when the graph runs, where the program would see it
         return
     if (
         isinstance(real, torch.Tensor)

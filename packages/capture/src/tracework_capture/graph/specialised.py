@@ -1,6 +1,6 @@
-"""Small whole numbers that modules keep in tensors (strides, paddings, switches), where the program needs them while tracing: the data is
-taken as it is, and a guard compares its bytes before each call. What the captured frame writes to, and what was seen with more values than
-a few, stays data as in any other tensor.
+"""Whole numbers in small tensors on the CPU, where the program needs them while tracing: the data is taken as it is, and a guard compares
+its bytes before each call. So it is with what modules keep (strides, paddings, switches), and with lists of numbers in other inputs (sizes
+of images), as with ints: until they change. What the captured frame writes to stays data.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["check_specialised", "forget_kept", "keep_data", "specialised_tensor"]
 
 MOST_VALUES = 2
+"""How many values of what a module keeps are taken as they are."""
 _WHOLE = "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64".split()
 DTYPES = frozenset(getattr(torch, name) for name in _WHOLE)
 
@@ -53,8 +54,8 @@ def forget_kept() -> None:
 
 
 def keep_data(node: fx.Node, tensor: torch.Tensor, source: Source) -> None:
-    """Keep the data of an input that a module holds, if it is small, of whole numbers, on the CPU and not written to so far."""
-    if type(source) not in (ModuleEntry, InstanceAttr) or type(tensor) is not torch.Tensor or "known" in node.meta:
+    """Keep the data of an input, if it is small, of whole numbers, on the CPU and not written to so far."""
+    if type(tensor) is not torch.Tensor or "known" in node.meta:
         return
     if tensor.dtype not in DTYPES or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
         return
@@ -66,36 +67,72 @@ def keep_data(node: fx.Node, tensor: torch.Tensor, source: Source) -> None:
     node.meta["kept_at"] = source
 
 
-def specialised_tensor(frame: Any, node: fx.Node | None) -> torch.Tensor | None:
-    """The real tensor of a node that is computed from plain numbers and from what modules keep, which is guarded then; None for others."""
+def specialised_tensor(frame: Any, node: fx.Node | None, listed: bool = False) -> torch.Tensor | None:
+    """The real tensor of a node that is computed from plain numbers and such inputs, which are guarded then; None for others.
+
+    listed: the program asks for a list of its numbers. A single number (a count, a place) of what is no module's is likely to change."""
     data = None if node is None else held_data(node)
     if data is None or (data.inputs and frame.root.transforms):
         return None
-    return data.real if all([_specialise(frame, kept) for kept in data.inputs]) else None
+    return data.real if all([_specialise(frame, kept, listed) for kept in data.inputs]) else None
 
 
-def _specialise(frame: Any, node: fx.Node) -> bool:
+def _specialise(frame: Any, node: fx.Node, listed: bool) -> bool:
     """Whether the data of an input is taken as it is; guards it."""
-    root, source = frame.root, node.meta["kept_at"]
+    root, source, data = frame.root, node.meta["kept_at"], data_of(node.meta["known"].real)
+    if _shares_written_memory(root, node):
+        return False
     if node in root.specialised:
         return True
-    owner = next((value.obj for value in root.memo.values() if getattr(value, "source", None) is source.base), None)
-    if not isinstance(owner, torch.nn.Module):
-        return False
-    kept, data = kept_data(owner), data_of(node.meta["known"].real)
-    values = kept.values.setdefault(source.name, set())
-    if source.name in kept.written or (data not in values and len(values) == MOST_VALUES):
-        return False
-    values.add(data)
+    owner = _owner(root, source)
+    if owner is not None:
+        kept = kept_data(owner)
+        values = kept.values.setdefault(source.name, set())
+        if source.name in kept.written or (data not in values and len(values) == MOST_VALUES):
+            return False
+        values.add(data)
+        written = kept.written
+    else:
+        written = root.history.written
+        if not listed or root.options.dynamic or str(source) in written or root.changes(source, data):
+            return False
     frame.guard("DATA", source, data)
-    root.specialised[node] = kept
+    root.specialised[node] = written
     return True
+
+
+def _shares_written_memory(root: Any, node: fx.Node) -> bool:
+    """Whether the graph has written to another input over the same memory, as an array of NumPy is."""
+    inputs = dict(zip((n for n in root.graph.graph.nodes if n.op == "placeholder"), root.graph.example_inputs))
+    written = [
+        real for each, real in inputs.items() if isinstance(real, torch.Tensor) and each.meta["example_value"].storage.version
+    ]
+    return any(_overlap(real, inputs[node]) for real in written)
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the storages of two tensors have bytes in common."""
+    if one.device != other.device or one.layout is not torch.strided:
+        return False
+    (start, size), (other_start, other_size) = (
+        (s.data_ptr(), s.nbytes()) for s in (one.untyped_storage(), other.untyped_storage())
+    )
+    return start < other_start + other_size and other_start < start + size
+
+
+def _owner(root: Any, source: Source) -> torch.nn.Module | None:
+    """The module that keeps what is at `source`."""
+    if not isinstance(source, (ModuleEntry, InstanceAttr)):
+        return None
+    owner = next((value.obj for value in root.memo.values() if getattr(value, "source", None) is source.base), None)
+    return owner if isinstance(owner, torch.nn.Module) else None
 
 
 def check_specialised(root: Any) -> None:
     """Raises RestartAsked when the frame writes to what was taken as it is, which has another value in the next call."""
     written = [node for node in root.specialised if node.meta["example_value"].storage.version]
     for node in written:
-        root.specialised[node].written.add(node.meta["kept_at"].name)
+        source = node.meta["kept_at"]
+        root.specialised[node].add(str(source) if _owner(root, source) is None else source.name)
     if written:
         raise RestartAsked("the frame writes to data that was taken as it is")

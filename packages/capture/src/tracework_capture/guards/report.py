@@ -57,6 +57,7 @@ def same_object_cure(place: Any) -> str:
 CURES: dict[str, Callable[[Guard, Any], str]] = {
     "TENSOR": _size_cure,
     "CONSTANT": lambda g, v: f"keep {g.source} the same, or pass it as a tensor when only tensors are computed with it",
+    "DATA": lambda g, v: f"keep the numbers in {g.source} the same",
     "ORDER": lambda g, v: f"keep {g.source} on one side of {g.payload[1]!r}; each side is compiled by itself",
     "STATE": lambda g, v: f"call it in one setting of torch's {g.source}, or compile one function for each",
     "LENGTH": lambda g, v: f"keep the length of {g.source} the same",

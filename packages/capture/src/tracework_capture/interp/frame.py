@@ -139,7 +139,7 @@ class CaptureRoot:
         self.acting: tuple[Any, ...] = ()  # those of them that do something when they die
         self.dropped: set[type] = set()  # the classes of what existing objects let go of
         self.watched = False  # whether the program made a weak reference with a callback to an existing object
-        self.specialised: dict[Any, Any] = {}  # inputs whose data was taken as it is -> what was seen of it (graph.specialised)
+        self.specialised: dict[Any, Any] = {}  # inputs whose data was taken as it is -> where to note a write (graph.specialised)
         self.surely_changing: Any = None  # the source of what a call that broke the graph gave
 
     def changes(self, source: Any, value: Any) -> bool:

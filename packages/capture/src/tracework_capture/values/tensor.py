@@ -499,7 +499,7 @@ def number_row(frame, self, name, args, kwargs):
     late = read_late(frame, self, name) if known is None and not args and not kwargs else None
     if late is not None:
         return late
-    known = specialised_tensor(frame, self.node) if known is None else known
+    known = specialised_tensor(frame, self.node, name == "tolist") if known is None else known
     if known is None or args or kwargs or (name != "tolist" and known.numel() != 1):
         return frame.break_graph("tensor_to_python", f"Tensor.{name}")
     return literal(frame, getattr(known, name)())

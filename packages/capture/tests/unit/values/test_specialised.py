@@ -1,4 +1,5 @@
-"""Small tensors of whole numbers that modules keep: what the program decides by them needs no break, and any change of theirs is seen."""
+"""Small tensors of whole numbers: what the program decides by those that modules keep, and by lists of numbers in other inputs, needs no
+break, and any change of theirs is seen."""
 
 import pytest
 import torch
@@ -201,31 +202,91 @@ def test_what_the_frame_writes_stays_data(before, through_a_view):
     assert counts[-1] == counts[-2]
 
 
-def test_memory_shared_with_an_argument():
-    class Shared(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.memory = torch.tensor([2, 3])
-            self.register_buffer("left", self.memory[0])
+class Shared(nn.Module):
+    """Has its numbers in an array of NumPy, too."""
 
-        def forward(self, x, memory):
-            memory += 1
-            return nn.functional.pad(x, (self.left, self.left))
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("sizes", torch.tensor([2, 3]))
+        self.array, self.whole = self.sizes.numpy(), self.sizes.view(2)
 
+
+def by_an_array(self, x, other):
+    self.array[0] += 1
+    return nn.functional.pad(x, (self.sizes[0], self.sizes[1]))
+
+
+def by_an_array_in_between(self, x, other):
+    columns = self.sizes.tolist()[1]
+    self.array[0] += 1
+    return nn.functional.pad(x, (columns, self.sizes[0]))
+
+
+def by_a_view(self, x, other):
+    self.whole[0] += 1
+    return nn.functional.pad(x, (self.sizes[0], self.sizes[1]))
+
+
+def by_an_argument(self, x, other):
+    other += 1
+    return nn.functional.pad(x, (self.sizes[0], self.sizes[1]))
+
+
+SHARED = (by_an_array, by_an_array_in_between, by_a_view, by_an_argument)
+
+
+@pytest.mark.parametrize("of_numpy", [True, False])
+@pytest.mark.parametrize("forward", SHARED, ids=lambda f: f.__name__)
+def test_memory_that_is_written_elsewhere(forward, of_numpy):
     plain, module = Shared(), Shared()
-    graphs = Graphs(module)
+    graphs = Graphs(forward)
     for _ in range(4):
-        torch.testing.assert_close(graphs.compiled(X, module.memory), plain(X, plain.memory), rtol=0, atol=0)
+        args, others = (torch.from_numpy(m.array) if of_numpy else m.whole[:1] for m in (module, plain))
+        torch.testing.assert_close(graphs.compiled(module, X, args), forward(plain, X, others), rtol=0, atol=0)
+        assert torch.equal(module.sizes, plain.sizes)
 
 
-def test_inputs_are_no_state():
+def images(x, sizes):
+    """Each row as an image of its own size."""
+    made = []
+    for row, (height, width) in zip(x, sizes.tolist()):
+        made.append(row[: height * width].view(height, width).sum(0))
+    return made
+
+
+def rows(x, sizes):
+    return [x[0, : sum(sizes[i].tolist())] for i in range(len(sizes))]
+
+
+def written_later(x, sizes):
+    y = x[:, : sizes.tolist()[0][1]]
+    sizes.view(-1).add_(1)
+    return y, sizes * 1
+
+
+LISTED = (images, rows, written_later)
+
+
+@pytest.mark.parametrize("function", LISTED, ids=lambda f: f.__name__)
+def test_lists_of_numbers_in_inputs(function):
+    graphs, counts = Graphs(function), []
+    for first in (2, 2, 3, 4, 5, 6, 2):
+        sizes, same = (torch.tensor([[first, 3], [2, first]]) for _ in range(2))
+        torch.testing.assert_close(graphs.compiled(X, sizes), function(X, same), rtol=0, atol=0)
+        assert torch.equal(sizes, same)
+        counts.append(graphs.count)
+    if function is not written_later:
+        assert counts[:2] == [1, 1]
+        assert [guard.kind for guard in capture_and_check(function, X, torch.tensor([[2, 3], [2, 2]])).guards].count("DATA") == 1
+
+
+def test_a_number_of_an_input_is_data():
     def function(x, n):
-        return x * 2 if n.tolist() == [1] else x + 1
+        return x * 2 if n.item() == 1 else x + 1
 
     graphs = Graphs(function)
     for first in (1, 2, 1, 3, 4, 5):
-        n = torch.tensor([first])
-        torch.testing.assert_close(graphs.compiled(X, n), function(X, n), rtol=0, atol=0)
+        torch.testing.assert_close(graphs.compiled(X, torch.tensor(first)), function(X, torch.tensor(first)), rtol=0, atol=0)
     assert graphs.count <= 2  # one for each branch
 
 
