@@ -23,6 +23,7 @@ from .kernel_choices import guard_choices
 from .known import learn, numbers_alone, with_numbers
 from .numbers import OpenNumbers
 from .specialised import specialised_tensor
+from .tensor_formulas import learn_formula, number_of_formula
 
 if TYPE_CHECKING:
     from ..sources import Source
@@ -213,7 +214,8 @@ class GraphBuilder:
         except BreakGraph as stop:
             if stop.reason_id != "dynamic_output_shape":
                 raise
-            taken = with_numbers(target, node_args, node_kwargs, partial(specialised_tensor, frame))
+            data_of, size_of = partial(specialised_tensor, frame), partial(self.formula_size, frame)
+            taken = with_numbers(target, node_args, node_kwargs, data_of, size_of)
             if taken is None:
                 raise
         if taken is None and self.open_numbers.fix_for_nothing(frame, example):
@@ -225,6 +227,11 @@ class GraphBuilder:
         if frame.root.states_written:
             node_kwargs = with_defaults(frame, target, node_args, node_kwargs, example, kind)
         return self.record(frame, target, node_args, node_kwargs, example, kind)
+
+    def formula_size(self, frame: Any, node: fx.Node) -> Any:
+        """The argument that stands for the number of a tensor that is computed from sizes; None for other nodes."""
+        number = None if isinstance(node.meta["example_value"], torch.SymInt) else number_of_formula(frame, node)
+        return number if number is None or type(number) is int else self.size_node(self.symbols.from_symint(number))
 
     def plain_node(self, frame: Any, target: Any, args: tuple[Any, ...]) -> fx.Node:
         """A node whose result is no value of the traced program."""
@@ -277,6 +284,7 @@ class GraphBuilder:
         if frame.root.history.apart:
             keep_apart(frame, node)
         learn(node, example)
+        learn_formula(node, example)
         if self.fake_mode.reads != self._reads:
             self._reads, node.meta["data_dependent"] = self.fake_mode.reads, True
             bind_sizes(self, node, example)

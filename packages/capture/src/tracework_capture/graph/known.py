@@ -193,17 +193,26 @@ def is_pure_write(node: fx.Node) -> bool:
 
 
 def with_numbers(
-    target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], data_of: Callable[[fx.Node], torch.Tensor | None] = known_tensor
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    data_of: Callable[[fx.Node], torch.Tensor | None] = known_tensor,
+    size_of: Callable[[fx.Node], Any] = lambda node: None,
 ) -> tuple[Any, Any] | None:
     """The arguments with known numbers in the place of tensors without dims, as torch itself takes them; None when there is none.
 
-    What the operation works on, its first argument, stays. Masks that are an index become their positions. data_of: what is known.
+    What the operation works on, its first argument, stays. Masks that are an index become their positions. data_of: what is
+    known. size_of: the argument in the place of what is computed from sizes.
     """
     replaced: list[fx.Node] = []
     indexed = target is operator.getitem
 
     def number(node: fx.Node) -> Any:
         known = data_of(node)
+        size = size_of(node) if known is None else None
+        if size is not None:
+            replaced.append(node)
+            return size
         if known is None or known.ndim and not (indexed and known.dtype is torch.bool):
             return node
         replaced.append(node)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..sources import Source
 
-__all__ = ["check_specialised", "forget_kept", "keep_data", "specialised_tensor"]
+__all__ = ["check_specialised", "forget_kept", "keep_data", "specialise", "specialised_tensor"]
 
 MOST_VALUES = 2
 """How many values of what a module keeps are taken as they are."""
@@ -74,7 +74,12 @@ def specialised_tensor(frame: Any, node: fx.Node | None, listed: bool = False) -
     data = None if node is None else held_data(node)
     if data is None or (data.inputs and frame.root.transforms):
         return None
-    return data.real if all([_specialise(frame, kept, listed) for kept in data.inputs]) else None
+    return data.real if specialise(frame, data.inputs, listed) else None
+
+
+def specialise(frame: Any, inputs: frozenset[fx.Node], listed: bool = False) -> bool:
+    """Whether the data of all of these inputs is taken as it is; guards it."""
+    return all([_specialise(frame, node, listed) for node in inputs])
 
 
 def _specialise(frame: Any, node: fx.Node, listed: bool) -> bool:

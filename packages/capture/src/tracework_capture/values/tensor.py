@@ -17,6 +17,7 @@ from ..graph.known import data_of_numbers, known_tensor
 from ..graph.replaced import identity_is_asked, memory_is_asked
 from ..graph.specialised import keep_data, specialised_tensor
 from ..graph.state_conditions import truth_of_state
+from ..graph.tensor_formulas import number_of_formula, truth_of_formula
 from ..guards.classes import NO_ATTRIBUTE, lookup_class, meet
 from ..sources import Const, InstanceDict, ModuleEntry, TensorOffset
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
@@ -128,6 +129,9 @@ class TensorOperations(Value):
         kept = specialised_tensor(frame, self.node)
         if kept is not None and kept.numel() == 1:
             return bool(kept)
+        decided = truth_of_formula(frame, self.node)
+        if decided is not None:
+            return decided
         return frame.break_graph("data_dependent_branch", f"truth of a {self.describe()}")
 
     # --- attributes ---------------------------------------------------------------------------------------------
@@ -500,6 +504,9 @@ def number_row(frame, self, name, args, kwargs):
     if late is not None:
         return late
     known = specialised_tensor(frame, self.node, name == "tolist") if known is None else known
+    number = number_of_formula(frame, self.node) if known is None and name in ("item", "__int__", "__index__") else None
+    if number is not None:
+        return size_value(frame, number)
     if known is None or args or kwargs or (name != "tolist" and known.numel() != 1):
         return frame.break_graph("tensor_to_python", f"Tensor.{name}")
     return literal(frame, getattr(known, name)())

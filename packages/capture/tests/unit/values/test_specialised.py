@@ -7,6 +7,7 @@ import tracework_capture as capture
 from harness import check as capture_and_check
 from torch import nn
 from tracework_capture.graph.specialised import DTYPES
+from tracework_capture.graph.tensor_formulas import SMALL
 
 X = torch.arange(48.0).view(2, 24)
 
@@ -294,3 +295,65 @@ def test_what_is_computed_with_only_is_no_number():
     module = Counting(before=False)
     captured = capture_and_check(lambda x: x * module.sizes.sum() + module.sizes[0], X)
     assert not any(guard.kind == "DATA" for guard in captured.guards)
+
+
+class PaddedFrames(nn.Module):
+    """Pads to whole frames, as audio codecs do, by numbers that it keeps; `how` says what becomes of the number."""
+
+    def __init__(self, how, stride, kernel):
+        super().__init__()
+        self.register_buffer("stride", torch.tensor(stride))
+        self.register_buffer("kernel", torch.tensor(kernel))
+        self.how = how
+
+    def forward(self, x):
+        length = x.shape[-1]
+        frames = torch.ceil((length - self.kernel + 1) / self.stride + 1).to(torch.int64) - 1
+        return self.how(x.sin(), frames * self.stride + self.kernel - length, length)
+
+
+def pads(x, extra, length):
+    return nn.functional.pad(x, (1, extra))
+
+
+def branches(x, extra, length):
+    return nn.functional.pad(x, (0, extra)) if extra < length else x.repeat(1, 2)
+
+
+def asks(x, extra, length):
+    return nn.functional.pad(x, (0, int(extra) + extra.item()))
+
+
+def floors(x, extra, length):
+    return nn.functional.pad(x, (0, torch.floor((length - extra) / 3).long()))
+
+
+@pytest.mark.parametrize("how", [pads, branches, asks, floors], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("stride", "kernel"), [(1, 1), (2, 7), (5, 7), (7, 3)])
+def test_numbers_out_of_open_sizes(how, stride, kernel):
+    module = PaddedFrames(how, stride, kernel)
+    graphs = Graphs(module, fullgraph=True)
+    for length in (24, 31, *range(40, 62)):
+        check(module, graphs.compiled, torch.arange(2.0 * length).view(2, length))
+    assert graphs.count <= 4  # one for the first length, one for all, and what is at the edges of the paddings' sizes
+    module.stride.add_(1)
+    check(module, graphs.compiled, torch.arange(80.0).view(2, 40))
+
+
+def test_quotients_of_large_sizes_are_left_to_torch():
+    """Beyond 2**20 the rounding of the quotient may decide."""
+    module = PaddedFrames(lambda x, extra, length: nn.functional.pad(x[:, :8], (0, extra)), 3, 1)
+    graphs = Graphs(module)
+    for length in (40, 50, 60, 2**24 + 5, 2**24 + 7, 2**24 + 9, 61):
+        check(module, graphs.compiled, torch.zeros(1).expand(1, length))
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3, 5, 7, 320, 441, 1000, 2**16 - 1, 2**20])
+def test_rounding_of_quotients(divisor):
+    """What the formulas take for granted: up to SMALL, floats round to the whole numbers that integers give."""
+    numbers = torch.cat([torch.arange(-2000, 2000), torch.arange(SMALL - 4000, SMALL + 1)])
+    numbers = torch.cat([numbers, torch.arange(0, SMALL + 1, divisor)[:4000], (torch.arange(1, SMALL + 1, divisor) - 2)[:4000]])
+    for added in (-(SMALL // divisor), -1, 1, SMALL // divisor):
+        rounded = numbers / divisor + added + added
+        assert torch.equal(rounded.ceil().long(), -(-numbers // divisor) + 2 * added)
+        assert torch.equal(rounded.floor().long(), numbers // divisor + 2 * added)
