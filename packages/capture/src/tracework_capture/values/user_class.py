@@ -562,7 +562,9 @@ def make_namedtuple(frame, cls, args, kwargs):
         return function_value(frame, new).call(frame, [class_value(frame, cls), *args], kwargs)
     called = class_value(frame, cls)
     if called.source is None:  # made here: nobody else sees its defaults, and it may be gone when guards are asked
-        known = {name: literal(frame, default) for name, default in cls._field_defaults.items() if name not in cls._fields[: len(args)]}
+        known = {
+            name: literal(frame, default) for name, default in cls._field_defaults.items() if name not in cls._fields[: len(args)]
+        }
         kwargs = known | kwargs
     bound = bind_arguments(frame, function_value(frame, new), [called, *args], kwargs)
     return TupleValue([bound[n] for n in cls._fields], cls=cls)
