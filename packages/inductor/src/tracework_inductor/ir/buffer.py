@@ -1,6 +1,7 @@
 """Buffers: named memory that loops and library calls read and write."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,9 +10,16 @@ from .body import LoopBody
 from .index import Size, contiguous_strides, product
 
 
+IN_PARTS: Mapping[torch.dtype, torch.dtype] = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""Complex dtypes whose memory loops read and write, and the dtype of the parts."""
+
+
 @dataclasses.dataclass(frozen=True)
 class BufferLayout:
-    """dtype, device, sizes and strides of a buffer; element [i, j] is at sum(index * stride)."""
+    """dtype, device, sizes and strides of a buffer; element [i, j] is at sum(index * stride).
+
+    Loops see memory of a complex dtype as its parts, with a last axis of size 2.
+    """
 
     dtype: torch.dtype
     device: torch.device
@@ -22,6 +30,13 @@ class BufferLayout:
     def dense(dtype: torch.dtype, device: torch.device, sizes: tuple[Size, ...]) -> "BufferLayout":
         """A row-major layout."""
         return BufferLayout(dtype, device, tuple(sizes), contiguous_strides(sizes))
+
+    @property
+    def in_loops(self) -> "BufferLayout":
+        """The same memory as loops load and store it."""
+        if self.dtype not in IN_PARTS:
+            return self
+        return BufferLayout(IN_PARTS[self.dtype], self.device, (*self.sizes, 2), (*[s * 2 for s in self.strides], 1))
 
     def elements(self) -> Size:
         """How many elements of memory it takes."""

@@ -178,6 +178,8 @@ class Lowering:
             return None
         buffer, at, _ = recorder.instructions[0].args
         at = simplify(at, axis_ranges(axes))
+        if self.buffers[buffer].layout.dtype is not value.dtype:  # parts of complex numbers
+            return None
         steps = [step_along(at, i) if not isinstance(i, int) else 0 for i in index]
         if any(s is None for s in steps):
             return None
@@ -219,7 +221,7 @@ class Lowering:
         with handling(recorder):
             value = inner(index)
             at = dot(index, layout.strides) if position is None else position(index)
-            ops.store(buffer.name, at, recorder.to_dtype(value, layout.dtype), mode)
+            ops.store(buffer.name, at, recorder.to_dtype(value, layout.in_loops.dtype), mode)
         self._add_loops(buffer.name, domain, recorder, mutates)
 
     def reduction_node(

@@ -7,6 +7,7 @@ import torch
 from tracework_primops import checks_indices
 
 from .. import _torch
+from ..ir.buffer import IN_PARTS
 from ..options import InductorOptions
 from .operands import as_in_eager, is_overload, operands
 from .registry import LOWERINGS
@@ -43,7 +44,7 @@ def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOption
         return f"the option numerics is {options.numerics!r}"
     if options.deterministic and name in SCATTERS and any(s.device.type != "cpu" for s in _specs(spec)):
         return "algorithms are to be deterministic, and a GPU writes to computed positions in any order"
-    if target.family in LIBRARY_FAMILIES:
+    if target.family in LIBRARY_FAMILIES or name in OF_PARTS and _complex_dtypes(args, spec) <= IN_PARTS.keys():
         return None
     dtype = _unsupported(args, spec)
     return f"loops do not compute with {dtype}" if dtype is not None else None
@@ -59,6 +60,9 @@ SCATTERS: Mapping[str, str] = {
 }
 """Writes to computed positions -> what becomes of values that meet at one."""
 
+OF_PARTS = frozenset({"view_as_real", "view_as_complex"})
+"""Where loops read complex memory, and fill it."""
+
 LIBRARY_FAMILIES = frozenset({"matmul", "conv", "rng"})
 
 
@@ -67,6 +71,14 @@ def _specs(spec: Any) -> list[Any]:
 
 
 def _unsupported(args: Any, spec: Any) -> torch.dtype | None:
+    return next((d for d in _dtypes(args, spec) if d not in SUPPORTED_DTYPES), None)
+
+
+def _complex_dtypes(args: Any, spec: Any) -> set[torch.dtype]:
+    return {d for d in _dtypes(args, spec) if d.is_complex}
+
+
+def _dtypes(args: Any, spec: Any) -> list[torch.dtype]:
     found: list[torch.dtype] = []
 
     def visit(arg: Any) -> None:
@@ -78,7 +90,7 @@ def _unsupported(args: Any, spec: Any) -> torch.dtype | None:
 
     visit(list(args))
     visit(spec)
-    return next((d for d in found if d not in SUPPORTED_DTYPES), None)
+    return found
 
 
 # Prims that are no views, and whose eager rule may give the memory of its argument.

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..ir.buffer import IN_PARTS, BufferLayout
 from ..ir.index import Size, dot
 from ..ir.scalar_ops import ops
 from ..schedule.graph import alias_root
 from .fallback import Refused
+from .layout import dense_strides
 from .pointwise import elementwise
 from .registry import lowers
-from .value import Strided, settled
+from .value import Strided, pointwise, settled
 from .written_inputs import is_whole, newest_name
 
 
@@ -27,6 +29,27 @@ def contiguous(low: Any, x: Any, strides: Sequence[Size]) -> Any:
     value = elementwise(low, (x,), x.dtype, lambda v: v, 0)
     value.strides = tuple(strides)
     return value
+
+
+@lowers("view_as_real")
+def view_as_real(low: Any, x: Any) -> Any:
+    """Reads of the parts of complex numbers, which are all in memory."""
+
+    def inner(index: list[Size]) -> Any:
+        *at, part = index
+        return ops.load(x.buffer, dot(at, x.strides, x.offset) * 2 + part, IN_PARTS[x.dtype])
+
+    return pointwise((*x.sizes, 2), IN_PARTS[x.dtype], x.device, inner, (x,), 0)
+
+
+@lowers("view_as_complex")
+def view_as_complex(low: Any, x: Any) -> Any:
+    """Complex memory, filled with the parts."""
+    spec = low.spec
+    layout = BufferLayout(spec.dtype, spec.device, tuple(spec.sizes), dense_strides(spec.sizes, spec.strides))
+    buffer = low.new_buffer(layout)
+    low.pointwise_node(buffer, settled(x).load, x.sizes, lambda index: dot(index, layout.in_loops.strides))
+    return low.whole(buffer)
 
 
 @lowers("copy_into")

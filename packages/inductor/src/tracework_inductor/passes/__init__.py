@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from tracework_primops import PrimGraph
 
 from ..options import InductorOptions
+from .complex_parts import complex_parts
 from .fold_products import fold_products
 from .fuse_attention import fuse_attention
 from .gather_numbers import gather_numbers
@@ -14,6 +15,7 @@ from .pad_matmul import pad_matmul
 from .patch_products import patch_products
 
 GRAPH_PASSES: Mapping[Callable[[PrimGraph], PrimGraph], Callable[[InductorOptions], bool]] = {
+    complex_parts: lambda options: True,
     fuse_attention: lambda options: True,
     fold_products: lambda options: True,
     patch_products: lambda options: not options.half_accumulation,  # which is about products, and not about convolutions

@@ -112,7 +112,7 @@ class KernelBuilder:
         self.written[buffer] = ("reduction", phase)
         if self.needed(buffer):
             index = simplify(reduction_index(member, names, self.buffers, buffer), self.ranges)
-            self.pending[buffer] = (phase + 1, index, self.buffers[buffer].layout.dtype)
+            self.pending[buffer] = (phase + 1, index, self.buffers[buffer].layout.in_loops.dtype)
 
     def _stored(self, how: str, phase: int, i: Instruction) -> None:
         buffer, _, value, mode = i.args
@@ -126,13 +126,13 @@ class KernelBuilder:
         """A store's arguments without a rounding to the buffer's dtype, which storing is anyway; who reads the value here still gets it."""
         buffer, index, value, mode = store.args
         made = recorder.instructions[value.position]
-        if mode == "set" and made.op == ROUNDINGS.get(self.buffers[buffer].layout.dtype):
+        if mode == "set" and made.op == ROUNDINGS.get(self.buffers[buffer].layout.in_loops.dtype):
             value = made.args[0]
         return buffer, index, value, mode
 
     def _fits(self, buffer: str) -> bool:
         count = product(self.group.inner)
-        dtype = compute_dtype(self.buffers[buffer].layout.dtype)
+        dtype = compute_dtype(self.buffers[buffer].layout.in_loops.dtype)
         return isinstance(count, int) and count * dtype.itemsize <= self.capabilities.row_scratch
 
     # values between members
@@ -158,18 +158,18 @@ class KernelBuilder:
         return into.local(buffer, dtype)
 
     def _read_scratch(self, into: Recorder, made: int, buffer: str) -> Ref:
-        dtype = compute_dtype(self.buffers[buffer].layout.dtype)
+        dtype = compute_dtype(self.buffers[buffer].layout.in_loops.dtype)
         if buffer not in self.scratch:
             self.scratch[buffer] = Scratch(buffer, dtype, product(self.group.inner))
             self.recorders[made].scratch_store(buffer, self.position, self.values[made, buffer])
-        return into.scratch_load(buffer, self.position, self.buffers[buffer].layout.dtype)
+        return into.scratch_load(buffer, self.position, self.buffers[buffer].layout.in_loops.dtype)
 
     # the result
 
     def _kernel(self, name: str, axes: Any, inner: Any, passes: list[Pass]) -> LoopKernel:
         axes, inner, passes = order_and_merge(axes, inner, passes, self.buffers)
         reads, writes, ordered = _used(passes)
-        layouts = {b: self.buffers[b].layout for b in ordered}
+        layouts = {b: self.buffers[b].layout.in_loops for b in ordered}
         symbols = _size_symbols(axes, inner, passes)
         nodes = [m.node for m in self.group.members]
         origins = tuple(dict.fromkeys(o for n in nodes for o in n.origins))
