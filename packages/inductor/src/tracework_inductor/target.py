@@ -9,10 +9,12 @@ class Capabilities:
 
     row_scratch: values of one row may stay in kernel-local memory between passes, up to this many bytes of a row.
     batches: it renders a KernelBatch.
+    unrolls: a body is written out for each place on a short innermost axis.
     """
 
     row_scratch: int = 0
     batches: bool = False
+    unrolls: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ from .fusion_rules import reduction_index
 from .group import Group, Member, mapping, variables
 from .loop_order import order_and_merge
 from .plan import LoopKernel, Pass, Scratch
+from .unroll import unrolled
 
 
 class KernelBuilder:
@@ -168,6 +169,8 @@ class KernelBuilder:
 
     def _kernel(self, name: str, axes: Any, inner: Any, passes: list[Pass]) -> LoopKernel:
         axes, inner, passes = order_and_merge(axes, inner, passes, self.buffers)
+        if self.capabilities.unrolls:
+            axes, passes = unrolled(axes, inner, passes)
         reads, writes, ordered = _used(passes)
         layouts = {b: self.buffers[b].layout.in_loops for b in ordered}
         symbols = _size_symbols(axes, inner, passes)
