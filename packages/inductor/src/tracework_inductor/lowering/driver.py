@@ -142,6 +142,8 @@ class Lowering:
         if isinstance(value, Strided):
             if strides_equal(value.sizes, value.strides, strides):
                 return value
+            if value.dtype.is_complex:  # which loops do not load whole
+                return self.strided_copy(value, strides)
             copy = Lazy(value.sizes, value.dtype, value.device, value.load, 1, value.reads)
             return self.realize(copy, strides)
         return self.realize(value, strides) if dense_strides(value.sizes, strides) == tuple(strides) else self.realize(value)

@@ -105,6 +105,10 @@ def _full(node: Any, sizes: Any, value: Any, dtype: torch.dtype, device: torch.d
     return Pair(*[prims.full(sizes, part, real_of(dtype), device) for part in _of_number(value)])
 
 
+def _scalar_tensor(node: Any, value: Any, dtype: torch.dtype, device: torch.device) -> Pair | None:
+    return _full(node, (), value, dtype, device)
+
+
 def _pad(node: Any, x: Pair, low_high_pairs: Any, value: Any) -> Pair:
     return Pair(*[prims.pad(part, low_high_pairs, number) for part, number in zip(x, _of_number(value), strict=True)])
 
@@ -120,6 +124,7 @@ ROWS: Mapping[str, Callable[..., Any]] = {
     "view_as_complex": lambda node, x: _split(x),
     "convert": _convert,
     "full": _full,
+    "scalar_tensor": _scalar_tensor,
     "pad": _pad,
     "view_as_real": lambda node, x: _join(x),
     "real": lambda node, x: prims.clone(x.real),

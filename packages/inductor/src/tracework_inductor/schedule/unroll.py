@@ -12,6 +12,7 @@ import torch
 
 from ..ir.body import Axis, Instruction, LoopBody, Ref
 from ..ir.handlers import Recorder, replay
+from ..ir.scalar_ops import ROUNDINGS
 from .plan import Pass
 
 LONGEST = 4
@@ -19,6 +20,9 @@ LONGEST = 4
 MOST_INSTRUCTIONS = 160
 """Of the body that is written out."""
 
+WITHOUT_CONDITIONS = frozenset("load constant index_expr to_dtype add sub mul neg square store".split()) | {*ROUNDINGS.values()}
+"""What a body that is written out may be made of. g++ 12 makes wrong vectors, with -fno-trapping-math, of a difference and a sum that one
+iteration stores side by side where a condition chooses a factor or decides whether the result is taken."""
 COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
@@ -45,7 +49,10 @@ def unrolled(axes: tuple[Axis, ...], inner: tuple[Axis, ...], passes: list[Pass]
         replay(body, recorder, {last.var: place}, on_effect=keep)
     for i in effects:  # after all reads: an element that is overwritten may be an operand of the next place
         recorder.emit(i.op, i.args, None)
-    return tuple(outer), [Pass(passes[0].level, recorder.finish())]
+    written_out = recorder.finish()
+    if any(i.op not in WITHOUT_CONDITIONS or i.op == "load" and i.args[2] is not None for i in written_out.instructions):
+        return axes, passes
+    return tuple(outer), [Pass(passes[0].level, written_out)]
 
 
 class _Folding(Recorder):
