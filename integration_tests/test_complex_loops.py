@@ -69,8 +69,8 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 """Functions of two complex tensors of the same sizes, (4, 6)."""
 
 LIBRARY: dict[str, set[str]] = {
-    "a library call between": {"aten._fft_c2c.default"},
-    "a product between": {"mm"},
+    "a library call between": {"aten::_fft_c2c"},
+    "a product between": {"aten::mm"},
 }
 """Which call kernels of the library."""
 
@@ -103,8 +103,10 @@ WITHOUT_GRADIENTS = ("written slice",)
 """Of which eager has none for complex numbers."""
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", PROGRAMS)
+WIDE = frozenset(("add", "mul", "abs", "conversions", "sum", "a library call between", "rotary"))
+
+
+@pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in PROGRAMS for d in DTYPES if d is DTYPES[0] or n in WIDE], ids=str)
 def test_values_and_gradients(name: str, dtype: torch.dtype) -> None:
     program, inputs = PROGRAMS[name], tensors(dtype)
     compiled = tracework.compile(program, fullgraph=True)
@@ -113,15 +115,122 @@ def test_values_and_gradients(name: str, dtype: torch.dtype) -> None:
         return
     grads = []
     for function in (compiled, program):
-        given = [t.clone().requires_grad_() for t in inputs]
-        made = [t for t in leaves(function(*given)) if t.requires_grad]
+        leaf = [t.clone().requires_grad_() for t in inputs]
+        made = [t for t in leaves(function(*leaf)) if t.requires_grad]
         weights = [torch.randn(t.shape, dtype=t.dtype, generator=torch.Generator().manual_seed(1)) for t in made]
-        grads.append(torch.autograd.grad(made, given, weights, allow_unused=True) if made else ())
+        grads.append(torch.autograd.grad(made, leaf, weights, allow_unused=True) if made else ())
     for a, e in zip(*grads, strict=True):
         assert (a is None) == (e is None)
         if e is not None:
             assert_same(a, e)
 
 
-if __name__ == "__main__":
-    pytest.main([__file__, "-q"])
+def special(dtype: torch.dtype) -> list[torch.Tensor]:
+    """All pairs of complex numbers with these parts."""
+    numbers = [complex(*parts) for parts in product((0.0, -0.0, 1.0, -2.0, INF, -INF, NAN), repeat=2)]
+    return [torch.tensor(column, dtype=dtype) for column in zip(*product(numbers, repeat=2), strict=True)]
+
+
+SPECIAL: dict[str, Callable[..., Any]] = {
+    name: PROGRAMS[name]
+    for name in (
+        "add", "sub", "rsub", "mul", "times numbers", "times real", "divided by a number",
+        "neg", "conj", "parts", "equal", "of real",
+    )
+}  # fmt: skip
+"""Programs without transcendental functions: their values are eager's wherever these are infinite, NaN or whole numbers, which all are."""
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_infinite_parts_and_nan(dtype: torch.dtype) -> None:
+    inputs = special(dtype)
+    found = tracework.compile(lambda x, y: [leaves(p(x, y)) for p in SPECIAL.values()])(*inputs)
+    for actual, program in zip(found, SPECIAL.values(), strict=True):
+        assert_same(tuple(actual), tuple(leaves(program(*inputs))), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_which_call_kernels_of_the_library(name: str) -> None:
+    with torch.no_grad():
+        explained = tracework.explain(PROGRAMS[name])(*tensors(torch.complex64))
+    assert set(explained.library) == LIBRARY.get(name, set())
+
+
+@pytest.mark.parametrize(
+    "layout", [lambda t: t.mT.contiguous().mT, lambda t: t.repeat(2, 2)[1::2, ::2], lambda t: t.conj(), lambda t: t[:1].expand(4, 6)]
+)
+def test_layouts_of_inputs(layout: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x, y = tensors(torch.complex64)
+    x = layout(x)
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x * y, x + 1, x.mT, x[1:2].conj() - y
+
+    assert_same(tracework.compile(program)(x, y), program(x, y))
+
+
+def test_real_inputs_that_are_negated_when_they_are_read() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.add_(1) * 2
+
+    compiled = tracework.compile(program)
+    for layout in (lambda t: t, lambda t: t.mT, lambda t: t[1:, ::2]):
+        (z, _), (same, _) = tensors(torch.complex64), tensors(torch.complex64)
+        assert_same((compiled(layout(z.conj().imag)), z), (program(layout(same.conj().imag)), same))
+
+
+def test_writes_to_inputs() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        before = x * 2
+        x.mul_(y).add_(1)
+        x[0] = before[1]
+        y.real.neg_()
+        return before + x
+
+    given, same = tensors(torch.complex64), tensors(torch.complex64)
+    assert_same((tracework.compile(program)(*given), *given), (program(*same), *same))
+
+
+def test_sizes_that_change() -> None:
+    compiled = tracework.compile(rotary, dynamic=True)
+    for rows, columns in ((4, 6), (5, 8), (3, 2)):
+        x, y = (torch.randn(rows, columns, dtype=torch.complex64) for _ in range(2))
+        assert_same(compiled(x, y), rotary(x, y))
+
+
+def test_strict_numerics_are_eagers() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x * y + x / 3, (x * y).abs()
+
+    x, y = (torch.randn(37, 11, dtype=torch.complex64) for _ in range(2))
+    found = tracework.compile(program, options={"numerics": "strict"})(x, y)
+    assert_same(found, program(x, y), rtol=0, atol=0)
+
+
+STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "mul": lambda x, y: x * y,
+    "add": lambda x, y: x + 2 * y,
+    "conj": lambda x, y: x.conj(),
+    "turn": lambda x, y: x * 1j - y,
+    "permute": lambda x, y: x.mT.reshape(x.shape),
+    "flip": lambda x, y: x.flip(-1),
+    "roll": lambda x, y: torch.roll(x, 1, 0),
+    "split": lambda x, y: torch.cat(x.chunk(2, 1)[::-1], 1),
+    "parts": lambda x, y: torch.complex(y.imag, x.real),
+    "real": lambda x, y: torch.view_as_complex(torch.view_as_real(x).neg()),
+    "where": lambda x, y: torch.where(x.imag > 0, x, y),
+    "fft": lambda x, y: torch.fft.fft(x, norm="ortho"),
+}
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=7))
+def test_random_programs(names: list[str]) -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for name in names:
+            x, y = STEPS[name](x, y), x
+        return x
+
+    tracework.reset()
+    x, y = tensors(torch.complex128)
+    assert_same(tracework.compile(program)(x, y), program(x, y))

@@ -37,6 +37,11 @@ class _Call:
         return made.call(made.inputs)
 
 
+def negated_view(x: torch.Tensor) -> torch.Tensor:
+    """A view that is negated when it is read, or no longer is."""
+    return torch._neg_view(x)
+
+
 def below_views(gm: torch.fx.GraphModule) -> Callable[[list[Any]], Any]:
     """Runs a functional graph as torch's own functions run inside: neither do writes count versions nor do views know their base. The
     program's operators, which may use autograd inside, run as they do outside."""

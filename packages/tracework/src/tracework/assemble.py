@@ -19,6 +19,7 @@ import tracework_runtime as runtime
 from . import _torch, activity, logs, passes
 from .errors import CompileError, MissingCompiler, TraceworkError
 from .fx_lines import fx_lines, places
+from .lazy_inputs import is_lazy, resolved
 from .observe import Observe
 from .options import Options
 
@@ -117,10 +118,10 @@ def _ahead_of_time(
     """
     stage = Stage(observe, options.progress)
 
-    def made_by(compile_: Compile) -> Compile:
+    def made_by(compile_: Compile, resolve: Callable[..., Any]) -> Compile:
         def make(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
             passes.on_functional(options, gm, spec)
-            return _torch.with_warnings(compile_(gm, spec, report))
+            return _torch.with_warnings(resolve(compile_(gm, spec, report), spec.mutated_inputs))
 
         return _compilation(make, options)
 
@@ -128,13 +129,14 @@ def _ahead_of_time(
         prepare(example_inputs)
         passes.on_captured(options, gm)
         report = report_of(gm)
+        resolve = resolved if any(map(is_lazy, example_inputs)) else lambda call, mutated: call
         return stage(
             "aotautograd",
             aotautograd.aot_compile,
             gm,
             example_inputs,
-            forward_compiler=functools.partial(made_by(forward), report=report),
-            backward_compiler=functools.partial(made_by(backward or forward), report=report),
+            forward_compiler=functools.partial(made_by(forward, resolve), report=report),
+            backward_compiler=functools.partial(made_by(backward or forward, resolve), report=report),
             options=aot_options(options, **facts),
             observe=lambda stage, product: observe(AOT_STAGES[stage], product),
             report=report,

@@ -35,8 +35,8 @@ class Pair(NamedTuple):
 
 
 EACH_PART = frozenset(
-    "expand permute reshape slice squeeze unsqueeze diagonal flip unfold select clone contiguous cat where gather index_select take roll"
-    " tril triu slice_scatter select_scatter diagonal_scatter neg sum cumsum device_put".split()
+    "expand permute reshape slice squeeze unsqueeze diagonal flip unfold select clone contiguous cat where gather index index_select take"
+    " roll tril triu slice_scatter select_scatter diagonal_scatter neg sum cumsum device_put".split()
 )
 """Prims that do the same with both parts."""
 
