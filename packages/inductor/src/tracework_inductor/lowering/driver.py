@@ -477,7 +477,10 @@ class Lowering:
             self.fallbacks.append((name, reason))
             return fallback.call(self, node.target, args, kwargs, reason)
         try:
-            return LOWERINGS[name](self, *args, **kwargs)
+            value = LOWERINGS[name](self, *args, **kwargs)
+            if isinstance(value, Lazy) and value.dtype.is_complex:
+                raise fallback.Refused("complex numbers that are no window on memory")
+            return value
         except fallback.Refused as refused:
             log.info("%s calls the eager kernel: %s", name, refused)
             self.fallbacks.append((name, str(refused)))

@@ -10,7 +10,7 @@ from .. import _torch
 from ..ir.buffer import IN_PARTS
 from ..options import InductorOptions
 from .operands import as_in_eager, is_overload, operands
-from .registry import LOWERINGS
+from .registry import LOWERINGS, VIEWS
 from .value import TensorValue, settled
 
 SUPPORTED_DTYPES = frozenset(
@@ -44,7 +44,8 @@ def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOption
         return f"the option numerics is {options.numerics!r}"
     if options.deterministic and name in SCATTERS and any(s.device.type != "cpu" for s in _specs(spec)):
         return "algorithms are to be deterministic, and a GPU writes to computed positions in any order"
-    if target.family in LIBRARY_FAMILIES or name in OF_PARTS and _complex_dtypes(args, spec) <= IN_PARTS.keys():
+    in_memory = name in OF_PARTS or target.family == "view" and name in VIEWS
+    if target.family in LIBRARY_FAMILIES or in_memory and _complex_dtypes(args, spec) <= IN_PARTS.keys():
         return None
     dtype = _unsupported(args, spec)
     return f"loops do not compute with {dtype}" if dtype is not None else None

@@ -186,6 +186,7 @@ def _rewrite(node: Any, parts: dict[Any, Pair]) -> None:
         whole = result.node
     whole.meta["spec"] = spec
     node.replace_all_uses_with(whole)
+    node.graph.erase_node(node)  # which may check an index, as the prims of the parts do now
 
 
 def _argument(arg: Any, is_operand: bool, parts: dict[Any, Pair]) -> Any:
