@@ -157,7 +157,8 @@ def test_which_call_kernels_of_the_library(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "layout", [lambda t: t.mT.contiguous().mT, lambda t: t.repeat(2, 2)[1::2, ::2], lambda t: t.conj(), lambda t: t[:1].expand(4, 6)]
+    "layout",
+    [lambda t: t.mT.contiguous().mT, lambda t: t.repeat(2, 2)[1::2, ::2], lambda t: t.conj(), lambda t: t[:1].expand(4, 6)],
 )
 def test_layouts_of_inputs(layout: Callable[[torch.Tensor], torch.Tensor]) -> None:
     x, y = tensors(torch.complex64)

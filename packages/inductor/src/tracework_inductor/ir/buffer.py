@@ -9,7 +9,6 @@ import torch
 from .body import LoopBody
 from .index import Size, contiguous_strides, product
 
-
 IN_PARTS: Mapping[torch.dtype, torch.dtype] = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 """Complex dtypes whose memory loops read and write, and the dtype of the parts."""
 

@@ -33,7 +33,6 @@ class Pair(NamedTuple):
     imag: Any
 
 
-
 EACH_PART = frozenset(
     "expand permute reshape slice squeeze unsqueeze diagonal flip unfold select clone contiguous cat where gather index index_select take"
     " roll tril triu slice_scatter select_scatter diagonal_scatter neg sum cumsum device_put".split()

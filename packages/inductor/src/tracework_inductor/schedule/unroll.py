@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..ir.body import Axis, Instruction, LoopBody, Ref
+from ..ir.body import Axis, Instruction, Ref
 from ..ir.handlers import Recorder, replay
 from ..ir.scalar_ops import ROUNDINGS
 from .plan import Pass
