@@ -129,11 +129,18 @@ def _program(row: str) -> str:
     return "|".join(row.split("|")[:3])
 
 
+def _version(library: str) -> str:
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
 def table(rows: Mapping[str, str]) -> str:
     """The text of LIBRARIES.md: of each program its row among `rows`, by `_program`."""
     abouts = [_about(name).partition(": ") for name in names()]
     installed = {library.replace("torch_geometric", "torch-geometric") for library, _, _ in abouts}
-    versions = sorted(f"{library} {importlib.metadata.version(library)}" for library in installed)
+    versions = sorted(f"{library} {_version(library)}" for library in installed)
     heading = "| library | program | results | graphs | breaks | uncompiled | seconds |\n|" + "---|" * 7
     wanted = [f"| {library} | {about.rstrip('.')} " for library, _, about in abouts]
     text = [(__doc__ or "").splitlines()[0], f"{', '.join(versions)}; torch {torch.__version__}, CPU.", heading]

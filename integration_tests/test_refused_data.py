@@ -46,7 +46,7 @@ CASES = {
     "segment_reduce": (lambda x: torch.segment_reduce(torch.ones(3), "sum", lengths=x), [1, 9]),
     "assert_async": (lambda x: (torch._assert_async(x == 0), x + 1)[1], 5.0),
     "gaussian_nll_loss": (lambda x: F.gaussian_nll_loss(x, x, x), [-1.0, 1.0]),
-    "a distribution": (lambda x: torch.distributions.Bernoulli(x).entropy(), [0.5, 1.5]),
+    "a distribution": (lambda x: torch.distributions.Bernoulli(x, validate_args=True).entropy(), [0.5, 1.5]),
 }
 
 

@@ -284,7 +284,7 @@ ROWS = {
     ],
     "capture/uncompiled.py:report_stillborn": [(stillborn, "does not hold for it")],
     "tracework/assemble.py:run_uncompiled": [(suppressed, "NotImplementedError: no such thing")],
-    "tracework/assemble.py:_compile": [(suppressed_backward, "the backward failed")],
+    "tracework/assemble.py:compile_": [(suppressed_backward, "the backward failed")],
     "tracework/assemble.py:_make": [(other_settings, "settings of torch have changed")],
     "tracework/torch_backend.py:__call__": [(shapes_under_torch_compile, "compiled for 2 shapes")],
 }
@@ -346,7 +346,9 @@ PASSED_ON = {
     "tracework/assemble.py:backend",
 }
 """Functions that hand a report on, or call another thing of that name."""
-OF_ENGINES = {"tracework/onnx/compiler.py:__call__", "tracework/onnx/program.py:__call__", "tracework/onnx/program.py:__init__"}
+OF_ENGINES = {"tracework/onnx/compiler.py:__call__"} | {
+    f"tracework/onnx/program.py:{name}" for name in ("__call__", "__init__", "_by_eager")
+}
 """What engines of others do not run: packages/tracework/tests/onnx_models has the programs, where such an engine is installed."""
 
 

@@ -15,10 +15,14 @@ SAMPLE = (
 )
 
 
+LEFT_IN_A_CONTEXT = {"Wav2Vec2ForCTC"}
+"""Break inside of a generator's with block (masked_select below cudnn.flags): that frame runs plainly, as with torch.compile, and says so."""
+
+
 @pytest.mark.parametrize(("name", "mode"), SAMPLE)
 def test_zoo_equals_eager(name, mode):
     outcome = check(name, RECORDS[name], mode)
-    assert outcome.status in ("equal", "within envelope") and not outcome.uncompiled, outcome
+    assert outcome.status in ("equal", "within envelope") and bool(outcome.uncompiled) == (name in LEFT_IN_A_CONTEXT), outcome
     assert outcome.other_sizes in ([], [1, 0]) or outcome.breaks, outcome
 
 
