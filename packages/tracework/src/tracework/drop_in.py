@@ -87,18 +87,18 @@ def _replace() -> bool:
 def _replace_in_dynamo(dynamo: Any) -> None:
     theirs = dynamo.explain  # a closure, which cannot get other code
     _replace_code(dynamo.reset)
+
+    def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
+        """With this compiler: gives a function of f's arguments, or explains the call that further arguments make."""
+        from .explanation import TorchsExplanation, explain
+
+        def run(*args: Any, **kwargs: Any) -> TorchsExplanation:
+            return TorchsExplanation(explain(f)(*args, **kwargs))
+
+        return run(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else run
+
     _rebind(theirs, explain)
-    _undo.callback(_rebind, explain, theirs)
-
-
-def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
-    """torch._dynamo.explain with this compiler: gives a function of f's arguments, or explains the call that further arguments make."""
-    from .explanation import TorchsExplanation, explain
-
-    def run(*args: Any, **kwargs: Any) -> TorchsExplanation:
-        return TorchsExplanation(explain(f)(*args, **kwargs))
-
-    return run(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else run
+    _undo.callback(_rebind, explain, theirs)  # it has no other name than torch's, which is given back
 
 
 def _replace_code(function: Any) -> None:

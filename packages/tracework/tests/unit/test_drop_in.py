@@ -225,6 +225,8 @@ def test_torchs_explain_explains_this_compiler(monkeypatch):
         return x * x + x
 
     monkeypatch.setattr("tracework.backends._default", ["eager"])
+    with tracework.replace_torch_compile():  # what is given back afterwards is taken again
+        torch._dynamo.explain(breaks)(X)
     with tracework.replace_torch_compile():
         found = torch._dynamo.explain(breaks)(X)
         at_once = torch._dynamo.explain(breaks, X)
