@@ -53,6 +53,7 @@ __all__ = [
     "enter",
     "enter_saved_hooks",
     "forward_ad_is_on",
+    "failed_check",
     "function_mode_count",
     "function_modes_aside",
     "hide_from_torch_compile",
@@ -168,14 +169,19 @@ def nan_alone_is_no_bound() -> bool:
     return not torch.zeros(1).clamp(max=math.nan).isnan().item()
 
 
+def failed_check(message: Any) -> Exception:
+    """What torch._check raises with this constant for a message: from torch 2.15 on it may be a text."""
+    try:
+        torch._check(False, message)
+    except (RuntimeError, TypeError) as error:
+        return error
+    raise AssertionError("torch._check(False) did not raise")
+
+
 @functools.cache
 def text_of_failed_check() -> str:
     """What torch._check and its like say where the program says nothing."""
-    try:
-        torch._check(False)
-    except RuntimeError as error:
-        return str(error)
-    raise AssertionError("torch._check(False) did not raise")
+    return str(failed_check(None))
 
 
 asserts_all: Any = getattr(distribution, "_all_true_or_runtime_assert", None)

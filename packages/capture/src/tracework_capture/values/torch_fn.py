@@ -11,7 +11,7 @@ import types
 import torch
 import torch.nn.functional as F
 
-from .._torch import function_of_custom_operator, operator_names, text_of_failed_check
+from .._torch import failed_check, function_of_custom_operator, operator_names
 from ..graph.data_sizes import RAISED, state
 from ..sources import Const
 from ..stand_ins import STAND_INS, all_checked
@@ -447,8 +447,10 @@ def check_row(error):
             mark_stated(frame)
             return NONE
         message = args[1] if len(args) > 1 else kwargs.get("message", NONE)
-        said = message is NONE or message.is_constant() and message.constant() is None
-        return frame.raise_new(error, text_of_failed_check() if said else force_plain(frame, message.call(frame, [], {})))
+        if message.is_constant():
+            raised = failed_check(message.constant())
+            return frame.raise_new(error if type(raised) is RuntimeError else type(raised), str(raised))
+        return frame.raise_new(error, force_plain(frame, message.call(frame, [], {})))
 
     return handler
 
