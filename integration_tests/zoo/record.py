@@ -28,26 +28,10 @@ class Record:
     """whether eager takes other batches and lengths than those of INPUTS"""
 
 
-ENCODER = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": 64,
-}
+TRUNK = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+ENCODER = {**TRUNK, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
 EMBEDDED = {**ENCODER, "embedding_size": 16}
-DECODER = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+DECODER = {**ENCODER, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 GROUPED = {**DECODER, "num_key_value_heads": 2}
 HEAD8 = {**GROUPED, "head_dim": 8}
 EXPERTS = {**GROUPED, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
@@ -85,20 +69,10 @@ SEQ2SEQ = {
     "decoder_start_token_id": 1,
     "forced_eos_token_id": None,
 }
-PATCHES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "image_size": 32,
-    "patch_size": 8,
-}
+PATCHES = {**TRUNK, "image_size": 32, "patch_size": 8}
 SPEECH = {
+    **TRUNK,
     "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
     "conv_dim": (16, 16, 16),
     "conv_stride": (5, 4, 4),
     "conv_kernel": (10, 8, 4),

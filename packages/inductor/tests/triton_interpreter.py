@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +169,25 @@ def interpret(rendered: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[in
     for entry, grid in zip(launch["entries"], launch["grids"], strict=True):
         blocks = eval(grid, {"math": math}, {**names, **constants})
         getattr(module, entry)[(blocks,)](*tensors, *sizes, *workspace, **constants, WIDE=wide)
+
+
+def host_call(
+    host: str, kernels: Mapping[str, Any], folder: Path, look: Callable[..., None] = lambda *args: None
+) -> Callable[..., Any]:
+    """The host program's `call`, whose kernels the interpreter runs on CPU tensors. look: given each kernel, its tensors and its numbers first."""
+
+    def launcher(kernel: Any) -> Callable[..., None]:
+        def launch(*args: Any) -> None:
+            tensors = [a for a in args if isinstance(a, torch.Tensor)]
+            numbers = args[len(tensors) :]
+            look(kernel, tensors, numbers)
+            interpret(kernel, tensors, numbers, folder)
+
+        return launch
+
+    namespace: dict[str, Any] = {name: launcher(kernel) for name, kernel in kernels.items()}
+    exec(host, namespace)
+    if "empty_cpu" in namespace:
+        namespace["empty_cuda"] = namespace["empty_cpu"]
+    call: Callable[..., Any] = namespace["call"]
+    return call

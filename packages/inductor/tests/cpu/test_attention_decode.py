@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-triton_interpreter = pytest.importorskip("triton_interpreter")
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from prim_programs import build, overload  # noqa: E402
 from tracework_inductor import InductorOptions, compile_graph  # noqa: E402
 from tracework_inductor.codegen.triton.cores import attention_decode  # noqa: E402
@@ -72,18 +72,7 @@ def repeated(x, times):
 def run(graph, inputs, folder):
     """The values of a graph for a GPU, through the interpreter."""
     host, kernels = rendered(fuse_attention(graph))
-
-    def launcher(kernel):
-        def launch(*args):
-            tensors = [a for a in args if isinstance(a, torch.Tensor)]
-            triton_interpreter.interpret(kernel, tensors, args[len(tensors) :], folder)
-
-        return launch
-
-    namespace = {name: launcher(kernel) for name, kernel in kernels.items()}
-    exec(host, namespace)
-    namespace["empty_cuda"] = namespace["empty_cpu"]
-    return namespace["call"](list(inputs)), host, kernels
+    return triton_interpreter.host_call(host, kernels, folder)(list(inputs)), host, kernels
 
 
 def exact(q, k, v, mask=None, causal=False, scale=None):

@@ -11,7 +11,7 @@ import pytest
 import torch
 import tracework_runtime as runtime
 
-triton_interpreter = pytest.importorskip("triton_interpreter")
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from prim_programs import check, copied  # noqa: E402
 from tracework_inductor import compile_graph  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402

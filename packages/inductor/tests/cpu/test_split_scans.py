@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-triton_interpreter = pytest.importorskip("triton_interpreter")
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from prim_programs import build  # noqa: E402
 from tracework_inductor import compile_graph  # noqa: E402
 from tracework_inductor.codegen.triton import config  # noqa: E402
@@ -39,18 +39,7 @@ def run(program, *given, folder):
     """By the interpreter; how many functions each kernel has, and the results."""
     host, kernels = rendered(graph_of(program, *given, device=CUDA))
     parts = [(kernel.launch, dict(kernel.launch)["kind"]) for kernel in kernels.values()]
-
-    def launcher(kernel):
-        def launch(*args):
-            tensors = [a for a in args if isinstance(a, torch.Tensor)]
-            triton_interpreter.interpret(kernel, tensors, args[len(tensors) :], folder)
-
-        return launch
-
-    namespace = {name: launcher(kernel) for name, kernel in kernels.items()}
-    exec(host, namespace)
-    namespace["empty_cuda"] = namespace["empty_cpu"]
-    return [kind for _, kind in parts], namespace["call"](list(given))
+    return [kind for _, kind in parts], triton_interpreter.host_call(host, kernels, folder)(list(given))
 
 
 def rows(count, length, dtype, kind):

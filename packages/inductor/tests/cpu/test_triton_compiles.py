@@ -12,7 +12,9 @@ from tracework_runtime.build import triton as build
 from tracework_runtime.elf import is_whole
 from triton_samples import SAMPLES
 
-pytest.importorskip("triton_interpreter")  # chooses the interpreter before anybody imports triton
+pytest.importorskip(
+    "triton_interpreter", reason="triton is not installed"
+)  # chooses the interpreter before anybody imports triton
 
 
 def test_all_samples_compile_for_hopper(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tracework_primops import prims as p
 
-triton_interpreter = pytest.importorskip("triton_interpreter")
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from triton_programs import graph_of, rendered  # noqa: E402
 
 N, WIDTH = 5, 3
@@ -64,12 +64,7 @@ def test_assertions_fail_where_eager_refuses(name, assertions, tmp_path):
     x, y, index = torch.arange(15.0).reshape(N, WIDTH), torch.ones(3, WIDTH), torch.tensor([0, 2, 1])
     graph = graph_of(PROGRAMS[name], x, index, y)
     host, kernels = rendered(graph)
-
-    def launcher(kernel):
-        return lambda *tensors: triton_interpreter.interpret(kernel, tensors, (), tmp_path)
-
-    namespace = {kernel_name: launcher(kernel) for kernel_name, kernel in kernels.items()}
-    exec(host, namespace)
+    call = triton_interpreter.host_call(host, kernels, tmp_path)
     refused = []
     for value in (1, -1, -N, -N - 1, N, N + 5, 1 << 32):  # the last one is 0 in 32 bits
         index[1] = value
@@ -78,7 +73,7 @@ def test_assertions_fail_where_eager_refuses(name, assertions, tmp_path):
         except (IndexError, RuntimeError):
             refused.append(value)
             with pytest.raises(Exception, match="index out of range"):  # one of the interpreter's own around ours
-                namespace["call"]([x.clone(), index, y])
+                call([x.clone(), index, y])
         else:
-            torch.testing.assert_close(namespace["call"]([x.clone(), index, y]), expected)
+            torch.testing.assert_close(call([x.clone(), index, y]), expected)
     assert refused[-3:] == [N, N + 5, 1 << 32]

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import pytest
 import torch
 
-triton_interpreter = pytest.importorskip("triton_interpreter")
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from triton_samples import SAMPLES  # noqa: E402
 

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import pytest
 import torch
 
-triton_interpreter = pytest.importorskip("triton_interpreter")
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from tracework_inductor.codegen.triton import config, kernel  # noqa: E402
 from tracework_inductor.lowering import reduction  # noqa: E402
 from tracework_primops import prims  # noqa: E402

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tracework_primops import prims as p
 
-triton_interpreter = pytest.importorskip("triton_interpreter")
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from prim_programs import build  # noqa: E402
 from tracework_inductor import InductorOptions, compile_graph  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
@@ -62,23 +62,16 @@ def test_equals_eager(name, in_memory, tmp_path):
     graph = graph_of(name)
     host, kernels = rendered(graph, options(in_memory))
 
-    def launcher(kernel):
-        def launch(*args):
-            tensors = [a for a in args if isinstance(a, torch.Tensor)]
-            numbers = args[len(tensors) :]
-            fits = dict(kernel.launch)["fits32"]
-            if fits is not None and eval(fits, {f"ks{n}": number for n, number in enumerate(numbers)}):
-                assert all(-(2**31) <= number < 2**31 for number in numbers), "the launcher would cut them off"
-            assert not (in_memory and numbers)
-            triton_interpreter.interpret(kernel, tensors, numbers, tmp_path)
+    def look(kernel, tensors, numbers):
+        fits = dict(kernel.launch)["fits32"]
+        if fits is not None and eval(fits, {f"ks{n}": number for n, number in enumerate(numbers)}):
+            assert all(-(2**31) <= number < 2**31 for number in numbers), "the launcher would cut them off"
+        assert not (in_memory and numbers)
 
-        return launch
-
-    namespace = {kernel_name: launcher(kernel) for kernel_name, kernel in kernels.items()}
-    exec(host, namespace)
+    call = triton_interpreter.host_call(host, kernels, tmp_path, look)
     for number in range(4) if name in PLACES else [n for n in NUMBERS if name != "square" or n * n < 2**63]:
         given = [*inputs(), number]
-        for found, wanted in zip(namespace["call"](list(given)), graph.run(*given), strict=True):
+        for found, wanted in zip(call(list(given)), graph.run(*given), strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-6)
 
 

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import pytest
 import torch
 
-triton_interpreter = pytest.importorskip("triton_interpreter")
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_runtime import RuntimeOptions, Store  # noqa: E402
 from tracework_runtime.build import triton as build  # noqa: E402
@@ -23,17 +23,7 @@ def test_equals_eager(name, tmp_path):
     graph = graph_of(program, *arguments)
     expected = graph.run(*[a.clone() for a in arguments])
     host, kernels = rendered(graph)
-
-    def launcher(kernel):
-        def launch(*args):
-            tensors = [a for a in args if isinstance(a, torch.Tensor)]
-            triton_interpreter.interpret(kernel, tensors, args[len(tensors) :], tmp_path)
-
-        return launch
-
-    namespace = {kernel_name: launcher(kernel) for kernel_name, kernel in kernels.items()}
-    exec(host, namespace)
-    outputs = namespace["call"](list(arguments))
+    outputs = triton_interpreter.host_call(host, kernels, tmp_path)(list(arguments))
     for value, wanted in zip(outputs, expected, strict=True):
         rough = wanted.dtype == torch.bfloat16
         torch.testing.assert_close(value, wanted, rtol=2e-2 if rough else 1e-4, atol=2e-2 if rough else 1e-4)

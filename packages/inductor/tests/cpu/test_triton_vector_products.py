@@ -9,7 +9,7 @@ sys.path.insert(0, str(TESTS))
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-triton_interpreter = pytest.importorskip("triton_interpreter")
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from tracework_inductor import InductorOptions, lower, schedule  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_inductor.passes.join_products import join_products  # noqa: E402

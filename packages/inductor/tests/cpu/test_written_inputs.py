@@ -12,7 +12,7 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
-triton_interpreter = pytest.importorskip("triton_interpreter")
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from prim_programs import build, copied, overload  # noqa: E402
 from tracework_inductor import InductorOptions, compile_graph, lower, plan_graph  # noqa: E402
 from tracework_inductor.ir.index import symbol  # noqa: E402
@@ -217,22 +217,22 @@ def run_on_cpu(graph, given):
 def run_on_gpu(graph, given, folder):
     """By the interpreter."""
     host, kernels = rendered(graph)
-
-    def launcher(kernel):
-        def launch(*args):
-            tensors = [a for a in args if isinstance(a, torch.Tensor)]
-            triton_interpreter.interpret(kernel, tensors, args[len(tensors) :], folder)
-
-        return launch
-
-    namespace = {name: launcher(kernel) for name, kernel in kernels.items()}
-    exec(host, namespace)
-    namespace["empty_cuda"] = namespace["empty_cpu"]
-    return namespace["call"](list(given))
+    return triton_interpreter.host_call(host, kernels, folder)(list(given))
 
 
 LIBRARY = library_after, library_beside
 """The results of library calls are looked at, and those of the interpreter do not come from a GPU."""
+
+
+def checked(program, device, folder):
+    """The inputs after a run on the device and its results, which are the prims' own."""
+    expected_inputs, given = inputs(), inputs()
+    expected = build(program, [None] * 3, specs(CPU)).run(*expected_inputs)
+    graph = build(program, [None] * 3, specs(device))
+    value = run_on_cpu(graph, given) if device == CPU else run_on_gpu(graph, given, folder)
+    for a, e in zip((*given, *value), (*expected_inputs, *expected), strict=True):
+        torch.testing.assert_close(a, e)
+    return given, value
 
 
 @pytest.mark.parametrize(
@@ -241,12 +241,7 @@ LIBRARY = library_after, library_beside
     ids=lambda x: str(getattr(x, "__name__", x)),
 )
 def test_values(program, device, tmp_path):
-    expected_inputs, given = inputs(), inputs()
-    expected = build(program, [None] * 3, specs(CPU)).run(*expected_inputs)
-    graph = build(program, [None] * 3, specs(device))
-    value = run_on_cpu(graph, given) if device == CPU else run_on_gpu(graph, given, tmp_path)
-    for a, e in zip((*given, *value), (*expected_inputs, *expected), strict=True):
-        torch.testing.assert_close(a, e)
+    given, value = checked(program, device, tmp_path)
     assert value[1].data_ptr() != given[0].data_ptr()
 
 
@@ -435,12 +430,7 @@ def rolled_anyway(monkeypatch):
 @pytest.mark.parametrize("program", ROLLED, ids=lambda p: p.__name__)
 def test_rolls(program, device, rolled_anyway, tmp_path):
     assert (not copies(program, device)) == ROLLED[program]
-    expected_inputs, given = inputs(), inputs()
-    expected = build(program, [None] * 3, specs(CPU)).run(*expected_inputs)
-    graph = build(program, [None] * 3, specs(device))
-    value = run_on_cpu(graph, given) if device == CPU else run_on_gpu(graph, given, tmp_path)
-    for a, e in zip((*given, *value), (*expected_inputs, *expected), strict=True):
-        torch.testing.assert_close(a, e)
+    checked(program, device, tmp_path)
 
 
 def test_a_bad_index_leaves_what_is_rolled_as_it_was():

@@ -107,10 +107,7 @@ def learn(node: fx.Node, example: Any) -> None:
             real = (
                 getattr(args[0], node.target)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
             )
-    except (
-        RuntimeError,
-        IndexError,
-    ):  # an integer divided by zero, say: raised when the graph runs, where the program would see it
+    except (RuntimeError, IndexError):  # a division by zero, say: raised when the graph runs, where the program would see it
         return
     if (
         isinstance(real, torch.Tensor)
