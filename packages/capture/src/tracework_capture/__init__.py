@@ -47,7 +47,7 @@ from .regions import error_on_graph_break
 from .shapes import declared_shapes
 from .signals import handlers_apart
 from .uncompiled import RecompileLimitWarning, Uncompiled, UncompiledWarning, report_uncompiled
-from .values.controls import graph_break, skip_frame, step_unsupported
+from .values.objects.controls import graph_break, skip_frame, step_unsupported
 
 __all__ = [
     "BREAK_REASONS",

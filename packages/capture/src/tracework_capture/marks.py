@@ -1,7 +1,7 @@
 """Marks on functions: what a program, or a library, says about calls of a function in traced code.
 
 Ours are kept here, by identity and weakly; those that torch.compile's own decorators left are read where they are, so that code
-written for torch.compile means the same. Nothing is traced here: values/controls.py says what a marked function does.
+written for torch.compile means the same. Nothing is traced here: values/objects/controls.py says what a marked function does.
 """
 
 from __future__ import annotations

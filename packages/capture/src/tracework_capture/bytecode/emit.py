@@ -24,7 +24,7 @@ from .reload import builtins_of, local_name, reload_text
 
 if TYPE_CHECKING:
     from ..sources import Source
-    from ..values.value import Value
+    from ..values.protocol.value import Value
 
 __all__ = ["CodeWriter"]
 

@@ -27,7 +27,7 @@ from .tensor_formulas import learn_formula, number_of_formula
 
 if TYPE_CHECKING:
     from ..sources import Source
-    from ..values.value import Value
+    from ..values.protocol.value import Value
 
 __all__ = ["GraphBuilder", "graph_argument"]
 

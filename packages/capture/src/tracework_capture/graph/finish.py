@@ -27,10 +27,10 @@ from ..bytecode.resume import ResumePoint, original_code, raising_code, resume_c
 from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import ControlMisuse, SizesBurntIn, SkipFrame
 from ..sources import Const
-from ..values.constant import ATOM_TYPES
-from ..values.context import end_autocast, left, refuse_open_managers
-from ..values.made_class import MadeClassValue
-from ..values.value import Deferred
+from ..values.objects.made_class import MadeClassValue
+from ..values.plain.constant import ATOM_TYPES
+from ..values.protocol.value import Deferred
+from ..values.torch.context import end_autocast, left, refuse_open_managers
 from .builder import TYPE_DTYPES
 from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_that_may_raise
 from .replaced import check_replaced

@@ -48,10 +48,10 @@ class SizeHistory:
         self.failures = 0
         self.apart = False  # whether writes to inputs and operators that may raise go into graphs of their own
         self.traces_hooks = True  # until a hook of a tensor was traced in vain; those that can be are then registered as they are
-        self.asked_early: set[Any] = set()  # where data is read that something needs while tracing (values/late_values.py)
+        self.asked_early: set[Any] = set()  # where data is read that something needs while tracing (values/number/late_values.py)
         self.answers: dict[
             Any, Any
-        ] = {}  # what remembering functions gave to earlier attempts of this capture (values.remembered)
+        ] = {}  # what remembering functions gave to earlier attempts of this capture (values.objects.remembered)
         self.not_selected: set[Any] = set()  # conditions on data whose arms were tried in vain (interp.select)
         self.sizes: dict[Any, list[Any]] = {}
         self.gaps: dict[Any, dict[int, int | None]] = {}  # strides that are no products of sizes; None where they changed

@@ -43,11 +43,11 @@ from ..interp.machine import StopHere, run
 from ..interp.services import Services
 from ..signals import handlers_apart
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
-from ..values.frame_hooks import check_frame_hooks
-from ..values.function import CellValue
-from ..values.lifetimes import acting_arguments, guard_arguments
-from ..values.made_class import MadeClassValue
-from ..values.value import EXISTING, SymbolicRaise, Value
+from ..values.objects.function import CellValue
+from ..values.objects.made_class import MadeClassValue
+from ..values.protocol.lifetimes import acting_arguments, guard_arguments
+from ..values.protocol.value import EXISTING, SymbolicRaise, Value
+from ..values.torch.frame_hooks import check_frame_hooks
 from .collector import paused_collection
 from .policy import call_policy, is_module_call, is_of_torch
 

@@ -101,7 +101,7 @@ class FrameCallback:
 
     def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
         # what other modules import in functions: a program that is captured may have changed how Python imports
-        from ..values import autograd_function, data_indices, extrema, format_fields, masks, nonstrict, open_indices, size_floats  # noqa: F401
+        from ..values.number import size_floats  # noqa: F401
 
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)

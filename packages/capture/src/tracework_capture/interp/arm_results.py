@@ -18,11 +18,11 @@ from torch.utils._pytree import tree_leaves
 from ..graph.opaque_operators import ResultFacts
 from ..graph.outline import Outlined, Region, outline
 from ..graph.replaced import may_be_replaced, note_replaced
-from ..values.cond import fits, operator_results
-from ..values.floats import LateFloat, either, kind_of_choice
-from ..values.sequence import TupleValue
-from ..values.tensor import TensorValue, forget_nodes, known_values
-from ..values.value import Value
+from ..values.number.floats import LateFloat, either, kind_of_choice
+from ..values.plain.sequence import TupleValue
+from ..values.protocol.value import Value
+from ..values.torch.regions.cond import fits, operator_results
+from ..values.torch.tensor import TensorValue, forget_nodes, known_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,7 @@ from ..bytecode.code import cleans_up
 from ..bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ..bytecode.resume import original_place
 from ..errors import SkipFrame
-from ..values.type_parameter import intrinsic_text
+from ..values.plain.type_parameter import intrinsic_text
 from .handlers.attributes import is_builtin_super
 from .handlers.names import unbound
 

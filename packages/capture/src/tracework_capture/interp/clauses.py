@@ -6,13 +6,13 @@ import types
 from typing import TYPE_CHECKING
 
 from ..bytecode.reload import builtins_of
-from ..values.user_class import ClassValue
+from ..values.objects.class_value import ClassValue
 from .handlers.attributes import attribute_asked
 from .handlers.names import read_global
 
 if TYPE_CHECKING:
     from ..bytecode.code import CodeInfo
-    from ..values.value import Value
+    from ..values.protocol.value import Value
     from .frame import SymbolicFrame
 
 __all__ = ["kinds_of_clause"]

@@ -13,8 +13,8 @@ from ..graph.inputs import lift_number, lift_tensor
 from ..regions import regions
 from ..sources import Const, DictItem, Item, Local
 from ..sources import root as root_of
-from ..values.function import CellValue
-from ..values.value import Deferred, SymbolicRaise, Value
+from ..values.objects.function import CellValue
+from ..values.protocol.value import Deferred, SymbolicRaise, Value
 
 if TYPE_CHECKING:
     import types
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from ..bytecode.code import Instruction
     from ..shapes import DeclaredShapes
-    from ..values.function import FunctionValue
-    from ..values.transforms import Level
+    from ..values.objects.function import FunctionValue
+    from ..values.torch.regions.transforms import Level
 
 __all__ = ["NULL", "CaptureRoot", "HandlerMark", "SymbolicFrame"]
 
@@ -95,14 +95,16 @@ class CaptureRoot:
         self.generators: list[Any] = []
         self.globals_written: dict[tuple[int, str], Value | None] = {}
         self.builtins_read: set[tuple[int, str]] = set()
-        self.remembered: dict[Any, Any] = {}  # calls of functions that remember results -> what they gave (values.remembered)
+        self.remembered: dict[
+            Any, Any
+        ] = {}  # calls of functions that remember results -> what they gave (values.objects.remembered)
         self.remembered_here: dict[int, dict[Any, Value]] = {}  # the same of those with arguments that no guard knows
         self.remembered_later: set[int] = set()  # functions of that kind that are called after the graph
-        self.shown: list[Value] = []  # objects whose text is being written (values.nested_texts)
-        self.asks_keys = False  # whether a table asks about its keys (values.user_keys)
+        self.shown: list[Value] = []  # objects whose text is being written (values.plain.nested_texts)
+        self.asks_keys = False  # whether a table asks about its keys (values.objects.user_keys)
         self.key_answers: dict[Any, Any] = {}  # what it was told
         self.told_apart: set[frozenset[Any]] = set()  # pairs of sources whose objects were found to be different ones
-        self.masks: dict[Any, Any] = {}  # what a mask asks of tensors -> the first one that does (values.masks)
+        self.masks: dict[Any, Any] = {}  # what a mask asks of tensors -> the first one that does (values.torch.masks)
         self.step = 0
         self.turns = 0
         self.idle = 0  # instructions and turns of loops since the graph was last seen to have grown
@@ -127,7 +129,7 @@ class CaptureRoot:
         self.autocast_ended: list[Any] = []  # nodes that enter what held before blocks that began before the frame
         self.states_written: dict[str, Any] = {}  # name in guards.kinds.STATES -> what it was at the start
         self.entered: list[tuple[Value, int, Any]] = []  # managers that were entered and not left: manager, step, places
-        self.frame_hooks: list[Any] = []  # hooks that the frame put on modules (values.frame_hooks)
+        self.frame_hooks: list[Any] = []  # hooks that the frame put on modules (values.torch.frame_hooks)
         self.hook_numbers = 0  # how many it put on
         self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
         self.saved_hooks_refused = 0  # how many blocks that disable hooks of saved tensors are entered
@@ -182,7 +184,7 @@ def is_given_number(source: Any, value: Any) -> bool:
 
 
 class SymbolicFrame:
-    """One frame. Implements values.value.Frame."""
+    """One frame. Implements values.protocol.value.Frame."""
 
     def __init__(
         self,

@@ -11,9 +11,9 @@ from ..bytecode.code import cleans_up
 from ..bytecode.facts import VERSION
 from ..errors import BreakGraph
 from ..sources import Attr, GeneratorLocal
-from ..values.binding import BoundBuiltin
-from ..values.function import FunctionValue, bind_arguments
-from ..values.value import EXISTING, SymbolicRaise, Value
+from ..values.objects.function import FunctionValue, bind_arguments
+from ..values.protocol.binding import BoundBuiltin
+from ..values.protocol.value import EXISTING, SymbolicRaise, Value
 from .frame import SymbolicFrame
 from .handlers import RETURNED
 from .machine import run

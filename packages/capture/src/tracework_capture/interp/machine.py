@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BreakGraph
-from ..values.lifetimes import refuse_to_let_go
-from ..values.value import SymbolicRaise
+from ..values.protocol.lifetimes import refuse_to_let_go
+from ..values.protocol.value import SymbolicRaise
 from .handlers import OPCODES, RETURNED, SUSPENDED
 
 if TYPE_CHECKING:

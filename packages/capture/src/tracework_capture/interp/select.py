@@ -20,16 +20,16 @@ from ..bytecode.liveness import live_locals, stored_locals
 from ..errors import BreakGraph, RestartCapture
 from ..graph.outline import region
 from ..graph.region_checks import Unchanged
-from ..values.binding import BoundBuiltin
-from ..values.cond import fits
-from ..values.floats import DataBool
-from ..values.function import BoundMethodValue, FunctionValue
-from ..values.row_value import RowValue
-from ..values.tensor import TensorValue
-from ..values.torch_fn import TorchFunctionValue
-from ..values.user_class import ClassValue
-from ..values.user_object import ObjectValue
-from ..values.value import SymbolicRaise, Value
+from ..values.number.floats import DataBool
+from ..values.objects.class_value import ClassValue
+from ..values.objects.function import BoundMethodValue, FunctionValue
+from ..values.objects.instance import ObjectValue
+from ..values.objects.row_value import RowValue
+from ..values.protocol.binding import BoundBuiltin
+from ..values.protocol.value import SymbolicRaise, Value
+from ..values.torch.functions import TorchFunctionValue
+from ..values.torch.regions.cond import fits
+from ..values.torch.tensor import TensorValue
 from .arm_results import Refused, Traced, merged, traced_arm
 
 if TYPE_CHECKING:

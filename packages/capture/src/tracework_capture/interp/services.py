@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import _C
 from ..sources import Attr, Const
-from ..values import exception as exceptions
-from ..values import mapping, ranges, results, sequence, sets, symint
 from ..values import wrap as wrapping
-from ..values.function import BoundMethodValue, NewFunctionValue
-from ..values.user_keys import refuse_effects
-from ..values.value import Value
+from ..values.number import symint
+from ..values.objects import exception as exceptions
+from ..values.objects.function import BoundMethodValue, NewFunctionValue
+from ..values.objects.user_keys import refuse_effects
+from ..values.plain import mapping, ranges, results, sequence, sets
+from ..values.protocol.value import Value
 from . import clauses
 from . import inline as inlining
 from .select import may_be_inlined

@@ -45,54 +45,54 @@ from ..sources import (
     PartItem,
     PlainPart,
 )
-from . import sequence_methods  # noqa: F401  # fills a table
-from .backward import BACKWARD_ROWS
-from .binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
+from .arrays.array import ACROSS_ROWS, wrap_array
+from .arrays.code import wrap_dispatcher
+from .arrays.ufuncs import wrap_ufunc
 from .builtins import BUILTINS, fill
-from .checkpoint import CHECKPOINT_ROWS
-from .compiled_here import compile_
-from .constant import ATOM_TYPES, ConstantValue
-from .context import METHOD_ROWS, ErrorRegion, error_region_row, null_row
-from .controls import ROWS as CONTROL_ROWS
-from .controls import marked_value
-from .enum_member import EnumMember
-from .exception import ExistingException
-from .flex_attention import wrap_higher_order
-from .floats import changing_float
-from .foreign_tensor import foreign_tensor, why_foreign
-from .function import BoundMethodValue, FunctionValue
-from .functional_call import FUNCTIONAL_CALL_ROWS
-from .hooks import HOOK_ROWS
-from .iterators import NATIVE_ITERATORS, OVER_SEQUENCES, ExistingIterator, ExistingSequenceIterator
-from .libraries import LIBRARY_CODES, LIBRARY_ROWS
-from .mapping import DictValue
-from .namespace import NamespaceValue
-from .nested_texts import REPR_CODES
-from .numpy_array import ACROSS_ROWS, wrap_array
-from .numpy_code import wrap_dispatcher
-from .numpy_ints import NUMPY_INTS, changing_numpy_int
-from .numpy_ufuncs import wrap_ufunc
-from .open_fraction import changing_fraction
-from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
-from .partial import PARTS, PartialValue
-from .proxy import wrap_proxy
-from .ranges import RangeValue, SliceValue
-from .record_keys import record_key
-from .remembered import RememberingFunction
-from .row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, function_name, is_bound
-from .sequence import DequeValue, ListValue, Pending, SequenceValue, TupleValue, is_record, pending_items
-from .subclass import SUBCLASS_ROWS as TENSOR_SUBCLASS_ROWS
-from .subclass import existing_subclass_tensor, is_traced
-from .symint import size_value
-from .tensor import existing_tensor
-from .text import changing_text
-from .thread_local import ThreadLocalValue
-from .torch_state import read_row
-from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
-from .triton_kernel import TRITON_ROWS, existing_kernel
-from .user_keys import has_user_key
-from .user_object import ObjectValue
-from .weak_reference import WeakReference
+from .number.floats import changing_float
+from .number.numpy_ints import NUMPY_INTS, changing_numpy_int
+from .number.open_fraction import changing_fraction
+from .number.symint import size_value
+from .objects.compiled_here import compile_
+from .objects.controls import ROWS as CONTROL_ROWS
+from .objects.controls import marked_value
+from .objects.exception import ExistingException
+from .objects.function import BoundMethodValue, FunctionValue
+from .objects.instance import ObjectValue
+from .objects.libraries import LIBRARY_CODES, LIBRARY_ROWS
+from .objects.namespace import NamespaceValue
+from .objects.partial import PARTS, PartialValue
+from .objects.record_keys import record_key
+from .objects.remembered import RememberingFunction
+from .objects.row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, function_name, is_bound
+from .objects.thread_local import ThreadLocalValue
+from .objects.user_keys import has_user_key
+from .objects.weak_reference import WeakReference
+from .plain import sequence_methods  # noqa: F401  # fills a table
+from .plain.constant import ATOM_TYPES, ConstantValue
+from .plain.enum_member import EnumMember
+from .plain.iterators import NATIVE_ITERATORS, OVER_SEQUENCES, ExistingIterator, ExistingSequenceIterator
+from .plain.mapping import DictValue
+from .plain.nested_texts import REPR_CODES
+from .plain.proxy import wrap_proxy
+from .plain.ranges import RangeValue, SliceValue
+from .plain.sequence import DequeValue, ListValue, Pending, SequenceValue, TupleValue, is_record, pending_items
+from .plain.text import changing_text
+from .protocol.binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
+from .torch.backward import BACKWARD_ROWS
+from .torch.context import METHOD_ROWS, ErrorRegion, error_region_row, null_row
+from .torch.foreign_tensor import foreign_tensor, why_foreign
+from .torch.functional_call import FUNCTIONAL_CALL_ROWS
+from .torch.hooks import HOOK_ROWS
+from .torch.optimizer import CODE_ROWS, OPTIMIZER_ROWS
+from .torch.regions.checkpoint import CHECKPOINT_ROWS
+from .torch.regions.flex_attention import wrap_higher_order
+from .torch.regions.transforms import TRANSFORM_CODES, TRANSFORM_ROWS
+from .torch.regions.triton_kernel import TRITON_ROWS, existing_kernel
+from .torch.state import read_row
+from .torch.subclass import SUBCLASS_ROWS as TENSOR_SUBCLASS_ROWS
+from .torch.subclass import existing_subclass_tensor, is_traced
+from .torch.tensor import existing_tensor
 
 # --- existing objects --------------------------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ def wrap_set(frame, obj, source, cls=None):
     if any(record_key(member) is not None for member in obj):
         frame.break_graph("unhashable_value", "a set of objects that compare by their fields")
     frame.guard("SET_MEMBERS", source, members_of(obj))
-    from .sets import SetValue
+    from .plain.sets import SetValue
 
     made = SetValue(frame, [frame.wrap(m, Const(m)) for m in obj], source, cls or type(obj), order=obj)
     if any(map(has_user_key, made.members)):
@@ -271,7 +271,7 @@ def wrap_slice(frame, obj, source):
 
 def wrap_class(frame, obj, source):
     refuse_unhashable(frame, obj)
-    from .user_class import ClassValue
+    from .objects.class_value import ClassValue
 
     frame.guard("IDENTITY", source, obj)
     meet(obj)
@@ -295,7 +295,7 @@ def function_inside(obj, source):
 
 
 def wrap_function(frame, obj, source):
-    from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
+    from .torch.functions import TORCH_ROWS, TorchFunctionValue, is_graph_function
 
     mark = mark_of(obj)
     if mark is not None and function_name(obj) not in FUNCTION_ROWS:
@@ -343,7 +343,7 @@ COMPILED_OF = "_torchdynamo_inline"
 
 def function_row(obj, torch_rows):
     """The row of a Python function that is modelled."""
-    from .module import module_row
+    from .torch.module import module_row
 
     by_code = hashable_get(CODE_ROWS, obj.__code__)
     if by_code is not None:
@@ -377,7 +377,7 @@ OTHERWISE_IN_SCRIPT = frozenset({"is_scripting", "print"})
 
 def wrap_builtin(frame, obj, source):
     """C functions, method descriptors, and callables of torch."""
-    from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
+    from .torch.functions import TORCH_ROWS, TorchFunctionValue, is_graph_function
 
     if is_bound(obj) and not isinstance(source, Const):
         return wrap_builtin_method(frame, obj, source)
@@ -397,7 +397,7 @@ def wrap_builtin_method(frame, obj, source):
     """x.view, out.append: known by its name, on an owner that is known as any other object."""
     guard_type(frame, obj, source)
     frame.guard("CONSTANT", Attr(source, "__name__"), obj.__name__)
-    from .binding import BoundBuiltin
+    from .protocol.binding import BoundBuiltin
 
     method = BoundBuiltin(frame.wrap(obj.__self__, Attr(source, "__self__")), obj.__name__)
     method.source = source
@@ -406,7 +406,7 @@ def wrap_builtin_method(frame, obj, source):
 
 def wrap_custom_operator(frame, obj, source):
     """What torch.library.custom_op gives: its calls are calls of the operator."""
-    from .torch_fn import CustomOperatorValue
+    from .torch.functions import CustomOperatorValue
 
     frame.guard("IDENTITY", source, obj)
     return triton_program(frame, obj) or CustomOperatorValue(obj, source)
@@ -420,7 +420,7 @@ def triton_program(frame, operator):
 
 def apply_function(frame, args, kwargs):
     """apply of a class of torch.autograd.Function."""
-    from .autograd_function import apply  # which imports primops
+    from .torch.regions.autograd_function import apply  # which imports primops
 
     return apply(frame, args, kwargs)
 
@@ -533,7 +533,7 @@ def wrap_tensor_subclass(frame, obj, source):
 
 
 def wrap_module(frame, obj, source):
-    from .module import ModuleValue
+    from .torch.module import ModuleValue
 
     guard_type(frame, obj, source)
     return ModuleValue(type(obj), obj, source)
@@ -602,7 +602,7 @@ def iterator_to_ask(frame, obj, source):
 
 def wrap_object(frame, obj, source):
     """Everything else: an instance known by its type, read attribute by attribute."""
-    from .context import existing_context
+    from .torch.context import existing_context
 
     if issubclass(type(obj), BaseException):
         guard_type(frame, obj, source)

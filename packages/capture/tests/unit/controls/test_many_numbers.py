@@ -4,7 +4,7 @@ import random
 
 import torch
 import tracework_capture as capture
-from tracework_capture.values.symint import MOST_DECISIONS, MOST_WEIGHT
+from tracework_capture.values.number.symint import MOST_DECISIONS, MOST_WEIGHT
 
 
 def in_order(x, numbers):

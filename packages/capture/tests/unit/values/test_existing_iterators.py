@@ -250,6 +250,6 @@ def test_items_without_an_end_are_not_unrolled_for_ever(monkeypatch):
                 return rows
 
     rows = torch.randn(2, dtype=torch.float64) / 10**6
-    monkeypatch.setattr("tracework_capture.values.iterators.MOST_ITEMS", 10)
+    monkeypatch.setattr("tracework_capture.values.plain.iterators.MOST_ITEMS", 10)
     compiled = capture.optimize(lambda gm, given: gm.forward)(program)
     assert torch.equal(compiled(rows), program(rows))

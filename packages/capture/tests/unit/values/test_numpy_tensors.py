@@ -8,8 +8,8 @@ import torch
 import tracework_capture as capture
 from tracework_capture.hook.context import FrameCallback
 from tracework_capture.options import CaptureOptions
-from tracework_capture.values.numpy_tensors import ASKING, CONVERTING, MAKING, WRAPPING
-from tracework_capture.values.numpy_ufuncs import UFUNCS
+from tracework_capture.values.arrays.tensors import ASKING, CONVERTING, MAKING, WRAPPING
+from tracework_capture.values.arrays.ufuncs import UFUNCS
 
 FUNCTIONS = sorted({u.__name__ for u in vars(np).values() if isinstance(u, np.ufunc) and u.nout == 1 and u.signature is None})
 TENSORS = {

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 import torch
 from tracework_capture import optimize
-from tracework_capture.values.sequence import is_record
+from tracework_capture.values.plain.sequence import is_record
 
 X = torch.ones(3)
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from harness import capture, check
 from torch.utils.hooks import RemovableHandle
 from tracework_capture import optimize
-from tracework_capture.values.torch_function import overridable_functions
+from tracework_capture.values.torch.overrides import overridable_functions
 
 
 def operators(x):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from tracework_capture.errors import BREAK_REASONS
-from tracework_capture.values.torch_policy import (
+from tracework_capture.values.policy import (
     BREAK,
     EVALUATED,
     GRAPH,

@@ -2,10 +2,10 @@
 
 from ...bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ...graph.known import known_tensor
-from ...values.builtins.arithmetic import binary, compare, same
-from ...values.floats import DataBool
-from ...values.late_values import LateValue
-from ...values.tensor import TensorValue
+from ...values.number.floats import DataBool
+from ...values.number.late_values import LateValue
+from ...values.protocol.operators import binary, compare, same
+from ...values.torch.tensor import TensorValue
 from .table import opcode
 
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")

@@ -4,10 +4,10 @@ import types
 
 from ...bytecode.facts import VERSION
 from ...guards.classes import defines, lookup_class
-from ...values.exception import attribute_asked
-from ...values.function import BoundMethodValue
-from ...values.user_object import ObjectValue
-from ...values.value import Value
+from ...values.objects.exception import attribute_asked
+from ...values.objects.function import BoundMethodValue
+from ...values.objects.instance import ObjectValue
+from ...values.protocol.value import Value
 from ..frame import NULL
 from .table import opcode
 

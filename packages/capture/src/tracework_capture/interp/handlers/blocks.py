@@ -3,12 +3,12 @@
 import torch
 
 from ... import _C
-from ...values.constant import force_plain
-from ...values.exception import ExistingException, ExistingTraceback
-from ...values.exception_group import is_none, match_group, raised_by_clauses
-from ...values.mapping import DictValue
-from ...values.torch_state import DeviceBlock
-from ...values.value import SymbolicRaise
+from ...values.objects.exception import ExistingException, ExistingTraceback
+from ...values.objects.exception_group import is_none, match_group, raised_by_clauses
+from ...values.plain.constant import force_plain
+from ...values.plain.mapping import DictValue
+from ...values.protocol.value import SymbolicRaise
+from ...values.torch.state import DeviceBlock
 from ..frame import HandlerMark
 from .attributes import MethodRef
 from .table import opcode

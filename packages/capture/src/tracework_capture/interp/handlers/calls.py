@@ -10,12 +10,12 @@ from ...bytecode.facts import VERSION
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...sources import Const
 from ...stand_ins import name_of_called
-from ...values.function import BoundMethodValue, FunctionValue, NewFunctionValue
-from ...values.mapping import DictValue, pairs_of_mapping
-from ...values.module import ModuleValue
-from ...values.row_value import RowValue
-from ...values.sequence import constant_of_code
-from ...values.value import SymbolicRaise
+from ...values.objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
+from ...values.objects.row_value import RowValue
+from ...values.plain.mapping import DictValue, pairs_of_mapping
+from ...values.plain.sequence import constant_of_code
+from ...values.protocol.value import SymbolicRaise
+from ...values.torch.module import ModuleValue
 from ...values.wrap import iterate_all
 from ..frame import NULL
 from ..select import may_be_called

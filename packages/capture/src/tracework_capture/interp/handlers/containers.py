@@ -3,11 +3,11 @@
 from ... import _C
 from ...bytecode.facts import VERSION
 from ...bytecode.liveness import live_locals
-from ...values.late_values import LateValue, late_joined
-from ...values.sequence import SequenceValue
-from ...values.tensor import TensorValue
-from ...values.text import joined_text, known_text
-from ...values.value import Value
+from ...values.number.late_values import LateValue, late_joined
+from ...values.plain.sequence import SequenceValue
+from ...values.plain.text import joined_text, known_text
+from ...values.protocol.value import Value
+from ...values.torch.tensor import TensorValue
 from ...values.wrap import each_of
 from .calls import is_iterable, merged_pairs, refuse_starred, starred_pairs
 from .table import opcode

@@ -1,8 +1,8 @@
 """INTRINSICS: small services of the interpreter behind one instruction each for one and for two operands (3.12+)."""
 
 from ...bytecode.intrinsics import intrinsic_names
-from ...values.exception_group import raised_by_clauses
-from ...values.type_parameter import TYPES, TypeParameterValue
+from ...values.objects.exception_group import raised_by_clauses
+from ...values.plain.type_parameter import TYPES, TypeParameterValue
 from .table import opcode
 
 

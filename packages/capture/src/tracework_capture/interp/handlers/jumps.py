@@ -3,8 +3,8 @@
 from ...graph.checks import can_be_checked, take_for_granted
 from ...graph.handlers import only_raises
 from ...graph.known import known_tensor
-from ...values.floats import DataBool
-from ...values.tensor import TensorValue
+from ...values.number.floats import DataBool
+from ...values.torch.tensor import TensorValue
 from ..select import selected
 from .table import opcode
 

@@ -4,9 +4,9 @@ import inspect
 import types
 
 from ...bytecode.facts import VERSION
-from ...values.iterators import ContinuedIterator, iterate_alone
-from ...values.user_object import ObjectValue
-from ...values.value import Deferred, SymbolicRaise
+from ...values.objects.instance import ObjectValue
+from ...values.plain.iterators import ContinuedIterator, iterate_alone
+from ...values.protocol.value import Deferred, SymbolicRaise
 from .table import SUSPENDED, opcode
 
 

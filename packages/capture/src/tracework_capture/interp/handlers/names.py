@@ -6,10 +6,10 @@ from ...bytecode.facts import VERSION
 from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
 from ...sources import Const, DictItem, FrameGlobals, Global
-from ...values.function import CellValue
-from ...values.mapping import MISSING, touched_name, write_name
-from ...values.sequence import constant_of_code
-from ...values.value import Deferred, Value
+from ...values.objects.function import CellValue
+from ...values.plain.mapping import MISSING, touched_name, write_name
+from ...values.plain.sequence import constant_of_code
+from ...values.protocol.value import Deferred, Value
 from ..frame import NULL
 from .table import opcode
 

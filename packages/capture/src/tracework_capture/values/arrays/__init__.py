@@ -1,0 +1,1 @@
+"""NumPy's arrays and its functions, in a graph of tensors."""

@@ -1,0 +1,107 @@
+"""What arrays give as attributes of theirs: their flags, and their items one after the other."""
+
+from __future__ import annotations
+
+import torch
+
+from ...arrays import numpy
+from ..plain.constant import ConstantValue, force_plain
+from ..protocol.value import Value
+from .array import ArrayValue, refuse
+
+
+def in_c_order(array):
+    return not array.flips and array.example.is_contiguous()
+
+
+def in_fortran_order(array):
+    example = array.example
+    return not array.flips and example.permute(tuple(reversed(range(example.ndim)))).is_contiguous()
+
+
+FLAGS = {
+    "contiguous": in_c_order,
+    "c_contiguous": in_c_order,
+    "f_contiguous": in_fortran_order,
+    "fortran": lambda array: in_fortran_order(array) and not in_c_order(array),
+    "fnc": lambda array: in_fortran_order(array) and not in_c_order(array),
+    "forc": lambda array: in_fortran_order(array) or in_c_order(array),
+    "writeable": lambda array: array.writeable and not array.scalar,
+    "aligned": lambda array: True,
+    "owndata": lambda array: array.base is None if array.source is None else None,
+}
+"""Name -> function of the array: the flag, None where it is not known."""
+SHORT = {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "A": "aligned", "O": "owndata", "CONTIGUOUS": "c_contiguous"}
+
+
+class Flags(Value):
+    """array.flags"""
+
+    def __init__(self, array):
+        super().__init__(None)
+        self.array = array
+
+    def python_type(self):
+        return numpy._core.multiarray.flagsobj
+
+    def describe(self):
+        return f"flags of a {self.array.describe()}"
+
+    def reload(self, emit):
+        return f"{emit.load(self.array)}.flags"
+
+    def asked(self, frame, name):
+        row = FLAGS.get(name)
+        known = None if row is None else row(self.array)
+        return refuse(frame, f"flags.{name} of an array") if known is None else ConstantValue(bool(known))
+
+    def getattr(self, frame, name):
+        return self.asked(frame, name)
+
+    def setattr(self, frame, name, value):
+        refuse(frame, f"flags.{name} of an array is set")
+
+    def getitem(self, frame, key):
+        name = force_plain(frame, key)
+        return self.asked(frame, SHORT.get(name, str(name).lower()))
+
+
+class Flat(Value):
+    """array.flat: its items in C order."""
+
+    def __init__(self, array):
+        super().__init__(None)
+        self.array = array
+
+    def python_type(self):
+        return numpy.flatiter
+
+    def describe(self):
+        return f"items of a {self.array.describe()}"
+
+    def reload(self, emit):
+        return f"{emit.load(self.array)}.flat"
+
+    def items(self, frame):
+        """A copy of them."""
+        flat = frame.graph.call(frame, torch.reshape, (self.array.tensor, (-1,)))
+        return ArrayValue(frame.graph.call_method(frame, "clone", (flat,)))
+
+    def length(self, frame):
+        return self.array.getattr(frame, "size")
+
+    def getitem(self, frame, key):
+        return self.items(frame).getitem(frame, key)
+
+    def iterate(self, frame):
+        return self.items(frame).iterate(frame)
+
+    def setitem(self, frame, key, value):
+        if not in_c_order(self.array) or not self.array.writeable:
+            return refuse(frame, "flat of an array that is not in C order, or read-only, is written to")
+        if isinstance(value, ArrayValue) and value.example.ndim:
+            taken = ArrayValue(frame.graph.call(frame, torch.reshape, (self.array.memory, (-1,)))).getitem(frame, key)
+            if tuple(taken.example.shape) != tuple(value.example.shape):
+                return refuse(frame, "items of flat are set to another number of items")
+        flat = ArrayValue(frame.graph.call(frame, torch.reshape, (self.array.memory, (-1,))))
+        return flat.setitem(frame, key, value)

@@ -1,0 +1,587 @@
+"""Functions of NumPy that move, join and make arrays, and the rows of all functions of NumPy."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import types
+
+import torch
+
+from ...arrays import DTYPES, multiarray, numpy
+from ..number.symint import SymNumber
+from ..plain.constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
+from ..plain.sequence import NONE, TupleValue
+from ..protocol.value import Value
+from ..torch.tensor import TensorValue
+from . import places as numpy_places  # noqa: F401  # fill a table
+from . import products as numpy_products
+from . import shapes as numpy_shapes
+from .array import (
+    ARRAY_METHODS,
+    ArrayValue,
+    array_from_tensor,
+    as_array,
+    as_operand,
+    cast,
+    constant_array,
+    dtype_of,
+    is_open_float,
+    refuse,
+)
+from .attributes import FLAGS
+from .layouts import ordered, ordered_as, ordered_as_examples, ordered_in_c, ordered_like
+from .own import own_call, own_row, own_rows
+from .products import promoted
+from .reductions import float_dtype, reduced
+from .table import NUMPY_FUNCTIONS, axes_of, call, function, function_row, in_c_order, known, one_axis, result, sizes_of
+from .tensors import on_tensors
+from .ufuncs import apply, known_result, prepared, ufunc_rows
+from .views import inside_of, view_of
+
+
+def fact(name):
+    """shape, ndim: facts of an array as functions."""
+
+    def handler(frame, a):
+        return as_array(frame, a).getattr(frame, name)
+
+    function(name)(handler)
+
+
+for _name in ("shape", "ndim", "size"):
+    fact(_name)
+
+
+@function("tile", complex=True)
+def tile(frame, A, reps):
+    a = as_array(frame, A)
+    times = sizes_of(frame, reps)
+    sizes = (1,) * (len(times) - a.example.ndim) + tuple(a.example.shape)
+    repeated = [dim for dim, count in enumerate((1,) * (len(sizes) - len(times)) + times) if count != 1]
+    if not repeated:
+        made = copied(frame, a)
+        return made if len(times) <= a.example.ndim else view_of(frame, made, call(frame, torch.reshape, made.memory, sizes))
+    tiled = call(frame, torch.tile, a.tensor, times)
+    made = ArrayValue(call(frame, torch.clone, tiled, memory_format=torch.contiguous_format))
+    return inside_of(frame, made, (-1, math.prod(sizes[repeated[-1] :])))  # it is repeated as rows of this length
+
+
+@function("repeat", method="repeat", complex=True)
+def repeat(frame, a, repeats, axis=None):
+    a, count = as_array(frame, a), known(frame, repeats)
+    if isinstance(count, (list, tuple)) and all(isinstance(c, int) and c >= 0 for c in count):
+        return repeated_each(frame, a, count, axis)
+    if not isinstance(count, int) or count < 0:
+        return refuse(frame, "numpy.repeat with counts that are not known")
+    if known(frame, axis) is None:
+        return ArrayValue(call(frame, torch.repeat_interleave, call(frame, torch.reshape, a.tensor, (-1,)), count))
+    found = call(frame, torch.repeat_interleave, a.tensor, count, dim=one_axis(frame, axis, a.example.ndim))
+    return ArrayValue(ordered_in_c(frame, found))
+
+
+def repeated_each(frame, a, counts, axis):
+    """repeat with a count for each item."""
+    if known(frame, axis) is None:
+        a, axis = ArrayValue(call(frame, torch.reshape, a.tensor, (-1,))), 0
+    dim = one_axis(frame, axis, a.example.ndim)
+    if a.example.shape[dim] != len(counts):
+        return refuse(frame, "numpy.repeat with another number of counts")
+    places = constant_array(frame, numpy.repeat(numpy.arange(len(counts)), counts)).tensor
+    return ArrayValue(ordered_in_c(frame, call(frame, torch.index_select, a.tensor, dim, places)))
+
+
+@function("pad")
+def pad(frame, array, pad_width, mode="constant", constant_values=0, reflect_type="even"):
+    """Around constant numbers; the other modes take items of the array, at places that NumPy finds."""
+    a, kind = as_array(frame, array), known(frame, mode)
+    sizes = tuple(a.example.shape)
+    if kind not in PADDINGS or known(frame, reflect_type) != "even" or any(type(n) is not int for n in sizes):
+        return refuse(frame, "numpy.pad with these arguments")
+    in_c_order(frame, "pad", [a], a.example.ndim)
+    around = fold_plain(frame, pad_widths, known(frame, pad_width), a.example.ndim)
+    if kind == "constant":
+        filler = prepared(frame, known(frame, constant_values), a.dtype)
+        full = [n + sum(w) for n, w in zip(sizes, around, strict=True)]
+        made = call(frame, torch.clone, call(frame, torch.Tensor.expand, filler, full), memory_format=torch.contiguous_format)
+        inside = tuple(slice(before, before + n) for n, (before, _) in zip(sizes, around, strict=True))
+        frame.graph.call(frame, operator.setitem, (made, inside, a.tensor))
+        return ArrayValue(made)
+    found = a.tensor
+    for dim, (n, width) in enumerate(zip(sizes, around, strict=True)):
+        places = fold_plain(frame, numpy.pad, numpy.arange(n), width, kind)
+        found = call(frame, torch.index_select, found, dim, constant_array(frame, places).tensor)
+    return ArrayValue(found)
+
+
+PADDINGS = ("constant", "edge", "reflect", "symmetric", "wrap")
+
+
+def pad_widths(width, ndim):
+    """(before, after) of each dim."""
+    return numpy.broadcast_to(numpy.asarray(width, dtype=int), (ndim, 2)).tolist()
+
+
+@function("roll", complex=True)
+def roll(frame, a, shift, axis=None):
+    a = as_array(frame, a)
+    axes = axes_of(frame, axis, a.example.ndim)
+    found = call(frame, torch.roll, a.tensor, known(frame, shift), dims=axes)
+    if axes is None:
+        return inside_of(frame, ArrayValue(ordered_in_c(frame, found)), (-1,))
+    return ArrayValue(ordered_like(frame, found, a))
+
+
+@function("take", method="take")
+def take(frame, a, indices, axis=None):
+    a, places = as_array(frame, a), as_array(frame, indices)
+    if places.dtype.kind not in "iu":
+        return refuse(frame, "numpy.take of indices that are no integers")
+    places = cast(frame, places.tensor, numpy.dtype("int64"))
+    if known(frame, axis) is None:
+        return result(frame.graph.call(frame, operator.getitem, (call(frame, torch.reshape, a.tensor, (-1,)), (places,))))
+    before = (slice(None),) * one_axis(frame, axis, a.example.ndim)
+    found = frame.graph.call(frame, operator.getitem, (a.tensor, (*before, places)))
+    return result(call(frame, torch.clone, found, memory_format=torch.contiguous_format))
+
+
+def triangle(name, fn):
+    def handler(frame, m, k=0):
+        m = as_array(frame, m)
+        if m.example.ndim < 2:
+            return refuse(frame, f"numpy.{name} of an array of one dim")
+        mask = torch.empty(tuple(m.example.shape[-2:]), device="meta")
+        return ArrayValue(ordered_as_examples(frame, call(frame, fn, m.tensor, known(frame, k)), [mask, m.memory.example]))
+
+    function(name)(handler)
+
+
+triangle("tril", torch.tril)
+triangle("triu", torch.triu)
+
+
+@function("diff")
+def diff(frame, a, n=1, axis=-1):
+    a, times = as_array(frame, a), known(frame, n)
+    if times == 0:
+        return a
+    found = call(frame, torch.diff, a.tensor, n=times, dim=one_axis(frame, axis, a.example.ndim))
+    return ArrayValue(ordered_as(frame, found, [a]))
+
+
+@function("sort")
+def sort(frame, a, axis=-1):
+    a = as_array(frame, a)
+    if known(frame, axis) is None:
+        a, axis = numpy_shapes.flatten(frame, a), -1
+    found = call(frame, torch.sort, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0]
+    return ArrayValue(ordered_like(frame, found, a))
+
+
+@function("argsort")
+def argsort(frame, a, axis=-1, kind=None, order=None, *, stable=None):
+    """Where it is stable, there is one answer; else the order of equal items is NumPy's own."""
+    a = as_array(frame, a)
+    if known(frame, kind) not in ("stable", "mergesort") and not known(frame, stable) or known(frame, order) is not None:
+        return own_call(frame, numpy.argsort, [a, *map(valued, (axis, kind, order))], {})
+    found = call(frame, torch.argsort, a.tensor, dim=one_axis(frame, axis, a.example.ndim), stable=True)
+    return ArrayValue(ordered_in_c(frame, found))
+
+
+ARRAY_METHODS["argsort"] = function_row(argsort, None, "argsort")
+
+
+def sort_in_place(frame, a, axis=-1):
+    a.write(frame, sort(frame, a, axis).tensor)
+    return NONE
+
+
+ARRAY_METHODS["sort"] = function_row(sort_in_place, None, "sort")
+
+
+# --- several arrays ------------------------------------------------------------------------------------------------------------
+
+
+@function("nonzero", method="nonzero", complex=True)
+def nonzero(frame, a):
+    """A column of the places for each dim."""
+    a = as_array(frame, a)
+    if not a.example.ndim:
+        return refuse(frame, "numpy.nonzero of a number")
+    places = places_of_others(frame, a)
+    return TupleValue([view_of(frame, places, call(frame, torch.select, places.memory, 1, dim)) for dim in range(a.example.ndim)])
+
+
+@function("argwhere", complex=True)
+def argwhere(frame, a):
+    a = as_array(frame, a)
+    if not a.example.ndim:
+        return refuse(frame, "numpy.argwhere of a number")
+    columns = call(frame, torch.permute, call(frame, torch.nonzero, a.tensor), (1, 0))
+    made = ArrayValue(call(frame, torch.clone, columns, memory_format=torch.contiguous_format))
+    return numpy_shapes.permuted(frame, made, (1, 0))
+
+
+def places_of_others(frame, a):
+    """A row for each item that is not zero, in C order, which torch's own kernels leave open."""
+    return ArrayValue(call(frame, torch.clone, call(frame, torch.nonzero, a.tensor), memory_format=torch.contiguous_format))
+
+
+@function("where", pure=False, complex=True)
+def where(frame, condition, x=None, y=None):
+    if x is None and y is None:
+        return nonzero(frame, condition)
+    if x is None or y is None:
+        return frame.raise_new(ValueError, "either both or neither of x and y should be given")
+    condition = as_array(frame, condition)
+    chosen = cast(frame, condition.tensor, numpy.dtype(bool))
+    given = [condition, *(v for v in (x, y) if isinstance(v, ArrayValue))]
+    return ArrayValue(ordered_as(frame, call(frame, torch.where, chosen, *promoted(frame, (x, y))), given))
+
+
+@function("clip")
+def clip(frame, a, a_min=NONE, a_max=NONE, *, min=None, max=None):
+    found = as_array(frame, a)
+    a_min, a_max = a_min if min is None else min, a_max if max is None else max
+    for name, limit in (("maximum", a_min), ("minimum", a_max)):
+        if not (limit.is_constant() and limit.constant() is None):
+            if as_array(frame, a).dtype.kind in "iub" and not isinstance(as_operand(frame, limit), (int, ArrayValue)):
+                return refuse(frame, "numpy.clip of integers by floats")
+            found = apply(frame, name, [found, limit])
+    return found
+
+
+def clip_method(frame, a, min=NONE, max=NONE):
+    return clip(frame, a, min, max)
+
+
+ARRAY_METHODS["clip"] = function_row(clip_method, None, "clip")
+
+
+@function("linalg.norm")
+def norm(frame, x, ord=None, axis=None, keepdims=False):
+    x = as_array(frame, x)
+    if known(frame, ord) is not None:
+        return own_call(frame, numpy.linalg.norm, [x, *map(valued, (ord, axis, keepdims))], {})
+    inner = cast(frame, x.tensor, float_dtype(x)[1])
+    squares = call(frame, torch.square, inner)
+    return reduced(
+        frame,
+        "linalg.norm",
+        x,
+        axis,
+        keepdims,
+        lambda axes, keep: call(frame, torch.sqrt, call(frame, torch.sum, squares, dim=axes, keepdim=keep)),
+    )
+
+
+@function("isclose")
+def isclose(frame, a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    first, second = promoted(frame, [a, b])
+    if not first.example.dtype.is_floating_point:
+        return refuse(frame, "numpy.isclose of integers")
+    limits = {"rtol": known(frame, rtol), "atol": known(frame, atol), "equal_nan": known(frame, equal_nan)}
+    given = [v for v in (a, b) if isinstance(v, ArrayValue)]
+    made = result(ordered_as(frame, call(frame, torch.isclose, first, second, **limits), given))
+    return inside_of(frame, made, tuple(made.example.shape))
+
+
+@function("nan_to_num")
+def nan_to_num(frame, x, copy=True, nan=0.0, posinf=None, neginf=None):
+    x = as_array(frame, x)
+    filled = {name: known(frame, value) for name, value in (("nan", nan), ("posinf", posinf), ("neginf", neginf))}
+    if not all(value is None or isinstance(value, (int, float)) for value in filled.values()) or known(frame, copy) is not True:
+        return refuse(frame, "numpy.nan_to_num with these arguments")
+    return result(call(frame, torch.nan_to_num, x.tensor, **filled))
+
+
+@function("round", "around", method="round")
+def round_(frame, a, decimals=0):
+    a, places = as_array(frame, a), known(frame, decimals)
+    if a.dtype.kind != "f":
+        return refuse(frame, "numpy.round of integers") if places < 0 or a.dtype.kind == "b" else result(copied(frame, a).tensor)
+    if places == 0:
+        return apply(frame, "rint", [a])
+    scale = ConstantValue(a.dtype.type(10.0 ** abs(places)))
+    there, back = ("multiply", "true_divide") if places > 0 else ("true_divide", "multiply")
+    made = apply(frame, back, [apply(frame, "rint", [apply(frame, there, [a, scale])]), scale])
+    if a.example.ndim < 2:
+        return made
+    dims = tuple(range(a.example.ndim))
+    return ArrayValue(ordered(frame, made.tensor, dims[::-1] if FLAGS["fnc"](a) else dims))
+
+
+# --- new arrays ------------------------------------------------------------------------------------------------------------------
+
+
+def copied(frame, a):
+    return ArrayValue(ordered_like(frame, call(frame, torch.clone, a.tensor), a), a.scalar)
+
+
+@function("copy", complex=True)
+def copy(frame, a):
+    return copied(frame, as_array(frame, a))
+
+
+def copy_method(frame, a):
+    return ArrayValue(call(frame, torch.clone, a.tensor, memory_format=torch.contiguous_format), a.scalar)
+
+
+def conjugated(frame, a):
+    """Real arrays are their own conjugates."""
+    return apply(frame, "conjugate", [a]) if a.dtype.kind == "c" else a
+
+
+ARRAY_METHODS["conj"] = ARRAY_METHODS["conjugate"] = function_row(conjugated, None, "conj", complex=True)
+ARRAY_METHODS["__abs__"] = lambda frame, args, kwargs: apply(frame, "absolute", args)
+ARRAY_METHODS["copy"] = function_row(copy_method, None, "copy", complex=True)
+
+
+def astype(frame, a, dtype, copy=True):
+    wanted = dtype_of(frame, dtype)
+    if (
+        wanted not in DTYPES
+        or (a.dtype.kind == "c" and wanted.kind not in "cb")
+        or (a.dtype.kind == "f" and wanted.kind in "iu" and wanted.itemsize < 4)
+    ):
+        return refuse(frame, f"astype({wanted}) of {a.dtype}")
+    if wanted == a.dtype and not known(frame, copy):
+        return a
+    made = frame.graph.call_method(frame, "to", (a.tensor, DTYPES[wanted]), {"copy": True})
+    return ArrayValue(ordered_like(frame, made, a), a.scalar)
+
+
+def view_method(frame, a, dtype=None):
+    """The same memory as another dtype of the same size."""
+    wanted = DTYPES.get(dtype_of(frame, dtype) or a.dtype)
+    if wanted is None or a.scalar or a.flips or wanted.itemsize != a.dtype.itemsize or torch.bool in (wanted, a.example.dtype):
+        return refuse(frame, "view() of an array with these arguments")
+    return numpy_shapes.viewed(frame, a, frame.graph.call_method(frame, "view", (a.memory, wanted)))
+
+
+ARRAY_METHODS["view"] = function_row(view_method, None, "view")
+ARRAY_METHODS["astype"] = function_row(astype, None, "astype", complex=True)
+function("astype", complex=True)(astype)
+
+
+def from_anything(frame, data, dtype, copies):
+    """array and asarray."""
+    if isinstance(data, TensorValue):
+        data = array_from_tensor(frame, data)
+    elif not isinstance(data, ArrayValue):
+        data, copies = as_array(frame, data), False
+    elif data.scalar:
+        copies = True
+    wanted = dtype_of(frame, dtype) or data.dtype
+    if wanted != data.dtype:
+        return ArrayValue(astype(frame, data, wanted).tensor)
+    return ArrayValue(copied(frame, data).tensor) if copies else data
+
+
+@function("array", complex=True)
+def array(frame, object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0):
+    made = from_anything(frame, object, dtype, must_copy(frame, copy))
+    asked = known(frame, order)
+    if asked == "C" and (made.flips or not made.example.is_contiguous()):
+        made = copy_method(frame, made)
+    if asked == "F":
+        made = in_fortran_order(frame, made)
+    return numpy_shapes.at_least(frame, made, known(frame, ndmin))
+
+
+def in_fortran_order(frame, a):
+    """The array, or a copy whose first dim is the fastest."""
+    dims = tuple(reversed(range(a.example.ndim)))
+    turned = call(frame, torch.permute, a.tensor, dims)
+    if not a.flips and turned.example.is_contiguous():
+        return a
+    turned = call(frame, torch.clone, turned, memory_format=torch.contiguous_format)
+    return ArrayValue(call(frame, torch.permute, turned, dims))
+
+
+@function("asfortranarray", complex=True)
+def asfortranarray(frame, a, dtype=None):
+    return in_fortran_order(frame, from_anything(frame, a, dtype, False))
+
+
+@function("asarray", "asanyarray", complex=True)
+def asarray(frame, a, dtype=None, order=None, *, copy=None):
+    if known(frame, order) not in ("K", "A", None):
+        return refuse(frame, "numpy.asarray with an order")
+    return from_anything(frame, a, dtype, must_copy(frame, copy))
+
+
+def must_copy(frame, copy):
+    """Whether copy= asks for one; False asks for none, which NumPy may have to refuse."""
+    asked = known(frame, copy)
+    return refuse(frame, "numpy.array with copy=False") if asked is False else bool(asked)
+
+
+@function("ascontiguousarray", complex=True)
+def ascontiguousarray(frame, a, dtype=None):
+    a = from_anything(frame, a, dtype, False)
+    if a.flips or not a.example.is_contiguous():
+        return copy_method(frame, a)
+    return numpy_shapes.at_least(frame, a, 1)
+
+
+@function("result_type", pure=False, complex=True)
+def result_type(frame, *arrays_and_dtypes):
+    operands = [v if is_dtype(v) else as_operand(frame, v) for v in arrays_and_dtypes]
+    return literal(
+        frame,
+        numpy.result_type(
+            *[dtype_of(frame, v) if isinstance(v, Value) and is_dtype(v) else kind_of_any(frame, v) for v in operands]
+        ),
+    )
+
+
+def is_dtype(value):
+    """Whether an argument names a dtype."""
+    return value.is_constant() and isinstance(value.constant(), (numpy.dtype, type, str))
+
+
+def kind_of_any(frame, operand):
+    """What numpy.result_type takes for an operand."""
+    operand = force_plain(frame, operand) if isinstance(operand, SymNumber) else operand
+    operand = 0.0 if is_open_float(operand) else operand
+    return operand.dtype if isinstance(operand, ArrayValue) else operand
+
+
+@function("copyto", pure=False, complex=True)
+def copyto(frame, dst, src, casting="same_kind", where=True):
+    if not isinstance(dst, ArrayValue) or dst.scalar or known(frame, casting) != "same_kind":
+        return refuse(frame, "numpy.copyto with these arguments")
+    source = as_array(frame, src)
+    if not numpy.can_cast(source.dtype, dst.dtype, "same_kind"):
+        return refuse(frame, f"numpy.copyto of {source.dtype} to {dst.dtype}")
+    source = dst.to_store(frame, source)
+    if isinstance(where, Value) and not (where.is_constant() and where.constant() is True):
+        mask = cast(frame, as_array(frame, where).tensor, numpy.dtype(bool))
+        source = call(frame, torch.where, mask, source, dst.tensor)
+    dst.write(frame, source)
+    return NONE
+
+
+def model_array(frame, value):
+    """What an array is made like: an array, or a tensor, of which NumPy takes the array that it is."""
+    is_tensor = type(value) is TensorValue and not value.example.requires_grad
+    return array_from_tensor(frame, value) if is_tensor else as_array(frame, value)
+
+
+def filled(name, fn):
+    """zeros, ones, empty, and what is made like an array."""
+
+    def handler(frame, shape, dtype=float, order="C", *, device=None, like=None):
+        if known(frame, order) != "C" or known(frame, device) not in (None, "cpu") or known(frame, like) is not None:
+            return refuse(frame, f"numpy.{name} with these arguments")
+        dtype = float if dtype_of(frame, dtype) is None else dtype
+        wanted = DTYPES.get(dtype_of(frame, dtype)) or refuse(frame, f"an array of dtype {dtype}")
+        return ArrayValue(call(frame, fn, sizes_of(frame, shape), dtype=wanted, device="cpu"))
+
+    def like(frame, a, dtype=None):
+        a = model_array(frame, a)
+        wanted = DTYPES.get(dtype_of(frame, dtype) or a.dtype) or refuse(frame, f"an array of dtype {dtype}")
+        return ArrayValue(ordered_like(frame, call(frame, getattr(torch, f"{name}_like"), a.tensor, dtype=wanted), a))
+
+    function(name, pure=False)(handler)
+    function(f"{name}_like", pure=False, complex=True)(like)
+
+
+for _name in ("zeros", "ones", "empty"):
+    filled(_name, getattr(torch, _name))
+
+
+@function("full", pure=False, complex=True)
+def full(frame, shape, fill_value, dtype=None):
+    number = as_operand(frame, fill_value)
+    number = force_plain(frame, number) if isinstance(number, SymNumber) else number
+    number = as_array(frame, number) if is_open_float(number) else number
+    wanted = dtype_of(frame, dtype) or (number.dtype if isinstance(number, ArrayValue) else numpy.asarray(number).dtype)
+    filler = cast(frame, number.tensor, wanted) if isinstance(number, ArrayValue) else prepared(frame, number, wanted)
+    return ArrayValue(
+        call(
+            frame,
+            torch.clone,
+            call(frame, torch.Tensor.expand, filler, sizes_of(frame, shape)),
+            memory_format=torch.contiguous_format,
+        )
+    )
+
+
+@function("full_like", pure=False, complex=True)
+def full_like(frame, a, fill_value, dtype=None):
+    a = model_array(frame, a)
+    made = full(frame, TupleValue(a.getattr(frame, "shape").items), fill_value, dtype_of(frame, dtype) or a.dtype)
+    return ArrayValue(ordered_like(frame, made.tensor, a))
+
+
+def fill_method(frame, a, value):
+    a.setitem(frame, ConstantValue(Ellipsis), value)
+    return NONE
+
+
+ARRAY_METHODS["fill"] = function_row(fill_method, None, "fill")
+
+
+def arange_row(frame, args, kwargs):
+    """numpy.arange: with sizes that change it stays a node."""
+    if args and any(isinstance(v, SymNumber) for v in args) and not kwargs:
+        return ArrayValue(frame.graph.call(frame, torch.arange, tuple(args), {"dtype": torch.int64, "device": "cpu"}))
+    return known_call(numpy.arange)(frame, args, kwargs)
+
+
+def known_call(fn):
+    """A pure function of known arguments."""
+
+    def computes(frame, args, kwargs):
+        try:
+            given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
+        except NotPlain as missing:
+            return refuse(frame, f"numpy.{fn.__name__} of {missing.args[0].describe()}")
+        return known_result(frame, fn, given, named)
+
+    return computes
+
+
+def valued(argument):
+    """An argument as a value, given or not."""
+    return argument if isinstance(argument, Value) else ConstantValue(argument)
+
+
+for _name in ("searchsorted", "argpartition"):
+    ARRAY_METHODS[_name] = own_row(getattr(numpy, _name))
+
+KNOWN_ONLY = (
+    "finfo iinfo dtype eye identity tri hanning hamming blackman bartlett kaiser indices promote_types "
+    "issubdtype min_scalar_type can_cast fft.fftfreq fft.rfftfreq tril_indices triu_indices broadcast_shapes"
+)
+
+
+def named(name):
+    """What NumPy has by this name, None where it is not that new."""
+    return functools.reduce(lambda space, part: getattr(space, part, None), name.split("."), numpy)
+
+
+def numpy_rows():
+    """Function, ufunc or class of numbers -> row."""
+    rows = ufunc_rows() | {fn: known_call(fn) for name in KNOWN_ONLY.split() if (fn := named(name)) is not None}
+    rows |= {numpy.arange: arange_row, multiarray.normalize_axis_index: known_call(multiarray.normalize_axis_index)}
+    rows |= {multiarray.correlate: numpy_products.correlate}
+    rows |= {kind: number_class(kind) for kind in NUMPY_NUMBERS} | own_rows() | NUMPY_FUNCTIONS
+    rows |= on_tensors(rows, named)
+    inner = {fn: getattr(fn, "_implementation", None) for fn in rows}  # NumPy's own code calls some of them past the dispatch
+    return rows | {inside: rows[fn] for fn, inside in inner.items() if isinstance(inside, types.BuiltinFunctionType)}
+
+
+def number_class(kind):
+    """numpy.float32(x)"""
+    plainly = known_call(kind)
+
+    def computes(frame, args, kwargs):
+        if len(args) == 1 and not kwargs and isinstance(args[0], ArrayValue):
+            return astype(frame, args[0], numpy.dtype(kind))
+        return plainly(frame, args, kwargs)
+
+    return computes

@@ -1,0 +1,135 @@
+"""Functions of NumPy that NumPy itself computes when the graph runs: operators of the graph, which no later stage looks into.
+
+They are pure, and the sizes and dtypes of what they give do not depend on data. What they give is seen once, with the values that the
+graph computes up to there.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from ...arrays import numpy
+from ...graph.opaque_operators import Refusal, operator_of
+from ..objects.opaque_call import fits, observed
+from ..plain.constant import NotPlain, plain
+from ..plain.sequence import SequenceValue, TupleValue
+from .array import ArrayValue, refuse
+from .ufuncs import known_result
+from .views import held_sizes, inside_of
+
+OWN = (
+    "argpartition argsort average bitwise_count cbrt choose corrcoef cov digitize geomspace histogram i0 interp isin "
+    "lexsort linalg.cholesky linalg.cond linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.matrix_norm "
+    "linalg.matrix_power linalg.matrix_rank linalg.multi_dot linalg.norm linalg.pinv linalg.qr linalg.slogdet linalg.solve "
+    "linalg.svd linalg.svdvals linalg.tensorinv linalg.tensorsolve linalg.vector_norm linspace logspace median nanargmax "
+    "nanargmin nanmax nanmean nanmedian nanmin nanpercentile nanquantile nanstd nanvar partition percentile quantile "
+    "ravel_multi_index searchsorted spacing unravel_index unwrap"
+).split()
+"""Names in NumPy."""
+
+
+class Results:
+    """The function as one of tensors, and how its results are put together."""
+
+    def __init__(self, function):
+        self.function = function
+        self.form = None
+
+    def __call__(self, *tensors_and_constants, **kwargs):
+        given = [as_arrays(a) for a in tensors_and_constants]
+        found = self.function(*given, **{k: as_arrays(v) for k, v in kwargs.items()})
+        parts = list(found) if isinstance(found, (tuple, list)) else [found]
+        if not all(isinstance(p, (numpy.ndarray, numpy.generic)) for p in parts):
+            raise Refusal(f"it gives a {type(found).__name__}")
+        kinds = [(isinstance(p, numpy.generic), None if isinstance(p, numpy.generic) else held_sizes(p)) for p in parts]
+        self.form = (type(found) if isinstance(found, (tuple, list)) else None, kinds)
+        return tuple(as_tensor(p) for p in parts)
+
+
+def as_arrays(value):
+    return value.numpy() if isinstance(value, torch.Tensor) else value
+
+
+def as_tensor(part):
+    """A tensor over a result of NumPy's."""
+    found = numpy.asarray(part)
+    return torch.from_numpy(found if found.flags.writeable else found.copy())
+
+
+def own_row(function):
+    """The row of such a function."""
+
+    def computes(frame, args, kwargs):
+        try:
+            return known_result(frame, function, [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()})
+        except NotPlain:
+            return own_call(frame, function, args, kwargs)
+
+    return computes
+
+
+def own_call(frame, function, args, kwargs):
+    """The call as a node; breaks where it cannot be one."""
+    name, values = f"numpy.{function.__name__}", [*args, *kwargs.values()]
+    try:
+        values = [tensors_in(v) for v in values]
+    except NotPlain:
+        return refuse(frame, f"{name} with these arguments")
+    flat = [v.tensor for parts, _ in values for v in parts]
+    if any(make.text.startswith("'") for _, make in values) and function is numpy.histogram:
+        return refuse(frame, f"{name} with bins whose number depends on data")
+    if frame.root.transforms or not all(map(fits, flat)) or "out" in kwargs:
+        return refuse(frame, f"{name} of arrays with open sizes or gradients, or into an array")
+    call = Results(functools.partial(rebuilt, function, [make for _, make in values], len(args), tuple(kwargs)))
+    try:
+        kind, facts = observed(frame, call, flat)
+    except Refusal as why:
+        return refuse(frame, f"{name}: {why}")
+    constants = [make.text for _, make in values]
+    operator = operator_of(function, call, (constants, tuple(kwargs)), len(flat), facts)
+    made = frame.graph.call(frame, operator, tuple(flat))
+    return together(frame, made.unpack(frame) if len(facts) > 1 else [made], *call.form)
+
+
+def together(frame, tensors, kind, kinds):
+    """What the program gets: arrays and numbers, alone or in a tuple."""
+    parts = [ArrayValue(t, scalar=number) for t, (number, _) in zip(tensors, kinds, strict=True)]
+    parts = [part if sizes is None else inside_of(frame, part, sizes) for part, (_, sizes) in zip(parts, kinds, strict=True)]
+    return parts[0] if kind is None else TupleValue(parts, cls=kind)
+
+
+class Made:
+    """How an argument is put together from the arrays in it; `text` tells two such ways apart."""
+
+    def __init__(self, count, build, text):
+        self.count, self.build, self.text = count, build, text
+
+
+def tensors_in(value):
+    """(arrays in an argument, how it is made of them). Raises NotPlain for what is neither arrays nor known."""
+    if isinstance(value, ArrayValue):
+        return [value], Made(1, lambda arrays: arrays[0], "array")
+    if isinstance(value, SequenceValue) and any(isinstance(v, ArrayValue) for v in value.items):
+        if not all(isinstance(v, ArrayValue) for v in value.items):
+            raise NotPlain(value)
+        kind = value.python_type()
+        return list(value.items), Made(len(value.items), kind, f"{kind.__name__} of {len(value.items)}")
+    found = plain(value)
+    return [], Made(0, lambda arrays: found, repr(found))
+
+
+def rebuilt(function, makers, count, names, *arrays):
+    """The call with its arguments put together again."""
+    left, given = list(arrays), []
+    for make in makers:
+        given.append(make.build(left[: make.count]))
+        del left[: make.count]
+    return function(*given[:count], **dict(zip(names, given[count:], strict=True)))
+
+
+def own_rows():
+    """Function of NumPy -> row."""
+    found = (functools.reduce(lambda space, part: getattr(space, part, None), name.split("."), numpy) for name in OWN)
+    return {function: own_row(function) for function in found if function is not None}

@@ -1,0 +1,69 @@
+"""NumPy's functions that write to chosen places of an array. Of several values for one place NumPy keeps the last, which a graph does where the
+places are known, or where each is written once."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from ...arrays import numpy
+from ..plain.constant import ConstantValue
+from ..plain.sequence import NONE, ListValue, SequenceValue, TupleValue
+from .array import ArrayValue, as_array, cast, refuse
+from .table import call, function, known, one_axis
+
+
+def target(frame, name, a):
+    """The array that is written to."""
+    if not isinstance(a, ArrayValue) or a.scalar or a.flips or not a.writeable:
+        return refuse(frame, f"numpy.{name} of a number, or of an array that is read-only or has negative strides")
+    return a
+
+
+def source_of(frame, a, values):
+    """What is written, as a tensor of the array's dtype."""
+    return a.to_store(frame, as_array(frame, values) if isinstance(values, SequenceValue) else values)
+
+
+@function(method="put", pure=False)
+def put(frame, a, indices, values, mode="raise"):
+    a, places = target(frame, "put", a), known(frame, indices)
+    count = a.example.numel()
+    places = places if isinstance(places, (tuple, list)) else (places,)
+    if known(frame, mode) != "raise" or type(count) is not int or not all(type(p) is int and -count <= p < count for p in places):
+        return refuse(frame, "numpy.put in another mode, or at places out of range")
+    source = source_of(frame, a, values)
+    length = source.example.numel()
+    if not a.example.is_contiguous() or type(length) is not int or not length:
+        return refuse(frame, "numpy.put of no values, or into an array that is not in C order")
+    last = {place % count: number % length for number, place in enumerate(places)}
+    if last:
+        flat = call(frame, torch.reshape, a.memory, (-1,))
+        taken = frame.graph.call(
+            frame, operator.getitem, (call(frame, torch.reshape, source, (-1,)), TupleValue([numbers(last.values())]))
+        )
+        frame.graph.call(frame, operator.setitem, (flat, TupleValue([numbers(last)]), taken))
+    return NONE
+
+
+def numbers(values):
+    return ListValue([ConstantValue(value) for value in values])
+
+
+@function("put_along_axis", pure=False)
+def put_along_axis(frame, arr, indices, values, axis):
+    a, places = target(frame, "put_along_axis", arr), as_array(frame, indices)
+    dim, sizes, shape = one_axis(frame, axis, a.example.ndim), tuple(a.example.shape), tuple(places.example.shape)
+    fits = len(shape) == len(sizes) and all(n in (1, m) for d, (n, m) in enumerate(zip(shape, sizes)) if d != dim)
+    if places.dtype.kind not in "iu" or not fits or shape[dim] != 1 or not all(type(n) is int for n in sizes):
+        return refuse(frame, "numpy.put_along_axis with several places along the axis, of which the last one counts")
+    chosen = cast(frame, places.tensor, numpy.dtype("int64"))
+    keys = [chosen if d == dim else every(frame, n, d, len(sizes)) for d, n in enumerate(sizes)]
+    frame.graph.call(frame, operator.setitem, (a.tensor, TupleValue(keys), source_of(frame, a, values)))
+    return NONE
+
+
+def every(frame, size, dim, dims):
+    """All indices of a dim, along it."""
+    return call(frame, torch.reshape, call(frame, torch.arange, size), tuple(size if d == dim else 1 for d in range(dims)))

@@ -1,0 +1,288 @@
+"""Reductions of NumPy: sums, means, extremes, running sums, in the dtypes that NumPy computes and gives them in."""
+
+from __future__ import annotations
+
+import torch
+
+from ...arrays import numpy
+from ..plain.constant import ConstantValue
+from ..plain.sequence import NONE
+from .array import NUMPY_DTYPES, ArrayValue, as_array, cast, constant_array, dtype_of, refuse
+from .layouts import ordered_as, ordered_without
+from .table import NUMPY_FUNCTIONS, axes_of, call, function, known, one_axis, put, result
+from .ufuncs import METHOD_FUNCTIONS, apply, prepared
+
+
+def reduced(frame, name, a, axis, keepdims, compute, mask=None):
+    """compute(axes, whether they are kept), laid out as NumPy does, of an array whose items a mask chooses."""
+    axes, keep = axes_of(frame, axis, a.example.ndim), bool(known(frame, keepdims))
+    axes = tuple(range(a.example.ndim)) if axes is None else axes
+    if a.example.ndim and not axes:
+        return refuse(frame, f"numpy.{name} over no axes")
+    return result(ordered_without(frame, compute(axes, keep), [a, *([] if mask is None else [mask])], axes, keep))
+
+
+def sum_dtype(frame, a, dtype):
+    """The dtype that sums and products are computed in."""
+    asked = dtype_of(frame, dtype)
+    if asked is not None:
+        return asked
+    if a.dtype.kind == "u":
+        return refuse(frame, "sums of unsigned integers, which are uint64")
+    return numpy.dtype("int64") if a.dtype.kind in "bi" else a.dtype
+
+
+def is_given(value):
+    """Whether an argument is given."""
+    return value is not None
+
+
+def mask_of(frame, where, a):
+    """where=, an array of booleans that fits the array; None where all items are chosen."""
+    if not is_given(where) or where.is_constant() and where.constant() is True:
+        return None
+    mask = as_array(frame, where)
+    sizes = tuple(a.example.shape)
+    if mask.dtype.kind != "b" or torch.broadcast_shapes(tuple(mask.example.shape), sizes) != sizes:
+        return refuse(frame, "a reduction of items that are chosen by something else than booleans for each of them")
+    return mask
+
+
+def chosen(frame, tensor, mask, other):
+    """The tensor with `other` where the mask says no."""
+    if mask is None:
+        return tensor
+    return call(frame, torch.where, mask.tensor, tensor, prepared(frame, other, NUMPY_DTYPES[tensor.example.dtype]))
+
+
+def counted(frame, a, mask, axes, keep):
+    """How many items the mask chooses, as a tensor."""
+    chosen_ones = call(frame, torch.Tensor.expand, mask.tensor, tuple(a.example.shape))
+    return call(frame, torch.sum, chosen_ones, dim=axes, keepdim=keep)
+
+
+def with_initial(frame, found, name, initial):
+    """The result and the number that the reduction began with."""
+    if not is_given(initial):
+        return found
+    number = known(frame, initial)
+    if number is None:
+        return refuse(frame, "a reduction that begins with None")
+    first = ArrayValue(prepared(frame, number, found.dtype), scalar=True)
+    return apply(frame, name, [found, first])
+
+
+@function("sum", method="sum", complex=True)
+def sum_(frame, a, axis=None, dtype=None, keepdims=False, initial=None, where=None):
+    a = as_array(frame, a)
+    mask = mask_of(frame, where, a)
+    x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), mask, 0)
+    found = reduced(frame, "sum", a, axis, keepdims, lambda axes, keep: call(frame, torch.sum, x, dim=axes, keepdim=keep), mask)
+    return with_initial(frame, found, "add", initial)
+
+
+@function("prod", method="prod", complex=True)
+def prod(frame, a, axis=None, dtype=None, keepdims=False, initial=None, where=None):
+    a = as_array(frame, a)
+    mask = mask_of(frame, where, a)
+    x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), mask, 1)
+
+    def compute(axes, keep):
+        found = x
+        for axis in sorted(axes, reverse=True):
+            found = call(frame, torch.prod, found, dim=axis, keepdim=keep)
+        return found if axes else call(frame, torch.clone, x)
+
+    return with_initial(frame, reduced(frame, "prod", a, axis, keepdims, compute, mask), "multiply", initial)
+
+
+def float_dtype(a, dtype=None):
+    """What means are computed in, and what they are given as."""
+    wanted = dtype or (a.dtype if a.dtype.kind in "fc" else numpy.dtype("float64"))
+    return numpy.dtype("float32") if wanted == numpy.float16 and dtype is None else wanted, wanted
+
+
+@function("mean", method="mean", complex=True)
+def mean(frame, a, axis=None, dtype=None, keepdims=False, *, where=None):
+    a = as_array(frame, a)
+    inner, wanted = float_dtype(a, dtype_of(frame, dtype))
+    if wanted.kind not in "fc":
+        return refuse(frame, f"a mean of dtype {wanted}")
+    mask = mask_of(frame, where, a)
+    x = chosen(frame, cast(frame, a.tensor, inner), mask, 0)
+
+    def compute(axes, keep):
+        return cast(frame, average(frame, x, a, mask, axes, keep), wanted)
+
+    return reduced(frame, "mean", a, axis, keepdims, compute, mask)
+
+
+def average(frame, x, a, mask, axes, keep):
+    """The mean of a tensor, which holds the numbers of the array that the mask chooses."""
+    if mask is None:
+        return call(frame, torch.mean, x, dim=axes, keepdim=keep)
+    return call(frame, torch.true_divide, call(frame, torch.sum, x, dim=axes, keepdim=keep), counted(frame, a, mask, axes, keep))
+
+
+def spread(name, fn):
+    """var and std."""
+
+    def handler(frame, a, axis=None, dtype=None, ddof=0, keepdims=False, *, where=None, mean=None, correction=None):
+        a, less = as_array(frame, a), known(frame, ddof if correction is None else correction)
+        if ddof != 0 and correction is not None:
+            return refuse(frame, f"numpy.{name} with ddof and correction")
+        inner, wanted = float_dtype(a, dtype_of(frame, dtype))
+        x, mask = cast(frame, a.tensor, inner), mask_of(frame, where, a)
+        centre = None if mean is None else cast(frame, as_array(frame, mean).tensor, inner)
+
+        def compute(axes, keep):
+            if mask is None and centre is None:
+                return cast(frame, call(frame, fn, x, dim=axes, correction=ConstantValue(less), keepdim=keep), wanted)
+            return cast(frame, around(frame, fn, x, a, mask, centre, less, axes, keep), wanted)
+
+        return reduced(frame, name, a, axis, keepdims, compute, mask)
+
+    function(name, method=name)(handler)
+
+
+def around(frame, fn, x, a, mask, centre, less, axes, keep):
+    """The spread of the chosen items around a mean, their own if none is given."""
+    centre = average(frame, chosen(frame, x, mask, 0), a, mask, axes, True) if centre is None else centre
+    distances = chosen(frame, call(frame, torch.square, call(frame, torch.sub, x, centre)), mask, 0)
+    total = call(frame, torch.sum, distances, dim=axes, keepdim=keep)
+    everything = constant_array(frame, numpy.ones((), bool)) if mask is None else mask
+    count = call(frame, torch.clamp, call(frame, torch.sub, counted(frame, a, everything, axes, keep), less), min=0)
+    found = call(frame, torch.true_divide, total, count)
+    return call(frame, torch.sqrt, found) if fn is torch.std else found
+
+
+spread("var", torch.var)
+spread("std", torch.std)
+
+
+def extreme(names, fn, ufunc):
+    """max and min."""
+
+    def handler(frame, a, axis=None, keepdims=False, initial=None, where=None):
+        a, x = as_array(frame, a), as_array(frame, a).tensor
+        mask = mask_of(frame, where, a)
+        if mask is not None:
+            if not is_given(initial):
+                return refuse(frame, f"numpy.{names[1]} of chosen items without a first one")
+            x = chosen(frame, x, mask, known(frame, initial))
+
+        def compute(axes, keep):
+            return call(frame, fn, x, dim=axes, keepdim=keep)
+
+        found = reduced(frame, names[0], a, axis, keepdims, compute, mask)
+        return with_initial(frame, found, ufunc, initial)
+
+    function(*names, method=names[1])(handler)
+
+
+extreme(("amax", "max"), torch.amax, "maximum")
+extreme(("amin", "min"), torch.amin, "minimum")
+
+
+def running_extreme(fn):
+    """maximum.accumulate and minimum.accumulate."""
+
+    def row(frame, args, kwargs):
+        a, axis = as_array(frame, args[0]), kwargs.pop("axis")
+        if kwargs or a.dtype.kind == "c":
+            return refuse(frame, "a running extreme with these arguments")
+        found = call(frame, fn, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0]
+        return ArrayValue(ordered_as(frame, found, [a]))
+
+    return row
+
+
+@function("ptp")
+def ptp(frame, a, axis=None, keepdims=False):
+    a = as_array(frame, a)
+    if a.dtype.kind == "b":
+        return refuse(frame, "numpy.ptp of booleans")
+
+    def compute(axes, keep):
+        largest, smallest = (call(frame, fn, a.tensor, dim=axes, keepdim=keep) for fn in (torch.amax, torch.amin))
+        return call(frame, torch.sub, largest, smallest)
+
+    return reduced(frame, "ptp", a, axis, keepdims, compute)
+
+
+def truth(name, fn):
+    """all and any."""
+
+    def handler(frame, a, axis=None, keepdims=False, *, where=None):
+        a = as_array(frame, a)
+        mask = mask_of(frame, where, a)
+        x = chosen(frame, cast(frame, a.tensor, numpy.dtype(bool)), mask, fn is torch.all)
+        return reduced(frame, name, a, axis, keepdims, lambda axes, keep: call(frame, fn, x, dim=axes, keepdim=keep), mask)
+
+    function(name, method=name)(handler)
+
+
+truth("all", torch.all)
+truth("any", torch.any)
+
+
+@function("count_nonzero", complex=True)
+def count_nonzero(frame, a, axis=None, keepdims=False):
+    a = as_array(frame, a)
+    x = cast(frame, cast(frame, a.tensor, numpy.dtype(bool)), numpy.dtype("int64"))
+    return reduced(
+        frame, "count_nonzero", a, axis, keepdims, lambda axes, keep: call(frame, torch.sum, x, dim=axes, keepdim=keep)
+    )
+
+
+def place_of_extreme(name, fn):
+    """argmax and argmin: the first place."""
+
+    def handler(frame, a, axis=None, keepdims=False):
+        a = as_array(frame, a)
+        if 0 in a.example.shape:
+            return refuse(frame, f"numpy.{name} of an empty array")
+        x = call(frame, torch.Tensor.to, a.tensor, torch.uint8) if a.dtype.kind == "b" else a.tensor
+        dim = None if known(frame, axis) is None else one_axis(frame, axis, a.example.ndim)
+        return result(call(frame, fn, x, dim=dim, keepdim=bool(known(frame, keepdims))))
+
+    function(name, method=name)(handler)
+
+
+place_of_extreme("argmax", torch.argmax)
+place_of_extreme("argmin", torch.argmin)
+
+
+def running(name, fn):
+    """cumsum and cumprod."""
+
+    def handler(frame, a, axis=None, dtype=None, out=NONE):
+        a = as_array(frame, a)
+        x = cast(frame, a.tensor, sum_dtype(frame, a, dtype))
+        if known(frame, axis) is None:
+            x, axis = call(frame, torch.reshape, x, (-1,)), 0
+        summed = call(frame, fn, x, dim=one_axis(frame, axis, x.example.ndim))
+        found = ArrayValue(ordered_as(frame, summed, [a]) if a.example.ndim == x.example.ndim else summed)
+        return found if not isinstance(out, ArrayValue) and known(frame, out) is None else put(frame, name, out, found)
+
+    function(name, method=name, complex=True)(handler)
+
+
+running("cumsum", torch.cumsum)
+running("cumprod", torch.cumprod)
+
+
+METHOD_FUNCTIONS["reduce"].update(
+    add=NUMPY_FUNCTIONS[numpy.sum],
+    multiply=NUMPY_FUNCTIONS[numpy.prod],
+    maximum=NUMPY_FUNCTIONS[numpy.amax],
+    minimum=NUMPY_FUNCTIONS[numpy.amin],
+    logical_and=NUMPY_FUNCTIONS[numpy.all],
+    logical_or=NUMPY_FUNCTIONS[numpy.any],
+)
+METHOD_FUNCTIONS["accumulate"].update(
+    add=NUMPY_FUNCTIONS[numpy.cumsum],
+    multiply=NUMPY_FUNCTIONS[numpy.cumprod],
+    maximum=running_extreme(torch.cummax),
+    minimum=running_extreme(torch.cummin),
+)

@@ -1,0 +1,292 @@
+"""Functions of NumPy that give views of arrays, and those that join and split arrays."""
+
+from __future__ import annotations
+
+import torch
+
+from ...arrays import numpy
+from ..plain.constant import fold_plain
+from ..plain.sequence import ListValue, SequenceValue, TupleValue
+from .array import ARRAY_METHODS, ArrayValue, as_array, cast, refuse
+from .layouts import ordered_as
+from .reductions import sum_
+from .table import axes_of, call, function, function_row, in_c_order, known, one_axis, sizes_of
+from .views import SpecialView, viewed
+
+
+def no_flips(frame, name, a):
+    if a.flips:
+        refuse(frame, f"numpy.{name} of an array with negative strides")
+
+
+@function("reshape", complex=True)
+def reshape(frame, a, shape):
+    a = as_array(frame, a)
+    no_flips(frame, "reshape", a)
+    sizes = sizes_of(frame, shape)
+    made = call(frame, torch.reshape, a.memory, sizes)
+    if made.example.storage is a.memory.example.storage:
+        return viewed(frame, a, made)
+    copy = ArrayValue(call(frame, torch.clone, a.memory, memory_format=torch.contiguous_format))
+    return viewed(frame, copy, call(frame, torch.reshape, copy.memory, sizes))  # NumPy's is a view of a copy, too
+
+
+def reshape_method(frame, args, kwargs):
+    a, *shape = args
+    if kwargs or not shape:
+        return refuse(frame, "reshape with these arguments")
+    return reshape(frame, a, shape[0] if len(shape) == 1 else TupleValue(shape))
+
+
+ARRAY_METHODS["reshape"] = reshape_method
+
+
+@function("ravel", method="ravel", complex=True)
+def ravel(frame, a):
+    a = as_array(frame, a)
+    if a.flips or not a.example.is_contiguous():
+        return flatten(frame, a)
+    return viewed(frame, a, call(frame, torch.reshape, a.memory, (-1,)))
+
+
+def flatten(frame, a):
+    return ArrayValue(call(frame, torch.clone, call(frame, torch.reshape, a.tensor, (-1,))))
+
+
+ARRAY_METHODS["flatten"] = function_row(flatten, None, "flatten")
+
+
+def permuted(frame, a, dims):
+    dims = tuple(dims)
+    return viewed(frame, a, call(frame, torch.permute, a.memory, dims), dims)
+
+
+@function("transpose", "permute_dims", complex=True)
+def transpose(frame, a, axes=None):
+    a = as_array(frame, a)
+    dims = axes_of(frame, TupleValue(axes.all_items(frame)) if isinstance(axes, ListValue) else axes, a.example.ndim)
+    dims = tuple(reversed(range(a.example.ndim))) if dims is None else dims
+    if sorted(dims) != list(range(a.example.ndim)):
+        return refuse(frame, f"axes {dims} of an array of {a.example.ndim} dims")
+    return permuted(frame, a, dims)
+
+
+def transpose_method(frame, args, kwargs):
+    a, *axes = args
+    if kwargs:
+        return refuse(frame, "transpose with these arguments")
+    if not axes:
+        return transpose(frame, a)
+    return transpose(frame, a, axes[0] if len(axes) == 1 else TupleValue(axes))
+
+
+ARRAY_METHODS["transpose"] = transpose_method
+
+
+@function("swapaxes", method="swapaxes", complex=True)
+def swapaxes(frame, a, axis1, axis2):
+    a = as_array(frame, a)
+    first, second = (one_axis(frame, axis, a.example.ndim) for axis in (axis1, axis2))
+    dims = list(range(a.example.ndim))
+    dims[first], dims[second] = second, first
+    return permuted(frame, a, dims)
+
+
+@function("moveaxis", complex=True)
+def moveaxis(frame, a, source, destination):
+    a = as_array(frame, a)
+    old, new = (axes_of(frame, axis, a.example.ndim) for axis in (source, destination))
+    if len(set(old)) != len(old) or len(set(new)) != len(new) or len(old) != len(new):
+        return refuse(frame, f"numpy.moveaxis of {old} to {new}")
+    dims = [d for d in range(a.example.ndim) if d not in old]
+    for place, dim in sorted(zip(new, old, strict=True)):
+        dims.insert(place, dim)
+    return permuted(frame, a, dims)
+
+
+@function("expand_dims", complex=True)
+def expand_dims(frame, a, axis):
+    a = as_array(frame, a)
+    axis = known(frame, axis)
+    count = a.example.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
+    new = axes_of(frame, tuple(axis) if isinstance(axis, list) else axis, count)
+    if new is None or len(set(new)) != len(new):
+        return refuse(frame, f"numpy.expand_dims at {axis}")
+    found, old = a.memory, iter(range(a.example.ndim))
+    for place in sorted(new):
+        found = call(frame, torch.unsqueeze, found, place)
+    return viewed(frame, a, found, [None if place in new else next(old) for place in range(count)])
+
+
+@function("squeeze", method="squeeze", complex=True)
+def squeeze(frame, a, axis=None):
+    a = as_array(frame, a)
+    axes = axes_of(frame, axis, a.example.ndim)
+    if axes is None:
+        axes = tuple(d for d, size in enumerate(a.example.shape) if size == 1)
+        if not axes:
+            return a
+    if any(a.example.shape[d] != 1 for d in axes):
+        return refuse(frame, "squeeze of an axis whose size is not one")
+    left = [d for d in range(a.example.ndim) if d not in axes]
+    return viewed(frame, a, call(frame, torch.squeeze, a.memory, axes), left)
+
+
+def stacked(frame, sequence, axis=0):
+    """An array of arrays of equal sizes, of numbers, or of nested sequences of them."""
+    return joined(frame, torch.stack, "stack", sequence, axis)
+
+
+def joined(frame, fn, name, sequence, axis, least=0):
+    """concatenate and stack: of one dtype, which NumPy chooses."""
+    items = [
+        as_array(frame, v) for v in (sequence.all_items(frame) if isinstance(sequence, SequenceValue) else sequence.unpack(frame))
+    ]
+    if not items or any(i.example.ndim < least for i in items):
+        return refuse(frame, f"numpy.{name} of these arrays")
+    dtype = numpy.result_type(*[i.dtype for i in items])
+    ndim = items[0].example.ndim + (fn is torch.stack)
+    if fn is torch.stack:
+        in_c_order(frame, name, items, ndim)
+    if any(type(s) is int and s == 0 and n > 1 for i in items for n, s in zip(i.example.shape, i.example.stride(), strict=True)):
+        return refuse(frame, f"numpy.{name} of arrays whose items are the same memory")
+    tensors = TupleValue([cast(frame, i.tensor, dtype) for i in items])
+    return ArrayValue(ordered_as(frame, call(frame, fn, tensors, dim=one_axis(frame, axis, ndim)), items))
+
+
+@function("stack", complex=True)
+def stack(frame, arrays, axis=0):
+    return stacked(frame, arrays, axis)
+
+
+@function("concatenate", "concat", complex=True)
+def concatenate(frame, arrays, axis=0):
+    if known(frame, axis) is None:
+        items = arrays.all_items(frame) if isinstance(arrays, SequenceValue) else arrays.unpack(frame)
+        arrays, axis = TupleValue([flatten(frame, as_array(frame, v)) for v in items]), 0
+    return joined(frame, torch.cat, "concatenate", arrays, axis, 1)
+
+
+for _dims in (1, 2):
+
+    def handler(frame, *arys, dims=_dims):
+        found = [at_least(frame, a, dims) for a in arys]
+        return found[0] if len(found) == 1 else TupleValue(found)
+
+    function(f"atleast_{_dims}d", complex=True)(handler)
+
+
+def at_least(frame, a, dims):
+    """atleast_1d, atleast_2d"""
+    a = as_array(frame, a)
+    shape = (1,) * (dims - a.example.ndim)
+    for _ in shape:
+        a = expand_dims(frame, a, 0)
+    return a
+
+
+@function("vstack", "row_stack", complex=True)
+def vstack(frame, tup):
+    return joined(frame, torch.cat, "vstack", TupleValue([at_least(frame, v, 2) for v in tup.unpack(frame)]), 0)
+
+
+@function("hstack", complex=True)
+def hstack(frame, tup):
+    items = [at_least(frame, v, 1) for v in tup.unpack(frame)]
+    return joined(frame, torch.cat, "hstack", TupleValue(items), 0 if items and items[0].example.ndim == 1 else 1)
+
+
+@function("array_split", complex=True)
+def array_split(frame, ary, indices_or_sections, axis=0):
+    a = as_array(frame, ary)
+    no_flips(frame, "array_split", a)
+    sections = known(frame, indices_or_sections)
+    if not isinstance(sections, int):
+        sections = tuple(int(place) for place in sections)
+    found = call(frame, torch.tensor_split, a.memory, sections, dim=one_axis(frame, axis, a.example.ndim))
+    return ListValue([viewed(frame, a, part) for part in found.unpack(frame)])
+
+
+@function("split", complex=True)
+def split(frame, ary, indices_or_sections, axis=0):
+    a, sections = as_array(frame, ary), known(frame, indices_or_sections)
+    if isinstance(sections, int) and (sections < 1 or a.example.shape[one_axis(frame, axis, a.example.ndim)] % sections):
+        return refuse(frame, "an array split into parts that are not equal")
+    return array_split(frame, a, indices_or_sections, axis)
+
+
+@function("broadcast_to", complex=True)
+def broadcast_to(frame, array, shape):
+    """Read-only, as in NumPy."""
+    return expanded(frame, as_array(frame, array), sizes_of(frame, shape))
+
+
+def expanded(frame, a, sizes):
+    made = call(frame, torch.Tensor.expand, a.memory, sizes)
+    new = made.example.ndim - a.example.ndim
+    flips = [dim + new for dim in a.flips]
+    return SpecialView(frame, made, flips, False, a)
+
+
+@function("diagonal", method="diagonal", complex=True)
+def diagonal(frame, a, offset=0, axis1=0, axis2=1):
+    """Read-only, as in NumPy."""
+    a = as_array(frame, a)
+    no_flips(frame, "diagonal", a)
+    first, second = (one_axis(frame, axis, a.example.ndim) for axis in (axis1, axis2))
+    if first == second:
+        return refuse(frame, "numpy.diagonal of one axis")
+    return SpecialView(frame, call(frame, torch.diagonal, a.memory, known(frame, offset), first, second), (), False, a)
+
+
+@function("diag", complex=True)
+def diag(frame, v, k=0):
+    v = as_array(frame, v)
+    if v.example.ndim == 1:
+        return ArrayValue(call(frame, torch.diag, v.tensor, known(frame, k)))
+    return diagonal(frame, v, k) if v.example.ndim == 2 else refuse(frame, "numpy.diag of these dims")
+
+
+@function("trace", method="trace", complex=True)
+def trace(frame, a, offset=0, axis1=0, axis2=1, dtype=None):
+    return sum_(frame, diagonal(frame, a, offset, axis1, axis2), -1, dtype)
+
+
+def flipped(frame, a, dims):
+    """The view whose items in these dims come the other way round."""
+    return SpecialView(frame, a.memory, a.flips ^ frozenset(dims), a.writeable, a)
+
+
+@function("rot90", complex=True)
+def rot90(frame, m, k=1, axes=(0, 1)):
+    m, turns = as_array(frame, m), known(frame, k)
+    pair = axes_of(frame, tuple(known(frame, axes)), m.example.ndim)
+    if len(pair) != 2 or pair[0] == pair[1] or not isinstance(turns, int):
+        return refuse(frame, "numpy.rot90 with these arguments")
+    if turns % 4 in (0, 2):
+        return flipped(frame, m, pair if turns % 4 else ())
+    dims = list(range(m.example.ndim))
+    dims[pair[0]], dims[pair[1]] = pair[1], pair[0]
+    if turns % 4 == 1:
+        return permuted(frame, flipped(frame, m, pair[1:]), dims)
+    return flipped(frame, permuted(frame, m, dims), pair[1:])
+
+
+@function("broadcast_arrays", complex=True)
+def broadcast_arrays(frame, *args, subok=False):
+    """Views that NumPy still lets programs write to, with a warning."""
+    arrays = [as_array(frame, a) for a in args]
+    sizes = [tuple(a.example.shape) for a in arrays]
+    if any(type(n) is not int for s in sizes for n in s):
+        return refuse(frame, "numpy.broadcast_arrays of open sizes")
+    shape = fold_plain(frame, numpy.broadcast_shapes, *sizes)
+    found = [a if s == shape else expanded(frame, a, shape) for a, s in zip(arrays, sizes, strict=True)]
+    for a, before in zip(found, arrays, strict=True):
+        if a is not before and before.writeable:
+            a.warns = True
+    return TupleValue(found)
+
+
+@function("diagflat", complex=True)
+def diagflat(frame, v, k=0):
+    return ArrayValue(call(frame, torch.diagflat, as_array(frame, v).tensor, known(frame, k)))

@@ -1,0 +1,132 @@
+"""NUMPY_FUNCTIONS: functions of NumPy and methods of arrays that functions of torch compute.
+
+A handler has NumPy's parameters behind `frame`; values that are not given are plain Python objects. A call with other parameters, and
+whatever a handler does not compute as NumPy does, breaks the graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+
+from ...arrays import numpy
+from ...graph.known import known_tensor
+from ...sources import Const
+from ..number.symint import SymNumber
+from ..plain.constant import NotPlain, force_plain, plain
+from ..plain.sequence import SequenceValue
+from ..protocol.value import Value
+from .array import ARRAY_METHODS, ArrayValue, refuse, watch_errors
+from .ufuncs import known_result
+
+NUMPY_FUNCTIONS = {}
+"""Function of NumPy -> fn(frame, args, kwargs)."""
+
+
+def function(*names, method=None, pure=True, complex=False):
+    """Adds a handler for functions of numpy of these names, and for a method; pure ones are computed now when all is known, complex ones
+    take complex numbers, too."""
+
+    def add(handler):
+        for name in names:
+            found = functools.reduce(lambda space, part: getattr(space, part, None), name.split("."), numpy)
+            if found is not None:  # some are newer than others
+                NUMPY_FUNCTIONS[found] = function_row(handler, found if pure else None, name, complex)
+        if method is not None:
+            ARRAY_METHODS[method] = function_row(handler, None, method, complex)
+        return handler
+
+    return add
+
+
+def function_row(handler, known, name, complex=False):
+    """The row of a handler."""
+    signature = inspect.signature(handler)
+    takes_out = "out" in signature.parameters
+    program = getattr(known, "_implementation", None)
+    program = program if isinstance(program, types.FunctionType) and program.__module__ != "numpy._core.fromnumeric" else None
+
+    def computes(frame, args, kwargs):
+        if known is not None:
+            try:
+                given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
+            except NotPlain:
+                pass
+            else:
+                return known_result(frame, known, given, named)
+        kwargs = {k: v for k, v in kwargs.items() if getattr(v, "obj", None) is not numpy._NoValue}
+        out = None if takes_out else kwargs.get("out")
+        if isinstance(out, Value):
+            kwargs = {k: v for k, v in kwargs.items() if k != "out"}
+        if not complex and any(isinstance(a, ArrayValue) and a.dtype.kind == "c" for a in (*args, *kwargs.values())):
+            return refuse(frame, f"numpy.{name} of complex numbers")
+        try:
+            signature.bind(frame, *args, **kwargs)
+        except TypeError:
+            if program is not None:
+                return frame.wrap(program, Const(program, program.__qualname__)).call(frame, args, kwargs)
+            return refuse(frame, f"numpy.{name} with these arguments")
+        watch_errors(frame)
+        found = handler(frame, *args, **kwargs)
+        return found if out is None or out.is_constant() and out.constant() is None else put(frame, name, out, found)
+
+    return computes
+
+
+def put(frame, name, out, found):
+    """out=: the array, after the result was written to it."""
+    fits = isinstance(out, ArrayValue) and not out.scalar and isinstance(found, ArrayValue) and out.dtype == found.dtype
+    if not fits or tuple(out.example.shape) != tuple(found.example.shape):
+        return refuse(frame, f"numpy.{name} into an array of other sizes or another dtype")
+    out.write(frame, found.tensor)
+    return out
+
+
+def known(frame, value):
+    """The plain object of an argument, given or not; of an array whose data is known its items."""
+    data = known_tensor(value.memory.node) if isinstance(value, ArrayValue) and not value.flips else None
+    if data is not None:
+        return tuple(data.tolist()) if data.ndim == 1 else data.numpy()[()]
+    return force_plain(frame, value) if isinstance(value, Value) else value
+
+
+def call(frame, fn, *args, **kwargs):
+    """A node."""
+    return frame.graph.call(frame, fn, args, kwargs)
+
+
+def result(tensor):
+    """What a function gives: a number where no dims are left."""
+    return ArrayValue(tensor, scalar=tensor.example.ndim == 0)
+
+
+def in_c_order(frame, name, arrays, dims):
+    """Results of several dims lie in memory as the arguments do; torch does the same for those in C order."""
+    if dims > 1 and not all(a.example.is_contiguous() for a in arrays):
+        refuse(frame, f"numpy.{name} of arrays that are not in C order")
+
+
+def axes_of(frame, axis, ndim):
+    """Normalised axes, or None for all of them."""
+    axis = known(frame, axis)
+    if axis is None:
+        return None
+    found = axis if isinstance(axis, tuple) else (axis,)
+    if not all(type(a) is int and -ndim <= a < ndim for a in found):
+        return refuse(frame, f"axis {axis} of an array of {ndim} dims")
+    return tuple(a % ndim for a in found)
+
+
+def one_axis(frame, axis, ndim):
+    found = axes_of(frame, axis, ndim)
+    return found[0] if found is not None and len(found) == 1 else refuse(frame, "several axes")
+
+
+def sizes_of(frame, shape):
+    """The argument of a shape: an int, or a sequence of ints; sizes that change stay so."""
+    if isinstance(shape, ArrayValue):
+        found = known(frame, shape)
+        return found if isinstance(found, tuple) else (int(found),)
+    parts = shape.all_items(frame) if isinstance(shape, SequenceValue) else [shape]
+    return tuple(p if isinstance(p, SymNumber) else int(force_plain(frame, p)) for p in parts)

@@ -1,0 +1,151 @@
+"""Functions of NumPy that are given tensors, as NumPy takes them: as arrays over their memory.
+
+A ufunc gives its result back by Tensor.__array_wrap__, as a tensor, and so do functions of WRAPPING, which call the array's method;
+functions of CONVERTING give what they give for arrays; those of ASKING get it from the tensor.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from ...arrays import numpy
+from ..plain.constant import ConstantValue
+from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.value import Value
+from ..torch.tensor import TensorValue
+from .array import array_from_tensor, refuse
+from .ufuncs import apply
+
+Row = Callable[[Any, list[Value], dict[str, Value]], Value]
+
+CONVERTING = (
+    "allclose array_equal atleast_1d atleast_2d atleast_3d average broadcast_to column_stack concatenate copy count_nonzero cov diagonal "
+    "diff dot dstack einsum expand_dims histogram hstack inner interp isclose linalg.norm median nan_to_num nanmean outer pad partition "
+    "percentile quantile ravel resize roll rot90 sort stack tile trace tril triu unique vdot vstack where"
+).split()
+"""Names in NumPy of functions that ask numpy.asarray what they are given, and nothing else of it."""
+
+
+COPYING = {"copy", "dot", "inner", "nan_to_num", "vdot"}
+"""Those of them that say whether it may be a copy, of which Tensor.__array__ knows nothing."""
+
+
+WRAPPING = "argmax argmin argsort around clip cumprod cumsum repeat reshape round take transpose".split()
+"""Names of functions that call the method of that name, which a tensor has with other arguments: TypeError, and then they call the array's
+and wrap what it gives."""
+
+
+ASKING = ("ndim", "shape", "squeeze", "swapaxes")
+"""Names of functions that give what the attribute of that name is, or its call gives, for whatever has it."""
+
+
+MAKING = ("array", "asanyarray", "asarray")
+"""Names of functions that do so with the items of a list, and have their own rule for a tensor alone."""
+
+
+def is_tensor(frame: Any, value: Value) -> bool:
+    """Whether NumPy is given a tensor; breaks where its __torch_function__, or a mode, would be asked."""
+    if not isinstance(value, TensorValue):
+        return False
+    if value.python_type() is not torch.Tensor or frame.root.function_modes:
+        refuse(frame, "a function of NumPy with a tensor that is asked by __torch_function__")
+    return True
+
+
+def converted(frame: Any, value: Value) -> Value:
+    """The argument with arrays for tensors."""
+    if is_tensor(frame, value):
+        return array_from_tensor(frame, value)
+    if isinstance(value, SequenceValue) and any(isinstance(item, TensorValue) for item in value.items):
+        return TupleValue([converted(frame, item) for item in value.items])
+    return value
+
+
+def converting(row: Row, alone: bool = True, copying: bool = False) -> Row:
+    """The row, for tensors and lists of tensors, too, or for lists of them."""
+
+    def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        made = row(frame, [converted(frame, a) if alone or not isinstance(a, TensorValue) else a for a in args], kwargs)
+        for _ in range(copying and sum(isinstance(a, TensorValue) for a in args)):
+            warn(frame, numpy.copy)
+        return made
+
+    return computes
+
+
+def wrapped(frame: Any, array: Any) -> Value:
+    """Tensor.__array_wrap__(array): over its memory, but of booleans a tensor gets bytes."""
+    warn(frame, numpy.negative)
+    if array.dtype.kind == "b":
+        return frame.graph.call_method(frame, "to", (array.tensor, ConstantValue(torch.uint8)))
+    return frame.graph.call(frame, getattr, (array.tensor, "data"))
+
+
+def wrapping(ufunc: Any, row: Row) -> Row:
+    """The row of a ufunc with one result."""
+    name = ufunc.__name__
+
+    def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if kwargs or len(args) != ufunc.nin or not any([is_tensor(frame, a) for a in args]):
+            return row(frame, args, kwargs)
+        made = apply(frame, name, [converted(frame, a) for a in args])
+        return wrapped(frame, made)
+
+    return computes
+
+
+def by_method(row: Row) -> Row:
+    """The row of a function of WRAPPING; `out`, and tensors as other arguments, are left to it."""
+
+    def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        left = "out" in kwargs or any(isinstance(other, TensorValue) for other in (*args[1:], *kwargs.values()))
+        if left or not args or not is_tensor(frame, args[0]):
+            return row(frame, args, kwargs)
+        return wrapped(frame, row(frame, [converted(frame, args[0]), *args[1:]], kwargs))
+
+    return computes
+
+
+def asking(name: str, row: Row) -> Row:
+    """The row of a function of ASKING."""
+    called = callable(getattr(torch.Tensor, name))
+
+    def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if not args or (len(args) + len(kwargs) > 1 and not called) or not is_tensor(frame, args[0]):
+            return row(frame, args, kwargs)
+        attribute = args[0].getattr(frame, name)
+        return attribute.call(frame, args[1:], kwargs) if called else attribute
+
+    return computes
+
+
+def warn(frame: Any, function: Callable[[torch.Tensor], Any]) -> None:
+    """Says what NumPy says when it is given a tensor, where it would."""
+    from ..objects.class_value import class_value
+    from ..objects.rows_warned import warn_
+
+    for message, category in warnings_of(function):
+        warn_(frame, [ConstantValue(message), class_value(frame, category)], {})
+
+
+@functools.cache
+def warnings_of(function: Callable[[torch.Tensor], Any]) -> list[tuple[str, type[Warning]]]:
+    """(text, category) of each."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        function(torch.zeros(1))
+    return [(str(each.message), each.category) for each in found]
+
+
+def on_tensors(rows: Mapping[Any, Row], named: Callable[[str], Any]) -> dict[Any, Row]:
+    """The rows of those functions among `rows` that take tensors, with `named` finding a function by its name in NumPy."""
+    found = {fn: converting(rows[fn], copying=name in COPYING) for name in CONVERTING if (fn := named(name)) in rows}
+    found |= {fn: by_method(rows[fn]) for fn in map(named, WRAPPING) if fn in rows}
+    found |= {fn: asking(name, rows[fn]) for name in ASKING if (fn := named(name)) in rows}
+    found |= {fn: converting(rows[fn], alone=False) for fn in map(named, MAKING) if fn in rows}
+    return found | {fn: wrapping(fn, row) for fn, row in rows.items() if isinstance(fn, numpy.ufunc) and fn.nout == 1}

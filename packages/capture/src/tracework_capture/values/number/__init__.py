@@ -1,0 +1,1 @@
+"""Numbers that are not known while tracing."""

@@ -1,0 +1,175 @@
+"""Formulas of numbers that the program was given: what Python computes from them alone, as text.
+
+What a tensor would compute otherwise than Python, `s ** 2`, `min(s, t)`, `math.exp(-s)`, Python computes for each call, and the graph gets
+it as it gets the float itself. The ints that it makes of one number, `int(s * n)`, `1 << k`, are symbols, as the ints that the program
+was given.
+What Python decides by a formula is guarded: the entry holds for the numbers of which the answer is the same. Floats that are formulas of
+an int are here where their range alone does not tell that Python can compute them (values/number/size_floats.py).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from ...formulas import ERRORS, formula_function, int_of_formula
+from ...graph.inputs import open_int
+from ...guards.kinds import MOST_RELATED
+from ...sources import ComputedInt, Source, TensorStride
+from ..plain.constant import ConstantValue
+
+MOST_TEXT = 300  # characters: longer formulas take longer to check than they save
+
+
+@dataclass(frozen=True)
+class Number:
+    """What formulas call `name`: the number at `source`, an input of the graph with this node; it is `value` now."""
+
+    name: str
+    node: Any
+    source: Any
+    value: Any
+
+
+@dataclass(frozen=True)
+class Formula:
+    """`text` over these numbers."""
+
+    text: str
+    numbers: tuple[Number, ...]
+
+    @property
+    def names(self):
+        """Of the numbers, as the parameters of a function."""
+        return ", ".join(number.name for number in self.numbers)
+
+    @property
+    def function(self):
+        """The formula as a function of the numbers."""
+        return formula_function(self.text, self.names)
+
+    def value(self):
+        """Its value now, or the exception that Python would raise."""
+        try:
+            return self.function(*(number.value for number in self.numbers))
+        except ERRORS as error:
+            return error.with_traceback(None)  # it would hold the frames that hold it, and with them the program's
+
+
+class Answer:
+    """A guard's predicate: a formula has the value that it had while tracing."""
+
+    def __init__(self, text, names, kinds, expected):
+        self.function, self.kinds, self.expected = formula_function(text, names), kinds, expected
+        self.__doc__ = f"{text} is {expected}"
+
+    def __call__(self, *numbers):
+        try:
+            return tuple(map(type, numbers)) == self.kinds and self.function(*numbers) == self.expected
+        except ERRORS:
+            return False
+
+
+_answer = functools.lru_cache(maxsize=1000, typed=True)(Answer)  # one object for each, so that a guard is recorded once
+
+
+def formula_of(template, *operands):
+    """The formula of `template`, in which each {} is an operand: formulas, and numbers; None for others."""
+    parts = [_text_of(operand) for operand in operands]
+    formulas = [operand.input_formula for operand in operands if not operand.is_constant() and None not in parts]
+    numbers = {number.name: number for formula in formulas for number in formula.numbers}
+    text = template.format(*parts)
+    if not numbers or len(numbers) > MOST_RELATED or len(text) > MOST_TEXT:
+        return None
+    return Formula(text, tuple(numbers.values()))
+
+
+def formula_of_size(graph, text, sizes):
+    """The formula of a number that is computed from these sizes, where they all are of one int that the program was given; else None."""
+    symbols = {symbol for size in sizes for symbol in size.free_symbols}
+    source = graph.symbols.origins.get(next(iter(symbols))) if len(symbols) == 1 else None
+    if not isinstance(source, Source) or isinstance(source, TensorStride) or len(text) > MOST_TEXT:
+        return None
+    symbol = symbols.pop()
+    return Formula(text, (Number(str(symbol), graph.size_node(symbol), source, graph.symbols.hint(symbol)),))
+
+
+def _text_of(value):
+    if not value.is_constant():
+        formula = getattr(value, "input_formula", None)
+        return None if formula is None else formula.text
+    number = value.constant()
+    is_number = type(number) in (float, bool) or type(number) is int and number.bit_length() < 64
+    return f"({number!r})" if is_number else None
+
+
+def answer(frame, template, *operands):
+    """The bool that Python computes now, which holds of the calls of this entry; None where it is none."""
+    formula = formula_of(template, *operands)
+    found = None if formula is None else formula.value()
+    if type(found) is not bool:
+        return None
+    sources = tuple(number.source for number in formula.numbers)
+    holds = _answer(formula.text, formula.names, tuple(type(number.value) for number in formula.numbers), found)
+    if len(sources) == 1:
+        frame.guard("PREDICATE", *sources, holds)
+    else:
+        frame.guard("RELATION", sources[0], (holds, sources))
+    return found
+
+
+def answer_of(frame, text, name, source, number):
+    """The bool of a formula over one number, at `source`, which holds of the calls of this entry."""
+    found = formula_function(text, name)(number)
+    frame.guard("PREDICATE", source, _answer(text, name, (type(number),), found))
+    return found
+
+
+def computed_by_python(frame, template, *operands):
+    """The float of this formula, which Python computes anew for each call; None where it raises now, or is no float."""
+    from .floats import FloatValue
+
+    formula = formula_of(template, *operands)
+    number = None if formula is None else formula.value()
+    if type(number) is not float:
+        return None
+    answer(frame, f"type({template}) is float", *operands)
+    node = frame.graph.computed_input(formula.text, [n.node for n in formula.numbers], formula.function, number)
+    return FloatValue(node, number, frozenset().union(*(v.roots for v in operands if not v.is_constant())), formula=formula)
+
+
+def computed_int(frame, template, *operands):
+    """The int of this formula, which Python computes anew for each call, as a symbol; None where it raises now, or is no int."""
+    from .symint import size_value
+
+    formula = formula_of(template, *operands)
+    if formula is None or len(formula.numbers) > 1 or not frame.root.options.keeps_sizes_open:
+        return None
+    (given,) = formula.numbers
+    try:
+        number = int_of_formula(formula.text, given.name, given.value)
+    except (*ERRORS, LookupError):
+        return None
+    return size_value(frame, open_int(frame.root, number, ComputedInt(given.source, formula.text, given.name)))
+
+
+def number_of(frame, template, *operands):
+    """A float or an int, computed for each call, or a bool, guarded, as a value; None where the number itself is needed."""
+    made = computed_by_python(frame, template, *operands) or computed_int(frame, template, *operands)
+    if made is not None:
+        return made
+    found = answer(frame, template, *operands)
+    return None if found is None else ConstantValue(found)
+
+
+def extremum_of_inputs(frame, fn, items):
+    """min or max of floats, several of them open; None for others: of one open float and numbers, the comparisons tell more."""
+    if not all(i.python_type() is float for i in items) or sum(not i.is_constant() for i in items) < 2:
+        return None
+    return computed_by_python(frame, f"{fn.__name__}({', '.join(['{}'] * len(items))})", *items)
+
+
+def called(frame, name, args):
+    """name(*args) of numbers, some of them formulas; None where the numbers themselves are needed."""
+    return number_of(frame, f"{name}({', '.join(['{}'] * len(args))})", *args)

@@ -1,0 +1,497 @@
+"""Floats that change from call to call: a graph input, computed with as a tensor of one number in double precision, which is what
+Python computes with. What needs the number itself fixes it, and the entry then holds for that number only.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import torch
+
+from ... import _torch
+from ...arrays import DTYPES, numpy
+from ...graph.state_conditions import truth_of_state
+from ...sources import Source
+from ..plain.constant import COMPARE_FUNCTIONS, ConstantValue, fold
+from ..protocol.value import Value
+from ..torch.tensor import TensorValue, remember
+from .float_formulas import Formula, Number, answer, called, computed_by_python, formula_of
+from .symint import SymNumber
+
+PURE_METHODS = frozenset("is_integer __int__ __trunc__ __round__ __floor__ __ceil__ __abs__ __float__".split())
+ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+class FloatValue(Value):
+    """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs and sizes that it was computed from, with
+    their values; `input_formula` is what it is of inputs, where Python can compute it from those alone."""
+
+    def __init__(self, node, hint, roots, source=None, formula=None):
+        super().__init__(source)
+        self.node = node
+        self.hint = hint
+        self.roots = roots
+        self.known = False
+        self.input_formula = formula
+
+    def python_type(self):
+        return float
+
+    def describe(self):
+        return "a float that changes"
+
+    def is_constant(self):
+        return self.known
+
+    def constant(self):
+        return self.hint
+
+    def specialise(self, frame):
+        """The number of this call."""
+        from tracework_primops import Condition
+
+        if not self.known:
+            for root, value in self.roots:
+                if isinstance(root, Source):
+                    frame.guard("CONSTANT", root, value)
+                else:
+                    frame.symbols.guard(Condition.compare("==", root, value), frame.user_location())
+            self.known = True
+        return self.hint
+
+    def number(self, frame):
+        return ConstantValue(self.specialise(frame))
+
+    def as_float(self):
+        """float(self)"""
+        return self
+
+    def as_tensor(self, frame):
+        """The tensor of one number."""
+        if self.node.meta.get("moved"):
+            return frame.break_graph("autograd_function", f"{self.describe()}, made inside, is used outside")
+        value = TensorValue(self.node, self.node.meta["example_value"])
+        remember(frame, value)
+        return value
+
+    def as_operand(self, frame, tensors, op=None):
+        """What stands for the float in arithmetic with these tensors: the result has their dtype, as with a float."""
+        if shown_to_hooks(frame):
+            return self.number(frame)
+        kinds = {(t.example.dtype, t.example.ndim > 0) for t in tensors}
+        if all(many and dtype.is_floating_point for dtype, many in kinds):
+            return self.as_tensor(frame)
+        if kinds <= {(torch.float64, True), (torch.float64, False)}:
+            return self.as_tensor(frame)
+        if kinds == {(torch.float32, False)}:
+            return frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.float32))
+        if not any(dtype.is_floating_point or dtype.is_complex for dtype, _ in kinds):
+            return frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.get_default_dtype()))
+        return self.number(frame)
+
+    def binary(self, frame, op, other, reverse=False):
+        op = op.rstrip("=")
+        if not self.known and not issubclass(other.python_type(), (int, float, complex)):  # which a float leaves to the other
+            return None
+        if isinstance(other, NumpyFloat):
+            other = other.number(frame)
+        if isinstance(other, StepCount) and not isinstance(self, StepCount) and not self.known:
+            return other.binary(frame, op, self, not reverse)
+        number = float_of(frame, other) if isinstance(other, SymNumber) and not self.known else other
+        if not self.known and self.stays(op, number, reverse):
+            return self.computed(frame, op, number, reverse)
+        made = computed_by_python(frame, f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
+        if made is not None:
+            return made
+        if isinstance(other, FloatValue):
+            other = other.number(frame)
+        number = self.number(frame)
+        return (
+            other.binary(frame, op, number, not reverse)
+            if isinstance(other, SymNumber)
+            else number.binary(frame, op, other, reverse)
+        )
+
+    def stays(self, op, other, reverse):
+        """Whether tensors give the number, or the error, that floats would."""
+        if isinstance(other, FloatValue):
+            return op in ARITHMETIC or (op == "/" and (self if reverse else other).is_never_zero())
+        if not other.is_constant() or type(other.constant()) not in (int, float):
+            return False
+        return op in ARITHMETIC or (op == "/" and not reverse and other.constant() != 0)
+
+    def computed(self, frame, op, other, reverse):
+        mine = self.as_tensor(frame)
+        theirs = other.as_tensor(frame) if isinstance(other, FloatValue) else ConstantValue(float(other.constant()))
+        number = other.hint if isinstance(other, FloatValue) else other.constant()
+        function = ARITHMETIC.get(op, operator.truediv)
+        made = frame.graph.compute(frame, function, (theirs, mine) if reverse else (mine, theirs))
+        late = isinstance(self, LateFloat) or isinstance(other, LateFloat)
+        hint = 0.0 if late else function(number, self.hint) if reverse else function(self.hint, number)
+        roots = self.roots | (other.roots if isinstance(other, FloatValue) else frozenset())
+        value = self.like(other)(made.node, hint, roots)
+        value.input_formula = formula_of(f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
+        return value
+
+    def like(self, other):
+        """The class of what is computed from this and another value."""
+        return other.like(ConstantValue(0)) if isinstance(other, FloatValue) else FloatValue
+
+    def is_never_zero(self):
+        """Whether it is another number than 0 in all calls."""
+        return False
+
+    def compare(self, frame, op, other):
+        from ..protocol.operators import REFLECTED
+
+        if isinstance(other, TensorValue):
+            return None
+        if isinstance(other, SymNumber):
+            return other.compare(frame, REFLECTED[op], self.number(frame))
+        if self.is_input() and other.is_constant() and type(other.constant()) in (int, float):
+            return ConstantValue(self.ordered(frame, op, other.constant()))
+        found = answer(frame, f"({{}} {op} {{}})", self, other)
+        if found is not None:
+            return ConstantValue(found)
+        return self.number(frame).compare(frame, op, fixed(frame, other))
+
+    def is_input(self):
+        """Whether the program was given it as it is."""
+        return not self.known and self.source is not None and self.roots == {(self.source, self.hint)}
+
+    def ordered(self, frame, op, number):
+        """On which side of a number it is, which holds of the calls of this entry."""
+        answer = COMPARE_FUNCTIONS[op](self.hint, number)
+        frame.guard("ORDER", self.source, (op, number, answer))
+        return answer
+
+    def special(self, frame, fn, name, args):
+        """abs, round, ceil, floor, trunc."""
+        found = called(frame, fn.__name__, [self, *args])
+        return fold(frame, fn, [self, *args]) if found is None else found
+
+    def unary(self, frame, op):
+        if op == "-" and not self.known:
+            made = frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),))
+            value = self.like(None)(made.node, -self.hint, self.roots)
+            value.input_formula = formula_of("(-{})", self)
+            return value
+        return self if op == "+" else self.number(frame).unary(frame, op)
+
+    def truth(self, frame):
+        if self.is_input():
+            return self.ordered(frame, "!=", 0)
+        found = answer(frame, "bool({})", self)
+        return bool(self.specialise(frame)) if found is None else found
+
+    def hash_key(self, frame):
+        return self.specialise(frame)
+
+    def same_object(self, other):
+        return True if self is other else None
+
+    def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
+        if self.python_type() is not float:
+            return self.number(frame).getattr(frame, name)
+        if name == "real":
+            return self
+        return ConstantValue(0.0) if name == "imag" else attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        found = called(frame, f"float.{name}", [self, *args]) if name in PURE_METHODS and not kwargs else None
+        if found is not None:
+            return found
+        return self.number(frame).call_method(frame, name, args, kwargs)
+
+    def as_graph_arg(self, frame):
+        return self.specialise(frame)
+
+    def reload(self, emit):
+        if self.node.meta.get("moved"):
+            return super().reload(emit)
+        return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
+
+
+class NumpyFloat(FloatValue):
+    """A float of NumPy that the program was given, open in arithmetic with tensors, which take it as any float, in NumPy's own arithmetic
+    and among arrays; all else needs the number."""
+
+    def __init__(self, node, number, source):
+        super().__init__(node, number, frozenset(((source, number),)), source)
+
+    def python_type(self):
+        return type(self.hint)
+
+    def describe(self):
+        return "a float of NumPy that changes"
+
+    def as_float(self):
+        if self.known:
+            return ConstantValue(float(self.hint))
+        formula = Formula(f"float({self.node.name})", (Number(self.node.name, self.node, self.source, self.hint),))
+        return FloatValue(self.node, float(self.hint), self.roots, formula=formula)
+
+    def binary(self, frame, op, other, reverse=False):
+        from ..arrays.ufuncs import arithmetic_of_open
+
+        if isinstance(other, TensorValue) and not self.known:
+            return None
+        made = None if self.known else arithmetic_of_open(frame, op.rstrip("="), self, other, reverse)
+        return self.number(frame).binary(frame, op, settled(frame, other), reverse) if made is None else made
+
+    def as_array_tensor(self, frame):
+        """The tensor of one number, of its dtype, that stands for it among arrays."""
+        return frame.graph.call_method(frame, "to", (self.as_tensor(frame), DTYPES[numpy.dtype(type(self.hint))]))
+
+    def compare(self, frame, op, other):
+        return None if isinstance(other, TensorValue) else self.number(frame).compare(frame, op, settled(frame, other))
+
+    def unary(self, frame, op):
+        return self.number(frame).unary(frame, op)
+
+    def special(self, frame, fn, name, args):
+        return fold(frame, fn, [self, *args])
+
+    def truth(self, frame):
+        return bool(self.specialise(frame))
+
+    def call_method(self, frame, name, args, kwargs):
+        return self.number(frame).call_method(frame, name, args, kwargs)
+
+    def as_graph_arg(self, frame):
+        return self.number(frame).as_graph_arg(frame)
+
+
+class LateFloat(FloatValue):
+    """A float that is known only when the compiled code runs, or computed from one; the hint means nothing."""
+
+    def __init__(self, node, hint=0.0, roots=frozenset(), source=None):
+        super().__init__(node, 0.0, frozenset(), source)
+
+    def like(self, other):
+        return type(self)
+
+
+class DataFloat(LateFloat):
+    """The number of a tensor: what needs it while tracing breaks the graph, and Python gets it when the graph has run."""
+
+    never_zero = False
+
+    def is_never_zero(self):
+        return self.never_zero
+
+    def binary(self, frame, op, other, reverse=False):
+        divisor = self if reverse else other
+        if op.rstrip("=") == "/" and isinstance(divisor, DataFloat) and not isinstance(other, TensorValue):
+            divisor.never_zero = divisor.never_zero or truth_of_state(frame, divisor.node) is True
+        return super().binary(frame, op, other, reverse)
+
+    def stays(self, op, other, reverse):
+        number = other.is_constant() and type(other.constant()) in (int, float)
+        return super().stays(op, other, reverse) or (number and op == "/" and reverse and self.never_zero)
+
+    def specialise(self, frame):
+        return frame.break_graph("tensor_to_python", "the number in a tensor is needed while tracing")
+
+    def compare(self, frame, op, other):
+        if isinstance(other, FloatValue) and not other.known:
+            theirs = other.as_tensor(frame)
+        elif is_exact_number(other):
+            theirs = ConstantValue(float(other.constant()))
+        else:
+            return super().compare(frame, op, other)
+        return DataBool(frame.graph.compute(frame, COMPARE_FUNCTIONS[op], (self.as_tensor(frame), theirs)).node, self)
+
+
+class DataBool(Value):
+    """What a comparison of the number of a tensor gives: known when the graph has run; what steers by it breaks the graph, or both arms
+    are traced."""
+
+    def __init__(self, node, number):
+        super().__init__(None)
+        self.node, self.number = node, number
+
+    def python_type(self):
+        return bool
+
+    def describe(self):
+        return "a comparison of data"
+
+    def as_tensor(self, frame):
+        return FloatValue.as_tensor(self, frame)
+
+    def truth(self, frame):
+        return self.as_tensor(frame).truth(frame)
+
+    def same_object(self, other):
+        return True if self is other else None
+
+    def reload(self, emit):
+        return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
+
+
+class StepCount(DataFloat):
+    """How many steps an optimizer has made, another number that an update rule of torch.optim reads from its tensors (a norm), or what is
+    computed from them, as corrections of bias are; where Python needs the number itself, it is a tensor, as under torch.compile."""
+
+    def stays(self, op, other, reverse):
+        known = other.is_constant() and type(other.constant()) in (int, float)
+        if known and op == "/" and not reverse and not other.constant():
+            return False
+        return (op in ARITHMETIC or op in ("/", "**")) and (known or isinstance(other, FloatValue))
+
+    def computed(self, frame, op, other, reverse):
+        theirs = other.as_tensor(frame) if isinstance(other, FloatValue) else ConstantValue(float(other.constant()))
+        function = {"/": operator.truediv, "**": operator.pow}.get(op) or ARITHMETIC[op]
+        operands = (self.as_tensor(frame), theirs)
+        return StepCount(frame.graph.call(frame, function, operands[::-1] if reverse else operands).node)
+
+    def number(self, frame):
+        return self.as_tensor(frame)
+
+    def as_graph_arg(self, frame):
+        return self.as_tensor(frame).as_graph_arg(frame)
+
+    def truth(self, frame):
+        return self.as_tensor(frame).truth(frame)
+
+
+def is_exact_number(value):
+    """Whether it is a float, or an int that one stands for."""
+    number = value.constant() if value.is_constant() else None
+    return type(number) is float or (type(number) is int and abs(number) <= 2**53)
+
+
+def kind_of_choice(condition, first, second):
+    """The class of the number that is one of two when the graph has run; None where it is no float for all data."""
+    values = (first, second)
+    if not all(isinstance(v, FloatValue) or is_exact_number(v) for v in values):
+        return None
+    asked = condition.number if isinstance(condition, DataBool) else None
+    if any(isinstance(v, StepCount) for v in (asked, *values)):
+        return StepCount
+    return DataFloat if all(v.python_type() is float for v in values) else None
+
+
+def either(frame, condition, kind, first, second):
+    """first or second, two numbers, as a tensor of one truth tells, as a value of this class."""
+    if first.is_constant() and second.is_constant():
+        first = frame.graph.call(frame, torch.full, ((), float(first.constant())), {"dtype": torch.float64})
+    operands = (v.as_tensor(frame) if isinstance(v, FloatValue) else v for v in (first, second))
+    return kind(frame.graph.compute(frame, torch.where, (condition, *operands)).node)
+
+
+def extremum_of_data(frame, compare, op, items):
+    """min or max of numbers of which some are known when the graph has run; None for others."""
+    best = items[0]
+    for item in items[1:]:
+        found = compare(frame, op, item, best)
+        kind = kind_of_choice(found, item, best) if isinstance(found, DataBool) else None
+        if kind is not None:
+            best = either(frame, found.as_tensor(frame), kind, item, best)
+        elif found.is_constant():
+            best = item if found.constant() else best
+        else:
+            return None
+    return best
+
+
+def changes(value):
+    """A float without a number that is known while tracing."""
+    return isinstance(value, FloatValue) and not value.known and not isinstance(value, StepCount)
+
+
+def shown_to_hooks(frame):
+    """Whether hooks of saved tensors see what autograd saves: a tensor that stands for a number would be shown to them, no number is."""
+    around = _torch.any_saved_tensor_hooks()
+    frame.root.guards.state("saved_tensor_hooks", around)
+    return around or frame.root.uses_saved_hooks
+
+
+def number_of_tensor(frame, tensor, name):
+    """item() or float() of a tensor of one number, on the CPU, where computing in double precision is what Python does; else None."""
+    example = tensor.example
+    real = example.dtype.is_floating_point or (name == "__float__" and not example.dtype.is_complex)
+    fits = real and example.device.type == "cpu" and not frame.root.transforms
+    if type(tensor) is not TensorValue or not fits or type(example.numel()) is not int or example.numel() != 1:
+        return None
+    alone = frame.graph.call_method(frame, "reshape", (frame.graph.call_method(frame, "detach", (tensor,)), ()))
+    kind = StepCount if is_update_rule(frame) else DataFloat
+    return kind(frame.graph.call_method(frame, "to", (alone,), {"dtype": torch.float64, "copy": True}).node)
+
+
+def is_update_rule(frame):
+    """Whether this is the code of an update rule of torch.optim."""
+    module = frame.globals.get("__name__")
+    return type(module) is str and module.startswith("torch.optim.") and frame.code.co_qualname.startswith(UPDATE_RULES)
+
+
+UPDATE_RULES = ("_single_tensor_", "_multi_tensor_")
+
+
+def float_of(frame, size):
+    """float(size) of a symbolic int."""
+    from .size_floats import float_of_size
+
+    return float_of_size(frame, size) or ConstantValue(float(size.specialise(frame)))
+
+
+def fixed_size(frame, value):
+    """A number that is no formula over sizes: those may be rewritten, which rounding does not survive."""
+    from .size_floats import SizeFloat
+
+    if isinstance(value, SymNumber):
+        return ConstantValue(value.specialise(frame))
+    return value.number(frame) if isinstance(value, SizeFloat) else value
+
+
+def plus_lost(frame, total, lost):
+    """total + lost, where lost is a finite number other than 0 (which could turn the sign of a zero); total otherwise."""
+    if lost.is_constant():
+        number = lost.constant()
+        if not number or not math.isfinite(number):
+            return total
+        return ConstantValue(total.constant() + number) if total.is_constant() else total.binary(frame, "+", lost)
+    if total.is_constant():
+        return plus_lost(frame, total, fixed(frame, lost))
+    alone, rest = total.as_tensor(frame), lost.as_tensor(frame)
+    call = frame.graph.compute
+    counts = call(
+        frame, torch.logical_and, (call(frame, torch.isfinite, (rest,)), call(frame, torch.ne, (rest, ConstantValue(0.0))))
+    )
+    made = call(frame, torch.where, (counts, call(frame, operator.add, (alone, rest)), alone))
+    hint = total.hint + lost.hint if lost.hint and math.isfinite(lost.hint) else total.hint
+    return total.like(lost)(made.node, hint, total.roots | lost.roots)
+
+
+def fixed(frame, value):
+    """A value without floats that change."""
+    return value.number(frame) if isinstance(value, FloatValue) else value
+
+
+def settled(frame, value):
+    """A value without numbers that change."""
+    return ConstantValue(value.specialise(frame)) if isinstance(value, SymNumber) else fixed(frame, value)
+
+
+def changing_float(frame, number, source):
+    """The value of a float that had another value in an earlier capture, or is one of NumPy, which programs compute, not write; None when it
+    stays a constant."""
+    root = frame.root
+    if root.options.dynamic is False or not math.isfinite(number):
+        return None
+    if type(number) is float and not root.changes(source, number):
+        return None
+    found = root.numbers.get(source)
+    if found is None:
+        frame.guard("TYPE", source, type(number))
+        node = root.graph.float_input(source, number)
+        if type(number) is not float:
+            root.numbers[source] = NumpyFloat(node, number, source)
+            return root.numbers[source]
+        formula = Formula(node.name, (Number(node.name, node, source, number),))
+        found = root.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
+    return found

@@ -1,0 +1,81 @@
+"""id() of objects whose address is not known while tracing: of tensors, and of what the traced program makes.
+
+Such a number says which object it is of as long as that lives: it is compared, and is a key, by that. All else, arithmetic and text, is
+done when the graph has run. Two numbers are different ones only where both objects lived at one time: an object that is made later may
+lie where an earlier one did.
+"""
+
+from __future__ import annotations
+
+from ..objects.weak_reference import is_held
+from ..plain.constant import ConstantValue
+from ..protocol.keys import LOWEST_ADDRESS, NumberKey
+from ..protocol.value import NEW, Value
+from .late_values import LateValue
+
+
+class IdentityNumber(LateValue):
+    """id(of)"""
+
+    def __init__(self, of, place):
+        super().__init__(int, lambda emit: f"{emit.const(id)}({emit.load(of)})", frozenset((place,)))
+        self.of = of
+
+    def describe(self):
+        return f"id() of {self.of.describe()}"
+
+    def hash_key(self, frame):
+        return NumberKey(self)
+
+    def same_object(self, other):
+        return True if self is other else None if other.python_type() is int else False
+
+    def compare(self, frame, op, other):
+        if op not in ("==", "!=") or not (other.is_constant() or isinstance(other, IdentityNumber)):
+            return self.needed(frame)
+        return ConstantValue(self.equals(frame, other) == (op == "=="))
+
+    def equals(self, frame, other):
+        """Whether it is the number that `other` stands for: another of its kind, or one that is known."""
+        if isinstance(other, IdentityNumber):
+            return self.of is other.of or self.lives_beside(frame, other)
+        number = other.constant()
+        if not isinstance(number, (int, float)) or number < LOWEST_ADDRESS:
+            return False
+        return self.known(frame) == number
+
+    def lives_beside(self, frame, other):
+        """False, where both objects are alive at one time."""
+        from ..protocol.operators import tell_apart
+
+        both_before = self.of.mutability is not NEW and other.of.mutability is not NEW
+        if not both_before and not all(is_alive(frame, number.of) for number in (self, other)):
+            return self.needed(frame)
+        tell_apart(frame, self.of, other.of)
+        return False
+
+    def known(self, frame):
+        """The number itself, where the object was there before: which it is is guarded."""
+        if getattr(self.of, "obj", None) is None or self.of.source is None:
+            return self.needed(frame)
+        frame.guard("IDENTITY", self.of.source, self.of.obj)
+        return id(self.of.obj)
+
+
+def is_alive(frame, value):
+    """Whether an object surely lives: it was there before, or a frame holds it, itself or in what the traced program made."""
+    if is_held(frame, value):
+        return True
+    open_, seen = [], set()
+    while frame is not None:
+        cells = (cell._contents for cell in frame.cells.values() if hasattr(cell, "_contents"))
+        open_ += [held for held in (*frame.stack, *dict.values(frame.locals), *cells) if isinstance(held, Value)]
+        frame = frame.parent
+    while open_:
+        held = open_.pop()
+        if held is value:
+            return True
+        if id(held) not in seen and held.source is None:
+            seen.add(id(held))
+            open_ += [part for part in held.held() if isinstance(part, Value)]
+    return False

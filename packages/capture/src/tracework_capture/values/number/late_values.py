@@ -1,0 +1,322 @@
+"""Numbers, texts and lists out of the data of tensors that Python makes when the graph has run: what item(), int(), bool() and tolist() give
+where the program passes it on, keeps it, counts with it, shows or returns it.
+
+What needs such a value while tracing captures the frame again, and the graph then breaks where the program asked for the data.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ... import _torch
+from ...errors import BreakGraph, RestartAsked
+from ...signals import let_through
+from ..plain.constant import READ_AT_ONCE, ConstantValue, NotPlain, plain
+from ..plain.iterators import SequenceIterator
+from ..protocol.value import Value
+from ..torch.tensor import TensorValue
+from .floats import DataFloat, FloatValue
+from .symint import SymNumber
+
+MOST = 2**512
+"""Ints up to this one are floats, too, also where some are multiplied."""
+ARITHMETIC = ("+", "-", "*")
+OF_KIND = {
+    int: (-(2**63), -1, 0, 2**63 - 1),
+    bool: (False, True),
+    float: (float("nan"), float("-inf"), -0.5, 0.0, 1e300),
+    str: ("", "{x}"),
+    list: ([], [-0.5]),
+}
+"""Values of each kind, by which it is asked what a format takes."""
+ZERO = {int: 0, float: 0.0, bool: False}
+
+
+class LateValue(Value):
+    """`write(emit)` is the expression of the object, of class `kind`. `places`: where the program asked for data. An int is never farther from
+    0 than `most`."""
+
+    def __init__(self, kind, write, places, most=2**63):
+        super().__init__(None)
+        self.kind = kind
+        self.write = write
+        self.places = places
+        self.most = most
+
+    def python_type(self):
+        return self.kind
+
+    def describe(self):
+        return f"{self.kind.__name__} out of the data of a tensor"
+
+    def needed(self, frame, *_):
+        """Something asks for the object itself."""
+        if self.places - frame.root.history.asked_early:
+            frame.root.history.asked_early |= self.places
+            raise RestartAsked("what is read from a tensor is needed while tracing")
+        return frame.break_graph("tensor_to_python", f"{self.describe()} is needed while tracing")
+
+    truth = hash_key = getattr = setattr = delattr = call = contains = as_graph_arg = needed
+    getitem = setitem = delitem = iterate = length = needed
+
+    def negated(self):
+        """not self"""
+        return LateValue(bool, lambda emit: f"(not {emit.load(self)})", self.places)
+
+    def same_object(self, other):
+        return True if self is other else super().same_object(other)
+
+    def compare(self, frame, op, other):
+        return self.needed(frame)
+
+    def unary(self, frame, op):
+        if op == "~" or self.kind not in ZERO:
+            return self.needed(frame)
+        return self.made_of(type(+ZERO[self.kind]), [self], op + "{}", self.most)
+
+    def made_of(self, kind, operands, pattern, most=0):
+        """The value of an expression of these operands."""
+        return LateValue(kind, lambda emit: f"({pattern.format(*map(emit.load, operands))})", places_of(operands), most)
+
+    def binary(self, frame, op, other, reverse=False):
+        op = op.rstrip("=")
+        pair = [other, self] if reverse else [self, other]
+        if op == "+" and self.kind is str is other.python_type():
+            return self.made_of(str, pair, "{} + {}")
+        if self.kind not in ZERO or not is_number(other):
+            return self.needed(frame)
+        kinds = [type(+ZERO[value.python_type()]) for value in pair]
+        kind, most = float if float in kinds else int, largest(op, *map(magnitude, pair))
+        if op in ARITHMETIC and most <= MOST:
+            return self.made_of(kind, pair, f"{{}} {op} {{}}", most)
+        if op in ("/", "//", "%") and not reverse and is_not_zero(frame, other):
+            return self.made_of(float if op == "/" else kind, pair, f"{{}} {op} {{}}", most)
+        return self.needed(frame)
+
+    def call_method(self, frame, name, args, kwargs):
+        if name == "__round__" and not kwargs:
+            return rounded(self, args) or self.needed(frame)
+        conversion = {"__int__": int, "__index__": int, "__float__": float}.get(name)
+        if args or kwargs or conversion is None or self.kind not in (int, bool, conversion):
+            return self.needed(frame)
+        return LateValue(conversion, lambda emit: f"{emit.const(conversion)}({emit.load(self)})", self.places, self.most)
+
+    def reload(self, emit):
+        return self.write(emit)
+
+
+class LateList(LateValue):
+    """What tolist() gives of a tensor of this shape, whose items are of class `item_class`; None for shapes that are open."""
+
+    def __init__(self, write, places, shape, item_class):
+        super().__init__(list, write, places)
+        self.shape, self.item_class, self.made = shape, item_class, None
+
+    def items(self, frame):
+        """Each item as a value: nothing was written to the list."""
+        if self.shape is None or self.shape[0] > READ_AT_ONCE:
+            return self.needed(frame)
+        if self.made is None:
+            self.made = [self.item(place) for place in range(self.shape[0])]
+        return self.made
+
+    def item(self, place):
+        """The item at a place."""
+
+        def write(emit):
+            return f"{emit.load(self)}[{place}]"
+
+        left = self.shape[1:]
+        return LateList(write, self.places, left, self.item_class) if left else LateValue(self.item_class, write, self.places)
+
+    def length(self, frame):
+        return ConstantValue(len(self.items(frame)))
+
+    def truth(self, frame):
+        return bool(self.items(frame))
+
+    def iterate(self, frame):
+        return SequenceIterator(self.items(frame))
+
+    def getitem(self, frame, key):
+        items, place = self.items(frame), key.constant() if key.is_constant() else None
+        return items[place] if type(place) is int and -len(items) <= place < len(items) else self.needed(frame)
+
+
+def is_number(value):
+    """Whether it is a number of Python, known or not."""
+    known = value.is_constant() or isinstance(value, (LateValue, FloatValue, SymNumber))
+    return known and value.python_type() in ZERO
+
+
+def magnitude(value):
+    """What an int is not farther from 0 than; 0 for floats, of which arithmetic raises nothing."""
+    if value.python_type() is float:
+        return 0
+    if isinstance(value, LateValue):
+        return value.most
+    return abs(value.constant()) if value.is_constant() else 2**63
+
+
+def largest(op, first, second):
+    """What the results of an operator of ints are not farther from 0 than."""
+    return first * second if op == "*" else first + second
+
+
+def is_not_zero(frame, value):
+    """Whether it is a known number other than 0, or a size that is guarded not to be."""
+    if isinstance(value, SymNumber):
+        return value.truth(frame)
+    return value.is_constant() and bool(value.constant()) and magnitude(value) <= MOST
+
+
+def rounded(value, args):
+    """round(value, digits) where that is a float of a float, whatever it is; else None."""
+    digits = args[0].constant() if len(args) == 1 and args[0].is_constant() else None
+    if value.python_type() is not float or type(digits) is not int or not 0 <= digits <= 300:
+        return None
+    return LateValue(float, lambda emit: f"{emit.const(round)}({emit.load(value)}, {digits})", places_of([value]))
+
+
+def late_sum(total, numbers):
+    """sum(numbers, total) of floats and other numbers."""
+    values = [total, *numbers]
+
+    def write(emit):
+        return f"{emit.const(sum)}([{', '.join(map(emit.load, numbers))}], {emit.load(total)})"
+
+    return LateValue(float, write, places_of(values))
+
+
+def places_of(values):
+    """Where the program asked for the data in these values."""
+    return frozenset().union(*(value.places for value in values if isinstance(value, LateValue)))
+
+
+def place_here(frame):
+    """What `history.asked_early` has the instruction under that the frame is at."""
+    return frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, frame.current.index
+
+
+def copy_for_later(frame, tensor):
+    """Writes the expression of a tensor that holds what this one does now: what is written to it later is not in the copy."""
+    alone = frame.graph.compute(frame, torch.detach, (tensor,))
+    node = frame.graph.compute(frame, torch.clone, (alone,)).node
+
+    def write(emit):
+        if node.meta.get("moved"):
+            raise BreakGraph("cannot_rebuild", "what a tensor holds inside of a function that has a graph of its own")
+        return emit.graph_output(node)
+
+    return write
+
+
+def read_late(frame, tensor, name):
+    """What a method of a tensor (item, tolist, ...) reads from it, known when the graph has run; None where it is asked for at once."""
+    kind, root = kind_of(tensor.example, name), frame.root
+    place = place_here(frame)
+    refused = root.transforms or root.selecting or root.function_modes or root.subclass_functions_off
+    if kind is None or refused or type(tensor) is not TensorValue or place in root.history.asked_early:
+        return None
+    load = copy_for_later(frame, tensor)
+
+    def write(emit):
+        read = torch.Tensor.tolist if kind is list else _torch.item
+        found = f"{emit.const(read)}({load(emit)})"
+        return found if kind is list else f"{emit.const(kind)}({found})"
+
+    places = frozenset((place,))
+    if kind is list:
+        shape = tuple(tensor.example.shape)
+        fixed = all(type(size) is int for size in shape)
+        return LateList(write, places, shape if fixed else None, kind_held(tensor.example.dtype))
+    return LateValue(kind, write, places)
+
+
+def kind_of(example, name):
+    """The class of what a method gives for all data; None where it raises for some, or is not modelled."""
+    if name == "tolist" and example.ndim:
+        return list
+    if type(example.numel()) is not int or example.numel() != 1 or example.dtype.is_complex or example.device.type == "meta":
+        return None
+    held = kind_held(example.dtype)
+    if name in ("__bool__", "is_nonzero"):
+        return bool
+    asked = {"item": held, "tolist": held, "__float__": float, "__int__": int, "__index__": int}.get(name)
+    return None if asked is int and held is float else asked
+
+
+def kind_held(dtype):
+    """The class of Python's numbers that a tensor of this dtype holds."""
+    return bool if dtype is torch.bool else complex if dtype.is_complex else float if dtype.is_floating_point else int
+
+
+def is_shown(value):
+    """Whether it is a number or a text that is known when the graph has run, or holds one."""
+    return isinstance(value, (LateValue, DataFloat))
+
+
+def is_written(value):
+    """Whether its text is known: it is a constant, or a tuple of some."""
+    if value.is_constant():
+        return True
+    try:
+        return value.python_type() in (tuple, torch.Size) and type(plain(value)) is value.python_type()
+    except NotPlain:
+        return False
+
+
+def late_text(values, fn, write):
+    """A text that fn makes of the values, written when the graph has run; None where a value is not of a kind that is known here, or fn
+    may raise."""
+    if not any(map(is_shown, values)) or not all(is_written(v) or is_shown(v) and v.python_type() in OF_KIND for v in values):
+        return None
+    for turn in range(max(map(len, OF_KIND.values()))):
+        given = [stand_in(v.python_type(), turn) if is_shown(v) else plain(v) for v in values]
+        try:
+            fn(*given)
+        except Exception as error:
+            let_through(error)
+            return None
+    return LateValue(str, write, places_of(values))
+
+
+def stand_in(kind, turn):
+    """One of the objects of a class."""
+    known = OF_KIND[kind]
+    return known[turn % len(known)]
+
+
+def late_percent(pattern, values):
+    """pattern % values, of which some are known when the graph has run; None for others."""
+    return late_text(
+        values,
+        lambda *given: pattern % given,
+        lambda emit: f"({emit.literal(pattern)} % ({''.join(emit.load(v) + ', ' for v in values)}))",
+    )
+
+
+def late_format(pattern, args, kwargs):
+    """pattern.format(*args, **kwargs) of such values; None for others."""
+    names, values = tuple(kwargs), [*args, *kwargs.values()]
+
+    def fill(*given):
+        return pattern.format(*given[: len(args)], **dict(zip(names, given[len(args) :])))
+
+    def write(emit):
+        parts = [emit.load(v) for v in args] + [f"{name}={emit.load(v)}" for name, v in kwargs.items()]
+        return f"{emit.literal(pattern)}.format({', '.join(parts)})"
+
+    return late_text(values, fill, write)
+
+
+def late_shown(frame, value, fn, *rest):
+    """fn(value, *rest), a text: str, repr or format with a specification."""
+    extra = "".join(f", {part!r}" for part in rest)
+    found = late_text([value], lambda given: fn(given, *rest), lambda emit: f"{emit.const(fn)}({emit.load(value)}{extra})")
+    return found or value.needed(frame)
+
+
+def late_joined(parts):
+    """The parts of a text, one after another, of which some are written when the graph has run."""
+    return LateValue(str, lambda emit: f"''.join([{', '.join(map(emit.load, parts))}])", places_of(parts))

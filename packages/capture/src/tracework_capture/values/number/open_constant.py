@@ -1,0 +1,64 @@
+"""Objects that are known in this call but need not be fixed, as texts and NumPy's ints that change between calls are."""
+
+from __future__ import annotations
+
+from ..plain.constant import ConstantValue
+from ..protocol.value import Value
+
+
+class OpenConstant(Value):
+    """An object of the kinds that constants are. `settle()` fixes it: what needs the object calls it, and the entry then holds for that
+    object only."""
+
+    def __init__(self, obj, settle, source=None):
+        super().__init__(source)
+        self.obj = obj
+        self.settle = settle
+        self.settled = None
+
+    def known(self):
+        """The constant, once something needed it."""
+        if self.settled is None:
+            self.settle()
+            self.settled = ConstantValue(self.obj)
+        return self.settled
+
+    def python_type(self):
+        return type(self.obj)
+
+    def is_constant(self):
+        return self.settled is not None
+
+    def constant(self):
+        return self.known().constant()
+
+    def as_plain(self):
+        return self.known().constant()
+
+    def real(self):
+        return self.known().real()
+
+    def same_object(self, other):
+        return True if other is self else None
+
+
+def _settling(name):
+    return lambda self, frame, *args: getattr(self.known(), name)(frame, *args)
+
+
+for _name in (
+    "truth",
+    "hash_key",
+    "getattr",
+    "call_method",
+    "getitem",
+    "iterate",
+    "unpack",
+    "length",
+    "contains",
+    "binary",
+    "compare",
+    "unary",
+    "as_graph_arg",
+):
+    setattr(OpenConstant, _name, _settling(_name))

@@ -1,0 +1,46 @@
+"""Fractions that the program was given and that change from call to call."""
+
+from __future__ import annotations
+
+from ...sources import Attr
+from .open_constant import OpenConstant
+
+PARTS = ("numerator", "denominator")
+
+
+class OpenFraction(OpenConstant):
+    """Open where the program asks for its two ints, or makes a float of it, which is their quotient; all else needs the fraction."""
+
+    def __init__(self, frame, number, source):
+        super().__init__(number, lambda: frame.guard("CONSTANT", source, number), source)
+        self.parts = {name: frame.wrap(getattr(number, name), Attr(source, name)) for name in PARTS}
+
+    def describe(self):
+        return "a fraction that changes"
+
+    def getattr(self, frame, name):
+        return self.parts[name] if name in PARTS else self.known().getattr(frame, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        from ..protocol.operators import binary
+
+        if name == "__float__" and not args and not kwargs:
+            return binary(frame, "/", *self.parts.values())
+        return self.known().call_method(frame, name, args, kwargs)
+
+    def reload(self, emit):
+        return emit.source(self.source)
+
+
+def changing_fraction(frame, number, source):
+    """The value of a fraction that was another one in an earlier capture; None when it stays a constant."""
+    root = frame.root
+    ints = [(Attr(source, name), getattr(number, name)) for name in PARTS]
+    if any(type(part) is not int for _, part in ints):
+        return frame.break_graph("operation_unknown", "a fraction of numbers of another kind, whose operators are their own")
+    # both ints are remembered from the first call on, so that those are open that change
+    changed = [root.changes(place, part) for place, part in ints]
+    if root.options.dynamic is False or not any(changed) or not root.options.keeps_sizes_open:
+        return None
+    frame.guard("TYPE", source, type(number))
+    return OpenFraction(frame, number, source)

@@ -1,0 +1,301 @@
+"""Sizes that are symbols: SymNumber holds an integer expression; arithmetic stays symbolic, what needs a number specialises."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from ...graph.data_sizes import relation_node
+from ..plain.constant import COMPARE_FUNCTIONS, NUMPY_NUMBERS, ConstantValue, NotPlain, fold, literal
+from ..protocol.value import Value
+
+MOST_DECISIONS = 100
+"""So much is decided on open numbers at most: sorting a list of them, say, would be right for one order only, and takes long to prove."""
+MOST_WEIGHT = 48
+"""What is computed from open numbers is fixed where it is written with more symbols and numbers than this: conditions on it would take
+long to prove and to check, and hold for hardly any other numbers."""
+SAME_INT = frozenset("__int__ __index__ __trunc__ __floor__ __ceil__ conjugate".split())
+"""Methods that give the int itself."""
+OPEN_DUNDERS = frozenset("__add__ __sub__ __mul__ __eq__ __lt__ __le__ __gt__ __ge__ __ne__".split())
+OTHER_NUMBERS = (float, complex, Fraction, *NUMPY_NUMBERS)
+"""What an int is compared with as a number, beside ints."""
+
+
+class SymNumber(Value):
+    """An int that is an expression over size symbols."""
+
+    def __init__(self, expr, graph, source=None):
+        super().__init__(source)
+        self.expr = expr
+        self.graph = graph
+        self.fixed = None
+
+    @property
+    def roots(self):
+        """The sizes that it is computed from, with their values, as a float has them."""
+        return frozenset((symbol, self.graph.symbols.hint(symbol)) for symbol in self.expr.free_symbols)
+
+    @property
+    def input_formula(self):
+        from .float_formulas import formula_of_size
+
+        return formula_of_size(self.graph, f"({self.expr})", [self.expr])
+
+    def python_type(self):
+        return int
+
+    def describe(self):
+        return f"size {self.expr}"
+
+    def as_graph_arg(self, frame):
+        return self.graph.size_node(self.expr)
+
+    def reload(self, emit):
+        return emit.graph_output(self.graph.size_node(self.expr))
+
+    def specialise(self, frame):
+        """The number of this call; the entry then holds for it only."""
+        from tracework_primops.symbols import Condition
+
+        hint = frame.symbols.hint(self.expr)
+        known = self.expr - hint
+        parts = [symbol - frame.symbols.hint(symbol) for symbol in self.expr.free_symbols] if is_large(known) else [known]
+        for part in parts:
+            frame.symbols.guard(Condition("==", part), frame.user_location())
+        self.fixed = hint
+        return hint
+
+    def as_plain(self):
+        if self.fixed is None:
+            raise NotPlain(self)
+        return self.fixed
+
+    def hash_key(self, frame):
+        return self.specialise(frame)
+
+    def truth(self, frame):
+        return compare_sizes(frame, "!=", self.expr, 0)
+
+    def same_object(self, other):
+        return True if self is other else None
+
+    def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
+        if name in ("real", "numerator"):
+            return self
+        if name == "imag":
+            return ConstantValue(0)
+        return attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        from ..protocol.operators import call_dunder
+
+        if name in SAME_INT and not args and not kwargs:
+            return self
+        if name in OPEN_DUNDERS and len(args) == 1 and not kwargs and issubclass(args[0].python_type(), int):
+            return call_dunder(frame, self, name, args, kwargs)
+        return ConstantValue(self.specialise(frame)).call_method(frame, name, args, kwargs)
+
+    def binary(self, frame, op, other, reverse=False):
+        from ..torch.tensor import TensorValue
+
+        if isinstance(other, TensorValue):
+            return None
+        from .float_formulas import computed_by_python, computed_int
+        from .floats import FloatValue
+        from .size_floats import combined
+
+        op = op.rstrip("=") if op not in ("==",) else op
+        if isinstance(other, FloatValue) and not other.known:
+            return None
+        made = combined(frame, op, self, other, reverse)
+        if made is not None:
+            return made
+        made = computed_by_python(frame, f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
+        if made is not None:
+            return made
+        found = self.as_size(frame, op, size_of(other), reverse)
+        if found is not None:
+            return size_value(frame, found)
+        made = computed_int(frame, f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
+        return self.as_number(frame).binary(frame, op, known(frame, other), reverse) if made is None else made
+
+    def as_size(self, frame, op, size, reverse):
+        """self op size as an expression that conditions can be made of, else None."""
+        if size is None or is_large(size) or op not in SIZE_OPERATIONS:
+            return None
+        left, right = (size, self.expr) if reverse else (self.expr, size)
+        if op in ("//", "%", "**") and (not isinstance(right, int) or right < (0 if op == "**" else 1)):
+            return None
+        found = SIZE_OPERATIONS[op](left, right)
+        known_product = op in ("*", "**") and frame.symbols.has_hint(found)
+        if is_large(found) or is_heavy(found) or known_product and is_large(frame.symbols.hint(found)):
+            return None
+        return found
+
+    def as_number(self, frame):
+        return ConstantValue(self.specialise(frame))
+
+    def compare(self, frame, op, other):
+        from ..torch.tensor import TensorValue
+
+        if isinstance(other, TensorValue):
+            return None
+        size = size_of(other)
+        if size is not None:
+            return relation(frame, op, self.expr, size)
+        if other.is_constant() and type(other.constant()) is float and math.isfinite(other.constant()):
+            return ConstantValue(compare_with_float(frame, op, self.expr, other.constant()))
+        if other.is_constant() and isinstance(other.constant(), OTHER_NUMBERS):
+            return literal(frame, COMPARE_FUNCTIONS[op](self.specialise(frame), other.constant()))
+        return None
+
+    def unary(self, frame, op):
+        if op == "~":
+            return size_value(frame, -self.expr - 1)
+        return size_value(frame, -self.expr) if op == "-" else self
+
+    def special(self, frame, fn, name, args):
+        """abs, round, ceil, floor of a size."""
+        if fn in (math.ceil, math.floor, math.trunc) or (fn is round and not args):
+            return self
+        if fn is abs:
+            return self.absolute(frame)
+        return fold(frame, fn, [self, *args])
+
+    def absolute(self, frame):
+        """abs(self): of an int that the program was given, which may be of either sign, an expression; else a guard says which it is."""
+        from tracework_primops.symbols import Condition, maximum
+
+        sign = Condition.compare(">=", self.expr, 0)
+        if frame.symbols.is_true(sign) is None and are_numbers(frame, self.expr) and not is_large(self.expr):
+            return size_value(frame, maximum(self.expr, -self.expr))
+        return self if compare_sizes(frame, ">=", self.expr, 0) else size_value(frame, -self.expr)
+
+
+SIZE_OPERATIONS = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "**": lambda a, b: a**b,
+}
+
+
+def is_large(size):
+    """Whether it has a number that guards cannot compute with: they do so with int64."""
+    return any(number.bit_length() > 63 for number in ((size,) if isinstance(size, int) else size.terms.values()))
+
+
+def is_heavy(size):
+    """Whether it takes too long to compute or prove anything with it."""
+    return not isinstance(size, int) and size.weight > MOST_WEIGHT
+
+
+def size_of(value):
+    """int or Expr of a value that is a size, else None."""
+    if isinstance(value, SymNumber):
+        return value.expr
+    if value.is_constant() and isinstance(value.constant(), int):
+        return int(value.constant())
+    return None
+
+
+def known(frame, value):
+    """A value without symbols."""
+    return ConstantValue(value.specialise(frame)) if isinstance(value, SymNumber) else value
+
+
+def compare_sizes(frame, op, left, right):
+    """left op right, guarded unless it is always so."""
+    from tracework_primops.symbols import Condition
+
+    difference = left - right
+    if isinstance(difference, int):
+        return COMPARE_FUNCTIONS[op](difference, 0)
+    if is_large(difference):
+        return COMPARE_FUNCTIONS[op](SymNumber(difference, frame.graph).specialise(frame), 0)
+    if len(frame.symbols.conditions) >= MOST_DECISIONS and any(
+        frame.symbols.origins.get(symbol) in frame.root.numbers for symbol in difference.free_symbols
+    ):
+        frame.break_graph("long_loop", f"{MOST_DECISIONS} decisions on numbers that change from call to call")
+    return frame.symbols.guard(Condition(op, difference), frame.user_location())
+
+
+def relation(frame, op, left, right):
+    """left op right as a value: open when it depends on data, guarded otherwise."""
+    from tracework_primops.symbols import Condition
+
+    condition = Condition.compare(op, left, right)
+    if is_large(left - right):
+        return ConstantValue(compare_sizes(frame, op, left, right))
+    if frame.symbols.has_hint(condition.expr) or frame.symbols.is_true(condition) is not None:
+        return ConstantValue(compare_sizes(frame, op, left, right))
+    return SizeRelation(condition, frame.graph)
+
+
+class SizeRelation(Value):
+    """A bool that is known only when the graph runs: a condition on sizes that depend on data. torch._check may state it."""
+
+    def __init__(self, condition, graph):
+        super().__init__(None)
+        self.condition = condition
+        self.graph = graph
+
+    def python_type(self):
+        return bool
+
+    def describe(self):
+        return f"truth of {self.condition}"
+
+    def truth(self, frame):
+        return frame.symbols.guard(self.condition, frame.user_location())
+
+    def same_object(self, other):
+        return True if self is other else None
+
+    def reload(self, emit):
+        return emit.graph_output(relation_node(self.graph, self.condition))
+
+
+def compare_with_float(frame, op, size, number):
+    """size op number, which Python compares exactly."""
+    below = math.floor(number)
+    if below == number:
+        return compare_sizes(frame, op, size, below)
+    if op in ("==", "!="):
+        return op == "!="
+    return compare_sizes(frame, ">" if op in (">", ">=") else "<=", size, below)
+
+
+def size_value(frame, size):
+    """The value of an int, an Expr or a SymInt."""
+    if not isinstance(size, int):
+        size = frame.symbols.from_symint(size) if hasattr(size, "node") else size
+    return ConstantValue(size) if isinstance(size, int) else SymNumber(size, frame.graph)
+
+
+def are_numbers(frame, size):
+    """Whether a size is computed from ints that the program was given, and no sizes of tensors."""
+    return all(frame.symbols.origins.get(symbol) in frame.root.numbers for symbol in getattr(size, "free_symbols", ()))
+
+
+def extremum_of_sizes(frame, fn, items):
+    """min or max of sizes: decided by guards; an expression where one depends on data, or all are ints that the program was given, and none
+    is a bool."""
+    from tracework_primops.symbols import maximum, minimum
+
+    sizes = [size_of(i) for i in items]
+    if any(s is None for s in sizes):
+        return None
+    depends = not all(frame.symbols.has_hint(s) for s in sizes) or all(are_numbers(frame, s) for s in sizes)
+    if depends and all(i.python_type() is int for i in items) and not any(map(is_large, sizes)):
+        return size_value(frame, (minimum if fn is min else maximum)(*sizes))
+    best = 0
+    for position in range(1, len(items)):
+        op = "<" if fn is min else ">"
+        if compare_sizes(frame, op, sizes[position], sizes[best]):
+            best = position
+    return items[best]

@@ -1,0 +1,1 @@
+"""Functions, classes, instances, exceptions."""

@@ -1,0 +1,173 @@
+"""What a program calls to steer capture, and how calls of marked functions are traced.
+
+ROWS: functions that do nothing in plain Python, known to the interpreter by their names (torch.compile's, too).
+MARKED: kind of mark (marks.py) -> how a function with it becomes a Value.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ForbiddenCall, SkipFrame, Unsupported
+from ...sources import Const
+from ..plain.constant import NotPlain, fold_plain, plain
+from .instance import ObjectValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...marks import Mark
+    from ..protocol.value import Value
+
+__all__ = ["MARKED", "ROWS", "forbid", "graph_break", "marked_value", "skip_frame", "step_unsupported"]
+
+
+def graph_break(message: str = "") -> None:
+    """The graph ends here and another one starts after the call; under fullgraph=True this is an error."""
+
+
+def skip_frame(message: str = "") -> None:
+    """The function that calls this runs as plain Python, while what it calls is still captured."""
+
+
+def step_unsupported(message: str = "") -> None:
+    """The graph ends here and the rest of the function runs as plain Python, while what it calls is still captured."""
+
+
+def _graph_break(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    frame.break_graph("explicit", _text(args, kwargs))
+
+
+def _step_unsupported(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    frame.break_graph("explicit_step", _text(args, kwargs))
+
+
+def _skip_frame(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if frame.root.options.fullgraph:
+        raise Unsupported("explicit", "skip_frame() was called", (frame.location(),))
+    if len(frame.locations()) > 1:  # inlined: the caller's graph breaks at the call, and this frame is then met by itself
+        frame.break_graph("explicit", "skip_frame() was called")
+    raise SkipFrame(f"skip_frame() was called {_text(args, kwargs)}".strip(), wanted=True)
+
+
+def _mark_static(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A hint for compilers, about a tensor whose sizes this trace has taken already."""
+    from ..plain.sequence import NONE
+
+    return NONE
+
+
+def _region(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What nested_compile_region of torch.compile calls: the function is part of the graph."""
+    return args[0].call(frame, args[1:], kwargs)
+
+
+def _text(args: list[Any], kwargs: dict[str, Any]) -> str:
+    given = [*args, *kwargs.values()]
+    return str(plain(given[0])) if given and given[0].is_constant() else ""
+
+
+_CONTROLS = {
+    "graph_break": _graph_break,
+    "skip_frame": _skip_frame,
+    "step_unsupported": _step_unsupported,
+    "mark_static": _mark_static,
+}
+ROWS = {f"{module}.{name}": row for module in (__name__, "torch._dynamo.decorators") for name, row in _CONTROLS.items()}
+ROWS["torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder"] = _region
+
+
+# --- marked functions ------------------------------------------------------------------------------------------------------
+
+
+def marked_value(frame: Any, obj: Any, source: Any, mark: Mark) -> Value:
+    """The Value of a marked function; its identity is guarded."""
+    from .row_value import RowValue
+
+    frame.guard("IDENTITY", source, obj)
+    return RowValue(obj, functools.partial(call_marked, obj, mark), source)
+
+
+def call_marked(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What MARKED says of the call; those that run as they are, now or with the graph, call modules of the program themselves."""
+    from ..torch.frame_hooks import check_frame_hooks
+
+    if mark.kind in RUN_AS_THEY_ARE:
+        check_frame_hooks(frame.root)
+    return MARKED[mark.kind](obj, mark, frame, args, kwargs)
+
+
+def _allow(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    from ..torch.functions import call_torch
+
+    return call_torch(frame, obj, args, kwargs)
+
+
+def _constant_result(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    found = fold_plain(
+        frame, obj, *[real_argument(frame, a, obj) for a in args], **{k: real_argument(frame, v, obj) for k, v in kwargs.items()}
+    )
+    return frame.wrap(found, Const(found))
+
+
+def real_argument(frame: Any, value: Value, function: Any) -> Any:
+    """The object behind an argument of a function that is called while capturing; a break when it does not exist yet."""
+    try:
+        return plain(value)
+    except NotPlain:
+        pass
+    try:
+        return value.real()
+    except LookupError:
+        pass
+    what = f"{getattr(function, '__qualname__', function)} of {value.describe()}"
+    if frame.mutations.keep:
+        frame.break_graph("argument_not_real", f"{what}, after a change of objects that has not been made yet")
+    found = value.identity(frame) if isinstance(value, ObjectValue) else None
+    return found if found is not None else frame.break_graph("argument_not_real", what)
+
+
+def _disallow(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    frame.break_graph("call_disabled", f"{getattr(obj, '__qualname__', obj)}: marked with disallow_in_graph")
+
+
+def forbid(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Raises ForbiddenCall."""
+    raise ForbiddenCall(getattr(obj, "__qualname__", repr(obj)), frame.location())
+
+
+def _substitute(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if mark.folds:
+        try:
+            plain_args, plain_kwargs = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
+        except NotPlain:
+            pass
+        else:
+            found = fold_plain(frame, obj, *plain_args, **plain_kwargs)
+            return frame.wrap(found, Const(found))
+    return frame.wrap(mark.traceable, Const(mark.traceable, mark.traceable.__qualname__)).call(frame, args, kwargs)
+
+
+def _nonstrict(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    from ..torch.regions.nonstrict import call_nonstrict
+
+    return call_nonstrict(frame, obj, args, kwargs)
+
+
+def _leaf(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    from ..torch.regions.leaf import call_leaf
+
+    return call_leaf(frame, mark.traceable, args, kwargs)
+
+
+MARKED: dict[str, Callable[..., Any]] = {
+    "allow_in_graph": _allow,
+    "assume_constant_result": _constant_result,
+    "disallow_in_graph": _disallow,
+    "forbid_in_graph": forbid,
+    "leaf_function": _leaf,
+    "nonstrict_trace": _nonstrict,
+    "substitute_in_graph": _substitute,
+}
+RUN_AS_THEY_ARE = frozenset(("allow_in_graph", "assume_constant_result", "leaf_function", "nonstrict_trace"))

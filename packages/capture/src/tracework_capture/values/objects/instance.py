@@ -1,0 +1,810 @@
+"""Instances of user classes, by Python's own attribute protocol: MRO, data descriptors, instance dict, __getattr__, slots.
+
+An existing object is read lazily from its source, a new one has only `fields`. A subclass of a built-in container has the
+container as its `part`; methods defined by the container act on that.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+import sys
+import types
+
+import torch
+
+from ... import _C
+from ...bytecode.facts import VERSION
+from ...guards.classes import NO_ATTRIBUTE, attributes_of, defines, lookup_class
+from ...signals import let_through
+from ...sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict, Member
+from ..plain.constant import ATOM_TYPES, ConstantValue, NotPlain, attribute_name, fold_literal, force_plain, plain
+from ..plain.instance_dict import InstanceDictValue
+from ..plain.iterators import ItemIterator
+from ..plain.type_parameter import is_evaluated_late
+from ..protocol.binding import (
+    ALIASES,
+    ATOMS,
+    C_METHODS,
+    DELETED,
+    FIELD,
+    GETSET,
+    LOOKUP_HOOKS,
+    NATIVE_BASES,
+    SLOT,
+    bind_static,
+    function_value,
+    is_data_descriptor,
+    native_base,
+    python_new,
+)
+from ..protocol.lifetimes import let_go, refuse_to_drop
+from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value
+from .properties import is_property, use_property
+from .record_keys import key_of_parts, record_fields
+from .user_keys import user_key
+
+NONE = ConstantValue(None)
+NAMELESS = (dict, list, tuple, *ATOMS)
+"""Built-in classes whose texts do not show the class of an instance."""
+ASKING_DEQUES = frozenset(
+    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __mul__ __imul__ __getitem__ __setitem__ __delitem__".split()
+)
+"""Methods of deques that ask for their length, or go over them, as the class of an instance has it."""
+MADE_OF_SUBCLASS = (collections.deque, collections.OrderedDict, collections.defaultdict)
+"""Containers that make more of the class of the instance, not all of them in the same methods."""
+
+
+HEAP_TYPE = 1 << 9  # a flag of type objects: made at run time
+
+
+def builtin_part(value):
+    """The built-in container inside a value, or the value itself."""
+    part = getattr(value, "part", None)
+    return value if part is None else part
+
+
+def has_own_instance(key):
+    """Whether it is an instance of an own class, of a number or text, say, or a tuple that has one: what keeps it keeps its class."""
+    from ..plain.sequence import TupleValue
+
+    return isinstance(key, ObjectValue) or isinstance(key, TupleValue) and any(map(has_own_instance, key.items))
+
+
+def is_atomic(part):
+    """Whether the built-in part of an instance is an int, a float, a str or bytes."""
+    return part.python_type() in ATOMS
+
+
+def operand_of(value):
+    """What an operator of a built-in type sees of its other operand: of an instance of a subclass of int, float, str or bytes, that."""
+    part = getattr(value, "part", None)
+    return part if part is not None and is_atomic(part) else value
+
+
+def past_its_class(frame, value, operation, *args):
+    """operation(frame, *args) with the built-in part of an instance in its place. Breaks for a TypeError, which names the class."""
+    try:
+        return operation(frame, *args)
+    except SymbolicRaise as raised:
+        if issubclass(raised.value.python_type(), TypeError):
+            frame.break_graph("operation_unknown", f"an error about {value.describe()}")
+        raise
+
+
+ASKED_BY_NO_FUNCTION = frozenset(
+    "__new__ __init__ __init_subclass__ __class_getitem__ __set_name__ __getnewargs__ __getnewargs_ex__ __getstate__ __setstate__ "
+    "__reduce__ __reduce_ex__ __copy__ __deepcopy__ __replace__ __getattr__ __setattr__ __delattr__ __dir__".split()
+)
+"""Methods of an instance that functions of C which take numbers, texts and tuples do not call."""
+
+
+def behaves_as_its_part(cls, native):
+    """Whether what C computes of an instance of a subclass of `native` follows from its built-in part alone."""
+    own = {n: static for c in cls.__mro__[: cls.__mro__.index(native)] for n, static in attributes_of(c).items()}
+    return not any(
+        name.startswith("__") and name not in ASKED_BY_NO_FUNCTION and (callable(static) or defines(type(static), "__get__"))
+        for name, static in own.items()
+        if type(static) not in (GETSET, str)
+    )
+
+
+def own_dict(obj):
+    """The __dict__ of an object, past what its class makes of it; None where it has none."""
+    try:
+        return _C.instance_dict(obj)
+    except AttributeError:
+        return None
+
+
+class ObjectValue(Value):
+    """An instance of a class that has no Value class of its own."""
+
+    two_phase = True
+    is_referred_to = False
+    """Whether weak references to it were made here, which its __weakref__ gives."""
+
+    def __init__(self, cls, obj=None, source=None, part=None):
+        super().__init__(source)
+        self.cls = cls
+        self.obj = obj
+        self.part = part
+        if part is not None and not is_atomic(part):
+            part.owner = self
+        self.fields = {}
+        self.seen = {}
+        self.mutability = NEW if source is None else EXISTING
+
+    def held(self):
+        return self.part, *self.fields.values()
+
+    def python_type(self):
+        return self.cls
+
+    def identity(self, frame):
+        """The existing object, its identity guarded; None for a new one."""
+        if self.obj is not None:
+            frame.guard("IDENTITY", self.source, self.obj)
+        return self.obj
+
+    def same_object(self, other):
+        return self is other
+
+    def as_plain(self):
+        """What functions of C see of an instance of a subclass of a number, a text or a tuple."""
+        native = native_base(self.cls)
+        if native not in (*ATOMS, tuple) or not behaves_as_its_part(self.cls, native):
+            raise NotPlain(self)
+        return plain(self.part)
+
+    def hash_key(self, frame):
+        from ..protocol.keys import IdentityKey
+
+        hasher, _ = lookup_class(self.cls, "__hash__")
+        if hasher is object.__hash__:
+            return IdentityKey(self.identity(frame) if self.obj is not None else self)
+        if hasher is None:
+            return frame.raise_new(TypeError, f"unhashable type: '{_C.type_name(self.cls)}'")
+        if self.part is not None and not isinstance(hasher, types.FunctionType):
+            if isinstance(lookup_class(self.cls, "__eq__")[0], types.FunctionType):
+                return user_key(frame, self)
+            return self.part.hash_key(frame)
+        names = record_fields(self.cls)
+        if names is not None:
+            found = key_of_parts(self.cls, names, [self.getattr(frame, name).hash_key(frame) for name in names])
+            if found is not None:
+                return found
+        if isinstance(hasher, types.FunctionType):
+            return user_key(frame, self)
+        return frame.break_graph("operation_unknown", f"hash of {self.describe()}")
+
+    # --- fields -------------------------------------------------------------------------------------------------
+    def instance_dict(self):
+        """The __dict__ of the existing object, or None."""
+        return own_dict(self.obj) if self.obj is not None else None
+
+    def has_hidden_dict(self):
+        """Whether the object has attributes of its own that its class shows no __dict__ of, as a ParamSpec of 3.12 and newer has."""
+        return self.obj is not None and type(self.obj).__dictoffset__ != 0 and self.instance_dict() is None
+
+    def field(self, frame, name):
+        """What the instance holds under name, or None."""
+        if name in self.fields:
+            found = self.fields[name]
+            return None if found is DELETED else found
+        if self.obj is None:
+            return None
+        if name in self.seen:
+            return self.seen[name]
+        attributes = self.instance_dict()
+        found = None
+        if attributes is not None:
+            if not self.seen:
+                self.meet_dict(frame, attributes)
+                if any(type(key) is not str for key in attributes):  # looking for a name may run code of the key
+                    frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which has a key that is no str")
+            if name in attributes:
+                found = frame.wrap(attributes[name], InstanceAttr(self.source, name))
+            else:
+                frame.guard("DICT_LACKS", InstanceDict(self.source), name)
+        self.seen[name] = found
+        return found
+
+    def meet_dict(self, frame, attributes):
+        """Whoever reaches the __dict__ of the existing object in another way finds these fields."""
+        known = frame.root.memo.setdefault(id(attributes), InstanceDictValue(self))
+        if not isinstance(known, InstanceDictValue):
+            frame.break_graph("attribute_unknown", f"attributes of {self.describe()}, whose __dict__ is used as a dict, too")
+
+    def may_drop(self, frame, name):
+        """What the existing object holds under a name goes."""
+        if self.mutability is not EXISTING:
+            return
+        if name in self.fields:
+            if self.fields[name] is not DELETED:
+                refuse_to_drop(frame, self.fields[name])
+            return
+        slot, _ = lookup_class(self.cls, name)
+        if type(slot) is SLOT:
+            let_go(frame, self.obj, self.source, slot)
+        elif self.instance_dict() is not None:
+            let_go(frame, self.instance_dict(), InstanceDict(self.source), name)
+
+    def set_field(self, frame, name, value):
+        """Stores into the instance, past every descriptor and __setattr__."""
+        self.may_drop(frame, name)
+        self.fields[name] = value
+        if self.mutability is EXISTING:
+            attributes = self.instance_dict()
+            if attributes is not None:
+                self.meet_dict(frame, attributes)
+            frame.mutations.attribute(self, name, value)
+
+    def native_attribute(self, frame, static, name):
+        """A slot, or a getset of a C base class."""
+        from .weak_reference import may_have_died
+
+        hidden = lookup_class(self.cls, name)[0] is not static  # by what super() passes over
+        if name in self.fields and not hidden:
+            found = self.fields[name]
+            return self.empty_slot(frame, name) if found is DELETED else found
+        if name == "__dict__":
+            return InstanceDictValue(self)
+        if name == "__weakref__":
+            if self.mutability is NEW and not self.is_referred_to:
+                return NONE
+            known = self.obj is not None and self.part is None and not self.is_referred_to
+            reference = static.__get__(self.obj, self.cls) if known else None
+            if not known or reference is not None and may_have_died(frame, reference):
+                return frame.break_graph("attribute_unknown", f"__weakref__ of {self.describe()}")
+        if self.part is not None and is_atomic(self.part):
+            return self.part.getattr(frame, name)
+        if self.obj is None:
+            of_the_part = self.part is not None and lookup_class(native_base(self.cls), name)[0] is static
+            if of_the_part:
+                return self.part.getattr(frame, name)
+            return self.empty_slot(frame, name) if type(static) is SLOT else self.only_c_knows(frame, name)
+        if is_evaluated_late(self.obj, name):
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
+        try:
+            found = static.__get__(self.obj, self.cls)
+        except AttributeError as error:
+            if any(isinstance(lookup_class(self.cls, hook)[0], types.FunctionType) for hook in LOOKUP_HOOKS):
+                return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is not set and may be made")
+            if hidden:
+                return frame.break_graph("attribute_unknown", f"{name} of a base of {self.describe()}, which is not set")
+            frame.guard("LACKS_ATTR", self.source, name)
+            return frame.raise_new(AttributeError, *error.args)
+        except Exception as error:  # a released memoryview has no shape
+            let_through(error)
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which raises {type(error).__name__}")
+        if type(found) not in (tuple, *ATOM_TYPES) and static.__get__(self.obj, self.cls) is not found:
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is another object each time")
+        return frame.wrap(found, Member(self.source, static) if hidden else Attr(self.source, name))
+
+    def only_c_knows(self, frame, name):
+        """What a base in C says of an instance that the graph has not made."""
+        return frame.break_graph("attribute_unknown", f"{name} of a new {self.cls.__name__}")
+
+    def empty_slot(self, frame, name):
+        """A slot is read in which nothing was stored: 3.13 says where the class was made."""
+        cls = self.cls
+        if VERSION >= (3, 13) and cls.__flags__ & HEAP_TYPE:
+            place = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
+            error = frame.root.services.new_exception(
+                frame, AttributeError, (f"'{place}{cls.__qualname__}' object has no attribute '{name}'",)
+            )
+            error.fields.update(name=ConstantValue(name), obj=self)
+            return frame.raise_user(error)
+        return self.no_attribute(frame, name)
+
+    def fills(self, frame, slot, name):
+        """Whether there is something in a slot."""
+        if name in self.fields or self.obj is None:
+            return self.fields.get(name, DELETED) is not DELETED
+        try:
+            frame.wrap(slot.__get__(self.obj, self.cls), Attr(self.source, name))
+        except AttributeError:
+            frame.guard("LACKS_ATTR", self.source, name)
+            return False
+        return True
+
+    # --- attributes ---------------------------------------------------------------------------------------------
+    def getattr(self, frame, name):
+        getter = self.hook(frame, "__getattribute__")
+        if getter is not None:
+            try:
+                return function_value(frame, getter).call(frame, [self, ConstantValue(name)], {})
+            except SymbolicRaise as raised:
+                if self.hook(frame, "__getattr__") is None or not issubclass(raised.value.python_type(), AttributeError):
+                    raise
+                return self.missing(frame, name)
+        return self.plain_getattr(frame, name)
+
+    def hook(self, frame, name):
+        """The function that the class has for a step of attribute access; None where that step is Python's own. Breaks where it is one
+        in C, as of weakref.proxy, threading.local and decimal.Context."""
+        static, _ = lookup_class(self.cls, name)
+        if isinstance(static, types.FunctionType):
+            return static
+        if type(static) is types.WrapperDescriptorType and name == static.__name__ and not _C.is_generic(static):
+            return frame.break_graph("attribute_unknown", f"{self.cls.__name__}.{name}, which is its own")
+        if static is NO_ATTRIBUTE or isinstance(static, C_METHODS) and static.__name__ == name:
+            return None
+        if isinstance(static, (types.MethodDescriptorType, types.WrapperDescriptorType)):  # __getattr__ = dict.__getitem__
+            return static
+        return frame.break_graph("attribute_unknown", f"{self.cls.__name__}.{name} is a {type(static).__name__}")
+
+    def pretends(self, frame):
+        """Whether code of the user says what __class__ is."""
+        return self.hook(frame, "__getattribute__") is not None or lookup_class(self.cls, "__class__")[1] is not object
+
+    def plain_getattr(self, frame, name, use_hook=True):
+        """object.__getattribute__, then __getattr__."""
+        from .class_value import class_value
+
+        static, owner = lookup_class(self.cls, name)
+        if name == "__class__" and owner is object:
+            return class_value(frame, self.cls)
+        if static is not NO_ATTRIBUTE and is_data_descriptor(static) and defines(type(static), "__get__"):
+            return self.bind_or_missing(frame, owner, static, name, use_hook)
+        found = self.field(frame, name)
+        if found is not None:
+            return found
+        if static is not NO_ATTRIBUTE:
+            if self.has_hidden_dict() and not defines(type(static), "__get__"):
+                return frame.wrap(object.__getattribute__(self.obj, name), Attr(self.source, name))
+            return self.bind_or_missing(frame, owner, static, name, use_hook)
+        if use_hook:
+            return self.missing(frame, name)
+        return self.no_attribute(frame, name)
+
+    def bind_or_missing(self, frame, owner, static, name, use_hook):
+        """Binds; an AttributeError inside a property falls to __getattr__, as in Python."""
+        if not use_hook or self.hook(frame, "__getattr__") is None:
+            return bind_static(frame, self, self.cls, owner, static, name)
+        try:
+            return bind_static(frame, self, self.cls, owner, static, name)
+        except SymbolicRaise as raised:
+            if not issubclass(raised.value.python_type(), AttributeError):
+                raise
+        return self.missing(frame, name)
+
+    def missing(self, frame, name):
+        """Normal look-up failed."""
+        hook = self.hook(frame, "__getattr__")
+        if hook is not None:
+            return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
+        return self.no_attribute(frame, name)
+
+    def no_attribute(self, frame, name, more=""):
+        text = f"'{_C.type_name(self.cls)}' object has no attribute '{name}'{more}"
+        error = frame.root.services.new_exception(frame, AttributeError, (text,))
+        error.fields.update(name=ConstantValue(name), obj=self)
+        return frame.raise_user(error)
+
+    def no_place(self, frame, name):
+        """An attribute is set or deleted for which the object has neither a slot nor a dict."""
+        if VERSION < (3, 13):
+            frame.raise_new(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        own = any(lookup_class(self.cls, hook)[1] is not object for hook in ("__setattr__", "__delattr__"))
+        self.no_attribute(frame, name, "" if own else " and no __dict__ for setting new attributes")
+
+    def setattr(self, frame, name, value):
+        setter = self.hook(frame, "__setattr__")
+        if setter is not None:
+            function_value(frame, setter).call(frame, [self, ConstantValue(name), value], {})
+            return
+        self.plain_setattr(frame, name, value)
+
+    def plain_setattr(self, frame, name, value):
+        """object.__setattr__"""
+        static, owner = lookup_class(self.cls, name)
+        if name == "__class__":
+            return frame.break_graph("side_effect_unknown", "assignment to __class__")
+        if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
+            return self.set_through(frame, static, owner, name, value)
+        self.refuse_member(frame, static, name)
+        if type(static) is not SLOT and not self.cls.__dictoffset__:
+            if static is NO_ATTRIBUTE:
+                return self.no_place(frame, name)
+            return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
+        return self.set_field(frame, name, value)
+
+    def refuse_member(self, frame, static, name):
+        """What a class in C shows of its instances looks like a slot, and may be read-only."""
+        if type(static) is SLOT and "__slots__" not in attributes_of(static.__objclass__):
+            frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
+
+    def set_through(self, frame, static, owner, name, value):
+        """A property or another data descriptor takes the value."""
+        if is_property(static, "__set__"):
+            return use_property(frame, static, "__set__", self, self.cls, value)
+        if type(static) is FIELD:
+            return frame.raise_new(AttributeError, "can't set attribute")
+        setter, _ = lookup_class(type(static), "__set__")
+        if not isinstance(setter, types.FunctionType):
+            return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
+        descriptor = frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
+        function_value(frame, setter).call(frame, [descriptor, self, value], {})
+        return None
+
+    def delattr(self, frame, name):
+        deleter = self.hook(frame, "__delattr__")
+        if deleter is not None:
+            function_value(frame, deleter).call(frame, [self, ConstantValue(name)], {})
+            return
+        self.plain_delattr(frame, name)
+
+    def plain_delattr(self, frame, name):
+        """object.__delattr__"""
+        static, _ = lookup_class(self.cls, name)
+        if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
+            if is_property(static, "__delete__"):
+                use_property(frame, static, "__delete__", self, self.cls)
+                return
+            if type(static) is FIELD:
+                frame.raise_new(AttributeError, "can't delete attribute")
+            frame.break_graph("side_effect_unknown", f"del {self.cls.__name__}.{name}")
+        self.refuse_member(frame, static, name)
+        if type(static) is SLOT:
+            if not self.fills(frame, static, name):
+                frame.raise_new(AttributeError, name)
+        elif self.field(frame, name) is None:
+            if static is NO_ATTRIBUTE and not self.cls.__dictoffset__:
+                self.no_place(frame, name)
+            if not self.cls.__dictoffset__:
+                frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
+            frame.raise_new(AttributeError, f"'{_C.type_name(self.cls)}' object has no attribute '{name}'")
+        self.delete_field(frame, name)
+
+    def delete_field(self, frame, name):
+        """Deletes from the instance, past every descriptor and __delattr__."""
+        self.may_drop(frame, name)
+        if self.mutability is EXISTING:
+            frame.mutations.deleted_attribute(self, name, stored_before=name in self.fields)
+            self.fields[name] = DELETED
+        else:
+            del self.fields[name]
+
+    # --- special methods ----------------------------------------------------------------------------------------
+    def special(self, frame, name, args):
+        """type(self).__name__(self, *args), or None when the class has no such method."""
+        static, owner = lookup_class(self.cls, name)
+        if static is NO_ATTRIBUTE:
+            return None
+        if static is None:
+            return frame.break_graph("operation_unknown", f"{self.cls.__name__}.{name} is None")
+        if isinstance(static, types.FunctionType):
+            return function_value(frame, static).call(frame, [self, *args], {})
+        if isinstance(static, C_METHODS):
+            if owner is object:
+                return None
+            if self.part is None and owner not in NATIVE_BASES:
+                return frame.break_graph("call_unknown", f"{owner.__module__}.{owner.__qualname__}.{name}")
+            if (
+                static.__objclass__ not in native_base(self.cls).__mro__[:-1]
+            ):  # it raises, or is object's although the part has its own
+                return frame.break_graph(
+                    "call_unknown", f"{self.cls.__name__}.{name}, which is that of {static.__objclass__.__name__}"
+                )
+            return self.call_native(frame, static.__name__, args, {})
+        return bind_static(frame, self, self.cls, owner, static, name).call(frame, list(args), {})
+
+    def required(self, frame, name, args, text):
+        found = self.special(frame, name, args)
+        return frame.raise_new(TypeError, f"'{self.cls.__name__}' object {text}") if found is None else found
+
+    def call_native(self, frame, name, args, kwargs):
+        """A method that C defines: on the built-in part, or object's own."""
+        from ..plain.rows_copies import copy_of_subclass
+
+        row = OBJECT_METHODS.get(name)
+        if name in NAMESPACE_METHODS and issubclass(self.cls, types.SimpleNamespace):
+            row = NAMESPACE_METHODS[name]
+        of_the_part = self.part is not None and name not in PART_LEAVES_TO_OBJECT
+        if row is not None and not of_the_part:
+            return row(frame, self, *args, **kwargs)
+        if of_the_part and is_atomic(self.part):
+            return self.call_atomic(frame, name, args, kwargs)
+        native = native_base(self.cls)
+        if of_the_part and native is collections.deque and name in ASKING_DEQUES:
+            own = any(isinstance(lookup_class(self.cls, asked)[0], types.FunctionType) for asked in ("__iter__", "__len__"))
+            if own or args and args[0].python_type() is slice:
+                return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}, which goes over the deque in its own way")
+        if of_the_part and native in MADE_OF_SUBCLASS and name in ("copy", "__copy__"):
+            return copy_of_subclass(frame, self)
+        if of_the_part and native not in NAMELESS and name in ("__repr__", "__str__"):
+            return frame.break_graph("value_not_known", f"text of {self.describe()}")
+        if of_the_part:
+            if name == "__getitem__" and self.lacks(frame, args):
+                return self.special(frame, "__missing__", args)
+            found = self.part.call_method(frame, name, args, kwargs)
+            if found is self.part and self.part.mutability is None:
+                frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives another object that is equal")
+            if found is not self.part and found.python_type() is self.part.python_type() in (set, frozenset):
+                return self.made_of_set(frame, name, args, found)
+            if (
+                found is not self.part
+                and found.python_type() in MADE_OF_SUBCLASS
+                and found.python_type() is self.part.python_type()
+            ):
+                frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives an instance of which class?")
+            return self if found is self.part else found
+        return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__qualname__}.{name}")
+
+    def made_of_set(self, frame, name, args, found):
+        """A new set that a method gives: of the class of the instance or of the built-in one."""
+        from ..plain.mapping import DictValue
+        from ..plain.sets import makes_of_subclass, set_part
+        from .class_value import refuse_class
+
+        others = [set_part(arg) for arg in args]
+        if any(isinstance(builtin_part(other), DictValue) for other in others):
+            frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives an instance of which class?")
+        if not makes_of_subclass(self.part, name, others):
+            return found
+        refuse_class(frame, self.cls)
+        return ObjectValue(self.cls, part=found)
+
+    def call_atomic(self, frame, name, args, kwargs):
+        """A method of int, float, str or bytes."""
+        from ..protocol.operators import call_dunder, is_operation
+
+        if name == "__rmod__" and not behaves_as_its_part(self.cls, self.part.python_type()):  # which asks for its text
+            return frame.break_graph("operation_unknown", f"{name} of {self.describe()}")
+        args = [operand_of(arg) for arg in args]
+        if is_operation(name):
+            return past_its_class(frame, self, call_dunder, self.part, name, args, kwargs)
+        return past_its_class(frame, self, self.part.call_method, name, args, kwargs)
+
+    def lacks(self, frame, args):
+        """Whether a dict with __missing__ is asked for a key that it does not have."""
+        hook, _ = lookup_class(self.cls, "__missing__")
+        return isinstance(hook, types.FunctionType) and not self.part.contains(frame, *args).truth(frame)
+
+    def truth(self, frame):
+        found = self.special(frame, "__bool__", [])
+        if found is None:
+            found = self.special(frame, "__len__", [])
+            return True if found is None else self.as_length(frame, found).truth(frame)
+        return self.given(frame, "__bool__", found, bool).truth(frame)
+
+    def given(self, frame, name, found, *kinds):
+        """What a special method gives, when it is of a type that Python takes from it as it is; refusing others is left to Python."""
+        if found.python_type() not in kinds:
+            frame.break_graph("operation_unknown", f"{self.cls.__name__}.{name} gives a {found.python_type().__name__}")
+        return found
+
+    def length(self, frame):
+        return self.as_length(frame, self.required(frame, "__len__", [], "has no len()"))
+
+    def ask_length(self, frame):
+        """A TypeError means that it does not know."""
+        for name in ("__len__", "__length_hint__"):
+            static, _ = lookup_class(self.cls, name)
+            if not isinstance(static, types.FunctionType):
+                continue
+            try:
+                found = function_value(frame, static).call(frame, [self], {})
+            except SymbolicRaise as raised:
+                if not issubclass(raised.value.python_type(), TypeError):
+                    raise
+                continue
+            if implemented(found) is not None:
+                self.as_length(frame, found)
+            return
+
+    def as_length(self, frame, found):
+        """What __len__ gives, which Python takes when it is a size."""
+        from ..protocol.operators import compare
+
+        self.given(frame, "__len__", found, int)
+        for op, limit in (("<", 0), (">", sys.maxsize)):
+            if compare(frame, op, found, ConstantValue(limit)).truth(frame):
+                frame.break_graph("operation_unknown", f"{self.cls.__name__}.__len__ gives no size")
+        return found
+
+    def getitem(self, frame, key):
+        if isinstance(self.obj, ALIASES):  # a type annotation in a body: List[Tensor]
+            frame.guard("IDENTITY", self.source, self.obj)
+            if has_own_instance(key):
+                return frame.break_graph("builtin_unsupported", f"{self.obj}[...] that holds an instance of an own class")
+            return fold_literal(frame, operator.getitem, self.obj, force_plain(frame, key))
+        return self.required(frame, "__getitem__", [key], "is not subscriptable")
+
+    def setitem(self, frame, key, value):
+        self.required(frame, "__setitem__", [key, value], "does not support item assignment")
+
+    def delitem(self, frame, key):
+        self.required(frame, "__delitem__", [key], "doesn't support item deletion")
+
+    def contains(self, frame, item):
+        found = self.special(frame, "__contains__", [item])
+        if found is not None:
+            return ConstantValue(found.truth(frame))
+        from ..protocol.operators import equal
+
+        return ConstantValue(any(equal(frame, i, item) for i in self.unpack(frame)))
+
+    def iterate(self, frame):
+        found = self.special(frame, "__iter__", [])
+        if found is not None and not hasattr(found.python_type(), "__next__"):
+            frame.break_graph("operation_unknown", f"{self.cls.__name__}.__iter__ gives no iterator")
+        if found is None:
+            if lookup_class(self.cls, "__getitem__")[0] is not NO_ATTRIBUTE:
+                return ItemIterator(self)
+            return frame.raise_new(TypeError, f"'{self.cls.__name__}' object is not iterable")
+        return found
+
+    def next_value(self, frame):
+        try:
+            return self.required(frame, "__next__", [], "is not an iterator")
+        except SymbolicRaise as raised:
+            if issubclass(raised.value.python_type(), StopIteration):
+                return None
+            raise
+
+    def call(self, frame, args, kwargs):
+        static, owner = lookup_class(self.cls, "__call__")
+        if isinstance(static, types.FunctionType):
+            return function_value(frame, static).call(frame, [self, *args], kwargs)
+        if static is NO_ATTRIBUTE:
+            return frame.raise_new(TypeError, f"'{self.cls.__name__}' object is not callable")
+        if isinstance(static, C_METHODS):
+            return frame.break_graph("call_unknown", self.describe())
+        return bind_static(frame, self, self.cls, owner, static, "__call__").call(frame, args, kwargs)
+
+    def binary(self, frame, op, other, reverse=False):
+        from ..protocol.operators import SPECIAL
+
+        stem = SPECIAL[op.rstrip("=")]
+        if op == "*=" and self.part is not None and isinstance(lookup_class(self.cls, "__imul__")[0], C_METHODS):
+            if any(isinstance(lookup_class(self.cls, name)[0], types.FunctionType) for name in ("__mul__", "__rmul__")):
+                frame.break_graph("operation_unknown", f"*= of {self.describe()}, whose * is its own")
+        prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
+        return implemented(self.special(frame, f"{prefix}{stem}__", [other]))
+
+    def compare(self, frame, op, other):
+        from ..protocol.operators import COMPARE_SPECIAL
+
+        if op == "!=" and lookup_class(self.cls, "__ne__")[1] is object:
+            return implemented(opposite(frame, self, other))
+        return implemented(self.special(frame, COMPARE_SPECIAL[op], [other]))
+
+    def unary(self, frame, op):
+        from ..protocol.operators import UNARY_SPECIAL
+
+        found = self.special(frame, UNARY_SPECIAL[op], [])
+        if found is None:
+            frame.raise_new(TypeError, f"bad operand type for unary {op}: '{_C.type_name(self.cls)}'")
+        return found
+
+    # --- leaving the trace --------------------------------------------------------------------------------------
+    def as_graph_arg(self, frame):
+        if self.part is not None:
+            return self.part.as_graph_arg(frame)
+        if issubclass(self.cls, torch.Generator):
+            return frame.break_graph("random_state", "a torch.Generator of the program")
+        return super().as_graph_arg(frame)
+
+    def reload(self, emit):
+        cls = emit.known(self.cls, self.cls.__name__)
+        native = native_base(self.cls)
+        if native is tuple or native is frozenset:
+            return f"{emit.const(native)}.__new__({cls}, {self.part.reload(emit)})"
+        if native in ATOMS:
+            return f"{emit.const(native)}.__new__({cls}, {emit.load(self.part)})"
+        return f"{emit.const(native)}.__new__({cls})"
+
+    def fill(self, emit, name):
+        if self.part is not None and not is_atomic(self.part):
+            fill_part(emit, self.part, native_base(self.cls), name)
+        for key, value in self.fields.items():
+            if value is not DELETED:
+                store_field(emit, self, name, key, value)
+
+    def replay(self, emit):
+        """Brings the built-in part of an existing object to the traced state."""
+        self.part.replay(emit)
+
+
+def implemented(found):
+    """None instead of NotImplemented."""
+    return None if found is not None and found.is_constant() and found.constant() is NotImplemented else found
+
+
+def fill_part(emit, part, native, name):
+    """Fills the built-in part of a new object past overridden methods."""
+    from ..plain.mapping import DictValue
+
+    cls = emit.const(native)
+    if isinstance(part, DictValue):
+        if part.default_factory is not None:
+            place = emit.const(collections.defaultdict.default_factory)
+            emit.line(f"{place}.__set__({name}, {emit.load(part.default_factory)})")
+        for key, value in part.entries.values():
+            emit.line(f"{cls}.__setitem__({name}, {part.load_key(emit, key)}, {part.load_item(emit, value)})")
+    elif native in (list, collections.deque) and part.items:
+        emit.line(f"{cls}.extend({name}, ({''.join(i + ', ' for i in part.loaded_items(emit))}))")
+    elif native is set:
+        part.refill(emit, name)
+
+
+def store_field(emit, target, name, key, value):
+    """One field of an object, past __setattr__ and descriptors."""
+    text = emit.load(value)
+    static, _ = lookup_class(target.python_type(), key)
+    odd = isinstance(key, str) and not key.isidentifier()
+    if type(static) is SLOT or odd and not hasattr(target.python_type(), "__dict__"):
+        emit.line(f"{emit.const(object)}.__setattr__({name}, {key!r}, {text})")
+    else:
+        emit.line(f"{emit.const(_C.instance_dict)}({name})[{key!r}] = {text}")
+
+
+# --- object's own methods: name -> fn(frame, self, *args) ---------------------------------------------------------------
+
+
+def object_setattr(frame, self, name, value):
+    self.plain_setattr(frame, attribute_name(frame, name), value)
+    return NONE
+
+
+def object_delattr(frame, self, name):
+    self.plain_delattr(frame, attribute_name(frame, name))
+    return NONE
+
+
+def object_init(frame, self, *args, **kwargs):
+    if (args or kwargs) and (lookup_class(self.cls, "__init__")[0] is not object.__init__ or python_new(self.cls) is None):
+        frame.break_graph("call_unknown", f"object.__init__ of {self.cls.__name__} with arguments")
+    return NONE
+
+
+def object_init_subclass(frame, self, *args, **kwargs):
+    return NONE
+
+
+def default_repr(frame, self):
+    return frame.break_graph("value_not_known", f"text of {self.describe()} shows an address")
+
+
+def identical(frame, self, other):
+    return ConstantValue(True if self is other else NotImplemented)
+
+
+def opposite(frame, self, other):
+    """Of what its class says of equality."""
+    if lookup_class(self.python_type(), "__eq__")[1] is object:
+        return ConstantValue(False if self is other else NotImplemented)
+    equal = self.compare(frame, "==", other)
+    return ConstantValue(NotImplemented if equal is None else not equal.truth(frame))
+
+
+def namespace_comparison(op):
+    """types.SimpleNamespace.__eq__ and __ne__: with another namespace, of what they hold."""
+
+    def compare(frame, self, other):
+        if not issubclass(other.python_type(), types.SimpleNamespace):
+            return ConstantValue(NotImplemented)
+        return self.getattr(frame, "__dict__").compare(frame, op, other.getattr(frame, "__dict__"))
+
+    return compare
+
+
+NAMESPACE_METHODS = {"__eq__": namespace_comparison("=="), "__ne__": namespace_comparison("!=")}
+OF_OBJECT = {"__eq__": identical, "__ne__": opposite, "__repr__": default_repr}
+"""What object does with instances of classes that do it otherwise."""
+PART_LEAVES_TO_OBJECT = frozenset(
+    "__setattr__ __delattr__ __getattribute__ __init_subclass__ __class__ __reduce__ __reduce_ex__ __getstate__ __sizeof__".split()
+)
+"""What follows from the class and the attributes of an instance, which its built-in part has not."""
+OBJECT_METHODS = {
+    "__setattr__": object_setattr,
+    "__delattr__": object_delattr,
+    "__init__": object_init,
+    "__getattribute__": lambda frame, self, name: self.plain_getattr(frame, force_plain(frame, name), use_hook=False),
+    "__init_subclass__": object_init_subclass,
+    **OF_OBJECT,
+    "__str__": default_repr,
+}

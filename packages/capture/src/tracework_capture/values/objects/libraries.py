@@ -1,0 +1,155 @@
+"""Functions of other libraries that look something up in a way that tracing cannot follow: answered while tracing."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import weakref
+
+import torch
+
+from ... import _C
+from ...guards.classes import defines
+from ...sources import Const
+from ..plain.constant import NotPlain, called_there, fold_literal, plain
+from ..plain.sequence import NONE
+from ..protocol.binding import function_value
+from ..torch.tensor import TensorValue
+from .function import FunctionValue
+
+STAND_INS = {torch.Tensor: lambda: torch.empty(0), torch.nn.Parameter: lambda: torch.nn.Parameter(torch.empty(0))}
+
+
+def einops_backend(frame, args, kwargs):
+    """einops finds its backend for a type of tensors once and keeps it for good; looking for it goes through all subclasses of a class
+    and imports modules."""
+    find = sys.modules["einops._backends"].get_backend
+    make = STAND_INS.get(args[0].python_type()) if len(args) == 1 and isinstance(args[0], TensorValue) else None
+    if make is None:
+        return FunctionValue(find, Const(find, "get_backend")).call(frame, args, kwargs)
+    backend = find(make())
+    return frame.wrap(backend, Const(backend, "einops_backend"))
+
+
+def below_generation_tagging(name, variable):
+    """A method of nn.Module as torch.compile leaves it for the process once it was used: it notes down modules for itself afterwards.
+    `variable` is where it keeps the method that was there before."""
+
+    def row(frame, args, kwargs):
+        patched = getattr(torch.nn.Module, name)
+        method = patched.__closure__[patched.__code__.co_freevars.index(variable)].cell_contents
+        return FunctionValue(method, Const(method, f"Module.{name}")).call(frame, list(args), kwargs)
+
+    return row
+
+
+def graph_module_call(frame, args, kwargs):
+    """A torch.fx.GraphModule inside of the program: what its class puts around the call only says where an error was."""
+    module = args[0]
+    if module.python_type()._wrapped_call.cls_call is not None:
+        return frame.break_graph("call_unknown", f"{module.describe()}, whose class had a __call__ before it was recompiled")
+    inherited = super(module.python_type(), module.python_type()).__call__
+    if inherited is torch.nn.Module.__call__:
+        return module.call_impl(frame, args[1:], kwargs)
+    return function_value(frame, inherited).call(frame, list(args), kwargs)
+
+
+def optimized_module_call(frame, args, kwargs):
+    """A module that torch.compile made inside of the program: what is put around the call warns of hooks on all modules only."""
+    if torch.nn.modules.module._has_any_global_hook():
+        return frame.break_graph("call_skipped", "a module that torch.compile made, while there are hooks on all modules")
+    return args[0].call_impl(frame, args[1:], kwargs)
+
+
+def decided(function, kind):
+    """What torch.compile is told about a condition or a number: here the comparison has been decided, and a number may stay open."""
+
+    def row(frame, args, kwargs):
+        given = [*args, *kwargs.values()]
+        if len(given) == 1 and given[0].python_type() is kind:
+            return given[0]
+        return frame.break_graph("call_skipped", f"{function} of something else than {kind.__name__}")
+
+    return row
+
+
+DECIDED = {
+    **dict.fromkeys(("guard_bool", "guard_or_false", "guard_or_true", "guard_size_oblivious", "statically_known_true"), bool),
+    "guard_int": int,
+    "guard_float": float,
+}
+
+
+def no_unbacked_sizes(frame, args, kwargs):
+    """has_free_unbacked_symbols(): sizes out of data are compared as others are, and not asserted."""
+    return frame.constant(False)
+
+
+def begin_step(module):
+    """Tells recordings, of this compiler or of torch.compile, where a step begins: behind the graph, as all that has an effect."""
+
+    def row(frame, args, kwargs):
+        frame.mutations.call(_C.Scoped(sys.modules[module].cudagraph_mark_step_begin, None), [])
+        return NONE
+
+    return row
+
+
+def implementation(frame, function, args, kwargs):
+    """What functools.singledispatch calls for a class: it keeps what it found in a dict of its own. What is registered is guarded."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__))
+    registry, cache = cells["registry"].cell_contents, cells["dispatch_cache"].cell_contents
+    if type(cache) is not weakref.WeakKeyDictionary:
+        return frame.break_graph("call_unknown", "functools.singledispatch with another dict for what it found")
+    table = frame.wrap(registry, Const(registry, "registry"))
+    kinds = [key.real() for key in table.all_keys(frame)]
+    if any(defines(kind, "__abstractmethods__") for kind in kinds):
+        return frame.break_graph("call_unknown", "functools.singledispatch over abstract classes")
+    found = next(kind for kind in args[0].real().__mro__ if kind in kinds)
+    return table.getitem(frame, frame.wrap(found, Const(found, found.__name__)))
+
+
+def of_texts(function):
+    """A function of re, which keeps what it compiles in a dict of its own."""
+
+    def row(frame, args, kwargs):
+        try:
+            known, by_name = [plain(a) for a in args], {name: plain(a) for name, a in kwargs.items()}
+        except NotPlain:  # a function that makes replacements, say
+            return FunctionValue(function, Const(function, function.__name__)).call(frame, args, kwargs)
+        return fold_literal(frame, functools.partial(called_there, frame, function), *known, **by_name)
+
+    return row
+
+
+LIBRARY_CODES = {functools.singledispatch(len).dispatch.__code__: implementation}
+LIBRARY_ROWS = {
+    **{f"{module}.cudagraph_mark_step_begin": begin_step(module) for module in ("torch.compiler", "tracework.compiler")},
+    "einops._backends.get_backend": einops_backend,
+    **{
+        f"re.{function.__name__}": of_texts(function)
+        for function in (
+            re.search,
+            re.match,
+            re.fullmatch,
+            re.sub,
+            re.subn,
+            re.split,
+            re.findall,
+            re.finditer,
+            re.compile,
+            re.escape,
+        )
+    },
+    "torch.fx.graph_module.GraphModule.recompile.<locals>.call_wrapped": graph_module_call,
+    **{f"torch.fx.experimental.symbolic_shapes.{name}": decided(name, kind) for name, kind in DECIDED.items()},
+    "torch.fx.experimental.symbolic_shapes.has_free_unbacked_symbols": no_unbacked_sizes,
+    "torch._dynamo.eval_frame.OptimizedModule.__call__": optimized_module_call,
+    **{
+        f"torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_{kept}": below_generation_tagging(
+            name, kept
+        )
+        for name, kept in (("__init__", "init"), ("__setstate__", "setstate"))
+    },
+}

@@ -1,0 +1,103 @@
+"""Python modules, whose attributes are looked up in their namespace."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+from ... import _C
+from ...guards.classes import defines, lookup_class
+from ...hook.policy import is_of_a_package
+from ...signals import let_through
+from ...sources import Attr, Const, DictItem
+from ..plain.constant import ConstantValue, called_there, raise_python
+from ..plain.mapping import MISSING, touched_name, write_name
+from ..protocol.value import Value
+
+
+class NamespaceValue(Value):
+    """A Python module."""
+
+    def __init__(self, obj, source):
+        super().__init__(source)
+        self.obj = obj
+
+    def python_type(self):
+        return type(self.obj)
+
+    def real(self):
+        return self.obj
+
+    def describe(self):
+        return f"module {self.name()}"
+
+    def name(self):
+        """As it is in messages; a module need not have one."""
+        return _C.instance_dict(self.obj).get("__name__")
+
+    def truth(self, frame):
+        return True
+
+    def hash_key(self, frame):
+        return self.obj
+
+    def same_object(self, other):
+        return self is other
+
+    def as_graph_arg(self, frame):
+        return self.obj
+
+    def getattr(self, frame, name):
+        found = touched_name(frame, self.obj.__dict__, name)
+        if found is not MISSING and (found is not None or not hasattr(types.ModuleType, name)):
+            return found if found is not None else self.no_attribute(frame, name)
+        names = Const(self.obj.__dict__, str(self.name()))
+        if name in self.obj.__dict__:
+            return frame.wrap(self.obj.__dict__[name], DictItem(names, name))
+        hook = self.obj.__dict__.get("__getattr__")
+        if isinstance(hook, types.FunctionType) and not is_of_a_package(hook.__code__) and not hasattr(types.ModuleType, name):
+            frame.guard("DICT_LACKS", names, name)
+            return frame.wrap(hook, DictItem(names, "__getattr__")).call(frame, [ConstantValue(name)], {})
+        try:
+            found = called_there(frame, getattr, self.obj, name)
+        except AttributeError as error:
+            frame.guard("DICT_LACKS", names, name)
+            return raise_python(frame, error)
+        except Exception as error:  # code of the program, which is to run when its turn comes
+            let_through(error)
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} raised {type(error).__name__}")
+        return frame.wrap(found, Attr(self.source, name))
+
+    def setattr(self, frame, name, value):
+        static, _ = lookup_class(type(self.obj), name)
+        if defines(type(static), "__set__"):
+            return frame.wrap(static, Const(static, name)).call_method(frame, "__set__", [self, value], {})
+        if self.writes_itself("__setattr__", name):
+            return super().setattr(frame, name, value)
+        return write_name(frame, self.obj.__dict__, name, value)
+
+    def delattr(self, frame, name):
+        static, _ = lookup_class(type(self.obj), name)
+        if defines(type(static), "__delete__") or self.writes_itself("__delattr__", name):
+            return super().delattr(frame, name)
+        found = touched_name(frame, self.obj.__dict__, name)
+        if found is MISSING:
+            there = name in self.obj.__dict__
+            frame.guard("DICT_HAS" if there else "DICT_LACKS", Const(self.obj.__dict__, str(self.name())), name)
+        else:
+            there = found is not None
+        if not there:
+            return frame.raise_new(AttributeError, f"'{type(self.obj).__name__}' object has no attribute '{name}'")
+        return write_name(frame, self.obj.__dict__, name, None)
+
+    def writes_itself(self, hook, name):
+        """Whether something else than the dict of the module takes an attribute, or what is replayed later (a print) looks at it."""
+        return (
+            self.obj is sys
+            or name == "__dict__"
+            or lookup_class(type(self.obj), hook)[0] is not lookup_class(types.ModuleType, hook)[0]
+        )
+
+    def no_attribute(self, frame, name):
+        called = "module" if self.name() is None else f"module '{self.name()}'"
+        return frame.raise_new(AttributeError, f"{called} has no attribute '{name}'")

@@ -1,0 +1,112 @@
+"""Calls of C functions that capture does not know, with tensors: observed once on the real values, then an operator of the graph."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+import torch
+from torch import fx
+
+from ...graph.checks import is_plain_call
+from ...graph.opaque_operators import NAMESPACE, Refusal, is_foreign, observe, operator_of
+from ...signals import let_through
+from ..plain.constant import NotPlain, plain
+from ..plain.sequence import ListValue, TupleValue
+from ..torch.frame_hooks import check_frame_hooks
+from ..torch.tensor import TensorValue
+
+log = logging.getLogger("tracework.capture.opaque")
+
+
+def opaque_call(frame, function, args, kwargs):
+    """The result as a value; None when the call must break the graph."""
+    values = [*args, *kwargs.values()]
+    tensors = [v for v in values if isinstance(v, TensorValue)]
+    if not is_foreign(function) or not tensors or not all(map(fits, tensors)) or frame.root.transforms:
+        return None
+    check_frame_hooks(frame.root)
+    try:
+        constants = [None if isinstance(v, TensorValue) else (plain(v),) for v in values]
+    except NotPlain:
+        return None
+    call = with_constants(frame.root.services.call_disabled(function), constants, len(args), tuple(kwargs))
+    try:
+        kind, facts = observed(frame, call, tensors)
+    except Refusal as why:
+        log.info("%s breaks the graph: %s", function, why)
+        return None
+    operator = operator_of(function, call, (constants, tuple(kwargs)), len(tensors), facts)
+    return call_of_kind(frame, operator, tensors, kind, len(facts))
+
+
+def call_of_kind(frame, operator, arguments, kind, count):
+    """A call of an operator that gives `count` tensors, as the kind of object (a tensor, tuple or list) that the program gets."""
+    found = frame.graph.call(frame, operator, tuple(arguments))
+    if kind is torch.Tensor:
+        return found
+    items = found.unpack(frame) if count > 1 else [found]
+    return ListValue(items) if kind is list else TupleValue(items)
+
+
+def fits(value):
+    """A plain tensor of known sizes that autograd does not follow."""
+    example = value.example
+    if value.python_type() is not torch.Tensor or (torch.is_grad_enabled() and example.requires_grad):
+        return False
+    return example.device.type != "meta" and all(type(n) is int for n in (*example.shape, *example.stride()))
+
+
+def with_constants(function, constants, count, names):
+    """The function of the tensors only."""
+
+    def call(*tensors):
+        left = iter(tensors)
+        given = [next(left) if c is None else c[0] for c in constants]
+        return function(*given[:count], **dict(zip(names, given[count:], strict=True)))
+
+    return call
+
+
+def observed(frame, call, tensors):
+    """What one call gives, on the values that the graph computes up to here from this call's inputs."""
+    with state_kept(), torch.no_grad():
+        env = values_so_far(frame.graph)
+        return observe(call, [env[t.node] for t in tensors])
+
+
+@contextlib.contextmanager
+def state_kept():
+    """The generators are as before, and grad mode."""
+    state = torch.get_rng_state()
+    on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    try:
+        with torch.set_grad_enabled(torch.is_grad_enabled()):
+            yield
+    finally:
+        torch.set_rng_state(state)
+        if on_gpu is not None:
+            torch.cuda.set_rng_state_all(on_gpu)
+
+
+def values_so_far(builder):
+    """fx node -> value, computed from copies of the inputs. Raises Refusal where the graph does more than compute."""
+    env = {}
+    for binding, real in zip(builder.inputs, builder.example_inputs, strict=True):
+        env[binding.name] = real
+    found = {}
+    for node in builder.graph.nodes:
+        if node.op == "placeholder":
+            real = env[node.name]
+            found[node] = real.detach().clone() if isinstance(real, torch.Tensor) else real
+            continue
+        if not is_plain_call(node) and getattr(node.target, "namespace", None) != NAMESPACE:
+            raise Refusal(f"the graph before it calls {node.target}")
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), found.__getitem__)
+        try:
+            target = getattr(args[0], node.target) if node.op == "call_method" else node.target
+            found[node] = target(*(args[1:] if node.op == "call_method" else args), **kwargs)
+        except Exception as error:
+            let_through(error)
+            raise Refusal(f"the graph before it raises {type(error).__name__}") from error
+    return found

@@ -1,0 +1,260 @@
+"""functools.cache and lru_cache: with arguments that are known they are asked while tracing, and by a guard before each call.
+
+The guard asks as often as the traced program did, so that what is counted stays right, and holds while the same object comes back, or
+an equal constant: a function that the program makes anew for each call, from the same code, is asked itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import types
+import weakref
+
+import torch
+
+from ...graph.checks import written_inputs
+from ...guards.classes import lookup_class
+from ...guards.guard import payload_key
+from ...guards.kinds import same_constant
+from ...signals import let_through
+from ...sources import Attr, Const
+from ..number.symint import SymNumber
+from ..plain.constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_plain, is_atom, plain
+from ..plain.sequence import TupleValue
+from ..protocol.binding import CONTAINERS
+from ..protocol.keys import hashed_apart
+from ..protocol.value import EXISTING, SymbolicRaise
+from ..torch.module import ModuleValue
+from .function import is_empty
+from .instance import ObjectValue, own_dict
+from .row_value import RowValue
+from .user_keys import globals_read, is_pure
+
+NOT_FOLLOWED = (types.ModuleType, types.FunctionType, *ATOM_TYPES)
+OF_NUMBERS = (abs, float, int, max, min, round, math)
+"""Globals of a function that give the same for the same numbers."""
+REACHED = 10_000
+"""Objects that are looked at for what a function may read."""
+
+OF_MEMORY = ("cache_info", "cache_clear")
+"""Methods that tell of what was asked before, or forget it."""
+
+_BY_IDENTITY = {"__hash__": object.__hash__, "__eq__": object.__eq__}
+
+
+class Remembered:
+    """it gives what it gave while tracing"""
+
+    runs_program = True
+
+    def __init__(self, disabled, function):
+        self.disabled = disabled
+        self.calls = []  # (args, kwargs, result) in the program's order, which says what is forgotten next
+        self.asked = weakref.ref(function)
+        self.counts = None  # what the function counted until tracing had asked it for the last time, until the guard was asked
+
+    def number_with(self, args, kwargs):
+        """Of different calls, this one too."""
+        return len(
+            {(payload_key(a), payload_key([*k.items()])) for a, k in [*((a, k) for a, k, _ in self.calls), (args, kwargs)]}
+        )
+
+    def is_asked(self, function, args, kwargs, found):
+        """Notes a call that tracing made."""
+        self.calls.append((args, kwargs, found))
+        self.counts = function.cache_info()
+
+    def is_as_traced(self, function):
+        """Whether nobody asked the function since tracing did, which stands for the calls of this run."""
+        counts, self.counts = self.counts, None
+        return counts is not None and function is self.asked() and function.cache_info() == counts
+
+    def __call__(self, function):
+        if self.is_as_traced(function):
+            return True
+        asked = self.disabled(function)
+        for args, kwargs, expected in self.calls:
+            try:
+                found = asked(*args, **kwargs)
+            except Exception as error:  # the program meets it where it calls the function
+                let_through(error)
+                return False
+            if not (same_constant(found, expected) if is_atom(expected) else found is expected):
+                return False
+        return True
+
+
+class RememberingFunction(RowValue):
+    """What functools.cache and lru_cache make. Unless its object is guarded (`by_identity`), only calls of it that give constants are
+    known, and the code that it runs."""
+
+    def __init__(self, fn, source, by_identity=True):
+        super().__init__(fn, self.ask, source)
+        self.by_identity = by_identity
+
+    def fix(self, frame):
+        """Something needs the object."""
+        if not self.by_identity:
+            self.by_identity = True
+            frame.guard("IDENTITY", self.source, self.fn)
+
+    def wrapped(self, frame):
+        """The function that it asks for what it does not remember."""
+        function = self.fn.__wrapped__
+        return frame.wrap(function, Const(function) if self.by_identity else Attr(self.source, "__wrapped__"))
+
+    def getattr(self, frame, name):
+        self.fix(frame)
+        return super().getattr(frame, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        if name in OF_MEMORY:
+            return frame.break_graph("call_unknown", f"{name} of {self.describe()}: what it remembers")
+        return super().call_method(frame, name, args, kwargs)
+
+    def hash_key(self, frame):
+        self.fix(frame)
+        return super().hash_key(frame)
+
+    def as_graph_arg(self, frame):
+        self.fix(frame)
+        return super().as_graph_arg(frame)
+
+    def ask(self, frame, args, kwargs):
+        """What the function remembers, or what it computes now."""
+        name = self.fn.__wrapped__.__name__
+        if args and issubclass(args[0].python_type(), logging.Logger):
+            frame.mutations.call(self.fn, list(args), dict(kwargs))  # warning_once: said after the graph, or found said already
+            return ConstantValue(None)
+        if id(self.fn) not in frame.root.remembered and self.is_formula(args, kwargs):
+            return self.computed(frame, args)
+        try:
+            known, by_name = [key_of(frame, a) for a in args], {k: key_of(frame, v) for k, v in kwargs.items()}
+        except NotPlain:
+            return self.called_once(frame, args, kwargs)
+        if frame.mutations.entries or written_inputs(frame.root):  # which another function may read
+            self.fix(frame)
+        if waits_for_writes(frame, self.fn.__wrapped__, [*args, *kwargs.values()]):
+            return frame.break_graph("call_unknown", f"{name}, which remembers results and reads what was written here")
+        if id(self.fn) in frame.root.remembered_later:
+            return frame.break_graph("call_unknown", f"{name}, which is asked after the graph, too")
+        asked, most = frame.root.remembered.get(id(self.fn)), self.fn.cache_parameters()["maxsize"]
+        if asked is not None and most is not None and asked.number_with(known, by_name) > most:
+            return frame.break_graph("call_unknown", f"{name}, which forgets one result for another")
+        key = (id(self.fn), payload_key(known), payload_key([*by_name.items()]), len(asked.calls) if asked is not None else 0)
+        answers = frame.root.history.answers
+        if key not in answers:
+            try:
+                answers[key] = called_there(frame, self.fn, *known, **by_name), known, by_name
+            except Exception as error:
+                let_through(error)
+                return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises {type(error).__name__}")
+        found = answers[key][0]
+        if not is_atom(found):
+            self.fix(frame)
+        if asked is None:
+            asked = frame.root.remembered[id(self.fn)] = Remembered(frame.root.services.call_disabled, self.fn)
+            frame.guard("RELATION", self.source, (asked, (self.source,)))
+        asked.is_asked(self.fn, known, by_name, found)
+        return frame.wrap(found, Const(found))
+
+    def called_once(self, frame, args, kwargs):
+        """What it computes of objects that no guard knows, which it may hold; of the same ones again it is what it gave."""
+        calls = frame.root.remembered_here.setdefault(id(self.fn), {})
+        most = self.fn.cache_parameters()["maxsize"]
+        if most is not None and most < 1:
+            return self.wrapped(frame).call(frame, args, kwargs)
+        key = tuple(hashed_apart(frame, a) for a in args), tuple((k, hashed_apart(frame, v)) for k, v in kwargs.items())
+        if key not in calls:
+            if len(calls) == most:
+                return frame.break_graph("call_unknown", f"{self.describe()}, which forgets one result for another")
+            calls[key] = self.wrapped(frame).call(frame, args, kwargs)
+        return calls[key]
+
+    def is_formula(self, args, kwargs):
+        """Whether it is called with one int that is open, and depends on nothing else: what it remembers is what it computes. Ints are
+        keys of their own; floats equal ints, and 0.0 equals -0.0."""
+        function = self.fn.__wrapped__
+        if not self.by_identity or kwargs or len(args) != 1 or type(args[0]) is not SymNumber or args[0].python_type() is not int:
+            return False
+        if type(function) is not types.FunctionType or function.__closure__ or function.__defaults__ or function.__kwdefaults__:
+            return False
+        read = globals_read(function.__code__, function.__globals__)
+        return is_pure(function.__code__) and all(any(found is each for each in OF_NUMBERS) for found in read)
+
+    def computed(self, frame, args):
+        """What it computes. It is asked when the graph has run, so that it remembers and counts."""
+        from ..number.size_floats import SizeFloat  # primops is imported when the first graph is made
+
+        name = self.fn.__wrapped__.__name__
+        try:
+            found = self.wrapped(frame).call(frame, args, {})
+        except SymbolicRaise:
+            return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises")
+        if not (found.is_constant() or isinstance(found, (SymNumber, SizeFloat))):
+            return frame.break_graph("call_unknown", f"{name}, which remembers an object")
+        frame.root.remembered_later.add(id(self.fn))
+        frame.mutations.call(frame.root.services.call_disabled(self.fn), list(args), {})
+        return found
+
+
+def key_of(frame, value):
+    """The object that an argument is. Raises NotPlain where no guard says which."""
+    if value.python_type() in ATOM_TYPES:
+        return force_plain(frame, value)
+    if isinstance(value, (ObjectValue, ModuleValue)) and value.mutability is EXISTING and value.source is not None:
+        kind = value.python_type()
+        if all(lookup_class(kind, name)[0] is own for name, own in _BY_IDENTITY.items()):
+            frame.guard("IDENTITY", value.source, value.obj)
+            return value.obj
+    if isinstance(value, TupleValue) and value.cls is tuple:
+        return tuple(key_of(frame, item) for item in value.all_items(frame))
+    if isinstance(value, ObjectValue):  # what it remembers may hold it, as an instance of its own class
+        raise NotPlain(value)
+    return plain(value)
+
+
+def waits_for_writes(frame, function, args):
+    """Whether a function may read what the frame wrote, which is not in place yet: a variable that it names, or an object that is reached
+    from its variables and arguments."""
+    pending = frame.mutations.entries
+    objects = [value.obj for value in args if isinstance(value, (ObjectValue, ModuleValue))]
+    if isinstance(function, types.FunctionType):
+        cells, table = function.__closure__ or (), function.__globals__
+        names = [name for name in function.__code__.co_names if name in table]
+        if any(("cell", id(cell)) in pending for cell in cells) or any(("global", id(table), name) in pending for name in names):
+            return True
+        objects += [table[name] for name in names] + [cell.cell_contents for cell in cells if not is_empty(cell)]
+    seen = reached(objects)
+    if (seen is None or any(isinstance(each, torch.Tensor) for each in seen)) and written_inputs(frame.root):
+        return True
+    if not pending:
+        return False
+    changed = frame.mutations.changed()
+    if seen is None or changed is None:
+        return bool(objects)
+    values, memo = {id(each) for each in changed if each is not None}, frame.root.memo
+    return any(id(each) in values or id(memo.get(id(each))) in values for each in seen if each is not None)
+
+
+def reached(objects):
+    """The objects and what they hold, though not what classes, modules and functions hold; None where they are more than REACHED, or one
+    has slots."""
+    seen, left = {}, [*objects]
+    while left:
+        found = left.pop()
+        if id(found) in seen:
+            continue
+        if len(seen) == REACHED:
+            return None
+        seen[id(found)] = found
+        if isinstance(found, dict):
+            left += [*found.keys(), *found.values()]
+        elif isinstance(found, CONTAINERS):
+            left += found
+        elif not isinstance(found, (type, *NOT_FOLLOWED)):
+            if any(vars(kind).get("__slots__") for kind in type(found).__mro__):
+                return None
+            left += (own_dict(found) or {}).values()
+    return seen.values()

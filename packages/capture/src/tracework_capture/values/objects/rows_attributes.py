@@ -1,0 +1,649 @@
+"""getattr and its family, isinstance, type, id, callable, hash, vars, super, print, inspect and dataclasses queries, copies."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import dataclasses
+import functools
+import inspect
+import operator
+import sys
+import traceback
+import types
+import typing
+
+import torch
+
+from ...errors import SkipFrame
+from ...graph.replaced import identity_is_asked
+from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
+from ...hook.policy import is_installed
+from ...signals import let_through
+from ...sources import Const, DictItem
+from ..number.identity_numbers import IdentityNumber
+from ..number.late_values import place_here
+from ..plain.constant import (
+    ConstantValue,
+    NotPlain,
+    attribute_name,
+    fold,
+    fold_literal,
+    fold_plain,
+    force_plain,
+    literal,
+    plain,
+    reads_whole,
+)
+from ..plain.sequence import NONE, ListValue, TupleValue
+from ..protocol.binding import function_value
+from ..protocol.value import NEW, SymbolicRaise
+from ..torch.module import ModuleValue
+from ..torch.tensor import TensorValue
+from .class_value import ClassValue, class_value, super_, type_call
+from .exception import attribute_asked
+from .function import FunctionValue
+from .instance import HEAP_TYPE, ObjectValue
+from .user_keys import has_user_key, is_hashed_alike
+
+
+def classes_of(frame, value):
+    """The Python object to hand to isinstance: a class, a union, or nested tuples of them."""
+    if isinstance(value, TupleValue):
+        return tuple(classes_of(frame, v) for v in value.all_items(frame))
+    if isinstance(value, ObjectValue) and type(value.obj) is type(typing.Mapping):
+        return typing.get_origin(value.identity(frame))  # which it asks
+    try:
+        return value.real()
+    except LookupError:
+        return force_plain(frame, value)
+
+
+def isinstance_(frame, args, kwargs):
+    from .instance import ObjectValue
+
+    if isinstance(args[0], ObjectValue) and args[0].pretends(frame):
+        return frame.break_graph("call_unknown", f"isinstance of {args[0].describe()}, whose class says what its __class__ is")
+    if isinstance(args[1], TupleValue):
+        found = (isinstance_(frame, [args[0], cls], {}) for cls in args[1].all_items(frame))
+        return ConstantValue(any(f.constant() for f in found))
+    hook = hook_of(args[1], "__instancecheck__")
+    if hook is not None and args[0].python_type() is args[1].cls:
+        return ConstantValue(True)  # the hook is not asked
+    if hook is not None:
+        return ConstantValue(function_value(frame, hook).call(frame, [args[1], args[0]], {}).truth(frame))
+    classes = classes_of(frame, args[1])
+    found = known_relation(frame, is_instance, args[0], classes)
+    resolution_order(args[0].python_type())
+    if not found.constant():
+        guard_unrelated(frame, args, args[0].python_type(), classes)
+    guard_members(frame, args[0], classes)
+    return found
+
+
+def guard_members(frame, value, classes):
+    """A protocol asks an object for the names of its members, wherever it has them."""
+    for cls in typing.get_args(classes) if isinstance(classes, types.UnionType) else (classes,):
+        if getattr(cls, "_is_protocol", False) and isinstance(value, (ObjectValue, ModuleValue)) and value.source is not None:
+            protocols = [base for base in cls.__mro__ if vars(base).get("_is_protocol")]
+            for name in {n: None for p in protocols for n in (*vars(p), *p.__annotations__) if not n.startswith("_")}:
+                frame.guard("HAS_ATTR" if hasattr(value.obj, name) else "LACKS_ATTR", value.source, name)
+
+
+def guard_unrelated(frame, args, kind, classes):
+    """A class may be registered with an abstract one later; what is a subclass by its bases, or is registered, stays one."""
+    for cls in typing.get_args(classes) if isinstance(classes, types.UnionType) else (classes,):
+        asks_registry = getattr(type(cls), "__subclasscheck__", None) is abc.ABCMeta.__subclasscheck__
+        if asks_registry and not any(may_be_made(a, c) for a, c in zip(args, (kind, cls))):
+            frame.guard("NOT_SUBCLASS", Const(cls, cls.__qualname__), kind)
+
+
+def may_be_made(value, cls):
+    """Whether a class of this value may be one that the traced program defines, which each call has anew."""
+    return value.source is None and "<locals>" in cls.__qualname__
+
+
+PURE_HOOKS = ("abc", "typing", "typing_extensions", "enum", "torch")
+"""Packages whose metaclasses answer from the class alone."""
+
+
+def hook_of(value, name):
+    """The program's own function that answers isinstance or issubclass for a class; None where Python does."""
+    if not isinstance(value, ClassValue):
+        return None
+    hook, _ = lookup_class(type(value.cls), name)
+    if not isinstance(hook, types.FunctionType) or hook.__globals__.get("__name__", "").partition(".")[0] in PURE_HOOKS:
+        return None
+    return hook
+
+
+def known_relation(frame, ask, value, classes):
+    """isinstance or issubclass, asked now."""
+    try:
+        return ConstantValue(ask(value, classes))
+    except TypeError as error:
+        return frame.raise_new(TypeError, *error.args)
+    except Exception as error:  # a hook of the class needs what the traced program has not made yet, or raises
+        let_through(error)
+        return frame.break_graph("call_unknown", f"a check of classes, which raises {type(error).__name__}")
+
+
+def is_instance(value, classes):
+    """isinstance by type; metaclass hooks of torch's tensor classes are answered by their own rule."""
+
+    from ..torch.parameter import is_buffer
+    from ..torch.tensor import TensorValue, tensor_type_name
+
+    if isinstance(classes, types.UnionType):
+        return any(is_instance(value, c) for c in typing.get_args(classes))
+    if isinstance(value, TensorValue):
+        if classes is torch.nn.Buffer:
+            return is_buffer(value)
+        if classes is torch.autograd.Variable:
+            return True
+        if classes is torch.nn.Parameter or isinstance(classes, type) and issubclass(classes, torch.nn.Parameter):
+            return isinstance(value.obj, classes) if value.obj is not None else issubclass(value.python_type(), classes)
+        if type(classes) is type(torch.FloatTensor) and value.obj is None:
+            return tensor_type_name(value.example) == f"{classes.__module__}.{classes.__name__}"
+    obj = getattr(value, "obj", None)
+    if obj is not None and not value.is_constant():
+        return isinstance(obj, classes)
+    kind = value.python_type()
+    if value.is_constant():
+        return isinstance(value.constant(), classes)
+    if isinstance(value, ObjectValue) and getattr(classes, "_is_protocol", False):
+        return _follows(kind, classes)
+    if isinstance(value, ClassValue) and getattr(classes, "_is_protocol", False):
+        raise LookupError(f"what {value.describe()} has itself")
+    return issubclass(kind, classes)
+
+
+def _follows(kind, protocol):
+    """Whether new instances of a class follow a protocol by what the class has; what else they have, plain Python is asked."""
+    try:
+        if issubclass(kind, protocol):
+            return True
+    except TypeError:  # a protocol with data members is not asked of classes
+        pass
+    raise LookupError(f"an instance of {kind.__name__} that is yet to be made")
+
+
+def issubclass_(frame, args, kwargs):
+    if isinstance(args[1], TupleValue):
+        found = (issubclass_(frame, [args[0], cls], {}) for cls in args[1].all_items(frame))
+        return ConstantValue(any(f.constant() for f in found))
+    hook = hook_of(args[1], "__subclasscheck__")
+    if hook is not None:
+        return ConstantValue(function_value(frame, hook).call(frame, [args[1], args[0]], {}).truth(frame))
+    kind, classes = classes_of(frame, args[0]), classes_of(frame, args[1])
+    found = known_relation(frame, issubclass, kind, classes)
+    if isinstance(kind, type):
+        resolution_order(kind)
+    if not found.constant():
+        guard_unrelated(frame, args, kind, classes)
+    return found
+
+
+def recursion_limit(frame, args, kwargs):
+    frame.root.guards.state("recursion_limit", sys.getrecursionlimit(), frame.user_location())
+    return ConstantValue(sys.getrecursionlimit())
+
+
+def getattr_(frame, args, kwargs):
+    name = attribute_name(frame, args[1])
+    if len(args) < 3:
+        return attribute_asked(frame, args[0], name)
+    try:
+        return args[0].getattr(frame, name)
+    except SymbolicRaise as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            return args[2]
+        raise
+
+
+def hasattr_(frame, args, kwargs):
+    try:
+        args[0].getattr(frame, attribute_name(frame, args[1]))
+    except SymbolicRaise as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            return ConstantValue(False)
+        raise
+    return ConstantValue(True)
+
+
+def setattr_(frame, args, kwargs):
+    args[0].setattr(frame, attribute_name(frame, args[1]), args[2])
+    return NONE
+
+
+def delattr_(frame, args, kwargs):
+    args[0].delattr(frame, attribute_name(frame, args[1]))
+    return NONE
+
+
+def type_(frame, args, kwargs):
+    from ..plain.mapping import DictValue
+    from .made_class import class_of_parts
+
+    if len(args) == 3 and not kwargs and type(args[1]) is TupleValue and type(args[2]) is DictValue:
+        return class_of_parts(frame, args)
+    if len(args) != 1:
+        return frame.break_graph("class_building", "type() with these arguments")
+    return class_value(frame, args[0].python_type())
+
+
+def id_(frame, args, kwargs):
+    """Of an existing object, module, function or class, which stays the same one; of tensors, which change from call to call, and of what the
+    program makes it is known when the graph has run."""
+    found, place = None, place_here(frame)
+    if isinstance(args[0], (ObjectValue, ModuleValue)):
+        found = args[0].identity(frame)
+    elif isinstance(args[0], (FunctionValue, ClassValue)) and args[0].mutability is not NEW:
+        found = args[0].real()
+        frame.guard("IDENTITY", args[0].source, found)
+    if found is not None:
+        return ConstantValue(id(found))
+    if not isinstance(args[0], TensorValue) and args[0].mutability is not NEW or place in frame.root.history.asked_early:
+        return frame.break_graph("builtin_unsupported", f"id() of {args[0].describe()}")
+    identity_is_asked(frame.root, args[0])
+    return IdentityNumber(args[0], place)
+
+
+def callable_(frame, args, kwargs):
+    value = args[0]
+    if isinstance(value, ClassValue):
+        return ConstantValue(True)
+    return ConstantValue(find(value.python_type(), "__call__")[1] is not None)
+
+
+def hash_(frame, args, kwargs):
+    hasher, _ = lookup_class(args[0].python_type(), "__hash__")
+    if isinstance(hasher, types.FunctionType) and isinstance(args[0], ObjectValue):
+        number = force_plain(frame, args[0].call_method(frame, "__hash__", [], {}))
+        if not isinstance(number, int):
+            return frame.raise_new(TypeError, "__hash__ method should return an integer")
+        # what __hash__ gives is taken as it is where it fits, but for -1, which means an error
+        fits = -sys.maxsize - 1 <= number <= sys.maxsize
+        return ConstantValue(hash(int(number)) if not fits else -2 if number == -1 else int(number))
+    if isinstance(args[0], ObjectValue) and args[0].part is not None and hasher not in (None, object.__hash__):
+        return hash_(frame, [args[0].part], {})
+    if type(args[0]) is TupleValue:
+        key = args[0].hash_key(frame)
+        if has_user_key(key) and is_hashed_alike(key):
+            return ConstantValue(hash(key))
+    return ConstantValue(fold_plain(frame, hash, force_plain(frame, args[0])))
+
+
+def vars_(frame, args, kwargs):
+    if not args:
+        return own_frame("vars")(frame, args, kwargs)
+    found = getattr_(frame, [args[0], ConstantValue("__dict__"), None], {})
+    return frame.raise_new(TypeError, "vars() argument must have __dict__ attribute") if found is None else found
+
+
+def dir_(frame, args, kwargs):
+    if not args:
+        return own_frame("dir")(frame, args, kwargs)
+    value = args[0]
+    if value.is_constant():
+        return fold(frame, dir, [value])
+    if isinstance(value, ClassValue) and type(value.cls).__dir__ is type.__dir__:
+        return ListValue([ConstantValue(name) for name in names_of_class(frame, value.cls)])
+    if type(value) is not ObjectValue or value.part is not None or lookup_class(value.cls, "__dir__")[0] is not object.__dir__:
+        return frame.break_graph("builtin_unsupported", f"dir() of {value.describe()}")
+    own = [force_plain(frame, key) for key in value.getattr(frame, "__dict__").unpack(frame)] if value.cls.__dictoffset__ else []
+    return ListValue([ConstantValue(name) for name in sorted({*own, *names_of_class(frame, value.cls)})])
+
+
+def names_of_class(frame, cls):
+    """dir() of a class, which a guard asks for again."""
+    if id(cls) in frame.root.made:
+        return frame.break_graph("builtin_unsupported", f"dir() of class {cls.__qualname__}, which the traced program made")
+    found = type.__dir__(cls)
+
+    def unchanged(now):
+        """dir() gives the same names"""
+        return type.__dir__(now) == found
+
+    frame.guard("PREDICATE", class_value(frame, cls).source, unchanged)
+    return sorted(found)
+
+
+def call_later(frame, function, args, kwargs):
+    """Logs a call for after the graph, where it runs as plain Python."""
+    frame.mutations.call(frame.root.services.call_disabled(function), args, kwargs)
+
+
+def print_(frame, args, kwargs):
+    """The text is made now and printed after the graph, unless a tensor is shown."""
+    file = kwargs.get("file", NONE)
+    stdout = file.is_constant() and file.constant() is None
+    write = find(type(sys.stdout) if stdout else file.python_type(), "write")[0]
+    if isinstance(write, types.FunctionType) and not (stdout and is_installed(write.__code__)) or write is NO_ATTRIBUTE:
+        return frame.break_graph("print", "a file of the program's own")
+    texts = [shown_later(frame, a) for a in args]
+    options = {k: v for k, v in kwargs.items()}
+    call_later(frame, print, texts, options)
+    return NONE
+
+
+def shown_later(frame, value):
+    """What to print after the graph: the text as it is now, a size, or a copy of a tensor without gradients."""
+    from ..number.floats import LateFloat
+    from ..number.late_values import LateValue
+    from ..number.symint import SymNumber
+    from ..torch.tensor import TensorValue
+
+    if isinstance(value, (SymNumber, LateFloat, LateValue)):
+        return value
+    if isinstance(value, TensorValue) and not value.example.requires_grad:
+        return frame.graph.call_method(frame, "clone", (value,))
+    return shown(frame, value)
+
+
+def shown(frame, value):
+    """str(value) as a value."""
+    from ..plain.rows_containers import str_
+
+    return str_(frame, [value], {})
+
+
+def text(frame, value, fn):
+    """str(value) or repr(value) as a value; breaks for what is not known."""
+    from .exception import ExceptionValue
+
+    if isinstance(value, ExceptionValue):
+        return value.shown(frame, fn)
+    try:
+        return ConstantValue(fn(plain(value)))
+    except NotPlain as missing:
+        if reads_whole(frame, missing.args[0]):
+            return text(frame, value, fn)
+        what = f"text of {value.describe()}"
+        return frame.break_graph("tensor_to_python" if isinstance(value, TensorValue) else "value_not_known", what)
+
+
+def is_dataclass(frame, args, kwargs):
+    cls = args[0].cls if isinstance(args[0], ClassValue) else args[0].python_type()
+    return ConstantValue(hasattr(cls, "__dataclass_fields__"))
+
+
+def guard_fields(frame, cls):
+    """The fields of a class stay the same objects in the same order, if it is a dataclass."""
+    table = getattr(cls, "__dataclass_fields__", None)
+    if type(table) is dict:
+        source = Const(table, f"{cls.__name__}.__dataclass_fields__")
+        frame.guard("DICT_KEYS", source, tuple(table))
+        for name, field in table.items():
+            frame.guard("IDENTITY", DictItem(source, name), field)
+
+
+def fields(frame, args, kwargs):
+    cls = args[0].cls if isinstance(args[0], ClassValue) else args[0].python_type()
+    guard_fields(frame, cls)
+    try:
+        found = dataclasses.fields(cls)
+    except TypeError as error:
+        return frame.raise_new(TypeError, *error.args)
+    return TupleValue([literal(frame, f) for f in found])
+
+
+def replace(frame, args, kwargs):
+    value = args[0]
+    if not hasattr(value.python_type(), "__dataclass_fields__"):
+        return frame.break_graph("call_unknown", "dataclasses.replace of no dataclass")
+    guard_fields(frame, value.python_type())
+    declared = value.python_type().__dataclass_fields__.values()
+    given = [field for field in declared if field._field_type is not dataclasses._FIELD_CLASSVAR and field.name in kwargs]
+    kept = [f for f in declared if f._field_type is not dataclasses._FIELD_CLASSVAR and f.init and f.name not in kwargs]
+    if not all(f.init for f in given) or any(
+        f._field_type is dataclasses._FIELD_INITVAR and f.default is dataclasses.MISSING for f in kept
+    ):
+        return frame.break_graph("call_unknown", "dataclasses.replace with fields that it refuses, or without some that it needs")
+    changes = {**kwargs, **{f.name: value.getattr(frame, f.name) for f in kept}}
+    return class_value(frame, value.python_type()).call(frame, [], changes)
+
+
+def of_signature(fn):
+    """A function of inspect that says what arguments a callable takes."""
+
+    def row(frame, args, kwargs):
+        name = f"inspect.{fn.__name__}"
+        if len(args) != 1:
+            return frame.break_graph("builtin_unsupported", f"{name} with these arguments")
+        value, options = args[0], plain_options(frame, kwargs)
+        asked = stand_in(frame, value, name)
+        if asked is not None:
+            return fold_literal(frame, fn, asked, **options)
+        if isinstance(value, ClassValue) and value.cls.__flags__ & HEAP_TYPE:
+            guard_signature_of_class(frame, value.cls, name)
+        try:
+            return fold_literal(frame, fn, value.real(), **options)
+        except LookupError:
+            return frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}")
+
+    return row
+
+
+def stand_in(frame, value, name):
+    """What has the signature of a function, a method or a partial of one, guarded; None for other callables."""
+    from .function import BoundMethodValue
+    from .partial import PartialValue
+
+    if isinstance(value, FunctionValue):
+        found = plain_function(frame, value)
+        guard_signature(frame, value)
+        return found
+    if isinstance(value, BoundMethodValue):
+        found = stand_in(frame, value.function, name)
+        return None if found is None else types.MethodType(found, object())
+    if not isinstance(value, PartialValue):
+        return None
+    function, positional, keywords = value.parts
+    found = stand_in(frame, function, name)
+    named = {key.constant(): given for key, given in keywords.all_items(frame)}
+    if found is None or not value.is_flat() or not all(given.is_constant() for given in named.values()):
+        frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}")
+    made = functools.partial(found, *positional.all_items(frame), **{key: given.constant() for key, given in named.items()})
+    try:
+        inspect.signature(made)
+    except ValueError:
+        frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}, which has arguments that do not fit")
+    return made
+
+
+def guard_signature_of_class(frame, cls, name):
+    """The methods that say what arguments a class takes stay as they are; which ones those are, the look-ups guard."""
+    asked = [lookup_class(cls, method)[0] for method in ("__new__", "__init__")]
+    says = [lookup_class(cls, attribute)[0] for attribute in ("__signature__", "__wrapped__", "__text_signature__")]
+    own_call = lookup_class(type(cls), "__call__")[0] is not vars(type)["__call__"]
+    if own_call or id(cls) in frame.root.made or any(each is not NO_ATTRIBUTE for each in says[:2]):
+        frame.break_graph("builtin_unsupported", f"{name} of class {cls.__qualname__}, which says itself what it takes")
+    for method in asked:
+        if isinstance(method, types.FunctionType):
+            guard_facts(frame, method, Const(method, method.__qualname__))
+
+
+def guard_signature(frame, value):
+    """What inspect.signature reads of an existing function stays as it is."""
+    if value.mutability is not NEW:
+        guard_facts(frame, value.real(), value.base)
+
+
+def guard_facts(frame, function, source):
+    """All that says what arguments a function takes stays the same objects."""
+    facts = signature_facts(function)
+    if not isinstance(facts[-1], types.NoneType):
+        frame.break_graph("builtin_unsupported", f"inspect.signature of {function.__qualname__}, which wraps no function")
+
+    def unchanged(function):
+        """its signature is the same"""
+        now = signature_facts(function)
+        return len(now) == len(facts) and all(map(operator.is_, now, facts))
+
+    frame.guard("PREDICATE", source, unchanged)
+
+
+def signature_facts(function):
+    """Objects that the signature of a function is made of, and that of the function it wraps; at the end what wraps nothing more."""
+    facts = []
+    while isinstance(function, types.FunctionType) and len(facts) < _LONGEST_CHAIN:
+        own = function.__dict__
+        facts += [function.__code__, function.__defaults__, function.__kwdefaults__, function.__annotations__]
+        facts.append(own.get("__signature__"))
+        function = own.get("__wrapped__")
+    return [*facts, function]
+
+
+_LONGEST_CHAIN = 500
+
+
+def plain_options(frame, kwargs):
+    return {k: force_plain(frame, v) for k, v in kwargs.items()}
+
+
+def plain_function(frame, value):
+    """The function, or a stand-in with the same signature for one that the traced program made."""
+    try:
+        return value.real()
+    except LookupError:
+        pass
+    try:
+        if value.attributes:
+            raise LookupError("what it wraps")
+        defaults, named, annotations = ([v.real() for v in values] for values in value.signature_parts())
+    except LookupError:
+        what = f"inspect.signature of {value.describe()}, made with values of the program"
+        return frame.break_graph("builtin_unsupported", what)
+    cells = tuple(types.CellType() for _ in value.code.co_freevars)
+    made = types.FunctionType(value.code, value.globals, value.code.co_name, tuple(defaults) or None, cells)
+    made.__kwdefaults__ = dict(zip(value.kwdefault_names(), named)) or None
+    made.__annotations__ = dict(zip(annotations[::2], annotations[1::2]))
+    return made
+
+
+def object_new(frame, args, kwargs):
+    from .class_value import new_object
+
+    return new_object(frame, args, kwargs)
+
+
+def object_class(frame, args, kwargs):
+    from .instance import ObjectValue
+
+    return ObjectValue(object)
+
+
+def exception(frame, args, kwargs):
+    """sys.exception(): what the traced frames handle; contextlib only wants to know that, others may mean the caller's."""
+    handled = frame.handling()
+    if handled is None and frame.globals is not contextlib.__dict__:
+        return frame.break_graph("builtin_unsupported", "asking for the exception where none of the traced program is handled")
+    return handled if handled is not None else NONE
+
+
+def exc_info(frame, args, kwargs):
+    """sys.exc_info()"""
+    handled = exception(frame, args, kwargs)
+    if handled is NONE:
+        return TupleValue([NONE, NONE, NONE])
+    return TupleValue([class_value(frame, handled.python_type()), handled, handled.getattr(frame, "__traceback__")])
+
+
+def own_frame(name, looks=lambda args: True):
+    """A builtin that looks at the frame that calls it, or changes how it goes on."""
+
+    def handler(frame, args, kwargs):
+        if not looks(args):
+            return frame.break_graph("builtin_unsupported", f"{name}()")
+        return frame.leave_plain("builtin_unsupported", f"{name}()")
+
+    return handler
+
+
+def reports_steps(name):
+    """What has the steps of frames that run already reported: those that call it all go on as the program's own."""
+
+    def handler(frame, args, kwargs):
+        if frame.parent is not None and not frame.root.options.fullgraph:
+            raise SkipFrame(f"{name}() reports the steps of the frame")
+        return frame.leave_plain("builtin_unsupported", f"{name}()")
+
+    return handler
+
+
+def frame_above(name, default):
+    """What gives the frame that is so many calls up: the user's functions look at its names, libraries at its module."""
+
+    def handler(frame, args, kwargs):
+        above = args[0].constant() if args and args[0].is_constant() else default
+        while above > 0 and frame.parent is not None and not is_installed(frame.code):
+            frame, above = frame.parent, above - 1
+        return frame.leave_plain("builtin_unsupported", f"{name}()")
+
+    return handler
+
+
+def globals_(frame, args, kwargs):
+    return frame.break_graph("builtin_unsupported", "globals()")
+
+
+def cast(frame, args, kwargs):
+    return args[1]
+
+
+def of_new_type(frame, args, kwargs):
+    """UserId(value), where UserId = typing.NewType("UserId", int): the value"""
+    if len(args) != 1 or kwargs:
+        return frame.break_graph("call_unknown", "typing.NewType with other arguments than a value")
+    return args[0]
+
+
+ROWS = {
+    isinstance: isinstance_,
+    issubclass: issubclass_,
+    getattr: getattr_,
+    hasattr: hasattr_,
+    setattr: setattr_,
+    delattr: delattr_,
+    type: type_,
+    id: id_,
+    callable: callable_,
+    hash: hash_,
+    vars: vars_,
+    dir: dir_,
+    super: super_,
+    print: print_,
+    dataclasses.is_dataclass: is_dataclass,
+    dataclasses.fields: fields,
+    dataclasses.replace: replace,
+    inspect.signature: of_signature(inspect.signature),
+    inspect.getfullargspec: of_signature(inspect.getfullargspec),
+    object: object_class,
+    object.__new__: object_new,
+    globals: globals_,
+    locals: own_frame("locals"),
+    eval: own_frame("eval", lambda args: len(args) < 3),
+    exec: own_frame("exec", lambda args: len(args) < 3),
+    sys.getrefcount: own_frame("sys.getrefcount"),  # the frame is one of those that it counts
+    sys.getsizeof: own_frame("sys.getsizeof"),  # how an object lies in memory depends on the steps in which it was made
+    sys._getframe: frame_above("sys._getframe", 0),
+    inspect.currentframe: frame_above("inspect.currentframe", 1),  # and f_back of it
+    breakpoint: own_frame("breakpoint"),
+    sys.settrace: reports_steps("sys.settrace"),
+    sys.setprofile: reports_steps("sys.setprofile"),
+    **{
+        getattr(sys.monitoring, name): reports_steps(f"sys.monitoring.{name}")
+        for name in ("set_events", "set_local_events", "restart_events")
+        if hasattr(sys, "monitoring")
+    },
+    **{f: own_frame(f"traceback.{f.__name__}") for f in (traceback.walk_stack, traceback.extract_stack, traceback.format_stack)},
+    traceback.print_stack: own_frame("traceback.print_stack"),
+    typing.cast: cast,
+    typing.NewType.__call__: of_new_type,
+    type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
+    sys.exc_info: exc_info,
+    sys.exception: exception,
+    sys.getrecursionlimit: recursion_limit,
+    **{c.__new__: object_new for c in (tuple, list, dict, set, frozenset)},
+}

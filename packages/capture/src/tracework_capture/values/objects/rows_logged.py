@@ -1,0 +1,115 @@
+"""Calls of loggers: made after the graph, with the texts of now, from frames that have the file, line and name of those that log."""
+
+from __future__ import annotations
+
+import logging
+import types
+
+from ...bytecode.resume import original_code
+from ...hook.policy import is_installed
+from ...sources import Const
+from ...stand_ins import effective_level, is_enabled_for, listeners
+from ..number.floats import LateFloat
+from ..number.late_values import LateValue
+from ..number.symint import SymNumber
+from ..plain.constant import ConstantValue, force_plain
+from ..plain.sequence import NONE
+from ..plain.text import conversions
+from ..torch.functions import stand_in_row
+from ..torch.tensor import TensorValue
+from .rows_attributes import call_later, shown_later
+
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "log": None,  # it is the first argument
+}
+
+
+def method_row(name):
+    """logger.info(...) and the like: nothing where the logger is not enabled for it, which is guarded."""
+    said = log_row(getattr(logging.Logger, name))
+
+    def row(frame, args, kwargs):
+        level = args[1:2] if LEVELS[name] is None else [ConstantValue(LEVELS[name])]
+        if level and not args[0].call_method(frame, "isEnabledFor", level, {}).truth(frame):
+            return NONE
+        return said(frame, args, kwargs)
+
+    return row
+
+
+def log_row(function):
+    """A function that logs: called after the graph with the arguments as they are now."""
+
+    def row(frame, args, kwargs):
+        if "exc_info" in kwargs and force_plain(frame, kwargs["exc_info"]):
+            return frame.break_graph("print", "a log record with an exception")
+        owner = [args[0]] if not isinstance(args[0], ConstantValue) else []
+        refuse_listeners(frame, owner[0] if owner else frame.wrap(logging.root, Const(logging.root, "root")))
+        call, depth = from_frames_of(frame, function)
+        if "stacklevel" in kwargs and (level := force_plain(frame, kwargs["stacklevel"])) > depth:
+            kwargs = kwargs | {"stacklevel": ConstantValue(level + 1)}  # the frame itself is above what stands for it
+        first = len(owner) + (LEVELS[function.__name__] is None) + 1  # after the message
+        message = args[first - 1 : first]
+        shown = [shown_as(frame, value, kind) for value, kind in zip(args[first:], conversions_of(message, len(args) - first))]
+        call_later(frame, call, owner + [shown_as(frame, a, "s") for a in args[len(owner) : first]] + shown, kwargs)
+        return NONE
+
+    return row
+
+
+def refuse_listeners(frame, logger):
+    """Breaks the graph where a filter or handler of the program gets the records: it may change what the frame looks at next."""
+    for each in frame.wrap(listeners, Const(listeners, "listeners")).call(frame, [logger], {}).unpack(frame):
+        cls = each.python_type()
+        methods = [getattr(cls, name, None) for name in ("filter", "handle", "emit", "format")]
+        codes = [getattr(method, "__code__", None) for method in [getattr(each, "function", None), *methods]]
+        if any(code is not None and not is_installed(code) for code in codes):
+            frame.break_graph("print", f"a log record for {each.describe()}, which is code of the program")
+
+
+def conversions_of(message, count):
+    """What the message makes of each of so many arguments."""
+    text = message[0].constant() if message and message[0].is_constant() else None
+    return conversions(text, count) if type(text) is str else [None] * count
+
+
+def shown_as(frame, value, conversion):
+    """Log arguments: constants stay, sizes and tensors stay as they are now, objects become the text that %s makes of them."""
+    if value.is_constant():
+        return value
+    if conversion != "s" and not isinstance(value, (SymNumber, LateFloat, LateValue, TensorValue)):
+        frame.break_graph("print", f"a log record that shows {value.describe()} otherwise than by %s")
+    return shown_later(frame, value)
+
+
+def from_frames_of(frame, function):
+    """A function that calls `function` as from these frames, for those who look where a call comes from; and how many they are."""
+    depth = 0
+    while frame is not None:
+        function, frame, depth = from_frame_of(frame, function), frame.parent, depth + 1
+    return function, depth
+
+
+def from_frame_of(frame, function):
+    code = original_code(frame.code)
+    call = lambda *args, **kwargs: function(*args, **kwargs)  # in one line, which becomes that of the frame
+    place = call.__code__.replace(
+        co_filename=code.co_filename,
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_firstlineno=frame.info.line(frame.current),
+    )
+    return types.FunctionType(place, frame.globals, code.co_name, None, call.__closure__)
+
+
+ROWS = {
+    **{getattr(logging, name): log_row(getattr(logging, name)) for name in LEVELS},
+    **{getattr(logging.Logger, name): method_row(name) for name in LEVELS},
+    logging.Logger.isEnabledFor: stand_in_row(is_enabled_for),
+    logging.Logger.getEffectiveLevel: stand_in_row(effective_level),
+}

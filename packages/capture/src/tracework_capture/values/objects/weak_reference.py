@@ -1,0 +1,226 @@
+"""weakref.ref: calling it gives the object that it refers to at that time."""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+
+from ... import _C
+from ...errors import BreakGraph
+from ...guards.classes import lookup_class
+from ...sources import Attr, Referent
+from ..plain.mapping import DictValue
+from ..plain.sequence import SequenceValue
+from ..protocol.keys import IDENTITY_HASH, IdentityKey, ReferenceKey, behind, by_identity
+from ..protocol.lifetimes import ATOMS
+from ..protocol.value import Value
+from ..torch.module import ModuleValue
+from ..torch.tensor import TensorValue
+from .class_value import ClassValue
+from .function import FunctionValue, NewFunctionValue
+from .instance import ObjectValue
+from .made_class import MadeClassValue
+
+
+class WeakReference(Value):
+    """An existing one. It is hashed and compared as what it refers to is, which is not known to be the same object at the next call."""
+
+    def __init__(self, obj, source):
+        super().__init__(source)
+        self.obj = obj
+
+    def python_type(self):
+        return type(self.obj)
+
+    def truth(self, frame):
+        return True
+
+    def same_object(self, other):
+        return other.same_object(self) if isinstance(other, MadeReference) else self is other
+
+    def hash_key(self, frame):
+        target = self.obj()
+        frame.guard("IDENTITY", self.source, self.obj)
+        return IdentityKey(self.obj) if target is None else key_to(frame, self, self.referred(frame))
+
+    def getattr(self, frame, name):
+        if name == "key" and type(self.obj) is weakref.KeyedRef:
+            return frame.wrap(self.obj.key, Attr(self.source, name))
+        return super().getattr(frame, name)
+
+    def compare(self, frame, op, other):
+        return frame.break_graph("operation_unknown", f"comparison of {self.describe()}")
+
+    def call(self, frame, args, kwargs):
+        if args or kwargs:
+            return frame.break_graph("call_unknown", f"{self.describe()} with arguments")
+        return self.referred(frame)
+
+    def referred(self, frame):
+        """What it gives now."""
+        obj = self.obj()
+        if obj is not None and may_have_died(frame, obj):
+            return frame.break_graph("value_not_known", f"{self.describe()} is asked for an object that may have died")
+        return frame.wrap(obj, Referent(self.source))
+
+
+def key_to(frame, reference, referent):
+    """What stands for a reference as a key: it is hashed and compared as what it refers to is."""
+    if lookup_class(referent.python_type(), "__hash__")[0] not in IDENTITY_HASH:
+        return frame.break_graph("unhashable_value", f"{reference.describe()}, to what defines its own equality")
+    if referent.source is None:
+        return ReferenceKey(referent)
+    obj = behind(by_identity(referent.hash_key(frame)))
+    frame.guard("IDENTITY", referent.source, obj)
+    return ReferenceKey(obj)
+
+
+class MadeReference(WeakReference):
+    """One that the traced program made. As long as the first one without a callback lives, each further one is the same object."""
+
+    def __init__(self, referent, callback=None, key=None):
+        super().__init__(None, None)
+        self.referent = referent
+        self.made_at = -1
+        self.callback = callback
+        self.key = key  # of a KeyedRef
+
+    def python_type(self):
+        return weakref.ref if self.key is None else weakref.KeyedRef
+
+    def held(self):
+        return [part for part in (self.callback, self.key) if part is not None]
+
+    def getattr(self, frame, name):
+        return self.key if name == "key" and self.key is not None else Value.getattr(self, frame, name)
+
+    def describe(self):
+        return f"a weak reference to {self.referent.describe()}"
+
+    def hash_key(self, frame):
+        return key_to(frame, self, self.referred(frame))
+
+    def same_object(self, other):
+        if self.callback is not None or getattr(other, "callback", None) is not None:
+            return self is other
+        if isinstance(other, MadeReference):
+            return other.referent is self.referent or is_same_definition(self.referent, other.referent)
+        return None if isinstance(other, WeakReference) else False
+
+    def referred(self, frame):
+        if not is_held(frame, self.referent):
+            return frame.break_graph("value_not_known", f"{self.describe()}, which may have died")
+        return self.referent
+
+    def reload(self, emit):
+        if self.referent.source is None:  # what is rebuilt of it after the graph may live shorter than the program's own
+            stop = BreakGraph("cannot_rebuild", self.describe())
+            stop.made_at = self.made_at
+            raise stop
+        more = "".join(f", {emit.load(part)}" for part in self.held())
+        return f"{emit.const(self.python_type())}({emit.load(self.referent)}{more})"
+
+
+def is_held(frame, value):
+    """Whether an object surely lives: it was there before and nothing was changed, or a local has it, or what a local has."""
+    if value.source is not None and not frame.mutations.entries and not may_have_died(frame, existing(value)):
+        return True
+    open_, seen = [], set()
+    while frame is not None:
+        open_ += [*dict.values(frame.locals), *(cell._contents for cell in frame.cells.values())]
+        frame = frame.parent
+    while open_:
+        held = open_.pop()
+        if held is value:
+            return True
+        if isinstance(held, HOLDERS) and id(held) not in seen:
+            seen.add(id(held))
+            open_ += held.held()
+    return False
+
+
+HOLDERS = (SequenceValue, DictValue, ObjectValue)
+"""Of these it is known what they hold, and only that."""
+
+
+DEFINITIONS = (ClassValue, FunctionValue)
+"""Of one class or function there may be several values, each of which says which object it is."""
+
+
+def existing(value):
+    """The object that a value with a source is."""
+    return value.real() if type(value) in DEFINITIONS else value.obj
+
+
+def is_same_definition(value, other):
+    """Whether both are one existing class or function."""
+    return type(value) is type(other) and type(value) in DEFINITIONS and value.real() is other.real()
+
+
+def make_reference(frame, args, kwargs):
+    """weakref.ref(value), weakref.ref(value, callback)"""
+    value = args[0] if len(args) in (1, 2) and not kwargs else None
+    callback = args[1] if len(args) == 2 and args[1].python_type() is not type(None) else None
+    is_known = (
+        isinstance(value, (ObjectValue, ModuleValue, TensorValue, NewFunctionValue, MadeClassValue)) or type(value) in DEFINITIONS
+    )
+    if not is_known or value.source is not None and existing(value) is None:
+        return frame.break_graph("call_unknown", "weakref.ref of something else than an object")
+    if callback is not None and value.source is None:
+        return frame.break_graph("call_unknown", "weakref.ref with a callback, of what may die before the reference is made")
+    if type(value) is FunctionValue:
+        value.hash_key(frame)  # guards which function it is
+    if not value.python_type().__weakrefoffset__:
+        return frame.raise_new(TypeError, f"cannot create weak reference to '{_C.type_name(value.python_type())}' object")
+    if callback is not None:
+        return watching(frame, value, callback)
+    if isinstance(value, ObjectValue):
+        value.is_referred_to = True
+    made = MadeReference(value)
+    made.made_at = frame.root.step
+    return made
+
+
+def make_keyed_reference(frame, args, kwargs):
+    """weakref.KeyedRef(value, callback, key)"""
+    if len(args) != 3 or kwargs or args[1].python_type() is type(None):
+        return frame.break_graph("call_unknown", "weakref.KeyedRef with these arguments")
+    made = make_reference(frame, args[:2], {})
+    made.key = args[2]
+    return made
+
+
+def watching(frame, value, callback):
+    """A reference with a callback to an existing object: it is made when the graph has run, and the object must live until then and beyond."""
+    root = frame.root
+    if not is_held(frame, value) or may_be_dropped(root, existing(value)):
+        return frame.break_graph("value_not_known", f"{value.describe()}, which may have died")
+    root.watched = True
+    if any(obj is existing(value) for obj in root.arguments.values()):
+        root.acting += (existing(value),)
+    return MadeReference(value, callback)
+
+
+ROWS = {weakref.ref: make_reference, weakref.KeyedRef: make_keyed_reference}
+
+
+def may_have_died(frame, obj):
+    """Whether the traced program let go of an object that lives as long as that is not done: an argument that no local of the frame is
+    any more, or what a variable held that functions share and that was written to."""
+    root = frame.root
+    while frame.parent is not None:
+        frame = frame.parent
+    value = root.memo.get(id(obj))
+    unread = any(held is obj for held, _ in frame.locals.slots.values())
+    if not unread and (value is None or all(v is not value for v in (*dict.values(frame.locals), *frame.stack))):
+        if any(argument is obj for argument in root.arguments.values()):
+            return True
+    return any(cell.lets_go_of(obj) for cell in root.cells.values()) or may_be_dropped(root, obj)
+
+
+def may_be_dropped(root, obj):
+    """Whether something existing let go of such an object, or of what may hold it."""
+    if isinstance(obj, torch.Tensor):
+        return not root.dropped.issubset(ATOMS)
+    return any(kind not in ATOMS and not issubclass(kind, torch.Tensor) for kind in root.dropped)

@@ -1,0 +1,1 @@
+"""Constants, texts, containers and iterators of plain Python."""

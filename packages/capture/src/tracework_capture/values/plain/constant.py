@@ -1,0 +1,438 @@
+"""Constants: values that are known while tracing and cannot change (numbers, strings, dtypes, devices, enum members).
+
+Also the two ways between plain Python objects and values: `literal` makes a value of an object that tracing itself produced,
+`plain` gives the object back when a value is known entirely.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import operator
+import types
+from fractions import Fraction
+
+import numpy
+import torch
+import torch.nn.attention
+from torch.torch_version import TorchVersion
+
+from ... import _C
+from ...bytecode.assemble import at_one_place
+from ...guards.kinds import COMPARE_FUNCTIONS, current_locale
+from ...signals import let_through
+from ...sources import (
+    Attr,
+    CellContents,
+    Closure,
+    Const,
+    DictItem,
+    InstanceAttr,
+    Item,
+    Local,
+    Member,
+    PartItem,
+    PlainPart,
+)
+from ..objects.pure import reads_locale
+from ..protocol.value import Value
+from .type_parameter import is_evaluated_late
+
+_NUMPY_KINDS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
+NUMPY_NUMBERS = frozenset(getattr(numpy, name) for name in _NUMPY_KINDS.split())
+"""The classes of NumPy's numbers."""
+
+NUMPY_DTYPES = frozenset(type(numpy.dtype(kind)) for kind in NUMPY_NUMBERS)
+"""The classes of their dtypes."""
+
+KNOWN_TO_NUMPY = (numpy.generic, numpy.ndarray, torch.Tensor)
+"""Classes of which NumPy's numbers take what they give themselves, or leave it to them."""
+
+ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES) | frozenset(
+    {
+        int,
+        float,
+        bool,
+        str,
+        bytes,
+        complex,
+        type(None),
+        type(Ellipsis),
+        type(NotImplemented),
+        Fraction,
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+        torch.nn.attention.SDPBackend,
+        TorchVersion,
+    }
+)
+"""Types whose instances are constants; enum members are, too."""
+
+KEEPING = (Attr, CellContents, Closure, DictItem, InstanceAttr, Item, Member, PartItem, PlainPart)
+"""Places in objects of the program, in which each call may find another object that equals the constant."""
+SINGLE_TYPES = frozenset(
+    {
+        bool,
+        type(None),
+        type(Ellipsis),
+        type(NotImplemented),
+        torch.dtype,
+        torch.layout,
+        torch.memory_format,
+        torch.nn.attention.SDPBackend,
+        TorchVersion,
+    }
+)
+"""Those of which equal instances are one object."""
+
+BINDING = ("bind", "bind_partial", "_bind", "_bound_arguments_cls")
+"""Methods of signatures that put arguments to the names of parameters, and the class of what they give."""
+
+OF_OTHER_OBJECTS = frozenset({"__call__", "__get__", "__set__", "__delete__"})
+"""Methods of a constant, a property say, that are about what other objects are at that time."""
+
+WRITING = frozenset({"tofile", "dump", "setfield", "setflags"})
+"""Methods of NumPy's numbers that write."""
+
+BINARY_FUNCTIONS = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "@": operator.matmul,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "&": operator.and_,
+    "^": operator.xor,
+    "|": operator.or_,
+    "+=": operator.iadd,
+    "-=": operator.isub,
+    "*=": operator.imul,
+    "/=": operator.itruediv,
+    "//=": operator.ifloordiv,
+    "%=": operator.imod,
+    "**=": operator.ipow,
+    "&=": operator.iand,
+    "|=": operator.ior,
+    "^=": operator.ixor,
+    "<<=": operator.ilshift,
+    ">>=": operator.irshift,
+    "@=": operator.imatmul,
+}
+ORDERINGS = {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+UNARY_FUNCTIONS = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+
+
+class NotPlain(Exception):
+    """The value is not known entirely, so there is no Python object for it."""
+
+
+def is_atom(obj) -> bool:
+    """True for objects that a ConstantValue may hold."""
+    return type(obj) in ATOM_TYPES or issubclass(type(obj), enum.Enum)
+
+
+class ConstantValue(Value):
+    """A Python object that is known, immutable and compared by value."""
+
+    def __init__(self, obj, source=None, place=None):
+        super().__init__(source)
+        self.obj = obj
+        self.place = place  # where it was found: a guard there says what it equals, not which object it is
+
+    @property
+    def kept_at(self):
+        """Where the object itself is taken from: equal ones are told apart by `is`."""
+        kept = type(self.place) is Local or isinstance(self.place, KEEPING) and not self.is_single()
+        return self.place if kept else None
+
+    def is_single(self):
+        """Whether no other object equals it."""
+        obj = self.obj
+        return type(obj) in SINGLE_TYPES or isinstance(obj, enum.Enum) or type(obj) is int and -5 <= obj <= 256
+
+    def __repr__(self):
+        return f"ConstantValue({self.obj!r})"
+
+    def python_type(self):
+        return type(self.obj)
+
+    def is_constant(self):
+        return True
+
+    def constant(self):
+        return self.obj
+
+    def real(self):
+        return self.obj
+
+    def truth(self, frame):
+        return fold_plain(frame, bool, self.obj)
+
+    def hash_key(self, frame):
+        return self.obj
+
+    def getattr(self, frame, name):
+        from ..protocol.binding import BoundBuiltin
+
+        obj = self.obj
+        getter = self.getter() if name == "__get__" else None
+        if getter is not None:
+            return getter
+        if is_evaluated_late(obj, name):
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
+        try:
+            found = getattr(obj, name)
+        except AttributeError as error:
+            return raise_python(frame, error)
+        except Exception as error:  # code of the program, which is to run when its turn comes
+            let_through(error)
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} raised {type(error).__name__}")
+        if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
+            return BoundBuiltin(self, name)
+        if type(found) in (dict, list, set, tuple):  # the object itself, not another like it
+            return frame.wrap(found, Const(found))
+        return literal(frame, found)
+
+    def getter(self):
+        """The function torch.Tensor.name.__get__, where this is that attribute of torch.Tensor; else None."""
+        from ..torch.overrides import attribute_function, attribute_names
+
+        name = attribute_names().get(self.obj) if type(self.obj) is types.GetSetDescriptorType else None
+        return None if name is None else attribute_function(name)
+
+    def call_method(self, frame, name, args, kwargs):
+        obj = self.obj
+        if isinstance(obj, str) and name == "join" and len(args) == 1 and not kwargs:
+            from ..wrap import iterate_all
+
+            return fold_literal(frame, obj.join, [force_plain(frame, v) for v in iterate_all(frame, args[0], asks_length=True)])
+        if type(obj) in (str, bytes) and name in ("encode", "decode"):
+            from .text_codecs import break_for_own_codec
+
+            break_for_own_codec(frame, args, kwargs)
+        if isinstance(obj, torch.device) and name in ("__enter__", "__exit__"):
+            return frame.break_graph("context_unknown", "a torch.device that is entered, or left, by no with statement here")
+        try:
+            method = getattr(obj, name)
+        except AttributeError as error:
+            return raise_python(frame, error)
+        if type(obj) is str and name == "format":
+            from ..number.late_values import late_format
+            from .format_fields import looked_up
+
+            found = looked_up(frame, obj, args, kwargs)
+            if found is not None:
+                return ConstantValue(found[0]).call_method(frame, name, found[1], {})
+            late = late_format(obj, args, kwargs)
+            if late is not None:
+                return late
+        if type(obj) is inspect.Signature and name in BINDING:  # what it gives may be changed, and holds any objects
+            return self.getattr(frame, name).call(frame, args, kwargs)
+        if name == "__iter__" and not args and not kwargs:
+            return self.iterate(frame)
+        if name in OF_OTHER_OBJECTS and type(obj) not in ATOM_TYPES or name in WRITING and type(obj) in NUMPY_NUMBERS:
+            getter = self.getter() if name == "__get__" else None
+            if getter is not None:
+                return getter.call(frame, args, kwargs)
+            return frame.break_graph("call_unknown", f"{self.describe()}.{name}")
+        if type(obj) not in ATOM_TYPES:  # Python code may be behind it
+            method = functools.partial(called_there, frame, method)
+        return fold(frame, method, args, kwargs)
+
+    def getitem(self, frame, key):
+        from ..objects.instance import has_own_instance
+        from .ranges import as_place
+
+        if type(self.obj) not in ATOM_TYPES and has_own_instance(key):
+            return frame.break_graph("builtin_unsupported", f"{self.describe()}[...] that holds an instance of an own class")
+        return fold(frame, operator.getitem, [self, as_place(frame, key)])
+
+    def iterate(self, frame):
+        from .iterators import TextIterator
+
+        if type(self.obj) in (str, bytes, TorchVersion):
+            return TextIterator(self.obj)
+        fold_plain(frame, iter, self.obj)
+        return frame.break_graph("iterator_unsupported", self.describe())
+
+    def length(self, frame):
+        return fold(frame, len, [self])
+
+    def contains(self, frame, item):
+        return fold(frame, operator.contains, [self, item])
+
+    def binary(self, frame, op, other, reverse=False):
+        if not other.is_constant():
+            if isinstance(self.obj, str) and op == "%" and not reverse:
+                from .text import percent_text
+
+                return percent_text(frame, self.obj, other) or fold(frame, operator.mod, [self, other])
+            return self.asked(frame, op, other, reverse)
+        left, right = (other.constant(), self.obj) if reverse else (self.obj, other.constant())
+        return fold_literal(frame, BINARY_FUNCTIONS[op], left, right)
+
+    def compare(self, frame, op, other):
+        if type(self.obj) in NUMPY_DTYPES and issubclass(other.python_type(), type):
+            return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.real())  # a dtype is compared with what names it
+        if not other.is_constant():
+            return self.asked(frame, op, other)
+        if op not in ORDERINGS:
+            return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.constant())
+        found = getattr(type(self.obj), ORDERINGS[op])(self.obj, other.constant())
+        return None if found is NotImplemented else ConstantValue(found)
+
+    def asked(self, frame, op, other, reverse=False):
+        """self op other for an object of the program, where the method is Python code, as those of Fraction are; else None, for
+        NotImplemented. NumPy's numbers make arrays of sequences, and ask objects for what they do with a number of Python."""
+        from ..objects.instance import ObjectValue, implemented
+        from ..protocol.operators import COMPARE_SPECIAL, SPECIAL
+
+        kind = other.python_type()
+        if type(self.obj) in NUMPY_NUMBERS and not (kind in (int, float, bool) or issubclass(kind, KNOWN_TO_NUMPY)):
+            frame.break_graph("numpy_array", f"{op} of a number of NumPy and a {other.describe()}")
+        prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
+        name = COMPARE_SPECIAL.get(op) or f"{prefix}{SPECIAL[op.rstrip('=')]}__"
+        method = getattr(type(self.obj), name, None)
+        if not isinstance(method, types.FunctionType) or not isinstance(other, ObjectValue):
+            return None
+        return implemented(frame.wrap(method, Const(method, name)).call(frame, [self, other], {}))
+
+    def unary(self, frame, op):
+        return fold_literal(frame, UNARY_FUNCTIONS[op], self.obj)
+
+    def call(self, frame, args, kwargs):
+        if callable(self.obj):
+            return frame.break_graph("call_unknown", self.describe())
+        return frame.raise_new(TypeError, f"'{type(self.obj).__name__}' object is not callable")
+
+    def as_graph_arg(self, frame):
+        if type(self.obj) is numpy.bool_:  # a float to arithmetic of tensors, a truth to flags
+            return frame.break_graph("not_a_graph_argument", "a truth of NumPy")
+        return self.obj.item() if type(self.obj) in NUMPY_NUMBERS else self.obj
+
+    def reload(self, emit):
+        return emit.known(self.obj)
+
+
+def plain(value):
+    """The Python object that a value stands for.
+
+    Raises:
+        NotPlain: some part of it is a tensor, a symbol or an object that is not a constant.
+    """
+    if value.is_constant():
+        return value.constant()
+    method = getattr(value, "as_plain", None)
+    if method is None:
+        raise NotPlain(value)
+    return method()
+
+
+def force_plain(frame, value):
+    """`plain`, or a graph break that names what was not known."""
+    from ..number.floats import FloatValue
+    from ..number.late_values import LateValue
+    from ..number.symint import SymNumber
+
+    if isinstance(value, (SymNumber, FloatValue)):
+        return value.specialise(frame)
+    try:
+        return plain(value)
+    except NotPlain as missing:
+        part = missing.args[0]
+        if isinstance(part, (SymNumber, FloatValue)):
+            part.specialise(frame)
+            return force_plain(frame, value)
+        if isinstance(part, LateValue):
+            return part.needed(frame)
+        if reads_whole(frame, part):
+            return force_plain(frame, value)
+        return frame.break_graph("value_not_known", f"the value of {part.describe()} is needed while tracing")
+
+
+def attribute_name(frame, value):
+    """The text that an attribute is set or deleted by."""
+    name = force_plain(frame, value)
+    if not isinstance(name, str):
+        frame.raise_new(TypeError, f"attribute name must be string, not '{_C.type_name(type(name))}'")
+    return name
+
+
+READ_AT_ONCE = 256
+"""Items of a container that may be read, and guarded, because something asks for all of it."""
+
+
+def reads_whole(frame, value):
+    """Reads the rest of an existing list, tuple or dict; whether there was any."""
+    unread = getattr(value, "unread", None)
+    if unread is None or not 0 < unread() <= READ_AT_ONCE:
+        return False
+    value.all_items(frame)
+    return True
+
+
+def fold(frame, fn, args, kwargs=None):
+    """Calls a pure function now, on arguments that must be known; a Python error becomes the user's."""
+    plain_args = [force_plain(frame, a) for a in args]
+    plain_kwargs = {k: force_plain(frame, v) for k, v in (kwargs or {}).items()}
+    return fold_literal(frame, fn, *plain_args, **plain_kwargs)
+
+
+def fold_literal(frame, fn, /, *args, **kwargs):
+    """Calls fn on plain objects and makes a value of what it gives."""
+    return literal(frame, fold_plain(frame, fn, *args, **kwargs))
+
+
+def fold_plain(frame, fn, /, *args, **kwargs):
+    """Calls fn on plain objects; a Python error becomes the user's."""
+    if reads_locale(fn, args):
+        frame.root.guards.state("locale", current_locale(), frame.user_location())
+    try:
+        return fn(*args, **kwargs)
+    except Exception as error:
+        let_through(error)
+        return raise_python(frame, error)
+
+
+def called_there(frame, fn, /, *args, **kwargs):
+    """fn(*args, **kwargs) from frames with the globals and at the places of the traced ones, where what it warns of is said."""
+    from ..torch.frame_hooks import check_frame_hooks
+
+    check_frame_hooks(frame.root)
+    while frame is not None:
+        code = frame.code
+        names = {"co_filename": code.co_filename, "co_name": code.co_name, "co_qualname": code.co_qualname}
+        moved = _calls.__code__.replace(**names, co_firstlineno=code.co_firstlineno)
+        place = at_one_place(moved, frame.info.position(frame.current))
+        args, kwargs = (fn, args, kwargs), {}
+        fn, frame = types.FunctionType(place, frame.globals), frame.parent
+    return fn(*args, **kwargs)
+
+
+def _calls(fn, args, kwargs):
+    return fn(*args, **kwargs)
+
+
+def raise_python(frame, error):
+    """Raises a Python exception in the traced program, with what it carries beside its arguments; never returns."""
+    raised = frame.root.services.new_exception(frame, type(error), error.args)
+    carried = {name: getattr(error, name, None) for name in ("name", "path", "filename", "filename2")}
+    carried = {name: held for name, held in carried.items() if held is not None} | vars(error)
+    raised.fields.update({name: literal(frame, held) for name, held in carried.items()})
+    return frame.raise_user(raised)
+
+
+def literal(frame, obj):
+    """A value for an object that tracing itself made: nothing to guard, nothing to reload."""
+    if type(obj) in ATOM_TYPES:
+        return ConstantValue(obj)
+    from .results import wrap_constant
+
+    return wrap_constant(frame, obj)

@@ -1,0 +1,94 @@
+"""Members of enumerations: constants that are objects, too. Methods in Python are traced, those of C are asked now."""
+
+from __future__ import annotations
+
+import enum
+import types
+
+from ...guards.classes import find, lookup_class
+from ...sources import Const
+from ..objects.instance import NO_ATTRIBUTE, ObjectValue
+from ..protocol.binding import C_METHODS
+from .constant import ConstantValue, fold, literal
+
+OF_THE_MEMBER = {"name": "_name_", "value": "_value_", "_name_": "_name_", "_value_": "_value_"}
+"""What is set once, when the member is made -> where the member keeps it."""
+OF_OBJECT = frozenset({"__setattr__", "__delattr__", "__init__", "__getattribute__"})
+
+
+class EnumMember(ObjectValue):
+    """A member, known by identity. It may be in the making: a class statement, or a flag of several bits, adds to it."""
+
+    def __init__(self, obj):
+        super().__init__(type(obj), obj, Const(obj, repr_of(obj)))
+        self.atom = ConstantValue(obj)
+
+    def is_constant(self):
+        return True
+
+    def constant(self):
+        return self.obj
+
+    def real(self):
+        return self.obj
+
+    def identity(self, frame):
+        return self.obj
+
+    def hash_key(self, frame):
+        return self.obj
+
+    def as_graph_arg(self, frame):
+        return self.obj
+
+    def in_python(self, frame, *names):
+        """Whether the class has a Python function for one of the methods."""
+        return any(isinstance(lookup_class(self.cls, name)[0], types.FunctionType) for name in names)
+
+    def plain_getattr(self, frame, name, use_hook=True):
+        kept = OF_THE_MEMBER.get(name)
+        if kept is not None and kept not in self.fields and lookup_class(self.cls, name)[0] is find(enum.Enum, name)[0]:
+            found = self.instance_dict().get(kept, NO_ATTRIBUTE)
+            if found is not NO_ATTRIBUTE:
+                return literal(frame, found)
+        return super().plain_getattr(frame, name, use_hook)
+
+    def special(self, frame, name, args):
+        static, owner = lookup_class(self.cls, name)
+        if isinstance(static, C_METHODS) and owner is not object:
+            return fold(frame, getattr(self.obj, name), args)
+        return super().special(frame, name, args)
+
+    def call_native(self, frame, name, args, kwargs):
+        if name in OF_OBJECT:
+            return super().call_native(frame, name, args, kwargs)
+        static = next(c.__dict__[name] for c in self.cls.__mro__ if isinstance(c.__dict__.get(name), C_METHODS))
+        return fold(frame, static.__get__(self.obj, self.cls), args, kwargs)
+
+    def truth(self, frame):
+        python = self.in_python(frame, "__bool__", "__len__")
+        return super().truth(frame) if python else self.atom.truth(frame)
+
+    def binary(self, frame, op, other, reverse=False):
+        from ..protocol.operators import SPECIAL
+
+        stem = SPECIAL[op.rstrip("=")]
+        prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
+        python = self.in_python(frame, f"{prefix}{stem}__")
+        return (super() if python else self.atom).binary(frame, op, other, reverse)
+
+    def compare(self, frame, op, other):
+        from ..protocol.operators import COMPARE_SPECIAL
+
+        python = self.in_python(frame, COMPARE_SPECIAL[op], *(("__eq__",) if op == "!=" else ()))
+        return (super() if python else self.atom).compare(frame, op, other)
+
+    def unary(self, frame, op):
+        from ..protocol.operators import UNARY_SPECIAL
+
+        return (super() if self.in_python(frame, UNARY_SPECIAL[op]) else self.atom).unary(frame, op)
+
+
+def repr_of(obj):
+    """A name for the member, without running its own __repr__."""
+    return f"{type(obj).__name__}.{(getattr(obj, '__dict__', None) or {}).get('_name_', '?')}"

@@ -1,0 +1,61 @@
+"""heapq and bisect on lists: the Python that their C stands for is traced; the standard library has both, for the same results."""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..torch.functions import stand_in_row
+
+if TYPE_CHECKING:
+    import types
+
+HEAP = "heappush heappop heapify heapreplace heappushpop _heappop_max _heapreplace_max _heapify_max".split()
+TAKES_FROM = ("heappop", "heapreplace", "_heappop_max", "_heapreplace_max")
+SEARCH = "bisect_left bisect_right insort_left insort_right".split()
+
+
+def in_python(module: types.ModuleType, accelerator: str) -> types.ModuleType:
+    """The module as its text has it, before C replaces functions of it."""
+    spec = importlib.util.find_spec(module.__name__)
+    assert spec is not None and spec.loader is not None
+    made, held = importlib.util.module_from_spec(spec), sys.modules[accelerator]
+    sys.modules[accelerator] = None  # type: ignore[assignment]
+    try:
+        spec.loader.exec_module(made)
+    finally:
+        sys.modules[accelerator] = held
+    return made
+
+
+def row(name: str, function: Any) -> Any:
+    """Traces `function`. What is no list, and taking from one that is empty, is left to C, which has its own words for errors."""
+
+    traced = stand_in_row(function)
+
+    def handler(frame: Any, args: Any, kwargs: Any) -> Any:
+        if not args or not issubclass(args[0].python_type(), list) or (name in HEAP and kwargs):
+            return frame.break_graph("call_unknown", f"{name} of something that is no list")
+        if name in TAKES_FROM and not args[0].truth(frame):
+            return frame.raise_new(IndexError, "index out of range")
+        return traced(frame, args, kwargs)
+
+    return handler
+
+
+def rows() -> dict[Any, Any]:
+    """The rows of the functions that C has here."""
+    made = {}
+    for module, accelerator, names in ((heapq, "_heapq", HEAP), (bisect, "_bisect", SEARCH)):
+        python = in_python(module, accelerator)
+        for name in names:
+            function = getattr(module, name, None)
+            if function is not None and function.__module__ == accelerator:
+                made[function] = row(name, getattr(python, name))
+    return made
+
+
+ROWS = rows()

@@ -1,0 +1,585 @@
+"""Iterators: lazy, one `next_value` at a time. Generators of Python functions are frames of the interpreter and live there;
+what is here are the iterators of built-in containers and functions."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import types
+from typing import NamedTuple
+
+from ...errors import BreakGraph
+from ...graph.raises import may_be
+from ...guards.access import goes_over, item_ahead
+from ...guards.classes import lookup_class
+from ...sources import ItemAhead, IteratedList
+from ..protocol.value import EXISTING, SymbolicRaise, Value
+from .constant import ConstantValue, force_plain, literal
+from .sequence import TupleValue
+
+
+class IteratorValue(Value):
+    """An iterator made while tracing."""
+
+    kind = type(iter([]))
+    pushed_at = -2  # the step of the captured frame that put it onto its stack, where that is known
+    is_alone = False  # whether nothing but the loop that it was made for can see it
+    in_loop = False  # whether the captured frame's own loop is going over it
+
+    def python_type(self):
+        return self.kind
+
+    def truth(self, frame):
+        return True
+
+    def iterate(self, frame):
+        return self
+
+    def same_object(self, other):
+        return self is other
+
+    def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
+        return attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        from ..protocol.operators import call_dunder
+
+        return call_dunder(frame, self, name, args, kwargs)
+
+    def contains(self, frame, item):
+        from ..protocol.operators import equal
+
+        while (found := self.next_value(frame)) is not None:
+            if equal(frame, found, item):
+                return ConstantValue(True)
+        return ConstantValue(False)
+
+    def remaining(self):
+        """The items left, when that is a finite list of values that exist already; else None."""
+        return None
+
+    def parts(self):
+        """The iterators that it asks."""
+        return ()
+
+    def rest(self, emit):
+        """Text of a tuple of the items left, when no part of the program can change which these are; else None."""
+        return None
+
+    def reload(self, emit):
+        items = self.remaining()
+        if items is None:
+            return super().reload(emit)
+        return f"{emit.const(iter)}([{', '.join(emit.load(i) for i in items)}])"
+
+
+class ContinuedIterator(IteratorValue):
+    """Over the items that were left of a loop at a break in it: they came as a tuple. The rounds left are captured together when none
+    of them breaks; otherwise each is captured by itself, so that they can share what is compiled."""
+
+    kind = type(iter(()))
+    is_alone = in_loop = True
+
+    def __init__(self, items, source):
+        super().__init__(None)
+        self.items, self.items_source = items, source
+        self.sequence = None
+
+    def next_value(self, frame):
+        root = frame.root
+        if not root.unrolls:
+            return frame.break_graph("loop_goes_on", f"{len(self.items)} items are left")
+        if self.sequence is None:
+            root.unrolled = True
+            self.sequence = frame.wrap(self.items, self.items_source).iterate(frame)
+        return self.sequence.next_value(frame)
+
+    def rest(self, emit):
+        return emit.source(self.items_source) if self.sequence is None else self.sequence.rest(emit)
+
+    def reload(self, emit):
+        return f"{emit.const(iter)}({self.rest(emit)})"
+
+
+class ExistingIterator(IteratorValue):
+    """An iterator of plain Python, alive at a break in a loop: asking it for an item is left to plain Python."""
+
+    def __init__(self, obj, source):
+        super().__init__(source)
+        self.kind = type(obj)
+        self.code = getattr(obj, "gi_code", None)
+
+    def next_value(self, frame):
+        return frame.break_graph("loop_goes_on", f"an existing {self.kind.__name__}")
+
+    def call_method(self, frame, name, args, kwargs):
+        return frame.break_graph("loop_goes_on", f"{name} of an existing {self.kind.__name__}")
+
+
+OVER_SEQUENCES = frozenset((itertools.count, *(type(iter(made)) for made in ([], (), "", "\xe9", b"", range(0), range(1 << 70)))))
+
+
+class HasLeft(NamedTuple):
+    """the iterator has as many items left as before"""
+
+    count: int
+
+    def __call__(self, iterator):
+        return iterator.__length_hint__() == self.count
+
+
+class StandsAt(NamedTuple):
+    """the iterator stands at the same place as before"""
+
+    place: int
+
+    def __call__(self, iterator):
+        return goes_over(iterator)[1] == self.place
+
+
+class ExistingSequenceIterator(ExistingIterator):
+    """An iterator of plain Python over a list, a tuple, a range or a text, or a count of ints. What it gives next is read where it stands, wherever that is,
+    and how many items were taken is told to it after the graph. A list that the program changed is gone over here, from a place that is
+    guarded. When a round of the loop over it breaks it is left to plain Python."""
+
+    mutability = EXISTING
+
+    def __init__(self, obj, source):
+        super().__init__(obj, source)
+        self.obj = obj
+        self.taken = 0
+        self.is_asked = self.is_ended = False
+        self.over_list = None
+
+    def call_method(self, frame, name, args, kwargs):
+        return IteratorValue.call_method(self, frame, name, args, kwargs)
+
+    def next_value(self, frame):
+        if not frame.root.unrolls:
+            return super().next_value(frame)
+        if not self.is_asked:
+            self.is_asked = frame.root.unrolled = True
+            frame.mutations.keep.append(self)
+        item = None if self.is_ended else self.following(frame)
+        frame.mutations.effect(("iterator", id(self)), self.replay)
+        return item
+
+    def following(self, frame):
+        """The next item, None at the end."""
+        if self.over_list is None:
+            self.over_list = self.over_changed_list(frame)
+        if self.over_list is not None:
+            return self.over_list.next_value(frame)
+        try:
+            item = item_ahead(self.obj, self.taken)
+        except LookupError:
+            frame.guard("PREDICATE", self.source, HasLeft(self.taken))
+            self.is_ended = True
+            return None
+        self.taken += 1
+        return frame.wrap(item, ItemAhead(self.source, self.taken - 1))
+
+    def over_changed_list(self, frame):
+        """What goes over the list on from here, where the program changed it; else None."""
+        items, place = goes_over(self.obj)
+        known = frame.root.memo.get(id(items))
+        if known is None or type(items) is not list or known.is_unchanged():
+            return None
+        frame.wrap(items, IteratedList(self.source))
+        frame.guard("PREDICATE", self.source, StandsAt(place))
+        known.look(frame)
+        made = LiveSequenceIterator(known)
+        made.position = place + self.taken
+        return made
+
+    def replay(self, emit):
+        """Takes as many items off the iterator."""
+        iterator = emit.source(self.source)
+        if self.over_list is not None:
+            self.over_list.move(emit, iterator)
+        elif self.is_ended:
+            emit.line(f"{emit.const(collections.deque)}({iterator}, 0)")
+        else:
+            emit.line(advanced(emit, iterator, self.taken))
+
+
+class _Items:
+    """What is gone over by its items alone."""
+
+    def __getitem__(self, position):
+        raise IndexError
+
+
+ITEM_ITERATOR = type(iter(_Items()))
+
+
+NATIVE_ITERATORS = frozenset(
+    {
+        types.GeneratorType,
+        enumerate,
+        zip,
+        map,
+        filter,
+        reversed,
+        *OVER_SEQUENCES,
+        *(type(iter(made)) for made in ({}, {}.values(), {}.items(), set(), bytearray())),
+        *(type(reversed(made)) for made in ([], {}, range(0), collections.deque())),
+        type(iter(collections.deque())),
+        type(iter(int, 1)),
+        ITEM_ITERATOR,
+        *(kind for kind in vars(itertools).values() if isinstance(kind, type) and hasattr(kind, "__next__")),
+    }
+)
+
+
+def iterate_alone(frame, iterable, is_new=False):
+    """iter(iterable) for a loop or for another iterator; says of the iterator whether the program can get at it in another way.
+    is_new: the iterable was made by the instruction before, and only the stack has it."""
+    made = iterable.iterate(frame)
+    if made is iterable:
+        made.is_alone = (
+            is_new and isinstance(made, IteratorValue) and all(getattr(part, "is_alone", False) for part in made.parts())
+        )
+    elif type(made) in (SequenceIterator, LiveSequenceIterator):
+        made.is_alone = iterable.is_fixed()
+    return made
+
+
+class SequenceIterator(IteratorValue):
+    """Over items that are known and will not change."""
+
+    def __init__(self, items):
+        super().__init__(None)
+        self.items = items
+        self.position = 0
+
+    def next_value(self, frame):
+        if self.position >= len(self.items):
+            return None
+        self.position += 1
+        return self.items[self.position - 1]
+
+    def remaining(self):
+        return self.items[self.position :]
+
+    def rest(self, emit):
+        return f"({''.join(emit.load(item) + ', ' for item in self.remaining())})"
+
+
+class TextIterator(IteratorValue):
+    """Over a str or bytes."""
+
+    def __init__(self, text):
+        super().__init__(None)
+        self.text = text
+        self.position = 0
+        self.kind = type(iter(text))
+
+    def next_value(self, frame):
+        if self.position == len(self.text):
+            return None
+        self.position += 1
+        return literal(frame, self.text[self.position - 1])
+
+    def reload(self, emit):
+        return f"{emit.const(iter)}({emit.literal(self.text[self.position :])})"
+
+
+def builtins_own(emit, container, name):
+    """Text of a call of a method of a built-in container, past what a subclass has in its place (and may have asked this one)."""
+    from ..protocol.binding import native_base
+
+    made = container.owner or container
+    base = native_base(made.cls)
+    if base is object or lookup_class(made.cls, name)[1] is lookup_class(base, name)[1]:
+        return f"{emit.load(made)}.{name}()"
+    return f"{emit.const(base, base.__name__)}.{name}({emit.load(made)})"
+
+
+PAST_THE_END = 1 << 62
+
+
+class LiveSequenceIterator(IteratorValue):
+    """Over a list, tuple or deque; sees items appended to a list meanwhile, a deque must stay as long as it was."""
+
+    KINDS = {list: type(iter([])), tuple: type(iter(())), collections.deque: type(iter(collections.deque()))}
+
+    def __init__(self, sequence, made_at=-1):
+        super().__init__(None)
+        self.sequence, self.made_at = sequence, made_at
+        self.position = 0
+        self.state_at_start = sequence.state
+        self.made_from = list(sequence.items) if sequence.kind == "deque" else None
+        self.made_unchanged = sequence.kind != "deque" or sequence.is_unchanged()
+        self.kind = self.KINDS.get(sequence.cls, type(iter([])))
+
+    def next_value(self, frame):
+        if self.sequence.kind == "deque" and self.sequence.state != self.state_at_start:
+            return frame.raise_new(RuntimeError, "deque mutated during iteration")
+        if self.position >= len(self.sequence.items):
+            self.position = PAST_THE_END
+            return None
+        self.position += 1
+        return self.sequence.item(frame, self.position - 1)
+
+    def rest(self, emit):
+        is_plain = self.sequence.cls is tuple and self.sequence.owner is None
+        return f"{emit.load(self.sequence)}[{self.position}:]" if is_plain else None
+
+    def reload(self, emit):
+        if self.made_from is not None:  # it is made from an existing deque as that was, and from a new one as that is
+            exists = self.sequence.mutability is EXISTING
+            if not (self.made_unchanged if exists else self.made_from == self.sequence.items):
+                raise BreakGraph("cannot_rebuild", "an iterator over a deque that was changed")
+        if self.position == 0:
+            return builtins_own(emit, self.sequence, "__iter__")
+        check_reach(self)
+        made = emit.temp(builtins_own(emit, self.sequence, "__iter__"))
+        self.move(emit, made)
+        return made
+
+    def move(self, emit, made):
+        """Makes an iterator that stands before the first item stand where this one does."""
+        position = min(self.position, len(self.sequence.items))
+        if self.position > position:  # at its end for good
+            emit.line(f"{emit.const(collections.deque)}({made}, 0)")
+        elif self.sequence.kind == "deque":
+            emit.line(advanced(emit, made, position))
+        else:
+            emit.line(f"{made}.__setstate__({position})")
+
+
+def check_reach(iterator):
+    """Breaks where an iterator over an existing list was made, when it stands where that has items only when changes are replayed."""
+    sequence = iterator.sequence
+    if sequence.kind == "list" and sequence.mutability is EXISTING and len(sequence.original) < iterator.position < PAST_THE_END:
+        stop = BreakGraph("cannot_rebuild", "an iterator over a list that got items before")
+        stop.made_at = iterator.made_at
+        raise stop
+
+
+class ReverseIterator(IteratorValue):
+    """reversed(sequence); sees items that are exchanged meanwhile."""
+
+    KINDS = {list: type(reversed([])), collections.deque: type(reversed(collections.deque()))}
+
+    def __init__(self, sequence, frame):
+        super().__init__(None)
+        self.sequence, self.made_at = sequence, frame.root.step
+        sequence.look(frame)
+        self.kind = self.KINDS.get(sequence.cls, reversed)
+        self.position = len(sequence.items)
+
+    def next_value(self, frame):
+        if self.position == 0 or self.position > len(self.sequence.items):
+            self.position = 0
+            return None
+        self.position -= 1
+        return self.sequence.item(frame, self.position)
+
+    def reload(self, emit):
+        if self.sequence.kind == "deque":
+            return super().reload(emit)
+        check_reach(self)
+        if self.sequence.kind == "list":
+            made = emit.temp(builtins_own(emit, self.sequence, "__reversed__"))
+        else:
+            made = emit.temp(f"{emit.const(reversed)}({emit.load(self.sequence)})")
+        emit.line(f"{made}.__setstate__({self.position - 1})")
+        return made
+
+
+class ReversedObject(IteratorValue):
+    """reversed(obj) of what has no __reversed__: asks for its length, and for its items by their numbers."""
+
+    kind = reversed
+
+    def __init__(self, sequence, frame):
+        super().__init__(None)
+        self.sequence = sequence
+        self.position = force_plain(frame, sequence.length(frame))
+
+    def next_value(self, frame):
+        if self.position > 0:
+            self.position -= 1
+            try:
+                return self.sequence.getitem(frame, ConstantValue(self.position))
+            except SymbolicRaise as raised:
+                if not issubclass(raised.value.python_type(), (IndexError, StopIteration)):
+                    raise
+        self.position, self.sequence = 0, None
+        return None
+
+    def ask_length(self, frame):
+        if self.sequence is not None:
+            self.sequence.length(frame)
+
+
+class DictIterator(IteratorValue):
+    """Over the keys, values or items of a dict; keys that come or go meanwhile are an error, values are read when they are due."""
+
+    KINDS = {"keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items()))}
+
+    def __init__(self, mapping, what, made_at):
+        super().__init__(None)
+        self.mapping, self.what, self.made_at = mapping, what, made_at
+        self.kind = self.KINDS[what]
+        self.order = list(mapping.entries)
+        self.structure = mapping.structure
+        self.position = 0
+
+    def next_value(self, frame):
+        if self.position is None:
+            return None
+        if self.mapping.structure != self.structure:
+            return self.changed(frame)
+        if self.position == len(self.order):
+            self.position = None
+            return None
+        hashed = self.order[self.position]
+        self.position += 1
+        mapping = self.mapping
+        if self.what == "keys":
+            return mapping.key_value(frame, hashed)
+        found = mapping.find_hashed(frame, hashed)
+        return found if self.what == "values" else TupleValue([mapping.key_value(frame, hashed), found])
+
+    def changed(self, frame):
+        """Keys came or went."""
+        ordered = issubclass(self.mapping.cls, collections.OrderedDict)
+        if len(self.mapping.entries) == len(self.order) and not ordered:
+            return frame.break_graph("iterator_unsupported", "keys of a dict were exchanged during iteration")
+        self.structure = None  # the error comes again
+        what = "OrderedDict mutated" if ordered else "dictionary changed size"
+        return frame.raise_new(RuntimeError, f"{what} during iteration")
+
+    def reload(self, emit):
+        if self.position is None:
+            return f"{emit.const(iter)}(())"
+        rebuilds(self, self.mapping, "a dict whose keys")
+        return at_its_place(emit, self, f"{emit.const(iter)}({builtins_own(emit, self.mapping, self.what)})")
+
+
+class SetIterator(IteratorValue):
+    """Over a set, in the order that Python has it in."""
+
+    kind = type(iter(set()))
+
+    def __init__(self, owner, items, made_at):
+        super().__init__(None)
+        self.owner, self.items, self.made_at = owner, items, made_at
+        self.structure = owner.structure
+        self.position = 0
+
+    def next_value(self, frame):
+        if self.position is None:
+            return None
+        if self.owner.structure != self.structure:
+            if len(self.owner.members) == len(self.items):
+                return frame.break_graph("iterator_unsupported", "members of a set were exchanged during iteration")
+            self.structure = None
+            return frame.raise_new(RuntimeError, "Set changed size during iteration")
+        if self.position == len(self.items):
+            self.position = None
+            return None
+        self.position += 1
+        return self.items[self.position - 1]
+
+    def reload(self, emit):
+        if self.position is None:
+            return f"{emit.const(iter)}({emit.const(frozenset)}())"
+        rebuilds(self, self.owner, "a set whose members")
+        return at_its_place(emit, self, builtins_own(emit, self.owner, "__iter__"))
+
+
+def rebuilds(iterator, owner, what):
+    """Breaks where an iterator over a dict or a set cannot be made anew: it is made from an existing one as that was, and from a new one as
+    that is."""
+    if iterator.structure != (0 if owner.mutability is EXISTING else owner.structure):
+        stop = BreakGraph("cannot_rebuild", f"an iterator over {what} came or went")
+        stop.made_at = iterator.made_at
+        raise stop
+
+
+def at_its_place(emit, iterator, text):
+    """An iterator made by `text` that has given as many items as this one."""
+    made = emit.temp(text)
+    if iterator.position:
+        emit.line(advanced(emit, made, iterator.position))
+    return made
+
+
+def advanced(emit, iterator, count):
+    """Text of a statement that takes so many items off an iterator."""
+    return f"{emit.const(collections.deque)}({emit.const(itertools.islice)}({iterator}, {count}), 0)"
+
+
+class PartialBuiltin(Value):
+    """A callable object of a built-in type (operator.itemgetter(...))."""
+
+    def __init__(self, cls, handler, args=None, kwargs=None, source=None):
+        super().__init__(source)
+        self.cls = cls
+        self.handler = handler
+        self.args, self.kwargs = args, kwargs or {}
+
+    def python_type(self):
+        return self.cls
+
+    def truth(self, frame):
+        return True
+
+    def call(self, frame, args, kwargs):
+        return self.handler(frame, args, kwargs)
+
+    def reload(self, emit):
+        if self.args is None:
+            return super().reload(emit)
+        parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
+        return f"{emit.const(self.cls)}({', '.join(parts)})"
+
+
+MOST_ITEMS = 1000
+"""That are asked of an object in one graph: nothing says that there is an end where no error comes while tracing."""
+
+
+def items_from(owner, position):
+    """An iterator over what has no `__iter__`, from a position on."""
+    made = iter(owner)
+    made.__setstate__(position)
+    return made
+
+
+class ItemIterator(IteratorValue):
+    """Iteration by __getitem__ with 0, 1, ... until IndexError; an operator that may raise that for some data is left to plain Python."""
+
+    kind = ITEM_ITERATOR
+
+    def __init__(self, owner):
+        super().__init__(None)
+        self.owner = owner
+        self.position = 0
+
+    def next_value(self, frame):
+        if self.position == MOST_ITEMS:
+            frame.break_graph("loop_goes_on", f"{MOST_ITEMS} items of {self.owner.python_type().__name__} and no end")
+        raised = frame.root.effects.raised
+        before = len(raised)
+        try:
+            item = self.owner.getitem(frame, ConstantValue(self.position))
+        except SymbolicRaise as stop:
+            if issubclass(stop.value.python_type(), (IndexError, StopIteration)):
+                return None
+            raise
+        if any(may_be(kinds, [IndexError, StopIteration]) for kinds in raised[before:]):
+            frame.break_graph("loop_goes_on", f"items of {self.owner.python_type().__name__} end where an index is out of range")
+        self.position += 1
+        return item
+
+    def parts(self):
+        return (self.owner,)
+
+    def reload(self, emit):
+        return f"{emit.const(items_from)}({emit.load(self.owner)}, {self.position})"

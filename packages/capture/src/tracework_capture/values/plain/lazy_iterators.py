@@ -1,0 +1,361 @@
+"""Iterators of zip, map, filter, enumerate, iter and itertools, and of ranges: what they are made of is asked as they are."""
+
+from __future__ import annotations
+
+import itertools
+
+from .constant import ConstantValue, literal
+from .iterators import IteratorValue, advanced
+from .sequence import TupleValue
+
+
+class LazyIterator(IteratorValue):
+    """An iterator of itertools, written as a Python generator over Values: `steps(self, *args)`, which finds the frame that asks in
+    `self.frame`.
+
+    `made_of`: what the iterator is made of, arguments by position and by keyword. It is made anew of them while nothing was asked of it; one over
+    `known` items, whose steps run no code of the program, is then brought to its place.
+    """
+
+    def __init__(self, kind, steps, *args, made_of=None, known=False):
+        super().__init__(None)
+        self.kind = kind
+        self.frame = None
+        self.broken = False
+        self.asked = 0
+        self.made_of, self.known = made_of, known
+        self.steps = steps(self, *args)
+
+    def next_value(self, frame):
+        if self.broken or self.steps.gi_running:
+            return frame.break_graph("iterator_unsupported", f"{self.kind.__name__} after an exception, or inside itself")
+        self.frame, outer = frame, self.frame
+        self.asked += 1
+        try:
+            return next(self.steps, None)
+        except BaseException:
+            self.broken = True
+            raise
+        finally:
+            self.frame = outer
+
+    def reload(self, emit):
+        if self.made_of is None or self.asked and not self.known:
+            return super().reload(emit)
+        args, kwargs = self.made_of
+        made = made_anew(emit, self.kind, *map(emit.load, args), **{name: emit.load(value) for name, value in kwargs.items()})
+        if not self.asked:
+            return made
+        made = emit.temp(made)
+        emit.line(advanced(emit, made, self.asked))
+        return made
+
+
+def made_anew(emit, kind, *args, **kwargs):
+    """Text of kind(*args, **kwargs), whose arguments are texts."""
+    return f"{emit.const(kind)}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})"
+
+
+_RANGE_ITERATORS = (type(iter(range(0))), type(iter(range(1 << 70))))
+
+
+class PlainIterator(IteratorValue):
+    """Over a Python iterator of constants (a range, say)."""
+
+    def __init__(self, iterator):
+        super().__init__(None)
+        self.iterator = iterator
+        self.kind = type(iterator)
+
+    def next_value(self, frame):
+        frame.root.turn(frame)
+        for item in self.iterator:
+            return literal(frame, item)
+        return None
+
+    def reload(self, emit):
+        if isinstance(self.iterator, _RANGE_ITERATORS):
+            _, (numbers,), position = self.iterator.__reduce__()
+            return f"{emit.const(iter)}({emit.const(numbers[position or 0 :])})"
+        self.iterator, copy = itertools.tee(self.iterator)
+        return f"{emit.const(iter)}({list(copy)!r})"
+
+
+class ZipIterator(IteratorValue):
+    kind = zip
+
+    def __init__(self, iterators, strict=False):
+        super().__init__(None)
+        self.iterators = iterators
+        self.strict = strict
+
+    def next_value(self, frame):
+        items = []
+        for position, iterator in enumerate(self.iterators):
+            item = iterator.next_value(frame)
+            if item is None:
+                return self.ended(frame, position)
+            items.append(item)
+        return TupleValue(items) if items else None
+
+    def parts(self):
+        return self.iterators
+
+    def rest(self, emit):
+        items = [] if self.strict else [iterator.rest(emit) for iterator in self.iterators]
+        if not items or None in items:
+            return None
+        return f"{emit.const(tuple)}({emit.const(zip)}({', '.join(items)}))"
+
+    def ended(self, frame, position):
+        if not self.strict:
+            return None
+        if position:
+            return frame.raise_new(ValueError, f"zip() argument {position + 1} is shorter than argument {position}")
+        for later, iterator in enumerate(self.iterators[1:]):
+            if iterator.next_value(frame) is not None:
+                return frame.raise_new(ValueError, f"zip() argument {later + 2} is longer than argument {later + 1}")
+        return None
+
+    def reload(self, emit):
+        return f"{emit.const(zip)}({''.join(emit.load(i) + ', ' for i in self.iterators)}strict={self.strict})"
+
+
+class EnumerateIterator(IteratorValue):
+    kind = enumerate
+
+    def __init__(self, iterator, start):
+        super().__init__(None)
+        self.iterator = iterator
+        self.index = start
+
+    def next_value(self, frame):
+        item = self.iterator.next_value(frame)
+        if item is None:
+            return None
+        self.index += 1
+        return TupleValue([ConstantValue(self.index - 1), item])
+
+    def parts(self):
+        return (self.iterator,)
+
+    def rest(self, emit):
+        items = self.iterator.rest(emit)
+        return None if items is None else f"{emit.const(tuple)}({emit.const(enumerate)}({items}, {self.index}))"
+
+    def reload(self, emit):
+        return f"{emit.const(enumerate)}({emit.load(self.iterator)}, {self.index})"
+
+
+class MapIterator(IteratorValue):
+    kind = map
+
+    def __init__(self, function, iterators):
+        super().__init__(None)
+        self.function = function
+        self.iterators = iterators
+
+    def next_value(self, frame):
+        items = []
+        for iterator in self.iterators:
+            item = iterator.next_value(frame)
+            if item is None:
+                return None
+            items.append(item)
+        return self.function.call(frame, items, {})
+
+    def reload(self, emit):
+        parts = [emit.load(self.function), *(emit.load(i) for i in self.iterators)]
+        return f"{emit.const(self.kind)}({', '.join(parts)})"
+
+
+class StopMapIterator(MapIterator):
+    """itertools.starmap"""
+
+    kind = itertools.starmap
+
+    def __init__(self, function, iterator):
+        super().__init__(function, [iterator])
+
+    def next_value(self, frame):
+        from ..wrap import iterate_all
+
+        item = self.iterators[0].next_value(frame)
+        return None if item is None else self.function.call(frame, iterate_all(frame, item), {})
+
+
+class FilterIterator(IteratorValue):
+    kind = filter
+
+    def __init__(self, function, iterator):
+        super().__init__(None)
+        self.function = function
+        self.iterator = iterator
+
+    def next_value(self, frame):
+        while (item := self.iterator.next_value(frame)) is not None:
+            verdict = item if self.function is None else self.function.call(frame, [item], {})
+            if verdict.truth(frame):
+                return item
+        return None
+
+    def reload(self, emit):
+        function = "None" if self.function is None else emit.load(self.function)
+        return f"{emit.const(filter)}({function}, {emit.load(self.iterator)})"
+
+
+class TakeIterator(IteratorValue):
+    """itertools.takewhile"""
+
+    kind = itertools.takewhile
+
+    def __init__(self, function, iterator):
+        super().__init__(None)
+        self.function = function
+        self.iterator = iterator
+        self.done = False
+
+    def next_value(self, frame):
+        if self.done:
+            return None
+        item = self.iterator.next_value(frame)
+        if item is None or not self.function.call(frame, [item], {}).truth(frame):
+            self.done = True
+            return None
+        return item
+
+    def reload(self, emit):
+        return made_anew(emit, self.kind, emit.load(self.function), "()" if self.done else emit.load(self.iterator))
+
+
+class ChainIterator(IteratorValue):
+    kind = itertools.chain
+
+    def __init__(self, sources):
+        super().__init__(None)
+        self.sources = sources
+        self.current = None
+
+    def next_value(self, frame):
+        from ..wrap import iterate
+
+        while True:
+            if self.current is None:
+                source = self.sources.next_value(frame)
+                if source is None:
+                    return None
+                self.current = iterate(frame, source)
+            item = self.current.next_value(frame)
+            if item is not None:
+                return item
+            self.current = None
+
+    def reload(self, emit):
+        begun = [] if self.current is None else [emit.load(self.current)]
+        later = emit.load(self.sources)
+        if not begun:
+            return f"{emit.const(self.kind)}.from_iterable({later})"
+        return f"{emit.const(self.kind)}.from_iterable({emit.const(self.kind)}(({begun[0]},), {later}))"
+
+
+UNLIMITED = 1 << 62
+
+
+class IslicedIterator(IteratorValue):
+    kind = itertools.islice
+
+    def __init__(self, iterator, limits):
+        super().__init__(None)
+        self.iterator = iterator
+        self.stop, self.step = UNLIMITED if limits.stop is None else limits.stop, limits.step or 1
+        self.wanted = limits.start or 0
+        self.position = 0
+
+    def next_value(self, frame):
+        item = self.advanced(frame) if self.iterator is not None else None
+        if item is None:
+            self.iterator = None
+        return item
+
+    def advanced(self, frame):
+        """The next item that is wanted, None at the end; what comes before the end is taken from the iterator as well."""
+        while self.position < self.wanted:
+            if self.iterator.next_value(frame) is None:
+                return None
+            self.position += 1
+        if self.position >= self.stop:
+            return None
+        self.position += 1
+        self.wanted = min(self.wanted + self.step, self.stop)
+        return self.iterator.next_value(frame)
+
+    def reload(self, emit):
+        if self.iterator is None:
+            return made_anew(emit, self.kind, "()", "0")
+        stop = "None" if self.stop == UNLIMITED else str(self.stop - self.position)
+        return made_anew(emit, self.kind, emit.load(self.iterator), str(self.wanted - self.position), stop, str(self.step))
+
+
+class RepeatIterator(IteratorValue):
+    kind = itertools.repeat
+
+    def __init__(self, value, times):
+        super().__init__(None)
+        self.value = value
+        self.times = times
+
+    def next_value(self, frame):
+        if self.times is None:
+            return self.value
+        if self.times <= 0:
+            return None
+        self.times -= 1
+        return self.value
+
+    def reload(self, emit):
+        return made_anew(emit, self.kind, emit.load(self.value), *([] if self.times is None else [str(max(self.times, 0))]))
+
+
+class CountIterator(IteratorValue):
+    kind = itertools.count
+
+    def __init__(self, start, step):
+        super().__init__(None)
+        self.value = start
+        self.step = step
+
+    def next_value(self, frame):
+        from ..protocol.operators import binary
+
+        current = self.value
+        self.value = binary(frame, "+", current, self.step)
+        return current
+
+    def reload(self, emit):
+        return f"{emit.const(itertools.count)}({emit.load(self.value)}, {emit.load(self.step)})"
+
+
+class CallIterator(IteratorValue):
+    """iter(callable, sentinel)"""
+
+    kind = type(iter(int, 1))
+
+    def __init__(self, function, sentinel):
+        super().__init__(None)
+        self.function = function
+        self.sentinel = sentinel
+        self.ended = False
+
+    def next_value(self, frame):
+        from ..protocol.operators import equal
+
+        if self.ended:
+            return None
+        item = self.function.call(frame, [], {})
+        self.ended = equal(frame, item, self.sentinel)
+        return None if self.ended else item
+
+    def reload(self, emit):
+        if self.ended:
+            return super().reload(emit)
+        return made_anew(emit, iter, emit.load(self.function), emit.load(self.sentinel))

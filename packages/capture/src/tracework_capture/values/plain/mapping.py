@@ -1,0 +1,587 @@
+"""Mappings: dict, OrderedDict, defaultdict, Counter-like subclasses without their own behaviour, mappingproxy, and dict views.
+
+Keys are looked up by `hash_key`. An existing dict is read lazily: an item when it is asked for, the set of keys when somebody
+iterates, counts, or changes it.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+
+from ...guards.classes import lookup_class
+from ...guards.kinds import items_in_order, weak_key
+from ...sources import Const, DictItem, DictValueAt, FrameGlobals
+from ..objects.user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
+from ..protocol.arguments import call_row
+from ..protocol.keys import (
+    among,
+    behind,
+    by_identity,
+    hashed_here,
+    held_key,
+    is_new,
+    key_of_existing,
+    simple_key,
+    wrap_key,
+)
+from ..protocol.lifetimes import let_go, refuse_to_drop
+from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value
+from .constant import ConstantValue, NotPlain, plain
+from .dict_views import DictView
+from .sequence import NONE, Pending, TupleValue
+
+MISSING = object()
+
+
+def touched_name(frame, table, name):
+    """What the program left at a name of a table of globals: a value, None when there is none, MISSING when the table is as it was.
+    The program may have the same dict in its hands, as ns of exec(code, ns) or module.__dict__."""
+    known = frame.root.memo.get(id(table))
+    if type(known) is DictValue:
+        return known.find(frame, frame.constant(name))
+    if known is not None:
+        frame.break_graph("side_effect_unknown", f"globals that are {known.describe()}")
+    return frame.root.globals_written.get((id(table), name), MISSING)
+
+
+def write_name(frame, table, name, value):
+    """Writes at a name of a table of globals (None: deletes it); replayed after the graph."""
+    known = frame.root.memo.get(id(table))
+    if known is not None:  # the program has the dict itself, too
+        key = frame.constant(name)
+        known.delitem(frame, key) if value is None else known.setitem(frame, key, value)
+        return
+    if (id(table), name) not in frame.root.globals_written:
+        let_go(frame, table, FrameGlobals() if table is frame.root.globals else Const(table, "globals"), name)
+    frame.root.globals_written[id(table), name] = value
+    frame.root.keep.append(table)
+
+    def write(emit):
+        place = emit.const(table, "globals")
+        gone = f"{place}.pop({name!r}, None)"  # the program may have made it itself
+        emit.line(gone if value is None else f"{place}[{name!r}] = {emit.load(value)}")
+
+    frame.log_effect(("global", id(table), name), write)
+
+
+class DictValue(Value):
+    """A dict or one of its built-in relatives. `entries`: hash key -> [key Value or Pending, value Value or Pending]."""
+
+    owner = None  # the object of a subclass that this is the built-in part of
+
+    def __init__(self, source=None, cls=dict, obj=None, default_factory=None):
+        super().__init__(source)
+        self.cls = cls
+        self.entries = {}
+        self.mutability = NEW if source is None else EXISTING
+        self.default_factory = default_factory
+        self.obj = obj
+        self.keys_guarded = source is None
+        self.lacking = set()
+        self.changes = {}
+        self.cleared = False  # before the changes
+        self.structure = 0  # counts insertions and removals of keys, for the iterators
+        self.odd = False  # some key has an equality of its own, which a lookup would run
+        self.attributes = {}  # of a new OrderedDict, which has a __dict__
+        if obj is not None:
+            own_values = lookup_class(type(obj), "values")[1] not in (dict, collections.OrderedDict)
+            for index, (key, item) in enumerate(items_in_order(obj)):
+                simple = simple_key(key)
+                self.odd = self.odd or not simple
+                place = DictItem(source, weak_key(key)) if simple or own_values else DictValueAt(source, index)
+                self.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, place)]
+
+    def held(self):
+        return itertools.chain.from_iterable(self.entries.values())
+
+    def python_type(self):
+        return self.cls
+
+    def whole(self):
+        """The object that methods of C which ask it for others of its methods ask."""
+        return self if self.owner is None else self.owner
+
+    # --- keys ---------------------------------------------------------------------------------------------------
+    def guard_keys(self, frame):
+        """Somebody looked at the set of keys."""
+        if not self.keys_guarded:
+            self.keys_guarded = True
+            frame.guard("DICT_KEYS", self.source, tuple(held_key(frame, key) for key, _ in items_in_order(self.obj)))
+
+    def unordered_names(self):
+        """The keys of an existing dict of names that nothing has looked at or changed so far; None for others."""
+        if self.source is None or self.cls is not dict or self.keys_guarded or self.changes or self.obj is None:
+            return None
+        return list(self.obj) if all(type(key) is str for key in self.obj) else None
+
+    def key_value(self, frame, hashed):
+        entry = self.entries[hashed]
+        if type(entry[0]) is Pending:
+            entry[0] = wrap_key(frame, self, entry[0].obj)
+        return entry[0]
+
+    def find(self, frame, key):
+        """The value at a key Value, or None; guards presence or absence."""
+        return self.find_hashed(frame, self.hashed(frame, key))
+
+    def hashed(self, frame, key):
+        """What `entries` has the key under."""
+        if self.odd:
+            self.read_odd_keys(frame)
+        is_existing = self.mutability is EXISTING
+        hashed = hashed_here(frame, key) if is_existing else by_identity(key.hash_key(frame))
+        return among(frame, hashed, self.entries, is_existing)
+
+    def read_odd_keys(self, frame):
+        """Asks the keys that define equality themselves for their hashes. Those that the dict keeps may be of other times."""
+        check = FindsItsKeys(frame.root.services.call_disabled)
+        if len(self.entries) > MOST_KEYS or self.changes or self.cleared:
+            frame.break_graph("unhashable_value", f"{self.describe()} has keys that define equality themselves")
+        self.guard_keys(frame)
+        entries = {hashed_here(frame, self.key_value(frame, hashed)): entry for hashed, entry in self.entries.items()}
+        if len(entries) < len(self.entries) or not check(self.obj):
+            frame.break_graph("unhashable_value", f"{self.describe()} has keys that were changed while they were keys")
+        frame.guard("RELATION", self.source, (check, (self.source,)))
+        self.entries, self.odd = entries, False
+
+    def find_hashed(self, frame, hashed):
+        entry = self.entries.get(hashed)
+        if entry is None:
+            self.guard_absence(frame, hashed)
+            return None
+        if type(entry[1]) is Pending:
+            entry[1] = frame.wrap(entry[1].obj, entry[1].source)
+        return entry[1]
+
+    def guard_absence(self, frame, hashed):
+        if self.keys_guarded or hashed in self.lacking or hashed in self.changes or is_new(hashed):
+            return
+        if has_user_key(hashed):  # which any other key may equal
+            self.guard_keys(frame)
+            return
+        self.lacking.add(hashed)
+        frame.guard("DICT_LACKS", self.source, weak_key(behind(hashed)))
+
+    def store(self, frame, key, value):
+        """self[key] = value"""
+        hashed = self.hashed(frame, key)
+        entry = self.entries.get(hashed)
+        if entry is None:
+            self.structure += 1
+            self.entries[hashed] = [key, value]
+        else:
+            self.may_drop(frame, hashed)
+            entry[1] = value
+        self.log(frame, hashed, "add" if entry is None else "set")
+
+    def remove(self, frame, hashed):
+        """del self[key], for a key that is there."""
+        if self.mutability is EXISTING:
+            self.guard_keys(frame)
+        self.may_drop(frame, hashed)
+        key = self.key_value(frame, hashed)
+        del self.entries[hashed]
+        self.structure += 1
+        self.log(frame, hashed, "delete", key)
+
+    def may_drop(self, frame, hashed):
+        """An item goes: where that may end its life, or its key's, what is seen of that is due now, and not when changes are replayed."""
+        if self.mutability is not EXISTING:
+            return
+        item = self.entries[hashed][1]
+        if type(item) is not Pending and item.mutability is NEW:
+            refuse_to_drop(frame, item)
+        elif self.cleared or hashed in self.changes:
+            return
+        elif type(hashed) is str:
+            let_go(frame, self.obj, self.source, hashed)
+        else:
+            let_go(frame, self.obj, self.source, True)
+
+    def log(self, frame, hashed, what, key=None):
+        if self.mutability is EXISTING:
+            refuse_user_keys(frame, [hashed])
+            before = self.changes.get(hashed, True)
+            if what != "set":  # one that is set again stays where it is
+                self.changes.pop(hashed, None)
+            self.changes[hashed] = before if key is None else key
+            frame.mutations.contents(self)
+
+    def all_keys(self, frame):
+        self.guard_keys(frame)
+        return [self.key_value(frame, h) for h in self.entries]
+
+    def all_values(self, frame):
+        self.guard_keys(frame)
+        return [self.find_hashed(frame, h) for h in list(self.entries)]
+
+    def all_items(self, frame):
+        self.guard_keys(frame)
+        return [(self.key_value(frame, h), self.find_hashed(frame, h)) for h in list(self.entries)]
+
+    # --- operations ---------------------------------------------------------------------------------------------
+    def as_plain(self):
+        made = {}
+        for key, value in self.entries.values():
+            if type(key) is Pending or type(value) is Pending:
+                raise NotPlain(self)
+            made[plain(key)] = plain(value)
+        if self.cls is collections.defaultdict or not self.keys_guarded:
+            raise NotPlain(self)
+        return made if self.cls is dict else self.cls(made)
+
+    def unread(self):
+        """How much of it nobody has read yet."""
+        return sum(type(part) is Pending for entry in self.entries.values() for part in entry) + (not self.keys_guarded)
+
+    def truth(self, frame):
+        self.guard_keys(frame)
+        return bool(self.entries)
+
+    def length(self, frame):
+        self.guard_keys(frame)
+        return ConstantValue(len(self.entries))
+
+    def unpack(self, frame):
+        return self.all_keys(frame)
+
+    def iterate(self, frame):
+        return self.iterator(frame, "keys")
+
+    def iterator(self, frame, kind):
+        """An iterator over keys, values or items, which notices when keys come or go."""
+        from .iterators import DictIterator
+
+        self.guard_keys(frame)
+        return DictIterator(self, kind, frame.root.step)
+
+    def contains(self, frame, item):
+        hashed = self.hashed(frame, item)
+        if hashed not in self.entries:
+            self.guard_absence(frame, hashed)
+            return ConstantValue(False)
+        if not self.keys_guarded:
+            self.find_hashed(frame, hashed)
+        return ConstantValue(True)
+
+    def getitem(self, frame, key):
+        found = self.find(frame, key)
+        if found is not None:
+            return found
+        if self.default_factory is not None:
+            made = self.default_factory.call(frame, [], {})
+            self.whole().setitem(frame, key, made)
+            return made
+        return frame.raise_new(KeyError, key)
+
+    def setitem(self, frame, key, value):
+        self.store(frame, key, value)
+
+    def delitem(self, frame, key):
+        hashed = self.hashed(frame, key)
+        if hashed not in self.entries:
+            self.guard_absence(frame, hashed)
+            return frame.raise_new(KeyError, key)
+        return self.remove(frame, hashed)
+
+    def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.default_factory or NONE
+        if name in self.attributes:
+            return self.attributes[name]
+        return attribute_of_builtin(frame, self, name)
+
+    def setattr(self, frame, name, value):
+        if self.cls is not collections.OrderedDict or self.mutability is not NEW or hasattr(self.cls, name):
+            return super().setattr(frame, name, value)
+        self.attributes[name] = value
+        return None
+
+    def call_method(self, frame, name, args, kwargs):
+        handler = METHODS.get(name)
+        if handler is not None:
+            return call_row(frame, self, name, handler, args, kwargs)
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.getattr(frame, name).call(frame, args, kwargs)
+        from ..protocol.operators import call_dunder
+
+        return call_dunder(frame, self, name, args, kwargs)
+
+    def binary(self, frame, op, other, reverse=False):
+        from ..objects.instance import builtin_part
+
+        if op == "|=" and not reverse:
+            METHODS["update"](frame, self, other)
+            return self
+        part = builtin_part(other)
+        if not isinstance(part, DictValue) or op != "|":
+            return None
+        left, right = (other, self.whole()) if reverse else (self.whole(), other)
+        kind = self if reverse and part.cls is not self.cls or not reverse else part
+        made = DictValue(cls=kind.cls, default_factory=kind.default_factory)
+        METHODS["update"](frame, made, left)
+        METHODS["update"](frame, made, right)
+        return made
+
+    def compare(self, frame, op, other):
+        from ..objects.instance import builtin_part
+        from ..protocol.operators import equal
+
+        other = builtin_part(other)
+        if op not in ("==", "!=") or not isinstance(other, DictValue):
+            return None
+        if self.odd or other.odd or collections.OrderedDict is self.cls is other.cls:
+            return self.compare_carefully(frame, op, other)
+        self.guard_keys(frame)
+        other.guard_keys(frame)
+        same = self.entries.keys() == other.entries.keys() and all(
+            equal(frame, self.find_hashed(frame, h), other.find_hashed(frame, h)) for h in self.entries
+        )
+        return ConstantValue(same == (op == "=="))
+
+    def compare_carefully(self, frame, op, other):
+        """Two OrderedDicts are equal when their order is, too; odd keys are not compared at all."""
+        from ..protocol.operators import compare_sequences
+
+        if self.odd or other.odd:
+            return frame.break_graph("operation_unknown", "comparison of dicts with keys that define equality themselves")
+        pairs = [[TupleValue(pair) for pair in mapping.all_items(frame)] for mapping in (self, other)]
+        return compare_sequences(frame, op, *pairs)
+
+    def hash_key(self, frame):
+        return frame.raise_new(TypeError, f"unhashable type: '{self.cls.__name__}'")
+
+    def same_object(self, other):
+        return self is other
+
+    def as_graph_arg(self, frame):
+        return {plain(k): v.as_graph_arg(frame) for k, v in self.all_items(frame)}
+
+    # --- leaving the trace --------------------------------------------------------------------------------------
+    def load_key(self, emit, key):
+        return emit.known(key.obj) if type(key) is Pending else emit.load(key)
+
+    def load_item(self, emit, value):
+        return emit.source(value.source) if type(value) is Pending else emit.load(value)
+
+    two_phase = True
+
+    def reload(self, emit):
+        cannot_be_made_again(self.entries)
+        if self.cls is dict:
+            return "{}"
+        cls = emit.known(self.cls, self.cls.__name__)
+        if self.cls is collections.defaultdict:
+            return f"{cls}({emit.load(self.default_factory) if self.default_factory else 'None'})"
+        return f"{cls}()"
+
+    def fill(self, emit, name):
+        for key, value in self.entries.values():
+            emit.line(f"{name}[{self.load_key(emit, key)}] = {self.load_item(emit, value)}")
+        for key, value in self.attributes.items():
+            emit.line(f"{name}.__dict__[{key!r}] = {emit.load(value)}")
+
+    def replay(self, emit):
+        """Brings the existing object to the traced state, key by key, in the order in which they came, or came back."""
+        name = emit.temp(emit.source(self.source))
+        own = self.cls if type(self.obj) is not self.cls else None  # a user's subclass: past its own __setitem__
+        if self.cleared:
+            emit.line(f"{emit.const(own)}.clear({name})" if own else f"{name}.clear()")
+        for hashed, change in self.changes.items():
+            if change is not True:
+                key = self.load_key(emit, change)
+                there = (
+                    f"{emit.const(dict)}.__contains__({name}, {key})"  # which pop() of an OrderedDict asks the program's class
+                )
+                emit.line(f"{there} and {emit.const(own)}.__delitem__({name}, {key})" if own else f"{name}.pop({key}, None)")
+            if hashed in self.entries:
+                key, value = self.entries[hashed]
+                key, item = self.load_key(emit, key), self.load_item(emit, value)
+                emit.line(f"{emit.const(own)}.__setitem__({name}, {key}, {item})" if own else f"{name}[{key}] = {item}")
+
+
+def factory_of(frame, given):
+    """What makes the missing items of a defaultdict, as its constructor takes it; None for nothing."""
+    from ..objects.rows_attributes import callable_
+
+    if given.is_constant() and given.constant() is None:
+        return None
+    if not callable_(frame, [given], {}).truth(frame):
+        return frame.raise_new(TypeError, "first argument must be callable or None")
+    return given
+
+
+def dict_of(frame, pairs):
+    """A new dict value from (str or key Value, Value) pairs."""
+    made = DictValue()
+    for key, value in pairs:
+        made.store(frame, ConstantValue(key) if isinstance(key, str) else key, value)
+    return made
+
+
+METHODS = {}
+
+
+def method(*names):
+    """Adds rows to METHODS."""
+
+    def add(handler):
+        for name in names:
+            METHODS[name] = handler
+        return handler
+
+    return add
+
+
+@method("get")
+def get(frame, self, key, default=NONE):
+    found = self.find(frame, key)
+    return default if found is None else found
+
+
+@method("setdefault")
+def setdefault(frame, self, key, default=NONE):
+    if self.cls is collections.OrderedDict and self.owner is not None:
+        if self.owner.contains(frame, key).truth(frame):
+            return self.owner.getitem(frame, key)
+        self.owner.setitem(frame, key, default)
+        return default
+    found = self.find(frame, key)
+    if found is not None:
+        return found
+    self.store(frame, key, default)
+    return default
+
+
+@method("pop")
+def pop(frame, self, key, default=None):
+    found = self.find(frame, key)
+    if found is not None:
+        self.remove(frame, self.hashed(frame, key))
+        return found
+    if default is None:
+        return frame.raise_new(KeyError, key)
+    return default
+
+
+@method("popitem")
+def popitem(frame, self, last=ConstantValue(True)):  # noqa: B008
+    if not self.truth(frame):
+        said = "dictionary is empty" if self.cls is collections.OrderedDict else "popitem(): dictionary is empty"
+        return frame.raise_new(KeyError, said)
+    hashed = list(self.entries)[-1 if last.truth(frame) else 0]
+    pair = TupleValue([self.key_value(frame, hashed), self.find_hashed(frame, hashed)])
+    self.remove(frame, hashed)
+    return pair
+
+
+@method("clear")
+def clear(frame, self):
+    self.guard_keys(frame)
+    for hashed in self.entries:
+        self.may_drop(frame, hashed)
+    self.structure += len(self.entries)
+    self.entries.clear()
+    if self.mutability is EXISTING:
+        self.cleared = True
+        self.changes.clear()
+        frame.mutations.contents(self)
+    return NONE
+
+
+@method("copy", "__copy__")
+def copy(frame, self):
+    made = DictValue(cls=self.cls, default_factory=self.default_factory)
+    for key, value in pairs_of_mapping(frame, self.whole()):
+        made.store(frame, key, value)
+    return made
+
+
+@method("update", "__init__")
+def update(frame, self, other=None, /, **kwargs):
+    is_ordered = self.cls is collections.OrderedDict
+    taker = self.whole() if is_ordered else self
+    if other is not None:
+        for key, value in pairs_of(frame, other, is_ordered):
+            taker.setitem(frame, key, value)
+    for name, value in kwargs.items():
+        taker.setitem(frame, ConstantValue(name), value)
+    return NONE
+
+
+def pairs_of_mapping(frame, mapping, asked=False):
+    """(key, value) pairs of a mapping, each as it is taken: of dicts that iterate as dicts do what they hold, unless own classes of dicts
+    are `asked`, too; of others what their keys() and items are."""
+    from ..objects.instance import builtin_part
+    from ..wrap import each_of
+
+    part = builtin_part(mapping)
+    as_a_dict = not asked and lookup_class(mapping.python_type(), "__iter__")[1] is dict
+    if isinstance(part, DictValue) and (part is mapping or as_a_dict):
+        yield from list(part.all_items(frame))
+        return
+    for key in each_of(frame, mapping.call_method(frame, "keys", [], {})):
+        yield key, mapping.getitem(frame, key)
+
+
+def pairs_of(frame, other, asked=False):
+    """(key, value) pairs of a mapping or of an iterable of pairs, each as it is taken."""
+    from ..wrap import each_of, iterate_all
+
+    if hasattr(other.python_type(), "keys"):
+        yield from pairs_of_mapping(frame, other, asked)
+        return
+    for number, given in enumerate(each_of(frame, other)):
+        try:
+            pair = iterate_all(frame, given)
+        except SymbolicRaise as raised:
+            if not issubclass(raised.value.python_type(), TypeError):
+                raise
+            frame.raise_new(TypeError, f"cannot convert dictionary update sequence element #{number} to a sequence")
+        if len(pair) != 2:
+            frame.raise_new(ValueError, f"dictionary update sequence element #{number} has length {len(pair)}; 2 is required")
+        yield pair
+
+
+@method("keys")
+def keys(frame, self):
+    return DictView(self, "keys")
+
+
+@method("values")
+def values(frame, self):
+    return DictView(self, "values")
+
+
+@method("items")
+def items(frame, self):
+    return DictView(self, "items")
+
+
+@method("move_to_end")
+def move_to_end(frame, self, key, last=ConstantValue(True)):  # noqa: B008
+    value = self.getitem(frame, key)
+    hashed = self.hashed(frame, key)
+    if last.truth(frame):
+        self.remove(frame, hashed)
+        self.store(frame, key, value)
+        return NONE
+    if self.mutability is EXISTING:
+        return frame.break_graph("side_effect_unknown", "OrderedDict.move_to_end(last=False) of an existing dict")
+    entry = self.entries.pop(hashed)
+    self.entries = {hashed: entry, **self.entries}
+    self.structure += 1
+    return NONE
+
+
+@method("fromkeys")
+def fromkeys(frame, self, keys, value=NONE):
+    from ..wrap import iterate_all
+
+    made = DictValue(cls=self.cls)
+    for key in iterate_all(frame, keys):
+        made.store(frame, key, value)
+    return made

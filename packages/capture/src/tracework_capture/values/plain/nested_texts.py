@@ -1,0 +1,35 @@
+"""What reprlib.recursive_repr, and the __repr__ that dataclass makes, put around the function that writes the text of an object."""
+
+from __future__ import annotations
+
+import dataclasses
+import reprlib
+
+from ...sources import Const
+from ..objects.function import FunctionValue
+from .constant import ConstantValue
+
+
+def shown_once(frame, function, args, kwargs):
+    """The text of an object, or dots inside of its own. Which objects are being shown is known while tracing: the set that the wrapper
+    keeps of them has none before the frame."""
+    if len(args) != 1 or kwargs:
+        return frame.break_graph("call_unknown", f"{function.__qualname__} with these arguments")
+    cells = FunctionValue(function, Const(function, function.__qualname__)).closure(frame)
+    held = {name: cell.get(frame) for name, cell in zip(function.__code__.co_freevars, cells)}
+    if held["repr_running"].truth(frame):
+        return frame.break_graph("value_not_known", f"{function.__qualname__} inside of itself")
+    if any(shown is args[0] for shown in frame.root.shown):
+        return held.get("fillvalue", ConstantValue("..."))
+    frame.root.shown.append(args[0])
+    try:
+        return held["user_function"].call(frame, args, {})
+    finally:
+        frame.root.shown.pop()
+
+
+MAKERS = [reprlib.recursive_repr()]
+if hasattr(dataclasses, "_recursive_repr"):  # before 3.13, which takes that of reprlib
+    MAKERS.append(dataclasses._recursive_repr)
+REPR_CODES = {maker(repr).__code__: shown_once for maker in MAKERS}
+"""Code of the wrappers -> their row."""

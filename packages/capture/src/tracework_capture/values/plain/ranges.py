@@ -1,0 +1,150 @@
+"""Ranges and slices, and what an index means."""
+
+from __future__ import annotations
+
+import operator
+
+from ... import _C
+from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ..protocol.value import Value
+from .constant import ConstantValue, fold_literal, force_plain, plain
+
+
+class RangeValue(Value):
+    """A range; its bounds are plain ints (symbols were specialised when it was made) unless it ends at a symbol."""
+
+    made_anew = True
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self):
+        return range
+
+    def as_plain(self):
+        return self.value
+
+    def is_constant(self):
+        return True
+
+    def constant(self):
+        return self.value
+
+    def truth(self, frame):
+        return bool(self.value)
+
+    def length(self, frame):
+        return fold_literal(frame, len, self.value)
+
+    def hash_key(self, frame):
+        return self.value
+
+    def iterate(self, frame):
+        from .lazy_iterators import PlainIterator
+
+        return PlainIterator(iter(self.value))
+
+    def contains(self, frame, item):
+        return ConstantValue(force_plain(frame, item) in self.value)
+
+    def getitem(self, frame, key):
+        if not isinstance(key, SliceValue):
+            return fold_literal(frame, operator.getitem, self.value, force_plain(frame, as_place(frame, key)))
+        bounds = slice(*(force_plain(frame, as_place(frame, p)) for p in key.parts))
+        return fold_literal(frame, operator.getitem, self.value, bounds)
+
+    def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
+        if name in ("start", "stop", "step"):
+            return ConstantValue(getattr(self.value, name))
+        return attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        if name in ("index", "count"):
+            return fold_literal(frame, getattr(self.value, name), *[force_plain(frame, a) for a in args])
+        from ..protocol.operators import call_dunder
+
+        return call_dunder(frame, self, name, args, kwargs)
+
+    def compare(self, frame, op, other):
+        if isinstance(other, RangeValue) and op in ("==", "!="):
+            return ConstantValue((self.value == other.value) == (op == "=="))
+        return None
+
+    def reload(self, emit):
+        return f"{emit.const(range)}({self.value.start}, {self.value.stop}, {self.value.step})"
+
+
+class SliceValue(Value):
+    """A slice whose parts may be anything."""
+
+    def __init__(self, start, stop, step, source=None):
+        super().__init__(source)
+        self.parts = (start, stop, step)
+
+    def python_type(self):
+        return slice
+
+    def as_plain(self):
+        return slice(*(plain(p) for p in self.parts))
+
+    def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        return attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        if name == "indices":
+            parts = [force_plain(frame, p) for p in self.parts]
+            return fold_literal(frame, slice(*parts).indices, force_plain(frame, args[0]))
+        return super().call_method(frame, name, args, kwargs)
+
+    def as_graph_arg(self, frame):
+        return slice(*(p.as_graph_arg(frame) for p in self.parts))
+
+    def reload(self, emit):
+        return f"{emit.const(slice)}({', '.join(emit.load(p) for p in self.parts)})"
+
+
+def as_index(frame, value):
+    """What an object of the program says in __index__; other values as they are."""
+    from ..number.numpy_ints import NumpyInt
+    from ..objects.instance import ObjectValue
+    from ..protocol.operators import index_of
+
+    if isinstance(value, NumpyInt):
+        return value.call_method(frame, "__index__", [], {})
+    if isinstance(value, ObjectValue) and lookup_class(value.python_type(), "__index__")[0] is not NO_ATTRIBUTE:
+        return index_of(frame, [value], {})
+    return value
+
+
+def as_place(frame, value):
+    """The same for an index of one of Python's sequences: of a tensor whose data is known it is the number in it."""
+    from ..torch.tensor import is_known_int
+
+    return value.call_method(frame, "__index__", [], {}) if is_known_int(frame, value) else as_index(frame, value)
+
+
+def sequence_index(frame, key, kind=None):
+    """A plain int or slice from a key value; `kind` is that of the sequence whose item is asked for."""
+    if isinstance(key, SliceValue):
+        bounds = slice(*(force_plain(frame, as_place(frame, p)) for p in key.parts))
+        if not all(part is None or hasattr(type(part), "__index__") for part in (bounds.start, bounds.stop, bounds.step)):
+            frame.raise_new(TypeError, "slice indices must be integers or None or have an __index__ method")
+        if bounds.step == 0:
+            frame.raise_new(ValueError, "slice step cannot be zero")
+        return bounds
+    index = force_plain(frame, as_place(frame, key))
+    if hasattr(type(index), "__index__"):
+        return operator.index(index)
+    name = _C.type_name(type(index))
+    if kind == "deque":
+        return frame.raise_new(TypeError, f"sequence index must be integer, not '{name}'")
+    if kind is not None:
+        return frame.raise_new(TypeError, f"{kind} indices must be integers or slices, not {name}")
+    return frame.raise_new(TypeError, f"'{name}' object cannot be interpreted as an integer")

@@ -1,0 +1,482 @@
+"""iter, next, zip, enumerate, map, filter, reversed, sorted, any, all, functools.reduce, itertools.*"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+
+from ...bytecode.facts import VERSION
+from ..objects.exception import ExceptionValue
+from ..protocol.operators import binary, compare, index_of
+from ..wrap import iterate, iterate_all
+from .constant import ConstantValue, fold_plain, force_plain
+from .iterators import ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
+from .lazy_iterators import (
+    CallIterator,
+    ChainIterator,
+    CountIterator,
+    EnumerateIterator,
+    FilterIterator,
+    IslicedIterator,
+    LazyIterator,
+    MapIterator,
+    PlainIterator,
+    RepeatIterator,
+    StopMapIterator,
+    TakeIterator,
+    ZipIterator,
+)
+from .ranges import RangeValue
+from .sequence import ListValue, SequenceValue, TupleValue
+from .sets import SetValue
+
+NONE = ConstantValue(None)
+
+
+def is_none(value):
+    return value is None or (value.is_constant() and value.constant() is None)
+
+
+def iter_(frame, args, kwargs):
+    if len(args) == 2:
+        return CallIterator(args[0], args[1])
+    return iterate(frame, args[0])
+
+
+def next_(frame, args, kwargs):
+    from ..objects.instance import ObjectValue
+
+    if isinstance(args[0], ObjectValue) and len(args) == 1:
+        return args[0].required(frame, "__next__", [], "is not an iterator")
+    if not hasattr(args[0].python_type(), "__next__"):
+        return frame.raise_new(TypeError, f"'{args[0].python_type().__name__}' object is not an iterator")
+    item = args[0].next_value(frame)
+    if item is not None:
+        return item
+    return args[1] if len(args) > 1 else end_of(frame, args[0])
+
+
+def end_of(frame, iterator):
+    """StopIteration, with what a generator returned."""
+    returned, iterator.returned = getattr(iterator, "returned", None), None
+    if is_none(returned):
+        return frame.raise_new(StopIteration)
+    return frame.raise_user(ExceptionValue(StopIteration, [returned]))
+
+
+def zip_(frame, args, kwargs):
+    strict = kwargs.get("strict")
+    made = ZipIterator([iterate_alone(frame, a) for a in args], strict is not None and strict.truth(frame))
+    return made_now(frame, made)
+
+
+def enumerate_(frame, args, kwargs):
+    start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
+    iterable = args[0] if args else kwargs["iterable"]
+    first = fold_plain(frame, operator.index, force_plain(frame, start))
+    return made_now(frame, EnumerateIterator(iterate_alone(frame, iterable), first))
+
+
+def made_now(frame, iterator):
+    """The iterator, which knows when it came onto the stack of the captured frame."""
+    if frame.parent is None:
+        iterator.pushed_at = frame.root.step
+    return iterator
+
+
+def map_(frame, args, kwargs):
+    return MapIterator(args[0], [iterate(frame, a) for a in args[1:]])
+
+
+def filter_(frame, args, kwargs):
+    return FilterIterator(None if is_none(args[0]) else args[0], iterate(frame, args[1]))
+
+
+def reversed_(frame, args, kwargs):
+    from ..objects.class_value import ClassValue, has_members
+    from ..objects.instance import ObjectValue
+    from ..torch.tensor import TensorValue
+
+    value = args[0]
+    if isinstance(value, TensorValue) and hasattr(value.python_type(), "__reversed__"):
+        return value.call_method(frame, "flip", [ConstantValue(0)], {}) if value.example.dim() else value
+    if isinstance(value, ObjectValue) and hasattr(value.python_type(), "__reversed__"):
+        return value.call_method(frame, "__reversed__", [], {})
+    if isinstance(value, ClassValue) and not has_members(frame, value.cls, "__reversed__"):
+        found = value.special(frame, "__reversed__", [])
+        if found is not None:
+            return found
+    if not hasattr(value.python_type(), "__reversed__") and not hasattr(value.python_type(), "__getitem__"):
+        return frame.raise_new(TypeError, f"'{value.python_type().__name__}' object is not reversible")
+    if isinstance(value, SequenceValue):
+        return ReverseIterator(value, frame)
+    if isinstance(value, RangeValue):
+        return PlainIterator(reversed(value.value))
+    if isinstance(value, ObjectValue):
+        return ReversedObject(value, frame)
+    return SequenceIterator(iterate_all(frame, value)[::-1])
+
+
+def is_descending(frame, reverse):
+    """What sort's `reverse` asks for: CPython 3.11 takes a C int, later ones take any truth."""
+    if reverse is None:
+        return False
+    if VERSION < (3, 12):
+        reverse = index_of(frame, [reverse], {})
+        if reverse.is_constant() and not -(1 << 31) <= reverse.constant() < 1 << 31:
+            frame.raise_new(OverflowError, "Python int too large to convert to C int")
+    return reverse.truth(frame)
+
+
+def sort_values(frame, items, key, descending):
+    """Sorts the list of values; when a comparison raises, it is left as CPython leaves it."""
+    keys = list(items) if is_none(key) else [key.call(frame, [i], {}) for i in items]
+
+    class Sorted:
+        """An item as Python's own sort asks it, so that the program's comparisons come in its order."""
+
+        def __init__(self, position):
+            self.position = position
+
+        def __lt__(self, other):
+            return compare(frame, "<", keys[self.position], keys[other.position]).truth(frame)
+
+    order = [Sorted(position) for position in range(len(items))]
+    before = list(items)
+    try:
+        order.sort(reverse=descending)
+    finally:
+        items[:] = [before[s.position] for s in order]
+
+
+def sorted_(frame, args, kwargs):
+    key = kwargs.get("key")
+    by_themselves = key is None or key.is_constant() and key.constant() is None
+    items = args[0].in_any_order() if by_themselves and isinstance(args[0], SetValue) else None
+    if items is None:
+        items = iterate_all(frame, args[0], asks_length=True)
+    sort_values(frame, items, key, is_descending(frame, kwargs.get("reverse")))
+    return ListValue(items)
+
+
+def any_(frame, args, kwargs):
+    iterator = iterate(frame, args[0])
+    while (item := iterator.next_value(frame)) is not None:
+        if item.truth(frame):
+            return ConstantValue(True)
+    return ConstantValue(False)
+
+
+def all_(frame, args, kwargs):
+    iterator = iterate(frame, args[0])
+    while (item := iterator.next_value(frame)) is not None:
+        if not item.truth(frame):
+            return ConstantValue(False)
+    return ConstantValue(True)
+
+
+def reduce_(frame, args, kwargs):
+    iterator = iterate(frame, args[1])
+    total = args[2] if len(args) > 2 else iterator.next_value(frame)
+    if total is None:
+        return frame.raise_new(TypeError, "reduce() of empty iterable with no initial value")
+    while (item := iterator.next_value(frame)) is not None:
+        total = args[0].call(frame, [total, item], {})
+    return total
+
+
+def chain_(frame, args, kwargs):
+    return ChainIterator(SequenceIterator(list(args)))
+
+
+def chain_from_iterable(frame, args, kwargs):
+    return ChainIterator(iterate(frame, args[0]))
+
+
+def combinatoric(fn):
+    """itertools.product and the like, over positions."""
+
+    def handler(frame, args, kwargs):
+        if fn is itertools.product:
+            pools = [iterate_all(frame, a) for a in args]
+            repeat = force_plain(frame, kwargs["repeat"]) if "repeat" in kwargs else 1
+            made_of = [TupleValue(pool) for pool in pools], {"repeat": ConstantValue(repeat)}
+            return LazyIterator(fn, tuples, itertools.product(*pools, repeat=repeat), made_of=made_of, known=True)
+        given = dict(zip(("iterable", "r"), args), **kwargs)
+        items = iterate_all(frame, given["iterable"])
+        rest = [force_plain(frame, given["r"])] if "r" in given else []
+        try:
+            made_of = [TupleValue(items), *map(ConstantValue, rest)], {}
+            return LazyIterator(fn, tuples, fn(items, *rest), made_of=made_of, known=True)
+        except (TypeError, ValueError) as error:
+            return frame.raise_new(type(error), *error.args)
+
+    return handler
+
+
+def tuples(it, combinations):
+    """Tuples of values."""
+    for found in combinations:
+        yield TupleValue(found)
+
+
+def accumulate_(frame, args, kwargs):
+    given = dict(zip(("iterable", "func"), args), **kwargs)
+    parts = iterate(frame, given["iterable"]), given.get("func", NONE), given.get("initial", NONE)
+    return LazyIterator(itertools.accumulate, accumulated, *parts, made_of=(parts[:2], {"initial": parts[2]}))
+
+
+def accumulated(it, iterator, fn, total):
+    if is_none(total):
+        total = iterator.next_value(it.frame)
+        if total is None:
+            return
+    yield total
+    while (item := iterator.next_value(it.frame)) is not None:
+        total = binary(it.frame, "+", total, item) if is_none(fn) else fn.call(it.frame, [total, item], {})
+        yield total
+
+
+def zip_longest(frame, args, kwargs):
+    iterators = [iterate(frame, a) for a in args]
+    fill = kwargs.get("fillvalue", NONE)
+    return LazyIterator(itertools.zip_longest, zipped_longest, iterators, fill, made_of=(iterators, {"fillvalue": fill}))
+
+
+def zipped_longest(it, iterators, fill):
+    iterators = list(iterators)
+    while True:
+        items = []
+        for position, iterator in enumerate(iterators):
+            item = None if iterator is None else iterator.next_value(it.frame)
+            if item is None:
+                iterators[position] = None
+            items.append(fill if item is None else item)
+        if not any(iterators):
+            return
+        yield TupleValue(items)
+
+
+def islice_(frame, args, kwargs):
+    plain = [force_plain(frame, a) for a in args[1:]]
+    try:
+        itertools.islice((), *plain)
+    except (TypeError, ValueError) as error:
+        frame.raise_new(type(error), *error.args)
+    limits = slice(*plain)
+    return IslicedIterator(iterate(frame, args[0]), limits)
+
+
+def repeat_(frame, args, kwargs):
+    given = dict(zip(("object", "times"), args), **kwargs)
+    if "object" not in given:
+        return frame.break_graph("call_unknown", "itertools.repeat() without an object")
+    if "times" not in given:
+        return RepeatIterator(given["object"], None)
+    times = force_plain(frame, given["times"])
+    fold_plain(frame, itertools.repeat, None, times)  # says what is wrong with the number
+    return RepeatIterator(given["object"], times)
+
+
+def count_(frame, args, kwargs):
+    start = args[0] if args else kwargs.get("start", ConstantValue(0))
+    step = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
+    if start.python_type() is bool and step.is_constant() and step.python_type() is int and step.constant() == 1:
+        start = ConstantValue(int(start.truth(frame)))  # as CPython counts ints in steps of one
+    return CountIterator(start, step)
+
+
+def starmap_(frame, args, kwargs):
+    return StopMapIterator(args[0], iterate(frame, args[1]))
+
+
+def takewhile_(frame, args, kwargs):
+    return TakeIterator(args[0], iterate(frame, args[1]))
+
+
+def dropwhile_(frame, args, kwargs):
+    parts = args[0], iterate(frame, args[1])
+    return LazyIterator(itertools.dropwhile, dropped, *parts, made_of=(parts, {}))
+
+
+def dropped(it, predicate, iterator):
+    dropping = True
+    while (item := iterator.next_value(it.frame)) is not None:
+        dropping = dropping and predicate.call(it.frame, [item], {}).truth(it.frame)
+        if not dropping:
+            yield item
+
+
+def filterfalse_(frame, args, kwargs):
+    parts = args[0], iterate(frame, args[1])
+    return LazyIterator(itertools.filterfalse, filtered_false, *parts, made_of=(parts, {}))
+
+
+def filtered_false(it, predicate, iterator):
+    while (item := iterator.next_value(it.frame)) is not None:
+        if not (item if is_none(predicate) else predicate.call(it.frame, [item], {})).truth(it.frame):
+            yield item
+
+
+def compress_(frame, args, kwargs):
+    given = dict(zip(("data", "selectors"), args), **kwargs)
+    parts = [iterate(frame, given[name]) for name in ("data", "selectors")]
+    return LazyIterator(itertools.compress, compressed, *parts, made_of=(parts, {}))
+
+
+def compressed(it, data, selectors):
+    while (item := data.next_value(it.frame)) is not None:
+        chosen = selectors.next_value(it.frame)
+        if chosen is None:
+            return
+        if chosen.truth(it.frame):
+            yield item
+
+
+def pairwise_(frame, args, kwargs):
+    iterator = iterate(frame, args[0])
+    return LazyIterator(itertools.pairwise, paired, iterator, made_of=([iterator], {}))
+
+
+def paired(it, iterator):
+    before = iterator.next_value(it.frame)
+    while before is not None and (item := iterator.next_value(it.frame)) is not None:
+        yield TupleValue([before, item])
+        before = item
+
+
+def batched_(frame, args, kwargs):
+    size = force_plain(frame, args[1] if len(args) > 1 else kwargs["n"])
+    if not isinstance(size, int) or size < 1 or "strict" in kwargs:
+        return frame.break_graph("builtin_unsupported", "itertools.batched")
+    iterator = iterate(frame, args[0])
+    return LazyIterator(itertools.batched, batches, iterator, size, made_of=([iterator, ConstantValue(size)], {}))
+
+
+def batches(it, iterator, size):
+    while True:
+        items = []
+        while len(items) < size and (item := iterator.next_value(it.frame)) is not None:
+            items.append(item)
+        if not items:
+            return
+        yield TupleValue(items)
+
+
+def groupby_(frame, args, kwargs):
+    given = dict(zip(("iterable", "key"), args), **kwargs)
+    iterator, key = iterate(frame, given["iterable"]), given.get("key", NONE)
+    return LazyIterator(itertools.groupby, groups, Groups(iterator, key), made_of=([iterator, key], {}))
+
+
+class Groups:
+    """What a groupby object and its groups share: the item that was read ahead, its key, and which group may still ask."""
+
+    def __init__(self, iterator, key):
+        self.iterator, self.key = iterator, key
+        self.item = self.item_key = self.group = None
+
+    def ahead(self, frame):
+        """Reads an item unless one waits; whether there is one."""
+        if self.item is None:
+            self.item = self.iterator.next_value(frame)
+            if self.item is None:
+                return False
+            self.item_key = self.item if is_none(self.key) else self.key.call(frame, [self.item], {})
+        return True
+
+    def take(self):
+        """The item that waits."""
+        item, self.item = self.item, None
+        return item
+
+
+def groups(it, shared):
+    from ..protocol.operators import equal
+
+    key = None
+    while shared.ahead(it.frame):
+        if key is not None and equal(it.frame, key, shared.item_key):
+            shared.take()
+            continue
+        key = shared.item_key
+        shared.group = LazyIterator(itertools._grouper, members, shared, key)
+        yield TupleValue([key, shared.group])
+
+
+def members(it, shared, key):
+    from ..protocol.operators import equal
+
+    while shared.group is it and shared.ahead(it.frame) and equal(it.frame, key, shared.item_key):
+        yield shared.take()
+
+
+def tee_(frame, args, kwargs):
+    times = force_plain(frame, args[1]) if len(args) > 1 else 2
+    if not isinstance(times, int) or times < 0:
+        return frame.break_graph("builtin_unsupported", "itertools.tee")
+    source, seen = iterate(frame, args[0]), []
+    return TupleValue([LazyIterator(itertools._tee, shared_items, source, seen) for _ in range(times)])
+
+
+def shared_items(it, source, seen):
+    position = 0
+    while True:
+        if position == len(seen):
+            seen.append(source.next_value(it.frame))
+        if seen[position] is None:
+            return
+        position += 1
+        yield seen[position - 1]
+
+
+def cycle_(frame, args, kwargs):
+    iterator = iterate(frame, args[0])
+    return LazyIterator(itertools.cycle, repeated, iterator, made_of=([iterator], {}))
+
+
+def repeated(it, iterator):
+    items = []
+    while (item := iterator.next_value(it.frame)) is not None:
+        items.append(item)
+        yield item
+    while items:
+        yield from items
+
+
+ROWS = {
+    iter: iter_,
+    next: next_,
+    zip: zip_,
+    enumerate: enumerate_,
+    map: map_,
+    filter: filter_,
+    reversed: reversed_,
+    sorted: sorted_,
+    any: any_,
+    all: all_,
+    functools.reduce: reduce_,
+    itertools.chain: chain_,
+    itertools.chain.from_iterable: chain_from_iterable,
+    itertools.product: combinatoric(itertools.product),
+    itertools.combinations: combinatoric(itertools.combinations),
+    itertools.permutations: combinatoric(itertools.permutations),
+    itertools.combinations_with_replacement: combinatoric(itertools.combinations_with_replacement),
+    itertools.accumulate: accumulate_,
+    itertools.zip_longest: zip_longest,
+    itertools.islice: islice_,
+    itertools.repeat: repeat_,
+    itertools.count: count_,
+    itertools.starmap: starmap_,
+    itertools.takewhile: takewhile_,
+    itertools.pairwise: pairwise_,
+    itertools.groupby: groupby_,
+    itertools.tee: tee_,
+    itertools.cycle: cycle_,
+    itertools.dropwhile: dropwhile_,
+    itertools.filterfalse: filterfalse_,
+    itertools.compress: compress_,
+}
+if hasattr(itertools, "batched"):
+    ROWS[itertools.batched] = batched_

@@ -1,0 +1,660 @@
+"""set and frozenset."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from ...errors import BreakGraph
+from ..objects.record_keys import RecordKey
+from ..objects.user_keys import UserKey, cannot_be_made_again, refuse_user_keys
+from ..protocol.arguments import call_row
+from ..protocol.keys import (
+    IdentityKey,
+    MethodKey,
+    NumberKey,
+    ReferenceKey,
+    among,
+    guard_tensors,
+    hashed_apart,
+    hashed_here,
+    is_input_tensor,
+    key_of_existing,
+)
+from ..protocol.lifetimes import let_go, refuse_to_drop
+from ..protocol.value import EXISTING, NEW, Value
+from .constant import ConstantValue, NotPlain, literal
+from .dict_views import DictView
+
+NONE = ConstantValue(None)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of a method of sets, the first of several that of the class: with one of the members, a list or a dict of them, a set that
+    `steps` make, the set itself, one that was there and was changed, whose order is not known, or nothing. What holds the members decides
+    how much room they get, and so in which order the set has them."""
+
+    name: str
+    members: dict
+    form: str
+    steps: tuple = ()
+    existing: SetValue | None = None  # the set itself that is given, which was there before and is as it was
+    made_at: int = -1  # the step of the frame that asked for a set that was changed
+
+    def real(self, made=None):
+        """The arguments for a call of a method of `made`, of objects that exist while tracing."""
+        if self.form == "itself":
+            return [made]
+        if self.existing is not None:
+            return [self.existing.as_it_was()]
+        if self.form == "set":
+            return [real_steps(set, self.steps)]
+        keys = [real_key(hashed) for hashed in self.members]
+        return {"item": keys, "list": [keys], "dict": [dict.fromkeys(keys)], "nothing": []}[self.form]
+
+    def unknown_order(self):
+        """The break where the order of a set that was changed is needed: before it was asked for, which leaves it to plain Python."""
+        stop = BreakGraph("cannot_rebuild", "a set that was made of one which was changed before")
+        stop.made_at = self.made_at
+        return stop
+
+    def text(self, emit, made=""):
+        """The arguments for a call of a method of `made` as an expression."""
+        if self.form == "itself":
+            return made
+        if self.form == "changed":
+            raise self.unknown_order()
+        if self.existing is not None:
+            self.existing.as_it_was()
+            return emit.load(self.existing)
+        if self.form == "set":
+            return text_of_steps(emit, set, self.steps)
+        members = ", ".join(map(emit.load, self.members.values()))
+        return {"list": f"[{members}]", "dict": f"{emit.const(dict)}.fromkeys([{members}])"}.get(self.form, members)
+
+
+def real_steps(cls, steps):
+    """The set that these calls make."""
+    first, *others = steps
+    made = cls(*first.real())
+    for step in others:
+        given = getattr(made, step.name)(*step.real(made))
+        made = made if given is None else given
+    return made
+
+
+def text_of_steps(emit, cls, steps):
+    """Expression of the set that these calls make."""
+    first, *others = steps
+    made = f"{emit.known(cls)}({first.text(emit)})"
+    for step in others:
+        made = emit.temp(made)
+        call = f"{made}.{step.name}({step.text(emit, made)})"
+        if step.name in CHANGING:
+            emit.line(call)
+        else:
+            made = call
+    return made
+
+
+def of_a_changed_set(steps):
+    """The step in which one that was there and was changed became part of a set; None where none did."""
+    for step in steps:
+        found = step if step.form == "changed" else of_a_changed_set(step.steps)
+        if found is not None:
+            return found
+    return None
+
+
+def alike(made, other):
+    """Whether two real sets lie in tables of one size in the same order."""
+    return list(made) == list(other) and sys.getsizeof(made) == sys.getsizeof(other)
+
+
+class SetValue(Value):
+    """A set: hash key -> member Value. An existing set of constants is guarded as a whole when it is wrapped.
+
+    Python iterates over a set in an order that follows from hashes and from all that was done to the set. `order` is a real set
+    to which the same was done; None when that is not to be had, and then nothing may depend on the order. `steps` are what was done
+    to a new set, and what changed an existing one. Which input tensors are in a new set is guarded once something depends on it.
+    """
+
+    owner = None  # the object of a subclass that this is the built-in part of
+
+    def __init__(self, frame, members, source=None, cls=set, order=None, steps=None):
+        super().__init__(source)
+        self.cls = cls
+        self.members = {}
+        self.structure = 0  # counts changes, for the iterators
+        self.open = {}  # the input tensors that are, or were, in it, where no guard says which they are
+        self.mutability = None if cls is frozenset else NEW if source is None else EXISTING
+        for member in members:
+            self.members.setdefault(self.hashed(frame, member), member)
+        self.order = order if order is not None else real_set(cls, self.members)
+        self.steps = steps or (() if source is not None else (Step("", self.members, "list"),))
+
+    def hashed(self, frame, member):
+        """The hash key of a member."""
+        if self.source is not None or not is_input_tensor(member):
+            return among(frame, hashed_here(frame, member), self.members, self.source is not None)
+        self.open[id(member)] = member
+        return hashed_apart(frame, member)
+
+    def pin(self, frame):
+        """Guards which input tensors the set has: their order, or another container, is asked for."""
+        for member in self.open.values():
+            guard_tensors(frame, member)
+        self.open = {}
+
+    def held(self):
+        return self.members.values()
+
+    def python_type(self):
+        return self.cls
+
+    def as_plain(self):
+        if self.order is None or self.open:
+            raise NotPlain(self)
+        if self.mutability is not NEW:
+            return self.order
+        made = self.cls.copy(self.order)
+        if not alike(made, self.order):  # a copy may have another order
+            made = real_steps(self.cls, self.steps)
+        if not alike(made, self.order):
+            raise NotPlain(self)
+        return made
+
+    def truth(self, frame):
+        return bool(self.members)
+
+    def length(self, frame):
+        return ConstantValue(len(self.members))
+
+    def unpack(self, frame):
+        if len(self.members) < 2:
+            return list(self.members.values())
+        self.pin(frame)
+        if self.order is None:
+            return frame.break_graph("iterator_unsupported", "the order of a set of new objects, or of a set that was changed")
+        found = [self.members.get(key_of_existing(key)) for key in self.order]
+        if None in found:
+            return frame.break_graph("iterator_unsupported", "the order of a set of objects that compare by their contents")
+        return found
+
+    def in_any_order(self):
+        """The members, where they are ints or texts, of which no two are sorted alike; else None."""
+        members = list(self.members.values())
+        kinds = {type(m.constant()) if m.is_constant() else None for m in members}
+        return members if kinds <= {int} or kinds <= {str} else None
+
+    def iterate(self, frame):
+        from .iterators import SetIterator
+
+        return SetIterator(self, self.unpack(frame), frame.root.step)
+
+    def contains(self, frame, item):
+        return ConstantValue(member_key(frame, self, item) in self.members)
+
+    def hash_key(self, frame):
+        if self.cls is frozenset:
+            self.pin(frame)
+            return frozenset(self.members)
+        return frame.raise_new(TypeError, "unhashable type: 'set'")
+
+    def changed(self, frame, members, step):
+        """New contents, and what makes them of the old ones."""
+        if self.mutability is EXISTING:
+            for key in self.members.keys() - members.keys():
+                if self.members[key].mutability is NEW:
+                    refuse_to_drop(frame, self.members[key])
+            if self.members.keys() - members.keys() and self.order is not None:
+                let_go(frame, self.order, self.source, True)
+        if members.keys() != self.members.keys():
+            self.structure += 1
+        if self.mutability is EXISTING:
+            refuse_user_keys(frame, [*members, *self.members])
+        self.members = members
+        self.steps += (step,)
+        if self.mutability is EXISTING:
+            self.order = None
+            frame.mutations.contents(self)
+        elif self.order is not None:
+            getattr(self.cls, step.name)(self.order, *step.real(self.order))
+
+    def take(self, frame, hashed):
+        """Without the member of this key."""
+        kept = {k: m for k, m in self.members.items() if k != hashed}
+        self.changed(frame, kept, Step("discard", {hashed: self.members[hashed]}, "item"))
+
+    def as_it_was(self):
+        """The set that was there before; breaks where the program has changed it since."""
+        if self.order is None:
+            raise BreakGraph("cannot_rebuild", "a set that was made of one which was changed afterwards")
+        return self.order
+
+    def how_made(self, frame):
+        """The steps that make a new set like this one."""
+        return self.steps if self.source is None else (step_of(frame, "", self),)
+
+    def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
+        return attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        if name not in OF_ONE_MEMBER:
+            self.pin(frame)
+            args = args if name == "isdisjoint" else [set_part(arg) for arg in args]
+        handler = METHODS.get(name)
+        if handler is not None and (self.cls is set or name not in CHANGING):
+            return call_row(frame, self, name, handler, args, kwargs)
+        from ..protocol.operators import call_dunder
+
+        return call_dunder(frame, self, name, args, kwargs)
+
+    def binary(self, frame, op, other, reverse=False):
+        if isinstance(other, DictView):  # no set to the operators of sets
+            self.pin(frame)
+            return other.binary(frame, op, self, not reverse)
+        other_set = as_set(frame, other, strict=True)
+        if other_set is None:
+            return None
+        self.pin(frame)
+        if op in OPERATORS:
+            left, right = (other_set, self) if reverse else (self, other_set)
+            return METHODS[OPERATORS[op]](frame, left, right)
+        if op[:-1] in OPERATORS and not reverse and self.cls is set:
+            METHODS[IN_PLACE[OPERATORS[op[:-1]]]](frame, self, other_set)
+            return self
+        return None
+
+    def compare(self, frame, op, other):
+        other_set = as_set(frame, other, strict=True)
+        if other_set is None:
+            return None
+        self.pin(frame)
+        left, right = self.members.keys(), other_set.members.keys()
+        answers = {
+            "==": left == right,
+            "!=": left != right,
+            "<": left < right,
+            "<=": left <= right,
+            ">": left > right,
+            ">=": left >= right,
+        }
+        return ConstantValue(answers[op])
+
+    def same_object(self, other):
+        return self is other
+
+    def reload(self, emit):
+        cannot_be_made_again(self.members)
+        steps = (Step("", self.members, "list"),)
+        if self.open or of_a_changed_set(self.steps) is not None:
+            return text_of_steps(emit, self.cls, self.steps)
+        leaves_gaps = any(step.name in ("discard", "difference_update", "symmetric_difference_update") for step in self.steps)
+        if self.order is not None and (leaves_gaps or not alike(real_steps(self.cls, steps), self.order)):
+            steps = self.steps
+            self.check_order(real_steps(self.cls, steps))
+        return text_of_steps(emit, self.cls, steps)
+
+    def check_order(self, made):
+        """Breaks where a set that is made anew has its members in another order."""
+        if list(made) != list(self.order):
+            raise BreakGraph("cannot_rebuild", "a set in an order that follows from what was done to another one")
+
+    def refill(self, emit, name):
+        """Puts the members into the new, empty instance of a subclass of set that `name` is."""
+        lost = of_a_changed_set(self.steps)
+        if lost is not None:
+            raise lost.unknown_order()
+        members = f"[{', '.join(map(emit.load, self.members.values()))}]"
+        if self.order is not None and list(set(map(real_key, self.members))) != list(self.order):
+            members = self.reload(emit)
+            self.check_order(set(real_steps(set, self.steps)))
+        cannot_be_made_again(self.members)
+        emit.line(f"{emit.const(set)}.update({name}, {members})")
+
+    def replay(self, emit):
+        """Does to the existing set what the program does to it."""
+        name = emit.temp(emit.source(self.source))
+        for step in self.steps:
+            emit.line(f"{emit.const(set)}.{step.name}({', '.join(filter(None, (name, step.text(emit, name))))})")
+
+
+def set_part(value):
+    """The built-in set of an instance of a subclass, which functions of sets read past what the class overrides; else the value."""
+    from ..objects.instance import builtin_part
+
+    part = builtin_part(value)
+    return part if isinstance(part, SetValue) else value
+
+
+def makes_of_subclass(made_of, name, args):
+    """Whether the method of an instance of a subclass of set or frozenset gives one of that class, and not the built-in one: with some it
+    depends on the number of members. Tried out on sets of as many."""
+    native, count = made_of.cls, len(made_of.members)
+    like = _LIKE[native](range(count))
+    others = []
+    for arg in args:
+        length = len(arg.members) if isinstance(arg, SetValue) else None
+        others.append(like if arg is made_of else [] if length is None else arg.cls(range(length)))
+    return type(getattr(like, name)(*others)) is _LIKE[native]
+
+
+_LIKE = {native: type("Like", (native,), {}) for native in (set, frozenset)}
+
+
+def real_key(hashed):
+    """The object whose hash orders a set.
+
+    Raises:
+        NotPlain: it does not exist while tracing.
+    """
+    if isinstance(hashed, IdentityKey):
+        hashed = hashed.obj
+    elif isinstance(hashed, tuple):
+        return tuple(map(real_key, hashed))
+    elif isinstance(hashed, ReferenceKey) and hashed.value is None:
+        return hashed.reference
+    if isinstance(hashed, (Value, frozenset, MethodKey, NumberKey, RecordKey, ReferenceKey, UserKey)):
+        raise NotPlain(hashed)
+    return hashed
+
+
+def real_set(cls, members):
+    """A real set of the members, added one by one; None when they do not exist while tracing."""
+    try:
+        return cls([real_key(hashed) for hashed in members])
+    except NotPlain:
+        return None
+
+
+def member_key(frame, owner, item):
+    """The hash key of a member that is looked for in a set; a set stands for the frozenset that equals it."""
+    from ..objects.instance import builtin_part
+
+    part = builtin_part(item)
+    if part is not item and getattr(item.python_type(), "__hash__", None) not in (None, frozenset.__hash__):
+        return owner.hashed(frame, item)
+    if isinstance(part, SetValue):
+        part.pin(frame)
+        owner.pin(frame)
+        return frozenset(part.members)
+    return owner.hashed(frame, item)
+
+
+def as_set(frame, value, strict=False):
+    """A SetValue of any iterable; with `strict` only of sets and dict views, else None."""
+    from ..wrap import iterate_all
+
+    value = set_part(value)
+    if isinstance(value, SetValue):
+        value.pin(frame)
+        return value
+    if isinstance(value, DictView) and not (strict and value.kind == "values"):
+        return value.as_set(frame)
+    return None if strict else SetValue(frame, iterate_all(frame, value))
+
+
+METHODS = {}
+OF_ONE_MEMBER = frozenset(("add", "discard", "remove", "__contains__", "__len__"))
+CHANGING = frozenset(
+    "add discard remove pop clear update intersection_update difference_update symmetric_difference_update __init__".split()
+)
+
+
+def method(name):
+    """Adds a row to METHODS."""
+
+    def add(handler):
+        METHODS[name] = handler
+        return handler
+
+    return add
+
+
+@method("add")
+def add(frame, self, item):
+    hashed = self.hashed(frame, item)
+    if hashed not in self.members:
+        if self.order is not None and real_set(set, [hashed]) is None:
+            self.order = None
+        self.changed(frame, {**self.members, hashed: item}, Step("add", {hashed: item}, "item"))
+    return NONE
+
+
+@method("discard")
+def discard(frame, self, item):
+    hashed = member_key(frame, self, item)
+    if hashed in self.members:
+        self.take(frame, hashed)
+    return NONE
+
+
+@method("remove")
+def remove(frame, self, item):
+    if member_key(frame, self, item) not in self.members:
+        return frame.raise_new(KeyError, item)
+    return discard(frame, self, item)
+
+
+@method("pop")
+def pop(frame, self):
+    if not self.members:
+        return frame.raise_new(KeyError, "pop from an empty set")
+    if self.mutability is EXISTING or self.order is None:
+        return frame.break_graph("call_unknown", "set.pop takes an arbitrary member")
+    hashed = key_of_existing(self.cls.pop(self.order))
+    found = self.members[hashed]
+    self.take(frame, hashed)
+    return found
+
+
+@method("clear")
+def clear(frame, self):
+    self.changed(frame, {}, Step("clear", {}, "nothing"))
+    return NONE
+
+
+@method("__init__")
+def init(frame, self, *others):
+    clear(frame, self)
+    return update(frame, self, *others)
+
+
+@method("copy")
+def copy(frame, self):
+    self.pin(frame)
+    if self.cls is frozenset:
+        return self
+    made = SetValue(frame, self.members.values(), cls=set, steps=(*self.how_made(frame), Step("copy", {}, "nothing")))
+    made.order = None if self.order is None else self.cls.copy(self.order)
+    return made
+
+
+def step_with(frame, name, other, made):
+    """The call of a method of `made` with another container; its members as a SetValue; whether they exist while tracing."""
+    given = as_set(frame, other)
+    if other is made:
+        return Step(name, given.members, "itself"), given, given.order is not None
+    if isinstance(other, SetValue):
+        given.pin(frame)
+        return step_of(frame, name, given), given, given.order is not None
+    form = "dict" if is_plain_dict(other) else "list"
+    return Step(name, given.members, form), given, real_set(set, given.members) is not None
+
+
+def step_of(frame, name, given):
+    """The call of a method with a set."""
+    if given.source is not None:
+        if given.order is None:
+            return Step(name, given.members, "changed", made_at=frame.root.step)
+        return Step(name, given.members, "set", existing=given)
+    return Step(name, given.members, "set" if given.source is None else "list", given.steps)
+
+
+def combine(self, given, name, of_sets):
+    """The members of self.name(given)."""
+    left, right = self.members, given.members
+    return {
+        "union": lambda: {**left, **{k: m for k, m in right.items() if k not in left}},
+        "intersection": lambda: intersection(left, right, of_sets),
+        "difference": lambda: {k: m for k, m in left.items() if k not in right},
+        "symmetric_difference": lambda: {
+            **{k: m for k, m in left.items() if k not in right},
+            **{k: m for k, m in right.items() if k not in left},
+        },
+    }[name]()
+
+
+def intersection(left, right, of_sets):
+    """Of equal members those of the second; those of the first where both are sets and the second has more."""
+    walked, other = (left, right) if of_sets and len(right) > len(left) else (right, left)
+    return {k: m for k, m in walked.items() if k in other}
+
+
+def intersection_with_view(frame, view, other):
+    """view & other, or other & view: the smaller of two views comes second, and a set that is not smaller walks the view. What is neither
+    may be gone through only once."""
+    walked, looked_up, given = other, as_set(frame, view), as_set(frame, other, strict=True)
+    if given is not None:
+        sizes = len(looked_up.members), len(given.members)
+        if (sizes[0] < sizes[1]) if isinstance(other, DictView) else (other.cls is set and sizes[0] <= sizes[1]):
+            walked, looked_up = view, given
+    walked = [(hashed_here(frame, member), member) for member in members_of(frame, walked)]
+    return SetValue(frame, [member for hashed, member in walked if hashed in looked_up.members])
+
+
+def with_view(frame, op, left, right):
+    """left | right, left - right, left ^ right, of which one is a view: a new set of the first is changed."""
+    if op == "^" and all(isinstance(value, DictView) and value.kind == "items" for value in (left, right)):
+        return items_of_one(frame, left, right)
+    of_dict = isinstance(left, DictView) and left.kind == "keys" and is_plain_dict(left.mapping)
+    made = made_set(frame, set, left.mapping if of_dict else left)
+    METHODS[IN_PLACE[OPERATORS[op]]](frame, made, right)
+    return made
+
+
+def items_of_one(frame, left, right):
+    """The items that one of two dicts has: those of the smaller one first."""
+    if right.length(frame).constant() > left.length(frame).constant():
+        left, right = right, left
+    mine, others = as_set(frame, left).members, as_set(frame, right).members
+    return SetValue(frame, [m for k, m in others.items() if k not in mine] + [m for k, m in mine.items() if k not in others])
+
+
+def members_of(frame, value):
+    """The members of an iterable in its order."""
+    from ..wrap import iterate_all
+
+    return value.unpack(frame) if isinstance(value, (SetValue, DictView)) else iterate_all(frame, value)
+
+
+def made_set(frame, cls, given):
+    """cls(given), in Python's order: that of a copied set, of a dict's keys, or of members added one by one."""
+    given = set_part(given)
+    if isinstance(given, SetValue):
+        if cls is frozenset is given.cls and given.owner is None:
+            return given
+        given.pin(frame)
+        made = SetValue(frame, given.members.values(), cls=cls, steps=(step_of(frame, "", given),))
+        made.order = None if given.order is None else cls(given.order)
+        return made
+    made = SetValue(frame, members_of(frame, given), cls=cls)
+    if is_plain_dict(given):
+        made.steps = (Step("", made.members, "dict"),)
+        made.order = None if made.order is None else real_steps(cls, made.steps)
+    return made
+
+
+def is_plain_dict(value):
+    """Whether a set makes room for all keys at once: of a dict, not of a subclass."""
+    from .mapping import DictValue
+
+    return isinstance(value, DictValue) and value.python_type() is dict and value.owner is None
+
+
+def combining(name):
+    """The four operations that give a new set."""
+
+    def handler(frame, self, *others):
+        self.pin(frame)
+        made = self if others else copy(frame, self)
+        if len(others) > 1 and self.cls is frozenset:
+            return frame.break_graph("builtin_unsupported", f"frozenset.{name} of several others")
+        for number, other in enumerate(others):
+            if number and name in ("union", "difference"):  # they change the set that the first other gave
+                if other is self and name == "union":  # which is passed over
+                    continue
+                METHODS[IN_PLACE[name]](frame, made, other)
+                continue
+            step, given, exists = step_with(frame, name, other, made)
+            order = getattr(made.cls, name)(made.order, *step.real(made.order)) if exists and made.order is not None else None
+            members = combine(made, given, name, isinstance(other, SetValue))
+            made = SetValue(frame, members.values(), cls=self.cls, order=order, steps=(*made.how_made(frame), step))
+            made.order = order
+        return made
+
+    return handler
+
+
+def updating(name, real_name):
+    """The four operations that change the set."""
+
+    def handler(frame, self, *others):
+        from ..wrap import each_of
+        from .mapping import DictValue
+        from .sequence import SequenceValue
+
+        for other in others:
+            if name == "union" and not isinstance(other, (SetValue, DictView, DictValue, SequenceValue)):
+                for item in each_of(frame, other):
+                    add(frame, self, item)
+                continue
+            step, given, exists = step_with(frame, real_name, other, self)
+            if not exists:
+                self.order = None
+            self.changed(frame, combine(self, given, name, True), step)
+        return NONE
+
+    return handler
+
+
+OPERATORS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+IN_PLACE = {
+    "union": "update",
+    "intersection": "intersection_update",
+    "difference": "difference_update",
+    "symmetric_difference": "symmetric_difference_update",
+}
+for _name, _changing in IN_PLACE.items():
+    METHODS[_name] = combining(_name)
+    METHODS[_changing] = updating(_name, _changing)
+update = METHODS["update"]
+
+
+@method("issubset")
+def issubset(frame, self, other):
+    return literal(frame, self.members.keys() <= as_set(frame, other).members.keys())
+
+
+@method("issuperset")
+def issuperset(frame, self, other):
+    return literal(frame, self.members.keys() >= as_set(frame, other).members.keys())
+
+
+@method("isdisjoint")
+def isdisjoint(frame, self, other):
+    from ..objects.instance import ObjectValue
+    from ..wrap import each_of
+
+    if isinstance(other, ObjectValue):  # instances of own classes of sets are iterated over, too
+        return ConstantValue(not any(self.contains(frame, item).truth(frame) for item in each_of(frame, other)))
+    return literal(frame, self.members.keys().isdisjoint(as_set(frame, other).members.keys()))
+
+
+def set_of(frame, items):
+    """A new set of values."""
+    return SetValue(frame, items)

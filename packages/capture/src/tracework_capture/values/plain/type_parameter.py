@@ -1,0 +1,78 @@
+"""Type parameters and type aliases that the traced program makes (3.12+). Only their names are looked at while tracing: what they stand
+for is evaluated when somebody asks, by functions that the program made."""
+
+from __future__ import annotations
+
+import sys
+import typing
+
+from ...bytecode.intrinsics import intrinsic_function, intrinsic_names
+from ..protocol.value import NEW, Value
+
+TYPES = {
+    (1, "TYPEVAR"): "TypeVar",
+    (1, "PARAMSPEC"): "ParamSpec",
+    (1, "TYPEVARTUPLE"): "TypeVarTuple",
+    (1, "TYPEALIAS"): "TypeAliasType",
+    (1, "SUBSCRIPT_GENERIC"): "_GenericAlias",
+    (2, "TYPEVAR_WITH_BOUND"): "TypeVar",
+    (2, "TYPEVAR_WITH_CONSTRAINTS"): "TypeVar",
+}
+"""(Number of operands, intrinsic) that makes one -> its type in typing."""
+
+_EVALUATED_LATE = {
+    getattr(typing, kind): ("__bound__", "__constraints__", "__default__", "__value__")
+    for kind in ("TypeVar", "ParamSpec", "TypeVarTuple", "TypeAliasType")
+    if sys.version_info >= (3, 12)
+}
+"""Attributes of type parameters and aliases that are expressions of the program, evaluated when somebody asks; those of a TypeVar that
+was made by a call, which infers no variance, are there already."""
+
+
+def is_evaluated_late(obj, name):
+    """Whether reading the attribute runs an expression of the program."""
+    return name in _EVALUATED_LATE.get(type(obj), ()) and getattr(obj, "__infer_variance__", True)
+
+
+class TypeParameterValue(Value):
+    """What an intrinsic makes of its operands, each time another object."""
+
+    mutability = NEW
+
+    def __init__(self, intrinsic, operands):
+        super().__init__(None)
+        self.intrinsic, self.operands = intrinsic, operands
+        self.default = None
+
+    def python_type(self):
+        return getattr(typing, TYPES[len(self.operands), self.intrinsic])
+
+    def describe(self):
+        return f"a {self.python_type().__name__} made in the traced program"
+
+    def truth(self, frame):
+        return True
+
+    def same_object(self, other):
+        return self is other
+
+    def getattr(self, frame, name):
+        if name == "__name__" and self.intrinsic != "SUBSCRIPT_GENERIC":
+            return self.operands[0].unpack(frame)[0] if self.intrinsic == "TYPEALIAS" else self.operands[0]
+        return super().getattr(frame, name)
+
+    def set_default(self, evaluate):
+        """`[T = default]` (3.13)"""
+        self.default = evaluate
+
+    def reload(self, emit):
+        operands = [emit.load(operand) for operand in self.operands]
+        made = intrinsic_text(emit, intrinsic_names(len(operands)).index(self.intrinsic), operands)
+        if self.default is None:
+            return made
+        return intrinsic_text(emit, intrinsic_names(2).index("SET_TYPEPARAM_DEFAULT"), [made, emit.load(self.default)])
+
+
+def intrinsic_text(emit, number, operands):
+    """The call that does what an intrinsic does, as text of generated code."""
+    return f"{emit.const(intrinsic_function(len(operands), number), 'intrinsic')}({', '.join(operands)})"

@@ -1,0 +1,1 @@
+"""What a value is, and what is done with any two of them."""

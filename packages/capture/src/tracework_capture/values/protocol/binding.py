@@ -1,0 +1,256 @@
+"""What a class gives to its instances: functions bound, descriptors asked, methods of C known by name."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import threading
+import types
+import typing
+
+from ... import _C
+from ..._torch import FunctionBase
+from ...guards.classes import NO_ATTRIBUTE, Stored, defines, lookup_class
+from ...sources import Attr, ClassAttr, Const
+from ..objects.properties import use_property
+from ..plain.constant import ConstantValue, literal
+from .value import Value
+
+DELETED = object()
+
+
+CONTAINERS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)
+
+
+ATOMS = (int, float, str, bytes)
+
+
+WITHOUT_PART = (types.SimpleNamespace, FunctionBase)
+"""Bases in C whose instances hold nothing, when they are made, but attributes."""
+
+
+NATIVE_BASES = (*CONTAINERS, *ATOMS, *WITHOUT_PART)
+
+
+ALIASES = tuple({type(alias) for alias in (typing.List, typing.Tuple, typing.Callable, typing.Optional, typing.List[int])})  # noqa: UP006
+
+
+SLOT = types.MemberDescriptorType
+
+
+LOOKUP_HOOKS = ("__getattr__", "__getattribute__")
+
+
+GETSET = types.GetSetDescriptorType
+
+
+FIELD = type(collections.namedtuple("Record", "field").field)
+
+
+C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+
+
+BOUND_TYPES = {types.WrapperDescriptorType: types.MethodWrapperType, types.FunctionType: types.MethodType}
+"""The type of what a class holds -> that of the same bound to an instance, where that is no method of C."""
+
+
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
+
+
+def function_value(frame, function, source=None):
+    """The value of a function found on a class: classes are known, so it is, too."""
+    return frame.wrap(
+        function, source if source is not None else Const(function, getattr(function, "__qualname__", repr(function)))
+    )
+
+
+def python_new(cls):
+    """The Python function that makes the instances of a class, None where C does."""
+    static, _ = lookup_class(cls, "__new__")
+    if isinstance(static, staticmethod):
+        return static.__func__
+    return static if isinstance(static, types.FunctionType) else None  # set when the class was there
+
+
+def is_data_descriptor(static):
+    """Whether a class attribute goes before the instance dict."""
+    return defines(type(static), "__set__", "__delete__")
+
+
+def bind_class_attribute(frame, self, cls, name):
+    """self.name where the class says what it is."""
+    static, owner = lookup_class(cls, name)
+    if static is NO_ATTRIBUTE:
+        return frame.raise_new(AttributeError, f"'{_C.type_name(cls)}' object has no attribute '{name}'")
+    return bind_static(frame, self, cls, owner, static, name)
+
+
+def binding_kind(static):
+    """The type that says how a class attribute binds: a subclass of property that does not change how it is read is a property."""
+    kind = type(static)
+    for base in (property, classmethod, staticmethod):
+        if issubclass(kind, base) and kind.__get__ is base.__get__:
+            return base
+    return kind
+
+
+def held_function(frame, static, attribute="__func__"):
+    """The function in a property, a staticmethod or a classmethod, whose __init__ may be called again. Guarded."""
+    found = getattr(static, attribute)
+    frame.guard("IDENTITY", Attr(Const(static, type(static).__name__), attribute), found)
+    return found
+
+
+def bind_static(frame, self, cls, owner, static, name):
+    """The descriptor protocol, on a class attribute that is known."""
+    from ..objects.class_value import class_value
+    from ..objects.function import BoundMethodValue
+
+    kind = binding_kind(static)
+    if kind is types.FunctionType or kind is functools._lru_cache_wrapper:
+        return BoundMethodValue(function_value(frame, static), self)
+    if kind is property:
+        return use_property(frame, static, "__get__", self, cls)
+    if kind is classmethod and not isinstance(static.__func__, types.FunctionType):
+        return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name} is a class method of no function")
+    if kind is classmethod:
+        return BoundMethodValue(function_value(frame, held_function(frame, static)), class_value(frame, cls))
+    if kind is staticmethod:
+        return function_value(frame, held_function(frame, static))
+    if isinstance(static, functools.cached_property):
+        found = function_value(frame, static.func).call(frame, [self], {})
+        self.set_field(frame, name, found)
+        return found
+    if isinstance(static, types.ClassMethodDescriptorType):
+        return BoundBuiltin(class_value(frame, cls), name)
+    if isinstance(static, C_METHODS):
+        return BoundBuiltin(self, name, static)
+    if kind is SLOT or kind is GETSET:
+        if not hasattr(self, "native_attribute"):
+            return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name}")
+        return self.native_attribute(frame, static, name)
+    if kind is FIELD and getattr(self, "part", None) is not None:
+        index, _ = static.__reduce__()[1]
+        return self.part.item(frame, index)
+    if is_modelled(static):
+        return BoundMethodValue(frame.wrap(static, Const(static, name)), self)
+    if defines(kind, "__get__"):
+        getter, _ = lookup_class(kind, "__get__")
+        if isinstance(getter, types.FunctionType):
+            descriptor = frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
+            return function_value(frame, getter).call(frame, [descriptor, self, class_value(frame, cls)], {})
+        return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name} is a {kind.__name__}")
+    return class_attribute(frame, static, owner, name)
+
+
+def class_attribute(frame, static, owner, name):
+    """An attribute of a class that binds to nothing."""
+    if type(static) is Stored:
+        return static.value
+    made = frame.root.made.get(id(owner))
+    if made is not None:
+        return made.namespace[name] if name in made.namespace else literal(frame, static)
+    return frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
+
+
+class BoundBuiltin(Value):
+    """A method implemented in C, bound to its owner."""
+
+    def __init__(self, owner, name, descriptor=None):
+        super().__init__(None)
+        self.owner = owner
+        self.name = name
+        self.descriptor = descriptor
+
+    def python_type(self):
+        found = self.descriptor or lookup_class(self.owner.python_type(), self.name)[0]
+        return BOUND_TYPES.get(type(found), types.BuiltinMethodType)
+
+    def describe(self):
+        return f"{self.owner.describe()}.{self.name}"
+
+    def truth(self, frame):
+        return True
+
+    def hash_key(self, frame):
+        from .keys import MethodKey
+
+        return MethodKey(self.owner, self.name)
+
+    def getattr(self, frame, name):
+        if name == "__self__":
+            return self.owner
+        if name == "__name__":
+            return ConstantValue(self.name)
+        return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
+
+    def call(self, frame, args, kwargs):
+        if self.descriptor is not None:
+            return call_c_method(frame, self.descriptor, self.owner, self.name, args, kwargs)
+        return self.owner.call_method(frame, self.name, args, kwargs)
+
+    def reload(self, emit):
+        return f"{emit.load(self.owner)}.{self.name}"
+
+
+def call_c_method(frame, descriptor, owner, name, args, kwargs):
+    """Calls a method that C defines, such as dict.get or object.__setattr__, on a value."""
+    from ..builtins import BUILTINS
+    from ..objects.instance import OF_OBJECT, ObjectValue
+
+    base = getattr(descriptor, "__objclass__", object)
+    native = native_base(owner.python_type())
+    if base is dict is not native and name in native.__dict__ and issubclass(native, dict):
+        return frame.break_graph("call_unknown", f"dict.{name} of a {native.__name__}, which has its own")
+    if base is type and hasattr(owner, "of_type"):
+        return owner.of_type(frame, descriptor, name, args, kwargs)
+    if not isinstance(owner, ObjectValue):
+        if lookup_class(owner.python_type(), name)[0] is not descriptor:
+            if base is object and name in OF_OBJECT:
+                return OF_OBJECT[name](frame, owner, *args)
+            if issubclass(base, BaseException) and hasattr(owner, "call_native"):  # ValueError.__init__(self, text)
+                return owner.call_native(frame, name, args, kwargs)
+        return owner.call_method(frame, name, args, kwargs)
+    row = BUILTINS.get(descriptor)
+    if row is not None:
+        return row(frame, [owner, *args], kwargs)
+    refuse_method(frame, owner, base, name)
+    return owner.call_native(frame, name, args, kwargs)
+
+
+def refuse_method(frame, owner, base, name):
+    """Breaks for a method that `base` defines in C for instances whose built-in part is not modelled: a str's, say."""
+    if owner.part is None and base is not object and base not in NATIVE_BASES:
+        frame.break_graph("lock" if base in LOCKS else "call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
+
+
+def is_modelled(static):
+    """Whether a method in a class is a function, of Cython's say, that has a row."""
+    from ..builtins import BUILTINS
+    from ..objects.row_value import FOREIGN_FUNCTIONS
+
+    return type(static).__name__ in FOREIGN_FUNCTIONS and static in BUILTINS
+
+
+def attribute_of_builtin(frame, value, name):
+    """An attribute of a value whose type is a built-in container: its methods."""
+    from ..objects.class_value import class_value
+
+    if name == "__class__":
+        return class_value(frame, value.python_type())
+    static, _ = lookup_class(value.python_type(), name)
+    if isinstance(static, C_METHODS):
+        return BoundBuiltin(value, name)
+    if static is not NO_ATTRIBUTE:
+        if name in ("__doc__", "__module__"):
+            return literal(frame, static)
+        return bind_class_attribute(frame, value, value.python_type(), name)
+    return frame.raise_new(AttributeError, f"'{_C.type_name(value.python_type())}' object has no attribute '{name}'")
+
+
+def native_base(cls):
+    """The built-in class whose __new__ makes instances of cls."""
+    for base in cls.__mro__:
+        if base in NATIVE_BASES or base is object:
+            return base
+    return object

@@ -1,0 +1,128 @@
+"""When objects die: one that then does something (a `__del__`, the blocks that a generator is in) does it where plain Python lets go of it,
+while the captured part of a frame keeps all that it was given to its end. So the graph ends where the program lets go of such an object.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import types
+
+from ...bytecode.resume import held_in_others, is_of_the_prologue
+from ...guards.classes import attributes_of, defines
+from ...guards.deaths import dies_unseen
+from ...guards.kinds import REFERENCES
+from ...sources import Local
+from ..objects.function import CellValue
+from ..plain.sequence import SequenceValue
+from .value import Deferred
+
+MOST_LOOKED_AT = 1000  # objects that are looked into for the classes of what goes
+HOLDERS_OF_A_SLOT = 3  # the frame, the table that the evaluator makes of it, and that of the arguments
+HOLDERS_HERE = 4  # names of functions, and what calls pass
+ATOMS = (type(None), bool, int, float, complex, str, bytes, *REFERENCES)
+
+
+def acting_arguments(code, slots):
+    """The arguments of a frame that is about to run which are no one's but its own, and of which the program sees when they die: by what they
+    do then, what they alone hold does, or a weak reference's callback."""
+    passed_on = held_in_others(code)
+    times = collections.Counter(map(id, slots.values()))
+    objects = list({id(obj): obj for name, obj in slots.items() if name not in passed_on and type(obj) not in ATOMS}.values())
+    acting = []
+    while objects:
+        obj = objects.pop()
+        if not dies_unseen(obj, times[id(obj)] * HOLDERS_OF_A_SLOT + HOLDERS_HERE):
+            acting.append(obj)
+        del obj
+    return tuple(acting)
+
+
+def refuse_to_drop(frame, value):
+    """Breaks where what goes may be the last that holds an object which the traced program made, and that acts when it dies."""
+    if defines(value.python_type(), "__del__"):
+        frame.break_graph("side_effect_unknown", f"{value.python_type().__name__} has __del__, and may be dropped")
+
+
+def let_go(frame, holder, source, where):
+    """What an existing holder has at a place (guards.deaths) goes, and with it the last reference, maybe: breaks where somebody notices
+    that, and guards that nobody does."""
+    held = kinds_in(held_at(holder, where))
+    if held.issubset(ATOMS) and where is True:
+        return
+    frame.root.dropped |= held
+    if not dies_unseen(holder, where) or (frame.root.watched and not held.issubset(ATOMS)):
+        names = ", ".join(sorted(kind.__name__ for kind in held))
+        frame.break_graph("side_effect_unknown", f"{names}: somebody sees when it dies, and it may be dropped")
+    frame.guard("DIES_UNSEEN", source, where)
+
+
+def kinds_in(objects):
+    """The classes of objects; of lists, tuples and dicts those of what they hold."""
+    open_, kinds = [*objects], set()
+    for obj in open_:
+        if type(obj) in (list, tuple, dict) and len(open_) < MOST_LOOKED_AT:
+            open_ += gc.get_referents(obj)
+        else:
+            kinds.add(type(obj))
+    return kinds
+
+
+def held_at(holder, where):
+    """The objects there."""
+    if where is True:
+        return gc.get_referents(holder)
+    if where is None:
+        return [holder]
+    if type(where) is types.MemberDescriptorType:
+        try:
+            return [where.__get__(holder, type(holder))]
+        except AttributeError:
+            return []
+    if isinstance(holder, type):
+        table = attributes_of(holder)
+        return [table[where]] if where in table else []
+    return [dict.__getitem__(holder, where)] if dict.__contains__(holder, where) else []  # past an own class of dicts
+
+
+def guard_arguments(frame, given):
+    """Of the arguments that the frame no longer holds when its captured part ends, and does not give to its caller: nobody notices when they
+    die. given: the values that it returns."""
+    root = frame.root
+    passed_on = held_in_others(frame.code)
+    times = collections.Counter(map(id, root.arguments.values()))
+    for name, obj in root.arguments.items():
+        if name not in passed_on and type(obj) not in ATOMS and not holds(frame, obj, given):
+            frame.guard("DIES_UNSEEN", Local(name), times[id(obj)])
+
+
+def refuse_to_let_go(frame):
+    """Breaks where the captured frame's stack and locals no longer hold one of the arguments in `acting`."""
+    if is_of_the_prologue(frame.code, frame.current):
+        return
+    for obj in frame.root.acting:
+        if not holds(frame, obj):
+            frame.break_graph("side_effect_unknown", f"a {type(obj).__name__} that acts when it dies is let go of")
+
+
+def holds(frame, obj, given=()):
+    """Whether the frame's stack, locals or cells, or `given`, hold the object, itself or in a sequence that the traced program made."""
+    if any(held is obj for held, _ in frame.locals.slots.values()):
+        return True
+    known = id(frame.root.memo.get(id(obj)))
+    cells = (cell._contents for cell in frame.cells.values() if type(cell) is CellValue)
+    for value in (*frame.stack, *dict.values(frame.locals), *cells, *given):
+        if value is not None and (value.obj is obj if type(value) is Deferred else known in parts_of(value)):
+            return True
+    return False
+
+
+def parts_of(value):
+    """The identities of a value and of what sequences of the traced program in it hold."""
+    open_, found = [value], set()
+    while open_:
+        value = open_.pop()
+        if id(value) not in found and value.source is None and isinstance(value, SequenceValue):
+            open_ += value.items
+        found.add(id(value))
+    return found

@@ -1,0 +1,285 @@
+"""What the interpreter computes with: the Value base class and the Frame protocol that values are handed.
+
+Rules
+- A Value stands for one Python object of the user's program. Two reads of one object give the same Value: `frame.wrap`
+  remembers by identity for the whole capture (`root.memo`).
+- Values never import `interp`: all they need from it is a Frame, passed to each method.
+- Anything that cannot be known while tracing calls `frame.break_graph(reason_id, detail)`. That is always safe: the capture
+  restarts and stops before the user instruction that led here.
+- An operation that raises in plain Python calls `frame.raise_new(KeyError, key)` or `frame.raise_user(value)`.
+- Mutable objects carry `mutability`: EXISTING objects (they have a source) log their changes in `frame.mutations`; NEW
+  objects (made in the traced program) just change, and are built in their final state by `reload` when they are needed.
+- Generated code is Python source text. `reload(emit)` returns an expression; statements go through `emit.line(...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from ...errors import NotReal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXISTING = "existing"
+NEW = "new"
+
+
+class SymbolicRaise(Exception):
+    """The traced program raises `value` (an exception Value); unwinds through the traced handlers."""
+
+    def __init__(self, value: Value, again: bool = False) -> None:
+        super().__init__(value)
+        self.value = value
+        self.again = again  # raised before: what was being handled then stays its context
+
+
+class Emitter(Protocol):
+    """Writes the Python text that runs after the graph. Expressions are strings."""
+
+    def load(self, value: Value) -> str:
+        """The expression of a value; everything with an identity is built once and kept in a local variable."""
+
+    def const(self, obj: object, hint: str = "c") -> str:
+        """A name that refers to any Python object, held by the generated code's constants."""
+
+    def source(self, source: Any) -> str:
+        """The object at a source, as it was BEFORE the graph ran and before any replayed side effect."""
+
+    def graph_output(self, node: Any) -> str:
+        """The run-time result of an fx node; makes it an output of the graph."""
+
+    def line(self, text: str) -> None:
+        """Append one statement."""
+
+    def temp(self, expression: str) -> str:
+        """Assign to a fresh local variable and give its name."""
+
+
+class Frame(Protocol):
+    """What a Value may ask of the interpreter."""
+
+    graph: Any  # graph.builder.GraphBuilder
+    mutations: Any  # graph.mutations.MutationLog
+    symbols: Any  # primops SymbolTable
+    fake_mode: Any  # primops FakeMode
+    options: Any  # CaptureOptions
+
+    def wrap(self, obj: object, source: Any) -> Value:
+        """The Value of an existing object; installs its guards. One Value per object and capture."""
+
+    def constant(self, obj: object) -> Value:
+        """The Value of a constant or other sourceless immutable object made while tracing (values/plain/results.py)."""
+
+    def guard(self, kind: str, source: Any, payload: object = None) -> None:
+        """Add one guard (guards/kinds.py)."""
+
+    def inline(self, function: Value, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        """Call a Python function (values/objects/function.py FunctionValue) under the trace policy: inlined, put into the graph, or a break."""
+
+    def break_graph(self, reason_id: str, detail: str = "") -> NoReturn:
+        """Stop the graph before the current user instruction."""
+
+    def raise_user(self, exception: Value) -> NoReturn:
+        """Raise an exception Value in the traced program."""
+
+    def raise_new(self, exception_type: type[BaseException], *args: object) -> NoReturn:
+        """Raise `exception_type(*args)` in the traced program; args are plain Python objects."""
+
+    def user_location(self) -> str:
+        """file:line in function, of the innermost user frame."""
+
+    def make_tuple(self, items: list[Value]) -> Value:
+        """A new tuple."""
+
+    def make_dict(self, pairs: list[tuple[Value, Value]]) -> Value:
+        """A new dict."""
+
+    def log_effect(self, key: Any, write: Any) -> None:
+        """Log a side effect that `mutations` has no form for: write(emit) emits its final state; a second one with the same key replaces the first."""
+
+    def existing_cell(self, cell: Any, contents: Any, source: Any) -> Value:
+        """The CellValue of an existing cell whose contents are at `source`."""
+
+
+class Value:
+    """One object of the traced program. Subclasses say what its type can do; what is left breaks the graph."""
+
+    mutability: str | None = None
+    made_anew = False
+    """Whether each run of the program makes another object, though all that is in it is known."""
+    kept_at: Any = None
+    """The source of the object itself that a constant without a source is, where `is` may tell it from the constant."""
+    place: Any = None
+    """Where a constant without a source was found, if it was."""
+
+    def __init__(self, source: Any = None) -> None:
+        self.source = source
+
+    # --- facts -------------------------------------------------------------------------------------------------
+    def held(self) -> Iterable[Any]:
+        """What is known to be in the object: items, attributes, contents."""
+        return ()
+
+    def python_type(self) -> type:
+        """The object's type."""
+        raise NotImplementedError(f"{type(self).__name__}.python_type")
+
+    def is_constant(self) -> bool:
+        """True when the object is fully known (and immutable) while tracing; then `constant()` gives it."""
+        return False
+
+    def constant(self) -> Any:
+        """The object itself, for constants."""
+        raise NotImplementedError(f"{type(self).__name__} is not a constant")
+
+    def real(self) -> Any:
+        """The existing object behind this value when its identity is known and guarded (function, class, module, instance), else raises LookupError."""
+        raise NotReal(type(self).__name__)
+
+    def hash_key(self, frame: Frame) -> Any:
+        """A hashable that equals another's exactly when the two objects are equal as dict keys."""
+        if self.is_constant():
+            return self.constant()
+        frame.break_graph("unhashable_value", self.describe())
+
+    def truth(self, frame: Frame) -> bool:
+        """bool(object)."""
+        if self.is_constant():
+            return bool(self.constant())
+        frame.break_graph("operation_unknown", f"bool() of {self.describe()}")
+
+    def same_object(self, other: Value) -> bool | None:
+        """`self is other`; None when not known."""
+        if self is other:
+            return True
+        if self.is_constant() and other.is_constant():
+            return self.constant() is other.constant()
+        if self.python_type() is not other.python_type():
+            return False
+        return None if self.is_constant() == other.is_constant() or self.python_type() in (int, float, bool) else False
+
+    def describe(self) -> str:
+        """Short text for messages."""
+        try:
+            kind = self.python_type().__name__
+        except NotImplementedError:
+            kind = type(self).__name__
+        return f"{kind} from {self.source}" if self.source is not None else kind
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.describe()}>"
+
+    # --- operations --------------------------------------------------------------------------------------------
+    def getattr(self, frame: Frame, name: str) -> Value:
+        """object.name"""
+        frame.break_graph("attribute_unknown", f"{self.describe()}.{name}")
+
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
+        """object.name = value"""
+        frame.break_graph("operation_unknown", f"setting {self.describe()}.{name}")
+
+    def delattr(self, frame: Frame, name: str) -> None:
+        """del object.name"""
+        frame.break_graph("operation_unknown", f"deleting {self.describe()}.{name}")
+
+    def getitem(self, frame: Frame, key: Value) -> Value:
+        """object[key]"""
+        frame.break_graph("operation_unknown", f"an item of {self.describe()}")
+
+    def setitem(self, frame: Frame, key: Value, value: Value) -> None:
+        """object[key] = value"""
+        frame.break_graph("operation_unknown", f"setting an item of {self.describe()}")
+
+    def delitem(self, frame: Frame, key: Value) -> None:
+        """del object[key]"""
+        frame.break_graph("operation_unknown", f"deleting an item of {self.describe()}")
+
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """object(*args, **kwargs)"""
+        frame.break_graph("call_unknown", self.describe())
+
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """object.name(*args, **kwargs), without building the bound method where a subclass knows better."""
+        return self.getattr(frame, name).call(frame, args, kwargs)
+
+    def is_fixed(self) -> bool:
+        """Whether the items that iterate() goes over are those of now, whatever the program does meanwhile."""
+        return False
+
+    def iterate(self, frame: Frame) -> Value:
+        """iter(object): a Value that has next_value."""
+        frame.break_graph("iterator_unsupported", self.describe())
+
+    def next_value(self, frame: Frame) -> Value | None:
+        """For iterators: the next Value, or None when exhausted (a generator's return value is then `frame`-visible as `self.returned`)."""
+        frame.break_graph("iterator_unsupported", self.describe())
+
+    def unpack(self, frame: Frame) -> list[Value]:
+        """list(object): all items."""
+        iterator = self.iterate(frame)
+        items = []
+        while (item := iterator.next_value(frame)) is not None:
+            items.append(item)
+        return items
+
+    def ask_length(self, frame: Frame) -> None:
+        """What is asked of an iterable for which room is made, where the program's code sees that."""
+
+    def length(self, frame: Frame) -> Value:
+        """len(object)"""
+        frame.break_graph("operation_unknown", f"len() of {self.describe()}")
+
+    def contains(self, frame: Frame, item: Value) -> Value:
+        """item in object, as a bool Value (or a tensor)."""
+        frame.break_graph("operation_unknown", f"a search in {self.describe()}")
+
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
+        """`self op other` (or `other op self` when reverse). op is the symbol: + - * / // % ** @ << >> & | ^, with `=` appended
+        for the in-place forms (only when not reverse). None means NotImplemented: the machine then tries the other operand,
+        then the plain form of an in-place operator, then raises TypeError."""
+        return None
+
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
+        """`self op other` for == != < <= > >=; None means NotImplemented (the machine tries the reflected operator on other)."""
+        return None
+
+    def unary(self, frame: Frame, op: str) -> Value:
+        """op is one of - + ~"""
+        frame.break_graph("operation_unknown", f"{op}{self.describe()}")
+
+    # --- leaving the trace ---------------------------------------------------------------------------------------
+    def as_graph_arg(self, frame: Frame) -> Any:
+        """What stands for this object as an argument of an fx node: Node, constant, or nested list/tuple/dict/slice of them."""
+        if self.is_constant():
+            return self.constant()
+        frame.break_graph("not_a_graph_argument", self.describe())
+
+    def reload(self, emit: Emitter) -> str:
+        """Expression that rebuilds this object after the graph ran. Called through emit.load, at most once for a Value that
+        is not a constant and has no source (those never get here). Immutable parts first: load items, return the display,
+        e.g. `"[" + ", ".join(emit.load(i) for i in self.items) + "]"`."""
+        from ...errors import BreakGraph  # only on this failing path
+
+        raise BreakGraph("cannot_rebuild", self.describe())
+
+    def fill(self, emit: Emitter, name: str) -> None:
+        """Second phase for objects that can be part of a cycle: `reload` gave the empty object, now in local `name`; emit the
+        statements that fill it. Only called when `two_phase` is true."""
+
+    two_phase = False
+    filled_late = False
+    """Whether it may be filled when all is built that is being built: nothing looks into it before."""
+
+    def needs_reload_from_graph(self) -> bool:
+        """True for values that must come out of the graph although they have a source (never, by default)."""
+        return False
+
+
+class Deferred(Value):
+    """An argument of a continuation that was only put on the stack so far: wrapped (and guarded) when something looks at it."""
+
+    def __init__(self, obj: Any, source: Any) -> None:
+        super().__init__(source)
+        self.obj = obj

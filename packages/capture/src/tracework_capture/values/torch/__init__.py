@@ -1,0 +1,1 @@
+"""Tensors, modules, settings of torch."""

@@ -1,0 +1,332 @@
+"""torch.autograd.grad and backward inside the traced program: one node that asks the autograd engine, then what accumulating does.
+
+Only gradients that stay inside the traced part are taken: where history reaches out of it, plain Python goes on. Without
+retain_graph the history is gone afterwards; tensors of it that leave the traced part say so when they are differentiated again.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from ..._torch import keeping_version
+from ...errors import BreakGraph
+from ...graph.leaves import copy_like
+from ...sources import Attr
+from ..plain.constant import ConstantValue, force_plain
+from ..plain.mapping import DictValue
+from ..plain.sequence import NONE
+from .hooks import HookCall, RegisterHook
+from .module_hooks import PassThrough
+from .saved_hooks import EnterSavedHooks
+from .tensor import TensorValue, is_made_leaf, known_values
+from .tensor_attributes import leaf_of
+
+
+def arguments(frame, args, kwargs, names):
+    """Values by parameter name, None for what was not given."""
+    given = dict(zip(names, args)) | kwargs
+    if not set(given) <= set(names):
+        frame.break_graph("call_unknown", f"torch.autograd with {', '.join(sorted(set(given) - set(names)))}")
+    return {n: None if n not in given or is_none(given[n]) else given[n] for n in names}
+
+
+def is_none(value):
+    return value.is_constant() and value.constant() is None
+
+
+def tensors_of(frame, value):
+    """A tensor, or a sequence of them, as a list."""
+    found = [value] if isinstance(value, TensorValue) else value.unpack(frame)
+    if not all(isinstance(t, TensorValue) for t in found):
+        frame.break_graph("call_unknown", "gradients of something that is no tensor")
+    return found
+
+
+def flag(frame, value, default):
+    """A plain argument."""
+    return default if value is None else bool(force_plain(frame, value))
+
+
+GRAD_NAMES = (
+    "outputs inputs grad_outputs retain_graph create_graph only_inputs allow_unused is_grads_batched materialize_grads".split()
+)
+
+
+def grad_row(frame, args, kwargs):
+    """torch.autograd.grad"""
+    refuse_what_is_unseen(frame)
+    given = arguments(frame, args, kwargs, GRAD_NAMES)
+    if given["outputs"] is None or given["inputs"] is None:
+        return frame.break_graph("call_unknown", "torch.autograd.grad")
+    inputs = tensors_of(frame, given["inputs"])
+    tensors_of(frame, given["outputs"])  # those in a tuple are known from here on, and where their history begins
+    outside = histories_outside(frame)
+    asked = [t for t in inputs if t.obj is not None]
+    if outside and (len(outside) > 1 or asked not in ([], outside)):
+        return frame.break_graph("call_unknown", "torch.autograd.grad through history from outside the captured part")
+    if any(has_hooks(frame, t) for t in inputs) or any(v.retains_grad for v in distinct(frame)):
+        return frame.break_graph("hook", "torch.autograd.grad of tensors with hooks")
+    found = gradients(frame, given.pop("outputs"), given.pop("inputs"), given)
+    if not keeps_graph(frame, given):
+        history_is_gone(frame)
+    return found
+
+
+def refuse_what_is_unseen(frame):
+    """Functions under a transform of torch.func are traced without it, and so without its gradients. Hooks that are not traced change
+    Python objects, which is seen in plain Python alone. Gradients that are sparse have strides and memory on fakes."""
+    if frame.root.transforms:
+        frame.break_graph("call_unknown", "the autograd engine under a transform of torch.func")
+    if any(isinstance(node.target, (PassThrough, RegisterHook, EnterSavedHooks)) for node in frame.graph.graph.nodes):
+        frame.break_graph("hook", "a backward in the function whose hooks it would run as they are")
+    if frame.root.effects.sparse_gradients:
+        frame.break_graph("tensor_layout", "a backward in the function that gives sparse gradients")
+
+
+def gradients(frame, outputs, inputs, given):
+    """The node that asks the engine. Where an earlier backward used the history up, the graph ends before that one: eager's engine has
+    accumulated some gradients when it comes to what is gone."""
+    try:
+        return frame.graph.call(frame, torch.autograd.grad, (outputs, inputs), options(given))
+    except BreakGraph as stop:
+        if "second time" in stop.detail:
+            stop.made_at = frame.graph.freed_at
+        raise
+
+
+def options(given):
+    """Keyword arguments of the node."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def keeps_graph(frame, given):
+    return flag(frame, given["retain_graph"], flag(frame, given["create_graph"], False))
+
+
+BACKWARD_NAMES = ["tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs"]
+METHOD_NAMES = ["tensors", "grad_tensors", "retain_graph", "create_graph", "inputs"]
+
+
+def backward_row(frame, args, kwargs):
+    """torch.autograd.backward"""
+    return backward(frame, arguments(frame, args, kwargs, BACKWARD_NAMES))
+
+
+def backward_method(frame, self, name, args, kwargs):
+    """Tensor.backward"""
+    kwargs = {"grad_tensors" if k == "gradient" else k: v for k, v in kwargs.items()}
+    return backward(frame, arguments(frame, [self, *args], kwargs, METHOD_NAMES))
+
+
+def backward(frame, given):
+    """Gradients of the leaves, which they accumulate."""
+    refuse_what_is_unseen(frame)
+    if given.get("grad_variables") is not None:
+        return frame.break_graph("call_unknown", "torch.autograd.backward with grad_variables")
+    outputs = tensors_of(frame, given["tensors"])
+    if histories_outside(frame):
+        return frame.break_graph("call_unknown", "backward through history from outside the captured part")
+    leaves = tensors_of(frame, given["inputs"]) if given["inputs"] is not None else leaves_of(frame)
+    retaining = [v for v in distinct(frame) if v.retains_grad and v.node is not None]
+    if given["inputs"] is not None and retaining or any(not t.is_leaf() or has_hooks(frame, t) for t in leaves):
+        return frame.break_graph("hook", "backward to a tensor that has hooks or is no leaf")
+    if any(
+        isinstance(user.target, HookCall) for v in retaining for user in v.node.users
+    ):  # the engine would give what was there before
+        return frame.break_graph("hook", "backward to a tensor that keeps its gradient, which hooks of the graph change")
+    if not leaves:
+        return frame.break_graph("call_unknown", "backward without a tensor that requires a gradient")
+    create = flag(frame, given["create_graph"], False)
+    wanted = {"retain_graph": given["retain_graph"], "create_graph": given["create_graph"]}
+    wanted |= {"grad_outputs": given["grad_tensors"], "allow_unused": ConstantValue(True)}
+    leaves += retaining
+    found = gradients(frame, outputs, leaves, wanted)
+    accumulate(frame, leaves, found.unpack(frame), create)
+    if not keeps_graph(frame, given):
+        history_is_gone(frame)
+    return NONE
+
+
+def leaves_of(frame):
+    """Every tensor that a gradient may accumulate into."""
+    known = [v for v in distinct(frame) if v.node is not None and v.example.requires_grad]
+    return [v for v in known if (is_made_leaf(v.example) if v.obj is None else v.is_leaf())]
+
+
+def distinct(frame):
+    return list({id(v): v for v in known_values(frame).values()}.values())
+
+
+def histories_outside(frame):
+    """Inputs that are results of operations outside: history goes on behind them."""
+    return [v for v in distinct(frame) if v.obj is not None and v.obj.requires_grad and not leaf_of(frame, v)]
+
+
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+def has_hooks(frame, value):
+    """Whether a hook would run; what was looked at is guarded."""
+    if value.hooks or value.obj is None:
+        return bool(value.hooks)
+    for name in HOOKS:
+        hooks = getattr(value.obj, name)
+        if hooks:
+            return True
+        held = frame.wrap(hooks, Attr(value.source, name))
+        if isinstance(held, DictValue):
+            held.guard_keys(frame)
+    return False
+
+
+# --- accumulating --------------------------------------------------------------------------------------------------------
+
+
+def accumulate(frame, leaves, gradients, create):
+    """leaf.grad = gradient, or leaf.grad += gradient; a gradient that is another's memory too, or laid out in another way than the leaf
+    (in C order, where that has gaps), is copied.
+
+    What retain_grad keeps of a tensor that is no leaf is dense, and a second gradient makes a new sum.
+    """
+    from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
+
+    shared = {id(v.example.storage) for v in distinct(frame) if not any(v is g for g in gradients)}
+    for leaf, gradient in zip(leaves, gradients):
+        if not isinstance(gradient, TensorValue):
+            continue
+        before, kept = leaf.getattr(frame, "grad"), not leaf.is_leaf()
+        if isinstance(before, TensorValue):
+            operation = operator.add if create or kept else operator.iadd
+            after = frame.graph.call(frame, operation, (before, gradient))
+            leaf.setattr(frame, "grad", after if create or kept else before)
+            continue
+        storage = id(gradient.example.storage)
+        as_leaf = not kept and is_dense(leaf.example.spec.sizes, leaf.example.spec.strides)
+        alike = laid_out_alike(gradient.example, leaf.example) if as_leaf else gradient.example.is_contiguous()
+        if (storage in shared or not alike) and not as_leaf and (kept or not create):
+            gradient = frame.graph.call_method(
+                frame, "clone", (gradient,), {"memory_format": ConstantValue(torch.contiguous_format)}
+            )
+        elif (storage in shared or not alike) and as_leaf and not create:
+            gradient = frame.graph.call(frame, copy_like, (gradient, leaf))
+        elif as_leaf and not create and gradient.example._is_view():
+            gradient = frame.graph.call_method(frame, "detach", (gradient,))  # as autograd keeps it: a view refuses detach_()
+        shared.add(storage)
+        leaf.setattr(frame, "grad", gradient)
+
+
+def laid_out_alike(gradient, leaf):
+    """Whether all strides are equal that lead anywhere."""
+    return all(
+        a == b or type(size) is int and size == 1 and a != 0 for size, a, b in zip(leaf.shape, gradient.stride(), leaf.stride())
+    )
+
+
+# --- history that is gone ------------------------------------------------------------------------------------------------
+
+
+def history_is_gone(frame):
+    """Tensors known by now, and what is computed from them later, may belong to a graph that was freed."""
+    if frame.graph.freed_at < 0:
+        frame.graph.freed_at = frame.root.step
+    known = frame.graph.history_freed = known_values(frame)
+    for value in known.values():
+        value.may_be_freed = known
+
+
+class _Freed(torch.autograd.Function):
+    """Gives its tensor, with a history that is gone."""
+
+    @staticmethod
+    def forward(ctx, tensor, anchor, *leaves):
+        ctx.mark_dirty(tensor)  # a view, which it would be otherwise, could not be written to
+        return tensor
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise RuntimeError(
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+            "freed): the compiled function ran a backward over it already; pass retain_graph=True to that one"
+        )
+
+
+def with_freed_history(tensor, *leaves):
+    """A result whose history a backward inside of the compiled function used up; gradients of its leaves cannot be asked for."""
+    if tensor._is_view():
+        tensor = tensor.detach()  # graphs may run without grad mode, and the history of a view that was made so cannot be set
+    with torch.enable_grad(), keeping_version(tensor):
+        return _Freed.apply(tensor, torch.zeros((), requires_grad=True), *leaves)
+
+
+def view_with_freed_history(base, tensor):
+    """The view of a result with a freed history that shows what the tensor shows."""
+    with torch.enable_grad():
+        return base.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+
+def is_freed(example):
+    """Whether a backward from this fake fails because the history is gone."""
+    leaves = leaves_below(example.grad_fn)
+    if not leaves:
+        return False
+    try:
+        with example.mode:
+            torch.autograd.grad(example, leaves, torch.empty_like(example), retain_graph=True)
+    except RuntimeError as error:
+        return "second time" in str(error)
+    return False
+
+
+def leaves_below(grad_fn):
+    """The leaves that a backward from here reaches."""
+    waiting, seen, leaves = [grad_fn], set(), []
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        waiting.extend(following for following, _ in node.next_functions)
+    return leaves
+
+
+def reload_freed(value, emit):
+    """Expression of a tensor whose history is gone."""
+    graph = value.node.graph
+    node = graph.call_method("detach", (value.node,))
+    with torch.no_grad():
+        node.meta["example_value"] = node.meta["val"] = value.example.detach()
+    leaves = [value.may_be_freed[id(leaf)] for leaf in leaves_below(value.example.grad_fn) if id(leaf) in value.may_be_freed]
+    base = value.may_be_freed.get(id(value.example._base)) if value.example._is_view() else None
+    if base is not None:
+        return f"{emit.const(view_with_freed_history, 'view_with_freed_history')}({emit.load(base)}, {emit.graph_output(node)})"
+    texts = [emit.graph_output(node), *(emit.load(leaf) for leaf in leaves)]
+    return f"{emit.const(with_freed_history, 'with_freed_history')}({', '.join(texts)})"
+
+
+# --- .grad ---------------------------------------------------------------------------------------------------------------
+
+
+def read_grad(frame, tensor, name):
+    """tensor.grad of an existing tensor; a tensor made in the traced program has none unless it was given one."""
+    if tensor.obj is not None:
+        return frame.wrap(tensor.obj.grad, Attr(tensor.source, "grad"))
+    return NONE
+
+
+def write_grad(frame, tensor, value):
+    """tensor.grad = value"""
+    if isinstance(value, TensorValue):
+        new, old = value.example, tensor.example
+        if (tuple(new.shape), new.dtype, new.device) != (tuple(old.shape), old.dtype, old.device):
+            return frame.break_graph("side_effect_unknown", "assignment of another kind of tensor to grad")
+    elif not is_none(value):
+        return frame.break_graph("side_effect_unknown", "assignment to grad of a tensor")
+    tensor.attributes["grad"] = value
+    return tensor.log_attribute(frame, "grad", value)
+
+
+BACKWARD_ROWS = {torch.autograd.grad: grad_row, torch.autograd.backward: backward_row}

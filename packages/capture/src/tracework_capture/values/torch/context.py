@@ -1,0 +1,586 @@
+"""Context managers that torch gives: grad mode, autocast, and those that mean nothing to a graph."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+
+import numpy
+import torch
+
+from ...errors import BreakGraph
+from ...regions import error_on_graph_break, leave_region
+from ...sources import Const, InstanceAttr
+from ..plain.constant import ConstantValue, force_plain
+from ..plain.sequence import NONE
+from ..protocol.value import Value
+from .inference_tensors import begin_block, end_block
+
+
+class ContextValue(Value):
+    """A manager made in the traced program. `enter` and `leave` record nodes; it can also decorate a function."""
+
+    def __init__(self, cls, args, kwargs):
+        super().__init__(None)
+        self.cls = cls
+        self.args = args
+        self.kwargs = kwargs
+        self.obj = None
+
+    def python_type(self):
+        return self.cls
+
+    def truth(self, frame):
+        return True
+
+    def getattr(self, frame, name):
+        from ..protocol.binding import BoundBuiltin
+
+        if name in ("__enter__", "__exit__", "clone"):
+            return BoundBuiltin(self, name)
+        if name == "__class__":
+            from ..objects.class_value import class_value
+
+            return class_value(frame, self.cls)
+        if name == "prev" and self.obj is not None and name in self.obj.__dict__:
+            return frame.wrap(self.obj.prev, InstanceAttr(self.source, name))  # entered before this frame, left in it
+        return frame.break_graph("context_unknown", f"{self.cls.__name__}.{name}")
+
+    def call_method(self, frame, name, args, kwargs):
+        if name == "__enter__":
+            found = self.enter(frame) or NONE
+            frame.root.entered.append((self, frame.root.step, frame.locations()))
+            return found
+        if name == "__exit__":
+            self.leave(frame)
+            left(frame, self)
+            return ConstantValue(False)
+        if name == "clone":
+            return self.copied()
+        return self.getattr(frame, name).call(frame, args, kwargs)
+
+    def call(self, frame, args, kwargs):
+        """Used as a decorator: the function runs inside."""
+        from ..objects.function import FunctionValue
+
+        if len(args) == 1 and isinstance(args[0], FunctionValue):
+            if args[0].code.co_flags & GENERATORS:
+                return frame.break_graph(
+                    "context_unknown", f"{self.cls.__name__} around a generator, which it is entered for at each step"
+                )
+            return DecoratedValue(self, args[0])
+        return frame.break_graph("context_unknown", f"call of {self.cls.__name__}")
+
+    def for_call(self, frame):
+        """The manager that a call of a function which this one decorates enters."""
+        return self
+
+    def copied(self):
+        """A manager like this one that was not entered."""
+        made = copy.copy(self)
+        made.source = made.obj = None
+        return made
+
+    def enter(self, frame):
+        """Records what entering does; returns what `as` gives when that is not None."""
+
+    def leave(self, frame):
+        """Records what leaving does."""
+
+    outlives_graph = False
+    """Whether the manager may be entered in a graph and left after it, where no with block says so."""
+
+    def leave_at_break(self, frame):
+        """The graph ends inside; plain Python enters the manager again."""
+        self.leave(frame)
+
+    def reload(self, emit):
+        parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
+        return f"{emit.known(self.cls)}({', '.join(parts)})"
+
+
+def left(frame, manager):
+    """The manager is not entered any more, or once less often."""
+    entered = frame.root.entered
+    place = next((n for n in reversed(range(len(entered))) if entered[n][0] is manager), None)
+    if place is not None:
+        del entered[place]
+
+
+def refuse_open_managers(root):
+    """Breaks the graph before the call that enters a manager by hand where the graph would end before it is left: what graphs do in the
+    block ends with them."""
+    for manager, step, stack in root.entered:
+        if not manager.outlives_graph:
+            stop = BreakGraph(
+                "context_unknown", f"{manager.cls.__name__} is entered by a call, and the graph ends before it is left"
+            )
+            stop.made_at, stop.stack = step, stack
+            raise stop
+
+
+GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+class DecoratedValue(Value):
+    """A function under a context manager."""
+
+    def __init__(self, manager, function):
+        super().__init__(None)
+        self.manager = manager
+        self.function = function
+
+    def python_type(self):
+        return self.function.python_type()
+
+    def call(self, frame, args, kwargs):
+        manager = self.manager.for_call(frame)
+        manager.enter(frame)
+        try:
+            return self.function.call(frame, args, kwargs)
+        finally:
+            manager.leave(frame)
+
+
+class GradModeContext(ContextValue):
+    """no_grad, enable_grad, set_grad_enabled(mode). `mode` is what holds inside, `before` what the last leaving brings back: the
+    object has one place for that, so one that is entered twice at once stays in force."""
+
+    def __init__(self, cls, args, kwargs, mode):
+        super().__init__(cls, args, kwargs)
+        self.mode = mode
+        self.before = None
+
+    outlives_graph = True
+
+    def getattr(self, frame, name):
+        return ConstantValue(self.before) if name == "prev" and self.before is not None else super().getattr(frame, name)
+
+    def reload(self, emit):
+        """One that is entered knows what held before."""
+        if self.before is None:
+            return super().reload(emit)
+        return f"{emit.const(entered_before)}({super().reload(emit)}, {self.before})"
+
+    def for_call(self, frame):
+        return self.copied()
+
+    def copied(self):
+        made = super().copied()
+        made.before = None
+        return made
+
+    def enter(self, frame):
+        self.before = torch.is_grad_enabled()
+        if self.obj is not None:
+            frame.log_effect(("entered", id(self.obj)), lambda emit: emit.line(f"{emit.load(self)}.prev = {self.before}"))
+        switch_grad(frame, self.mode)
+
+    def leave(self, frame):
+        before = self.mode_before(frame)
+        if before is not None:
+            switch_grad(frame, before)
+
+    def leave_at_break(self, frame):
+        before = self.mode_before(frame)
+        if before is not None:
+            set_grad(frame, before)
+
+    def mode_before(self, frame):
+        """What leaving brings back; None where it was not entered."""
+        if self.before is None and self.obj is not None:
+            return force_plain(frame, self.getattr(frame, "prev"))
+        return self.before
+
+
+def entered_before(manager, before):
+    """A manager of grad mode that was entered where grad mode was `before`."""
+    manager.prev = before
+    return manager
+
+
+class SetGradEnabled(GradModeContext):
+    """torch.set_grad_enabled(mode) takes effect when it is made, and remembers what held then. As a decorator it takes none but inside of
+    the function."""
+
+    def call(self, frame, args, kwargs):
+        switch_grad(frame, self.mode_before(frame))
+        return super().call(frame, args, kwargs)
+
+    def for_call(self, frame):
+        made = self.copied()
+        made.before = torch.is_grad_enabled()
+        return made
+
+    def enter(self, frame):
+        switch_grad(frame, self.mode)
+
+    def reload(self, emit):
+        return f"{emit.const(grad_switch)}({self.mode}, {self.before})"
+
+
+def grad_switch(mode, before):
+    """A torch.set_grad_enabled(mode) that was made where grad mode was `before`: it has taken effect already."""
+    made = object.__new__(torch.set_grad_enabled)
+    made.prev, made.mode = before, mode
+    return made
+
+
+def switch_grad(frame, mode):
+    """The program's own switch, about which torch asks the modes that are on."""
+    if not frame.root.function_modes:
+        return set_grad(frame, mode)
+    from .overrides import dispatch
+
+    dispatch(frame, frame.wrap(torch._C._set_grad_enabled, Const(torch._C._set_grad_enabled)), [ConstantValue(mode)], {})
+
+
+def set_grad(frame, mode):
+    """A node that sets grad mode; none when it is so already."""
+    if torch.is_grad_enabled() != mode:
+        frame.graph.call(frame, torch._C._set_grad_enabled, (mode,))
+
+
+def grad_row(cls, mode):
+    """no_grad() and enable_grad(); with a function they decorate it."""
+
+    def handler(frame, args, kwargs):
+        if kwargs:
+            return frame.break_graph("call_unknown", f"torch.{cls.__name__} with these arguments")
+        made = GradModeContext(cls, [], {}, mode)
+        return made.call(frame, args, kwargs) if args else made
+
+    return handler
+
+
+def set_grad_enabled_row(frame, args, kwargs):
+    mode = args[0] if args else kwargs["mode"]
+    wanted = force_plain(frame, mode)
+    if type(wanted) is not bool:
+        return frame.break_graph("call_unknown", f"torch.set_grad_enabled of a {type(wanted).__name__}, which eager refuses")
+    made = SetGradEnabled(torch.set_grad_enabled, [mode], {}, wanted)
+    made.before = torch.is_grad_enabled()
+    switch_grad(frame, wanted)
+    return made
+
+
+class InferenceMode(GradModeContext):
+    """torch.inference_mode(wanted): in a graph it is a grad mode, and the answers of those who ask for it."""
+
+    def __init__(self, args, wanted):
+        super().__init__(torch.inference_mode, args, {}, not wanted)
+        self.entered = []
+
+    outlives_graph = False
+
+    def for_call(self, frame):
+        return self  # it knows each of the blocks that it is entered for
+
+    def enter(self, frame):
+        if self.mode and torch.is_inference_mode_enabled():
+            return frame.break_graph("context_unknown", "the end of an inference mode that began outside")
+        begin_block(frame)
+        frame.root.inference.append(not self.mode)
+        self.entered.append(torch.is_grad_enabled())
+        set_grad(frame, self.mode)
+
+    def leave(self, frame):
+        end_block(frame)
+        frame.root.inference.pop()
+        set_grad(frame, self.entered.pop())
+
+    leave_at_break = leave
+
+
+def inference_mode_row(frame, args, kwargs):
+    """torch.inference_mode(mode=True), or around a function."""
+    mode = args[0] if args else kwargs.get("mode", ConstantValue(True))
+    if type(mode) is not ConstantValue or type(mode.constant()) is not bool:  # what is no bool is decorated
+        return InferenceMode([], True).call(frame, [mode], {})
+    return InferenceMode([mode], mode.constant())
+
+
+class AutocastContext(ContextValue):
+    """torch.autocast(...)"""
+
+    def __init__(self, cls, args, kwargs, settings):
+        super().__init__(cls, args, kwargs)
+        self.settings = settings
+        self.nodes = []
+
+    def enter(self, frame):
+        from ..plain.results import record_plain
+
+        if self.nodes:  # it has one place for what held before, and so stays in force
+            frame.break_graph("context_unknown", f"{self.cls.__name__} that is entered again inside of its own block")
+        self.nodes.append(record_plain(frame, torch.amp.autocast_mode._enter_autocast, self.settings))
+        return self
+
+    def leave(self, frame):
+        from ..plain.results import record_plain
+
+        if self.nodes:
+            record_plain(frame, torch.amp.autocast_mode._exit_autocast, (self.nodes.pop(),))
+            return
+        if not all(hasattr(self.obj, name) for name in BEFORE_AUTOCAST):
+            frame.break_graph("context_unknown", "the end of an autocast block that this frame did not begin")
+        before = [force_plain(frame, frame.wrap(getattr(self.obj, n), InstanceAttr(self.source, n))) for n in BEFORE_AUTOCAST]
+        settings = (self.settings[0], *before)
+        frame.root.autocast_ended.append(record_plain(frame, torch.amp.autocast_mode._enter_autocast, settings))
+        frame.mutations.call(self.cls.__exit__, [self, NONE, NONE, NONE])
+
+
+BEFORE_AUTOCAST = ("prev_fastdtype", "prev", "prev_cache_enabled")
+"""Where a manager that was entered keeps what held before it."""
+
+
+def end_autocast(frame):
+    """At the end of a graph: blocks that began before it and ended in it are blocks of the graph in which what held before them does.
+    They really end after the graph."""
+    from ..plain.results import record_plain
+
+    for node in reversed(frame.root.autocast_ended):
+        record_plain(frame, torch.amp.autocast_mode._exit_autocast, (node,))
+    frame.root.autocast_ended.clear()
+
+
+def enter_row(frame, args, kwargs):
+    """type(manager).__enter__(manager), as ExitStack.enter_context calls it"""
+    return (
+        args[0].call_method(frame, "__enter__", args[1:], kwargs)
+        if isinstance(args[0], ContextValue)
+        else unknown(frame, "enter")
+    )
+
+
+def exit_row(frame, args, kwargs):
+    """type(manager).__exit__, which ExitStack keeps, and which lies on the stack of a frame that goes on after a break"""
+    return (
+        args[0].call_method(frame, "__exit__", args[1:], kwargs) if isinstance(args[0], ContextValue) else unknown(frame, "exit")
+    )
+
+
+def unknown(frame, what):
+    return frame.break_graph("context_unknown", f"__{what}__ of a manager derived from torch's")
+
+
+GRAD_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)
+METHOD_ROWS = {
+    f"{cls.__module__}.{cls.__qualname__}.__{name}__": row
+    for cls in (*GRAD_MODES, torch.autocast, torch.autograd.profiler.record_function)
+    for name, row in (("enter", enter_row), ("exit", exit_row))
+}
+"""What managers do when they are called as functions of their class."""
+
+
+def autocast_row(cls, device=None):
+    def handler(frame, args, kwargs):
+        plain_args = [force_plain(frame, a) for a in args]
+        plain_kwargs = {k: force_plain(frame, v) for k, v in kwargs.items()}
+        try:
+            made = cls(*plain_args, **plain_kwargs)
+        except (TypeError, ValueError, RuntimeError) as error:
+            return frame.break_graph("call_unknown", f"torch.{cls.__name__}: {error}")
+        settings = (made.device, made.fast_dtype, made._enabled, made._cache_enabled)
+        return AutocastContext(cls, args, kwargs, settings)
+
+    return handler
+
+
+class NullContext(ContextValue):
+    """A manager without effect on a graph; `result` is what `as` gives."""
+
+    def __init__(self, cls, args, kwargs, result=NONE):
+        super().__init__(cls, args, kwargs)
+        self.result = result
+
+    @property
+    def outlives_graph(self):
+        return self.cls is contextlib.nullcontext
+
+    def python_type(self):
+        return self.cls if isinstance(self.cls, type) else contextlib._GeneratorContextManager
+
+    def enter(self, frame):
+        return self.result
+
+    def getattr(self, frame, name):
+        if name == "enter_result" and self.cls is contextlib.nullcontext:
+            return self.result
+        return super().getattr(frame, name)
+
+
+def null_row(cls):
+    return lambda frame, args, kwargs: NullContext(cls, args, kwargs)
+
+
+class NamedBlock(NullContext):
+    """A block with a name for profilers, which `as` gives; modes see calls where it begins and ends."""
+
+    def enter(self, frame):
+        if frame.root.function_modes:
+            return frame.break_graph("function_mode", "a block with a name for profilers")
+        return self
+
+
+def record_function_row(cls):
+    return lambda frame, args, kwargs: NamedBlock(cls, args, kwargs)
+
+
+def nullcontext_row(frame, args, kwargs):
+    result = args[0] if args else kwargs.get("enter_result", NONE)
+    return NullContext(contextlib.nullcontext, args, kwargs, result)
+
+
+class HooksDisabled(NullContext):
+    """disable_saved_tensors_hooks(message): hooks of saved tensors break the graph, and are then refused by plain Python."""
+
+    def enter(self, frame):
+        frame.root.saved_hooks_refused += 1
+        return super().enter(frame)
+
+    def leave(self, frame):
+        frame.root.saved_hooks_refused -= 1
+
+
+def hooks_disabled_row(frame, args, kwargs):
+    return HooksDisabled(torch.autograd.graph.disable_saved_tensors_hooks, args, kwargs)
+
+
+class ErrorState(ContextValue):
+    """numpy.errstate(...) that neither raises nor calls anything: graphs give no warnings of floating-point errors. One that a
+    continuation finds entered is left at run time, too."""
+
+    entered = 0
+
+    def enter(self, frame):
+        self.entered += 1
+
+    def leave(self, frame):
+        if self.entered:
+            self.entered -= 1
+        else:
+            frame.mutations.call(numpy.errstate.__exit__, [self, NONE, NONE, NONE])
+
+
+def error_state_row(frame, args, kwargs):
+    """numpy.errstate(over="ignore")"""
+    wanted = {k: force_plain(frame, v) for k, v in kwargs.items()}
+    if args or not wanted.keys() <= QUIET_ERRORS or not set(wanted.values()) <= {"ignore", "warn", "print"}:
+        return frame.break_graph("context_unknown", "numpy.errstate with these arguments")
+    return ErrorState(numpy.errstate, args, kwargs)
+
+
+QUIET_ERRORS = {"all", "divide", "over", "under", "invalid"}
+
+
+class ErrorRegion(ContextValue):
+    """error_on_graph_break(value). One that a continuation finds entered is left at run time, too; `own`: it is ours, not torch's."""
+
+    def __init__(self, args, wanted, own=True):
+        super().__init__(error_on_graph_break, args, {})
+        self.wanted = wanted
+        self.own = own
+        self.entered = 0
+
+    def copied(self):
+        made = super().copied()
+        made.entered = 0
+        return made
+
+    def enter(self, frame):
+        self.entered += 1
+        frame.root.regions.append(self.wanted)
+        return NONE
+
+    def leave(self, frame):
+        if not self.entered and not self.own:
+            del frame.root.regions[-1:]  # a break here is none in the region
+            frame.break_graph("context_unknown", "the end of a region that plain Python entered")
+        frame.root.regions.pop()
+        if self.entered:
+            self.entered -= 1
+        else:
+            frame.mutations.call(leave_region, [], {})
+
+
+def error_region_row(frame, args, kwargs):
+    value = args[0] if args else kwargs["error_on_graph_break"]
+    return ErrorRegion([value], bool(force_plain(frame, value)))
+
+
+REGION_TYPES = (
+    ("tracework_capture.regions", "error_on_graph_break"),
+    ("torch._dynamo.decorators", "ErrorOnGraphBreakDecoratorContextManager"),
+)
+
+
+def existing_context(frame, obj, source):
+    """A no_grad() object and the like that existed before, entered or not; None for other types."""
+    if (type(obj).__module__, type(obj).__name__) in REGION_TYPES:
+        wanted = frame.wrap(obj.error_on_graph_break, InstanceAttr(source, "error_on_graph_break"))
+        frame.guard("TYPE", source, type(obj))
+        made = ErrorRegion([wanted], obj.error_on_graph_break, type(obj) is error_on_graph_break)
+        made.source = source
+        return made
+    if (type(obj).__module__, type(obj).__name__) == ("torch._dynamo.decorators", "DynamoConfigPatchProxy"):
+        frame.guard("TYPE", source, type(obj))
+        made = NullContext(type(obj), [], {})  # options of torch.compile
+        made.source, made.obj = source, obj
+        return made
+    if type(obj) is numpy.errstate:
+        frame.guard("TYPE", source, type(obj))
+        made = ErrorState(type(obj), [], {})
+        made.source, made.obj = source, obj
+        return made
+    if type(obj) in (torch.no_grad, torch.enable_grad, torch.set_grad_enabled):
+        return existing_grad_mode(frame, obj, source)
+    if type(obj) is contextlib.nullcontext and getattr(obj, "enter_result", obj) is None:
+        made = NullContext(type(obj), [], {})
+    elif issubclass(type(obj), torch.autocast):
+        made = AutocastContext(type(obj), [], {}, (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled))
+    else:
+        return None
+    frame.guard("TYPE", source, type(obj))  # one is made at each call of the code that uses it, so not its identity
+    for name in FIELDS_OF_EXISTING.get(type(obj), ()):
+        frame.wrap(getattr(obj, name), InstanceAttr(source, name))
+    made.source, made.obj = source, obj
+    return made
+
+
+FIELDS_OF_EXISTING = {
+    contextlib.nullcontext: ("enter_result",),
+    **dict.fromkeys(
+        (torch.autocast, torch.cpu.amp.autocast, torch.cuda.amp.autocast), ("device", "fast_dtype", "_enabled", "_cache_enabled")
+    ),
+}
+"""What is guarded of managers that existed before."""
+
+
+def existing_grad_mode(frame, obj, source):
+    """Known by what it does: a block that goes on after a break has a new one in each call."""
+    frame.guard("TYPE", source, type(obj))
+    mode = type(obj) is torch.enable_grad
+    if type(obj) is torch.set_grad_enabled:
+        mode = force_plain(frame, frame.wrap(obj.mode, InstanceAttr(source, "mode")))
+    made = (SetGradEnabled if type(obj) is torch.set_grad_enabled else GradModeContext)(type(obj), [], {}, mode)
+    made.source, made.obj = source, obj
+    return made
+
+
+CONTEXTS = {
+    torch.no_grad: grad_row(torch.no_grad, False),
+    torch.enable_grad: grad_row(torch.enable_grad, True),
+    torch.set_grad_enabled: set_grad_enabled_row,
+    torch.inference_mode: inference_mode_row,
+    torch.autocast: autocast_row(torch.autocast),
+    torch.amp.autocast: autocast_row(torch.amp.autocast),
+    torch.cuda.amp.autocast: autocast_row(torch.cuda.amp.autocast),
+    torch.cpu.amp.autocast: autocast_row(torch.cpu.amp.autocast),
+    torch.autograd.profiler.record_function: record_function_row(torch.autograd.profiler.record_function),
+    torch.profiler.record_function: record_function_row(torch.profiler.record_function),
+    contextlib.nullcontext: nullcontext_row,
+    error_on_graph_break: error_region_row,
+    numpy.errstate: error_state_row,
+}

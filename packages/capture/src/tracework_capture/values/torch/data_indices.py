@@ -1,0 +1,183 @@
+"""Indices that are ints out of the data of a tensor: `x[i]` and `x[i:]` of an `i` without dims, of which torch asks the number.
+
+The graph gathers the one row in place of the view of it that plain Python has, which nobody can tell while neither is written to, and
+not both leave the graph (graph/replaced.py); so it does with the rows between such places, where sizes may depend on data. What is stored at
+such a place is put there by an index of one place.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from ...graph.known import known_tensor
+from ...graph.replaced import may_be_replaced, note_replaced, settle_replaced
+from ..number.late_values import place_here
+from ..number.symint import SymNumber, size_value
+from ..plain.constant import ConstantValue
+from ..plain.open_indices import dims_of_items
+from ..plain.ranges import SliceValue
+from ..plain.sequence import TupleValue
+from .number_arguments import as_kind
+from .tensor import TensorOperations, TensorValue
+
+SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)
+NONE = ConstantValue(None)
+ALL = SliceValue(NONE, NONE, NONE)
+
+
+def is_place(frame, item):
+    """Whether an item of an index is an int that only the data knows."""
+    if type(item) is not TensorValue or item.example.ndim or item.example.dtype not in SIGNED:
+        return False
+    return known_tensor(item.node) is None
+
+
+def places_of(frame, tensor, items):
+    """Where in the index of a tensor such ints are, and the dim that each item begins at; None where the graph is to break."""
+    root = frame.root
+    places = [at for at, item in enumerate(items) if is_place(frame, item)]
+    where = place_here(frame)
+    if not places or where in root.history.not_selected or type(tensor) is not TensorValue:
+        return None
+    if root.transforms or root.function_modes or root.selecting or root.subclass_functions_off:
+        return None
+    if any(t.example.device.type != "cpu" for t in (tensor, *(items[at] for at in places))):  # others do not raise IndexError
+        return None
+    dims = dims_of_items(items, tensor.example.ndim)
+    return None if dims is None else (places, dims, where)
+
+
+def one_place(frame, item):
+    """The index as a tensor of one int."""
+    return frame.graph.call_method(frame, "unsqueeze", (as_kind(frame, item, torch.int64), ConstantValue(0)))
+
+
+def select_by_data(frame, tensor, key):
+    """What `key` indexes once the ints of data in it are applied, and the rest of the key, None where nothing is left."""
+    items = key.all_items(frame) if type(key) is TupleValue else [key]
+    found = places_of(frame, tensor, items)
+    if found is None or not may_be_replaced(tensor, with_history=True):
+        return tensor, key
+    places, dims, where = found
+    taken = [at for at, item in enumerate(items) if at in places or is_int_inside(item, tensor, dims[at])]
+    row = tensor
+    for at in reversed(taken):
+        dim, place = ConstantValue(dims[at]), items[at]
+        if at in places:
+            index = TupleValue([ALL] * dims[at] + [one_place(frame, place)])
+            row, place = frame.graph.call(frame, operator.getitem, (row, index)), ConstantValue(0)
+        row = frame.graph.call_method(frame, "select", (row, dim, place))
+    left = [stride for dim, stride in enumerate(tensor.example.stride()) if dim not in {dims[at] for at in taken}]
+    if list(map(str, row.example.stride())) != list(map(str, left)):
+        frame.break_graph("dynamic_output_shape", "a view at a place that data says, which lies in memory otherwise than a copy")
+    note_replaced(frame.root, where, tensor, tensor, row)
+    row.stored_back = len(taken) == len(items) and is_of_augmented_assignment(frame)
+    rest = [item for at, item in enumerate(items) if at not in taken]
+    return row, TupleValue(rest) if rest else None
+
+
+def slice_by_data(frame, tensor, key):
+    """What `key` slices once its bounds that only the data knows are applied, and the rest of the key, where the others are."""
+    root = frame.root
+    items = key.all_items(frame) if type(key) is TupleValue else [key]
+    places = [at for at, item in enumerate(items) if is_open_slice(frame, item)]
+    where = place_here(frame)
+    if not places or type(tensor) is not TensorValue or where in root.history.not_selected or not frame.fake_mode.allow_unbacked:
+        return tensor, key
+    if root.transforms or root.function_modes or root.selecting or root.subclass_functions_off:
+        return tensor, key
+    dims = dims_of_items(items, tensor.example.ndim)
+    if dims is None or not may_be_replaced(tensor, with_history=True):
+        return tensor, key
+    rows = tensor
+    for at in places:
+        rows = rows_between(frame, rows, dims[at], *items[at].parts[:2])
+    if list(map(str, rows.example.stride())) != list(map(str, tensor.example.stride())):
+        frame.break_graph("dynamic_output_shape", "a slice that data says, which lies in memory otherwise than a copy")
+    note_replaced(root, where, tensor, tensor, rows)
+    return rows, TupleValue([ALL if at in places else item for at, item in enumerate(items)])
+
+
+def rows_between(frame, tensor, dim, start, stop):
+    """A copy of the slice of a tensor from `start` to `stop` along a dim."""
+    call, length = frame.graph.call, size_value(frame, tensor.example.shape[dim])
+    device = {"device": ConstantValue(tensor.example.device)}
+    at = call(frame, torch.arange, (length,), device)
+    chosen = None
+    for bound, compare in ((start, torch.ge), (stop, torch.lt)):
+        if is_none(bound):
+            continue
+        if isinstance(bound, SymNumber) or not isinstance(bound, TensorValue):
+            bound = call(frame, torch.full, (TupleValue([]), bound), {"dtype": ConstantValue(torch.int64), **device})
+        bound = call(frame, torch.where, (call(frame, torch.lt, (bound, 0)), call(frame, torch.add, (bound, length)), bound))
+        found = call(frame, compare, (at, bound))
+        chosen = found if chosen is None else call(frame, torch.logical_and, (chosen, found))
+    index = frame.graph.call_method(frame, "squeeze", (call(frame, torch.nonzero, (chosen,)), 1))
+    return call(frame, torch.index_select, (tensor, dim, index))
+
+
+def is_open_slice(frame, item):
+    """Whether it is a slice without a step, one of whose bounds only the data knows."""
+    if not isinstance(item, SliceValue) or not is_none(item.parts[2]):
+        return False
+    known = [is_none(part) or is_int(part) or isinstance(part, SymNumber) for part in item.parts[:2]]
+    open_ = [is_place(frame, part) or is_out_of_data(frame, part) for part in item.parts[:2]]
+    return any(open_) and all(a or b for a, b in zip(known, open_))
+
+
+def is_out_of_data(frame, value):
+    """Whether it is an int without a value, read from a tensor."""
+    return isinstance(value, SymNumber) and not all(map(frame.symbols.has_hint, value.expr.free_symbols))
+
+
+def is_of_augmented_assignment(frame):
+    """Whether an item is read by `x[i] += y`, which nobody else gets, and which stores it back."""
+    before = frame.instructions[max(frame.current.index - 2, 0) : frame.current.index]
+    return [i.opname for i in before] == ["COPY", "COPY"]
+
+
+def is_int_inside(item, tensor, dim):
+    """Whether it is a constant that is surely a place in this dim."""
+    size = tensor.example.shape[dim] if is_int(item) else None
+    return type(size) is int and -size <= item.constant() < size
+
+
+def store_by_data(frame, tensor, key, value):
+    """Whether tensor[key] = value was done, at places that are ints of data."""
+    items = key.all_items(frame) if type(key) is TupleValue else [key]
+    found = places_of(frame, tensor, items)
+    if found is None or not isinstance(value, TensorOperations) and not value.is_constant():
+        return False
+    places, dims, _ = found
+    if isinstance(value, TensorOperations) and value.stored_back:
+        settle_replaced(frame.root, value)
+    others = [item for at, item in enumerate(items) if at not in places]
+    if places[-1] - places[0] >= len(places) or not all(is_basic(item) for item in others):
+        return False
+    if isinstance(value, TensorOperations):
+        if value.example.is_complex() and not tensor.example.is_complex():
+            return False
+        value = frame.graph.call_method(frame, "clone", (as_kind(frame, value, tensor.example.dtype),))  # may be a part of it
+        after = tensor.example.ndim - dims[places[-1]] - 1  # dims that the place has behind it, as the value has them
+        after += sum(is_none(item) for item in items[places[-1] + 1 :])
+        after -= sum(is_int(item) for item in items[places[-1] + 1 :])
+        if value.example.ndim >= after:
+            value = frame.graph.call_method(frame, "unsqueeze", (value, ConstantValue(value.example.ndim - after)))
+    index = TupleValue([one_place(frame, item) if at in places else item for at, item in enumerate(items)])
+    frame.graph.call(frame, operator.setitem, (tensor, index, value))
+    return True
+
+
+def is_none(item):
+    return item.is_constant() and item.constant() is None
+
+
+def is_int(item):
+    return item.is_constant() and type(item.constant()) is int
+
+
+def is_basic(item):
+    """Whether an item of an index gives a view."""
+    return isinstance(item, SliceValue) or is_none(item) or is_int(item) or item.is_constant() and item.constant() is Ellipsis

@@ -1,0 +1,51 @@
+"""torch.autograd.forward_ad: a whole block of a level goes into the graph, where eager kernels compute the tangents."""
+
+from __future__ import annotations
+
+from torch.autograd import forward_ad
+
+from ...errors import BreakGraph
+from ..plain.constant import ConstantValue
+from .context import ContextValue
+
+__all__ = ["DUAL_CONTEXTS", "DUAL_ROWS"]
+
+
+class DualLevel(ContextValue):
+    """forward_ad.dual_level()"""
+
+    made_at = -1
+
+    def enter(self, frame):
+        if frame.root.transforms:
+            frame.break_graph("context_unknown", "forward_ad.dual_level under a transform of torch.func")
+        self.made_at = frame.root.step
+        frame.root.uses_dual_levels = True
+        frame.graph.plain_node(frame, forward_ad.enter_dual_level, ())
+        return ConstantValue(forward_ad._current_level)
+
+    def leave(self, frame):
+        frame.graph.plain_node(frame, forward_ad.exit_dual_level, ())
+
+    def leave_at_break(self, frame):
+        """Tangents do not outlive their level: the graph ends before the block begins."""
+        stop = BreakGraph("context_unknown", "a block of forward_ad.dual_level with a break inside")
+        stop.made_at = self.made_at
+        raise stop
+
+
+def dual_level_row(frame, args, kwargs):
+    return DualLevel(forward_ad.dual_level, args, kwargs)
+
+
+def node_row(fn):
+    """A function whose calls are nodes."""
+
+    def handler(frame, args, kwargs):
+        return frame.graph.call(frame, fn, tuple(args), kwargs)
+
+    return handler
+
+
+DUAL_CONTEXTS = {forward_ad.dual_level: dual_level_row}
+DUAL_ROWS = {fn: node_row(fn) for fn in (forward_ad.make_dual, forward_ad.unpack_dual)}

@@ -1,0 +1,68 @@
+"""Tensors that no graph holds: nested and sparse ones, those of subclasses with a __torch_dispatch__. They are passed on, stored, compared by
+`is` and asked for their class; what is done with one breaks the graph, and is left to plain Python."""
+
+from __future__ import annotations
+
+import torch
+
+from ... import _torch
+from ...errors import BreakGraph
+from ..protocol.value import Value
+
+
+def foreign_tensor(frame, obj, source, why):
+    """The value of an existing one; why: (reason id, detail) of the break that its use is."""
+    cls = type(obj)
+    asked = frame.root.services.torch_functions_on and asks_its_class(cls)
+
+    def is_foreign(value):
+        """the tensor is one that no graph holds"""
+        if type(value) is not cls or cls is torch.Tensor and why_foreign(value) is None:
+            return False
+        return asked == (asks_its_class(cls) and _torch.torch_functions_are_on())
+
+    frame.guard("PREDICATE", source, is_foreign)
+    return ForeignTensor(obj, source, why, asked)
+
+
+def asks_its_class(cls):
+    """Whether functions of torch hand calls with tensors of this class to it."""
+    return cls.__torch_function__ not in (torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
+
+
+def why_foreign(tensor):
+    """(reason id, what the tensor is) where no graph holds a tensor of class Tensor, or a parameter; else None."""
+    if tensor.layout is not torch.strided:
+        return "tensor_layout", f"a tensor of layout {tensor.layout}"
+    if tensor.is_nested:
+        return "tensor_layout", "a nested tensor"
+    if _torch.is_of_a_transform(tensor):
+        return "tensor_layout", "what a transform of torch.func made of a tensor, without memory of its own"
+    if tensor._is_zerotensor():
+        return "tensor_layout", "zeros without memory, as some gradients of gradients are"
+    return None
+
+
+class ForeignTensor(Value):
+    """One of them, which exists already."""
+
+    def __init__(self, obj, source, why, asks_its_class):
+        super().__init__(source)
+        self.obj = obj
+        self.why = why
+        self.asks_its_class = asks_its_class
+
+    def python_type(self):
+        return type(self.obj)
+
+    def same_object(self, other):
+        return self is other
+
+    def used(self, *args, **kwargs):
+        """Any operation."""
+        reason, what = self.why
+        raise BreakGraph(reason, f"{self.source} is {what}")
+
+    hash_key = truth = getattr = setattr = delattr = getitem = setitem = delitem = call = call_method = iterate = used
+    unpack = length = contains = binary = compare = unary = as_graph_arg = used
+    example = node = property(used)  # of a value that is taken for a tensor

@@ -1,0 +1,85 @@
+"""Forward hooks that the traced program puts on modules which were there before, and takes off again before it ends or the graph breaks.
+
+They are part of the trace alone: no table of a module is written to. Where one of them would be on when the graph has run, or something
+asks for its handle or for the tables, the frame is captured again, and the graph breaks where the hook is put on.
+"""
+
+from __future__ import annotations
+
+from torch.utils.hooks import RemovableHandle
+
+from ...errors import RestartAsked
+from ..number.late_values import place_here
+from ..plain.sequence import NONE
+from .hooks import Handle
+
+ROWS_OF_TABLES = {"register_forward_hook": "_forward_hooks", "register_forward_pre_hook": "_forward_pre_hooks"}
+OF_ONE_FRAME = ("hook", "with_kwargs")
+"""Arguments of a hook that is called like all others: after those that are there, and not in spite of an exception."""
+
+
+class FrameHook(Handle):
+    """The handle of one of them. `place`: where the program puts it on."""
+
+    def __init__(self, frame, module, table, hook, with_kwargs, place):
+        super().__init__(None)
+        self.history, self.hooks = frame.root.history, frame.root.frame_hooks
+        self.module, self.table, self.hook, self.with_kwargs, self.place = module, table, hook, with_kwargs, place
+        self.hooks.append(self)
+
+    def held(self):
+        return (self.hook,)
+
+    def refused(self):
+        """Raises RestartAsked: something needs the hook in the module's table, or its handle."""
+        self.history.asked_early.add(self.place)
+        raise RestartAsked("a hook of a module is not taken off, or its handle is looked at")
+
+    def call_method(self, frame, name, args, kwargs):
+        if name == "__enter__":
+            return self
+        if name not in ("remove", "__exit__"):
+            return self.refused()
+        self.remove(frame)
+        return NONE
+
+    def remove(self, frame):
+        if self in self.hooks:
+            self.hooks.remove(self)
+
+    def reload(self, emit):
+        return self.refused()
+
+
+def put_on(frame, name, args, kwargs):
+    """The handle of module.register_forward_hook(hook) and its like; None where the hook must be one of the module."""
+    root, given = frame.root, dict(zip(OF_ONE_FRAME[:1], args[1:])) | kwargs
+    place = place_here(frame)
+    flags = {key: value for key, value in given.items() if key != "hook"}
+    known = len(args) <= 2 and "hook" in given and all(value.is_constant() for value in flags.values())
+    if not known or any(value.constant() for key, value in flags.items() if key not in OF_ONE_FRAME):
+        return None
+    if root.transforms or root.selecting or place in root.history.asked_early or args[0].source is None:
+        return None
+    with_kwargs = "with_kwargs" in flags and bool(flags["with_kwargs"].constant())
+    handle = FrameHook(frame, args[0], ROWS_OF_TABLES[name], given["hook"], with_kwargs, place)
+    root.hook_numbers += 1
+    root.mutations.effect(("numbers of hooks",), lambda emit: count_hooks(emit, root.hook_numbers))
+    return handle
+
+
+def count_hooks(emit, count):
+    """Emits that so many hooks got their numbers."""
+    emit.line(f"{emit.const(RemovableHandle)}.next_id += {count}")
+
+
+def hooks_of_frame(frame, module, table):
+    """(hook, whether it gets keyword arguments) of those that are on, in their order."""
+    return [(each.hook, each.with_kwargs) for each in frame.root.frame_hooks if each.module is module and each.table == table]
+
+
+def check_frame_hooks(root, module=None):
+    """Raises RestartAsked where one of them, of this module, is on."""
+    for each in root.frame_hooks:
+        if module is None or each.module is module:
+            each.refused()

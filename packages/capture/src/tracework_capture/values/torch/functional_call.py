@@ -1,0 +1,95 @@
+"""torch.func.functional_call: a module called with other parameters and buffers, which its values see while the call is traced."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+
+from ..plain.constant import force_plain
+from ..plain.mapping import DictValue
+from ..plain.sequence import TupleValue
+from .module import ModuleValue, walk
+from .tensor import TensorValue
+
+NAMES = ("module", "parameter_and_buffer_dicts", "args", "kwargs")
+
+
+def functional_call_row(frame, args, kwargs):
+    """torch.func.functional_call(module, dicts, args, kwargs, tie_weights=True, strict=False)"""
+    given = dict(zip(NAMES, args)) | kwargs
+    module, dicts = given["module"], given["parameter_and_buffer_dicts"]
+    if not isinstance(module, ModuleValue) or set(given) - {*NAMES, "tie_weights", "strict"}:
+        return frame.break_graph("call_unknown", "functional_call")
+    dicts = [dicts] if isinstance(dicts, DictValue) else dicts.unpack(frame)
+    new = [(force_plain(frame, k), v) for d in dicts for k, v in d.all_items(frame)]
+    if len(dict(new)) != len(new) or not all(isinstance(v, TensorValue) for _, v in new):
+        return frame.break_graph("call_unknown", "functional_call with a name twice, or with something that is no tensor")
+    tie = "tie_weights" not in given or force_plain(frame, given["tie_weights"])
+    places = entries_for(frame, module, dict(new), tie)
+    if "strict" in given and force_plain(frame, given["strict"]) and not places.keys() >= set(entries_of(frame, module)):
+        return frame.break_graph("call_unknown", "functional_call, strict, with less than all parameters and buffers")
+    with replaced(frame, places):
+        return module.call(frame, positional(frame, given.get("args")), keywords(frame, given.get("kwargs")))
+
+
+def positional(frame, value):
+    if value is None or (value.is_constant() and value.constant() is None):
+        return []
+    return value.unpack(frame) if isinstance(value, TupleValue) else [value]
+
+
+def keywords(frame, value):
+    if value is None or (value.is_constant() and value.constant() is None):
+        return {}
+    return {force_plain(frame, k): v for k, v in value.all_items(frame)}
+
+
+def entries_for(frame, module, new, tie):
+    """{(module value, name): tensor value} for every entry that the call sees changed; with `tie`, all names of one tensor."""
+    found, tied = {}, {}
+    owners = list(walk(frame, module, "", True, set()))
+    if any(isinstance(owner.obj, torch.nn.RNNBase) for _, owner in owners):
+        return frame.break_graph("call_unknown", "functional_call of an RNN, which keeps its weights in a list, too")
+    for prefix, owner in owners:
+        for table in ("_parameters", "_buffers"):
+            for name, tensor in owner.obj.__dict__[table].items():
+                value = new.pop(f"{prefix}.{name}" if prefix else name, None)
+                if value is not None:
+                    found[owner, name] = value
+                    tied.setdefault(id(tensor), value)
+    if new:
+        return frame.break_graph("call_unknown", f"functional_call: the module has no {next(iter(new))}")
+    for _, owner in owners if tie else ():
+        for table in ("_parameters", "_buffers"):
+            for name, tensor in owner.obj.__dict__[table].items():
+                if tensor is not None and id(tensor) in tied:
+                    found.setdefault((owner, name), tied[id(tensor)])
+    return found
+
+
+def entries_of(frame, module):
+    """(module value, name) of every parameter and buffer that is there."""
+    for _, owner in walk(frame, module, "", True, set()):
+        for table in ("_parameters", "_buffers"):
+            for name, tensor in owner.obj.__dict__[table].items():
+                if tensor is not None:
+                    yield owner, name
+
+
+@contextlib.contextmanager
+def replaced(frame, places):
+    """Entries as the call sees them; afterwards as they were. Modules with such entries take no assignments to them."""
+    before = {key: key[0].seen_entries.get(key[1]) for key in places}
+    for (owner, name), value in places.items():
+        owner.seen_entries[name] = value
+        owner.replaced += 1
+    yield
+    for (owner, name), value in before.items():
+        owner.seen_entries.pop(name)
+        owner.replaced -= 1
+        if value is not None:
+            owner.seen_entries[name] = value
+
+
+FUNCTIONAL_CALL_ROWS = {torch.func.functional_call: functional_call_row}

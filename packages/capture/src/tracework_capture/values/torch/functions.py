@@ -1,0 +1,647 @@
+"""Functions and classes of the torch namespaces: TORCH_ROWS has what is answered while tracing or breaks; every other function of
+GRAPH_NAMESPACES becomes a node of the graph; other Python code of torch is traced into."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import types
+
+import torch
+import torch.nn.functional as F
+
+from ..._torch import failed_check, function_of_custom_operator, operator_names
+from ...graph.data_sizes import RAISED, state
+from ...sources import Const
+from ...stand_ins import STAND_INS, all_checked
+from ..arrays.code import CODE_ROWS
+from ..arrays.functions import numpy_rows
+from ..number.floats import changes
+from ..number.symint import SizeRelation, SymNumber, size_value
+from ..objects.function import FunctionValue
+from ..objects.remembered import waits_for_writes
+from ..plain.constant import ConstantValue, fold, fold_literal, force_plain, literal
+from ..plain.sequence import NONE, SequenceValue, TupleValue
+from ..protocol.arguments import checked
+from ..protocol.known_function import KnownFunction
+from .context import CONTEXTS
+from .data_calls import DATA_CALL_ROWS
+from .data_indices import is_out_of_data
+from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
+from .float_operands import tensor_form
+from .foreach import given_back, writes_to_lists
+from .frame_hooks import check_frame_hooks
+from .generators import DRAW_METHODS, draw_method, drawn, make_generator
+from .number_arguments import NUMBER_METHODS, number_functions
+from .overrides import MODE_ROWS, dispatch, dispatch_function, is_overridden
+from .parameter import PARAMETER_ROWS
+from .regions.cond import COND_ROWS
+from .regions.loops import LOOP_ROWS
+from .saved_hooks import SAVED_HOOK_CONTEXTS
+from .state import STATE_ROWS, read_row
+from .storage import STORAGE_METHODS
+from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
+from .tensor import TENSOR_METHODS, TensorValue, remember
+from .tensor_classes import CLASS_ROWS, new_method, new_tensor_method
+from .tensor_data import DATA_ROWS
+from .tensor_turns import TURNING_METHODS
+
+
+class TorchFunctionValue(KnownFunction):
+    """A function whose calls are nodes of the graph."""
+
+    def __init__(self, fn, source=None):
+        super().__init__(fn, source if source is not None else Const(fn, torch_name(fn)))
+
+    def describe(self):
+        return torch_name(self.fn)
+
+    def getattr(self, frame, name):
+        try:
+            found = getattr(self.fn, name)
+        except AttributeError as error:
+            return frame.raise_new(AttributeError, *error.args)
+        if callable(found) and isinstance(self.fn, (torch._ops.OpOverloadPacket, torch._ops.OpOverload)):
+            return torch_function(found)
+        return literal(frame, found)
+
+    def call(self, frame, args, kwargs):
+        if is_overridden(frame, args, kwargs):
+            return dispatch_function(frame, self, args, kwargs)
+        program = function_of_custom_operator(self.fn)
+        if program is not None and waits_for_writes(frame, program, [*args, *kwargs.values()]):
+            return frame.break_graph("call_unknown", f"{self.describe()}, whose function reads what was written here")
+        if args and isinstance(args[0], TensorValue) and (name := turning_operator(self.fn)):
+            return args[0].call_method(frame, name, args[1:], kwargs)
+        if is_of_numbers(self.fn, args, kwargs):
+            return fold(frame, self.fn, args, kwargs)
+        return call_torch(frame, self.fn, args, kwargs)
+
+
+class CustomOperatorValue(TorchFunctionValue):
+    """What torch.library.custom_op gave: its calls are calls of the operator; what else it has changes the operator, and is plain Python's."""
+
+    def __init__(self, definition, source):
+        super().__init__(definition._opoverload, source)
+        self.definition = definition
+
+    def real(self):
+        return self.definition
+
+    as_plain = real
+
+    def python_type(self):
+        return type(self.definition)
+
+    def hash_key(self, frame):
+        return self.definition
+
+    def same_object(self, other):
+        return isinstance(other, CustomOperatorValue) and other.definition is self.definition
+
+    def call(self, frame, args, kwargs):
+        check_frame_hooks(frame.root)  # the operator may call a module
+        return super().call(frame, args, kwargs)
+
+    def getattr(self, frame, name):
+        try:
+            getattr(self.definition, name)
+        except AttributeError as error:
+            return frame.raise_new(AttributeError, *error.args)
+        return frame.break_graph("call_unknown", f"{name} of the custom operator {self.describe()}")
+
+
+def torch_name(fn):
+    """A printable name."""
+    return getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or str(fn)
+
+
+def is_of_numbers(fn, args, kwargs):
+    """Whether a call of an operator of ATen is one of Python's own operators on known numbers, which TorchScript has under that name."""
+    if (
+        not args
+        or kwargs
+        or not isinstance(fn, torch._ops.OpOverloadPacket)
+        or fn is not getattr(torch.ops.aten, fn.__name__, None)
+    ):
+        return False
+    known = all(type(a) is ConstantValue and type(a.constant()) in (bool, int, float) for a in args)
+    return known and (hasattr(operator, fn.__name__) or hasattr(math, fn.__name__) or fn.__name__ == "div")
+
+
+def turning_operator(fn):
+    """The name of the method that an operator of ATen is, where that turns its tensor into another one."""
+    if not isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return None
+    name = fn.__name__.partition(".")[0]
+    return name if name in TURNING_METHODS and getattr(torch.ops.aten, name) is getattr(fn, "overloadpacket", fn) else None
+
+
+def torch_function(fn):
+    """The value of a function that goes into the graph, or has a row."""
+    from ..objects.row_value import RowValue
+
+    row = TORCH_ROWS.get(fn)
+    return TorchFunctionValue(fn) if row is None else RowValue(fn, row)
+
+
+def call_torch(frame, fn, args, kwargs):
+    """A node, unless an argument says that the call is plain Python; `out=` tensors are given back themselves."""
+    out, name = kwargs.get("out"), getattr(fn, "__name__", "")
+    if isinstance(out, TensorValue) and name in ARITHMETIC:
+        args, kwargs = with_a_tensor(frame, args, kwargs)
+    if isinstance(out, TensorValue) and is_only_made(out) and into_empty(frame, fn, args, kwargs, out):
+        return out
+    result = tensor_form(frame, name, args, kwargs) or drawn(frame, fn, args, kwargs)
+    if result is None and type(fn) is types.FunctionType and any(map(changes, (*args, *kwargs.values()))):
+        return FunctionValue(fn, Const(fn, name)).call(frame, list(args), kwargs)  # what it calls may take the float as it is
+    if result is None:
+        result = frame.graph.call(frame, fn, tuple(args), kwargs)
+    if isinstance(out, TensorValue):
+        return out
+    if writes_to_lists(name) and isinstance(fn, types.BuiltinFunctionType):
+        return given_back(args, kwargs)
+    if (
+        args
+        and isinstance(args[0], TensorValue)
+        and name.endswith("_")
+        and not name.startswith("__")
+        and isinstance(result, TensorValue)
+    ):
+        return args[0]
+    return result
+
+
+ARITHMETIC = frozenset("add sub subtract mul multiply div divide true_divide floor_divide".split())
+"""Functions that take numbers alone when they are given a tensor for the result."""
+
+
+def with_a_tensor(frame, args, kwargs):
+    """The arguments with the first one a tensor, as eager makes it of a number, where there is none: operators of a graph need one."""
+    first = args[0] if args else kwargs.get("input")
+    second = args[1] if len(args) > 1 else kwargs.get("other")
+    if any(operand is None or operand.python_type() not in (bool, int, float, complex) for operand in (first, second)):
+        return args, kwargs
+    made = call_torch(frame, torch.full, [TupleValue([]), first], {"device": ConstantValue(torch.device("cpu"))})
+    return ([made, *args[1:]], kwargs) if args else (args, {**kwargs, "input": made})
+
+
+def is_only_made(out):
+    """Whether out= is an empty tensor that the graph has just made: then it becomes the result."""
+    example = out.example
+    alone = out.obj is None and not out.node.users and not example._is_view() and not example.requires_grad
+    return alone and type(example.numel()) is int and not example.numel()
+
+
+def into_empty(frame, fn, args, kwargs, out):
+    """The call without out=, whose result the empty tensor becomes; False where it is not what eager makes of it."""
+    given = [a.example for a in args if isinstance(a, TensorValue)]
+    if not given or any(example.requires_grad for example in given):
+        return False
+    result = frame.graph.call(frame, fn, tuple(args), {k: v for k, v in kwargs.items() if k != "out"})
+    if not isinstance(result, TensorValue) or result.node is not next(iter(reversed(frame.graph.graph.nodes))):
+        return False
+    made = result.example
+    is_new = all(made.storage is not example.storage for example in given)
+    if made.dtype != out.example.dtype or not made.is_contiguous() or not is_new:
+        frame.graph.graph.erase_node(result.node)
+        return False
+    out.node, out.example = result.node, made
+    remember(frame, out)
+    if not made.is_inference():
+        frame.graph.plain_node(frame, torch.autograd.graph.increment_version, (out.node,))
+    return True
+
+
+# --- what goes into the graph ------------------------------------------------------------------------------------------
+
+INLINED = {
+    F.multi_head_attention_forward,
+    F.gaussian_nll_loss,  # asks data
+    F.triplet_margin_with_distance_loss,  # calls a function that it is given
+    getattr(F, "linear_cross_entropy", None),  # takes an object with options
+    getattr(F, "_linear_cross_entropy_chunked_applies", None),
+    *(f for f in (getattr(F, n, None) for n in ("_in_projection_packed", "_verify_batch_size")) if f),
+}
+"""Python functions of torch that are traced into although their namespace goes into the graph."""
+
+
+NAMESPACES = {
+    torch: "",
+    torch._C._VariableFunctions: "",
+    torch._C._nn: "",
+    torch._C._linalg: "linalg_",
+    torch._C._fft: "fft_",
+    torch._C._special: "special_",
+    torch.nn.functional: "",
+    torch.functional: "",
+    torch.linalg: "linalg_",
+    torch.fft: "fft_",
+    torch.special: "special_",
+    torch._VF: "",
+}
+"""Namespaces whose operators go into the graph -> how the names of those operators begin."""
+
+PYTHON_SPACES = {"torch.functional", "torch.nn.functional", "torch._jit_internal"}
+"""Modules whose Python functions go into the graph, too: pure functions of tensors."""
+
+OTHER_OPERATORS = frozenset(
+    "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum dsmm hsmm saddmm spmm segment_reduce _segment_reduce".split()
+)
+"""Pure functions of tensors or sizes without an operator of their name."""
+
+NOT_PURE = frozenset("_add_docstr _overload _jit_unused boolean_dispatch handle_torch_function cond from_file".split())
+"""Functions that share a name with an operator, or live among functions of tensors, and are neither."""
+
+
+@functools.cache
+def functions_of_namespaces():
+    """All functions that go into the graph, by identity."""
+    operators, found = operator_names(), set()
+    for space, prefix in NAMESPACES.items():
+        for name in dir(space):
+            fn = getattr(space, name, None)
+            if name in NOT_PURE and space is not torch.linalg:
+                continue
+            if isinstance(fn, types.FunctionType):
+                if fn.__module__ in PYTHON_SPACES and not name.startswith("__") or name in OTHER_OPERATORS:
+                    found.add(fn)
+            elif isinstance(fn, types.BuiltinFunctionType):
+                if name in operators or prefix + name in operators or name in OTHER_OPERATORS:
+                    found.add(fn)
+    return found - INLINED
+
+
+def is_graph_function(fn):
+    """Whether calls of fn are nodes."""
+    if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    try:
+        return fn in functions_of_namespaces()
+    except TypeError:
+        return False
+
+
+# --- rows: function or class -> fn(frame, args, kwargs) -----------------------------------------------------------------
+
+TORCH_ROWS = {}
+
+
+def row(*functions):
+    """Adds rows to TORCH_ROWS."""
+
+    def add(handler):
+        for fn in functions:
+            if fn is not None:
+                TORCH_ROWS[fn] = handler
+        return handler
+
+    return add
+
+
+STATE_QUERIES = {  # query -> the state that guards it; None where that is always guarded, or does not change
+    torch.is_grad_enabled: None,
+    torch.get_default_dtype: None,
+    torch.is_autocast_enabled: None,
+    torch.is_autocast_cpu_enabled: None,
+    torch.are_deterministic_algorithms_enabled: None,
+    torch.get_num_threads: None,
+    torch._C._get_tracing_state: None,
+    torch._C._is_tracing: None,
+    torch.jit.is_tracing: None,
+    torch.jit.is_scripting: None,
+    torch.cuda.is_available: None,
+    torch.cuda.device_count: None,
+    torch.cuda.is_initialized: "cuda_initialized",
+    torch.backends.mps.is_available: None,
+    torch.distributed.is_available: None,
+    torch.distributed.is_initialized: "distributed",
+    torch.cuda.get_device_capability: "cuda_device",
+    torch.cuda.current_device: "cuda_device",
+    torch.cuda.is_bf16_supported: "cuda_device",
+    torch.backends.cudnn.is_available: None,
+    torch.backends.mkldnn.is_available: None,
+    torch.backends.mkl.is_available: None,
+    torch._C._is_autocast_available if hasattr(torch._C, "_is_autocast_available") else None: None,
+    torch._C._get_privateuse1_backend_name: None,
+    torch.amp.is_autocast_available: None,
+    torch._C._are_functorch_transforms_active if hasattr(torch._C, "_are_functorch_transforms_active") else None: None,
+    torch._C._functorch.maybe_current_level: None,
+    torch._C._functorch.peek_interpreter_stack: None,
+    torch._C._len_torch_dispatch_stack: None,
+    getattr(torch._C, "_accelerator_getAccelerator", None): None,
+}
+for _fn, _state in STATE_QUERIES.items():
+    if _fn is not None:
+        TORCH_ROWS[_fn] = read_row(_fn, _state)
+
+CONSTANT_FUNCTIONS = (
+    torch.finfo,
+    torch.iinfo,
+    torch.promote_types,
+    torch.can_cast,
+    torch.is_storage,
+    torch._utils._get_device_index if hasattr(torch._utils, "_get_device_index") else None,
+)
+for _fn in CONSTANT_FUNCTIONS:
+    if _fn is not None:
+        TORCH_ROWS[_fn] = read_row(_fn)
+
+
+@row(torch.device)
+def device_class(frame, args, kwargs):
+    if frame.root.function_modes:
+        from ..objects.row_value import RowValue
+
+        return dispatch(frame, RowValue(torch.device, device_class), args, kwargs)
+    return fold(frame, torch.device, args, kwargs)
+
+
+@row(torch.get_default_device)
+def default_device(frame, args, kwargs):
+    if frame.root.function_modes:
+        return frame.break_graph("function_mode", "torch.get_default_device, which makes a torch.device")
+    return fold(frame, torch.get_default_device, args, kwargs)
+
+
+@row(torch._C._nn._parse_to)
+def parse_to(frame, args, kwargs):
+    """What Module.to's arguments mean; of a tensor only its dtype and its device count."""
+    if frame.root.function_modes:
+        from ..objects.row_value import RowValue
+
+        return dispatch(frame, RowValue(torch._C._nn._parse_to, parse_to), args, kwargs)
+
+    def like(value):
+        example = value.example if isinstance(value, TensorValue) else None
+        return force_plain(frame, value) if example is None else torch.empty(0, dtype=example.dtype, device=example.device)
+
+    given = [like(a) for a in args]
+    return fold_literal(frame, torch._C._nn._parse_to, *given, **{k: like(v) for k, v in kwargs.items()})
+
+
+def stand_in_row(function):
+    """A function of ours that is traced."""
+
+    def handler(frame, args, kwargs):
+        return frame.wrap(function, Const(function, function.__name__)).call(frame, list(args), kwargs)
+
+    return handler
+
+
+for _fn, _other in STAND_INS.items():
+    TORCH_ROWS[_fn] = stand_in_row(_other)
+
+
+def always(obj):
+    """A query with one answer."""
+
+    def evaluates(frame, args, kwargs):
+        return ConstantValue(obj)
+
+    return evaluates
+
+
+for _fn, _answer in {
+    torch.compiler.is_compiling: True,
+    torch.compiler.is_dynamo_compiling: True,
+    torch.compiler.is_exporting: False,
+    torch._assert: None,
+    torch.backends.mha.get_fastpath_enabled: False,  # its fused layers fix symbolic sizes and hide what can be fused
+    torch._C._log_api_usage_once: None,
+    torch._jit_internal.is_scripting: False,
+    torch.jit.is_scripting: False,
+}.items():
+    TORCH_ROWS[_fn] = always(_answer)
+
+
+@row(torch._assert)
+def assert_row(frame, args, kwargs):
+    if isinstance(args[0], TensorValue):
+        return call_torch(frame, torch._assert_async, [args[0]], {}) and NONE
+    if isinstance(args[0], SymNumber) or not args[0].truth(frame):
+        message = force_plain(frame, args[1]) if len(args) > 1 else ""
+        return NONE if args[0].truth(frame) else frame.raise_new(AssertionError, message)
+    return NONE
+
+
+def mark_stated(frame):
+    """What was decided on sizes in this line is the program's own statement; mark_unbacked asks for the difference."""
+    from ...graph.inputs import mark_stated_conditions
+
+    mark_stated_conditions(frame.symbols, frame.user_location())
+
+
+def check_row(error):
+    """torch._check and its like: a condition on sizes is guarded, one that fails raises as in plain Python."""
+
+    def handler(frame, args, kwargs):
+        condition = args[0] if args else kwargs["cond"]
+        if isinstance(condition, TensorValue):
+            return frame.break_graph("data_dependent_branch", "torch._check of a tensor")
+        if isinstance(condition, SizeRelation):
+            state(frame, condition.condition, error, f"torch._check({condition.condition}) does not hold")
+            return NONE
+        if condition.truth(frame):
+            mark_stated(frame)
+            return NONE
+        message = args[1] if len(args) > 1 else kwargs.get("message", NONE)
+        if message.is_constant():
+            raised = failed_check(message.constant())
+            return frame.raise_new(error if type(raised) is RuntimeError else type(raised), str(raised))
+        return frame.raise_new(error, force_plain(frame, message.call(frame, [], {})))
+
+    return handler
+
+
+@row(torch.ops.aten._assert_scalar.default)
+def assert_scalar_row(frame, args, kwargs):
+    """What torch.export makes of torch._check and of the ranges of sizes."""
+    return check_row(RuntimeError)(frame, args, {})
+
+
+for _name, _error in {
+    "_check": RuntimeError,
+    "_check_index": IndexError,
+    "_check_value": ValueError,
+    "_check_type": TypeError,
+    "_check_not_implemented": NotImplementedError,
+}.items():
+    TORCH_ROWS[getattr(torch, _name)] = check_row(_error)
+
+
+@row(torch._check_with)
+def check_with(frame, args, kwargs):
+    from ..objects.class_value import ClassValue
+
+    given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
+    error, condition = given.pop("error_type"), given["cond"]
+    if isinstance(error, ClassValue) and error.cls in RAISED.values():
+        return check_row(error.cls)(frame, [], given)
+    if isinstance(condition, (TensorValue, SizeRelation)) or not condition.truth(frame):
+        return frame.break_graph("exception", f"torch._check_with of {error.describe()}")
+    mark_stated(frame)
+    return NONE
+
+
+@row(torch._check_tensor_all_with)
+def check_tensor_all_with(frame, args, kwargs):
+    given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
+    condition = given["cond"]
+    if not isinstance(condition, TensorValue) or condition.example.dtype is not torch.bool:
+        return frame.break_graph("exception", "torch._check_tensor_all of what is no tensor of bools")
+    return stand_in_row(all_checked)(frame, [], given)
+
+
+@row(torch._check_is_size)
+def check_is_size(frame, args, kwargs):
+    from ..protocol.operators import compare
+
+    return check_row(RuntimeError)(frame, [compare(frame, ">=", args[0], ConstantValue(0)), *args[1:2]], {})
+
+
+@row(torch.is_inference_mode_enabled)
+def inference_mode_enabled(frame, args, kwargs):
+    blocks = frame.root.inference
+    return ConstantValue(blocks[-1] if blocks else torch.is_inference_mode_enabled())
+
+
+@row(torch._shape_as_tensor)
+def shape_as_tensor(frame, args, kwargs):
+    return DATA_ROWS[torch.tensor](frame, [args[0].getattr(frame, "shape")], {"dtype": ConstantValue(torch.int64)})
+
+
+@row(torch.is_inference)
+def is_inference(frame, args, kwargs):
+    return (args[0] if args else kwargs["input"]).call_method(frame, "is_inference", [], {})
+
+
+@row(torch.typename)
+def typename(frame, args, kwargs):
+    if len(args) == 1 and not kwargs and isinstance(args[0], TensorValue):
+        return args[0].call_method(frame, "type", [], {})
+    return fold(frame, torch.typename, args, kwargs)
+
+
+@row(torch.is_tensor)
+def is_tensor(frame, args, kwargs):
+    return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
+
+
+def states_split(frame, tensor, sizes, dim=None):
+    """What torch asks of the sizes that a tensor is split into: stated where they are read from data, and looked at when the graph runs."""
+    from tracework_primops import Condition
+
+    if not isinstance(tensor, TensorValue) or not isinstance(sizes, SequenceValue):
+        return
+    parts, place = sizes.all_items(frame), 0 if dim is None else force_plain(frame, dim)
+    if not any(isinstance(part, SymNumber) and is_out_of_data(frame, part) for part in parts):
+        return
+    if type(place) is not int or not -tensor.example.ndim <= place < tensor.example.ndim:
+        return
+    whole = size_value(frame, tensor.example.shape[place])
+    exprs = [value.expr if isinstance(value, SymNumber) else value.constant() for value in (whole, *parts)]
+    for part in exprs[1:]:
+        state(frame, Condition.compare(">=", part, 0), RuntimeError, "split_with_sizes expects sizes that are not negative")
+    text = f"split_with_sizes expects sizes whose sum is that of the dim {place}"
+    state(frame, Condition.compare("==", sum(exprs[1:]), exprs[0]), RuntimeError, text)
+
+
+def split_method(frame, self, name, args, kwargs):
+    """Tensor.split and Tensor.split_with_sizes"""
+    given = dict(zip(("split_size", "dim"), args)) | kwargs
+    states_split(frame, self, given.get("split_size", given.get("split_sizes")), given.get("dim"))
+    return frame.graph.call_method(frame, name, (self, *args), kwargs)
+
+
+@row(torch.split, torch.functional.split)
+def split_row(frame, args, kwargs):
+    given = dict(zip(("tensor", "split_size_or_sections", "dim"), args)) | kwargs
+    states_split(frame, given.get("tensor"), given.get("split_size_or_sections"), given.get("dim"))
+    return call_torch(frame, torch.split, args, kwargs)
+
+
+def method_row(name):
+    """A function that is the method of its first argument."""
+
+    def call_method(frame, args, kwargs):
+        first, *others = args or [kwargs["input"]]
+        return first.call_method(frame, name, others, {k: v for k, v in kwargs.items() if k != "input"})
+
+    return call_method
+
+
+for _name in ("is_floating_point", "is_complex", "numel", "as_strided_", "detach_"):
+    TORCH_ROWS[getattr(torch, _name)] = method_row(_name)
+
+
+@row(torch.Size)
+def size_class(frame, args, kwargs):
+    from ..wrap import iterate_all
+
+    return TupleValue(iterate_all(frame, args[0]) if args else [], cls=torch.Size)
+
+
+@row(torch.set_grad_enabled if isinstance(torch.set_grad_enabled, types.FunctionType) else None, torch._C._set_grad_enabled)
+def set_grad_enabled(frame, args, kwargs):
+    return frame.graph.call(frame, torch._C._set_grad_enabled, (force_plain(frame, args[0]),))
+
+
+@row(torch.broadcast_shapes)
+def broadcast_shapes(frame, args, kwargs):
+    return fold(frame, torch.broadcast_shapes, args, kwargs)
+
+
+def break_row(reason, name):
+    """A call that is left to plain Python."""
+
+    def breaks(frame, args, kwargs):
+        return frame.break_graph(reason, name)
+
+    breaks.reason = reason
+    return breaks
+
+
+BREAKS = {
+    "random_state": [
+        torch.initial_seed,
+        torch.cuda.manual_seed,
+        torch.cuda.manual_seed_all,
+    ],
+    "tensor_to_python": [torch.equal, torch.allclose, torch.is_nonzero],
+    "packed_sequence": [torch._pack_padded_sequence, torch._pad_packed_sequence],
+    "serialization": [torch.save, torch.load],
+    "call_unknown": [
+        torch.cuda.synchronize,
+        torch.cuda.empty_cache,
+        torch.jit.script,
+        torch.jit.trace,
+        torch.set_printoptions,
+        torch.set_default_tensor_type,
+        torch.set_deterministic_debug_mode,
+        torch.set_warn_always,
+        torch.from_dlpack,
+        torch.frombuffer,
+        torch.resize_as_,
+    ],
+}
+for _reason, _functions in BREAKS.items():
+    for _fn in _functions:
+        TORCH_ROWS[_fn] = break_row(_reason, f"torch.{_fn.__name__}")
+for _fn in (torch.nn.utils.rnn.pack_padded_sequence, torch.nn.utils.rnn.pad_packed_sequence):
+    TORCH_ROWS[_fn] = break_row("packed_sequence", f"torch.nn.utils.rnn.{_fn.__name__}")
+
+
+TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | LOOP_ROWS | MODE_ROWS | STATE_ROWS)
+TORCH_ROWS.update(CLASS_ROWS | DATA_CALL_ROWS | DUAL_ROWS | CODE_ROWS)
+TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
+TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | STORAGE_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
+TORCH_ROWS[torch.Generator] = make_generator
+TENSOR_METHODS.update(dict.fromkeys(DRAW_METHODS, draw_method))
+TENSOR_METHODS["new_tensor"] = new_tensor_method
+TENSOR_METHODS.update(dict.fromkeys(("split", "split_with_sizes"), split_method))
+TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: TORCH_ROWS[torch.istft](frame, [self, *args], kwargs)
+CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS | SAVED_HOOK_CONTEXTS)
+for _table in (TORCH_ROWS, CONTEXTS):
+    _table.update((fn, checked(fn, handler)) for fn, handler in _table.items() if isinstance(fn, (type, types.FunctionType)))

@@ -1,0 +1,219 @@
+"""torch.Generator: tensors drawn from a generator of the program when the compiled code runs, before its graph, in the program's order.
+
+Each is an input of the graph, as the numbers of Python's generators are (values/number/drawn.py). A generator that the program makes is
+made then, too.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import torch
+
+from ...signals import let_through
+from ...sources import Const
+from ..objects.instance import ObjectValue
+from ..plain.constant import NotPlain, plain
+from ..protocol.binding import BoundBuiltin
+from ..protocol.value import NEW, Value
+
+DRAWS = frozenset((torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal))
+SEED = torch.Generator.manual_seed
+
+
+def is_default(generator):
+    """Whether it is one that functions without a generator draw from, too, which the graph does in an order of its own."""
+    return any(generator is each for each in (torch.default_generator, *torch.cuda.default_generators))
+
+
+def is_drawn_from(frame, generator):
+    """Whether tensors may be drawn from the generator before the graph runs; guards what that depends on."""
+    root = frame.root
+    if isinstance(generator, MadeGenerator):
+        return not (root.transforms or root.function_modes or root.inference or root.selecting)
+    known = isinstance(generator, ObjectValue) and generator.cls is torch.Generator and generator.source is not None
+    if not known or root.transforms or root.function_modes or root.inference or root.selecting or is_default(generator.obj):
+        return False
+    device = generator.obj.device
+
+    def is_alike(now):
+        """it is a generator of its own on the same device"""
+        return now.device == device and not is_default(now)
+
+    frame.guard("PREDICATE", generator.source, is_alike)
+    return True
+
+
+def drawn(frame, fn, args, kwargs):
+    """A tensor of random numbers that are drawn from a generator of the program; None for other calls, and those of numbers that are not
+    known."""
+    generator = kwargs.get("generator")
+    if generator is None or fn not in DRAWS:
+        return None
+    try:
+        given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items() if k != "generator"}
+    except NotPlain:
+        return None
+    if not is_drawn_from(frame, generator):
+        return None
+    try:
+        real = fn(*given, **named, generator=torch.Generator(device=generator.obj.device))
+    except Exception as error:  # the program meets it where it calls the function
+        let_through(error)
+        return None
+    if real.requires_grad or real.layout is not torch.strided:
+        return None
+    named |= {"dtype": real.dtype, "device": real.device}
+    made = tensor_of(frame, generator, real, lambda at: fn(*given, **named, generator=at))
+    return frame.graph.call_method(frame, "clone", (made,))  # which the program may write to
+
+
+def tensor_of(frame, generator, real, draw):
+    """The input for a tensor like `real` that is drawn for each run."""
+    node = frame.graph.drawn_tensor(place_of(generator), real, lambda at: draw(at.now if type(at) is Place else at))
+    frame.mutations.changes += 1
+    return frame.graph.wrap_result(frame, node, node.meta["example_value"])
+
+
+def draw_method(frame, self, name, args, kwargs):
+    """normal_(), uniform_(), ...: with a generator of the program the numbers are drawn into memory of the same form, and copied."""
+    made = drawn_memory(frame, self, name, args, kwargs) if "generator" in kwargs else None
+    if made is None:
+        frame.graph.call_method(frame, name, (self, *args), kwargs)
+    else:
+        frame.graph.call_method(frame, "copy_", (self, made))
+    return self
+
+
+def drawn_memory(frame, self, name, args, kwargs):
+    """What the method would write; None where it is not known, or is left to torch."""
+    form = form_of(self.example)
+    try:
+        given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items() if k != "generator"}
+    except NotPlain:
+        return None
+    generator = kwargs["generator"]
+    if form is None or generator.is_constant() or not is_drawn_from(frame, generator):
+        return None
+
+    def draw(at):
+        with torch.no_grad():
+            return getattr(torch.empty_strided(**form), name)(*given, **named, generator=at)
+
+    try:
+        real = draw(torch.Generator(device=generator.obj.device))
+    except Exception as error:  # the program meets it where it calls the method
+        let_through(error)
+        return None
+    return tensor_of(frame, generator, real, draw)
+
+
+def form_of(example):
+    """What makes memory of the form of this tensor, each item in a place of its own and none between them; None for other forms."""
+    sizes, strides = tuple(example.shape), tuple(example.stride())
+    if any(type(n) is not int for n in (*sizes, *strides)) or example.layout is not torch.strided:
+        return None
+    last = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True)) + 1
+    if 0 in sizes or last != example.numel() or any(step == 0 and n > 1 for n, step in zip(sizes, strides, strict=True)):
+        return None
+    return {"size": sizes, "stride": strides, "dtype": example.dtype, "device": example.device}
+
+
+DRAW_METHODS = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_".split()
+
+
+class Place(threading.local):
+    """Where a generator is that the compiled code makes for a run."""
+
+    def __init__(self, device):
+        self.device = device
+        self.now = None
+
+    def make(self):
+        self.now = torch.Generator(device=self.device)
+        return 0.0
+
+    def take(self):
+        return self.now
+
+    def get_state(self):
+        """The generator itself: a run that begins again makes another."""
+        return self.now
+
+    def set_state(self, now):
+        self.now = now
+
+
+class MadeGenerator(Value):
+    """torch.Generator(device), made in the traced program."""
+
+    mutability = NEW
+
+    def __init__(self, frame, device):
+        self.obj = torch.Generator(device=device)
+        self.place = Place(device)
+        super().__init__(None)
+        self.drawn_at = Const(self.place, "generator")
+        frame.graph.drawn_input(self.drawn_at, float, Place.make)
+        frame.mutations.changes += 1
+
+    def python_type(self):
+        return torch.Generator
+
+    def describe(self):
+        return "a torch.Generator made here"
+
+    def truth(self, frame):
+        return True
+
+    def same_object(self, other):
+        return self is other
+
+    def getattr(self, frame, name):
+        if name in ("device",):
+            return frame.wrap(self.obj.device, Const(self.obj.device))
+        return BoundBuiltin(self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        if name == "manual_seed":
+            return manual_seed(frame, [self, *args], kwargs)
+        return frame.break_graph("random_state", f"torch.Generator.{name}")
+
+    def reload(self, emit):
+        return f"{emit.const(self.place.take)}()"
+
+
+def make_generator(frame, args, kwargs):
+    """torch.Generator(device="cpu")"""
+    try:
+        given = [plain(a) for a in args] + [plain(kwargs[name]) for name in kwargs if name == "device"]
+        device = torch.device(*(given or ["cpu"]))
+    except (NotPlain, RuntimeError, TypeError):
+        return frame.break_graph("random_state", "torch.Generator with these arguments")
+    root = frame.root
+    if set(kwargs) - {"device"} or root.transforms or root.function_modes or root.selecting:
+        return frame.break_graph("random_state", "torch.Generator in a function that is transformed, under a mode, or in an arm")
+    return MadeGenerator(frame, device)
+
+
+def manual_seed(frame, args, kwargs):
+    """generator.manual_seed(number), in the order of draws, as one of them."""
+    generator, seed = args[0], args[1] if len(args) == 2 and not kwargs else None
+    if seed is None or not seed.is_constant() or type(seed.constant()) is not int or not is_drawn_from(frame, generator):
+        return frame.break_graph("random_state", "the seed of a torch.Generator")
+    number = seed.constant()
+    try:
+        SEED(torch.Generator(), number)
+    except RuntimeError as error:  # the program's own
+        return frame.break_graph("random_state", f"a seed, which raises {type(error).__name__}")
+    frame.graph.drawn_input(place_of(generator), float, lambda at: SEED(at.now if type(at) is Place else at, number) and 0.0)
+    frame.mutations.changes += 1
+    return generator
+
+
+def place_of(generator):
+    """Where the generator, or the place that it is in, is found for each run."""
+    return generator.drawn_at if isinstance(generator, MadeGenerator) else generator.source
+
+
+ROWS = {SEED: manual_seed}

@@ -1,0 +1,243 @@
+"""Hooks of tensors. Of a tensor made in the traced program the hook is traced, and becomes a graph that a node registers; one that cannot
+be traced, or changes Python objects, is registered as it is where it is the same function at each call. Leaves and tensors that were there
+before get theirs when the graph has run, as any other object that is changed."""
+
+from __future__ import annotations
+
+import types
+import weakref
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from ...errors import BreakGraph, RestartCapture
+from ...graph.outline import outline, region
+from ...graph.region_checks import Unchanged
+from ...sources import Const
+from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
+from ..plain.sequence import NONE
+from ..protocol.value import SymbolicRaise, Value
+from .module_hooks import as_it_is
+from .tensor import TensorValue, forget_nodes, remember
+from .tensor_attributes import leaf_of
+
+
+class HookCall:
+    """Registers a captured hook; target of a call_function node."""
+
+    def __init__(self, module, places):
+        self.__name__ = self.__qualname__ = "register_hook"
+        self.__module__ = __name__
+        self.module, self.places = module, places
+
+    def __call__(self, tensor, *read):
+        def hook(gradient):
+            if gradient is None:  # to another result of the operator one came; what was traced is what the hook does with one
+                return None
+            given = (gradient.contiguous(), *read)
+            return self.module.forward(*[given[place] for place in self.places])[0]
+
+        return tensor.register_hook(hook)
+
+
+class RegisterHook:
+    """Registers a hook that the program has, which runs at backward time as it is; target of a node. `make` gives the hook."""
+
+    def __init__(self, make):
+        self.__name__ = self.__qualname__ = "register_hook"
+        self.__module__ = __name__
+        self.make = make
+
+    def __call__(self, tensor):
+        return tensor.register_hook(self.make())
+
+
+def real_function(frame, value):
+    """What gives the function that a value stands for, guarded, where it is the same one at each call; None for others."""
+    if isinstance(value, NewFunctionValue):
+        cells = value.closure(frame)
+        if value.default_count() or value.has_more() or any(cell.cell is None or cell.source is None for cell in cells):
+            return None
+        for cell in cells:
+            frame.guard("IDENTITY", cell.source, cell.cell)
+        made = types.FunctionType(value.code, value.globals, None, None, tuple(cell.cell for cell in cells))
+        return lambda: made
+    if isinstance(value, BoundMethodValue):
+        return real_method(frame, value)
+    if not isinstance(value, FunctionValue) or value.source is None:
+        return None
+    made = value.real()
+    frame.guard("IDENTITY", value.source, made)
+    return lambda: made
+
+
+def real_method(frame, value):
+    """The same of a method, whose owner the graph does not keep alive."""
+    owner, make = value.owner, real_function(frame, value.function)
+    if getattr(owner, "obj", None) is None or owner.source is None or make is None:
+        return None
+    frame.guard("IDENTITY", owner.source, owner.obj)
+    try:
+        return weakref.WeakMethod(types.MethodType(make(), owner.obj))
+    except TypeError:
+        return None
+
+
+def remove_hook(handle):
+    """handle.remove(), as the target of a node."""
+    handle.remove()
+
+
+class Handle(Value):
+    """What register_hook gives: removing it is all that is modelled."""
+
+    def python_type(self):
+        return RemovableHandle
+
+    def truth(self, frame):
+        return True
+
+    def getattr(self, frame, name):
+        from ..protocol.binding import BoundBuiltin
+
+        return BoundBuiltin(self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        if name != "remove":
+            return frame.break_graph("hook", f"{name} of the handle of a hook")
+        self.remove(frame)
+        return NONE
+
+
+class HandleValue(Handle):
+    """The handle of a hook that the graph registers."""
+
+    def __init__(self, node):
+        super().__init__(None)
+        self.node = node
+
+    def remove(self, frame):
+        if isinstance(self.node.target, RegisterHook):
+            as_it_is(frame, remove_hook, (self.node,), None)
+        else:
+            frame.graph.plain_node(frame, remove_hook, (self.node,)).meta["of_history"] = True
+
+
+class LaterHandle(Handle):
+    """The handle of a hook that is registered when the graph has run, which loading the handle does."""
+
+    def __init__(self, tensor, method, hook):
+        super().__init__(None)
+        self.tensor, self.method, self.hook = tensor, method, hook
+        self.version, self.removed = tensor.example.storage.version, False
+
+    def remove(self, frame):
+        self.removed = True
+        self.tensor.hooks -= {self}
+        frame.mutations.drop(("hook", self))
+
+    def reload(self, emit):
+        if self.removed or self.tensor.example.storage.version != self.version:
+            raise BreakGraph("hook", "a hook that was removed again, or whose tensor was written to afterwards")
+        return f"{emit.load(self.tensor)}.{self.method}({emit.load(self.hook)})"
+
+
+def register_later(frame, tensor, method, hook):
+    """A hook that no backward of this frame may run."""
+    handle = LaterHandle(tensor, method, hook)
+    tensor.hooks |= {handle}
+    frame.mutations.effect(("hook", handle), lambda emit: emit.load(handle))
+    return handle
+
+
+def register_post_accumulate_grad_hook(frame, tensor, name, args, kwargs):
+    """Tensor.register_post_accumulate_grad_hook(hook), of leaves only"""
+    if frame.root.transforms or not tensor.example.requires_grad or not tensor.is_leaf():
+        return frame.break_graph("hook", f"{name} of a tensor that is no leaf with a gradient")
+    return register_later(frame, tensor, name, args[0] if args else kwargs["hook"])
+
+
+def retain_grad(frame, tensor, name, args, kwargs):
+    """Tensor.retain_grad(): a backward of this frame gives the tensor its gradient; others, when it has left the graph."""
+    if frame.root.transforms or not tensor.example.requires_grad:
+        return frame.break_graph("hook", "retain_grad of a tensor without history")
+    if leaf_of(frame, tensor):
+        return NONE
+    if tensor.source is not None:
+        frame.mutations.call(torch.Tensor.retain_grad, [tensor])
+        tensor.hooks |= {name}
+    else:
+        tensor.retains_grad = True
+    return NONE
+
+
+def keeps_gradient(tensor):
+    """The tensor, which keeps its gradient; target of a node that later stages call as it is."""
+    tensor.retain_grad()
+    return tensor
+
+
+def register_hook(frame, tensor, name, args, kwargs):
+    """Tensor.register_hook(hook)"""
+    hook = args[0] if args else kwargs["hook"]
+    if frame.root.transforms or not tensor.example.requires_grad:
+        return frame.break_graph("hook", "register_hook of a tensor without history")
+    if tensor.source is not None or tensor.is_leaf():
+        return register_later(frame, tensor, name, hook)
+    history = frame.root.history
+    make = None if history.traces_hooks else real_function(frame, hook)
+    if make is not None:
+        return HandleValue(as_it_is(frame, RegisterHook(make), (tensor.as_graph_arg(frame),), None))
+    builder = frame.graph
+    gradient = gradient_of(frame, tensor)
+    start, unchanged = region(builder), Unchanged(frame, hook)
+    try:
+        with torch.no_grad():
+            found = hook.call(frame, [gradient], {})
+        why = unchanged.what_changed()
+        if not why and not isinstance(found, TensorValue) and not (found.is_constant() and found.constant() is None):
+            why = f"gives a {found.describe()}"
+    except (BreakGraph, SymbolicRaise) as stop:
+        why = f"cannot be traced: {stop}"
+    if why and history.traces_hooks:
+        history.traces_hooks = False
+        raise RestartCapture(f"a hook of a tensor {why}")
+    if why:
+        return frame.break_graph("hook", f"a hook of a tensor {why}, and is another function at each call")
+    nodes = start.nodes(builder)
+    made = outline(builder, nodes, [found.node if isinstance(found, TensorValue) else None], "Hook")
+    read = [n for n in made.inputs if n is not gradient.node]
+    order = [gradient.node, *read]
+    target = HookCall(made.module, tuple(order.index(n) for n in made.inputs))
+    forget_nodes(frame, {*nodes, gradient.node})
+    builder.graph.erase_node(order[0])
+    node = builder.plain_node(frame, target, (tensor.node, *read))
+    node.meta["of_history"] = True
+    return HandleValue(node)
+
+
+def gradient_of(frame, tensor):
+    """A stand-in for the gradient."""
+    options = {"memory_format": torch.contiguous_format}
+    with torch.no_grad():
+        example = frame.graph.run_on_fakes(frame, torch.empty_like, (tensor.example,), options, "call_function")
+    return stand_in_like(frame, example)
+
+
+def stand_in_like(frame, example):
+    """A tensor that is not there yet, with a node that its user erases."""
+    node = frame.graph.graph.call_function(torch.empty_like, ())
+    node.meta["example_value"] = node.meta["val"] = example
+    value = TensorValue(node, example)
+    remember(frame, value)
+    return value
+
+
+def remove_row(frame, args, kwargs):
+    """RemovableHandle.remove of a handle that was there before, whose number is another one for each hook."""
+    if len(args) == 1 and getattr(args[0], "obj", None) is not None and type(args[0].source) is not Const:
+        return frame.break_graph("hook", f"remove() of {args[0].describe()}")
+    return FunctionValue(RemovableHandle.remove, Const(RemovableHandle.remove, "remove")).call(frame, list(args), kwargs)
+
+
+HOOK_ROWS = {RemovableHandle.remove: remove_row}

@@ -1,0 +1,55 @@
+"""Functions of torch that read a float as it is, for floats that change: nodes that read it from a tensor when the graph runs
+(graph/number_operators.py), where nothing asks for a gradient.
+
+NUMBER_CALLS: name -> form(frame, name, args, kwargs), as the forms of float_operands are.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from ...graph.number_operators import number_operator
+from ..number.floats import changes
+from ..plain.constant import NotPlain, plain
+from .float_curves import without_usual
+from .tensor import TensorValue
+
+FUNCTIONS = {
+    "norm": torch.norm,
+    "linalg_norm": torch.linalg.norm,
+    "linalg_vector_norm": torch.linalg.vector_norm,
+    "logspace": torch.logspace,
+    **{name: getattr(torch, name) for name in ("dist", "histc", "cdist", "pdist")},
+    "multi_margin_loss": F.multi_margin_loss,
+}
+
+
+def read_when_run(frame, name, args, kwargs):
+    """The call with its floats read from tensors; None where a gradient is asked for, or something else decides what it gives."""
+    kwargs = without_usual(kwargs)
+    values = [*args, *kwargs.values()]
+    places = [place for place, value in enumerate(values) if isinstance(value, TensorValue)]
+    examples = [values[place].example for place in places]
+    root = frame.root
+    if root.transforms or root.function_modes or any(torch.is_grad_enabled() and e.requires_grad for e in examples):
+        return None
+    if any(type(values[place]) is not TensorValue for place in places) or under_autocast():
+        return None
+    try:
+        known = [None if isinstance(v, TensorValue) or changes(v) else plain(v) for v in values]
+    except NotPlain:
+        return None
+    numbers = {place: value.hint for place, value in enumerate(values) if changes(value)}
+    if not places and not set(kwargs) <= {"start", "end", "steps", "base", "dtype"}:
+        return None
+    operator = number_operator(FUNCTIONS[name], known, tuple(kwargs), numbers, places)
+    return frame.graph.call(frame, operator, (*(values[p] for p in places), *(values[p].as_tensor(frame) for p in numbers)))
+
+
+def under_autocast():
+    """Whether the dtype of what functions compute in depends on where they are called."""
+    return any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))
+
+
+NUMBER_CALLS = dict.fromkeys(FUNCTIONS, read_when_run)

@@ -1,0 +1,461 @@
+"""The __torch_function__ protocol: which modes and classes are asked about a call of torch, in which order, and with which function.
+
+TorchFunctionModes that are on stand in `frame.root.function_modes`, the innermost last; while one is asked, it is off. A DeviceContext,
+which is what a default device is, stays torch's own: its only effect is on functions that make tensors, and they run under it.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+
+import torch
+
+from ..._torch import torch_functions_on
+from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ..number.symint import SymNumber
+from ..plain.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain
+from ..plain.mapping import dict_of
+from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.value import Value
+from .foreign_tensor import ForeignTensor
+
+Tensor = torch.Tensor
+
+
+class Dispatching(Value):
+    """Operations of a tensor that ask a __torch_function__ first, where one is on; a base before the class that has them themselves."""
+
+    asks_its_class = False
+
+    def is_on(self, frame):
+        """Whether operations go to __torch_function__."""
+        return bool(frame.root.function_modes)
+
+    def users_attribute(self, frame, name):
+        """What the user's classes or the instance say; None when it is torch's."""
+        return None
+
+    def refuse_own_operators(self, frame):
+        """Breaks the graph where the class of the tensor has operators of its own."""
+
+    def not_modelled(self, frame, what):
+        reason = "function_mode" if frame.root.function_modes else "tensor_subclass"
+        return frame.break_graph(reason, f"{what} of a {self.python_type().__name__}")
+
+    def getattr(self, frame, name):
+        found = self.users_attribute(frame, name)
+        return self.torch_attribute(frame, name) if found is None else found
+
+    def torch_attribute(self, frame, name):
+        """What torch.Tensor has under a name."""
+        from ..protocol.binding import BoundBuiltin
+        from .tensor import OTHER_NAMES
+        from .tensor_attributes import TENSOR_ATTRIBUTES
+
+        if name == "__class__" or not self.is_on(frame):
+            return super().getattr(frame, name)
+        if OTHER_NAMES.get(name, name) in TENSOR_ATTRIBUTES:
+            return dispatch(frame, attribute_function(OTHER_NAMES.get(name, name)), [self], {})
+        if callable(getattr(Tensor, name, None)):
+            return BoundBuiltin(self, name)
+        return super().getattr(frame, name)
+
+    def setattr(self, frame, name, value):
+        if frame.root.function_modes and hasattr(Tensor, name):
+            return self.not_modelled(frame, f"assignment to {name}")
+        return super().setattr(frame, name, value)
+
+    def call_method(self, frame, name, args, kwargs):
+        found = self.users_attribute(frame, name)
+        if found is not None:
+            return found.call(frame, args, kwargs)
+        if not self.is_on(frame) or getattr(Tensor, name, None) in silent_methods():
+            return super().call_method(frame, name, args, kwargs)
+        if name.startswith("__") or not callable(getattr(Tensor, name, None)):
+            return self.not_modelled(frame, name)
+        if asks_itself(getattr(Tensor, name)):
+            return inline(frame, getattr(Tensor, name), [self, *args], kwargs)
+        return dispatch(frame, method_function(name), [self, *args], kwargs)
+
+    # --- operators ----------------------------------------------------------------------------------------------
+    def operate(self, frame, function, values):
+        """A Python operator."""
+        tensors = [value for value in values if isinstance(value, Dispatching)]
+        for value in tensors:
+            value.refuse_own_operators(frame)
+        alone = not any(value.asks_its_class for value in tensors)
+        func, order = operator_function(function, tuple(stand_in(v, alone) for v in values))
+        return dispatch(frame, method_function(func), [values[i] for i in order], {})
+
+    def takes(self, frame, other):
+        """Whether an operator with this operand is one that a __torch_function__ is asked about."""
+        from ..number.late_values import LateValue
+
+        if not self.is_on(frame):
+            return False
+        if isinstance(other, LateValue):
+            return other.needed(frame)
+        if isinstance(other, Dispatching) or is_number(other):
+            return True
+        if frame.root.function_modes:
+            return isinstance(other, SymNumber) or hasattr(other, "as_operand") or self.not_modelled(frame, "an operator")
+        return False
+
+    def binary(self, frame, op, other, reverse=False):
+        if not self.takes(frame, other):
+            return super().binary(frame, op, other, reverse)
+        return self.operate(frame, BINARY_FUNCTIONS[op], [other, self] if reverse else [self, other])
+
+    def compare(self, frame, op, other):
+        if not self.takes(frame, other):
+            return super().compare(frame, op, other)
+        return self.operate(frame, COMPARE_FUNCTIONS[op], [self, other])
+
+    def unary(self, frame, op):
+        if not self.is_on(frame):
+            return super().unary(frame, op)
+        return self.operate(frame, UNARY_FUNCTIONS[op], [self])
+
+    def getitem(self, frame, key):
+        if not self.is_on(frame):
+            return super().getitem(frame, key)
+        return self.operate(frame, operator.getitem, [self, key])
+
+    def setitem(self, frame, key, value):
+        if not self.is_on(frame):
+            return super().setitem(frame, key, value)
+        self.refuse_own_operators(frame)
+        dispatch(frame, method_function("__setitem__"), [self, key, value], {})
+
+    def length(self, frame):
+        if not self.is_on(frame):
+            return super().length(frame)
+        self.refuse_own_operators(frame)
+        return dispatch(frame, method_function("__len__"), [self], {})
+
+    def unpack(self, frame):
+        if not self.is_on(frame):
+            return super().unpack(frame)
+        self.refuse_own_operators(frame)
+        if force_plain(frame, self.call_method(frame, "dim", [], {})) == 0:
+            return frame.raise_new(TypeError, "iteration over a 0-d tensor")
+        return self.call_method(frame, "unbind", [ConstantValue(0)], {}).unpack(frame)
+
+    def truth(self, frame):
+        if frame.root.function_modes:
+            return self.not_modelled(frame, "truth")
+        return super().truth(frame)
+
+
+def is_number(value):
+    return value.is_constant() and type(value.constant()) in (int, float, bool)
+
+
+class _Found(Exception):
+    pass
+
+
+class _Asked(Tensor):
+    """Tells which function of torch an operator calls, with which of its operands."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        raise _Found(func, args)
+
+
+def stand_in(value, alone):
+    """The kind of an operand, as far as it decides which function is called; alone: no class is asked, but a mode is."""
+    if not isinstance(value, Dispatching):
+        return "number"
+    return "self" if alone or value.asks_its_class else "tensor"
+
+
+@functools.cache
+def operator_function(function, kinds):
+    """(name of the function of torch.Tensor that a Python operator calls on operands of these kinds, the order of its arguments)."""
+    made = {
+        "self": lambda: torch.zeros(2).as_subclass(_Asked),
+        "tensor": lambda: torch.zeros(2),
+        "number": lambda: int("1000"),
+    }
+    operands = [made[kind]() for kind in kinds]
+    try:
+        with torch_functions_on():
+            function(*operands)
+    except _Found as found:
+        func, args = found.args
+        return func.__name__, tuple(next(i for i, o in enumerate(operands) if o is a) for a in args)
+    raise LookupError(function)
+
+
+# --- functions of torch as values ------------------------------------------------------------------------------------
+
+
+def method_function(name):
+    """torch.Tensor.name, which acts on its first argument."""
+    from ..objects.row_value import RowValue
+
+    function = getattr(Tensor, OTHER_METHODS.get(name, name))
+    return RowValue(function, lambda frame, args, kwargs: by_protocol(frame, function, args[0], name, list(args[1:]), kwargs))
+
+
+OTHER_METHODS = {"ndimension": "dim", "nelement": "numel"}
+"""Methods of tensors -> those as which __torch_function__ gets them."""
+
+
+def by_protocol(frame, function, owner, name, args, kwargs):
+    """owner.name(*args) of a tensor; special methods go by the operators' protocol."""
+    if not isinstance(owner, Dispatching):
+        return frame.break_graph("tensor_subclass", f"Tensor.{name} of a {owner.describe()}")
+    if name.startswith("__"):
+        from ..protocol.operators import call_dunder
+
+        return call_dunder(frame, owner, name, args, kwargs)
+    return owner.call_method(frame, name, args, kwargs)
+
+
+def attribute_function(name):
+    """torch.Tensor.name.__get__"""
+    from ..objects.row_value import RowValue
+
+    def row(frame, args, kwargs):
+        if not args or not isinstance(args[0], Dispatching) or kwargs:
+            return frame.break_graph("call_unknown", f"Tensor.{name}.__get__ with these arguments")
+        return args[0].torch_attribute(frame, name)
+
+    return RowValue(getattr(Tensor, name).__get__, row)
+
+
+@functools.cache
+def attribute_names():
+    """Descriptor of an attribute that torch.Tensor has -> its name."""
+    from .tensor_attributes import TENSOR_ATTRIBUTES
+
+    found = {lookup_class(Tensor, name)[0]: name for name in TENSOR_ATTRIBUTES if name != "__class__"}
+    return {static: name for static, name in found.items() if isinstance(static, types.GetSetDescriptorType)}
+
+
+def overloaded(args, kwargs):
+    """The arguments whose classes are asked, one for each class, subclasses first."""
+    found = []
+    for value in [*args, *kwargs.values()]:
+        items = value.items if isinstance(value, SequenceValue) else [value]
+        for item in items:
+            if not has_function(item) or any(item.python_type() is other.python_type() for other in found):
+                continue
+            before = (i for i, other in enumerate(found) if issubclass(item.python_type(), other.python_type()))
+            found.insert(next(before, len(found)), item)
+    return found
+
+
+def has_function(value):
+    if type(value) is ConstantValue:
+        return False
+    from ..objects.instance import ObjectValue
+
+    if isinstance(value, (Dispatching, ForeignTensor)):
+        return value.asks_its_class
+    return isinstance(value, ObjectValue) and lookup_class(value.cls, "__torch_function__")[0] is not NO_ATTRIBUTE
+
+
+def is_overridden(frame, args, kwargs):
+    """Whether a call of torch with these arguments goes to a __torch_function__."""
+    root = frame.root
+    return bool(root.function_modes) or not root.subclass_functions_off and bool(overloaded(args, kwargs))
+
+
+def dispatch_function(frame, function, args, kwargs):
+    """A call of a function in torch's namespaces with such arguments, or under a mode."""
+    fn = function.real()
+    reason, what = ("function_mode", "under a mode") if frame.root.function_modes else ("tensor_subclass", "of a subclass")
+    if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return frame.break_graph(reason, f"{fn} {what}")
+    if not isinstance(fn, types.BuiltinFunctionType) and not is_listed(frame, fn):
+        if not asks_itself(fn):
+            return frame.break_graph(reason, f"{fn.__name__} {what}, in whose Python code torch functions are called")
+    return inline(frame, fn, args, kwargs) if asks_itself(fn) else dispatch(frame, function, args, kwargs)
+
+
+def asks_itself(fn):
+    """Whether a function of torch is Python code that hands its call over, with the arguments in a form of its own."""
+    if not isinstance(fn, types.FunctionType):
+        return False
+    return "handle_torch_function" in fn.__code__.co_names or {"if_true", "if_false"} <= {
+        *fn.__code__.co_freevars
+    }  # boolean_dispatch
+
+
+def inline(frame, fn, args, kwargs):
+    from ..objects.function import FunctionValue
+
+    return frame.inline(FunctionValue(fn, None), args, kwargs)
+
+
+def is_overridable(frame, fn):
+    """Whether torch asks __torch_function__ about calls of it; functions that make tensors ask modes only."""
+    try:
+        return asks_itself(fn) or is_listed(frame, fn) or (bool(frame.root.function_modes) and fn in makers())
+    except TypeError:
+        return False
+
+
+def is_listed(frame, fn):
+    """Whether it is one of the overridable functions, which torch cannot list while a mock stands for one: it asks all for their names."""
+    try:
+        return fn in overridable_functions()
+    except AttributeError:
+        reason = "function_mode" if frame.root.function_modes else "tensor_subclass"
+        return frame.break_graph(reason, f"{fn.__name__} while something else stands for a function of torch")
+
+
+@functools.cache
+def makers():
+    """Functions without a tensor among their arguments that ask modes."""
+    return frozenset({torch.device, *torch.utils._device._device_constructors()})
+
+
+@functools.cache
+def silent_methods():
+    """Methods of a tensor that never look for __torch_function__. torch's list has some that do, as it need not test them."""
+    asking = "new new_empty new_empty_strided new_full new_ones new_tensor new_zeros stride unflatten".split()
+    return frozenset(torch.overrides.get_ignored_functions()) - {getattr(Tensor, name) for name in asking} | {Tensor.set_}
+
+
+@functools.cache
+def overridable_functions():
+    """Functions of torch that look for __torch_function__."""
+    return frozenset(fn for functions in torch.overrides.get_overridable_functions().values() for fn in functions)
+
+
+def dispatch(frame, function, args, kwargs):
+    """Asks the innermost mode, or else the classes of the arguments, one after the other."""
+    from ..objects.class_value import class_value
+
+    asked = [] if frame.root.subclass_functions_off else overloaded(args, kwargs)
+    if asked and not frame.root.modes_at_start:
+        guard_functions(frame)
+    kinds = TupleValue([class_value(frame, value.python_type()) for value in asked]) if asked else UnknownTypes()
+    rest = [dict_of(frame, [(ConstantValue(k), v) for k, v in kwargs.items()])] if kwargs else []
+    given = [function, kinds, TupleValue(list(args)), *rest]
+    modes = frame.root.function_modes
+    if modes:
+        found = ask_mode(frame, modes, given)
+        if not is_not_implemented(found):
+            return found
+        return frame.break_graph("function_mode", f"a mode does not implement {function.describe()}")
+    for value in asked:
+        if isinstance(value, ForeignTensor):
+            value.used()
+        handler = class_value(frame, value.python_type()).getattr(frame, "__torch_function__")
+        found = handler.call(frame, given, {})
+        if not is_not_implemented(found):
+            return found
+    return frame.break_graph("tensor_subclass", f"no __torch_function__ takes {function.describe()}")
+
+
+class UnknownTypes(Value):
+    """What a mode gets as `types` where no class is asked: torch gives the type of a plain tensor for some functions, nothing for others."""
+
+    def python_type(self):
+        return tuple
+
+
+def ask_mode(frame, modes, given):
+    """The innermost mode's answer; it is off meanwhile."""
+    mode = modes.pop()
+    try:
+        return mode.getattr(frame, "__torch_function__").call(frame, given, {})
+    finally:
+        modes.append(mode)
+
+
+def is_not_implemented(value):
+    return value.is_constant() and value.constant() is NotImplemented
+
+
+# --- the stack of modes: rows -------------------------------------------------------------------------------------------
+
+
+def push_row(frame, args, kwargs):
+    """torch._C._push_on_torch_function_stack"""
+    if frame.root.all_functions_off:
+        return frame.break_graph("function_mode", "a mode is entered where it is asked nothing")
+    frame.root.function_modes.append(args[0])
+    return ConstantValue(None)
+
+
+def pop_row(frame, args, kwargs):
+    """torch._C._pop_torch_function_stack"""
+    if not frame.root.function_modes:
+        return frame.break_graph("function_mode", "the mode of a default device is taken off the stack")
+    return frame.root.function_modes.pop()
+
+
+def length_row(frame, args, kwargs):
+    """torch._C._len_torch_function_stack"""
+    return ConstantValue(len(frame.root.function_modes) + has_device_context())
+
+
+def at_row(frame, args, kwargs):
+    """torch._C._get_function_stack_at"""
+    place = force_plain(frame, args[0]) - has_device_context()
+    if not 0 <= place < len(frame.root.function_modes):
+        return frame.break_graph("function_mode", "the mode of a default device is asked for")
+    return frame.root.function_modes[place]
+
+
+def has_device_context():
+    """Whether the bottom of the stack is the mode of a default device, the only one that is left there while tracing."""
+    return torch._C._len_torch_function_stack() > 0
+
+
+def modes_on_row(frame, args, kwargs):
+    """Whether some mode is on."""
+    return ConstantValue(bool(frame.root.function_modes) or has_device_context())
+
+
+def on_row(frame, args, kwargs):
+    """torch._C._is_torch_function_enabled"""
+    guard_functions(frame)
+    return ConstantValue(not frame.root.subclass_functions_off)
+
+
+def all_off_row(frame, args, kwargs):
+    """torch._C._is_torch_function_all_disabled"""
+    guard_functions(frame)
+    return ConstantValue(frame.root.all_functions_off > 0)
+
+
+def guard_functions(frame):
+    """Calls of torch are answered by the same as now where the frame runs."""
+    if frame.root.modes_at_start:  # guards are checked where no mode sees it
+        frame.break_graph("function_mode", "under a mode it is asked who is asked about calls of torch")
+    frame.root.guards.state("torch_functions_off_for", frame.root.services.torch_functions_off_for, frame.user_location())
+
+
+def has_function_row(frame, args, kwargs):
+    """torch.overrides.has_torch_function and its like, where Python code of torch is traced that asks it."""
+    return ConstantValue(is_overridden(frame, args, kwargs))
+
+
+def handle_function_row(frame, args, kwargs):
+    """torch.overrides.handle_torch_function(function, those that may be asked, *args, **kwargs)"""
+    function, _, *given = args
+    return dispatch(frame, function, given, kwargs)
+
+
+MODE_ROWS = {
+    torch._C._push_on_torch_function_stack: push_row,
+    torch._C._pop_torch_function_stack: pop_row,
+    torch._C._len_torch_function_stack: length_row,
+    torch._C._get_function_stack_at: at_row,
+    torch._C._is_torch_function_mode_enabled: modes_on_row,
+    torch._C._is_torch_function_enabled: on_row,
+    torch._C._is_torch_function_all_disabled: all_off_row,
+    torch.overrides.has_torch_function: has_function_row,
+    torch.overrides.has_torch_function_unary: has_function_row,
+    torch.overrides.has_torch_function_variadic: has_function_row,
+    torch.overrides.handle_torch_function: handle_function_row,
+}

@@ -1,0 +1,72 @@
+"""nn.Parameter(data) in the traced program: a leaf, in the graph and for the code after it; nn.Buffer(data); and Variable(data)."""
+
+from __future__ import annotations
+
+import torch
+
+from ..._torch import make_subclass
+from ...graph.leaves import leaf
+from ...sources import Const
+from ..objects.function import FunctionValue
+from ..plain.constant import ConstantValue
+from .subclass import functions_off
+from .tensor import TensorValue, remember
+
+
+class NewParameterValue(TensorValue):
+    """A parameter that the traced program made."""
+
+    def python_type(self):
+        return torch.nn.Parameter
+
+    def reload(self, emit):
+        text = super().reload(emit).removesuffix(".requires_grad_()")
+        return f"{emit.const(as_parameter, 'as_parameter')}({text}, {self.example.requires_grad})"
+
+
+def as_parameter(made, requires_grad):
+    """What a graph made of `leaf`, as a parameter."""
+    return made if type(made) is torch.nn.Parameter else make_subclass(torch.nn.Parameter, made, requires_grad)
+
+
+def parameter_row(frame, args, kwargs):
+    """nn.Parameter(data, requires_grad=True)"""
+    given = dict(zip(("data", "requires_grad"), args)) | kwargs
+    data = given.get("data")
+    if not isinstance(data, TensorValue) or frame.root.transforms:
+        return frame.break_graph("call_unknown", "construction of nn.Parameter without a tensor")
+    wanted = given.get("requires_grad", ConstantValue(True)).truth(frame)
+    made = frame.graph.call(frame, leaf, (data, wanted))
+    value = NewParameterValue(made.node, made.example)
+    value.may_be_freed = made.may_be_freed
+    remember(frame, value)
+    return value
+
+
+def buffer_row(frame, args, kwargs):
+    """nn.Buffer(data, persistent=True) is a tensor with attributes: its __new__ is traced."""
+    make = torch.nn.Buffer.__new__
+    return FunctionValue(make, Const(make, "Buffer.__new__")).call(frame, [frame.constant(torch.nn.Buffer), *args], kwargs)
+
+
+def variable_row(frame, args, kwargs):
+    """torch.autograd.Variable(data, requires_grad=False) of programs older than torch 0.4: the tensor without its history, or a leaf."""
+    given = dict(zip(("data", "requires_grad"), args)) | kwargs
+    data, asks = given.get("data"), given.get("requires_grad", ConstantValue(False))
+    known = isinstance(data, TensorValue) and data.python_type() in (torch.Tensor, torch.nn.Parameter) and len(args) < 3
+    if not known or set(given) > {"data", "requires_grad"} or frame.root.transforms:
+        return frame.break_graph("call_unknown", "construction of a Variable of something else than a tensor")
+    with functions_off(frame):
+        made = frame.graph.call_method(frame, "detach", (data,))
+        return made.call_method(frame, "requires_grad_", [], {}) if asks.truth(frame) else made
+
+
+def is_buffer(value):
+    """isinstance(value, nn.Buffer): whether a tensor says so of itself."""
+    flag = value.attributes.get("_is_buffer")
+    if flag is None:
+        return isinstance(value.obj, torch.nn.Buffer)
+    return flag.is_constant() and bool(flag.constant())
+
+
+PARAMETER_ROWS = {torch.nn.Parameter: parameter_row, torch.nn.Buffer: buffer_row, torch.autograd.Variable: variable_row}

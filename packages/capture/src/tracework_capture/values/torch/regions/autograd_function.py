@@ -1,0 +1,541 @@
+"""autograd.Function.apply: forward and backward are traced as other code is, and become the halves of one node."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import torch
+
+from ....graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, BackwardHalf, BatchedHalf, Halves
+from ....graph.outline import outline, region
+from ....graph.region_checks import Unchanged
+from ...plain.constant import ConstantValue, force_plain
+from ...plain.iterators import PartialBuiltin
+from ...plain.sequence import NONE, TupleValue
+from ...protocol.arguments import accepted
+from ...protocol.value import SymbolicRaise, Value
+from ..hooks import gradient_of, stand_in_like
+from ..tensor import TensorValue, forget_nodes
+
+_ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
+
+
+class FunctionContext(Value):
+    """The ctx of an autograd.Function, from its forward to its backward."""
+
+    def __init__(self, cls, needs_input_grad):
+        super().__init__(None)
+        self.cls = cls
+        self.fields = {"needs_input_grad": TupleValue([ConstantValue(n) for n in needs_input_grad])}
+        self.saved = []
+        self.saved_for_forward = []  # what its jvp finds instead
+        self.unpacked = False  # whether all that is saved was read, and with that found to be as it was
+        self.without_gradient = []
+        self.dirty = []
+        self.materialize = True
+
+    def python_type(self):
+        return torch.autograd.function.FunctionCtx
+
+    def describe(self):
+        return "ctx of an autograd.Function"
+
+    def truth(self, frame):
+        return True
+
+    def setattr(self, frame, name, value):
+        if hasattr(torch.autograd.function.BackwardCFunction, name):
+            return frame.break_graph("autograd_function", f"assignment to ctx.{name}")
+        self.fields[name] = value
+        return None
+
+    def delattr(self, frame, name):
+        if hasattr(torch.autograd.function.BackwardCFunction, name):
+            return frame.break_graph("autograd_function", f"deletion of ctx.{name}")
+        if name not in self.fields:
+            return self.missing(frame, name)
+        del self.fields[name]
+        return None
+
+    def getattr(self, frame, name):
+        if name in self.fields:
+            return self.fields[name]
+        if name == "saved_tensors":
+            self.unpacked = True
+            return TupleValue(list(self.saved))
+        method = CONTEXT_METHODS.get(name)
+        if method is not None:
+            return PartialBuiltin(types.BuiltinMethodType, checked_method(self, name, method))
+        if not hasattr(torch.autograd.function.BackwardCFunction, name):
+            return self.missing(frame, name)
+        return frame.break_graph("autograd_function", f"ctx.{name}")
+
+    def missing(self, frame, name):
+        """What an attribute that is not there raises; torch derives a class from each Function."""
+        return frame.raise_new(AttributeError, f"'{self.cls.__name__}Backward' object has no attribute '{name}'")
+
+
+def checked_method(ctx, name, method):
+    """A method of ctx; arguments that torch's own would refuse are left to it."""
+
+    def call(frame, args, kwargs):
+        if kwargs or not accepted(getattr(torch.autograd.function.FunctionCtx, name), [ctx, *args], kwargs):
+            return frame.break_graph("autograd_function", f"ctx.{name} with these arguments")
+        return method(frame, ctx, args)
+
+    return call
+
+
+def _save(frame, ctx, args):
+    if not all(isinstance(a, TensorValue) or (a.is_constant() and a.constant() is None) for a in args):
+        return frame.break_graph("autograd_function", "save_for_backward of something that is no tensor")
+    ctx.saved = list(args)
+    return NONE
+
+
+def _save_for_forward(frame, ctx, args):
+    if not all(isinstance(a, TensorValue) or is_none(a) for a in args):
+        return frame.break_graph("autograd_function", "save_for_forward of something that is no tensor")
+    ctx.saved_for_forward = list(args)
+    return NONE
+
+
+def _without_gradient(frame, ctx, args):
+    if not all(isinstance(a, TensorValue) for a in args):
+        return frame.break_graph("autograd_function", "a mark on something that is no tensor")
+    ctx.without_gradient = list(args)
+    return NONE
+
+
+def _dirty(frame, ctx, args):
+    if not all(isinstance(a, TensorValue) for a in args):
+        return frame.break_graph("autograd_function", "a mark on something that is no tensor")
+    ctx.dirty = list(args)
+    return NONE
+
+
+def _materialize(frame, ctx, args):
+    if args[0].python_type() is not bool:
+        return frame.break_graph("autograd_function", "set_materialize_grads of something that is no bool")
+    ctx.materialize = args[0].truth(frame)
+    return NONE
+
+
+CONTEXT_METHODS = {
+    "save_for_backward": _save,
+    "save_for_forward": _save_for_forward,
+    "mark_non_differentiable": _without_gradient,
+    "set_materialize_grads": _materialize,
+    "mark_dirty": _dirty,
+}
+
+
+def static_function(frame, cls, name):
+    """The Value of a static method of the class, and the values that it is called with first: the class of a class method."""
+    from ...objects.class_value import class_value
+    from ...objects.instance import lookup_class
+    from ...protocol.binding import function_value
+
+    found, _ = lookup_class(cls, name)
+    if not isinstance(found, (staticmethod, classmethod)):
+        return frame.break_graph("autograd_function", f"{cls.__name__}.{name} is no static method")
+    return function_value(frame, found.__func__), [class_value(frame, cls)] if isinstance(found, classmethod) else []
+
+
+def apply(frame, args, kwargs):
+    """cls.apply(*args): what Function.apply does, with the class in front."""
+    from ...objects.class_value import ClassValue
+    from ...objects.instance import lookup_class
+
+    if not args or not isinstance(args[0], ClassValue) or not issubclass(args[0].cls, torch.autograd.Function):
+        return frame.break_graph("autograd_function", "apply of no class of functions")
+    cls, args = args[0].cls, args[1:]
+    setup, owner = lookup_class(cls, "setup_context")
+    has_setup = owner is not torch.autograd.function._SingleLevelFunction
+    if has_setup:
+        args = with_defaults(frame, *static_function(frame, cls, "forward"), args, kwargs)
+    elif kwargs:
+        return frame.break_graph("autograd_function", f"{cls.__name__}.apply with keyword arguments")
+    why = not_transformed(cls, frame.root.transforms, has_setup)
+    if why:
+        return frame.break_graph("autograd_function", f"{cls.__name__} under a transform of torch.func{why}")
+    return _Application(frame, cls, list(args), has_setup).run()
+
+
+def not_transformed(cls, transforms, has_setup):
+    """Why a Function is none for these transforms of torch.func, as the end of a text; empty where it is."""
+    from ...objects.instance import lookup_class
+
+    kinds = {level.kind for level in transforms}
+    generated, own = lookup_class(cls, "generate_vmap_rule")[0] is True, is_own(cls, "vmap")
+    if transforms and not has_setup:
+        return " without a setup_context"
+    if not kinds.isdisjoint(BATCHING) and generated == own:
+        return " that has no rule for it, or two"
+    if not kinds.isdisjoint(FORWARD_MODE) and not is_own(cls, "jvp"):
+        return " that asks for its jvp"
+    return ""
+
+
+BATCHING, FORWARD_MODE = ("vmap", "jacfwd"), ("jvp", "jacfwd")
+"""Transforms that ask for a Function's rule for vmap, and for its jvp."""
+
+
+def is_own(cls, name):
+    """Whether a class defines a method that autograd.Function has, too."""
+    from ...objects.instance import lookup_class
+
+    return lookup_class(cls, name)[0] is not lookup_class(torch.autograd.Function, name)[0]
+
+
+def with_defaults(frame, forward, leading, args, kwargs):
+    """The arguments as apply binds them when there is a setup_context."""
+    from ...objects.function import bind_arguments
+
+    bound = bind_arguments(frame, forward, [*leading, *args], kwargs)
+    code = forward.code
+    positional = [bound[n] for n in code.co_varnames[len(leading) : code.co_argcount]]
+    if code.co_flags & 4:
+        return positional + bound[code.co_varnames[code.co_argcount + code.co_kwonlyargcount]].items
+    return positional
+
+
+JVP = -1
+"""In the place of a set of results: what was traced is the jvp."""
+MOST_RESULTS = 3
+"""Of a Function that gets None for a result without a gradient: its backward is traced for each choice of them."""
+
+
+class VmapInfo(NamedTuple):
+    """What torch tells a vmap rule."""
+
+    batch_size: int
+    randomness: str
+
+
+@dataclass(frozen=True)
+class TracedBackward:
+    """What a backward gives and what was recorded for it. `tangents`: nodes of the gradients that it was given, None where there was none."""
+
+    gradients: list[Any]
+    nodes: list[Any]
+    tangents: list[Any]
+
+
+class _Application:
+    """One call of apply."""
+
+    def __init__(self, frame, cls, args, has_setup):
+        self.frame, self.cls, self.args, self.has_setup = frame, cls, args, has_setup
+        self.builder = frame.graph
+        self.transforms = frame.root.transforms
+        self.transformed = bool(self.transforms)  # stand-ins say nothing of what is asked for a gradient
+        self.needs = [self.needs_gradient(a) for a in args]
+        self.ctx = FunctionContext(cls, self.needs)
+        self.outputs = []
+
+    def needs_gradient(self, value):
+        if not isinstance(value, TensorValue):
+            return False
+        dtype = value.example.dtype
+        return self.transformed and (dtype.is_floating_point or dtype.is_complex) or value.example.requires_grad
+
+    def run(self):
+        """The result, and the node that stands for the call."""
+        start = region(self.builder)
+        found = self.in_forward()
+        outputs = self.outputs = self.output_values(found)
+        if any(all(d is not v for v in values) for d in self.ctx.dirty for values in (self.args, outputs)):
+            self.stop("ctx.mark_dirty of something else than an argument that is a result")
+        if self.ctx.dirty and self.transformed:
+            self.stop("ctx.mark_dirty under a transform of torch.func")
+        tensors = [o for o in outputs if isinstance(o, TensorValue)]
+        forward_nodes = start.nodes(self.builder)
+        if torch.is_grad_enabled() and any(self.needs) and tensors:
+            made = self.differentiable(forward_nodes, tensors)
+        else:
+            if self.ctx.dirty and any(self.needs):
+                self.stop("ctx.mark_dirty where gradients are off: the result has no history, what was written to keeps its own")
+            if self.vmap_level() is not None:
+                self.stop("its own rule for vmap where no gradient is asked for")
+            made = self.plain(forward_nodes, tensors)
+        results = iter(made)
+        values = [next(results) if isinstance(o, TensorValue) else o for o in outputs]
+        values = [o if any(o is d for d in self.ctx.dirty) else v for o, v in zip(outputs, values)]  # written in place
+        return TupleValue(values) if isinstance(found, TupleValue) else values[0]
+
+    def stop(self, detail):
+        return self.frame.break_graph("autograd_function", f"{self.cls.__name__}: {detail}")
+
+    def output_values(self, found):
+        if isinstance(found, TupleValue):
+            return list(found.items)
+        if not isinstance(found, TensorValue) and not found.is_constant():
+            self.stop(f"forward returns a {found.describe()}")
+        return [found]
+
+    def in_forward(self):
+        """forward and setup_context, without gradients."""
+        frame, cls = self.frame, self.cls
+        with torch.no_grad():
+            forward, leading = static_function(frame, cls, "forward")
+            if not self.has_setup:
+                return forward.call(frame, [*leading, self.ctx, *self.args], {})
+            found = forward.call(frame, [*leading, *self.args], {})
+            setup, leading = static_function(frame, cls, "setup_context")
+            setup.call(frame, [*leading, self.ctx, TupleValue(list(self.args)), found], {})
+        return found
+
+    # --- no gradient is asked of it -----------------------------------------------------------------------------
+    def plain(self, nodes, tensors):
+        """The forward alone: in the graph as it is, but without gradients to what it read beside its arguments."""
+        if not torch.is_grad_enabled() or not any(
+            getattr(a.meta["example_value"], "requires_grad", False) for n in nodes for a in n.all_input_nodes
+        ):
+            return tensors
+        made = outline(self.builder, nodes, [t.node for t in tensors], self.cls.__name__)
+        found = self.builder.call(self.frame, WithoutGradient(self.cls.__name__, made.module), made.inputs)
+        forget_nodes(self.frame, set(nodes))
+        return found.items
+
+    # --- all halves ---------------------------------------------------------------------------------------------
+    def differentiable(self, forward_nodes, tensors):
+        """The node with the forward and the backward, or the backwards."""
+        frame, builder, name = self.frame, self.builder, self.cls.__name__
+        has_backward = any(is_own(self.cls, way) for way in ("backward", "vjp"))
+        traced = {mask: self.in_backward(tensors, mask) for mask in self.masks(tensors)} if has_backward else {}
+        if not {level.kind for level in self.transforms}.isdisjoint(FORWARD_MODE):
+            traced[JVP] = self.in_jvp(tensors)
+        tangents = {node for t in traced.values() for node in t.tangents if node is not None}
+        outlined = {mask: outline(builder, t.nodes, t.gradients, f"{name}Backward") for mask, t in traced.items()}
+        read = dict.fromkeys(n for backward in outlined.values() for n in backward.inputs if n not in tangents)
+        inside = set(forward_nodes)
+        held = dict.fromkeys(s.node for s in (*self.ctx.saved, *self.ctx.saved_for_forward) if isinstance(s, TensorValue))
+        kept = [n for n in read if n in inside and n not in held]
+        checked = self.ctx.unpacked and not self.transformed  # where an argument may be given back to be saved
+        saved = [n for n in held if n in read and n in inside or checked and n not in read]
+        results = [t.node for t in tensors]
+        forward = outline(builder, forward_nodes, [*results, *saved, *kept], f"{name}Forward")
+        tensor_arguments = [a for a in self.args if isinstance(a, TensorValue)]
+        arguments = [a.node for a in tensor_arguments]
+        others = dict.fromkeys([*forward.inputs, *(n for n in read if n not in inside)])
+        call_args = [*arguments, *(n for n in others if n not in arguments)]
+        place = {n: i for i, n in reversed(list(enumerate(call_args)))}
+        where = {n: (SAVED, i) for i, n in enumerate(saved)} | {n: (KEPT, i) for i, n in enumerate(kept)}
+        where |= {n: (INPUT, i) for n, i in place.items()}
+        backwards = {}
+        for mask, backward in outlined.items():
+            here = where | {n: (TANGENT, i) for i, n in enumerate(traced[mask].tangents)}
+            backwards[mask] = BackwardHalf(backward.module, tuple(here[n] for n in backward.inputs))
+        halves = Halves(
+            forward.module,
+            tuple(place[n] for n in forward.inputs),
+            len(results),
+            len(saved),
+            tuple(i for i, t in enumerate(tensors) if self.is_marked(t)),
+            backwards,
+            self.ctx.materialize,
+            len(arguments),
+            self.is_once_differentiable(),
+            tuple(i for i, a in enumerate(tensor_arguments) if any(a is d for d in self.ctx.dirty)),
+            backwards.pop(JVP, None),
+            self.in_vmap(tensors, [*saved, *kept], call_args),
+        )
+        for node in tangents:
+            builder.graph.erase_node(node)
+        found = builder.call(frame, AutogradCall(name, halves, self.transformed), call_args)
+        forget_nodes(frame, {*forward_nodes, *tangents, *(n for t in traced.values() for n in t.nodes)})
+        return found.items
+
+    def is_marked(self, tensor):
+        return any(tensor is m for m in self.ctx.without_gradient)
+
+    def masks(self, tensors):
+        """For which results there is a gradient, in each way in which the backward is called, as the bits of a number."""
+        if self.ctx.materialize:
+            return [(1 << len(tensors)) - 1]
+        places = [i for i, t in enumerate(tensors) if not self.is_marked(t)]
+        if len(places) > MOST_RESULTS:
+            self.stop("set_materialize_grads(False) with many outputs")
+        return [sum(1 << i for i in chosen) for count in range(1, len(places) + 1) for chosen in combinations(places, count)]
+
+    def is_once_differentiable(self):
+        return getattr(self.backward_function(), "__code__", None) is _ONCE
+
+    def backward_name(self):
+        """A class defines backward, or vjp, which is the same."""
+        return "vjp" if self.cls.vjp is not torch.autograd.Function.vjp else "backward"
+
+    def backward_function(self):
+        return getattr(self.cls, self.backward_name())
+
+    def in_backward(self, tensors, mask):
+        """The backward where these results have a gradient."""
+        frame, builder = self.frame, self.builder
+        tangents = [gradient_of(frame, t) if mask >> place & 1 else None for place, t in enumerate(tensors)]
+        start = region(builder)
+        function, leading = static_function(frame, self.cls, self.backward_name())
+        if self.is_once_differentiable():
+            function = frame.wrap(self.backward_function().__wrapped__, function.source)
+        unchanged = Unchanged(frame, function, *self.ctx.fields.values())
+        with torch.no_grad():
+            found = self.traced_now(function, [*leading, self.ctx, *self.gradients_for(tangents)], "backward")
+        nodes = start.nodes(builder)
+        changed = unchanged.what_changed()
+        if changed:
+            self.stop(f"its backward {changed}")
+        return TracedBackward(self.per_argument(found), nodes, [None if t is None else t.node for t in tangents])
+
+    def traced_now(self, function, args, name):
+        """What a function gives that eager calls later, if at all: where it raises is then, too, and what it traced is no part of the graph."""
+        try:
+            return function.call(self.frame, args, {})
+        except SymbolicRaise as error:
+            return self.stop(f"its {name} raises: {error}")
+
+    def in_jvp(self, tensors):
+        """The jvp, for all tensors among the arguments: torch gives it zeros where one has no tangent."""
+        frame, ctx = self.frame, self.ctx
+        if not all(self.needs_gradient(a) for a in self.args if isinstance(a, TensorValue)):
+            self.stop("a jvp with arguments that have no tangents")
+        tangents = [gradient_of(frame, a) if isinstance(a, TensorValue) else None for a in self.args]
+        start = region(self.builder)
+        function, leading = static_function(frame, self.cls, "jvp")
+        unchanged = Unchanged(frame, function, *ctx.fields.values())
+        kept, ctx.saved = ctx.saved, ctx.saved_for_forward
+        with torch.no_grad():
+            found = self.traced_now(function, [*leading, ctx, *[NONE if t is None else t for t in tangents]], "jvp")
+        ctx.saved = kept
+        items = list(found.items) if isinstance(found, TupleValue) else [found]
+        if len(items) != len(self.outputs) or len(items) != len(tensors) or not all(isinstance(i, TensorValue) for i in items):
+            self.stop("its jvp gives something else than a tensor for each result")
+        if changed := unchanged.what_changed():
+            self.stop(f"its jvp {changed}")
+        return TracedBackward([i.node for i in items], start.nodes(self.builder), [t.node for t in tangents if t is not None])
+
+    # --- under vmap, by a rule of its own -----------------------------------------------------------------------
+    def vmap_level(self):
+        """The place of the innermost vmap among the transforms around, if the class has a rule for it."""
+        places = [place for place, level in enumerate(self.transforms) if level.kind == "vmap"]
+        return places[-1] if places and is_own(self.cls, "vmap") else None
+
+    def in_vmap(self, tensors, others, call_args):
+        """What the class's vmap rule makes of the arguments, traced under the transforms around that vmap: a BatchedHalf, or None."""
+        from ...objects.class_value import class_value
+
+        place = self.vmap_level()
+        if place is None:
+            return None
+        frame, root, level = self.frame, self.frame.root, self.transforms[place]
+        if level.batch is None or not {t.node for t in tensors}.issuperset(others):
+            self.stop("a vmap in chunks, or a backward that reads more than arguments and results, and a vmap rule of its own")
+        in_front = [isinstance(a, TensorValue) and self.is_batched(a.node, level) for a in self.args]
+        given = [self.argument_in_vmap(*pair, level) for pair in zip(self.args, in_front)]
+        in_dims = TupleValue([ConstantValue(0) if batched else NONE for batched in in_front])
+        info = class_value(frame, VmapInfo).call(frame, [level.batch.size, ConstantValue(level.batch.randomness)], {})
+        start = region(self.builder)
+        root.transforms = self.transforms[:place]
+        try:
+            function, leading = static_function(frame, self.cls, "vmap")
+            unchanged = Unchanged(frame, function)
+            found = self.traced_now(function, [*leading, info, in_dims, *given], "vmap rule")
+        finally:
+            root.transforms = self.transforms
+        if changed := unchanged.what_changed():
+            self.stop(f"its vmap rule {changed}")
+        return self.batched_half(start.nodes(self.builder), found, given, in_front, call_args)
+
+    def argument_in_vmap(self, value, is_batched, level):
+        """A stand-in for an argument as the vmap rule is given it, with the batch in front. What may be asked for a gradient is."""
+        if not isinstance(value, TensorValue):
+            return value
+        example, frame = value.example, self.frame
+        sizes = [level.batch.length] if is_batched else []
+        with torch.no_grad():
+            example = frame.graph.run_on_fakes(
+                frame, torch.Tensor.new_empty, (example, [*sizes, *example.shape]), {}, "call_function"
+            )
+        if self.needs_gradient(value):
+            example = frame.graph.run_on_fakes(frame, torch.clone, (example.requires_grad_(),), {}, "call_function")
+        made = stand_in_like(frame, example)
+        made.node.meta["stands_for"] = value.node
+        return made
+
+    def is_batched(self, node, level):
+        """Whether a value depends on what this vmap takes apart."""
+        seen, waiting = set(), [node]
+        while waiting:
+            found = waiting.pop()
+            if found in level.stand_ins:
+                return True
+            if found not in seen:
+                seen.add(found)
+                waiting += [*found.all_input_nodes, *([found.meta["stands_for"]] if "stands_for" in found.meta else [])]
+        return False
+
+    def batched_half(self, nodes, found, given, in_front, call_args):
+        """Of what the rule gave: (results, where they have the batch)."""
+        if not isinstance(found, TupleValue) or len(found.items) != 2:
+            self.stop("its vmap rule gives no pair")
+        items, dims = ([*v.items] if isinstance(v, TupleValue) else [v] for v in found.items)
+        dims = dims * len(items) if len(dims) == 1 else dims
+        if len(items) != len(self.outputs) or len(dims) != len(items) or not all(isinstance(i, TensorValue) for i in items):
+            self.stop("its vmap rule gives something else than a tensor for each result")
+        made = outline(self.builder, nodes, [i.node for i in items], f"{self.cls.__name__}Vmap")
+        pairs = [(g, a) for g, a in zip(given, self.args) if isinstance(a, TensorValue)]
+        stand_ins = {g.node: a.node for g, a in pairs}
+        asked = [stand_ins.get(n, n) for n in made.inputs]
+        if not set(call_args).issuperset(asked):
+            self.stop("its vmap rule reads tensors that are no arguments")
+        batched = dict(zip((a.node for _, a in pairs), (b for b, a in zip(in_front, self.args) if isinstance(a, TensorValue))))
+        half = BatchedHalf(
+            made.module,
+            tuple(call_args.index(n) for n in asked),
+            tuple(batched.get(n, False) for n in call_args),
+            tuple(None if is_none(d) else force_plain(self.frame, d) for d in dims),
+        )
+        forget_nodes(self.frame, {*nodes, *stand_ins})
+        for node in stand_ins:
+            self.builder.graph.erase_node(node)
+        return half
+
+    def gradients_for(self, tangents):
+        """What backward is handed: None for outputs that are no tensors."""
+        waiting = iter([NONE if t is None else t for t in tangents])
+        return [next(waiting) if isinstance(o, TensorValue) else NONE for o in self.outputs]
+
+    def per_argument(self, found):
+        """Nodes of the gradients of the tensor arguments."""
+        items = list(found.items) if isinstance(found, TupleValue) else [found]
+        if len(items) < len(self.args) or not all(is_none(i) for i in items[len(self.args) :]):
+            self.stop(f"backward gives {len(items)} gradients for {len(self.args)} arguments")
+        chosen = []
+        for argument, item in zip(self.args, items):
+            if not isinstance(argument, TensorValue):
+                if not is_none(item):
+                    self.stop("backward gives a gradient for an argument that is no tensor")
+                continue
+            if not isinstance(item, TensorValue) and not is_none(item):
+                self.stop(f"backward gives a {item.describe()}")
+            chosen.append(item.node if isinstance(item, TensorValue) else None)
+        return chosen
+
+
+class WithoutGradient:
+    """Calls a captured graph with grad mode off; target of a node."""
+
+    def __init__(self, name, module):
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = __name__
+        self.runs = module
+
+    def __call__(self, *args):
+        with torch.no_grad():
+            return self.runs.forward(*args)
+
+
+def is_none(value):
+    return value.is_constant() and value.constant() is None

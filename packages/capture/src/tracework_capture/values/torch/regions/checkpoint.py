@@ -1,0 +1,105 @@
+"""torch.utils.checkpoint: the function is traced, and its nodes say by meta["recompute"] that the backward computes them again.
+
+"must": all but what cannot be computed twice (random numbers). "prefer": the program chose some operators that are kept.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.utils import checkpoint as torch_checkpoint
+
+from ...._torch import call_of_checkpointed
+from ....graph.outline import region
+from ....graph.region_checks import Unchanged
+from ....sources import Const
+from ...plain.constant import force_plain
+from ...protocol.value import Value
+from ..context import set_grad
+from ..tensor import TensorValue
+
+UNMARKED = torch_checkpoint.checkpoint.__wrapped__
+OWN_OPTIONS = {"preserve_rng_state", *UNMARKED.__kwdefaults__}
+
+
+def checkpoint_row(frame, args, kwargs):
+    """torch.utils.checkpoint.checkpoint(function, *args, **kwargs); without a function its own code makes the decorator."""
+    function = args[0] if args else kwargs.get("function")
+    if function is None or function.python_type() is type(None):
+        return frame.wrap(UNMARKED, Const(UNMARKED, "checkpoint")).call(frame, args, kwargs)
+    options = {k: v for k, v in kwargs.items() if k in OWN_OPTIONS}
+    given = {k: v for k, v in kwargs.items() if k not in OWN_OPTIONS and (args or k != "function")}
+    return checkpointed(frame, function, args[1:], given, options)
+
+
+def call_of_decorated(frame, args, kwargs):
+    """What the decorator's functions call: (function, args, kwargs, *, options)"""
+    function, positional, named = args
+    given = {key.constant(): named.getitem(frame, key) for key in named.call_method(frame, "keys", [], {}).unpack(frame)}
+    return checkpointed(frame, function, positional.unpack(frame), given, kwargs)
+
+
+def checkpointed(frame, function, args, kwargs, options):
+    """The call of a function whose nodes are computed again in the backward."""
+    reentrant = force_plain(frame, options["use_reentrant"]) if "use_reentrant" in options else None
+    if kwargs and reentrant is not False:
+        frame.raise_new(ValueError, "Unexpected keyword arguments: " + ",".join(kwargs))
+    how = recompute_mark(frame, options.get("context_fn"))
+    start = region(frame.graph)
+    cut_off = reentrant is not False and torch.is_grad_enabled() and not any(requires_grad(a) for a in args)
+    if cut_off:  # CheckpointFunction.apply: no argument asks for a gradient, so nothing inside gets one
+        set_grad(frame, False)
+    reads = tuple(a.example for a in args if isinstance(a, TensorValue))  # the backward refuses others than they were
+    unchanged = Unchanged(frame, function, *args, *kwargs.values())
+    found = function.call(frame, list(args), kwargs)
+    if torch.is_grad_enabled() and (changed := unchanged.what_changed()):
+        return frame.break_graph("checkpoint_effects", f"the function {changed}")
+    if cut_off:
+        set_grad(frame, True)
+    nodes = start.nodes(frame.graph)
+    for node in nodes:
+        node.meta.setdefault("recompute", how)
+        node.meta.setdefault("recompute_region", nodes[0].name)
+        node.meta["recompute_reads"] = reads  # one in another's is computed anew with what it reads
+    return found
+
+
+def requires_grad(value):
+    return isinstance(value, TensorValue) and value.example.requires_grad
+
+
+def recompute_mark(frame, context_fn):
+    """What the given contexts ask for: none, or those of selective checkpoints; others may do anything."""
+    if context_fn is None or context_fn.python_type() is type(None):
+        return "must"
+    if python_function(context_fn) is torch_checkpoint.noop_context_fn:
+        return "must"
+    if isinstance(context_fn.call(frame, [], {}), SelectiveContexts):
+        return "prefer"
+    return frame.break_graph("context_unknown", "context_fn of torch.utils.checkpoint")
+
+
+class SelectiveContexts(Value):
+    """What create_selective_checkpoint_contexts gives: for checkpoint alone."""
+
+    def python_type(self):
+        return tuple
+
+
+def selective_contexts_row(frame, args, kwargs):
+    """torch.utils.checkpoint.create_selective_checkpoint_contexts(policy, ...)"""
+    return SelectiveContexts()
+
+
+def python_function(value):
+    """The function behind a value, or None."""
+    try:
+        return value.real() if value is not None else None
+    except LookupError:
+        return None
+
+
+CHECKPOINT_ROWS = {
+    torch_checkpoint.checkpoint: checkpoint_row,
+    **({call_of_checkpointed: call_of_decorated} if call_of_checkpointed else {}),
+    torch_checkpoint.create_selective_checkpoint_contexts: selective_contexts_row,
+}

@@ -1,0 +1,84 @@
+"""The operator behind flex_attention: score_mod and mask_mod are called once with indices along dims of their own.
+
+torch calls them under vmap, with single numbers. That is the same where they compute element by element; others break the graph.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ....attention import attended, before_change
+from ....graph.outline import region
+from ....sources import Const
+from ..tensor import TensorValue
+from .exported import EXPORTED_ROWS
+
+_ELEMENTWISE = frozenset(
+    "add sub mul truediv true_divide div floordiv floor_divide mod remainder pow neg abs exp exp2 log sigmoid tanh sin cos sqrt rsqrt"
+    " relu erf floor ceil round where maximum minimum clamp eq ne lt le gt ge and_ or_ xor invert logical_and logical_or logical_not"
+    " logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor to float int long bool clone detach masked_fill isnan".split()
+)
+_FACTORIES = frozenset("full new_ones new_zeros new_full ones zeros tensor scalar_tensor".split())
+PARAMETERS = ("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_buffers", "mask_buffers")
+
+
+def attention_row(frame, args, kwargs):
+    """flex_attention(query, key, value, score_mod, block_mask, scale, kernel_options, buffers of score_mod, of mask_mod)"""
+    given = dict(zip(PARAMETERS, args))
+    tensors = [given.get(name) for name in PARAMETERS[:3]]
+    if kwargs or len(args) < 7 or not all(isinstance(t, TensorValue) for t in tensors) or frame.root.transforms:
+        return frame.break_graph("call_unknown", "flex_attention with these arguments, or under a transform")
+    query, key, value = tensors
+    if torch.is_autocast_enabled(query.example.device.type) or query.example.shape[0] != key.example.shape[0]:
+        return frame.break_graph("call_unknown", "flex_attention under autocast, or with keys for several batches")
+    scores, places = own(frame, before_change, [query, key, given["scale"]]).unpack(frame)
+    indices = places.unpack(frame)
+    start = region(frame.graph)
+    score_buffers, mask_buffers = (given[n].unpack(frame) if n in given else [] for n in PARAMETERS[7:])
+    mask = given["block_mask"].unpack(frame)[-1].call(frame, [*indices, *mask_buffers], {})
+    changed = given["score_mod"].call(frame, [scores, *indices, *score_buffers], {})
+    strange = next((n for n in start.nodes(frame.graph) if not is_elementwise(n)), None)
+    if strange is not None or not isinstance(mask, TensorValue) or not isinstance(changed, TensorValue):
+        return frame.break_graph(
+            "call_unknown", f"flex_attention whose functions do more than compute with single numbers: {strange}"
+        )
+    return own(frame, attended, [query, value, scores, changed, mask])
+
+
+def own(frame, function, args):
+    """Traces a function of attention.py."""
+    return frame.wrap(function, Const(function, function.__name__)).call(frame, args, {})
+
+
+def is_elementwise(node):
+    """Whether the call gives for whole dims of indices what it gives for single ones."""
+    if node.op not in ("call_function", "call_method"):
+        return False
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    examples = [n.meta["example_value"] for n in node.all_input_nodes]
+    if not all(isinstance(e, torch.Tensor) for e in examples):
+        return False
+    if name == "getitem":
+        held, key = node.args
+        parts = key if isinstance(key, tuple) else (key,)
+        return len(parts) == held.meta["example_value"].ndim and all(p in node.all_input_nodes for p in parts)
+    if name in _FACTORIES:
+        return node.meta["example_value"].ndim == 0
+    ranks = {e.dtype: min(e.ndim, 1) for e in examples}
+    mixed = 0 in ranks.values() and len({e.dtype for e in examples}) > 1  # single numbers promote otherwise than many
+    return name in _ELEMENTWISE and not mixed
+
+
+def wrap_higher_order(frame, obj, source):
+    """An operator that takes functions: those with a row are known by identity."""
+    from ...objects.row_value import RowValue
+    from ...wrap import wrap_object
+
+    row = HIGHER_ORDER_ROWS.get(obj)
+    if row is None:
+        return wrap_object(frame, obj, source)
+    frame.guard("IDENTITY", source, obj)
+    return RowValue(obj, row, source)
+
+
+HIGHER_ORDER_ROWS = {torch.ops.higher_order.flex_attention: attention_row, **EXPORTED_ROWS}

@@ -1,0 +1,184 @@
+"""Triton kernels that the user wrote: kernel[grid](*args) becomes a node of the graph, the call of an operator made for it."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+
+from ....graph.kernel_operators import Launch, operator_of, python_function
+from ...number.floats import FloatValue
+from ...number.symint import SymNumber
+from ...plain.constant import NotPlain, force_plain, plain
+from ...plain.mapping import dict_of
+from ...plain.sequence import NONE
+from ...protocol.value import Value
+from ..tensor import TensorValue
+
+KERNEL_TYPES = {
+    ("triton.runtime.jit", "JITFunction"),
+    ("triton.runtime.interpreter", "InterpretedFunction"),
+    ("triton.runtime.autotuner", "Autotuner"),
+    ("triton.runtime.autotuner", "Heuristics"),
+}
+MOST_CONFIGS = 64
+
+
+def existing_kernel(frame, obj, source):
+    """The value of a kernel; None for other objects."""
+    kind = type(obj)
+    if (kind.__module__, kind.__name__) not in KERNEL_TYPES:
+        return None
+    frame.guard("IDENTITY", source, obj)
+    return KernelValue(obj, source)
+
+
+class KernelValue(Value):
+    """A kernel."""
+
+    def __init__(self, obj, source):
+        super().__init__(source)
+        self.obj = obj
+
+    def python_type(self):
+        return type(self.obj)
+
+    def real(self):
+        return self.obj
+
+    def describe(self):
+        return f"Triton kernel {python_function(self.obj).__qualname__}"
+
+    def truth(self, frame):
+        return True
+
+    def getitem(self, frame, key):
+        return LaunchValue(self, key)
+
+
+class LaunchValue(Value):
+    """kernel[grid]"""
+
+    def __init__(self, kernel, grid):
+        super().__init__(None)
+        self.kernel = kernel
+        self.grid = grid
+
+    def python_type(self):
+        return type(lambda: None)
+
+    def describe(self):
+        return f"a launch of {self.kernel.describe()}"
+
+    def call(self, frame, args, kwargs):
+        names = list(self.kernel.obj.arg_names)
+        if len(args) > len(names) or set(names[: len(args)]) & set(kwargs) or "warmup" in kwargs or "grid" in kwargs:
+            return frame.break_graph("call_unknown", f"{self.describe()} with these arguments")
+        given = dict(zip(names, args)) | kwargs
+        passed, constants = sorted_arguments(frame, given, constexpr_names(self.kernel.obj))
+        configs, grids = self.grids(frame, given, names)
+        kinds = tuple(kind for _, kind, _ in passed)
+        launch = Launch(self.kernel.obj, tuple(n for n, _, _ in passed), kinds, tuple(constants), configs, len(grids[0]))
+        operator = operator_of(launch)
+        if operator is None:
+            return frame.break_graph("call_unknown", f"{self.describe()}, which may write to memory that is no argument of it")
+        nodes = [without_history(frame, value) for _, _, value in passed]
+        frame.graph.call(frame, operator, (*nodes, list(itertools.chain(*grids))))
+        return NONE
+
+    def grids(self, frame, given, names):
+        """(settings, grid for each): one grid, or one for each configuration of an autotuner whose grid is a function."""
+        if self.grid.python_type() is tuple:
+            return ((),), [whole(frame, self.grid)]
+        tried = [config.kwargs for config in configs_of(self.kernel.obj)]
+        if len(tried) > MOST_CONFIGS:
+            return frame.break_graph("call_unknown", f"{self.describe()} with {len(tried)} configurations")
+        found = []
+        for settings in tried:
+            known = {n: v for n, v in given.items() if n in names} | {n: frame.constant(v) for n, v in settings.items()}
+            meta = dict_of(frame, [(frame.constant(n), v) for n, v in known.items()])
+            found.append(whole(frame, self.grid.call(frame, [meta], {})))
+        if len({len(grid) for grid in found}) > 1:
+            return frame.break_graph("call_unknown", f"{self.describe()} with grids of several ranks")
+        return tuple(tuple(settings.items()) for settings in tried), found
+
+
+def whole(frame, grid):
+    """The sizes of a grid."""
+    sizes = grid.unpack(frame)
+    if not all(isinstance(s, SymNumber) or (s.is_constant() and isinstance(s.constant(), int)) for s in sizes) or not sizes:
+        return frame.break_graph("call_unknown", "a Triton grid of something else than ints")
+    return sizes
+
+
+def configs_of(kernel):
+    """The configurations that an autotuner may choose from; one without settings where there is none."""
+    while not hasattr(kernel, "configs"):
+        kernel = getattr(kernel, "fn", None)
+        if kernel is None:
+            return [_NoSettings]
+    return kernel.configs
+
+
+class _NoSettings:
+    kwargs: dict = {}
+
+
+def constexpr_names(kernel):
+    """Parameters that are part of the compiled kernel."""
+    annotations = python_function(kernel).__annotations__
+    return {name for name, kind in annotations.items() if "constexpr" in str(getattr(kind, "__name__", kind))}
+
+
+def sorted_arguments(frame, given, fixed):
+    """([(name, kind, value) of what the node passes], [(name, object) of what is the same in every call])."""
+    passed, constants = [], []
+    for name, value in given.items():
+        kind = kind_of(value)
+        if kind is None or (name in fixed and kind != "tensor"):
+            constants.append((name, fixed_object(frame, value)))
+        else:
+            passed.append((name, kind, value))
+    return passed, constants
+
+
+def kind_of(value):
+    """What the operator's schema calls it; None for what has no place there."""
+    if isinstance(value, TensorValue):
+        return "tensor"
+    if isinstance(value, SymNumber):
+        return "int"
+    if value.is_constant() and type(value.constant()) in (int, float, bool):
+        return type(value.constant()).__name__
+    return None
+
+
+def fixed_object(frame, value):
+    """The object of an argument that is part of the operator."""
+    if isinstance(value, (SymNumber, FloatValue)):
+        return force_plain(frame, value)
+    try:
+        return plain(value)
+    except NotPlain:
+        pass
+    try:
+        found = value.real()
+    except LookupError:
+        return frame.break_graph("not_a_graph_argument", f"{value.describe()} as an argument of a Triton kernel")
+    frame.guard("IDENTITY", value.source, found)
+    return found
+
+
+def without_history(frame, value):
+    """A tensor as the kernel sees it: autograd does not know of the launch."""
+    if isinstance(value, TensorValue) and value.example.requires_grad:
+        return frame.graph.call_method(frame, "detach", (value,))
+    return value
+
+
+def wrap_triton_row(frame, args, kwargs):
+    """torch.library.wrap_triton(kernel)"""
+    return args[0] if args else kwargs["triton_kernel"]
+
+
+TRITON_ROWS = {torch.library.wrap_triton: wrap_triton_row} if hasattr(torch.library, "wrap_triton") else {}

@@ -1,0 +1,58 @@
+"""Tensor.untyped_storage(): how many bytes the memory of an input has, which is guarded; all else of a storage breaks the graph."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from ..plain.constant import ConstantValue
+from ..protocol.value import Emitter, Frame, Value
+from .tensor import TensorValue, break_row
+
+__all__ = ["STORAGE_METHODS"]
+
+COUNTS = frozenset(("size", "nbytes", "__len__"))
+_left_to_python = break_row("tensor_to_python")
+
+
+class HoldsBytes(NamedTuple):
+    """the tensor's memory has as many bytes as before"""
+
+    count: int
+
+    def __call__(self, tensor: torch.Tensor) -> bool:
+        return tensor.untyped_storage().nbytes() == self.count
+
+
+class StorageValue(Value):
+    """The memory of a tensor that the program was given."""
+
+    def __init__(self, tensor: TensorValue) -> None:
+        super().__init__(None)
+        self.tensor = tensor
+
+    def python_type(self) -> type:
+        return torch.UntypedStorage
+
+    def length(self, frame: Frame) -> Value:
+        count = self.tensor.obj.untyped_storage().nbytes()
+        frame.guard("PREDICATE", self.tensor.source, HoldsBytes(count))
+        return ConstantValue(count)
+
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name in COUNTS and not args and not kwargs:
+            return self.length(frame)
+        return frame.break_graph("tensor_to_python", f"UntypedStorage.{name}")
+
+    def reload(self, emit: Emitter) -> str:
+        return f"{emit.load(self.tensor)}.untyped_storage()"
+
+
+def untyped_storage(frame: Any, self: Any, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Tensor.untyped_storage()"""
+    known = type(self) is TensorValue and self.obj is not None and self.source is not None and not self.versions
+    return StorageValue(self) if known else _left_to_python(frame, self, name, args, kwargs)
+
+
+STORAGE_METHODS = {"untyped_storage": untyped_storage}

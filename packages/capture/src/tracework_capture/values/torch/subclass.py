@@ -1,0 +1,251 @@
+"""Subclasses of torch.Tensor and other objects with __torch_function__: calls of torch with them run that function, which is traced.
+
+In the graph such a tensor is a plain one; the class is known while tracing, and given again to what leaves. An operation that does not
+come through here breaks the graph, since a value of this kind is no argument of a node unless torch functions of subclasses are off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+
+from ..._torch import as_subclass, make_subclass, torch_functions_are_on, torch_functions_off
+from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ...guards.guard import TensorFacts
+from ...guards.kinds import tensor_sizes
+from ...sources import InstanceAttr
+from ..plain.constant import ConstantValue, force_plain
+from ..plain.sequence import ListValue, SequenceValue, TupleValue
+from ..protocol.binding import bind_static, is_data_descriptor
+from .context import ContextValue
+from .tensor import TensorValue, remember
+
+Tensor = torch.Tensor
+
+
+def is_traced(cls):
+    """Whether tensors of this class can be modelled: all that is special about them is their __torch_function__ and Python attributes."""
+    if issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer)) or cls.__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        return False
+    if any(getattr(cls, name) is not getattr(Tensor, name) for name in FACTS):
+        return False
+    return hasattr(cls.__torch_function__, "__func__") and not hasattr(cls, "__getattr__")
+
+
+FACTS = "shape dtype device layout requires_grad size stride dim is_conj is_neg is_inference".split()
+"""What guards and shape rules ask of a tensor itself."""
+
+
+def existing_subclass_tensor(frame, obj, source):
+    """The value of a tensor of the user's program; its graph input is an alias of class Tensor."""
+    cls = type(obj)
+    if not frame.root.services.torch_functions_on:
+        return frame.break_graph(
+            "tensor_subclass", f"{cls.__name__} while torch functions of subclasses are switched off outside"
+        )
+    if frame.root.modes_at_start:  # guards are checked where neither mode nor class is asked
+        return frame.break_graph("tensor_subclass", f"{cls.__name__} under a mode that began outside")
+    facts = TensorFacts.of(obj)
+    alias = obj.as_subclass(Tensor)
+    if obj.layout is not torch.strided:
+        return frame.break_graph("tensor_layout", f"{source} has layout {obj.layout}")
+
+    def holds(value):
+        """the tensor is as it was"""
+        if type(value) is not facts.type or not torch_functions_are_on():
+            return False
+        with torch_functions_off():
+            return tensor_sizes(value, facts) is not None
+
+    frame.guard("PREDICATE", source, holds)
+    node = frame.root.graph.tensor_input(alias, source, "tensor")
+    frame.root.graph.aliased_inputs.add(node.name)
+    value = SubclassTensorValue(node, node.meta["example_value"], cls, source, obj)
+    remember(frame, value)
+    return value
+
+
+class SubclassTensorValue(TensorValue):
+    """A tensor of a subclass."""
+
+    asks_its_class = True
+
+    def __init__(self, node, example, cls, source=None, obj=None):
+        super().__init__(node, example, source, obj)
+        self.cls = cls
+
+    def python_type(self):
+        return self.cls
+
+    def is_on(self, frame):
+        return not frame.root.subclass_functions_off or super().is_on(frame)
+
+    def as_graph_arg(self, frame):
+        if self.is_on(frame):
+            return frame.break_graph("tensor_subclass", f"an operation with a {self.cls.__name__}")
+        return super().as_graph_arg(frame)
+
+    def reload(self, emit):
+        if self.example.requires_grad and self.example.is_leaf:
+            text = super().reload(emit).removesuffix(".requires_grad_()")
+            return f"{emit.const(make_subclass, 'make_subclass')}({emit.known(self.cls, self.cls.__name__)}, {text}, True)"
+        return f"{emit.const(as_subclass, 'as_subclass')}({super().reload(emit)}, {emit.known(self.cls, self.cls.__name__)})"
+
+    # --- attributes ---------------------------------------------------------------------------------------------
+    def users_attribute(self, frame, name):
+        """What the user's classes or the instance say; None when it is torch's."""
+        if name in self.attributes:
+            return self.attributes[name]
+        static, owner = lookup_class(self.cls, name)
+        from_user = static is not NO_ATTRIBUTE and not issubclass(Tensor, owner)
+        if from_user and is_data_descriptor(static):
+            return bind_static(frame, self, self.cls, owner, static, name)
+        if self.obj is not None and name in self.obj.__dict__:
+            return frame.wrap(self.obj.__dict__[name], InstanceAttr(self.source, name))
+        return bind_static(frame, self, self.cls, owner, static, name) if from_user else None
+
+    def setattr(self, frame, name, value):
+        if isinstance(lookup_class(self.cls, name)[0], property) or lookup_class(self.cls, "__setattr__")[1] is not object:
+            return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
+        return super().setattr(frame, name, value)
+
+    def refuse_own_operators(self, frame):
+        if own_operators(self.cls):
+            frame.break_graph("tensor_subclass", f"an operator of a {self.cls.__name__}, which has operators of its own")
+
+
+def own_operators(cls):
+    """Whether a class of the user defines Python's operators itself."""
+    names = {n for base in cls.__mro__ if not issubclass(Tensor, base) for n in vars(base) if n.startswith("__")}
+    return bool(names - PLAIN_NAMES)
+
+
+PLAIN_NAMES = {
+    *(
+        "__module__",
+        "__doc__",
+        "__dict__",
+        "__weakref__",
+        "__new__",
+        "__init__",
+        "__torch_function__",
+        "__slots__",
+        "__annotations__",
+    ),
+    *("__repr__", "__str__", "__reduce_ex__", "__static_attributes__", "__firstlineno__", "__deepcopy__", "__orig_bases__"),
+    *("__parameters__", "__abstractmethods__", "__annotate__", "__annotate_func__", "__classcell__", "__format__"),
+}
+"""Names of a class that no operator looks up."""
+
+
+# --- what torch's own __torch_function__ does ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def functions_off(frame):
+    """Torch functions of subclasses are off."""
+    frame.root.subclass_functions_off += 1
+    try:
+        yield
+    finally:
+        frame.root.subclass_functions_off -= 1
+
+
+def default_row(frame, args, kwargs):
+    """torch.Tensor.__torch_function__(cls, func, types, args=(), kwargs=None): results are of the class, too."""
+    given = dict(zip(("cls", "func", "types", "args", "kwargs"), args)) | kwargs
+    cls, func = given["cls"].real(), given["func"]
+    if not all(issubclass(cls, kind.real()) for kind in given["types"].unpack(frame)):
+        return ConstantValue(NotImplemented)
+    named = given.get("kwargs")
+    if named is None or (named.is_constant() and named.constant() is None):
+        named = {}
+    else:
+        named = {force_plain(frame, k): v for k, v in named.all_items(frame)}
+    with functions_off(frame):
+        found = func.call(frame, given["args"].unpack(frame) if "args" in given else [], named)
+    if func.real() in torch.overrides.get_default_nowrap_functions():
+        return found
+    return converted(frame, found, cls)
+
+
+def converted(frame, value, cls):
+    """Tensors as ones of the class, also in tuples and lists."""
+    if isinstance(value, TensorValue):
+        return value if issubclass(value.python_type(), cls) else of_class(frame, value, cls)
+    if isinstance(value, SequenceValue) and issubclass(value.python_type(), (tuple, list)) and value.source is None:
+        items = [converted(frame, item, cls) for item in value.unpack(frame)]
+        return ListValue(items) if value.python_type() is list else TupleValue(items, cls=value.python_type())
+    return value
+
+
+def of_class(frame, value, cls):
+    """The same tensor as an object of another class."""
+    made = TensorValue(value.node, value.example) if cls is Tensor else SubclassTensorValue(value.node, value.example, cls)
+    made.may_be_freed, made.of_inference = value.may_be_freed, value.of_inference
+    remember(frame, made)
+    return made
+
+
+def as_subclass_method(frame, self, name, args, kwargs):
+    """Tensor.as_subclass(cls)"""
+    cls = (args[0] if args else kwargs["cls"]).real()
+    if cls is not Tensor and not is_traced(cls):
+        return frame.break_graph("tensor_subclass", cls.__name__)
+    with functions_off(frame):
+        alias = frame.graph.call(frame, torch.ops.aten.alias.default, (self,))
+    return of_class(frame, alias, cls)
+
+
+def make_subclass_row(frame, args, kwargs):
+    """Tensor._make_subclass(cls, data, require_grad=False)"""
+    given = dict(zip(("cls", "data", "require_grad"), args)) | kwargs
+    cls, data = given["cls"].real(), given["data"]
+    if not is_traced(cls) or not isinstance(data, TensorValue) or set(given) > {"cls", "data", "require_grad"}:
+        return frame.break_graph("tensor_subclass", cls.__name__)
+    with functions_off(frame):
+        made = frame.graph.call_method(frame, "detach", (data,))
+        if "require_grad" in given and given["require_grad"].truth(frame):
+            frame.graph.call_method(frame, "requires_grad_", (made, True))
+    return of_class(frame, made, cls)
+
+
+class FunctionsOff(ContextValue):
+    """torch._C.DisableTorchFunctionSubclass()"""
+
+    def enter(self, frame):
+        frame.root.subclass_functions_off += 1
+
+    def leave(self, frame):
+        frame.root.subclass_functions_off -= 1
+
+
+class AllFunctionsOff(FunctionsOff):
+    """torch._C.DisableTorchFunction(), which switches modes off, too"""
+
+    def __init__(self, cls, args, kwargs):
+        super().__init__(cls, args, kwargs)
+        self.modes = []
+
+    def enter(self, frame):
+        super().enter(frame)
+        frame.root.all_functions_off += 1
+        self.modes.append(frame.root.function_modes)
+        frame.root.function_modes = []
+
+    def leave(self, frame):
+        super().leave(frame)
+        frame.root.all_functions_off -= 1
+        frame.root.function_modes = self.modes.pop()
+
+
+def off_row(kind, cls):
+    return lambda frame, args, kwargs: kind(cls, [], {})
+
+
+SUBCLASS_CONTEXTS = {
+    torch._C.DisableTorchFunctionSubclass: off_row(FunctionsOff, torch._C.DisableTorchFunctionSubclass),
+    torch._C.DisableTorchFunction: off_row(AllFunctionsOff, torch._C.DisableTorchFunction),
+}
+SUBCLASS_ROWS = {Tensor.__torch_function__.__func__: default_row}

@@ -1,0 +1,694 @@
+"""Tensors: every operation is a node of the graph, what describes the tensor (shape, dtype, device) is read from its fake.
+
+TENSOR_ATTRIBUTES (tensor_attributes.py) and TENSOR_METHODS hold what is not simply a node.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+
+import numpy
+import torch
+
+from ... import _C
+from ...errors import BreakGraph
+from ...graph.known import data_of_numbers, known_tensor
+from ...graph.replaced import identity_is_asked, memory_is_asked
+from ...graph.specialised import keep_data, specialised_tensor
+from ...graph.state_conditions import truth_of_state
+from ...graph.tensor_formulas import number_of_formula, truth_of_formula
+from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
+from ...sources import Const, InstanceDict, ModuleEntry, TensorOffset
+from ..number.symint import SymNumber, size_value
+from ..plain.constant import (
+    BINARY_FUNCTIONS,
+    COMPARE_FUNCTIONS,
+    NUMPY_NUMBERS,
+    UNARY_FUNCTIONS,
+    ConstantValue,
+    force_plain,
+    literal,
+)
+from ..plain.ranges import as_index
+from ..plain.sequence import NONE, TupleValue
+from ..protocol.lifetimes import let_go
+from ..protocol.value import EXISTING, NEW, Value
+from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
+from .overrides import Dispatching
+
+NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
+REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (numpy.integer, float)))
+"""Numbers of NumPy that torch's assignment to items takes for no number."""
+
+
+def is_made_leaf(example):
+    """Whether the program asked this tensor for its gradient; a view made under no_grad only says what its base says."""
+    return example.requires_grad and not (example._is_view() and example._base.requires_grad) and example.is_leaf
+
+
+class TensorOperations(Value):
+    """A tensor, and what its operations do when no __torch_function__ is asked. `example` is its FakeTensor; `obj` the real one, when it exists already."""
+
+    def __init__(self, node, example, source=None, obj=None):
+        super().__init__(source)
+        self.node = node
+        self.example = example
+        self.obj = obj
+        self.mutability = NEW if source is None else EXISTING
+        self.attributes = {}
+        self.may_be_freed = False  # or the values of the graph by their fakes, once a backward was run
+        self.of_inference = False  # an inference tensor that this graph makes
+        self.hooks = frozenset()  # registered on it in this frame, to take effect after the graph
+        self.retains_grad = False
+        self.keeps_leaf = False  # a leaf whose data is another node now
+        self.is_another_kind = False  # it requires a gradient, and its data became another kind of tensor
+        self.turned = False  # by t_ or its like: no view, where its example is one
+        self.versions = []  # fakes of what its data became
+        self.asking = None  # its node and fake that ask for a gradient, while it does not
+        self.is_chosen = False  # whether data decides which other tensor it is the same object as (graph.replaced)
+        self.stored_back = False  # whether it is read by `x[i] += y` of an i out of data (values.torch.data_indices)
+
+    def is_leaf(self):
+        return self.keeps_leaf or self.example.is_leaf
+
+    def python_type(self):
+        return type(self.obj) if self.obj is not None else torch.Tensor
+
+    def describe(self):
+        shape = "x".join(map(str, self.example.shape))
+        return f"tensor {self.example.dtype} [{shape}]" + (f" from {self.source}" if self.source is not None else "")
+
+    def real(self):
+        if self.obj is None:
+            raise LookupError("tensor")
+        return self.obj
+
+    def hash_key(self, frame):
+        from ..protocol.keys import IdentityKey
+
+        identity_is_asked(frame.root, self)
+        return IdentityKey(self.obj if self.obj is not None else self)
+
+    def same_object(self, other):
+        if self is not other and self.is_chosen and getattr(other, "is_chosen", False):
+            return None
+        return self is other
+
+    def as_graph_arg(self, frame):
+        if self.is_another_kind and torch.is_grad_enabled():
+            return frame.break_graph("side_effect_unknown", "a gradient of a tensor whose data became another kind of tensor")
+        if self.node is None:
+            return frame.break_graph("autograd_function", f"a {self.describe()} made inside is used outside")
+        return self.node
+
+    def reload(self, emit):
+        if self.node is None:
+            return super().reload(emit)
+        from .backward import is_freed, reload_freed
+
+        try:
+            made_leaf, freed = is_made_leaf(self.example), self.may_be_freed and is_freed(self.example)
+        except RuntimeError as error:  # one of several views, which eager refuses to use once their base was written to
+            raise BreakGraph("cannot_rebuild", str(error)) from error
+        if freed:
+            return reload_freed(self, emit)
+        node = self.node
+        if self.retains_grad and self.example.requires_grad and "grad" not in self.attributes:  # it may have been detached since
+            from .hooks import keeps_gradient
+
+            node = node.graph.call_function(keeps_gradient, (node,))
+            node.meta.update(example_value=self.example, val=self.example, data_dependent=True, of_history=True)
+        text = emit.graph_output(node)
+        if self.of_inference:
+            return f"{emit.const(as_inference_tensor, 'as_inference_tensor')}({text})"
+        return f"{text}.requires_grad_()" if made_leaf else text
+
+    def truth(self, frame):
+        known = known_tensor(self.node)
+        if known is not None and known.numel() == 1:
+            return bool(known)
+        data = None if self.node is None else data_of_numbers(self.node)
+        if data is not None and data.numel() == 1:
+            return bool(data)
+        decided = None if self.node is None else truth_of_state(frame, self.node)
+        if decided is not None:
+            return decided
+        kept = specialised_tensor(frame, self.node)
+        if kept is not None and kept.numel() == 1:
+            return bool(kept)
+        decided = truth_of_formula(frame, self.node)
+        if decided is not None:
+            return decided
+        return frame.break_graph("data_dependent_branch", f"truth of a {self.describe()}")
+
+    # --- attributes ---------------------------------------------------------------------------------------------
+    def getattr(self, frame, name):
+        from ..protocol.binding import BoundBuiltin
+        from .tensor_attributes import TENSOR_ATTRIBUTES
+
+        name = OTHER_NAMES.get(name, name)
+        if name in self.attributes:
+            return self.attributes[name]
+        patch = self.patch(frame, name)
+        if patch is not None:
+            return patch
+        row = TENSOR_ATTRIBUTES.get(name)
+        if row is not None:
+            return row(frame, self, name)
+        if self.obj is not None and name in getattr(self.obj, "__dict__", ()):
+            return self.own_attribute(frame, name)
+        of_its_class = lookup_class(self.python_type(), name)[0] is not NO_ATTRIBUTE
+        if of_its_class and (name in TENSOR_METHODS or callable(getattr(torch.Tensor, name, None))):
+            return BoundBuiltin(self, name)
+        if hasattr(self.python_type(), name):
+            return frame.break_graph("attribute_unknown", f"Tensor.{name}")
+        if self.obj is not None:
+            frame.guard("LACKS_ATTR", self.source, name)
+        return frame.raise_new(AttributeError, f"'{_C.type_name(self.python_type())}' object has no attribute '{name}'")
+
+    def patch(self, frame, name):
+        """The method that the program has put into torch.Tensor, or what its own class of parameters has, None where it is torch's, or the
+        tensor's own. Guarded."""
+        from ..objects.function import BoundMethodValue
+        from ..protocol.binding import bind_static, is_data_descriptor
+
+        cls = self.python_type()
+        if cls is not torch.Tensor and issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer)):
+            static, owner = lookup_class(cls, name)
+            if static is not NO_ATTRIBUTE and owner not in torch.Tensor.__mro__ and not owner.__module__.startswith("torch."):
+                if self.obj is not None and not is_data_descriptor(static):
+                    if name in self.obj.__dict__:
+                        return None
+                    frame.guard("DICT_LACKS", InstanceDict(self.source), name)
+                return bind_static(frame, self, cls, owner, static, name)
+        static, _ = lookup_class(torch.Tensor, name)
+        if isinstance(static, types.FunctionType) and static.__module__ != torch._tensor.__name__:
+            return BoundMethodValue(frame.wrap(static, Const(static, name)), self)
+        return None
+
+    def own_attribute(self, frame, name):
+        from ...sources import InstanceAttr
+
+        return frame.wrap(self.obj.__dict__[name], InstanceAttr(self.source, name))
+
+    def setattr(self, frame, name, value):
+        from ..protocol.binding import is_data_descriptor
+
+        name = OTHER_NAMES.get(name, name)
+        static, _ = lookup_class(torch.Tensor, name)
+        if static is not NO_ATTRIBUTE and is_data_descriptor(static):
+            if name == "grad":
+                from .backward import write_grad
+
+                return write_grad(frame, self, value)
+            if name == "data":
+                from .leaf_changes import assign_data
+
+                return assign_data(frame, self, value)
+            if name == "requires_grad":
+                return requires_grad_(frame, self, name, [value], {}) and None
+            return frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
+        if self.obj is not None and self.source is not None and name not in self.attributes:
+            let_go(frame, self.obj.__dict__, InstanceDict(self.source), name)
+        self.attributes[name] = value
+        return self.log_attribute(frame, name, value)
+
+    def log_attribute(self, frame, name, value):
+        """An attribute that is set when the graph has run."""
+        log = frame.mutations.attribute if self.obj is not None else frame.mutations.attribute_of_result
+        return log(self, name, value)
+
+    # --- items --------------------------------------------------------------------------------------------------
+    def getitem(self, frame, key):
+        from ..plain.open_indices import select_open
+        from .data_indices import select_by_data, slice_by_data
+
+        target, key = select_open(frame, self, as_index(frame, key))
+        if key is not None:
+            target, key = select_by_data(frame, target, key)
+        if key is not None:
+            target, key = slice_by_data(frame, target, key)
+        return target if key is None else frame.graph.call(frame, operator.getitem, (target, positions(frame, key)))
+
+    def setitem(self, frame, key, value):
+        from ..plain.open_indices import select_open
+        from .data_indices import store_by_data
+        from .float_operands import element
+
+        if value.python_type() in REFUSED_AS_ITEMS:
+            return frame.break_graph("operation_unknown", f"an item of a tensor is set to a {value.python_type().__name__}")
+        target, key = select_open(frame, self, as_index(frame, key))
+        if key is None:
+            key = ConstantValue(Ellipsis)
+        if store_by_data(frame, target, key, value):
+            return
+        if isinstance(key, TensorValue) and key.example.ndim == 0 and key.example.dtype is torch.bool:
+            # torch would look at its data; a mask over one more dim says the same
+            target, key = (frame.graph.call_method(frame, "unsqueeze", (t, ConstantValue(0))) for t in (self, key))
+        frame.graph.call(frame, operator.setitem, (target, positions(frame, key), element(frame, value, target)))
+
+    def length(self, frame):
+        if self.example.ndim == 0:
+            return frame.raise_new(TypeError, "len() of a 0-d tensor")
+        return size_value(frame, self.example.shape[0])
+
+    def unpack(self, frame):
+        if self.example.ndim == 0:
+            return frame.raise_new(TypeError, "iteration over a 0-d tensor")
+        force_plain(frame, self.length(frame))
+        return frame.graph.call_method(frame, "unbind", (self, 0)).unpack(frame)
+
+    def is_fixed(self):
+        return True
+
+    def iterate(self, frame):
+        return TupleValue(self.unpack(frame)).iterate(frame)
+
+    def contains(self, frame, item):
+        return frame.break_graph("tensor_to_python", "membership in a tensor")
+
+    # --- operators ----------------------------------------------------------------------------------------------
+    def binary(self, frame, op, other, reverse=False):
+        meet(torch.Tensor)
+        if isinstance(other, TensorValue) and other.is_on(frame):
+            return other.binary(frame, op, self, not reverse)
+        if hasattr(other, "as_operand"):
+            other = other.as_operand(frame, [self], op)
+        if not is_operand(other) or op == "@=":  # tensors have no __imatmul__: a new one takes the name
+            return None
+        if op.endswith("="):
+            frame.graph.call(frame, BINARY_FUNCTIONS[op], (self, other))
+            return self
+        pair = (other, self) if reverse else (self, other)
+        return frame.graph.call(frame, BINARY_FUNCTIONS[op], pair)
+
+    def compare(self, frame, op, other):
+        meet(torch.Tensor)
+        if isinstance(other, TensorValue) and other.is_on(frame):
+            return other.operate(frame, COMPARE_FUNCTIONS[op], [self, other])
+        if hasattr(other, "as_operand"):
+            other = other.as_operand(frame, [self], op)
+        return frame.graph.call(frame, COMPARE_FUNCTIONS[op], (self, other)) if is_operand(other) else None
+
+    def unary(self, frame, op):
+        meet(torch.Tensor)
+        return frame.graph.call(frame, UNARY_FUNCTIONS[op], (self,))
+
+    # --- methods ------------------------------------------------------------------------------------------------
+    def call_method(self, frame, name, args, kwargs):
+        patch = self.patch(frame, name)
+        if patch is not None:
+            return patch.call(frame, args, kwargs)
+        row = TENSOR_METHODS.get(name)
+        if row is not None:
+            return row(frame, self, name, args, kwargs)
+        if name in self.attributes or not hasattr(torch.Tensor, name):
+            return self.getattr(frame, name).call(frame, args, kwargs)
+        if name.startswith("__"):
+            from ..protocol.operators import call_dunder
+
+            return call_dunder(frame, self, name, args, kwargs)
+        if name in PLAIN_METHODS:
+            return frame.break_graph("call_unknown", f"Tensor.{name}")
+        from .float_operands import tensor_form
+
+        result = tensor_form(frame, name, (self, *args), kwargs)
+        if result is None:
+            result = frame.graph.call_method(frame, name, (self, *args), kwargs)
+        return self if is_inplace(name) else result
+
+    def call(self, frame, args, kwargs):
+        return frame.raise_new(TypeError, "'Tensor' object is not callable")
+
+
+OTHER_NAMES = {"_grad": "grad"}
+"""Attributes of tensors that are others under another name."""
+
+
+class TensorValue(Dispatching, TensorOperations):
+    """A tensor."""
+
+
+def positions(frame, key):
+    """The key of an index with lists of ints, some of them symbols, and arrays of NumPy as tensors; of masks that say the same the first."""
+    from ..arrays.array import ArrayValue
+    from ..plain.sequence import ListValue
+    from .masks import first_such
+    from .tensor_data import tensor_of_leaves
+
+    if type(key) is TupleValue:
+        items = key.all_items(frame)
+        found = [positions(frame, item) for item in items]
+        return key if all(a is b for a, b in zip(items, found)) else TupleValue(found)
+    if type(key) is TensorValue and key.node is not None and key.example.dtype is torch.bool:
+        return first_such(frame, key)
+    if type(key) is ArrayValue and not key.scalar and key.example.dtype in (torch.int64, torch.bool):
+        return key.shared(frame)
+    if type(key) is not ListValue:
+        return key
+    items = key.all_items(frame)
+    if not any(isinstance(i, SymNumber) for i in items) or not all(i.python_type() is int for i in items):
+        return key
+    return tensor_of_leaves(frame, key, [key], {})
+
+
+def is_inplace(name):
+    """True for names such as add_."""
+    return name.endswith("_") and not name.endswith("__")
+
+
+def is_operand(value):
+    """Whether torch computes tensor op value."""
+    if isinstance(value, (TensorValue, SymNumber)):
+        return True
+    return value.is_constant() and isinstance(value.constant(), NUMBERS)
+
+
+def existing_tensor(frame, obj, source):
+    """The value of a tensor of the user's program: an input of the graph."""
+    from ...graph.inputs import lift_tensor
+
+    is_buffer = isinstance(source, ModuleEntry) and source.table == "_buffers"
+    role = "parameter" if isinstance(obj, torch.nn.Parameter) else "buffer" if is_buffer else "tensor"
+    node = lift_tensor(frame, obj, source, role)
+    keep_data(node, obj, source)
+    value = TensorValue(node, node.meta["example_value"], source, obj)
+    remember(frame, value)
+    if obj.is_inference() and not is_inside(frame):  # which every tensor's guard says, too
+        frame.root.uses_inference = True
+        frame.root.storages.setdefault(value.example.storage, value.example.storage.version)
+    return value
+
+
+def remember(frame, value):
+    """Finds the value again when an operation returns one of its arguments."""
+    known_values(frame)[id(value.example)] = value
+
+
+def known_values(frame):
+    """id of a fake -> its value, for this graph."""
+    try:
+        return frame.graph.tensor_values
+    except AttributeError:
+        frame.graph.tensor_values = {}
+        return frame.graph.tensor_values
+
+
+def forget_nodes(frame, nodes):
+    """These nodes became part of an inner graph: their values cannot be used outside of it."""
+    for node in nodes:
+        node.meta["moved"] = True
+    for value in known_values(frame).values():
+        if value.node in nodes:
+            value.node = None
+
+
+def tensor_result(frame, node, example):
+    """The value of a node's tensor; the argument itself when the operation gave it back."""
+    known = known_values(frame).get(id(example))
+    if known is not None and known.example is example:
+        return known
+    value = TensorValue(node, example)
+    value.may_be_freed = getattr(frame.graph, "history_freed", False)
+    if frame.root.uses_inference:
+        value.of_inference = is_for_inference(frame, example)
+    remember(frame, value)
+    return value
+
+
+def shape(frame, self, name):
+    return TupleValue([size_value(frame, s) for s in self.example.shape], cls=torch.Size)
+
+
+# --- methods: name -> fn(frame, tensor, name, args, kwargs) ------------------------------------------------------------
+
+
+def size(frame, self, name, args, kwargs):
+    return of_dim(frame, shape(frame, self, name), args, kwargs)
+
+
+def stride(frame, self, name, args, kwargs):
+    return of_dim(frame, TupleValue([size_value(frame, s) for s in self.example.stride()]), args, kwargs)
+
+
+def of_dim(frame, numbers, args, kwargs):
+    """All numbers, or that of one dim."""
+    dim = args[0] if args else kwargs.get("dim", NONE)
+    if dim.is_constant() and dim.constant() is None:
+        return numbers
+    index = force_plain(frame, dim)
+    if type(index) is not int:
+        return frame.break_graph("fake_failed", f"a dim that is {index!r}: eager refuses it, or knows it by name")
+    if not -len(numbers.items) <= index < len(numbers.items):
+        return frame.raise_new(IndexError, out_of_range(index, len(numbers.items)))
+    return numbers.items[index]
+
+
+def out_of_range(dim, ndim):
+    """What eager says of a dim that a tensor does not have."""
+    if ndim == 0:
+        return f"Dimension specified as {dim} but tensor has no dimensions"
+    return f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})"
+
+
+def numel(frame, self, name, args, kwargs):
+    from ..protocol.operators import binary
+
+    total = ConstantValue(1)
+    for item in shape(frame, self, name).items:
+        total = binary(frame, "*", total, item)
+    return total
+
+
+def fact_method(frame, self, name, args, kwargs):
+    plain_args = [force_plain(frame, a) for a in args]
+    try:
+        found = getattr(self.example, name)(*plain_args, **{k: force_plain(frame, v) for k, v in kwargs.items()})
+    except (AttributeError, RuntimeError, TypeError) as error:  # a dim_order that is not unique, say, or what this torch has not
+        return frame.break_graph("fake_failed", f"Tensor.{name}: {error}")
+    return size_value(frame, found) if isinstance(found, torch.SymInt) else literal(frame, found)
+
+
+def storage_offset(frame, self, name, args, kwargs):
+    """Where a tensor begins in its memory; in that of an input that is where the input does, and more."""
+    memory_is_asked(frame.root, self)
+    for value in known_values(frame).values():
+        if value.obj is not None and value.example.storage is self.example.storage:
+            frame.guard("CONSTANT", TensorOffset(value.source), value.obj.storage_offset())
+    return fact_method(frame, self, name, args, kwargs)
+
+
+def is_inference(frame, self, name, args, kwargs):
+    return ConstantValue(is_for_inference(frame, self.example) if self.obj is None else is_input_for_inference(frame, self))
+
+
+def break_row(reason):
+    """A method that is left to plain Python."""
+
+    def breaks(frame, self, name, args, kwargs):
+        memory_is_asked(frame.root, self)
+        return frame.break_graph(reason, f"Tensor.{name}")
+
+    breaks.reason = reason
+    return breaks
+
+
+def number_row(frame, self, name, args, kwargs):
+    """item(), int(), tolist(), ...: known only of tensors made of plain numbers; floats wait until the graph has run."""
+    from ..number.floats import number_of_tensor
+    from ..number.late_values import read_late
+
+    known = known_tensor(self.node)
+    if known is None and name in ("item", "__float__") and not args and not kwargs:
+        found = number_of_tensor(frame, self, name)
+        if found is not None:
+            return found
+    if known is None and frame.root.options.unbacked and not args and not kwargs:
+        found = number_of_data(frame, self, name)
+        if found is not None:
+            return found
+    late = read_late(frame, self, name) if known is None and not args and not kwargs else None
+    if late is not None:
+        return late
+    known = specialised_tensor(frame, self.node, name == "tolist") if known is None else known
+    number = number_of_formula(frame, self.node) if known is None and name in ("item", "__int__", "__index__") else None
+    if number is not None:
+        return size_value(frame, number)
+    if known is None or args or kwargs or (name != "tolist" and known.numel() != 1):
+        return frame.break_graph("tensor_to_python", f"Tensor.{name}")
+    return literal(frame, getattr(known, name)())
+
+
+def is_known_int(frame, value):
+    """Whether it is a tensor that is an index, of a number that is known while tracing."""
+    known = specialised_tensor(frame, value.node) if type(value) is TensorValue else None
+    return known is not None and known.numel() == 1 and not (known.is_floating_point() or known.is_complex())
+
+
+def number_of_data(frame, self, name):
+    """item(), int() and tolist() of a tensor of whole numbers as symbols without a value; None for others."""
+    example = self.example
+    whole = not (example.dtype.is_floating_point or example.dtype.is_complex or example.dtype == torch.bool)
+    if name == "tolist":
+        if example.ndim != 1 or type(example.shape[0]) is not int or example.dtype == torch.bool:
+            return None
+        items = [number_row(frame, item, "item", [], {}) for item in self.unpack(frame)]
+        return frame.make_list(items)
+    if not whole or name not in ("item", "__int__", "__index__") or type(example.numel()) is not int or example.numel() != 1:
+        return None
+    return frame.graph.call_method(frame, "item", (self,))
+
+
+def type_method(frame, self, name, args, kwargs):
+    if not args and not kwargs:
+        return literal(frame, tensor_type_name(self.example))
+    return frame.graph.call_method(frame, name, (self, *(named_type(frame, a) for a in args)), kwargs)
+
+
+def named_type(frame, value):
+    """torch.DoubleTensor and the like by name; other values as they are."""
+    try:
+        cls = value.real()
+    except LookupError:
+        return value
+    return ConstantValue(f"{cls.__module__}.{cls.__name__}") if type(cls) is type(torch.DoubleTensor) else value
+
+
+def tensor_type_name(example):
+    """What type() of the tensor gives: "torch.FloatTensor", say. A fake tensor of a GPU does not know it."""
+    if example.device.type == "cpu":
+        return example.type()
+    return torch.empty((), dtype=example.dtype).type().replace("torch.", f"torch.{example.device.type}.")
+
+
+def length_method(frame, self, name, args, kwargs):
+    return self.length(frame)
+
+
+def requires_grad_(frame, self, name, args, kwargs):
+    wanted = args[0] if args else kwargs.get("requires_grad", ConstantValue(True))
+    if self.of_inference:
+        return frame.break_graph("fake_failed", "requires_grad_ of an inference tensor")
+    if type(force_plain(frame, wanted)) is not bool:
+        return frame.break_graph("fake_failed", f"requires_grad_ with a {wanted.python_type().__name__}, which eager refuses")
+    of_its_base = (
+        self.obj is None and self.example._is_view() and self.example.is_leaf
+    )  # a view made under no_grad says what that asks for
+    if force_plain(frame, wanted) == self.example.requires_grad and not of_its_base:
+        return self
+    if self.obj is None:
+        frame.graph.call_method(frame, "requires_grad_", (self, wanted))
+        return self
+    from .leaf_changes import change_requires_grad
+
+    return change_requires_grad(frame, self, force_plain(frame, wanted))
+
+
+def unary_row(fn):
+    return lambda frame, self, name, args, kwargs: frame.graph.call(frame, fn, (self, *args), kwargs)
+
+
+PLAIN_METHODS = frozenset(
+    "_clear_non_serializable_cached_data _dtensor__new__ _fix_weakref _make_subclass _make_wrapper_subclass _reduce_ex_internal "
+    "_rev_view_func_unsafe _typed_storage _use_count _view_func _view_func_unsafe const_data_ptr reinforce storage_type eig lstsq "
+    "solve symeig to_sparse_coo _is_view ipu mtia xpu".split()
+)
+"""Methods that are no operators: about memory, Python objects, or gone from torch. They break the graph."""
+
+
+def hook_method(frame, self, name, args, kwargs):
+    from . import hooks
+
+    return getattr(hooks, name)(frame, self, name, args, kwargs)
+
+
+def backward_method(frame, self, name, args, kwargs):
+    from . import backward
+
+    return backward.backward_method(frame, self, name, args, kwargs)
+
+
+def numpy_method(frame, self, name, args, kwargs):
+    from ..arrays.array import array_from_tensor
+
+    if args or not kwargs.keys() <= {"force"}:
+        return frame.break_graph("tensor_to_numpy", "Tensor.numpy with these arguments")
+    if "force" in kwargs and kwargs["force"].truth(frame):
+        self = frame.graph.call_method(frame, "detach", (self,))
+    return array_from_tensor(frame, self)
+
+
+TENSOR_METHODS = {
+    "is_inference": is_inference,
+    "backward": backward_method,
+    "size": size,
+    "stride": stride,
+    "numel": numel,
+    "nelement": numel,
+    "__len__": length_method,
+    "type": type_method,
+    "requires_grad_": requires_grad_,
+    "__abs__": unary_row(operator.abs),
+    "__round__": unary_row(torch.round),
+    "mode": unary_row(torch.mode),  # fakes have another attribute of that name
+    "__deepcopy__": break_row("call_unknown"),
+    "storage_offset": storage_offset,
+    **{
+        n: fact_method
+        for n in (
+            "dim",
+            "ndimension",
+            "element_size",
+            "is_floating_point",
+            "is_complex",
+            "is_contiguous",
+            "get_device",
+            "is_signed",
+            "is_conj",
+            "is_neg",
+            "dim_order",
+            "has_names",
+        )
+    },
+    **{n: number_row for n in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero")},
+    **{
+        n: break_row("tensor_to_python")
+        for n in (
+            "data_ptr",
+            "storage",
+            "is_shared",
+            "is_pinned",
+            "equal",
+            "allclose",
+            "__repr__",
+            "__str__",
+            "__format__",
+            "__hash__",
+            "is_set_to",
+        )
+    },
+    "numpy": numpy_method,
+    **{n: break_row("tensor_to_numpy") for n in ("__array__", "__dlpack__", "__dlpack_device__")},
+    **{n: hook_method for n in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")},
+    **{
+        n: break_row("call_unknown")
+        for n in (
+            "share_memory_",
+            "pin_memory",
+            "apply_",
+            "map_",
+            "map2_",
+            "to_sparse",
+            "to_mkldnn",
+            "__reduce_ex__",
+            "__setstate__",
+            "module_load",
+            "resize_",
+            "resize_as_",
+            "names",
+            "refine_names",
+            "rename",
+        )
+    },
+}

@@ -1,0 +1,143 @@
+"""Attributes of tensors that describe them: name -> fn(frame, tensor, name)."""
+
+from __future__ import annotations
+
+import torch
+
+from ..._torch import unseen
+from ...sources import Attr
+from ..plain.constant import ConstantValue, literal
+from ..plain.sequence import NONE, TupleValue
+from .tensor import known_values, numel, shape
+
+
+def fact(frame, self, name):
+    return literal(frame, getattr(self.example, name))
+
+
+def view_attribute(frame, self, name):
+    return frame.graph.call(frame, getattr, (self, name))
+
+
+def grad(frame, self, name):
+    from .backward import read_grad
+
+    return read_grad(frame, self, name)
+
+
+def leaf_of(frame, tensor):
+    """Whether a tensor is a leaf. Of an input that requires a gradient the program says so, and it is guarded."""
+    if tensor.obj is None or not tensor.obj.requires_grad or not tensor.example.requires_grad:
+        return tensor.is_leaf()
+    if tensor.asks_its_class:  # which would see the guard read the attribute
+        found = tensor.obj.is_leaf
+        frame.guard("PREDICATE", tensor.source, is_leaf_unseen if found else is_result_unseen)
+        return found
+    return frame.wrap(tensor.obj.is_leaf, Attr(tensor.source, "is_leaf")).constant()
+
+
+@unseen
+def is_leaf_unseen(tensor):
+    """The tensor is a leaf"""
+    return tensor.is_leaf
+
+
+@unseen
+def is_result_unseen(tensor):
+    """The tensor is no leaf"""
+    return not tensor.is_leaf
+
+
+def is_leaf(frame, self, name):
+    return ConstantValue(leaf_of(frame, self))
+
+
+def grad_fn(frame, self, name):
+    if leaf_of(frame, self):
+        return NONE
+    return frame.break_graph("attribute_unknown", "grad_fn of a tensor")
+
+
+def version(frame, self, name):
+    """Tensor._version: of an input what it is before the graph runs, and what the graph adds."""
+    if self.example.is_inference():
+        return frame.break_graph("attribute_unknown", "Tensor._version in a frame that began in inference mode")
+    if self.obj is None:
+        if self.of_inference or getattr(self.example.storage, "real", False):
+            return frame.break_graph(
+                "attribute_unknown", "Tensor._version of an inference tensor, or of another view of an input"
+            )
+        return ConstantValue(self.example._version)
+    others = [v.example.storage for v in known_values(frame).values() if v.obj is not None and v is not self]
+    if self.versions or self.obj.is_inference() or any(storage is self.example.storage for storage in others):
+        return frame.break_graph(
+            "attribute_unknown", "Tensor._version of an inference tensor, or of one that shares its memory, or got other data"
+        )
+    if any(storage.version for storage in others):  # in a later call they may be one memory
+        return frame.break_graph("attribute_unknown", "Tensor._version after a write to another input")
+    before = frame.wrap(self.obj._version, Attr(self.source, name))
+    return binary_number(frame, "+", before, ConstantValue(self.example._version))
+
+
+def is_kind(kinds):
+    return lambda frame, self, name: literal(frame, self.example.device.type in kinds)
+
+
+def always(obj):
+    return lambda frame, self, name: ConstantValue(obj)
+
+
+def nbytes(frame, self, name):
+    return binary_number(frame, "*", numel(frame, self, name, [], {}), ConstantValue(self.example.element_size()))
+
+
+def binary_number(frame, op, left, right):
+    from ..protocol.operators import binary
+
+    return binary(frame, op, left, right)
+
+
+def class_of(frame, self, name):
+    from ..objects.class_value import class_value
+
+    return class_value(frame, self.python_type())
+
+
+TENSOR_ATTRIBUTES = {
+    "shape": shape,
+    "ndim": fact,
+    "dtype": fact,
+    "device": fact,
+    "layout": fact,
+    "requires_grad": fact,
+    "is_leaf": is_leaf,
+    "itemsize": fact,
+    "nbytes": nbytes,
+    "T": view_attribute,
+    "mT": view_attribute,
+    "H": view_attribute,
+    "mH": view_attribute,
+    "real": view_attribute,
+    "imag": view_attribute,
+    "data": view_attribute,  # not detach(), whose result shares the version: a write to it must not upset what autograd has saved
+    "grad": grad,
+    "grad_fn": grad_fn,
+    "is_cuda": is_kind(("cuda",)),
+    "is_cpu": is_kind(("cpu",)),
+    "is_meta": is_kind(("meta",)),
+    "is_mps": is_kind(("mps",)),
+    "is_xpu": is_kind(("xpu",)),
+    "is_xla": is_kind(("xla",)),
+    "is_hpu": is_kind(("hpu",)),
+    "is_mkldnn": always(False),
+    "is_quantized": always(False),
+    "is_sparse": always(False),
+    "is_sparse_csr": always(False),
+    "is_nested": always(False),
+    "is_vulkan": always(False),
+    "__class__": class_of,
+    "_version": version,
+    "names": lambda frame, self, name: TupleValue([NONE] * self.example.ndim),
+}
+if not hasattr(torch.Tensor, "names"):  # as of torch 2.13
+    del TENSOR_ATTRIBUTES["names"]

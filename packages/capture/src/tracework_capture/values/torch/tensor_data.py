@@ -1,0 +1,209 @@
+"""torch.tensor(data), as_tensor and asarray: data of plain numbers or sizes goes into the graph as it is, single tensors in it are stacked."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from ..arrays.array import ArrayValue, array_strides
+from ..number.floats import FloatValue, NumpyFloat
+from ..number.numpy_ints import NumpyInt
+from ..number.symint import SymNumber
+from ..plain.constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, force_plain, plain
+from ..plain.sequence import SequenceValue, TupleValue
+from .tensor import TensorValue, size_value
+
+NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
+
+
+def factory_row(fn):
+    """The row of one of these functions."""
+
+    def handler(frame, args, kwargs):
+        from .functions import call_torch
+
+        data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+        if isinstance(data, ArrayValue):
+            return tensor_of_array(frame, fn, data, args[1:], {k: v for k, v in kwargs.items() if k not in ("data", "obj")})
+        if isinstance(data, SequenceValue) and holds(frame, data, (NumpyFloat, NumpyInt)):
+            force_plain(frame, data)  # NumPy's numbers among others decide on the dtype
+        if isinstance(data, SequenceValue) and holds(frame, data, (TensorValue, SymNumber, FloatValue)):
+            found = tensor_of_leaves(frame, data, args, kwargs)
+            if found is not None:
+                return found
+            if holds(frame, data, TensorValue):
+                return frame.break_graph(
+                    "tensor_to_python", f"torch.{fn.__name__} of tensors, other than single ones of its dtype"
+                )
+        if len(args) < 2 and "dtype" not in kwargs and (dtype := numpy_dtype(frame, fn, data)) is not None:
+            kwargs = {**kwargs, "dtype": ConstantValue(dtype)}
+        return factory_of_plain(frame, fn, data, args, kwargs) or call_torch(frame, fn, args, kwargs)
+
+    return handler
+
+
+def tensor_of_array(frame, fn, array, args, kwargs):
+    """tensor() copies, as_tensor and asarray share the memory of an array where its dtype is the one asked for."""
+    dtype = kwargs.get("dtype", ConstantValue(None))
+    if args or set(kwargs) - {"dtype"} or not dtype.is_constant() or torch.get_default_device().type != "cpu":
+        return frame.break_graph("tensor_to_numpy", f"torch.{fn.__name__} of an array with these arguments")
+    wanted = dtype.constant() or array.example.dtype
+    array.shared(frame)
+    if fn is torch.tensor or array.scalar or wanted is not array.example.dtype:
+        return frame.graph.call_method(frame, "to", (array.tensor, wanted), {"copy": True})
+    return over_memory(frame, array)
+
+
+def over_memory(frame, array):
+    """A tensor without a history over the memory of an array."""
+    tensor = frame.graph.call(frame, getattr, (array.shared(frame), "data"))
+    if 0 not in tensor.example.shape:
+        return tensor
+    sizes, strides = (tuple(size_value(frame, s) for s in given) for given in (tensor.example.shape, array_strides(array)))
+    return frame.graph.call_method(frame, "as_strided", (tensor, TupleValue(list(sizes)), TupleValue(list(strides))))
+
+
+def from_numpy(frame, args, kwargs):
+    """torch.from_numpy(array): a tensor over its memory"""
+    if len(args) != 1 or kwargs or not isinstance(args[0], ArrayValue) or args[0].scalar:
+        return frame.break_graph("tensor_to_numpy", "torch.from_numpy with these arguments")
+    return over_memory(frame, args[0])
+
+
+def factory_of_plain(frame, fn, data, args, kwargs):
+    """torch.tensor(number) and torch.tensor([]) as a factory call, which needs no real tensor when it is traced; None for other data."""
+    from .functions import call_torch
+
+    if fn is torch.asarray or len(args) > 1 or not set(kwargs) <= {"data", "dtype", "device"}:
+        return None
+    options = {k: v for k, v in kwargs.items() if k != "data"}
+    if isinstance(data, (SymNumber, FloatValue)) and not data.is_constant() and is_known_device(options.get("device")):
+        return single(frame, data, asked_dtype(kwargs) or number_dtype(data.python_type()), options.get("device"))
+    if data.is_constant() and type(data.constant()) in (bool, int, float, *NUMPY_NUMBERS):
+        options.setdefault("dtype", ConstantValue(number_dtype(type(data.constant()))))
+        return call_torch(frame, torch.full, [TupleValue([]), data], options)
+    if data.python_type() in (list, tuple) and not getattr(data, "items", True):
+        return call_torch(frame, torch.empty, [TupleValue([ConstantValue(0)])], options)
+    return None
+
+
+def is_known_device(device):
+    """Whether it is known where a tensor is made that is asked for on this device, or on none: the CPU then."""
+    known = device is None or device.is_constant() and type(device.constant()) in (str, torch.device, type(None))
+    return known and torch.get_default_device().type == "cpu"
+
+
+def number_dtype(kind):
+    """The dtype that torch finds for a Python number."""
+    return NUMBER_DTYPES.get(kind, torch.get_default_dtype())
+
+
+def numpy_dtype(frame, fn, data):
+    """The dtype that torch finds for data with NumPy's numbers in it; None for other data, of which the graph finds it itself."""
+    try:
+        known = data.hint if isinstance(data, NumpyFloat) else plain(data)
+    except NotPlain:
+        return None
+    has_numbers = any(type(leaf) in NUMPY_NUMBERS for leaf in leaves_of(known))
+    return fold_plain(frame, fn, known).dtype if has_numbers else None
+
+
+def leaves_of(known):
+    if isinstance(known, (list, tuple)):
+        return [leaf for item in known for leaf in leaves_of(item)]
+    return [known]
+
+
+def holds(frame, value, kinds):
+    """Whether a nested sequence has values of these classes in it."""
+    if isinstance(value, SequenceValue):
+        return any(holds(frame, v, kinds) for v in value.all_items(frame))
+    return isinstance(value, kinds) and not (isinstance(value, FloatValue) and value.known)
+
+
+def asked_dtype(kwargs):
+    """The dtype that is asked for, or None."""
+    asked = kwargs.get("dtype")
+    return asked.constant() if asked is not None and asked.is_constant() else None
+
+
+# --- tensors and numbers that change among the data ----------------------------------------------------------------------
+
+
+def tensor_of_leaves(frame, data, args, kwargs):
+    """Numbers of the tensors and of Python, side by side; None where converting them would not be exact."""
+    from .functions import call_torch
+
+    leaves, shape = [], nested_shape(frame, data)
+    regular = shape is not None and collect(frame, data, shape, leaves)
+    device = kwargs.get("device")
+    if not regular or len(args) > 1 or set(kwargs) - {"data", "dtype", "device"} or not is_known_device(device):
+        return None
+    dtype = asked_dtype(kwargs) or functools.reduce(torch.promote_types, map(leaf_dtype, leaves))
+    if not all(is_exact(leaf, dtype) for leaf in leaves):
+        return None
+    flat = call_torch(frame, torch.stack, [TupleValue([single(frame, leaf, dtype, device) for leaf in leaves])], {})
+    if len(shape) == 1:
+        return flat
+    shaped = frame.graph.call_method(frame, "reshape", (flat, tuple(shape)))
+    return frame.graph.call_method(frame, "clone", (shaped,))  # nobody's view, as what torch.tensor gives
+
+
+def single(frame, leaf, dtype, device=None):
+    """A tensor of one number, in memory of its own. device: None for the CPU."""
+    from .functions import call_torch
+
+    if isinstance(leaf, FloatValue) and not leaf.known:
+        leaf = leaf.as_tensor(frame)
+    if isinstance(leaf, TensorValue):
+        where = {"device": device.constant()} if device is not None and device.constant() is not None else {}
+        return frame.graph.call_method(frame, "to", (leaf,), {**where, "dtype": dtype, "copy": True})
+    where = {"device": device} if device is not None else {}
+    return call_torch(frame, torch.full, [TupleValue([]), leaf], {**where, "dtype": ConstantValue(dtype)})
+
+
+def nested_shape(frame, data):
+    """Lengths of the sequences, from their first items down; None when one is empty."""
+    shape = []
+    while isinstance(data, SequenceValue):
+        items = data.all_items(frame)
+        if not items:
+            return None
+        shape.append(len(items))
+        data = items[0]
+    return shape
+
+
+def collect(frame, data, shape, leaves):
+    """Gathers the leaves; False when lengths differ or a leaf is no single number on the CPU without history."""
+    if shape:
+        if not isinstance(data, SequenceValue) or len(items := data.all_items(frame)) != shape[0]:
+            return False
+        return all(collect(frame, item, shape[1:], leaves) for item in items)
+    leaves.append(data)
+    if isinstance(data, TensorValue):
+        example = data.example
+        return example.ndim == 0 and not example.requires_grad and example.device.type == "cpu"
+    return isinstance(data, (SymNumber, FloatValue)) or (data.is_constant() and type(data.constant()) in (bool, int, float))
+
+
+def leaf_dtype(leaf):
+    return leaf.example.dtype if isinstance(leaf, TensorValue) else number_dtype(leaf.python_type())
+
+
+EXACT_DTYPES = {
+    torch.float32: {torch.float32, torch.float16, torch.bfloat16},
+    torch.float64: {torch.float64, torch.float32, torch.float16, torch.bfloat16},
+    torch.int64: {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8},
+}
+
+
+def is_exact(leaf, dtype):
+    """Whether the leaf becomes the same number in this dtype whichever way it is converted."""
+    if isinstance(leaf, TensorValue):
+        return leaf.example.dtype is dtype or leaf.example.dtype in EXACT_DTYPES.get(dtype, ())
+    return dtype.is_floating_point or leaf.python_type() is not float
+
+
+DATA_ROWS = {fn: factory_row(fn) for fn in (torch.tensor, torch.as_tensor, torch.asarray)} | {torch.from_numpy: from_numpy}
