@@ -28,7 +28,7 @@ from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import ControlMisuse, SizesBurntIn, SkipFrame
 from ..sources import Const
 from ..values.objects.made_class import MadeClassValue
-from ..values.plain.constant import ATOM_TYPES
+from ..values.protocol.constant import ATOM_TYPES
 from ..values.protocol.value import Deferred
 from ..values.torch.context import end_autocast, left, refuse_open_managers
 from .builder import TYPE_DTYPES

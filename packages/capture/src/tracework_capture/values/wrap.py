@@ -69,16 +69,16 @@ from .objects.thread_local import ThreadLocalValue
 from .objects.user_keys import has_user_key
 from .objects.weak_reference import WeakReference
 from .plain import sequence_methods  # noqa: F401  # fills a table
-from .plain.constant import ATOM_TYPES, ConstantValue
 from .plain.enum_member import EnumMember
 from .plain.iterators import NATIVE_ITERATORS, OVER_SEQUENCES, ExistingIterator, ExistingSequenceIterator
 from .plain.mapping import DictValue
 from .plain.nested_texts import REPR_CODES
 from .plain.proxy import wrap_proxy
 from .plain.ranges import RangeValue, SliceValue
-from .plain.sequence import DequeValue, ListValue, Pending, SequenceValue, TupleValue, is_record, pending_items
+from .plain.sequence import DequeValue, ListValue, Pending, TupleValue, is_record, pending_items
 from .plain.text import changing_text
 from .protocol.binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
+from .protocol.constant import ATOM_TYPES, ConstantValue
 from .torch.backward import BACKWARD_ROWS
 from .torch.context import METHOD_ROWS, ErrorRegion, error_region_row, null_row
 from .torch.foreign_tensor import foreign_tensor, why_foreign
@@ -618,36 +618,6 @@ def wrap_object(frame, obj, source):
     guard_type(frame, obj, source)
     meet(type(obj))
     return (ThreadLocalValue if type(obj) is threading.local else ObjectValue)(type(obj), obj, source)
-
-
-# --- objects that the traced program makes -----------------------------------------------------------------------------
-
-
-# --- iteration -----------------------------------------------------------------------------------------------------------
-
-
-def iterate(frame, value):
-    """iter(value)"""
-    return value.iterate(frame)
-
-
-def each_of(frame, value, asks_length=False):
-    """The items of an iterable, each as it is taken: what takes them in changes meanwhile, and has them when a later one raises.
-    asks_length: whether it is asked first how many there are, to get room for them."""
-    if isinstance(value, (SequenceValue, DictValue)):
-        yield from list(value.unpack(frame))
-        return
-    iterator = value.iterate(frame)
-    if asks_length:
-        value.ask_length(frame)
-    while (item := iterator.next_value(frame)) is not None:
-        yield item
-        frame.root.turn(frame)
-
-
-def iterate_all(frame, value, asks_length=False):
-    """list(value), which asks for a length if that may be seen."""
-    return list(each_of(frame, value, asks_length))
 
 
 # --- tables --------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import tracework_capture as capture
 from interp_harness import assert_same
 from tracework_capture.graph.builder import GraphBuilder
 from tracework_capture.hook import compile_frame
-from tracework_capture.values.plain import constant
+from tracework_capture.values.protocol import constant
 
 LOG = []
 COUNT = 0

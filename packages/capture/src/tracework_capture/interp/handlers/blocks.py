@@ -5,8 +5,8 @@ import torch
 from ... import _C
 from ...values.objects.exception import ExistingException, ExistingTraceback
 from ...values.objects.exception_group import is_none, match_group, raised_by_clauses
-from ...values.plain.constant import force_plain
 from ...values.plain.mapping import DictValue
+from ...values.protocol.constant import force_plain
 from ...values.protocol.value import SymbolicRaise
 from ...values.torch.state import DeviceBlock
 from ..frame import HandlerMark

@@ -14,9 +14,9 @@ from ...values.objects.function import BoundMethodValue, FunctionValue, NewFunct
 from ...values.objects.row_value import RowValue
 from ...values.plain.mapping import DictValue, pairs_of_mapping
 from ...values.plain.sequence import constant_of_code
+from ...values.protocol.iteration import iterate_all
 from ...values.protocol.value import SymbolicRaise
 from ...values.torch.module import ModuleValue
-from ...values.wrap import iterate_all
 from ..frame import NULL
 from ..select import may_be_called
 from .table import RETURNED, opcode

@@ -6,9 +6,9 @@ from ...bytecode.liveness import live_locals
 from ...values.number.late_values import LateValue, late_joined
 from ...values.plain.sequence import SequenceValue
 from ...values.plain.text import joined_text, known_text
+from ...values.protocol.iteration import each_of
 from ...values.protocol.value import Value
 from ...values.torch.tensor import TensorValue
-from ...values.wrap import each_of
 from .calls import is_iterable, merged_pairs, refuse_starred, starred_pairs
 from .table import opcode
 

@@ -17,9 +17,9 @@ from ...graph.known import Known
 from ...sources import ArrayTensor
 from ..number.floats import FloatValue
 from ..number.symint import SymNumber
-from ..plain.constant import ConstantValue, NotPlain, force_plain, literal, plain
 from ..plain.ranges import SliceValue
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
 from ..protocol.value import EXISTING, NEW, Value
 from ..torch.tensor import TensorValue, existing_tensor, numel, shape, size_value
 

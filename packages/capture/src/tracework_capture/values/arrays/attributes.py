@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ...arrays import numpy
-from ..plain.constant import ConstantValue, force_plain
+from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.value import Value
 from .array import ArrayValue, refuse
 

@@ -8,9 +8,9 @@ import types
 from ...arrays import CONVERTER, numpy
 from ...sources import Const
 from ..objects.row_value import RowValue
-from ..plain.constant import ConstantValue, NotPlain, fold_plain, plain
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
+from ..protocol.constant import ConstantValue, NotPlain, fold_plain, plain
 from ..protocol.value import Value
 from .array import ArrayValue, as_array, refuse
 from .ufuncs import known_result

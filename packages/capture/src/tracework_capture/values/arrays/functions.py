@@ -11,8 +11,8 @@ import torch
 
 from ...arrays import DTYPES, multiarray, numpy
 from ..number.symint import SymNumber
-from ..plain.constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from ..plain.sequence import NONE, TupleValue
+from ..protocol.constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
 from . import places as numpy_places  # noqa: F401  # fill a table

@@ -8,8 +8,8 @@ import operator
 import torch
 
 from ...arrays import numpy
-from ..plain.constant import ConstantValue
 from ..plain.sequence import NONE, ListValue, SequenceValue, TupleValue
+from ..protocol.constant import ConstantValue
 from .array import ArrayValue, as_array, cast, refuse
 from .table import call, function, known, one_axis
 

@@ -8,7 +8,7 @@ import torch
 
 from ...arrays import numpy
 from ..number.symint import SymNumber
-from ..plain.constant import force_plain
+from ..protocol.constant import force_plain
 from .array import ArrayValue, as_array, as_operand, refuse
 from .layouts import ordered_in_c
 from .table import call, function, in_c_order, known, result

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from ...arrays import numpy
-from ..plain.constant import ConstantValue
 from ..plain.sequence import NONE
+from ..protocol.constant import ConstantValue
 from .array import NUMPY_DTYPES, ArrayValue, as_array, cast, constant_array, dtype_of, refuse
 from .layouts import ordered_as, ordered_without
 from .table import NUMPY_FUNCTIONS, axes_of, call, function, known, one_axis, put, result

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from ...arrays import numpy
-from ..plain.constant import fold_plain
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
+from ..protocol.constant import fold_plain
 from .array import ARRAY_METHODS, ArrayValue, as_array, cast, refuse
 from .layouts import ordered_as
 from .reductions import sum_

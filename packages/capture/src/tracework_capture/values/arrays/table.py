@@ -14,8 +14,8 @@ from ...arrays import numpy
 from ...graph.known import known_tensor
 from ...sources import Const
 from ..number.symint import SymNumber
-from ..plain.constant import NotPlain, force_plain, plain
 from ..plain.sequence import SequenceValue
+from ..protocol.constant import NotPlain, force_plain, plain
 from ..protocol.value import Value
 from .array import ARRAY_METHODS, ArrayValue, refuse, watch_errors
 from .ufuncs import known_result

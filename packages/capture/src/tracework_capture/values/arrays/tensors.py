@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from ...arrays import numpy
-from ..plain.constant import ConstantValue
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.constant import ConstantValue
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
 from .array import array_from_tensor, refuse

@@ -11,8 +11,8 @@ from ...arrays import DTYPES, array_errors, numpy
 from ...graph.known import known_tensor
 from ..number.symint import SymNumber
 from ..objects.row_value import RowValue
-from ..plain.constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from ..plain.sequence import TupleValue
+from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
 from .array import (

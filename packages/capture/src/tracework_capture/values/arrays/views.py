@@ -12,9 +12,9 @@ import torch
 
 from ...arrays import as_view, numpy
 from ..number.symint import SymNumber
-from ..plain.constant import ConstantValue, force_plain
 from ..plain.ranges import SliceValue
 from ..plain.sequence import TupleValue
+from ..protocol.constant import ConstantValue, force_plain
 from ..torch.tensor import TensorValue
 from .array import ArrayValue, index, is_element, refuse
 from .layouts import axis_order, ordered, strides_in

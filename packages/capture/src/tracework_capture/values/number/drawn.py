@@ -18,9 +18,9 @@ from ... import _torch
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...signals import let_through
 from ...sources import Const
-from ..plain.constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold_literal, fold_plain, force_plain, plain
 from ..plain.sequence import NONE, ListValue, TupleValue
 from ..protocol.binding import BoundBuiltin
+from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold_literal, fold_plain, force_plain, plain
 from ..protocol.keys import IdentityKey
 from ..protocol.value import NEW, Value
 from ..torch.tensor import TensorValue

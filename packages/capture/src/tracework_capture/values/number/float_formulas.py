@@ -17,7 +17,7 @@ from ...formulas import ERRORS, formula_function, int_of_formula
 from ...graph.inputs import open_int
 from ...guards.kinds import MOST_RELATED
 from ...sources import ComputedInt, Source, TensorStride
-from ..plain.constant import ConstantValue
+from ..protocol.constant import ConstantValue
 
 MOST_TEXT = 300  # characters: longer formulas take longer to check than they save
 

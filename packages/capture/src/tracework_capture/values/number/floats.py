@@ -13,7 +13,7 @@ from ... import _torch
 from ...arrays import DTYPES, numpy
 from ...graph.state_conditions import truth_of_state
 from ...sources import Source
-from ..plain.constant import COMPARE_FUNCTIONS, ConstantValue, fold
+from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, fold
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue, remember
 from .float_formulas import Formula, Number, answer, called, computed_by_python, formula_of

@@ -8,7 +8,7 @@ lie where an earlier one did.
 from __future__ import annotations
 
 from ..objects.weak_reference import is_held
-from ..plain.constant import ConstantValue
+from ..protocol.constant import ConstantValue
 from ..protocol.keys import LOWEST_ADDRESS, NumberKey
 from ..protocol.value import NEW, Value
 from .late_values import LateValue

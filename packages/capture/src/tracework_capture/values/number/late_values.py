@@ -11,8 +11,8 @@ import torch
 from ... import _torch
 from ...errors import BreakGraph, RestartAsked
 from ...signals import let_through
-from ..plain.constant import READ_AT_ONCE, ConstantValue, NotPlain, plain
 from ..plain.iterators import SequenceIterator
+from ..protocol.constant import READ_AT_ONCE, ConstantValue, NotPlain, plain
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
 from .floats import DataFloat, FloatValue

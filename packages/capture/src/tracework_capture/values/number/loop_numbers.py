@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
-from ..plain.constant import COMPARE_FUNCTIONS, ConstantValue
 from ..plain.sequence import TupleValue
+from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue
 from ..protocol.operators import compare
 from ..protocol.structure import leaves, rebuilt
 from ..protocol.value import Value

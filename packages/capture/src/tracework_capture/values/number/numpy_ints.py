@@ -10,8 +10,8 @@ from ...arrays import DTYPES, numpy
 from ...formulas import ERRORS, INT_BITS, formula_function, int_of_formula
 from ...graph.inputs import open_int
 from ...sources import ComputedInt
-from ..plain.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue
 from ..plain.sequence import TupleValue
+from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue
 from ..torch.tensor import TensorValue
 from .float_formulas import MOST_TEXT, answer_of
 from .floats import settled

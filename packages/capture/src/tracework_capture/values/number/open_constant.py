@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..plain.constant import ConstantValue
+from ..protocol.constant import ConstantValue
 from ..protocol.value import Value
 
 

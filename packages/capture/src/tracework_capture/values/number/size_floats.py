@@ -11,7 +11,7 @@ import math
 
 from tracework_primops.symbols import Condition, Expr, FloatExpr, FloatNode, Symbol, as_quotient, bounds
 
-from ..plain.constant import COMPARE_FUNCTIONS, ConstantValue, fold
+from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, fold
 from .float_formulas import called, computed_int, formula_of_size
 from .floats import FloatValue
 from .symint import SymNumber, size_value

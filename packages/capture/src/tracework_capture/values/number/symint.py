@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from ...graph.data_sizes import relation_node
-from ..plain.constant import COMPARE_FUNCTIONS, NUMPY_NUMBERS, ConstantValue, NotPlain, fold, literal
+from ..protocol.constant import COMPARE_FUNCTIONS, NUMPY_NUMBERS, ConstantValue, NotPlain, fold, literal
 from ..protocol.value import Value
 
 MOST_DECISIONS = 100

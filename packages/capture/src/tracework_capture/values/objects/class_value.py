@@ -27,7 +27,6 @@ from ...guards.classes import (
 )
 from ...sources import Attr, Const
 from ..builtins import BUILTINS
-from ..plain.constant import ConstantValue, attribute_name, fold, fold_plain, force_plain, literal
 from ..plain.enum_member import EnumMember
 from ..plain.mapping import factory_of
 from ..plain.sequence import NONE, ListValue, TupleValue, is_record
@@ -47,6 +46,7 @@ from ..protocol.binding import (
     python_new,
     refuse_method,
 )
+from ..protocol.constant import ConstantValue, attribute_name, fold, fold_plain, force_plain, literal
 from ..protocol.lifetimes import let_go
 from ..protocol.value import NEW, SymbolicRaise, Value
 from .controls import forbid
@@ -494,7 +494,7 @@ def new_object(frame, args, kwargs):
     from ..plain.mapping import DictValue
     from ..plain.sequence import DequeValue
     from ..plain.sets import SetValue, made_set
-    from ..wrap import iterate_all
+    from ..protocol.iteration import iterate_all
 
     if not args or not isinstance(args[0], ClassValue):
         return frame.break_graph("call_unknown", "__new__ of no class")
@@ -572,7 +572,7 @@ def make_namedtuple(frame, cls, args, kwargs):
 
 def make_result(frame, cls, args, kwargs):
     """cls(sequence) of a structure that torch functions return; C says what it takes."""
-    from ..wrap import iterate_all
+    from ..protocol.iteration import iterate_all
 
     items = iterate_all(frame, args[0]) if len(args) == 1 and not kwargs else []
     if len(items) != cls.n_fields or cls.n_fields != cls.n_sequence_fields:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...errors import BreakGraph
-from ..plain.constant import ConstantValue
+from ..protocol.constant import ConstantValue
 from ..protocol.known_function import KnownFunction
 from ..protocol.value import Value
 from ..torch.module import ModuleValue

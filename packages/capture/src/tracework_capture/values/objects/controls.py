@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ForbiddenCall, SkipFrame, Unsupported
 from ...sources import Const
-from ..plain.constant import NotPlain, fold_plain, plain
+from ..protocol.constant import NotPlain, fold_plain, plain
 from .instance import ObjectValue
 
 if TYPE_CHECKING:

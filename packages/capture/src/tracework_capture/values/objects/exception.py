@@ -12,8 +12,8 @@ from ...bytecode.resume import original_code
 from ...errors import BreakGraph
 from ...guards.classes import lookup_class, resolution_order
 from ...signals import let_through
-from ..plain.constant import ConstantValue, NotPlain, literal, plain
 from ..plain.sequence import ListValue, TupleValue
+from ..protocol.constant import ConstantValue, NotPlain, literal, plain
 from ..protocol.value import NEW, SymbolicRaise, Value
 
 NONE = ConstantValue(None)

@@ -10,8 +10,8 @@ import types
 
 from ...bytecode.facts import VERSION
 from ...guards.classes import lookup_class
-from ..plain.constant import ConstantValue
 from ..plain.sequence import ListValue, TupleValue
+from ..protocol.constant import ConstantValue
 from .exception import NONE, ExceptionValue, matches
 
 _OWN = frozenset({"split", "subgroup"})

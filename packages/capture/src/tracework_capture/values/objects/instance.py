@@ -18,7 +18,6 @@ from ...bytecode.facts import VERSION
 from ...guards.classes import NO_ATTRIBUTE, attributes_of, defines, lookup_class
 from ...signals import let_through
 from ...sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict, Member
-from ..plain.constant import ATOM_TYPES, ConstantValue, NotPlain, attribute_name, fold_literal, force_plain, plain
 from ..plain.instance_dict import InstanceDictValue
 from ..plain.iterators import ItemIterator
 from ..plain.type_parameter import is_evaluated_late
@@ -38,8 +37,9 @@ from ..protocol.binding import (
     native_base,
     python_new,
 )
+from ..protocol.constant import ATOM_TYPES, ConstantValue, NotPlain, attribute_name, fold_literal, force_plain, plain
 from ..protocol.lifetimes import let_go, refuse_to_drop
-from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value
+from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value, builtin_part
 from .properties import is_property, use_property
 from .record_keys import key_of_parts, record_fields
 from .user_keys import user_key
@@ -56,12 +56,6 @@ MADE_OF_SUBCLASS = (collections.deque, collections.OrderedDict, collections.defa
 
 
 HEAP_TYPE = 1 << 9  # a flag of type objects: made at run time
-
-
-def builtin_part(value):
-    """The built-in container inside a value, or the value itself."""
-    part = getattr(value, "part", None)
-    return value if part is None else part
 
 
 def has_own_instance(key):

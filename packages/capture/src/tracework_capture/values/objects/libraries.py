@@ -12,9 +12,9 @@ import torch
 from ... import _C
 from ...guards.classes import defines
 from ...sources import Const
-from ..plain.constant import NotPlain, called_there, fold_literal, plain
 from ..plain.sequence import NONE
 from ..protocol.binding import function_value
+from ..protocol.constant import NotPlain, called_there, fold_literal, plain
 from ..torch.tensor import TensorValue
 from .function import FunctionValue
 

@@ -14,9 +14,9 @@ import types
 import torch
 
 from ...guards.classes import defines
-from ..plain.constant import NotPlain, fold_plain, plain
 from ..plain.iterators import PartialBuiltin
 from ..plain.sequence import NONE
+from ..protocol.constant import NotPlain, fold_plain, plain
 from ..protocol.value import NEW, Value
 from .class_value import ClassValue
 from .function import CellValue, FunctionValue, NewFunctionValue

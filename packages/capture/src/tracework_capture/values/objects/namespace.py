@@ -10,8 +10,8 @@ from ...guards.classes import defines, lookup_class
 from ...hook.policy import is_of_a_package
 from ...signals import let_through
 from ...sources import Attr, Const, DictItem
-from ..plain.constant import ConstantValue, called_there, raise_python
 from ..plain.mapping import MISSING, touched_name, write_name
+from ..protocol.constant import ConstantValue, called_there, raise_python
 from ..protocol.value import Value
 
 

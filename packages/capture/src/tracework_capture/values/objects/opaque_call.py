@@ -11,8 +11,8 @@ from torch import fx
 from ...graph.checks import is_plain_call
 from ...graph.opaque_operators import NAMESPACE, Refusal, is_foreign, observe, operator_of
 from ...signals import let_through
-from ..plain.constant import NotPlain, plain
 from ..plain.sequence import ListValue, TupleValue
+from ..protocol.constant import NotPlain, plain
 from ..torch.frame_hooks import check_frame_hooks
 from ..torch.tensor import TensorValue
 

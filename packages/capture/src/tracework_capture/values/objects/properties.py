@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..plain.constant import raise_python
+from ..protocol.constant import raise_python
 
 _FUNCTIONS = {"__get__": "fget", "__set__": "fset", "__delete__": "fdel"}
 

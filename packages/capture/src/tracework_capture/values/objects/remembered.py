@@ -20,9 +20,9 @@ from ...guards.kinds import same_constant
 from ...signals import let_through
 from ...sources import Attr, Const
 from ..number.symint import SymNumber
-from ..plain.constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_plain, is_atom, plain
 from ..plain.sequence import TupleValue
 from ..protocol.binding import CONTAINERS
+from ..protocol.constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_plain, is_atom, plain
 from ..protocol.keys import hashed_apart
 from ..protocol.value import EXISTING, SymbolicRaise
 from ..torch.module import ModuleValue

@@ -5,8 +5,8 @@ from __future__ import annotations
 import types
 
 from ...sources import Attr, Const
-from ..plain.constant import ConstantValue, fold
 from ..protocol.binding import BoundBuiltin
+from ..protocol.constant import ConstantValue, fold
 from ..protocol.known_function import KnownFunction
 from ..torch.overrides import dispatch_function, is_overridable, is_overridden
 from .opaque_call import opaque_call

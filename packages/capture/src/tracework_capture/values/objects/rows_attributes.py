@@ -23,7 +23,9 @@ from ...signals import let_through
 from ...sources import Const, DictItem
 from ..number.identity_numbers import IdentityNumber
 from ..number.late_values import place_here
-from ..plain.constant import (
+from ..plain.sequence import NONE, ListValue, TupleValue
+from ..protocol.binding import function_value
+from ..protocol.constant import (
     ConstantValue,
     NotPlain,
     attribute_name,
@@ -35,8 +37,6 @@ from ..plain.constant import (
     plain,
     reads_whole,
 )
-from ..plain.sequence import NONE, ListValue, TupleValue
-from ..protocol.binding import function_value
 from ..protocol.value import NEW, SymbolicRaise
 from ..torch.module import ModuleValue
 from ..torch.tensor import TensorValue

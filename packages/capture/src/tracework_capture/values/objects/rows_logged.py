@@ -12,9 +12,9 @@ from ...stand_ins import effective_level, is_enabled_for, listeners
 from ..number.floats import LateFloat
 from ..number.late_values import LateValue
 from ..number.symint import SymNumber
-from ..plain.constant import ConstantValue, force_plain
 from ..plain.sequence import NONE
 from ..plain.text import conversions
+from ..protocol.constant import ConstantValue, force_plain
 from ..torch.functions import stand_in_row
 from ..torch.tensor import TensorValue
 from .rows_attributes import call_later, shown_later

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from ...hook.policy import is_installed
 from ...sources import Const
-from ..plain.constant import ConstantValue, force_plain, plain
 from ..plain.mapping import MISSING, touched_name
 from ..plain.sequence import NONE, ListValue
 from ..protocol.binding import BoundBuiltin
+from ..protocol.constant import ConstantValue, force_plain, plain
 from ..protocol.value import Value
 from .class_value import ClassValue, class_value
 from .rows_attributes import call_later
@@ -95,7 +95,7 @@ def warn_at_once(frame, message, category, place, source):
 
 def action_for(frame, text, category, module, line):
     """What the filters, as the program left them, say of a warning."""
-    from ..wrap import iterate_all
+    from ..protocol.iteration import iterate_all
 
     for row in iterate_all(frame, filters_now(frame)):
         action, pattern, kind, where, at = iterate_all(frame, row)
@@ -168,7 +168,7 @@ def goes_where_nobody_looks(frame):
 def may_raise(frame, category):
     """Whether the filters, as the program left them, make an error of some warnings of this category; UserWarning may stand for any,
     as the class of a message that is a warning."""
-    from ..wrap import iterate_all
+    from ..protocol.iteration import iterate_all
 
     if (
         not frame.in_block and frame.current.handler is None and id(warnings.filters) not in frame.root.memo

@@ -14,7 +14,7 @@ import types
 
 from ...errors import BreakGraph
 from ...signals import let_through
-from ..plain.constant import is_atom
+from ..protocol.constant import is_atom
 from .record_keys import RecordKey
 
 PURE = frozenset(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from ..protocol.constant import ConstantValue
 from ..protocol.value import NEW, Value
-from .constant import ConstantValue
 
 KEY_WRAPPER = type(functools.cmp_to_key(max))
 """The class of what cmp_to_key gives, and of the keys that a call of it gives."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue
 from ..protocol.value import Value
-from .constant import COMPARE_FUNCTIONS, ConstantValue
 from .iterators import builtins_own
 from .sequence import TupleValue
 

@@ -8,9 +8,9 @@ import string
 from ...sources import Const
 from ..arrays.array import ArrayValue
 from ..objects.instance import ObjectValue
+from ..protocol.constant import ConstantValue
 from ..torch.tensor import TensorValue
 from ..torch.texts_of_data import number_for
-from .constant import ConstantValue
 
 CONVERSIONS = {"s": str, "r": repr, "a": ascii}
 

@@ -7,8 +7,8 @@ from types import MemberDescriptorType
 from ... import _C
 from ...guards.classes import lookup_class
 from ...sources import InstanceDict
+from ..protocol.constant import ConstantValue, force_plain, literal
 from ..protocol.value import Value
-from .constant import ConstantValue, force_plain, literal
 from .sequence import NONE
 
 

@@ -13,8 +13,8 @@ from ...graph.raises import may_be
 from ...guards.access import goes_over, item_ahead
 from ...guards.classes import lookup_class
 from ...sources import ItemAhead, IteratedList
+from ..protocol.constant import ConstantValue, force_plain, literal
 from ..protocol.value import EXISTING, SymbolicRaise, Value
-from .constant import ConstantValue, force_plain, literal
 from .sequence import TupleValue
 
 

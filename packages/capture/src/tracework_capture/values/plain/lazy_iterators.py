@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from .constant import ConstantValue, literal
+from ..protocol.constant import ConstantValue, literal
 from .iterators import IteratorValue, advanced
 from .sequence import TupleValue
 
@@ -178,7 +178,7 @@ class StopMapIterator(MapIterator):
         super().__init__(function, [iterator])
 
     def next_value(self, frame):
-        from ..wrap import iterate_all
+        from ..protocol.iteration import iterate_all
 
         item = self.iterators[0].next_value(frame)
         return None if item is None else self.function.call(frame, iterate_all(frame, item), {})
@@ -237,7 +237,7 @@ class ChainIterator(IteratorValue):
         self.current = None
 
     def next_value(self, frame):
-        from ..wrap import iterate
+        from ..protocol.iteration import iterate
 
         while True:
             if self.current is None:

@@ -14,6 +14,7 @@ from ...guards.kinds import items_in_order, weak_key
 from ...sources import Const, DictItem, DictValueAt, FrameGlobals
 from ..objects.user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
 from ..protocol.arguments import call_row
+from ..protocol.constant import ConstantValue, NotPlain, plain
 from ..protocol.keys import (
     among,
     behind,
@@ -27,7 +28,6 @@ from ..protocol.keys import (
 )
 from ..protocol.lifetimes import let_go, refuse_to_drop
 from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value
-from .constant import ConstantValue, NotPlain, plain
 from .dict_views import DictView
 from .sequence import NONE, Pending, TupleValue
 
@@ -69,6 +69,7 @@ class DictValue(Value):
     """A dict or one of its built-in relatives. `entries`: hash key -> [key Value or Pending, value Value or Pending]."""
 
     owner = None  # the object of a subclass that this is the built-in part of
+    takes_no_turns = True
 
     def __init__(self, source=None, cls=dict, obj=None, default_factory=None):
         super().__init__(source)
@@ -311,7 +312,7 @@ class DictValue(Value):
         return call_dunder(frame, self, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
-        from ..objects.instance import builtin_part
+        from ..protocol.value import builtin_part
 
         if op == "|=" and not reverse:
             METHODS["update"](frame, self, other)
@@ -327,8 +328,8 @@ class DictValue(Value):
         return made
 
     def compare(self, frame, op, other):
-        from ..objects.instance import builtin_part
         from ..protocol.operators import equal
+        from ..protocol.value import builtin_part
 
         other = builtin_part(other)
         if op not in ("==", "!=") or not isinstance(other, DictValue):
@@ -515,8 +516,8 @@ def update(frame, self, other=None, /, **kwargs):
 def pairs_of_mapping(frame, mapping, asked=False):
     """(key, value) pairs of a mapping, each as it is taken: of dicts that iterate as dicts do what they hold, unless own classes of dicts
     are `asked`, too; of others what their keys() and items are."""
-    from ..objects.instance import builtin_part
-    from ..wrap import each_of
+    from ..protocol.iteration import each_of
+    from ..protocol.value import builtin_part
 
     part = builtin_part(mapping)
     as_a_dict = not asked and lookup_class(mapping.python_type(), "__iter__")[1] is dict
@@ -529,7 +530,7 @@ def pairs_of_mapping(frame, mapping, asked=False):
 
 def pairs_of(frame, other, asked=False):
     """(key, value) pairs of a mapping or of an iterable of pairs, each as it is taken."""
-    from ..wrap import each_of, iterate_all
+    from ..protocol.iteration import each_of, iterate_all
 
     if hasattr(other.python_type(), "keys"):
         yield from pairs_of_mapping(frame, other, asked)
@@ -579,7 +580,7 @@ def move_to_end(frame, self, key, last=ConstantValue(True)):  # noqa: B008
 
 @method("fromkeys")
 def fromkeys(frame, self, keys, value=NONE):
-    from ..wrap import iterate_all
+    from ..protocol.iteration import iterate_all
 
     made = DictValue(cls=self.cls)
     for key in iterate_all(frame, keys):

@@ -7,7 +7,7 @@ import reprlib
 
 from ...sources import Const
 from ..objects.function import FunctionValue
-from .constant import ConstantValue
+from ..protocol.constant import ConstantValue
 
 
 def shown_once(frame, function, args, kwargs):

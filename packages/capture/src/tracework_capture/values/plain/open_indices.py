@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from ..number.symint import SymNumber
+from ..protocol.constant import ConstantValue
 from ..torch.tensor import TensorOperations
-from .constant import ConstantValue
 from .sequence import TupleValue
 
 

@@ -7,8 +7,8 @@ import gc
 import types
 
 from ...sources import Const
+from ..protocol.constant import plain
 from ..protocol.value import Value
-from .constant import plain
 
 _METHODS = frozenset(
     {"get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__", "__reversed__"}

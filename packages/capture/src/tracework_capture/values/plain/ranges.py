@@ -6,8 +6,8 @@ import operator
 
 from ... import _C
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ..protocol.constant import ConstantValue, fold_literal, force_plain, plain
 from ..protocol.value import Value
-from .constant import ConstantValue, fold_literal, force_plain, plain
 
 
 class RangeValue(Value):

@@ -13,9 +13,9 @@ from ...graph.known import learn_part
 from ...sources import Const
 from ..arrays.array import constant_array
 from ..number.symint import size_value
+from ..protocol.constant import ATOM_TYPES, ConstantValue
 from ..torch.inference_tensors import refuse_misuse
 from ..torch.tensor import tensor_result
-from .constant import ATOM_TYPES, ConstantValue
 from .mapping import dict_of
 from .ranges import RangeValue, SliceValue
 from .sequence import ListValue, TupleValue, is_record

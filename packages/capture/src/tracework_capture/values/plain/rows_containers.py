@@ -25,12 +25,12 @@ from ..objects.partial import partial_, partial_call
 from ..objects.rows_attributes import text
 from ..protocol.arguments import call_row
 from ..protocol.binding import ATOMS
+from ..protocol.constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
+from ..protocol.iteration import each_of, iterate_all
 from ..protocol.operators import binary
 from ..protocol.value import SymbolicRaise, Value
 from ..torch.tensor import TensorValue
 from ..torch.texts_of_data import format_of_number, number_for, text_of_data
-from ..wrap import each_of, iterate_all
-from .constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
 from .enum_member import EnumMember
 from .instance_dict import InstanceDictValue
 from .iterators import PartialBuiltin

@@ -15,13 +15,13 @@ import torch
 from ..objects.class_value import ClassValue, class_value, new_object
 from ..objects.instance import ObjectValue, is_atomic
 from ..protocol.binding import function_value, native_base, python_new
+from ..protocol.constant import ConstantValue
 from ..torch.frame_hooks import check_frame_hooks
 from ..torch.functions import break_row
 from ..torch.leaf_changes import PLAIN
 from ..torch.module import ModuleValue, is_none
 from ..torch.parameter import parameter_row
 from ..torch.tensor import TensorValue
-from .constant import ConstantValue
 from .instance_dict import InstanceDictValue
 from .mapping import DictValue, dict_of
 from .sequence import NONE, ListValue, SequenceValue, TupleValue
@@ -113,7 +113,7 @@ def new_like(frame, value):
 
 def copy_object(frame, value, copy_field):
     """A new instance with the same fields, number or text, and items."""
-    from ..wrap import iterate_all
+    from ..protocol.iteration import iterate_all
 
     kind = type(value)
     if kind is ModuleValue:

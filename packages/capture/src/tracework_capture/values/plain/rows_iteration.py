@@ -8,9 +8,9 @@ import operator
 
 from ...bytecode.facts import VERSION
 from ..objects.exception import ExceptionValue
+from ..protocol.constant import ConstantValue, fold_plain, force_plain
+from ..protocol.iteration import iterate, iterate_all
 from ..protocol.operators import binary, compare, index_of
-from ..wrap import iterate, iterate_all
-from .constant import ConstantValue, fold_plain, force_plain
 from .iterators import ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
 from .lazy_iterators import (
     CallIterator,

@@ -13,8 +13,8 @@ import torch
 from ...guards.classes import attributes_of, lookup_class
 from ...sources import Attr, Item
 from ..protocol.arguments import call_row
+from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
 from ..protocol.value import EXISTING, NEW, Deferred, Value
-from .constant import ConstantValue, NotPlain, force_plain, literal, plain
 from .ranges import sequence_index
 
 
@@ -37,6 +37,7 @@ class SequenceValue(Value):
     """What list, tuple and deque share."""
 
     owner = None  # the object of a subclass that this is the built-in part of
+    takes_no_turns = True
 
     def __init__(self, items, source=None, cls=list):
         super().__init__(source)
@@ -165,7 +166,7 @@ class SequenceValue(Value):
         if op == "*":
             repeated = self.repeated(frame, other)
             return None if repeated is None else self.sliced(repeated)
-        from ..objects.instance import builtin_part
+        from ..protocol.value import builtin_part
 
         part = builtin_part(other)
         if op == "+" and isinstance(part, SequenceValue) and part.kind == self.kind:
@@ -186,8 +187,8 @@ class SequenceValue(Value):
         return type(self)(items, cls=left.cls)
 
     def compare(self, frame, op, other):
-        from ..objects.instance import builtin_part
         from ..protocol.operators import compare_sequences
+        from ..protocol.value import builtin_part
 
         other = builtin_part(other)
         if not isinstance(other, SequenceValue) or other.kind != self.kind:
@@ -268,7 +269,7 @@ class MutableSequenceValue(SequenceValue):
         if isinstance(index, slice) or index >= 0 or -index > len(self.items):
             self.look(frame)
         if isinstance(index, slice):
-            from ..wrap import iterate_all
+            from ..protocol.iteration import iterate_all
 
             try:
                 self.items[index] = iterate_all(frame, value)

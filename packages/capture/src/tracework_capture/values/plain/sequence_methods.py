@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...bytecode.facts import VERSION
-from .constant import ConstantValue, force_plain
+from ..protocol.constant import ConstantValue, force_plain
 from .ranges import sequence_index
 from .sequence import MUTATED, NONE, TupleValue, method
 
@@ -32,8 +32,8 @@ def extend(frame, self, items):
 
 def added_items(frame, self, items):
     """What is added to a list or deque, one at a time; itself is gone over before, and from 3.13 on a list is repeated."""
-    from ..objects.instance import builtin_part
-    from ..wrap import each_of, iterate_all
+    from ..protocol.iteration import each_of, iterate_all
+    from ..protocol.value import builtin_part
 
     if builtin_part(items) is not self:
         return each_of(frame, items, asks_length=self.kind == "list")

@@ -13,7 +13,7 @@ from ...guards.kinds import TEXT_TESTS
 from ...sources import Source
 from ..number.open_constant import OpenConstant
 from ..number.symint import SymNumber
-from .constant import ConstantValue, fold, fold_plain, plain
+from ..protocol.constant import ConstantValue, fold, fold_plain, plain
 
 __all__ = [
     "OpenText",
@@ -113,7 +113,7 @@ _CONVERSION = re.compile(r"%[-#0 +\d.]*[hlL]?([a-zA-Z])")
 def percent_text(frame, pattern, value):
     """`pattern % value` where value is a symbolic size, a tensor or a number out of data, or a tuple with some in it; None for other values."""
     from ..number.late_values import late_percent
-    from ..objects.instance import builtin_part
+    from ..protocol.value import builtin_part
     from ..torch.texts_of_data import converted
     from .sequence import TupleValue
 

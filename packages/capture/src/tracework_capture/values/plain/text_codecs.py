@@ -9,7 +9,7 @@ import functools
 import importlib
 import types
 
-from .constant import force_plain
+from ..protocol.constant import force_plain
 
 __all__ = ["break_for_own_codec"]
 

@@ -13,7 +13,7 @@ from ..._torch import FunctionBase
 from ...guards.classes import NO_ATTRIBUTE, Stored, defines, lookup_class
 from ...sources import Attr, ClassAttr, Const
 from ..objects.properties import use_property
-from ..plain.constant import ConstantValue, literal
+from .constant import ConstantValue, literal
 from .value import Value
 
 DELETED = object()

@@ -13,8 +13,8 @@ from ... import _C
 from ...guards.kinds import REFERENCES, weak_key
 from ...sources import Const
 from ..objects.record_keys import RecordKey, record_key
-from ..plain.constant import is_atom
 from ..plain.sequence import TupleValue
+from .constant import is_atom
 from .value import Value
 
 LOWEST_ADDRESS = 2**16

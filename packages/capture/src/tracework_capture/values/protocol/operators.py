@@ -22,12 +22,12 @@ from ..number.float_formulas import called, computed_by_python
 from ..number.floats import DataFloat
 from ..number.late_values import LateValue, is_number, late_sum, rounded
 from ..number.open_constant import OpenConstant
-from ..objects.instance import ObjectValue, builtin_part, implemented, is_atomic, operand_of, past_its_class
-from ..plain.constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
+from ..objects.instance import ObjectValue, implemented, is_atomic, operand_of, past_its_class
 from ..plain.sequence import TupleValue
 from .arguments import positional_limits
 from .binding import FIELD
-from .value import SymbolicRaise
+from .constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
+from .value import SymbolicRaise, builtin_part
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SPECIAL = {
@@ -381,7 +381,7 @@ def extremum(op, fn):
 
     def handler(frame, args, kwargs):
         from ..plain.sequence import TupleValue
-        from ..wrap import iterate, iterate_all
+        from .iteration import iterate, iterate_all
 
         key, default = kwargs.get("key"), kwargs.get("default")
         if not args or not {"key", "default"}.issuperset(kwargs) or default is not None and len(args) > 1:
@@ -431,7 +431,7 @@ JOINED = {str: ("strings", "''"), bytes: ("bytes", "b''"), bytearray: ("bytearra
 
 def sum_(frame, args, kwargs):
     """sum(iterable, start): numbers first, as C adds them, then whatever comes, by its own addition."""
-    from ..wrap import iterate
+    from .iteration import iterate
 
     total = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
     for kind, (name, empty) in JOINED.items():
@@ -489,7 +489,7 @@ def pow_(frame, args, kwargs):
 
 
 def all_of(frame, value):
-    from ..wrap import iterate_all
+    from .iteration import iterate_all
 
     return iterate_all(frame, value)
 
@@ -532,7 +532,7 @@ def not_(frame, args, kwargs):
 
 
 def prod(frame, args, kwargs):
-    from ..wrap import iterate
+    from .iteration import iterate
 
     total, items = kwargs.get("start", ConstantValue(1)), iterate(frame, args[0])
     while (item := items.next_value(frame)) is not None:

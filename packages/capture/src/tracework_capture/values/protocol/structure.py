@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..objects.class_value import class_value
-from ..objects.instance import builtin_part
 from ..plain.mapping import DictValue, dict_of
 from ..plain.sequence import ListValue, TupleValue
+from .value import builtin_part
 
 
 def children(frame, value):

@@ -22,6 +22,8 @@ from ...errors import NotReal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...interp.frame import CaptureRoot
+
 EXISTING = "existing"
 NEW = "new"
 
@@ -65,6 +67,7 @@ class Frame(Protocol):
     symbols: Any  # primops SymbolTable
     fake_mode: Any  # primops FakeMode
     options: Any  # CaptureOptions
+    root: CaptureRoot  # the state of the whole capture
 
     def wrap(self, obj: object, source: Any) -> Value:
         """The Value of an existing object; installs its guards. One Value per object and capture."""
@@ -113,6 +116,10 @@ class Value:
     """The source of the object itself that a constant without a source is, where `is` may tell it from the constant."""
     place: Any = None
     """Where a constant without a source was found, if it was."""
+    part: Value | None = None
+    """The built-in object inside of an instance of a subclass of a built-in class."""
+    takes_no_turns = False
+    """Whether going over it runs no code of the program."""
 
     def __init__(self, source: Any = None) -> None:
         self.source = source
@@ -283,3 +290,8 @@ class Deferred(Value):
     def __init__(self, obj: Any, source: Any) -> None:
         super().__init__(source)
         self.obj = obj
+
+
+def builtin_part(value: Value) -> Value:
+    """The built-in object inside of a value, or the value itself."""
+    return value if value.part is None else value.part

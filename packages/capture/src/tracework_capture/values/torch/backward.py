@@ -14,9 +14,9 @@ from ..._torch import keeping_version
 from ...errors import BreakGraph
 from ...graph.leaves import copy_like
 from ...sources import Attr
-from ..plain.constant import ConstantValue, force_plain
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
+from ..protocol.constant import ConstantValue, force_plain
 from .hooks import HookCall, RegisterHook
 from .module_hooks import PassThrough
 from .saved_hooks import EnterSavedHooks

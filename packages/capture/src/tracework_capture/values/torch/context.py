@@ -12,8 +12,8 @@ import torch
 from ...errors import BreakGraph
 from ...regions import error_on_graph_break, leave_region
 from ...sources import Const, InstanceAttr
-from ..plain.constant import ConstantValue, force_plain
 from ..plain.sequence import NONE
+from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.value import Value
 from .inference_tensors import begin_block, end_block
 

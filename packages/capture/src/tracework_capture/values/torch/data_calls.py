@@ -13,7 +13,7 @@ from ...graph.builder import graph_argument
 from ...graph.checks import RANDOM_STATE, fresh_seed
 from ...graph.raises import OF_ATEN
 from ...sources import Const
-from ..plain.constant import force_plain
+from ..protocol.constant import force_plain
 from .tensor import TensorValue
 
 __all__ = ["DATA_CALL_ROWS"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch.autograd import forward_ad
 
 from ...errors import BreakGraph
-from ..plain.constant import ConstantValue
+from ..protocol.constant import ConstantValue
 from .context import ContextValue
 
 __all__ = ["DUAL_CONTEXTS", "DUAL_ROWS"]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ...graph.replaced import may_be_replaced, note_replaced
-from ..plain.constant import COMPARE_FUNCTIONS
+from ..protocol.constant import COMPARE_FUNCTIONS
 from ..protocol.value import Emitter, Frame, Value
 from .tensor import TensorValue
 

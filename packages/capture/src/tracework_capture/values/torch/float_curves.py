@@ -12,7 +12,7 @@ import torch
 from ... import _torch
 from ..number.float_formulas import answer, computed_int
 from ..number.floats import changes
-from ..plain.constant import ConstantValue, force_plain
+from ..protocol.constant import ConstantValue, force_plain
 from .number_arguments import EXACT, WIDE, as_kind
 from .tensor import TensorValue
 

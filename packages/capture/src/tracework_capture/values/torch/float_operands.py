@@ -13,8 +13,8 @@ from ... import _torch
 from ...sources import Const
 from ...stand_ins import gradient_of_even
 from ..number.floats import changes, shown_to_hooks
-from ..plain.constant import ConstantValue, plain
 from ..plain.sequence import NONE, SequenceValue, TupleValue
+from ..protocol.constant import ConstantValue, plain
 from .float_curves import FLOAT_CURVES, call, clamped, clamped_in_place, operand, where
 from .foreach import FOREACH_FORMS
 from .number_arguments import EXACT, as_kind, fits

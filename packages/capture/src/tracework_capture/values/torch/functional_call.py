@@ -6,9 +6,9 @@ import contextlib
 
 import torch
 
-from ..plain.constant import force_plain
 from ..plain.mapping import DictValue
 from ..plain.sequence import TupleValue
+from ..protocol.constant import force_plain
 from .module import ModuleValue, walk
 from .tensor import TensorValue
 

@@ -13,8 +13,8 @@ import torch
 from ...signals import let_through
 from ...sources import Const
 from ..objects.instance import ObjectValue
-from ..plain.constant import NotPlain, plain
 from ..protocol.binding import BoundBuiltin
+from ..protocol.constant import NotPlain, plain
 from ..protocol.value import NEW, Value
 
 DRAWS = frozenset((torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal))

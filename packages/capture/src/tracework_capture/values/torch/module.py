@@ -9,9 +9,9 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from ...sources import Const, DictValueAt, InstanceAttr, InstanceDict, ModuleEntry
 from ..objects.function import FunctionValue
 from ..objects.instance import NO_ATTRIBUTE, ObjectValue, lookup_class
-from ..plain.constant import ConstantValue, force_plain
 from ..plain.ranges import sequence_index
 from ..plain.sequence import NONE, TupleValue
+from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.value import SymbolicRaise, Value
 from .frame_hooks import ROWS_OF_TABLES, check_frame_hooks, hooks_of_frame, put_on
 from .lazy_module import initialise

@@ -17,8 +17,8 @@ from ... import _torch
 from ...graph.checks import keep_apart
 from ...sources import Attr, Const, InstanceAttr
 from ..objects.class_value import class_value
-from ..plain.constant import ConstantValue
 from ..plain.sequence import NONE, TupleValue
+from ..protocol.constant import ConstantValue
 from .tensor import TensorValue
 
 OWN_TABLES = ("_backward_hooks", "_backward_pre_hooks")

@@ -13,8 +13,8 @@ import torch
 
 from ..number.float_formulas import answer
 from ..number.floats import FloatValue
-from ..plain.constant import ConstantValue
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.constant import ConstantValue
 from .foreach import given_back, writes_to_lists
 from .tensor import TensorValue
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from ...graph.number_operators import number_operator
 from ..number.floats import changes
-from ..plain.constant import NotPlain, plain
+from ..protocol.constant import NotPlain, plain
 from .float_curves import without_usual
 from .tensor import TensorValue
 

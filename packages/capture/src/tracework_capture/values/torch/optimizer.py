@@ -8,9 +8,9 @@ from torch.utils import _foreach_utils
 
 from ...sources import Const
 from ..number.floats import StepCount
-from ..plain.constant import ConstantValue, force_plain
 from ..plain.mapping import dict_of
 from ..plain.sequence import ListValue, TupleValue
+from ..protocol.constant import ConstantValue, force_plain
 from .context import set_grad
 from .tensor import TensorValue
 

@@ -15,9 +15,9 @@ import torch
 from ..._torch import torch_functions_on
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ..number.symint import SymNumber
-from ..plain.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain
 from ..plain.mapping import dict_of
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain
 from ..protocol.value import Value
 from .foreign_tensor import ForeignTensor
 

@@ -8,7 +8,7 @@ from ..._torch import make_subclass
 from ...graph.leaves import leaf
 from ...sources import Const
 from ..objects.function import FunctionValue
-from ..plain.constant import ConstantValue
+from ..protocol.constant import ConstantValue
 from .subclass import functions_off
 from .tensor import TensorValue, remember
 

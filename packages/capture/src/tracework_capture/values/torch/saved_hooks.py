@@ -14,8 +14,8 @@ import torch
 
 from ... import _torch
 from ...graph.outline import region
-from ..plain.constant import force_plain
 from ..plain.sequence import NONE
+from ..protocol.constant import force_plain
 from .context import ContextValue
 from .hooks import real_function
 from .module_hooks import as_it_is

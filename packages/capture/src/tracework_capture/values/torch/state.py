@@ -15,9 +15,9 @@ import torch.nn.attention
 
 from ..._torch import FLAG_FUNCTIONS, FLAGS, SETTINGS, any_autocast, device_is_set_for_good
 from ...guards.kinds import STATES
-from ..plain.constant import fold, force_plain
 from ..plain.mapping import dict_of
 from ..plain.sequence import NONE, SequenceValue
+from ..protocol.constant import fold, force_plain
 from .context import ContextValue, hooks_disabled_row
 
 

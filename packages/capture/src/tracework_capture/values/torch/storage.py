@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..plain.constant import ConstantValue
+from ..protocol.constant import ConstantValue
 from ..protocol.value import Emitter, Frame, Value
 from .tensor import TensorValue, break_row
 

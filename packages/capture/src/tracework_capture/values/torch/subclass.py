@@ -15,9 +15,9 @@ from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...guards.guard import TensorFacts
 from ...guards.kinds import tensor_sizes
 from ...sources import InstanceAttr
-from ..plain.constant import ConstantValue, force_plain
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
 from ..protocol.binding import bind_static, is_data_descriptor
+from ..protocol.constant import ConstantValue, force_plain
 from .context import ContextValue
 from .tensor import TensorValue, remember
 

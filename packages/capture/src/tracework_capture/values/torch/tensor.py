@@ -21,7 +21,9 @@ from ...graph.tensor_formulas import number_of_formula, truth_of_formula
 from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
 from ...sources import Const, InstanceDict, ModuleEntry, TensorOffset
 from ..number.symint import SymNumber, size_value
-from ..plain.constant import (
+from ..plain.ranges import as_index
+from ..plain.sequence import NONE, TupleValue
+from ..protocol.constant import (
     BINARY_FUNCTIONS,
     COMPARE_FUNCTIONS,
     NUMPY_NUMBERS,
@@ -30,8 +32,6 @@ from ..plain.constant import (
     force_plain,
     literal,
 )
-from ..plain.ranges import as_index
-from ..plain.sequence import NONE, TupleValue
 from ..protocol.lifetimes import let_go
 from ..protocol.value import EXISTING, NEW, Value
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside

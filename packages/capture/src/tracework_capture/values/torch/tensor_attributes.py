@@ -6,8 +6,8 @@ import torch
 
 from ..._torch import unseen
 from ...sources import Attr
-from ..plain.constant import ConstantValue, literal
 from ..plain.sequence import NONE, TupleValue
+from ..protocol.constant import ConstantValue, literal
 from .tensor import known_values, numel, shape
 
 

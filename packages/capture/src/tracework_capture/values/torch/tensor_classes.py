@@ -9,8 +9,8 @@ import torch
 
 from ..arrays.array import ArrayValue
 from ..number.symint import SymNumber
-from ..plain.constant import ConstantValue
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.constant import ConstantValue
 from .tensor import TensorValue
 from .tensor_data import DATA_ROWS
 

@@ -12,10 +12,10 @@ import torch
 from ....graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, BackwardHalf, BatchedHalf, Halves
 from ....graph.outline import outline, region
 from ....graph.region_checks import Unchanged
-from ...plain.constant import ConstantValue, force_plain
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import NONE, TupleValue
 from ...protocol.arguments import accepted
+from ...protocol.constant import ConstantValue, force_plain
 from ...protocol.value import SymbolicRaise, Value
 from ..hooks import gradient_of, stand_in_like
 from ..tensor import TensorValue, forget_nodes

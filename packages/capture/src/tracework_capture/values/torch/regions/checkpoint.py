@@ -12,7 +12,7 @@ from ...._torch import call_of_checkpointed
 from ....graph.outline import region
 from ....graph.region_checks import Unchanged
 from ....sources import Const
-from ...plain.constant import force_plain
+from ...protocol.constant import force_plain
 from ...protocol.value import Value
 from ..context import set_grad
 from ..tensor import TensorValue

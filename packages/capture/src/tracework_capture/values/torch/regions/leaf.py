@@ -10,7 +10,7 @@ from ....errors import ControlMisuse
 from ....graph.builder import examples, graph_argument
 from ....graph.leaf_operators import leaf_operator
 from ....graph.opaque_operators import ResultFacts
-from ...plain.constant import literal
+from ...protocol.constant import literal
 from .cond import is_fixed
 from .nonstrict import Parts, Target, together
 

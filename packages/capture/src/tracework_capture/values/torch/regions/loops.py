@@ -13,8 +13,8 @@ from ....graph.opaque_operators import ResultFacts
 from ....sources import Const
 from ...number.loop_numbers import OverInts, places_of_ints, with_ints, with_tensors
 from ...number.symint import compare_sizes
-from ...plain.constant import ConstantValue
 from ...plain.sequence import TupleValue
+from ...protocol.constant import ConstantValue
 from ...protocol.structure import leaves, rebuilt, same_structure
 from ...protocol.value import Value
 from ..tensor import TensorValue

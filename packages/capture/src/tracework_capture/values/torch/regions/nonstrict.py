@@ -17,9 +17,9 @@ from tracework_primops import FakeTensor
 from .... import _torch
 from ....graph.builder import graph_argument
 from ...number.symint import SymNumber
-from ...plain.constant import ConstantValue, NotPlain, plain
 from ...plain.mapping import DictValue, dict_of
 from ...plain.sequence import ListValue, SequenceValue, TupleValue
+from ...protocol.constant import ConstantValue, NotPlain, plain
 from ..module import ModuleValue
 from ..tensor import TensorValue
 

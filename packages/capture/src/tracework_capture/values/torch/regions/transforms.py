@@ -15,9 +15,9 @@ from ....graph.region_checks import Unchanged
 from ....graph.transform_call import TransformCall
 from ....graph.undo import storages_of
 from ....sources import Const
-from ...plain.constant import force_plain
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import TupleValue
+from ...protocol.constant import force_plain
 from ...protocol.structure import leaves, rebuilt, same_structure, spread
 from ...protocol.value import SymbolicRaise, Value
 from ..hooks import stand_in_like

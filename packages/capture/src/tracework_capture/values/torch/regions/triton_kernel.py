@@ -9,9 +9,9 @@ import torch
 from ....graph.kernel_operators import Launch, operator_of, python_function
 from ...number.floats import FloatValue
 from ...number.symint import SymNumber
-from ...plain.constant import NotPlain, force_plain, plain
 from ...plain.mapping import dict_of
 from ...plain.sequence import NONE
+from ...protocol.constant import NotPlain, force_plain, plain
 from ...protocol.value import Value
 from ..tensor import TensorValue
 

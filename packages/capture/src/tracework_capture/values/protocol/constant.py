@@ -36,8 +36,8 @@ from ...sources import (
     PlainPart,
 )
 from ..objects.pure import reads_locale
-from ..protocol.value import Value
-from .type_parameter import is_evaluated_late
+from ..plain.type_parameter import is_evaluated_late
+from .value import Value
 
 _NUMPY_KINDS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
 NUMPY_NUMBERS = frozenset(getattr(numpy, name) for name in _NUMPY_KINDS.split())
@@ -179,7 +179,7 @@ class ConstantValue(Value):
         return self.obj
 
     def getattr(self, frame, name):
-        from ..protocol.binding import BoundBuiltin
+        from .binding import BoundBuiltin
 
         obj = self.obj
         getter = self.getter() if name == "__get__" else None
@@ -210,11 +210,11 @@ class ConstantValue(Value):
     def call_method(self, frame, name, args, kwargs):
         obj = self.obj
         if isinstance(obj, str) and name == "join" and len(args) == 1 and not kwargs:
-            from ..wrap import iterate_all
+            from .iteration import iterate_all
 
             return fold_literal(frame, obj.join, [force_plain(frame, v) for v in iterate_all(frame, args[0], asks_length=True)])
         if type(obj) in (str, bytes) and name in ("encode", "decode"):
-            from .text_codecs import break_for_own_codec
+            from ..plain.text_codecs import break_for_own_codec
 
             break_for_own_codec(frame, args, kwargs)
         if isinstance(obj, torch.device) and name in ("__enter__", "__exit__"):
@@ -225,7 +225,7 @@ class ConstantValue(Value):
             return raise_python(frame, error)
         if type(obj) is str and name == "format":
             from ..number.late_values import late_format
-            from .format_fields import looked_up
+            from ..plain.format_fields import looked_up
 
             found = looked_up(frame, obj, args, kwargs)
             if found is not None:
@@ -248,14 +248,14 @@ class ConstantValue(Value):
 
     def getitem(self, frame, key):
         from ..objects.instance import has_own_instance
-        from .ranges import as_place
+        from ..plain.ranges import as_place
 
         if type(self.obj) not in ATOM_TYPES and has_own_instance(key):
             return frame.break_graph("builtin_unsupported", f"{self.describe()}[...] that holds an instance of an own class")
         return fold(frame, operator.getitem, [self, as_place(frame, key)])
 
     def iterate(self, frame):
-        from .iterators import TextIterator
+        from ..plain.iterators import TextIterator
 
         if type(self.obj) in (str, bytes, TorchVersion):
             return TextIterator(self.obj)
@@ -271,7 +271,7 @@ class ConstantValue(Value):
     def binary(self, frame, op, other, reverse=False):
         if not other.is_constant():
             if isinstance(self.obj, str) and op == "%" and not reverse:
-                from .text import percent_text
+                from ..plain.text import percent_text
 
                 return percent_text(frame, self.obj, other) or fold(frame, operator.mod, [self, other])
             return self.asked(frame, op, other, reverse)
@@ -292,7 +292,7 @@ class ConstantValue(Value):
         """self op other for an object of the program, where the method is Python code, as those of Fraction are; else None, for
         NotImplemented. NumPy's numbers make arrays of sequences, and ask objects for what they do with a number of Python."""
         from ..objects.instance import ObjectValue, implemented
-        from ..protocol.operators import COMPARE_SPECIAL, SPECIAL
+        from .operators import COMPARE_SPECIAL, SPECIAL
 
         kind = other.python_type()
         if type(self.obj) in NUMPY_NUMBERS and not (kind in (int, float, bool) or issubclass(kind, KNOWN_TO_NUMPY)):
@@ -433,6 +433,6 @@ def literal(frame, obj):
     """A value for an object that tracing itself made: nothing to guard, nothing to reload."""
     if type(obj) in ATOM_TYPES:
         return ConstantValue(obj)
-    from .results import wrap_constant
+    from ..plain.results import wrap_constant
 
     return wrap_constant(frame, obj)

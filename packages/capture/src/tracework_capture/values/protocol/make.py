@@ -1,0 +1,40 @@
+"""Make: how a storey makes values whose classes stand in storeys above it. Each of those fills its slots when it is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .value import Frame, Value
+
+
+class Make:
+    """One slot a kind of value. `values/__init__.py` checks that all are filled."""
+
+    tuple: Callable[[list[Value]], Value]
+    """A new tuple of items."""
+    list: Callable[[list[Value]], Value]
+    """A new list of items."""
+    dict: Callable[[Frame, list[tuple[Value, Value]]], Value]
+    """A new dict of pairs."""
+    class_: Callable[[Frame, type], Value]
+    """The value of a class that tracing knows, without a source."""
+    result: Callable[[Frame, Any], Value]
+    """The value of an object that tracing itself made (plain/results.py)."""
+
+    def provide(self, **makers: Callable[..., Value]) -> None:
+        """Fills slots; each has one owner."""
+        for slot, maker in makers.items():
+            if slot not in Make.__annotations__ or slot in vars(self):
+                raise RuntimeError(f"make.{slot} has an owner, or is no slot")
+            setattr(self, slot, maker)
+
+    def check(self) -> None:
+        """Raises where a slot is empty."""
+        missing = set(Make.__annotations__) - set(vars(self))
+        if missing:
+            raise RuntimeError(f"nobody provides {sorted(missing)}")
+
+
+make = Make()
+"""The one of this process."""
