@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..objects.weak_reference import is_held
 from ..protocol.constant import ConstantValue
 from ..protocol.keys import LOWEST_ADDRESS, NumberKey
+from ..protocol.operators import tell_apart
 from ..protocol.value import NEW, Value
 from .late_values import LateValue
 
@@ -46,8 +47,6 @@ class IdentityNumber(LateValue):
 
     def lives_beside(self, frame, other):
         """False, where both objects are alive at one time."""
-        from ..protocol.operators import tell_apart
-
         both_before = self.of.mutability is not NEW and other.of.mutability is not NEW
         if not both_before and not all(is_alive(frame, number.of) for number in (self, other)):
             return self.needed(frame)

@@ -47,6 +47,7 @@ from ..protocol.binding import (
     refuse_method,
 )
 from ..protocol.constant import ConstantValue, attribute_name, fold, fold_plain, force_plain, literal
+from ..protocol.iteration import iterate_all
 from ..protocol.lifetimes import let_go
 from ..protocol.value import NEW, SymbolicRaise, Value
 from .controls import forbid
@@ -494,7 +495,6 @@ def new_object(frame, args, kwargs):
     from ..plain.mapping import DictValue
     from ..plain.sequence import DequeValue
     from ..plain.sets import SetValue, made_set
-    from ..protocol.iteration import iterate_all
 
     if not args or not isinstance(args[0], ClassValue):
         return frame.break_graph("call_unknown", "__new__ of no class")
@@ -572,8 +572,6 @@ def make_namedtuple(frame, cls, args, kwargs):
 
 def make_result(frame, cls, args, kwargs):
     """cls(sequence) of a structure that torch functions return; C says what it takes."""
-    from ..protocol.iteration import iterate_all
-
     items = iterate_all(frame, args[0]) if len(args) == 1 and not kwargs else []
     if len(items) != cls.n_fields or cls.n_fields != cls.n_sequence_fields:
         frame.break_graph("call_unknown", f"{cls.__name__} with these arguments")

@@ -21,8 +21,11 @@ from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
 from ...hook.policy import is_installed
 from ...signals import let_through
 from ...sources import Const, DictItem
+from ..number.floats import LateFloat
 from ..number.identity_numbers import IdentityNumber
-from ..number.late_values import place_here
+from ..number.late_values import LateValue, place_here
+from ..number.symint import SymNumber
+from ..plain.mapping import DictValue
 from ..plain.sequence import NONE, ListValue, TupleValue
 from ..protocol.binding import function_value
 from ..protocol.constant import (
@@ -40,10 +43,12 @@ from ..protocol.constant import (
 from ..protocol.value import NEW, SymbolicRaise
 from ..torch.module import ModuleValue
 from ..torch.tensor import TensorValue
-from .class_value import ClassValue, class_value, super_, type_call
-from .exception import attribute_asked
-from .function import FunctionValue
+from .class_value import ClassValue, class_value, new_object, super_, type_call
+from .exception import ExceptionValue, attribute_asked
+from .function import BoundMethodValue, FunctionValue
 from .instance import HEAP_TYPE, ObjectValue
+from .made_class import class_of_parts
+from .partial import PartialValue
 from .user_keys import has_user_key, is_hashed_alike
 
 
@@ -60,8 +65,6 @@ def classes_of(frame, value):
 
 
 def isinstance_(frame, args, kwargs):
-    from .instance import ObjectValue
-
     if isinstance(args[0], ObjectValue) and args[0].pretends(frame):
         return frame.break_graph("call_unknown", f"isinstance of {args[0].describe()}, whose class says what its __class__ is")
     if isinstance(args[1], TupleValue):
@@ -222,9 +225,6 @@ def delattr_(frame, args, kwargs):
 
 
 def type_(frame, args, kwargs):
-    from ..plain.mapping import DictValue
-    from .made_class import class_of_parts
-
     if len(args) == 3 and not kwargs and type(args[1]) is TupleValue and type(args[2]) is DictValue:
         return class_of_parts(frame, args)
     if len(args) != 1:
@@ -329,9 +329,6 @@ def print_(frame, args, kwargs):
 
 def shown_later(frame, value):
     """What to print after the graph: the text as it is now, a size, or a copy of a tensor without gradients."""
-    from ..number.floats import LateFloat
-    from ..number.late_values import LateValue
-    from ..number.symint import SymNumber
     from ..torch.tensor import TensorValue
 
     if isinstance(value, (SymNumber, LateFloat, LateValue)):
@@ -350,8 +347,6 @@ def shown(frame, value):
 
 def text(frame, value, fn):
     """str(value) or repr(value) as a value; breaks for what is not known."""
-    from .exception import ExceptionValue
-
     if isinstance(value, ExceptionValue):
         return value.shown(frame, fn)
     try:
@@ -427,9 +422,6 @@ def of_signature(fn):
 
 def stand_in(frame, value, name):
     """What has the signature of a function, a method or a partial of one, guarded; None for other callables."""
-    from .function import BoundMethodValue
-    from .partial import PartialValue
-
     if isinstance(value, FunctionValue):
         found = plain_function(frame, value)
         guard_signature(frame, value)
@@ -523,14 +515,10 @@ def plain_function(frame, value):
 
 
 def object_new(frame, args, kwargs):
-    from .class_value import new_object
-
     return new_object(frame, args, kwargs)
 
 
 def object_class(frame, args, kwargs):
-    from .instance import ObjectValue
-
     return ObjectValue(object)
 
 

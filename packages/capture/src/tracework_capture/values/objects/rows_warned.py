@@ -14,6 +14,7 @@ from ..plain.mapping import MISSING, touched_name
 from ..plain.sequence import NONE, ListValue
 from ..protocol.binding import BoundBuiltin
 from ..protocol.constant import ConstantValue, force_plain, plain
+from ..protocol.iteration import iterate_all
 from ..protocol.value import Value
 from .class_value import ClassValue, class_value
 from .rows_attributes import call_later
@@ -95,8 +96,6 @@ def warn_at_once(frame, message, category, place, source):
 
 def action_for(frame, text, category, module, line):
     """What the filters, as the program left them, say of a warning."""
-    from ..protocol.iteration import iterate_all
-
     for row in iterate_all(frame, filters_now(frame)):
         action, pattern, kind, where, at = iterate_all(frame, row)
         if (
@@ -168,8 +167,6 @@ def goes_where_nobody_looks(frame):
 def may_raise(frame, category):
     """Whether the filters, as the program left them, make an error of some warnings of this category; UserWarning may stand for any,
     as the class of a message that is a warning."""
-    from ..protocol.iteration import iterate_all
-
     if (
         not frame.in_block and frame.current.handler is None and id(warnings.filters) not in frame.root.memo
     ):  # the program left them as they were

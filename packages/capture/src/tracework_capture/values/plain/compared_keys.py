@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from ..protocol.constant import ConstantValue
+from ..protocol.operators import compare
 from ..protocol.value import NEW, Value
 
 KEY_WRAPPER = type(functools.cmp_to_key(max))
@@ -43,8 +44,6 @@ class ComparedKey(Value):
         return ComparedKey(self.function, given[0])
 
     def compare(self, frame, op, other):
-        from ..protocol.operators import compare
-
         if not isinstance(other, ComparedKey):
             return frame.raise_new(TypeError, "other argument must be K instance")
         if self.obj is None or other.obj is None:

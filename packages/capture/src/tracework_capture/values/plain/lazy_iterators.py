@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 
 from ..protocol.constant import ConstantValue, literal
+from ..protocol.iteration import iterate, iterate_all
+from ..protocol.operators import binary, equal
 from .iterators import IteratorValue, advanced
 from .sequence import TupleValue
 
@@ -178,8 +180,6 @@ class StopMapIterator(MapIterator):
         super().__init__(function, [iterator])
 
     def next_value(self, frame):
-        from ..protocol.iteration import iterate_all
-
         item = self.iterators[0].next_value(frame)
         return None if item is None else self.function.call(frame, iterate_all(frame, item), {})
 
@@ -237,8 +237,6 @@ class ChainIterator(IteratorValue):
         self.current = None
 
     def next_value(self, frame):
-        from ..protocol.iteration import iterate
-
         while True:
             if self.current is None:
                 source = self.sources.next_value(frame)
@@ -325,8 +323,6 @@ class CountIterator(IteratorValue):
         self.step = step
 
     def next_value(self, frame):
-        from ..protocol.operators import binary
-
         current = self.value
         self.value = binary(frame, "+", current, self.step)
         return current
@@ -347,8 +343,6 @@ class CallIterator(IteratorValue):
         self.ended = False
 
     def next_value(self, frame):
-        from ..protocol.operators import equal
-
         if self.ended:
             return None
         item = self.function.call(frame, [], {})

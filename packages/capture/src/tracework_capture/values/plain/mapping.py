@@ -15,6 +15,7 @@ from ...sources import Const, DictItem, DictValueAt, FrameGlobals
 from ..objects.user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
 from ..protocol.arguments import call_row
 from ..protocol.constant import ConstantValue, NotPlain, plain
+from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
     among,
     behind,
@@ -27,7 +28,7 @@ from ..protocol.keys import (
     wrap_key,
 )
 from ..protocol.lifetimes import let_go, refuse_to_drop
-from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value
+from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value, builtin_part
 from .dict_views import DictView
 from .sequence import NONE, Pending, TupleValue
 
@@ -312,8 +313,6 @@ class DictValue(Value):
         return call_dunder(frame, self, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
-        from ..protocol.value import builtin_part
-
         if op == "|=" and not reverse:
             METHODS["update"](frame, self, other)
             return self
@@ -329,7 +328,6 @@ class DictValue(Value):
 
     def compare(self, frame, op, other):
         from ..protocol.operators import equal
-        from ..protocol.value import builtin_part
 
         other = builtin_part(other)
         if op not in ("==", "!=") or not isinstance(other, DictValue):
@@ -516,9 +514,6 @@ def update(frame, self, other=None, /, **kwargs):
 def pairs_of_mapping(frame, mapping, asked=False):
     """(key, value) pairs of a mapping, each as it is taken: of dicts that iterate as dicts do what they hold, unless own classes of dicts
     are `asked`, too; of others what their keys() and items are."""
-    from ..protocol.iteration import each_of
-    from ..protocol.value import builtin_part
-
     part = builtin_part(mapping)
     as_a_dict = not asked and lookup_class(mapping.python_type(), "__iter__")[1] is dict
     if isinstance(part, DictValue) and (part is mapping or as_a_dict):
@@ -530,8 +525,6 @@ def pairs_of_mapping(frame, mapping, asked=False):
 
 def pairs_of(frame, other, asked=False):
     """(key, value) pairs of a mapping or of an iterable of pairs, each as it is taken."""
-    from ..protocol.iteration import each_of, iterate_all
-
     if hasattr(other.python_type(), "keys"):
         yield from pairs_of_mapping(frame, other, asked)
         return
@@ -580,8 +573,6 @@ def move_to_end(frame, self, key, last=ConstantValue(True)):  # noqa: B008
 
 @method("fromkeys")
 def fromkeys(frame, self, keys, value=NONE):
-    from ..protocol.iteration import iterate_all
-
     made = DictValue(cls=self.cls)
     for key in iterate_all(frame, keys):
         made.store(frame, key, value)

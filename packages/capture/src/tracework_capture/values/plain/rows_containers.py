@@ -17,6 +17,7 @@ from ..arrays.array import ArrayValue
 from ..number.floats import FloatValue, float_of
 from ..number.late_values import LateValue, late_joined, late_shown, read_late
 from ..number.numpy_ints import NumpyInt
+from ..number.size_floats import SizeFloat
 from ..number.symint import SymNumber
 from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..objects.instance import ObjectValue, is_atomic, operand_of
@@ -137,8 +138,6 @@ def number(cls):
     """int, float, complex."""
 
     def handler(frame, args, kwargs):
-        from ..number.size_floats import SizeFloat
-
         if len(args) != 1 or kwargs:
             return fold(frame, cls, args, kwargs)
         value = args[0]

@@ -16,6 +16,7 @@ from ..objects.class_value import ClassValue, class_value, new_object
 from ..objects.instance import ObjectValue, is_atomic
 from ..protocol.binding import function_value, native_base, python_new
 from ..protocol.constant import ConstantValue
+from ..protocol.iteration import iterate_all
 from ..torch.frame_hooks import check_frame_hooks
 from ..torch.functions import break_row
 from ..torch.leaf_changes import PLAIN
@@ -113,8 +114,6 @@ def new_like(frame, value):
 
 def copy_object(frame, value, copy_field):
     """A new instance with the same fields, number or text, and items."""
-    from ..protocol.iteration import iterate_all
-
     kind = type(value)
     if kind is ModuleValue:
         check_frame_hooks(frame.root, value)

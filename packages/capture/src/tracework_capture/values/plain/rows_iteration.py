@@ -10,7 +10,7 @@ from ...bytecode.facts import VERSION
 from ..objects.exception import ExceptionValue
 from ..protocol.constant import ConstantValue, fold_plain, force_plain
 from ..protocol.iteration import iterate, iterate_all
-from ..protocol.operators import binary, compare, index_of
+from ..protocol.operators import binary, compare, equal, index_of
 from .iterators import ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
 from .lazy_iterators import (
     CallIterator,
@@ -393,8 +393,6 @@ class Groups:
 
 
 def groups(it, shared):
-    from ..protocol.operators import equal
-
     key = None
     while shared.ahead(it.frame):
         if key is not None and equal(it.frame, key, shared.item_key):
@@ -406,8 +404,6 @@ def groups(it, shared):
 
 
 def members(it, shared, key):
-    from ..protocol.operators import equal
-
     while shared.group is it and shared.ahead(it.frame) and equal(it.frame, key, shared.item_key):
         yield shared.take()
 

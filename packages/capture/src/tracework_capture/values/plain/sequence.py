@@ -14,7 +14,8 @@ from ...guards.classes import attributes_of, lookup_class
 from ...sources import Attr, Item
 from ..protocol.arguments import call_row
 from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
-from ..protocol.value import EXISTING, NEW, Deferred, Value
+from ..protocol.iteration import iterate_all
+from ..protocol.value import EXISTING, NEW, Deferred, Value, builtin_part
 from .ranges import sequence_index
 
 
@@ -166,8 +167,6 @@ class SequenceValue(Value):
         if op == "*":
             repeated = self.repeated(frame, other)
             return None if repeated is None else self.sliced(repeated)
-        from ..protocol.value import builtin_part
-
         part = builtin_part(other)
         if op == "+" and isinstance(part, SequenceValue) and part.kind == self.kind:
             left, right = (part, self) if reverse else (self, part)
@@ -188,7 +187,6 @@ class SequenceValue(Value):
 
     def compare(self, frame, op, other):
         from ..protocol.operators import compare_sequences
-        from ..protocol.value import builtin_part
 
         other = builtin_part(other)
         if not isinstance(other, SequenceValue) or other.kind != self.kind:
@@ -269,8 +267,6 @@ class MutableSequenceValue(SequenceValue):
         if isinstance(index, slice) or index >= 0 or -index > len(self.items):
             self.look(frame)
         if isinstance(index, slice):
-            from ..protocol.iteration import iterate_all
-
             try:
                 self.items[index] = iterate_all(frame, value)
             except ValueError as error:

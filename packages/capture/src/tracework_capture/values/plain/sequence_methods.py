@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ...bytecode.facts import VERSION
 from ..protocol.constant import ConstantValue, force_plain
+from ..protocol.iteration import each_of, iterate_all
+from ..protocol.value import builtin_part
 from .ranges import sequence_index
 from .sequence import MUTATED, NONE, TupleValue, method
 
@@ -32,9 +34,6 @@ def extend(frame, self, items):
 
 def added_items(frame, self, items):
     """What is added to a list or deque, one at a time; itself is gone over before, and from 3.13 on a list is repeated."""
-    from ..protocol.iteration import each_of, iterate_all
-    from ..protocol.value import builtin_part
-
     if builtin_part(items) is not self:
         return each_of(frame, items, asks_length=self.kind == "list")
     return self.all_items(frame) if self.kind == "list" and VERSION >= (3, 13) else iterate_all(frame, items)

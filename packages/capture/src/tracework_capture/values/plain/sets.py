@@ -10,6 +10,7 @@ from ..objects.record_keys import RecordKey
 from ..objects.user_keys import UserKey, cannot_be_made_again, refuse_user_keys
 from ..protocol.arguments import call_row
 from ..protocol.constant import ConstantValue, NotPlain, literal
+from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
     IdentityKey,
     MethodKey,
@@ -23,7 +24,7 @@ from ..protocol.keys import (
     key_of_existing,
 )
 from ..protocol.lifetimes import let_go, refuse_to_drop
-from ..protocol.value import EXISTING, NEW, Value
+from ..protocol.value import EXISTING, NEW, Value, builtin_part
 from .dict_views import DictView
 
 NONE = ConstantValue(None)
@@ -325,8 +326,6 @@ class SetValue(Value):
 
 def set_part(value):
     """The built-in set of an instance of a subclass, which functions of sets read past what the class overrides; else the value."""
-    from ..protocol.value import builtin_part
-
     part = builtin_part(value)
     return part if isinstance(part, SetValue) else value
 
@@ -373,8 +372,6 @@ def real_set(cls, members):
 
 def member_key(frame, owner, item):
     """The hash key of a member that is looked for in a set; a set stands for the frozenset that equals it."""
-    from ..protocol.value import builtin_part
-
     part = builtin_part(item)
     if part is not item and getattr(item.python_type(), "__hash__", None) not in (None, frozenset.__hash__):
         return owner.hashed(frame, item)
@@ -387,8 +384,6 @@ def member_key(frame, owner, item):
 
 def as_set(frame, value, strict=False):
     """A SetValue of any iterable; with `strict` only of sets and dict views, else None."""
-    from ..protocol.iteration import iterate_all
-
     value = set_part(value)
     if isinstance(value, SetValue):
         value.pin(frame)
@@ -547,8 +542,6 @@ def items_of_one(frame, left, right):
 
 def members_of(frame, value):
     """The members of an iterable in its order."""
-    from ..protocol.iteration import iterate_all
-
     return value.unpack(frame) if isinstance(value, (SetValue, DictView)) else iterate_all(frame, value)
 
 
@@ -604,7 +597,6 @@ def updating(name, real_name):
     """The four operations that change the set."""
 
     def handler(frame, self, *others):
-        from ..protocol.iteration import each_of
         from .mapping import DictValue
         from .sequence import SequenceValue
 
@@ -648,7 +640,6 @@ def issuperset(frame, self, other):
 @method("isdisjoint")
 def isdisjoint(frame, self, other):
     from ..objects.instance import ObjectValue
-    from ..protocol.iteration import each_of
 
     if isinstance(other, ObjectValue):  # instances of own classes of sets are iterated over, too
         return ConstantValue(not any(self.contains(frame, item).truth(frame) for item in each_of(frame, other)))

@@ -14,6 +14,7 @@ from ...sources import Source
 from ..number.open_constant import OpenConstant
 from ..number.symint import SymNumber
 from ..protocol.constant import ConstantValue, fold, fold_plain, plain
+from ..protocol.value import builtin_part
 
 __all__ = [
     "OpenText",
@@ -113,7 +114,6 @@ _CONVERSION = re.compile(r"%[-#0 +\d.]*[hlL]?([a-zA-Z])")
 def percent_text(frame, pattern, value):
     """`pattern % value` where value is a symbolic size, a tensor or a number out of data, or a tuple with some in it; None for other values."""
     from ..number.late_values import late_percent
-    from ..protocol.value import builtin_part
     from ..torch.texts_of_data import converted
     from .sequence import TupleValue
 

@@ -37,6 +37,7 @@ from ...sources import (
 )
 from ..objects.pure import reads_locale
 from ..plain.type_parameter import is_evaluated_late
+from .iteration import iterate_all
 from .value import Value
 
 _NUMPY_KINDS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
@@ -210,8 +211,6 @@ class ConstantValue(Value):
     def call_method(self, frame, name, args, kwargs):
         obj = self.obj
         if isinstance(obj, str) and name == "join" and len(args) == 1 and not kwargs:
-            from .iteration import iterate_all
-
             return fold_literal(frame, obj.join, [force_plain(frame, v) for v in iterate_all(frame, args[0], asks_length=True)])
         if type(obj) in (str, bytes) and name in ("encode", "decode"):
             from ..plain.text_codecs import break_for_own_codec

@@ -27,6 +27,7 @@ from ..plain.sequence import TupleValue
 from .arguments import positional_limits
 from .binding import FIELD
 from .constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
+from .iteration import iterate, iterate_all
 from .value import SymbolicRaise, builtin_part
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -381,7 +382,6 @@ def extremum(op, fn):
 
     def handler(frame, args, kwargs):
         from ..plain.sequence import TupleValue
-        from .iteration import iterate, iterate_all
 
         key, default = kwargs.get("key"), kwargs.get("default")
         if not args or not {"key", "default"}.issuperset(kwargs) or default is not None and len(args) > 1:
@@ -431,8 +431,6 @@ JOINED = {str: ("strings", "''"), bytes: ("bytes", "b''"), bytearray: ("bytearra
 
 def sum_(frame, args, kwargs):
     """sum(iterable, start): numbers first, as C adds them, then whatever comes, by its own addition."""
-    from .iteration import iterate
-
     total = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
     for kind, (name, empty) in JOINED.items():
         if issubclass(total.python_type(), kind):
@@ -489,8 +487,6 @@ def pow_(frame, args, kwargs):
 
 
 def all_of(frame, value):
-    from .iteration import iterate_all
-
     return iterate_all(frame, value)
 
 
@@ -532,8 +528,6 @@ def not_(frame, args, kwargs):
 
 
 def prod(frame, args, kwargs):
-    from .iteration import iterate
-
     total, items = kwargs.get("start", ConstantValue(1)), iterate(frame, args[0])
     while (item := items.next_value(frame)) is not None:
         total = binary(frame, "*", total, item)

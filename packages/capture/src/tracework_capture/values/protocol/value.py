@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from ...errors import NotReal
+from ...errors import BreakGraph, NotReal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -267,8 +267,6 @@ class Value:
         """Expression that rebuilds this object after the graph ran. Called through emit.load, at most once for a Value that
         is not a constant and has no source (those never get here). Immutable parts first: load items, return the display,
         e.g. `"[" + ", ".join(emit.load(i) for i in self.items) + "]"`."""
-        from ...errors import BreakGraph  # only on this failing path
-
         raise BreakGraph("cannot_rebuild", self.describe())
 
     def fill(self, emit: Emitter, name: str) -> None:

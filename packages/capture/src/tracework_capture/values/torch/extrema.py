@@ -12,6 +12,7 @@ import torch
 
 from ...graph.replaced import may_be_replaced, note_replaced
 from ..protocol.constant import COMPARE_FUNCTIONS
+from ..protocol.operators import binary
 from ..protocol.value import Emitter, Frame, Value
 from .tensor import TensorValue
 
@@ -50,8 +51,6 @@ class ChosenNumber(Value):
         return frame.break_graph("data_dependent_branch", self.describe())
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
-        from ..protocol.operators import binary
-
         if isinstance(other, TensorValue):
             return None
         if not isinstance(other, ChosenNumber) and not (other.is_constant() and type(other.constant()) in (int, float)):

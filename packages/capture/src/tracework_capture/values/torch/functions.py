@@ -24,6 +24,7 @@ from ..objects.remembered import waits_for_writes
 from ..plain.sequence import NONE, SequenceValue, TupleValue
 from ..protocol.arguments import checked
 from ..protocol.constant import ConstantValue, fold, fold_literal, force_plain, literal
+from ..protocol.iteration import iterate_all
 from ..protocol.known_function import KnownFunction
 from .context import CONTEXTS
 from .data_calls import DATA_CALL_ROWS
@@ -578,8 +579,6 @@ for _name in ("is_floating_point", "is_complex", "numel", "as_strided_", "detach
 
 @row(torch.Size)
 def size_class(frame, args, kwargs):
-    from ..protocol.iteration import iterate_all
-
     return TupleValue(iterate_all(frame, args[0]) if args else [], cls=torch.Size)
 
 

@@ -10,6 +10,7 @@ import torch
 
 from ... import _torch
 from ...graph.leaves import with_data
+from .backward import is_freed
 from .inference_tensors import is_inside
 from .tensor import TensorValue, known_values, remember
 from .tensor_attributes import leaf_of
@@ -129,8 +130,6 @@ def why_not(frame, tensor, value):
 
 def is_read_behind(example, leaf):
     """Whether a backward may still come to what gave this, and reads a leaf there: itself, and no view of it, which shows the old data."""
-    from .backward import is_freed
-
     if isinstance(example, (tuple, list)):
         return any(is_read_behind(item, leaf) for item in example)
     if not isinstance(example, torch.Tensor) or example.grad_fn is None or is_freed(example):

@@ -12,9 +12,13 @@ import torch
 from ....graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, BackwardHalf, BatchedHalf, Halves
 from ....graph.outline import outline, region
 from ....graph.region_checks import Unchanged
+from ...objects.class_value import ClassValue, class_value
+from ...objects.function import bind_arguments
+from ...objects.instance import lookup_class
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import NONE, TupleValue
 from ...protocol.arguments import accepted
+from ...protocol.binding import function_value
 from ...protocol.constant import ConstantValue, force_plain
 from ...protocol.value import SymbolicRaise, Value
 from ..hooks import gradient_of, stand_in_like
@@ -135,10 +139,6 @@ CONTEXT_METHODS = {
 
 def static_function(frame, cls, name):
     """The Value of a static method of the class, and the values that it is called with first: the class of a class method."""
-    from ...objects.class_value import class_value
-    from ...objects.instance import lookup_class
-    from ...protocol.binding import function_value
-
     found, _ = lookup_class(cls, name)
     if not isinstance(found, (staticmethod, classmethod)):
         return frame.break_graph("autograd_function", f"{cls.__name__}.{name} is no static method")
@@ -147,9 +147,6 @@ def static_function(frame, cls, name):
 
 def apply(frame, args, kwargs):
     """cls.apply(*args): what Function.apply does, with the class in front."""
-    from ...objects.class_value import ClassValue
-    from ...objects.instance import lookup_class
-
     if not args or not isinstance(args[0], ClassValue) or not issubclass(args[0].cls, torch.autograd.Function):
         return frame.break_graph("autograd_function", "apply of no class of functions")
     cls, args = args[0].cls, args[1:]
@@ -167,8 +164,6 @@ def apply(frame, args, kwargs):
 
 def not_transformed(cls, transforms, has_setup):
     """Why a Function is none for these transforms of torch.func, as the end of a text; empty where it is."""
-    from ...objects.instance import lookup_class
-
     kinds = {level.kind for level in transforms}
     generated, own = lookup_class(cls, "generate_vmap_rule")[0] is True, is_own(cls, "vmap")
     if transforms and not has_setup:
@@ -186,15 +181,11 @@ BATCHING, FORWARD_MODE = ("vmap", "jacfwd"), ("jvp", "jacfwd")
 
 def is_own(cls, name):
     """Whether a class defines a method that autograd.Function has, too."""
-    from ...objects.instance import lookup_class
-
     return lookup_class(cls, name)[0] is not lookup_class(torch.autograd.Function, name)[0]
 
 
 def with_defaults(frame, forward, leading, args, kwargs):
     """The arguments as apply binds them when there is a setup_context."""
-    from ...objects.function import bind_arguments
-
     bound = bind_arguments(frame, forward, [*leading, *args], kwargs)
     code = forward.code
     positional = [bound[n] for n in code.co_varnames[len(leading) : code.co_argcount]]
@@ -424,8 +415,6 @@ class _Application:
 
     def in_vmap(self, tensors, others, call_args):
         """What the class's vmap rule makes of the arguments, traced under the transforms around that vmap: a BatchedHalf, or None."""
-        from ...objects.class_value import class_value
-
         place = self.vmap_level()
         if place is None:
             return None

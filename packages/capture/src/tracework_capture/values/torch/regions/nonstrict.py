@@ -16,6 +16,7 @@ from tracework_primops import FakeTensor
 
 from .... import _torch
 from ....graph.builder import graph_argument
+from ....sources import Const
 from ...number.symint import SymNumber
 from ...plain.mapping import DictValue, dict_of
 from ...plain.sequence import ListValue, SequenceValue, TupleValue
@@ -115,8 +116,6 @@ class Parts:
 
 
 def _const(obj: Any, name: str = "pytree") -> Any:
-    from ....sources import Const
-
     return Const(obj, getattr(obj, "__qualname__", name))
 
 
