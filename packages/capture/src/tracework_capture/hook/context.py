@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import _C, _torch
+from .. import _C, _torch, values
 from ..bytecode.resume import original_code
 from ..contracts import SYMBOLIC_SIZES, Break, PlainFrame, Recompile
 from ..errors import (
@@ -100,9 +100,7 @@ class FrameCallback:
     """What the evaluator asks for frames without a fitting entry; owns the entries that it makes."""
 
     def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
-        # what other modules import in functions: a program that is captured may have changed how Python imports
-        from ..values.number import size_floats  # noqa: F401
-
+        values.load()
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)
         self.backend = backend

@@ -1,1 +1,37 @@
-"""How Python objects are modelled while a frame is traced; the table is values/wrap.py."""
+"""How Python objects are modelled while a frame is traced, in storeys: each knows the ones below it.
+
+arrays     NumPy's arrays
+torch      tensors, modules, settings, regions
+objects    functions, classes, instances, exceptions
+plain      texts, containers, iterators
+number     numbers not known while tracing
+protocol   what a value is, and what is done with any two of them
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from .protocol.make import make
+from .protocol.registry import REGISTRIES
+
+LOADED_BY_THE_FIRST_CALLBACK = (
+    "number.size_floats",
+    "plain.format_fields",
+    "plain.open_indices",
+    "torch.data_indices",
+    "torch.extrema",
+    "torch.masks",
+    "torch.regions.autograd_function",
+    "torch.regions.nonstrict",
+)
+"""Modules that others import in functions."""
+
+
+def load() -> None:
+    """Imports all of them (a program that is captured may have changed how Python imports) and closes the tables."""
+    for name in LOADED_BY_THE_FIRST_CALLBACK:
+        importlib.import_module(f"{__name__}.{name}")
+    make.check()
+    for registry in REGISTRIES:
+        registry.seal()

@@ -259,7 +259,7 @@ names = {m.name.partition(".")[2] for m in pkgutil.walk_packages(tracework_captu
 print(sorted(name for name in names if f"tracework_capture.{name}" not in sys.modules))
 """
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert found.strip() == "['graph.leaf_operators', 'values.torch.regions.leaf', 'values.policy']"
+    assert found.strip() == "['graph.leaf_operators', 'values.policy', 'values.torch.regions.leaf']"
 
 
 class BadMeta(type):

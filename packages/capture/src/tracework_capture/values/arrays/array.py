@@ -20,6 +20,7 @@ from ..number.symint import SymNumber
 from ..plain.ranges import SliceValue
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
+from ..protocol.kinds import AbstractArray
 from ..protocol.value import EXISTING, NEW, Value
 from ..torch.tensor import TensorValue, existing_tensor, numel, shape, size_value
 
@@ -42,7 +43,7 @@ def watch_errors(frame):
         refuse(frame, "floating-point errors raise, or call something (numpy.seterr)")
 
 
-class ArrayValue(Value):
+class ArrayValue(AbstractArray):
     """An array, or a number of NumPy; `memory` is a tensor over its memory. `base` is the array that it is a view of, None where it
     owns its memory, or IN_A_TENSOR; it is not known of an array with a source."""
 

@@ -15,9 +15,10 @@ from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
-from . import places as numpy_places  # noqa: F401  # fill a table
+from . import places as numpy_places  # noqa: F401  # fills a table
 from . import products as numpy_products
 from . import shapes as numpy_shapes
+from . import spectra as numpy_spectra  # noqa: F401  # fills a table
 from .array import (
     ARRAY_METHODS,
     ArrayValue,

@@ -48,7 +48,9 @@ from ..protocol.binding import (
 )
 from ..protocol.constant import ConstantValue, attribute_name, fold, fold_plain, force_plain, literal
 from ..protocol.iteration import iterate_all
+from ..protocol.kinds import AbstractClass
 from ..protocol.lifetimes import let_go
+from ..protocol.make import make
 from ..protocol.value import NEW, SymbolicRaise, Value
 from .controls import forbid
 from .exception import ExceptionValue, make_exception
@@ -99,7 +101,7 @@ def class_value(frame, cls):
     return frame.wrap(cls, Const(cls, cls.__name__))
 
 
-class ClassValue(Value):
+class ClassValue(AbstractClass):
     """A class, known by identity."""
 
     def __init__(self, cls, source=None):
@@ -740,3 +742,6 @@ def super_(frame, args, kwargs):
     if start is None:
         return frame.raise_new(RuntimeError, "super(): empty __class__ cell")
     return super_(frame, [start, owner], {})
+
+
+make.provide(class_=class_value)

@@ -14,6 +14,7 @@ from ...guards.classes import lookup_class, resolution_order
 from ...signals import let_through
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.constant import ConstantValue, NotPlain, literal, plain
+from ..protocol.kinds import AbstractException
 from ..protocol.value import NEW, SymbolicRaise, Value
 
 NONE = ConstantValue(None)
@@ -101,7 +102,7 @@ def attribute_asked(frame, owner, name):
 _ASKED = ("name", "obj")
 
 
-class ExceptionValue(Value):
+class ExceptionValue(AbstractException):
     """An exception made in the traced program; `args` are Values."""
 
     mutability = NEW

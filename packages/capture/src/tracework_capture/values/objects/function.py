@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...hook.policy import is_of_torch
 from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
+from ..protocol.kinds import AbstractFunction
 from ..protocol.value import EXISTING, NEW, Value
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def is_empty(cell: types.CellType) -> bool:
     return type(cell) is types.CellType and cell == types.CellType()
 
 
-class FunctionValue(Value):
+class FunctionValue(AbstractFunction):
     """An existing Python function. With `by_identity` its object is guarded, so most of its parts are known; else its code is.
 
     What reloads a file while it runs puts new code into the functions that exist: the code of those that are called is guarded, too.

@@ -38,8 +38,9 @@ from ..protocol.binding import (
     python_new,
 )
 from ..protocol.constant import ATOM_TYPES, ConstantValue, NotPlain, attribute_name, fold_literal, force_plain, plain
+from ..protocol.kinds import AbstractInstance
 from ..protocol.lifetimes import let_go, refuse_to_drop
-from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value, builtin_part
+from ..protocol.value import EXISTING, NEW, SymbolicRaise, builtin_part
 from .properties import is_property, use_property
 from .record_keys import key_of_parts, record_fields
 from .user_keys import user_key
@@ -111,7 +112,7 @@ def own_dict(obj):
         return None
 
 
-class ObjectValue(Value):
+class ObjectValue(AbstractInstance):
     """An instance of a class that has no Value class of its own."""
 
     two_phase = True

@@ -28,6 +28,7 @@ from ..protocol.keys import (
     wrap_key,
 )
 from ..protocol.lifetimes import let_go, refuse_to_drop
+from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value, builtin_part
 from .dict_views import DictView
 from .sequence import NONE, Pending, TupleValue
@@ -577,3 +578,6 @@ def fromkeys(frame, self, keys, value=NONE):
     for key in iterate_all(frame, keys):
         made.store(frame, key, value)
     return made
+
+
+make.provide(dict=dict_of)

@@ -14,6 +14,7 @@ from ...sources import Const
 from ..arrays.array import constant_array
 from ..number.symint import size_value
 from ..protocol.constant import ATOM_TYPES, ConstantValue
+from ..protocol.make import make
 from ..torch.inference_tensors import refuse_misuse
 from ..torch.tensor import tensor_result
 from .mapping import dict_of
@@ -94,3 +95,6 @@ def record_plain(frame, target, args):
     node.meta.update(example_value=example, val=example, stack=frame.user_location(), stack_trace=frame.user_location())
     frame.graph.calls += 1
     return node
+
+
+make.provide(result=wrap_constant)

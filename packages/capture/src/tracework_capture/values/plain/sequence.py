@@ -15,6 +15,7 @@ from ...sources import Attr, Item
 from ..protocol.arguments import call_row
 from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
 from ..protocol.iteration import iterate_all
+from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Deferred, Value, builtin_part
 from .ranges import sequence_index
 
@@ -544,3 +545,6 @@ def method(*keys):
 MUTATED = "deque mutated during iteration"
 LONGEST = 1 << 20  # items of a sequence that is made while tracing
 NONE = ConstantValue(None)
+
+
+make.provide(tuple=TupleValue, list=ListValue)

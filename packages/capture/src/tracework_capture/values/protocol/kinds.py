@@ -17,7 +17,7 @@ class AbstractInstance(Value):
     """An instance of a class of the program (objects/instance.py ObjectValue)."""
 
 
-class AbstractModule(Value):
+class AbstractModule(AbstractInstance):
     """A module of torch.nn (torch/module.py ModuleValue)."""
 
 
@@ -31,7 +31,3 @@ class AbstractClass(Value):
 
 class AbstractException(Value):
     """An exception (objects/exception.py ExceptionValue)."""
-
-
-class AbstractNumber(Value):
-    """A number that is not known while tracing (number/)."""

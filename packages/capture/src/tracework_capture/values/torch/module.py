@@ -12,6 +12,7 @@ from ..objects.instance import NO_ATTRIBUTE, ObjectValue, lookup_class
 from ..plain.ranges import sequence_index
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue, force_plain
+from ..protocol.kinds import AbstractModule
 from ..protocol.value import SymbolicRaise, Value
 from .frame_hooks import ROWS_OF_TABLES, check_frame_hooks, hooks_of_frame, put_on
 from .lazy_module import initialise
@@ -29,7 +30,7 @@ INDEXES_MODULES = {torch.nn.ModuleList.__getitem__, torch.nn.Sequential.__getite
 COUNTS_MODULES = {torch.nn.ModuleList.__len__, torch.nn.Sequential.__len__}
 
 
-class ModuleValue(ObjectValue):
+class ModuleValue(ObjectValue, AbstractModule):
     """An existing nn.Module."""
 
     def written(self, frame, table):

@@ -32,6 +32,7 @@ from ..protocol.constant import (
     force_plain,
     literal,
 )
+from ..protocol.kinds import AbstractTensor
 from ..protocol.lifetimes import let_go
 from ..protocol.value import EXISTING, NEW, Value
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
@@ -326,7 +327,7 @@ OTHER_NAMES = {"_grad": "grad"}
 """Attributes of tensors that are others under another name."""
 
 
-class TensorValue(Dispatching, TensorOperations):
+class TensorValue(Dispatching, TensorOperations, AbstractTensor):
     """A tensor."""
 
 
