@@ -62,7 +62,6 @@ from .objects.instance import ObjectValue
 from .objects.libraries import LIBRARY_CODES, LIBRARY_ROWS
 from .objects.namespace import NamespaceValue
 from .objects.partial import PARTS, PartialValue
-from .objects.record_keys import record_key
 from .objects.remembered import RememberingFunction
 from .objects.row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, function_name, is_bound
 from .objects.thread_local import ThreadLocalValue
@@ -79,6 +78,7 @@ from .plain.sequence import DequeValue, ListValue, Pending, TupleValue, is_recor
 from .plain.text import changing_text
 from .protocol.binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
 from .protocol.constant import ATOM_TYPES, ConstantValue
+from .protocol.record_keys import record_key
 from .torch.backward import BACKWARD_ROWS
 from .torch.context import METHOD_ROWS, ErrorRegion, error_region_row, null_row
 from .torch.foreign_tensor import foreign_tensor, why_foreign

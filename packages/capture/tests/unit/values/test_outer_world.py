@@ -201,7 +201,7 @@ def test_what_depends_on_its_arguments_alone_is_known(fresh, expression):
 
 def test_every_method_of_a_class_of_c_that_is_called_while_tracing_is_listed():
     """Those of the classes of datetime that look at clocks and zones are not."""
-    from tracework_capture.values.objects.pure import is_pure
+    from tracework_capture.values.protocol.pure import is_pure
 
     classes = (int, float, bytes, str, complex, dict, datetime.date, datetime.time, datetime.datetime, datetime.timedelta)
     found = {f"{cls.__name__}.{name}" for cls in classes for name in vars(cls) if is_pure(getattr(cls, name))}

@@ -12,10 +12,10 @@ from ...graph.inputs import open_int
 from ...sources import ComputedInt
 from ..plain.sequence import TupleValue
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue
+from ..protocol.open_constant import OpenConstant
 from ..torch.tensor import TensorValue
 from .float_formulas import MOST_TEXT, answer_of
 from .floats import settled
-from .open_constant import OpenConstant
 from .symint import size_value
 
 NUMPY_INTS = frozenset(kind for kind in NUMPY_NUMBERS if issubclass(kind, numpy.integer))

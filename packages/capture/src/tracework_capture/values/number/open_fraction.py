@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...sources import Attr
-from .open_constant import OpenConstant
+from ..protocol.open_constant import OpenConstant
 
 PARTS = ("numerator", "denominator")
 

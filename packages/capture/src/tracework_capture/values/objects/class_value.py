@@ -51,12 +51,12 @@ from ..protocol.iteration import iterate_all
 from ..protocol.kinds import AbstractClass
 from ..protocol.lifetimes import let_go
 from ..protocol.make import make
+from ..protocol.pure import is_pure
 from ..protocol.value import NEW, SymbolicRaise, Value
 from .controls import forbid
 from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
 from .instance import HEAP_TYPE, NO_ATTRIBUTE, ObjectValue, has_own_instance, implemented, lookup_class
-from .pure import is_pure
 
 PLAIN_CLASS_ATTRIBUTES = (
     "__name__",

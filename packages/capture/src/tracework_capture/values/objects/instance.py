@@ -40,9 +40,9 @@ from ..protocol.binding import (
 from ..protocol.constant import ATOM_TYPES, ConstantValue, NotPlain, attribute_name, fold_literal, force_plain, plain
 from ..protocol.kinds import AbstractInstance
 from ..protocol.lifetimes import let_go, refuse_to_drop
+from ..protocol.record_keys import key_of_parts, record_fields
 from ..protocol.value import EXISTING, NEW, SymbolicRaise, builtin_part
 from .properties import is_property, use_property
-from .record_keys import key_of_parts, record_fields
 from .user_keys import user_key
 
 NONE = ConstantValue(None)

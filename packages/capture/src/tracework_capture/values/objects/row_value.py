@@ -8,9 +8,9 @@ from ...sources import Attr, Const
 from ..protocol.binding import BoundBuiltin
 from ..protocol.constant import ConstantValue, fold
 from ..protocol.known_function import KnownFunction
+from ..protocol.pure import is_pure
 from ..torch.overrides import dispatch_function, is_overridable, is_overridden
 from .opaque_call import opaque_call
-from .pure import is_pure
 
 
 def function_name(fn):

@@ -22,7 +22,6 @@ from ...hook.policy import is_installed
 from ...signals import let_through
 from ...sources import Const, DictItem
 from ..number.floats import LateFloat
-from ..number.identity_numbers import IdentityNumber
 from ..number.late_values import LateValue, place_here
 from ..number.symint import SymNumber
 from ..plain.mapping import DictValue
@@ -46,6 +45,7 @@ from ..torch.tensor import TensorValue
 from .class_value import ClassValue, class_value, new_object, super_, type_call
 from .exception import ExceptionValue, attribute_asked
 from .function import BoundMethodValue, FunctionValue
+from .identity_numbers import IdentityNumber
 from .instance import HEAP_TYPE, ObjectValue
 from .made_class import class_of_parts
 from .partial import PartialValue

@@ -15,7 +15,7 @@ import types
 from ...errors import BreakGraph
 from ...signals import let_through
 from ..protocol.constant import is_atom
-from .record_keys import RecordKey
+from ..protocol.record_keys import RecordKey
 
 PURE = frozenset(
     "RESUME NOP CACHE POP_TOP COPY SWAP PUSH_NULL PRECALL KW_NAMES CALL CALL_KW RETURN_VALUE RETURN_CONST COPY_FREE_VARS LOAD_DEREF"

@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass
 
 from ...errors import BreakGraph
-from ..objects.record_keys import RecordKey
 from ..objects.user_keys import UserKey, cannot_be_made_again, refuse_user_keys
 from ..protocol.arguments import call_row
 from ..protocol.constant import ConstantValue, NotPlain, literal
@@ -24,6 +23,7 @@ from ..protocol.keys import (
     key_of_existing,
 )
 from ..protocol.lifetimes import let_go, refuse_to_drop
+from ..protocol.record_keys import RecordKey
 from ..protocol.value import EXISTING, NEW, Value, builtin_part
 from .dict_views import DictView
 

@@ -11,9 +11,9 @@ import re
 
 from ...guards.kinds import TEXT_TESTS
 from ...sources import Source
-from ..number.open_constant import OpenConstant
 from ..number.symint import SymNumber
 from ..protocol.constant import ConstantValue, fold, fold_plain, plain
+from ..protocol.open_constant import OpenConstant
 from ..protocol.value import builtin_part
 
 __all__ = [

@@ -35,9 +35,9 @@ from ...sources import (
     PartItem,
     PlainPart,
 )
-from ..objects.pure import reads_locale
 from ..plain.type_parameter import is_evaluated_late
 from .iteration import iterate_all
+from .pure import reads_locale
 from .value import Value
 
 _NUMPY_KINDS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"

@@ -12,9 +12,9 @@ import torch
 from ... import _C
 from ...guards.kinds import REFERENCES, weak_key
 from ...sources import Const
-from ..objects.record_keys import RecordKey, record_key
 from ..plain.sequence import TupleValue
 from .constant import is_atom
+from .record_keys import RecordKey, record_key
 from .value import Value
 
 LOWEST_ADDRESS = 2**16
@@ -82,7 +82,7 @@ class ReferenceKey:
 
 
 class NumberKey:
-    """Stands for the id() of an object as a key, where that is not known while tracing (values.number.identity_numbers.IdentityNumber); `among` sees
+    """Stands for the id() of an object as a key, where that is not known while tracing (values.objects.identity_numbers.IdentityNumber); `among` sees
     to it that no other key of a table is the same number."""
 
     __slots__ = ("number",)

@@ -21,13 +21,13 @@ from ..arrays.ufuncs import divmod_ as numpy_divmod
 from ..number.float_formulas import called, computed_by_python
 from ..number.floats import DataFloat
 from ..number.late_values import LateValue, is_number, late_sum, rounded
-from ..number.open_constant import OpenConstant
 from ..objects.instance import ObjectValue, implemented, is_atomic, operand_of, past_its_class
 from ..plain.sequence import TupleValue
 from .arguments import positional_limits
 from .binding import FIELD
 from .constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
 from .iteration import iterate, iterate_all
+from .open_constant import OpenConstant
 from .value import SymbolicRaise, builtin_part
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -10,7 +10,7 @@ from ....graph.outline import outline, region
 from ....graph.region_checks import Unchanged
 from ....graph.traced_operators import traced_operator
 from ...number.symint import compare_sizes
-from ...protocol.structure import leaves, rebuilt, same_structure
+from ..structure import leaves, rebuilt, same_structure
 from ..tensor import TensorValue, forget_nodes
 
 NAMES = ("pred", "true_fn", "false_fn", "operands")

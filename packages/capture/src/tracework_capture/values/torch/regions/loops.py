@@ -11,14 +11,14 @@ from torch._higher_order_ops.while_loop import while_loop
 
 from ....graph.opaque_operators import ResultFacts
 from ....sources import Const
-from ...number.loop_numbers import OverInts, places_of_ints, with_ints, with_tensors
 from ...number.symint import compare_sizes
 from ...plain.sequence import TupleValue
 from ...protocol.constant import ConstantValue
-from ...protocol.structure import leaves, rebuilt, same_structure
 from ...protocol.value import Value
+from ..structure import leaves, rebuilt, same_structure
 from ..tensor import TensorValue
 from .cond import call_traced, same_facts, traced_part
+from .loop_numbers import OverInts, places_of_ints, with_ints, with_tensors
 
 LONGEST = 64
 """Steps of a scan or map that go into the graph one by one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..objects.class_value import class_value
 from ..plain.mapping import DictValue, dict_of
 from ..plain.sequence import ListValue, TupleValue
-from .value import builtin_part
+from ..protocol.value import builtin_part
 
 
 def children(frame, value):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..protocol.constant import ConstantValue
-from ..protocol.value import Value
+from .constant import ConstantValue
+from .value import Value
 
 
 class OpenConstant(Value):

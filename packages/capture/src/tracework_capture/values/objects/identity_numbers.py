@@ -7,12 +7,12 @@ lie where an earlier one did.
 
 from __future__ import annotations
 
-from ..objects.weak_reference import is_held
+from ..number.late_values import LateValue
 from ..protocol.constant import ConstantValue
 from ..protocol.keys import LOWEST_ADDRESS, NumberKey
 from ..protocol.operators import tell_apart
 from ..protocol.value import NEW, Value
-from .late_values import LateValue
+from .weak_reference import is_held
 
 
 class IdentityNumber(LateValue):

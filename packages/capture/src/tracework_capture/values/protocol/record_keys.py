@@ -7,7 +7,7 @@ import types
 import weakref
 
 from ...guards.classes import NO_ATTRIBUTE, defines, lookup_class
-from ..protocol.constant import is_atom
+from .constant import is_atom
 
 SHAPE = ("co_code", "co_names", "co_consts", "co_varnames")
 _known = weakref.WeakKeyDictionary()  # class -> (its __hash__ and __eq__, names of its fields or None)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import torch
 
-from ..plain.sequence import TupleValue
-from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue
-from ..protocol.operators import compare
-from ..protocol.structure import leaves, rebuilt
-from ..protocol.value import Value
-from ..torch.tensor import TensorValue
-from .late_values import read_late
-from .symint import SymNumber
+from ...number.late_values import read_late
+from ...number.symint import SymNumber
+from ...plain.sequence import TupleValue
+from ...protocol.constant import COMPARE_FUNCTIONS, ConstantValue
+from ...protocol.operators import compare
+from ...protocol.value import Value
+from ..structure import leaves, rebuilt
+from ..tensor import TensorValue
 
 SMALL, LARGE, MOST_STEPS = 2**12, 2**40, 4
 """What may be added or multiplied with, where a loop begins, how often a round may add: 2**36 rounds, which take days, stay within 64 bits."""
