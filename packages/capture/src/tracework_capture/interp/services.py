@@ -14,6 +14,7 @@ from ..values.objects.function import BoundMethodValue, NewFunctionValue
 from ..values.objects.user_keys import refuse_effects
 from ..values.plain import mapping, ranges, results, sequence, sets
 from ..values.protocol.value import Value
+from ..values.torch.results import wrap_result
 from . import clauses
 from . import inline as inlining
 from .select import may_be_inlined
@@ -51,7 +52,7 @@ class Services:
 
     def wrap_result(self, frame: SymbolicFrame, node: Any, example: Any) -> Value:
         """The Value of a node's result."""
-        return results.wrap_result(frame, node, example)
+        return wrap_result(frame, node, example)
 
     def size_value(self, frame: SymbolicFrame, size: Any) -> Value:
         """The Value of a size."""

@@ -18,7 +18,7 @@ from .protocol.registry import REGISTRIES
 LOADED_BY_THE_FIRST_CALLBACK = (
     "number.size_floats",
     "plain.format_fields",
-    "plain.open_indices",
+    "torch.open_indices",
     "torch.data_indices",
     "torch.extrema",
     "torch.masks",

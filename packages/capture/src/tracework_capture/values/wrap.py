@@ -56,11 +56,13 @@ from .number.symint import size_value
 from .objects.compiled_here import compile_
 from .objects.controls import ROWS as CONTROL_ROWS
 from .objects.controls import marked_value
+from .objects.enum_member import EnumMember
 from .objects.exception import ExistingException
 from .objects.function import BoundMethodValue, FunctionValue
 from .objects.instance import ObjectValue
 from .objects.libraries import LIBRARY_CODES, LIBRARY_ROWS
 from .objects.namespace import NamespaceValue
+from .objects.nested_texts import REPR_CODES
 from .objects.partial import PARTS, PartialValue
 from .objects.remembered import RememberingFunction
 from .objects.row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, function_name, is_bound
@@ -68,10 +70,8 @@ from .objects.thread_local import ThreadLocalValue
 from .objects.user_keys import has_user_key
 from .objects.weak_reference import WeakReference
 from .plain import sequence_methods  # noqa: F401  # fills a table
-from .plain.enum_member import EnumMember
 from .plain.iterators import NATIVE_ITERATORS, OVER_SEQUENCES, ExistingIterator, ExistingSequenceIterator
 from .plain.mapping import DictValue
-from .plain.nested_texts import REPR_CODES
 from .plain.proxy import wrap_proxy
 from .plain.ranges import RangeValue, SliceValue
 from .plain.sequence import DequeValue, ListValue, Pending, TupleValue, is_record, pending_items

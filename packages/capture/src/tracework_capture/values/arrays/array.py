@@ -21,6 +21,7 @@ from ..plain.ranges import SliceValue
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
 from ..protocol.kinds import AbstractArray
+from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Value
 from ..torch.tensor import TensorValue, existing_tensor, numel, shape, size_value
 
@@ -496,3 +497,6 @@ ARRAY_ATTRIBUTES = {
 }
 ARRAY_METHODS = {}
 """Name of a method -> fn(frame, args, kwargs), the array being the first argument."""
+
+
+make.provide(array=constant_array)

@@ -27,7 +27,6 @@ from ...guards.classes import (
 )
 from ...sources import Attr, Const
 from ..builtins import BUILTINS
-from ..plain.enum_member import EnumMember
 from ..plain.mapping import factory_of
 from ..plain.sequence import NONE, ListValue, TupleValue, is_record
 from ..protocol.arguments import call_row
@@ -54,6 +53,7 @@ from ..protocol.make import make
 from ..protocol.pure import is_pure
 from ..protocol.value import NEW, SymbolicRaise, Value
 from .controls import forbid
+from .enum_member import EnumMember
 from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
 from .instance import HEAP_TYPE, NO_ATTRIBUTE, ObjectValue, has_own_instance, implemented, lookup_class

@@ -15,7 +15,7 @@ from ..number.symint import SymNumber
 from ..plain.sequence import NONE
 from ..plain.text import conversions
 from ..protocol.constant import ConstantValue, force_plain
-from ..torch.functions import stand_in_row
+from ..protocol.handlers import stand_in_row
 from ..torch.tensor import TensorValue
 from .rows_attributes import call_later, shown_later
 

@@ -8,7 +8,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..torch.functions import stand_in_row
+from ..protocol.handlers import stand_in_row
 
 if TYPE_CHECKING:
     import types

@@ -19,6 +19,7 @@ from ..number.late_values import LateValue, late_joined, late_shown, read_late
 from ..number.numpy_ints import NumpyInt
 from ..number.size_floats import SizeFloat
 from ..number.symint import SymNumber
+from ..objects.enum_member import EnumMember
 from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..objects.instance import ObjectValue, is_atomic, operand_of
 from ..objects.namespace import NamespaceValue
@@ -32,7 +33,6 @@ from ..protocol.operators import binary
 from ..protocol.value import SymbolicRaise, Value
 from ..torch.tensor import TensorValue
 from ..torch.texts_of_data import format_of_number, number_for, text_of_data
-from .enum_member import EnumMember
 from .instance_dict import InstanceDictValue
 from .iterators import PartialBuiltin
 from .mapping import METHODS as DICT_METHODS

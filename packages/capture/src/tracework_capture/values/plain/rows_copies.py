@@ -16,9 +16,9 @@ from ..objects.class_value import ClassValue, class_value, new_object
 from ..objects.instance import ObjectValue, is_atomic
 from ..protocol.binding import function_value, native_base, python_new
 from ..protocol.constant import ConstantValue
+from ..protocol.handlers import break_row
 from ..protocol.iteration import iterate_all
 from ..torch.frame_hooks import check_frame_hooks
-from ..torch.functions import break_row
 from ..torch.leaf_changes import PLAIN
 from ..torch.module import ModuleValue, is_none
 from ..torch.parameter import parameter_row

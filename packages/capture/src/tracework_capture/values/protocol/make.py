@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .value import Frame, Value
+
+if TYPE_CHECKING:
+    import numpy
 
 
 class Make:
@@ -17,6 +20,8 @@ class Make:
     """A new list of items."""
     dict: Callable[[Frame, list[tuple[Value, Value]]], Value]
     """A new dict of pairs."""
+    array: Callable[[Frame, numpy.ndarray], Value]
+    """A new array with data that is known while tracing."""
     class_: Callable[[Frame, type], Value]
     """The value of a class that tracing knows, without a source."""
     result: Callable[[Frame, Any], Value]

@@ -310,7 +310,7 @@ class AutocastContext(ContextValue):
         self.nodes = []
 
     def enter(self, frame):
-        from ..plain.results import record_plain
+        from .results import record_plain
 
         if self.nodes:  # it has one place for what held before, and so stays in force
             frame.break_graph("context_unknown", f"{self.cls.__name__} that is entered again inside of its own block")
@@ -318,7 +318,7 @@ class AutocastContext(ContextValue):
         return self
 
     def leave(self, frame):
-        from ..plain.results import record_plain
+        from .results import record_plain
 
         if self.nodes:
             record_plain(frame, torch.amp.autocast_mode._exit_autocast, (self.nodes.pop(),))
@@ -338,7 +338,7 @@ BEFORE_AUTOCAST = ("prev_fastdtype", "prev", "prev_cache_enabled")
 def end_autocast(frame):
     """At the end of a graph: blocks that began before it and ended in it are blocks of the graph in which what held before them does.
     They really end after the graph."""
-    from ..plain.results import record_plain
+    from .results import record_plain
 
     for node in reversed(frame.root.autocast_ended):
         record_plain(frame, torch.amp.autocast_mode._exit_autocast, (node,))

@@ -15,11 +15,11 @@ from ...graph.known import known_tensor
 from ...graph.replaced import may_be_replaced, note_replaced, settle_replaced
 from ..number.late_values import place_here
 from ..number.symint import SymNumber, size_value
-from ..plain.open_indices import dims_of_items
 from ..plain.ranges import SliceValue
 from ..plain.sequence import TupleValue
 from ..protocol.constant import ConstantValue
 from .number_arguments import as_kind
+from .open_indices import dims_of_items
 from .tensor import TensorOperations, TensorValue
 
 SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)

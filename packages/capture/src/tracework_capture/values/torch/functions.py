@@ -24,6 +24,7 @@ from ..objects.remembered import waits_for_writes
 from ..plain.sequence import NONE, SequenceValue, TupleValue
 from ..protocol.arguments import checked
 from ..protocol.constant import ConstantValue, fold, fold_literal, force_plain, literal
+from ..protocol.handlers import break_row, stand_in_row
 from ..protocol.iteration import iterate_all
 from ..protocol.known_function import KnownFunction
 from .context import CONTEXTS
@@ -382,15 +383,6 @@ def parse_to(frame, args, kwargs):
     return fold_literal(frame, torch._C._nn._parse_to, *given, **{k: like(v) for k, v in kwargs.items()})
 
 
-def stand_in_row(function):
-    """A function of ours that is traced."""
-
-    def handler(frame, args, kwargs):
-        return frame.wrap(function, Const(function, function.__name__)).call(frame, list(args), kwargs)
-
-    return handler
-
-
 for _fn, _other in STAND_INS.items():
     TORCH_ROWS[_fn] = stand_in_row(_other)
 
@@ -590,16 +582,6 @@ def set_grad_enabled(frame, args, kwargs):
 @row(torch.broadcast_shapes)
 def broadcast_shapes(frame, args, kwargs):
     return fold(frame, torch.broadcast_shapes, args, kwargs)
-
-
-def break_row(reason, name):
-    """A call that is left to plain Python."""
-
-    def breaks(frame, args, kwargs):
-        return frame.break_graph(reason, name)
-
-    breaks.reason = reason
-    return breaks
 
 
 BREAKS = {

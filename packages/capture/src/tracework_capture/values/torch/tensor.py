@@ -222,8 +222,8 @@ class TensorOperations(Value):
 
     # --- items --------------------------------------------------------------------------------------------------
     def getitem(self, frame, key):
-        from ..plain.open_indices import select_open
         from .data_indices import select_by_data, slice_by_data
+        from .open_indices import select_open
 
         target, key = select_open(frame, self, as_index(frame, key))
         if key is not None:
@@ -233,9 +233,9 @@ class TensorOperations(Value):
         return target if key is None else frame.graph.call(frame, operator.getitem, (target, positions(frame, key)))
 
     def setitem(self, frame, key, value):
-        from ..plain.open_indices import select_open
         from .data_indices import store_by_data
         from .float_operands import element
+        from .open_indices import select_open
 
         if value.python_type() in REFUSED_AS_ITEMS:
             return frame.break_graph("operation_unknown", f"an item of a tensor is set to a {value.python_type().__name__}")

@@ -7,9 +7,9 @@ import types
 
 from ...guards.classes import find, lookup_class
 from ...sources import Const
-from ..objects.instance import NO_ATTRIBUTE, ObjectValue
 from ..protocol.binding import C_METHODS
 from ..protocol.constant import ConstantValue, fold, literal
+from .instance import NO_ATTRIBUTE, ObjectValue
 
 OF_THE_MEMBER = {"name": "_name_", "value": "_value_", "_name_": "_name_", "_value_": "_value_"}
 """What is set once, when the member is made -> where the member keeps it."""

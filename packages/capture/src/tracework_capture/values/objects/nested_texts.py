@@ -6,8 +6,8 @@ import dataclasses
 import reprlib
 
 from ...sources import Const
-from ..objects.function import FunctionValue
 from ..protocol.constant import ConstantValue
+from .function import FunctionValue
 
 
 def shown_once(frame, function, args, kwargs):

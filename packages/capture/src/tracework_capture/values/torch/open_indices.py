@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from ..number.symint import SymNumber
+from ..plain.sequence import TupleValue
 from ..protocol.constant import ConstantValue
-from ..torch.tensor import TensorOperations
-from .sequence import TupleValue
+from .tensor import TensorOperations
 
 
 def select_open(frame, tensor, key):

@@ -1,0 +1,62 @@
+"""The values of nodes of the graph."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from ...graph.known import learn_part
+from ..number.symint import size_value
+from ..plain.results import wrap_constant
+from ..plain.sequence import ListValue, TupleValue
+from ..protocol.constant import ConstantValue
+from .inference_tensors import refuse_misuse
+from .tensor import tensor_result
+
+
+def wrap_result(frame, node, example):
+    """The value of a node of the graph."""
+    refuse_misuse(frame, node, example)
+    if isinstance(example, torch.Tensor):
+        return tensor_result(frame, node, example)
+    if isinstance(example, (list, tuple)):
+        items = []
+        for index, item in enumerate(example):
+            if is_graph_result(item):
+                part = frame.graph.graph.call_function(operator.getitem, (node, index))
+                part.meta.update(example_value=item, val=item, stack=node.meta.get("stack"), stack_trace=node.meta.get("stack"))
+                learn_part(part, item)
+                items.append(wrap_result(frame, part, item))
+            else:
+                items.append(wrap_result(frame, node, item))
+        if type(example) is list:
+            return ListValue(items)
+        return TupleValue(items, cls=type(example))
+    if isinstance(example, torch.SymInt):
+        return size_value(frame, example)
+    if isinstance(example, dict):
+        name = getattr(node.target, "__qualname__", node.target)
+        return frame.break_graph(
+            "call_unknown",
+            f"{name} gives a {type(example).__name__}; results of a function that nonstrict_trace marks may be one",
+        )
+    if isinstance(example, (torch.SymBool, torch.SymFloat)):
+        return ConstantValue(bool(example) if isinstance(example, torch.SymBool) else float(example))
+    return wrap_constant(frame, example)
+
+
+def is_graph_result(item):
+    """Whether a part of a tuple result needs a node of its own."""
+    if isinstance(item, torch.Tensor):
+        return True
+    return isinstance(item, (list, tuple)) and any(is_graph_result(i) for i in item)
+
+
+def record_plain(frame, target, args):
+    """A node whose arguments and result are not values (autocast's enter and exit); gives the node."""
+    example = frame.graph.run_on_fakes(frame, target, args, {}, "call_function")
+    node = frame.graph.graph.call_function(target, args)
+    node.meta.update(example_value=example, val=example, stack=frame.user_location(), stack_trace=frame.user_location())
+    frame.graph.calls += 1
+    return node
