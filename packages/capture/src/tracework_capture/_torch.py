@@ -23,6 +23,7 @@ from . import _C
 
 __all__ = [
     "BOUNDS_TAKE_GRADIENTS",
+    "DISABLED",
     "DLPACK_DEVICES",
     "DLPACK_DTYPES",
     "FLAGS",
@@ -531,6 +532,10 @@ def breaks_are_errors_in_torch_compile() -> bool:
     """Whether the program is in a region of torch.compile's error_on_graph_break(True)."""
     found = sys.modules.get("torch._dynamo.utils")
     return found is not None and getattr(found, "_error_on_graph_break", False) is True
+
+
+DISABLED = torch._disable_dynamo(lambda: None).__code__
+"""The code of what torch.compile makes of functions that it must leave alone."""
 
 
 def patched_by_torch_compile(function: Any) -> Any:

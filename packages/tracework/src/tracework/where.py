@@ -22,7 +22,7 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     ("Triton text", "tracework_inductor.codegen.triton.text_rules", "TRITON_TEXT"),
     ("opcode handler", "tracework_capture.interp.handlers", "OPCODES"),
     ("value class", "tracework_capture.values.wrap", "WRAP"),
-    ("builtin", "tracework_capture.values.builtins", "BUILTINS"),
+    ("call", "tracework_capture.values.wrap", "CALLS"),
     ("guard kind", "tracework_capture.guards.kinds", "GUARD_KINDS"),
     ("break reason", "tracework_capture.errors", "BREAK_REASONS"),
     ("recompute rule", "tracework_aotautograd.partition.recompute", "RECOMPUTE"),
@@ -51,6 +51,9 @@ def _line_with(path: Path, words: tuple[str, ...]) -> int | None:
 
 def _place(row: Any, key: Any, module: Any) -> str:
     """The rule's own source; for a row that is data, the line of the table's module that names the key."""
+    place = getattr(row, "place", None)
+    if place is not None:
+        return str(place)
     target = inspect.unwrap(row) if callable(row) else row
     code = getattr(target, "__code__", None)
     if code is not None:

@@ -1,14 +1,10 @@
-"""BUILTINS: callable -> handler(frame, args, kwargs); assembled from the files of this folder."""
+"""Rows of CALLS for Python's own functions; assembled from the files of this folder."""
 
-import types
-
-from .protocol.arguments import checked
-
-BUILTINS = {}
+from .protocol.calls import Policy, call
 
 
 def fill():
-    """Fills the table; called once by values.wrap, after the modules that need each other are loaded."""
+    """Adds the rows; called once by values.wrap, after the modules that need each other are loaded."""
     from .number import drawn as random_numbers
     from .objects import made_class, weak_reference
     from .objects import rows_attributes as attributes
@@ -38,7 +34,5 @@ def fill():
     )
     for rows in (table.ROWS for table in tables):
         for fn, handler in rows.items():
-            if fn in BUILTINS:
-                raise RuntimeError(f"BUILTINS has two rows for {fn!r}: see {handler.__module__}")
-            known = isinstance(fn, (type, types.BuiltinFunctionType, types.FunctionType))
-            BUILTINS[fn] = checked(fn, handler) if known else handler
+            policy = Policy.BREAK if handler.__name__ == "breaks" else Policy.MODELLED
+            call(fn, policy=policy, reason=getattr(handler, "reason", None))(handler)

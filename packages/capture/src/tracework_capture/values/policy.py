@@ -3,57 +3,41 @@
 from __future__ import annotations
 
 import types
+from typing import Any
 
 import torch
 
 from ..hook.policy import BREAK as LEFT_TO_PYTHON
 from ..hook.policy import call_policy, is_disabled
-from .torch.context import CONTEXTS
-from .torch.functions import TORCH_ROWS, is_graph_function
+from .protocol.calls import CallRow, Policy, row_of, row_of_function
+from .torch.functions import is_graph_function
 from .torch.tensor import PLAIN_METHODS, TENSOR_METHODS
-from .wrap import function_row
 
-__all__ = ["BREAK", "EVALUATED", "GRAPH", "MODELLED", "TRACED", "break_reason", "method_policy", "method_reason", "torch_policy"]
-
-GRAPH = "a node of the graph"
-EVALUATED = "evaluated while tracing"
-MODELLED = "modelled by a row of its own"
-TRACED = "its Python code is traced"
-BREAK = "breaks the graph"
+__all__ = ["break_reason", "method_policy", "method_reason", "torch_policy"]
 
 
-def row_policy(row):
-    """The kind of a row: those that always break, and those that always answer, are made by functions of these names."""
-    kind = getattr(row, "__name__", "")
-    return BREAK if kind == "breaks" else EVALUATED if kind == "evaluates" else MODELLED
-
-
-def row_of(fn):
+def row_in_force(fn: Any) -> CallRow | None:
     """The row that answers for calls of a function or class, None when there is none."""
-    try:
-        row = TORCH_ROWS.get(fn) or CONTEXTS.get(fn)
-    except TypeError:
-        return None
-    return function_row(fn, TORCH_ROWS) if row is None and isinstance(fn, types.FunctionType) else row
+    return row_of_function(fn) if isinstance(fn, types.FunctionType) else row_of(fn)
 
 
-def torch_policy(fn):
+def torch_policy(fn: Any) -> Policy:
     """What becomes of a call of a function or class of torch."""
-    row = row_of(fn)
+    row = row_in_force(fn)
     if row is not None:
-        return row_policy(row)
+        return row.policy
     if is_graph_function(fn):
-        return GRAPH
+        return Policy.NODE
     if isinstance(fn, types.FunctionType):
-        return BREAK if call_policy(fn, fn.__module__)[0] == LEFT_TO_PYTHON else TRACED
+        return Policy.BREAK if call_policy(fn, fn.__module__)[0] == LEFT_TO_PYTHON else Policy.TRACED
     if isinstance(fn, type) and issubclass(fn, BaseException):
-        return MODELLED
-    return TRACED if isinstance(fn, type) and issubclass(fn, torch.nn.Module) else BREAK
+        return Policy.MODELLED
+    return Policy.TRACED if isinstance(fn, type) and issubclass(fn, torch.nn.Module) else Policy.BREAK
 
 
-def break_reason(fn):
+def break_reason(fn: Any) -> str | None:
     """The id in BREAK_REASONS of the break that a call of this function or class is, whose policy is BREAK."""
-    row = row_of(fn)
+    row = row_in_force(fn)
     if row is not None:
         return row.reason
     if isinstance(fn, types.FunctionType):
@@ -61,19 +45,22 @@ def break_reason(fn):
     return "call_unknown"
 
 
-def method_policy(name):
+def method_policy(name: str) -> Policy:
     """What becomes of a call of a method of a tensor."""
     row = TENSOR_METHODS.get(name)
     if row is not None:
-        return row_policy(row)
+        return KINDS.get(row.__name__, Policy.MODELLED)
     if name in PLAIN_METHODS:
-        return BREAK
+        return Policy.BREAK
     if name.startswith("__"):
-        return MODELLED
-    return GRAPH
+        return Policy.MODELLED
+    return Policy.NODE
 
 
-def method_reason(name):
+KINDS = {"breaks": Policy.BREAK, "evaluates": Policy.EVALUATED}
+
+
+def method_reason(name: str) -> str | None:
     """The same for a method of a tensor."""
     row = TENSOR_METHODS.get(name)
     return "call_unknown" if row is None else row.reason

@@ -48,7 +48,7 @@ from ..sources import (
 from .arrays.array import ACROSS_ROWS, wrap_array
 from .arrays.code import wrap_dispatcher
 from .arrays.ufuncs import wrap_ufunc
-from .builtins import BUILTINS, fill
+from .builtins import fill
 from .number.floats import changing_float
 from .number.numpy_ints import NUMPY_INTS, changing_numpy_int
 from .number.open_fraction import changing_fraction
@@ -65,7 +65,7 @@ from .objects.namespace import NamespaceValue
 from .objects.nested_texts import REPR_CODES
 from .objects.partial import PARTS, PartialValue
 from .objects.remembered import RememberingFunction
-from .objects.row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, function_name, is_bound
+from .objects.row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, is_bound
 from .objects.thread_local import ThreadLocalValue
 from .objects.user_keys import has_user_key
 from .objects.weak_reference import WeakReference
@@ -77,16 +77,19 @@ from .plain.ranges import RangeValue, SliceValue
 from .plain.sequence import DequeValue, ListValue, Pending, TupleValue, is_record, pending_items
 from .plain.text import changing_text
 from .protocol.binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
+from .protocol.calls import CALLS, Policy, call, calls, function_name, handler_of_function, row_of
 from .protocol.constant import ATOM_TYPES, ConstantValue
 from .protocol.record_keys import record_key
 from .torch.backward import BACKWARD_ROWS
-from .torch.context import METHOD_ROWS, ErrorRegion, error_region_row, null_row
+from .torch.context import CONTEXTS, METHOD_ROWS, ErrorRegion, error_region_row, null_row
 from .torch.foreign_tensor import foreign_tensor, why_foreign
 from .torch.functional_call import FUNCTIONAL_CALL_ROWS
+from .torch.functions import TORCH_ROWS
 from .torch.hooks import HOOK_ROWS
+from .torch.module import MODULE_ROWS, module_handler
 from .torch.optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .torch.regions.checkpoint import CHECKPOINT_ROWS
-from .torch.regions.flex_attention import wrap_higher_order
+from .torch.regions.flex_attention import HIGHER_ORDER_ROWS, wrap_higher_order
 from .torch.regions.transforms import TRANSFORM_CODES, TRANSFORM_ROWS
 from .torch.regions.triton_kernel import TRITON_ROWS, existing_kernel
 from .torch.state import read_row
@@ -295,15 +298,15 @@ def function_inside(obj, source):
 
 
 def wrap_function(frame, obj, source):
-    from .torch.functions import TORCH_ROWS, TorchFunctionValue, is_graph_function
+    from .torch.functions import TorchFunctionValue, is_graph_function
 
     mark = mark_of(obj)
-    if mark is not None and function_name(obj) not in FUNCTION_ROWS:
+    if mark is not None and function_name(obj) not in CALLS:
         return marked_value(frame, obj, source, mark)
-    row = function_row(obj, TORCH_ROWS)
-    if row is not None:
+    handler = handler_of_function(obj)
+    if handler is not None:
         frame.guard("IDENTITY", source, obj)
-        return RowValue(obj, row, source)
+        return RowValue(obj, handler, source)
     if is_graph_function(obj):
         frame.guard("IDENTITY", source, obj)
         return TorchFunctionValue(obj, source)
@@ -341,24 +344,6 @@ COMPILED_OF = "_torchdynamo_inline"
 """Where what torch.compile made of a function keeps the function; wrappers around it have the attribute, too, but another id."""
 
 
-def function_row(obj, torch_rows):
-    """The row of a Python function that is modelled."""
-    from .torch.module import module_row
-
-    by_code = hashable_get(CODE_ROWS, obj.__code__)
-    if by_code is not None:
-        return lambda frame, args, kwargs: by_code(frame, obj, args, kwargs)
-    wrapped = obj.__wrapped__ if obj.__code__ is DISABLED else None  # torch.compile replaces torch.manual_seed when it is loaded
-    return (
-        BUILTINS.get(obj)
-        or torch_rows.get(obj)
-        or torch_rows.get(wrapped)
-        or TRAINING_ROWS.get(obj)
-        or module_row(obj)
-        or FUNCTION_ROWS.get(function_name(obj))
-    )
-
-
 def wrap_scripted(frame, obj, source):
     """What torch.jit.script made of a function is traced as the function, where that means the same. What torch.jit.trace recorded, which
     has no name, is another program than the function that it came from."""
@@ -377,7 +362,7 @@ OTHERWISE_IN_SCRIPT = frozenset({"is_scripting", "print"})
 
 def wrap_builtin(frame, obj, source):
     """C functions, method descriptors, and callables of torch."""
-    from .torch.functions import TORCH_ROWS, TorchFunctionValue, is_graph_function
+    from .torch.functions import TorchFunctionValue, is_graph_function
 
     if is_bound(obj) and not isinstance(source, Const):
         return wrap_builtin_method(frame, obj, source)
@@ -385,9 +370,9 @@ def wrap_builtin(frame, obj, source):
     if mark is not None:
         return marked_value(frame, obj, source, mark)
     frame.guard("IDENTITY", source, obj)
-    row = hashable_get(BUILTINS, obj) or hashable_get(TORCH_ROWS, obj)
+    row = row_of(obj)
     if row is not None:
-        return RowValue(obj, row, source)
+        return RowValue(obj, row.handler, source)
     if is_graph_function(obj):
         return triton_program(frame, obj) or TorchFunctionValue(obj, source)
     return CFunctionValue(obj, source)
@@ -425,14 +410,6 @@ def apply_function(frame, args, kwargs):
     return apply(frame, args, kwargs)
 
 
-def hashable_get(table, key):
-    """table.get(key) for keys that may be unhashable."""
-    try:
-        return table.get(key)
-    except TypeError:
-        return None
-
-
 def wrap_method(frame, obj, source):
     guard_type(frame, obj, source)
     if isinstance(source, Const):
@@ -457,7 +434,7 @@ def wrap_getter(frame, obj, source):
     named = make.keywords if type(make) is functools.partial else {}
     given = [*make.args, *given] if named else given
     args, kwargs = [frame.wrap(a, Const(a)) for a in given], {name: frame.wrap(a, Const(a)) for name, a in named.items()}
-    value = BUILTINS[type(obj)](frame, args, kwargs)
+    value = CALLS[type(obj)].handler(frame, args, kwargs)
     value.source = source
     return value
 
@@ -693,7 +670,7 @@ SUBCLASS_ROWS = (
     (CONTAINERS, wrap_container_subclass),
     (ATOMS, wrap_atom_subclass),
 )
-DISABLED = torch._disable_dynamo(lambda: None).__code__
+KINDS = {"breaks": Policy.BREAK, "evaluates": Policy.EVALUATED}
 FUNCTION_ROWS = {
     **ACROSS_ROWS,
     **CONTROL_ROWS,
@@ -721,8 +698,14 @@ TRAINING_ROWS = {
     **HOOK_ROWS,
 }
 APPLY = torch.autograd.Function.__dict__["apply"]
-BUILTINS[getattr(APPLY, "__func__", APPLY)] = apply_function  # from torch 2.15 on C defines it
-CODE_ROWS.update(TRANSFORM_CODES)
-CODE_ROWS.update(LIBRARY_CODES)
-CODE_ROWS.update(REPR_CODES)
 fill()
+call(getattr(APPLY, "__func__", APPLY), binds=False)(apply_function)  # from torch 2.15 on C defines it
+for _table in (TORCH_ROWS, CONTEXTS):
+    for _fn, _handler in _table.items():
+        _policy = KINDS.get(_handler.__name__, Policy.MODELLED)
+        call(_fn, policy=_policy, reason=getattr(_handler, "reason", None), binds=_fn is not torch.Tensor._make_subclass)(
+            _handler
+        )
+for _table in (TRAINING_ROWS, FUNCTION_ROWS, CODE_ROWS, TRANSFORM_CODES, LIBRARY_CODES, REPR_CODES, HIGHER_ORDER_ROWS):
+    calls(_table, binds=False)
+calls({function: module_handler(function, row) for function, row in MODULE_ROWS.items()}, binds=False)

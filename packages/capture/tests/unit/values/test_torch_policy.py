@@ -10,21 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from tracework_capture import values
 from tracework_capture.errors import BREAK_REASONS
-from tracework_capture.values.policy import (
-    BREAK,
-    EVALUATED,
-    GRAPH,
-    MODELLED,
-    TRACED,
-    break_reason,
-    method_policy,
-    method_reason,
-    torch_policy,
-)
+from tracework_capture.values.policy import break_reason, method_policy, method_reason, torch_policy
+from tracework_capture.values.protocol.calls import Policy
 
+values.load()
 TABLE = Path(__file__).with_name("torch_policy.txt")
-POLICIES = (GRAPH, EVALUATED, MODELLED, TRACED, BREAK)
 NAMESPACES = (
     *("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft", "torch.func", "torch.random", "torch.amp"),
     *("torch.autograd", "torch.autograd.functional", "torch.autograd.forward_ad", "torch.autograd.graph", "torch.nn.attention"),
@@ -54,7 +46,7 @@ def policies():
 def reasons(space, names):
     """Reason -> names that break for it."""
     found = {}
-    for name in (n for n, p in names.items() if p == BREAK):
+    for name in (n for n, p in names.items() if p is Policy.BREAK):
         reason = method_reason(name) if space == "torch.Tensor" else break_reason(getattr(importlib.import_module(space), name))
         found.setdefault(reason, []).append(name)
     return found
@@ -65,10 +57,10 @@ def render():
     lines = [f"torch {torch.__version__.partition('+')[0]}"]
     for space, names in policies().items():
         lines += ["", f"{space}: {len(names)}"]
-        for policy in POLICIES:
+        for policy in Policy:
             chosen = [n for n, p in names.items() if p == policy]
-            shown = "" if policy in (GRAPH, BREAK) else ": " + " ".join(chosen)
-            lines += [f"  {len(chosen)} {policy}{shown}"] if chosen else []
+            shown = "" if policy in (Policy.NODE, Policy.BREAK) else ": " + " ".join(chosen)
+            lines += [f"  {len(chosen)} {policy.value}{shown}"] if chosen else []
         for reason, chosen in sorted(reasons(space, names).items()):
             lines.append(f"    {len(chosen)} {reason}: {' '.join(chosen)}")
     return "\n".join(lines) + "\n"
@@ -76,7 +68,7 @@ def render():
 
 def test_every_function_and_method_has_a_policy():
     for names in policies().values():
-        assert names and set(names.values()) <= set(POLICIES)
+        assert names and set(names.values()) <= set(Policy)
 
 
 def test_every_break_has_a_reason():
@@ -93,14 +85,14 @@ def test_the_table_is_current():
 @pytest.mark.parametrize(
     ("fn", "policy"),
     [
-        (torch.add, MODELLED),
-        (torch.sin, GRAPH),
-        (torch.linalg.cond, GRAPH),
-        (torch.nn.functional.relu, GRAPH),
-        (torch.is_grad_enabled, EVALUATED),
-        (torch.set_flush_denormal, BREAK),
-        (torch.cond, MODELLED),
-        (torch.pca_lowrank, TRACED),
+        (torch.add, Policy.MODELLED),
+        (torch.sin, Policy.NODE),
+        (torch.linalg.cond, Policy.NODE),
+        (torch.nn.functional.relu, Policy.NODE),
+        (torch.is_grad_enabled, Policy.EVALUATED),
+        (torch.set_flush_denormal, Policy.BREAK),
+        (torch.cond, Policy.MODELLED),
+        (torch.pca_lowrank, Policy.TRACED),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )

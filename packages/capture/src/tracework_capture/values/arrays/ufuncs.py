@@ -12,6 +12,7 @@ from ...graph.known import known_tensor
 from ..number.symint import SymNumber
 from ..objects.row_value import RowValue
 from ..plain.sequence import TupleValue
+from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
@@ -494,10 +495,9 @@ UFUNC_METHODS = {
 
 def wrap_ufunc(frame, obj, source):
     """A universal function of NumPy; those of other libraries break when they are called."""
-    from ..torch.functions import TORCH_ROWS
-
+    row = CALLS.get(obj)
     frame.guard("IDENTITY", source, obj)
-    return UfuncValue(obj, TORCH_ROWS.get(obj) or unknown_ufunc(obj), source)
+    return UfuncValue(obj, unknown_ufunc(obj) if row is None else row.handler, source)
 
 
 def unknown_ufunc(ufunc):

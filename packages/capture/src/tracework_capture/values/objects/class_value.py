@@ -26,7 +26,6 @@ from ...guards.classes import (
     store,
 )
 from ...sources import Attr, Const
-from ..builtins import BUILTINS
 from ..plain.mapping import factory_of
 from ..plain.sequence import NONE, ListValue, TupleValue, is_record
 from ..protocol.arguments import call_row
@@ -45,6 +44,7 @@ from ..protocol.binding import (
     python_new,
     refuse_method,
 )
+from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue, attribute_name, fold, fold_plain, force_plain, literal
 from ..protocol.iteration import iterate_all
 from ..protocol.kinds import AbstractClass
@@ -290,12 +290,12 @@ class ClassValue(AbstractClass):
             return new_object(frame, args, kwargs)
         static, _ = lookup_class(self.cls, name)
         if isinstance(static, (types.ClassMethodDescriptorType, types.BuiltinMethodType)):
-            row = BUILTINS.get(static)
+            row = CALLS.get(static)
             if row is not None:
-                return row(frame, [self, *args], kwargs)
-            row = BUILTINS.get(getattr(self.cls, name))
+                return row.handler(frame, [self, *args], kwargs)
+            row = CALLS.get(getattr(self.cls, name))
             if row is not None:
-                return row(frame, args, kwargs)
+                return row.handler(frame, args, kwargs)
             if not is_pure(getattr(self.cls, name)):
                 return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__name__}.{name}")
             return fold(frame, getattr(self.cls, name), args, kwargs)
@@ -379,15 +379,12 @@ class ClassValue(AbstractClass):
 
 def construct(frame, class_val, args, kwargs):
     """cls(*args, **kwargs)"""
-    from ..torch.context import CONTEXTS
-    from ..torch.functions import TORCH_ROWS
-
     cls = class_val.cls
     if "_dynamo_forbidden" in attributes_of(cls):
         forbid(cls, None, frame, args, kwargs)
-    row = BUILTINS.get(cls) or CONTEXTS.get(cls) or TORCH_ROWS.get(cls)
+    row = CALLS.get(cls)
     if row is not None:
-        return row(frame, args, kwargs)
+        return row.handler(frame, args, kwargs)
     if has_members(frame, cls, "__call__"):
         return member_of(frame, cls, args, kwargs)
     if issubclass(cls, BaseException):
@@ -517,7 +514,7 @@ def new_object(frame, args, kwargs):
         else:
             part = TupleValue(iterate_all(frame, args[1], asks_length=True) if len(args) > 1 else [])
     elif native in ATOMS:
-        part = BUILTINS[native](frame, args[1:], kwargs)
+        part = CALLS[native].handler(frame, args[1:], kwargs)
         if part.python_type() is not native:
             frame.break_graph("call_unknown", f"{native.__name__}.__new__({cls.__name__}, ...) of {part.describe()}")
     elif issubclass(native, dict):
@@ -673,9 +670,9 @@ class NativeClassMethod(Value):
     def call(self, frame, args, kwargs):
         if self.base is object and self.descriptor.__name__ == "__init_subclass__" and not (args or kwargs):
             return NONE
-        row = BUILTINS.get(self.descriptor)
+        row = CALLS.get(self.descriptor)
         if row is not None:
-            return row(frame, [class_value(frame, self.cls), *args], kwargs)
+            return row.handler(frame, [class_value(frame, self.cls), *args], kwargs)
         return frame.break_graph("call_unknown", f"{self.base.__name__}.{self.descriptor.__name__} of {self.cls.__name__}")
 
     def reload(self, emit):

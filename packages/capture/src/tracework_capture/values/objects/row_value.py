@@ -6,16 +6,12 @@ import types
 
 from ...sources import Attr, Const
 from ..protocol.binding import BoundBuiltin
+from ..protocol.calls import function_name
 from ..protocol.constant import ConstantValue, fold
 from ..protocol.known_function import KnownFunction
 from ..protocol.pure import is_pure
 from ..torch.overrides import dispatch_function, is_overridable, is_overridden
 from .opaque_call import opaque_call
-
-
-def function_name(fn):
-    return f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', '')}"
-
 
 NO_OWNERS = (types.ModuleType, type, type(None))
 """What a C function may be bound to without being a method: others are made anew by each look-up, and wait on the stack for their

@@ -13,6 +13,7 @@ from ..._torch import FunctionBase
 from ...guards.classes import NO_ATTRIBUTE, Stored, defines, lookup_class
 from ...sources import Attr, ClassAttr, Const
 from ..objects.properties import use_property
+from .calls import CALLS
 from .constant import ConstantValue, literal
 from .value import Value
 
@@ -195,7 +196,6 @@ class BoundBuiltin(Value):
 
 def call_c_method(frame, descriptor, owner, name, args, kwargs):
     """Calls a method that C defines, such as dict.get or object.__setattr__, on a value."""
-    from ..builtins import BUILTINS
     from ..objects.instance import OF_OBJECT, ObjectValue
 
     base = getattr(descriptor, "__objclass__", object)
@@ -211,9 +211,9 @@ def call_c_method(frame, descriptor, owner, name, args, kwargs):
             if issubclass(base, BaseException) and hasattr(owner, "call_native"):  # ValueError.__init__(self, text)
                 return owner.call_native(frame, name, args, kwargs)
         return owner.call_method(frame, name, args, kwargs)
-    row = BUILTINS.get(descriptor)
+    row = CALLS.get(descriptor)
     if row is not None:
-        return row(frame, [owner, *args], kwargs)
+        return row.handler(frame, [owner, *args], kwargs)
     refuse_method(frame, owner, base, name)
     return owner.call_native(frame, name, args, kwargs)
 
@@ -226,10 +226,9 @@ def refuse_method(frame, owner, base, name):
 
 def is_modelled(static):
     """Whether a method in a class is a function, of Cython's say, that has a row."""
-    from ..builtins import BUILTINS
     from ..objects.row_value import FOREIGN_FUNCTIONS
 
-    return type(static).__name__ in FOREIGN_FUNCTIONS and static in BUILTINS
+    return type(static).__name__ in FOREIGN_FUNCTIONS and static in CALLS
 
 
 def attribute_of_builtin(frame, value, name):

@@ -22,7 +22,7 @@ from ..number.symint import SizeRelation, SymNumber, size_value
 from ..objects.function import FunctionValue
 from ..objects.remembered import waits_for_writes
 from ..plain.sequence import NONE, SequenceValue, TupleValue
-from ..protocol.arguments import checked
+from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue, fold, fold_literal, force_plain, literal
 from ..protocol.handlers import break_row, stand_in_row
 from ..protocol.iteration import iterate_all
@@ -144,8 +144,8 @@ def torch_function(fn):
     """The value of a function that goes into the graph, or has a row."""
     from ..objects.row_value import RowValue
 
-    row = TORCH_ROWS.get(fn)
-    return TorchFunctionValue(fn) if row is None else RowValue(fn, row)
+    row = CALLS.get(fn)
+    return TorchFunctionValue(fn) if row is None else RowValue(fn, row.handler)
 
 
 def call_torch(frame, fn, args, kwargs):
@@ -622,7 +622,5 @@ TORCH_ROWS[torch.Generator] = make_generator
 TENSOR_METHODS.update(dict.fromkeys(DRAW_METHODS, draw_method))
 TENSOR_METHODS["new_tensor"] = new_tensor_method
 TENSOR_METHODS.update(dict.fromkeys(("split", "split_with_sizes"), split_method))
-TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: TORCH_ROWS[torch.istft](frame, [self, *args], kwargs)
+TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: CALLS[torch.istft].handler(frame, [self, *args], kwargs)
 CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS | SAVED_HOOK_CONTEXTS)
-for _table in (TORCH_ROWS, CONTEXTS):
-    _table.update((fn, checked(fn, handler)) for fn, handler in _table.items() if isinstance(fn, (type, types.FunctionType)))

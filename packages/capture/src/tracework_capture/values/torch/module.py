@@ -518,11 +518,8 @@ MODULE_ROWS = {
 """Functions of nn.Module that are modelled instead of traced into."""
 
 
-def module_row(function):
-    """The row of a function of nn.Module, or None; of modules that the traced program made its own code is traced."""
-    row = MODULE_ROWS.get(function)
-    if row is None:
-        return None
+def module_handler(function, row):
+    """The row of a function of nn.Module; of modules that the traced program made its own code is traced."""
 
     def handler(frame, args, kwargs):
         if args and isinstance(args[0], ModuleValue):

@@ -10,6 +10,7 @@ import torch
 from ....attention import attended, before_change
 from ....graph.outline import region
 from ....sources import Const
+from ...protocol.calls import CALLS
 from ..tensor import TensorValue
 from .exported import EXPORTED_ROWS
 
@@ -74,11 +75,11 @@ def wrap_higher_order(frame, obj, source):
     from ...objects.row_value import RowValue
     from ...wrap import wrap_object
 
-    row = HIGHER_ORDER_ROWS.get(obj)
+    row = CALLS.get(obj)
     if row is None:
         return wrap_object(frame, obj, source)
     frame.guard("IDENTITY", source, obj)
-    return RowValue(obj, row, source)
+    return RowValue(obj, row.handler, source)
 
 
 HIGHER_ORDER_ROWS = {torch.ops.higher_order.flex_attention: attention_row, **EXPORTED_ROWS}

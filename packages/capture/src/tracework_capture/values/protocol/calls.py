@@ -1,0 +1,144 @@
+"""CALLS: what a call becomes. One row for each callable that is modelled instead of traced into or left to plain Python.
+
+A key is the function, class or descriptor itself; the code object, for functions that are made anew; (class, name), for methods that are
+known by name; or the dotted name, for functions of modules that may not be imported. Storeys add rows where the handlers are defined.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+import types
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ..._torch import DISABLED
+from .arguments import checked
+from .registry import Registry
+from .value import Frame, Value
+
+Handler = Callable[..., Value]
+AnyHandler = TypeVar("AnyHandler", bound=Handler)
+
+
+class Policy(enum.Enum):
+    """What becomes of a call."""
+
+    NODE = "a node of the graph"
+    EVALUATED = "evaluated while tracing"
+    MODELLED = "modelled by a row of its own"
+    TRACED = "its Python code is traced"
+    BREAK = "breaks the graph"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallRow:
+    """What becomes of calls of one callable.
+
+    The handler takes (frame, args, kwargs); of a code object (frame, function, args, kwargs); of (class, name) what its class says.
+    """
+
+    key: Hashable
+    handler: Handler
+    policy: Policy
+    reason: str | None
+    """The id in BREAK_REASONS of the break that the call is, where the policy is BREAK."""
+    place: str
+    """file:line of the rule."""
+
+
+CALLS: Registry[Hashable, CallRow] = Registry("CALLS")
+
+
+def row_of(key: Any) -> CallRow | None:
+    """The row of a callable by itself; None also for what cannot be a key."""
+    try:
+        return CALLS.get(key)
+    except TypeError:
+        return None
+
+
+def function_name(fn: Any) -> str:
+    """The dotted name of a function, by which CALLS may know it."""
+    return f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', '')}"
+
+
+def row_of_function(fn: types.FunctionType) -> CallRow | None:
+    """The row of a Python function: by its code, by itself, by what torch.compile put it in, by its name."""
+    found = row_of(fn.__code__) or CALLS.get(fn)
+    if found is None and fn.__code__ is DISABLED:  # torch.manual_seed, once torch.compile is loaded
+        found = row_of(getattr(fn, "__wrapped__", None))
+    return found or CALLS.get(function_name(fn))
+
+
+def handler_of_function(fn: types.FunctionType) -> Handler | None:
+    """The handler(frame, args, kwargs) of a Python function that has a row."""
+    row = row_of_function(fn)
+    if row is None:
+        return None
+    return functools.partial(_with_function, row.handler, fn) if type(row.key) is types.CodeType else row.handler
+
+
+def _with_function(handler: Handler, fn: types.FunctionType, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return handler(frame, fn, args, kwargs)
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------------
+
+
+def call(
+    *keys: Hashable, policy: Policy = Policy.MODELLED, reason: str | None = None, binds: bool = True
+) -> Callable[[AnyHandler], AnyHandler]:
+    """Adds a row for each key to CALLS; None stands for what this torch does not have. With `binds`, arguments that the signature of a
+    class or function does not take break the graph before the handler sees them."""
+
+    def add(handler: AnyHandler) -> AnyHandler:
+        place = place_of(handler)
+        for key in keys:
+            if key is not None:
+                known = binds and takes_signature(key)
+                CALLS[key] = CallRow(key, checked(key, handler) if known else handler, policy, reason, place)
+        return handler
+
+    return add
+
+
+def calls(handlers: Mapping[Any, Handler], policy: Policy = Policy.MODELLED, binds: bool = True) -> None:
+    """Adds rows of one policy, key -> handler."""
+    for key, handler in handlers.items():
+        call(key, policy=policy, binds=binds)(handler)
+
+
+def breaks(reason: str, *functions: Any, within: str) -> None:
+    """Calls of these functions are left to plain Python; `within` is the module that they are known by."""
+    caller = sys._getframe(1)
+    place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+    for fn in functions:
+        handler = functools.partial(_break, reason, f"{within}.{fn.__name__}")
+        CALLS[fn] = CallRow(fn, handler, Policy.BREAK, reason, place)
+
+
+def _break(reason: str, name: str, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return frame.break_graph(reason, name)
+
+
+def takes_signature(key: Any) -> bool:
+    """Whether arguments are checked by what Python knows of a callable. Functions of torch and NumPy in C know more than they say."""
+    if isinstance(key, types.BuiltinFunctionType):
+        return (key.__module__ or "").partition(".")[0] not in ("torch", "numpy")
+    return isinstance(key, (type, types.FunctionType))
+
+
+def place_of(handler: Any) -> str:
+    """file:line of what a handler does."""
+    while True:
+        if isinstance(handler, functools.partial):
+            handler = handler.func
+        elif hasattr(handler, "__wrapped__"):
+            handler = handler.__wrapped__
+        else:
+            break
+    code = handler.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
