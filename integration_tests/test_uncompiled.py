@@ -340,7 +340,7 @@ PASSED_ON = {
     "capture/hook/cache.py:say_limit",
     "aotautograd/api.py:tell",
     "capture/contracts.py:report",
-    "capture/explain.py:__str__",
+    "capture/hook/explain.py:__str__",
     "capture/hook/context.py:report",
     "tracework/assemble.py:report",
     "tracework/assemble.py:backend",

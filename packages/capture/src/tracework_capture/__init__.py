@@ -17,7 +17,6 @@ from .errors import (
     StanceMisuse,
     Unsupported,
 )
-from .explain import Explanation, explain
 from .guards.filters import (
     FilterEntry,
     keep_portable_guards_unsafe,
@@ -32,6 +31,7 @@ from .guards.store import loads as load_guards
 from .hook.collector import paused_collection
 from .hook.context import capture, disable, dump_dynamism, dump_guards, let_go, optimize, reset, run_only
 from .hook.dynamism import load_dynamism
+from .hook.explain import Explanation, explain
 from .hook.stance import STANCES, Stance, follow_stance, set_stance
 from .marks import (
     allow_in_graph,

@@ -11,13 +11,14 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import SkipFrame
+from ..exception_table import exception_table
 from .facts import HAS_CONST, HAS_FREE, HAS_JUMP, HAS_LOCAL, HAS_NAME, NAME_SHIFTS, PAIR_LOCALS
 from .liveness import followers, reachable
 
 if TYPE_CHECKING:
     import types
 
-__all__ = ["CodeInfo", "Handler", "Instruction", "cleans_up", "code_info"]
+__all__ = ["CodeInfo", "Handler", "Instruction", "code_info"]
 
 _OPNAME = dis.opname
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
@@ -157,40 +158,6 @@ def _resolve(code: types.CodeType, op: int, opname: str, arg: int) -> Any:
     if op in HAS_LOCAL or op in HAS_FREE:
         return code._varname_from_oparg(arg)
     return arg
-
-
-def exception_table(code: types.CodeType) -> list[tuple[int, int, int, int, bool]]:
-    """(start, end, target, depth, push lasti) rows, offsets in bytes; the format is in CPython's exception_handling_notes."""
-    data = iter(code.co_exceptiontable)
-    rows = []
-    try:
-        while True:
-            start, length, target, packed = (_varint(data) for _ in range(4))
-            rows.append((start * 2, (start + length) * 2, target * 2, packed >> 1, bool(packed & 1)))
-    except _End:
-        return rows
-
-
-def cleans_up(code: types.CodeType) -> bool:
-    """Whether a generator of this code may do something when it is closed: it has try or with blocks, or delegates to others."""
-    opnames = {i.offset: i.opname for i in CodeInfo(code).instructions}
-    targets = (opnames.get(target, "") for _, _, target, _, _ in exception_table(code))
-    return "SEND" in opnames.values() or any(not name.startswith("CALL_INTRINSIC") for name in targets)
-
-
-class _End(Exception):
-    pass
-
-
-def _varint(data: Any) -> int:
-    byte = next(data, None)
-    if byte is None:
-        raise _End
-    value = byte & 63
-    while byte & 64:
-        byte = next(data)
-        value = (value << 6) | (byte & 63)
-    return value
 
 
 _INFOS: dict[int, tuple[weakref.ref[types.CodeType], CodeInfo]] = {}

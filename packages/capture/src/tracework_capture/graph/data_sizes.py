@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..values.protocol.constant import COMPARE_FUNCTIONS
+from ..guards.kinds import COMPARE_FUNCTIONS
 
 __all__ = ["bind_sizes", "holds", "relation_node", "state", "switches_modes"]
 

@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from .. import _C, _torch
+from ..atoms import ATOM_TYPES
 from ..bytecode.code import CodeInfo
 from ..bytecode.emit import CodeWriter
 from ..bytecode.liveness import live_locals
@@ -27,12 +28,9 @@ from ..bytecode.resume import ResumePoint, original_code, raising_code, resume_c
 from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import ControlMisuse, SizesBurntIn, SkipFrame
 from ..sources import Const
-from ..values.objects.made_class import MadeClassValue
-from ..values.protocol.constant import ATOM_TYPES
-from ..values.protocol.value import Deferred
-from ..values.torch.context import end_autocast, left, refuse_open_managers
 from .builder import TYPE_DTYPES
 from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_that_may_raise
+from .managers import end_autocast, left, refuse_open_managers
 from .replaced import check_replaced
 
 if TYPE_CHECKING:
@@ -517,12 +515,11 @@ def live_values(frame: Any, writer: CodeWriter, null: Any) -> tuple[list[str], l
 def is_held(writer: CodeWriter, value: Any) -> bool:
     """Whether a local that nothing reads any more keeps its object alive: somebody may have a weak reference to it, or to what it
     holds. Numbers may go, and what plain Python code has not seen does not exist."""
-    if type(value) is MadeClassValue:  # its bases know of it
+    if value.is_known_elsewhere:
         return True
     if type(value.source) is Const or value.source is None and not writer.is_built(value):
         return False
-    kind = type(value.obj) if type(value) is Deferred else value.python_type()
-    return kind not in ATOM_TYPES
+    return value.python_type() not in ATOM_TYPES
 
 
 def is_shown(writer: CodeWriter, value: Any) -> bool:

@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 from .. import _C
-from ..bytecode.code import cleans_up
+from ..exception_table import cleans_up
 
 __all__ = ["acts", "dies_unseen"]
 

@@ -13,6 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from .. import _C, _torch
 from ..bytecode.resume import is_inside_a_round, is_resume_code, result_slot
+from ..code_origin import is_of_torch
 from ..contracts import Break, Returned
 from ..errors import (
     BreakGraph,
@@ -43,13 +44,14 @@ from ..interp.machine import StopHere, run
 from ..interp.services import Services
 from ..signals import handlers_apart
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
+from ..trace_policy import call_policy
 from ..values.objects.function import CellValue
 from ..values.objects.made_class import MadeClassValue
 from ..values.protocol.lifetimes import acting_arguments, guard_arguments
 from ..values.protocol.value import EXISTING, SymbolicRaise, Value
 from ..values.torch.frame_hooks import check_frame_hooks
 from .collector import paused_collection
-from .policy import call_policy, is_module_call, is_of_torch
+from .policy import is_module_call
 
 if TYPE_CHECKING:
     from ..options import CaptureOptions

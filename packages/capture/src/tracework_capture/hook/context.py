@@ -20,6 +20,7 @@ import torch
 
 from .. import _C, _torch, values
 from ..bytecode.resume import original_code
+from ..code_origin import is_of_torch
 from ..contracts import SYMBOLIC_SIZES, Break, PlainFrame, Recompile
 from ..errors import (
     BackendError,
@@ -42,6 +43,7 @@ from ..guards.access import Scope
 from ..guards.filters import filter_guards
 from ..options import CaptureOptions
 from ..signals import handlers_apart, let_through
+from ..trace_policy import disabled_inside, is_disabled
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from . import cache, dynamism
 from . import stance as stances
@@ -51,11 +53,8 @@ from .made_anew import MadeAnew
 from .policy import (
     Outermost,
     counts_objects,
-    disabled_inside,
     frame_is_captured,
-    is_disabled,
     is_module_call,
-    is_of_torch,
     replaced_builtin,
     runs_what_is_compiled,
     starts_watching,

@@ -11,10 +11,10 @@ from types import CellType
 from typing import TYPE_CHECKING, Any
 
 from .. import _C
-from ..bytecode.code import cleans_up
 from ..bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ..bytecode.resume import original_place
 from ..errors import SkipFrame
+from ..exception_table import cleans_up
 from ..values.plain.type_parameter import intrinsic_text
 from .handlers.attributes import is_builtin_super
 from .handlers.names import unbound

@@ -7,9 +7,9 @@ import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..bytecode.code import cleans_up
 from ..bytecode.facts import VERSION
 from ..errors import BreakGraph
+from ..exception_table import cleans_up
 from ..sources import Attr, GeneratorLocal
 from ..values.objects.function import FunctionValue, bind_arguments
 from ..values.protocol.binding import BoundBuiltin

@@ -19,13 +19,13 @@ from ..bytecode.facts import PAIR_LOCALS
 from ..bytecode.liveness import live_locals, stored_locals
 from ..errors import BreakGraph, RestartCapture
 from ..graph.outline import region
-from ..graph.region_checks import Unchanged
 from ..values.number.floats import DataBool
 from ..values.objects.class_value import ClassValue
 from ..values.objects.function import BoundMethodValue, FunctionValue
 from ..values.objects.instance import ObjectValue
 from ..values.objects.row_value import RowValue
 from ..values.protocol.binding import BoundBuiltin
+from ..values.protocol.unchanged import Unchanged
 from ..values.protocol.value import SymbolicRaise, Value
 from ..values.torch.functions import TorchFunctionValue
 from ..values.torch.regions.cond import fits

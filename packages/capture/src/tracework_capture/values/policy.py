@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ..hook.policy import BREAK as LEFT_TO_PYTHON
-from ..hook.policy import call_policy, is_disabled
+from ..trace_policy import BREAK as LEFT_TO_PYTHON
+from ..trace_policy import call_policy, is_disabled
 from .protocol.calls import CallRow, Policy, row_of, row_of_function
 from .torch.functions import is_graph_function
 from .torch.tensor import PLAIN_METHODS, TENSOR_METHODS

@@ -22,6 +22,7 @@ import torch
 
 from .. import _C
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_fx_tracing, under_onnx_export
+from ..atoms import ATOM_TYPES
 from ..guards.access import goes_over, plain_part
 from ..guards.classes import lookup_class, meet
 from ..guards.kinds import REFERENCES, items_in_order, members_of
@@ -78,7 +79,7 @@ from .plain.sequence import DequeValue, ListValue, Pending, TupleValue, is_recor
 from .plain.text import changing_text
 from .protocol.binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
 from .protocol.calls import CALLS, Policy, call, calls, function_name, handler_of_function, row_of
-from .protocol.constant import ATOM_TYPES, ConstantValue
+from .protocol.constant import ConstantValue
 from .protocol.record_keys import record_key
 from .torch.backward import BACKWARD_ROWS
 from .torch.context import CONTEXTS, METHOD_ROWS, ErrorRegion, error_region_row, null_row

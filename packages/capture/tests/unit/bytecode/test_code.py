@@ -10,10 +10,11 @@ import types
 
 import pytest
 from tracework_capture.bytecode import resume
-from tracework_capture.bytecode.code import CodeInfo, code_info, exception_table
+from tracework_capture.bytecode.code import CodeInfo, code_info
 from tracework_capture.bytecode.emit import CodeWriter
 from tracework_capture.bytecode.liveness import live_locals, reachable
 from tracework_capture.bytecode.resume import ResumePoint, resume_code
+from tracework_capture.exception_table import exception_table
 from tracework_capture.interp.handlers import OPCODES
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from harness import check
 from tracework_capture import optimize
-from tracework_capture.hook.policy import OF_KINDS
+from tracework_capture.trace_policy import OF_KINDS
 
 
 class G(typing.Generic[typing.TypeVar("T")]):

@@ -7,11 +7,12 @@ import functools
 import torch
 
 from ...arrays import DTYPES, numpy
+from ...atoms import NUMPY_NUMBERS
 from ...formulas import ERRORS, INT_BITS, formula_function, int_of_formula
 from ...graph.inputs import open_int
 from ...sources import ComputedInt
 from ..plain.sequence import TupleValue
-from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue
+from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue
 from ..protocol.open_constant import OpenConstant
 from ..torch.tensor import TensorValue
 from .float_formulas import MOST_TEXT, answer_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from ...atoms import NUMPY_NUMBERS
 from ...graph.data_sizes import relation_node
-from ..protocol.constant import COMPARE_FUNCTIONS, NUMPY_NUMBERS, ConstantValue, NotPlain, fold, literal
+from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold, literal
 from ..protocol.value import Value
 
 MOST_DECISIONS = 100

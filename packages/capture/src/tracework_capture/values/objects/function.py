@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...hook.policy import is_of_torch
+from ...code_origin import is_of_torch
 from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
 from ..protocol.kinds import AbstractFunction
 from ..protocol.value import EXISTING, NEW, Value

@@ -14,6 +14,7 @@ import types
 import torch
 
 from ... import _C
+from ...atoms import ATOM_TYPES
 from ...bytecode.facts import VERSION
 from ...guards.classes import NO_ATTRIBUTE, attributes_of, defines, lookup_class
 from ...signals import let_through
@@ -37,7 +38,7 @@ from ..protocol.binding import (
     native_base,
     python_new,
 )
-from ..protocol.constant import ATOM_TYPES, ConstantValue, NotPlain, attribute_name, fold_literal, force_plain, plain
+from ..protocol.constant import ConstantValue, NotPlain, attribute_name, fold_literal, force_plain, plain
 from ..protocol.kinds import AbstractInstance
 from ..protocol.lifetimes import let_go, refuse_to_drop
 from ..protocol.record_keys import key_of_parts, record_fields

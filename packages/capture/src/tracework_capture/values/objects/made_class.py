@@ -39,6 +39,7 @@ class MadeClassValue(ClassValue):
 
     mutability = NEW
     two_phase = True
+    is_known_elsewhere = True
 
     def __init__(self, template, bases, namespace, apart=None):
         super().__init__(template)
@@ -82,6 +83,8 @@ class MadeClassValue(ClassValue):
 
 class NamedTupleClassValue(MadeClassValue):
     """collections.namedtuple(...) of plain values."""
+
+    is_known_elsewhere = False
 
     def __init__(self, cls, args, kwargs):
         super().__init__(cls, [], {})

@@ -6,8 +6,8 @@ import sys
 import types
 
 from ... import _C
+from ...code_origin import is_of_a_package
 from ...guards.classes import defines, lookup_class
-from ...hook.policy import is_of_a_package
 from ...signals import let_through
 from ...sources import Attr, Const, DictItem
 from ..plain.mapping import MISSING, touched_name, write_name

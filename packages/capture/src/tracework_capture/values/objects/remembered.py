@@ -13,6 +13,7 @@ import weakref
 
 import torch
 
+from ...atoms import ATOM_TYPES
 from ...graph.checks import written_inputs
 from ...guards.classes import lookup_class
 from ...guards.guard import payload_key
@@ -22,7 +23,7 @@ from ...sources import Attr, Const
 from ..number.symint import SymNumber
 from ..plain.sequence import TupleValue
 from ..protocol.binding import CONTAINERS
-from ..protocol.constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_plain, is_atom, plain
+from ..protocol.constant import ConstantValue, NotPlain, called_there, force_plain, is_atom, plain
 from ..protocol.keys import hashed_apart
 from ..protocol.value import EXISTING, SymbolicRaise
 from ..torch.module import ModuleValue

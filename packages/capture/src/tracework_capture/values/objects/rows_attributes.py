@@ -15,10 +15,10 @@ import typing
 
 import torch
 
+from ...code_origin import is_installed
 from ...errors import SkipFrame
 from ...graph.replaced import identity_is_asked
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
-from ...hook.policy import is_installed
 from ...signals import let_through
 from ...sources import Const, DictItem
 from ..number.floats import LateFloat

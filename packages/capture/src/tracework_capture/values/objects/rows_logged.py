@@ -6,7 +6,7 @@ import logging
 import types
 
 from ...bytecode.resume import original_code
-from ...hook.policy import is_installed
+from ...code_origin import is_installed
 from ...sources import Const
 from ...stand_ins import effective_level, is_enabled_for, listeners
 from ..number.floats import LateFloat

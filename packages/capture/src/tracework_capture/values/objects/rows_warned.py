@@ -8,7 +8,7 @@ import operator
 import warnings
 from dataclasses import dataclass
 
-from ...hook.policy import is_installed
+from ...code_origin import is_installed
 from ...sources import Const
 from ..plain.mapping import MISSING, touched_name
 from ..plain.sequence import NONE, ListValue

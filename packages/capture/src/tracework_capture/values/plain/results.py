@@ -8,8 +8,9 @@ import re
 import numpy
 import torch
 
+from ...atoms import ATOM_TYPES
 from ...sources import Const
-from ..protocol.constant import ATOM_TYPES, ConstantValue
+from ..protocol.constant import ConstantValue
 from ..protocol.make import make
 from .mapping import dict_of
 from .ranges import RangeValue, SliceValue

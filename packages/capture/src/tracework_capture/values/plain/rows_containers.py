@@ -11,6 +11,7 @@ import types
 
 import torch
 
+from ...atoms import NUMPY_NUMBERS
 from ...graph.known import known_tensor
 from ...guards.classes import lookup_class
 from ..arrays.array import ArrayValue
@@ -27,7 +28,7 @@ from ..objects.partial import partial_, partial_call
 from ..objects.rows_attributes import text
 from ..protocol.arguments import call_row
 from ..protocol.binding import ATOMS
-from ..protocol.constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
+from ..protocol.constant import ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.operators import binary
 from ..protocol.value import SymbolicRaise, Value

@@ -11,7 +11,6 @@ import functools
 import inspect
 import operator
 import types
-from fractions import Fraction
 
 import numpy
 import torch
@@ -19,6 +18,7 @@ import torch.nn.attention
 from torch.torch_version import TorchVersion
 
 from ... import _C
+from ...atoms import ATOM_TYPES, NUMPY_DTYPES, NUMPY_NUMBERS
 from ...bytecode.assemble import at_one_place
 from ...guards.kinds import COMPARE_FUNCTIONS, current_locale
 from ...signals import let_through
@@ -40,37 +40,8 @@ from .iteration import iterate_all
 from .pure import reads_locale
 from .value import Value
 
-_NUMPY_KINDS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
-NUMPY_NUMBERS = frozenset(getattr(numpy, name) for name in _NUMPY_KINDS.split())
-"""The classes of NumPy's numbers."""
-
-NUMPY_DTYPES = frozenset(type(numpy.dtype(kind)) for kind in NUMPY_NUMBERS)
-"""The classes of their dtypes."""
-
 KNOWN_TO_NUMPY = (numpy.generic, numpy.ndarray, torch.Tensor)
 """Classes of which NumPy's numbers take what they give themselves, or leave it to them."""
-
-ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES) | frozenset(
-    {
-        int,
-        float,
-        bool,
-        str,
-        bytes,
-        complex,
-        type(None),
-        type(Ellipsis),
-        type(NotImplemented),
-        Fraction,
-        torch.dtype,
-        torch.device,
-        torch.layout,
-        torch.memory_format,
-        torch.nn.attention.SDPBackend,
-        TorchVersion,
-    }
-)
-"""Types whose instances are constants; enum members are, too."""
 
 KEEPING = (Attr, CellContents, Closure, DictItem, InstanceAttr, Item, Member, PartItem, PlainPart)
 """Places in objects of the program, in which each call may find another object that equals the constant."""

@@ -120,6 +120,8 @@ class Value:
     """The built-in object inside of an instance of a subclass of a built-in class."""
     takes_no_turns = False
     """Whether going over it runs no code of the program."""
+    is_known_elsewhere = False
+    """Whether objects that the program did not make know of it, as the bases of a class do."""
 
     def __init__(self, source: Any = None) -> None:
         self.source = source
@@ -288,6 +290,9 @@ class Deferred(Value):
     def __init__(self, obj: Any, source: Any) -> None:
         super().__init__(source)
         self.obj = obj
+
+    def python_type(self) -> type:
+        return type(self.obj)
 
 
 def builtin_part(value: Value) -> Value:

@@ -9,7 +9,7 @@ import inspect
 import numpy
 import torch
 
-from ...errors import BreakGraph
+from ...graph.managers import left, record_plain
 from ...regions import error_on_graph_break, leave_region
 from ...sources import Const, InstanceAttr
 from ..plain.sequence import NONE
@@ -98,26 +98,6 @@ class ContextValue(Value):
     def reload(self, emit):
         parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
         return f"{emit.known(self.cls)}({', '.join(parts)})"
-
-
-def left(frame, manager):
-    """The manager is not entered any more, or once less often."""
-    entered = frame.root.entered
-    place = next((n for n in reversed(range(len(entered))) if entered[n][0] is manager), None)
-    if place is not None:
-        del entered[place]
-
-
-def refuse_open_managers(root):
-    """Breaks the graph before the call that enters a manager by hand where the graph would end before it is left: what graphs do in the
-    block ends with them."""
-    for manager, step, stack in root.entered:
-        if not manager.outlives_graph:
-            stop = BreakGraph(
-                "context_unknown", f"{manager.cls.__name__} is entered by a call, and the graph ends before it is left"
-            )
-            stop.made_at, stop.stack = step, stack
-            raise stop
 
 
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -310,16 +290,12 @@ class AutocastContext(ContextValue):
         self.nodes = []
 
     def enter(self, frame):
-        from .results import record_plain
-
         if self.nodes:  # it has one place for what held before, and so stays in force
             frame.break_graph("context_unknown", f"{self.cls.__name__} that is entered again inside of its own block")
         self.nodes.append(record_plain(frame, torch.amp.autocast_mode._enter_autocast, self.settings))
         return self
 
     def leave(self, frame):
-        from .results import record_plain
-
         if self.nodes:
             record_plain(frame, torch.amp.autocast_mode._exit_autocast, (self.nodes.pop(),))
             return
@@ -333,16 +309,6 @@ class AutocastContext(ContextValue):
 
 BEFORE_AUTOCAST = ("prev_fastdtype", "prev", "prev_cache_enabled")
 """Where a manager that was entered keeps what held before it."""
-
-
-def end_autocast(frame):
-    """At the end of a graph: blocks that began before it and ended in it are blocks of the graph in which what held before them does.
-    They really end after the graph."""
-    from .results import record_plain
-
-    for node in reversed(frame.root.autocast_ended):
-        record_plain(frame, torch.amp.autocast_mode._exit_autocast, (node,))
-    frame.root.autocast_ended.clear()
 
 
 def enter_row(frame, args, kwargs):

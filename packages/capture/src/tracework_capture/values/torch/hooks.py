@@ -12,10 +12,10 @@ from torch.utils.hooks import RemovableHandle
 
 from ...errors import BreakGraph, RestartCapture
 from ...graph.outline import outline, region
-from ...graph.region_checks import Unchanged
 from ...sources import Const
 from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..plain.sequence import NONE
+from ..protocol.unchanged import Unchanged
 from ..protocol.value import SymbolicRaise, Value
 from .module_hooks import as_it_is
 from .tensor import TensorValue, forget_nodes, remember

@@ -51,12 +51,3 @@ def is_graph_result(item):
     if isinstance(item, torch.Tensor):
         return True
     return isinstance(item, (list, tuple)) and any(is_graph_result(i) for i in item)
-
-
-def record_plain(frame, target, args):
-    """A node whose arguments and result are not values (autocast's enter and exit); gives the node."""
-    example = frame.graph.run_on_fakes(frame, target, args, {}, "call_function")
-    node = frame.graph.graph.call_function(target, args)
-    node.meta.update(example_value=example, val=example, stack=frame.user_location(), stack_trace=frame.user_location())
-    frame.graph.calls += 1
-    return node

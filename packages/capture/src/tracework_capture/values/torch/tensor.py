@@ -12,6 +12,7 @@ import numpy
 import torch
 
 from ... import _C
+from ...atoms import NUMPY_NUMBERS
 from ...errors import BreakGraph
 from ...graph.known import data_of_numbers, known_tensor
 from ...graph.replaced import identity_is_asked, memory_is_asked
@@ -23,15 +24,7 @@ from ...sources import Const, InstanceDict, ModuleEntry, TensorOffset
 from ..number.symint import SymNumber, size_value
 from ..plain.ranges import as_index
 from ..plain.sequence import NONE, TupleValue
-from ..protocol.constant import (
-    BINARY_FUNCTIONS,
-    COMPARE_FUNCTIONS,
-    NUMPY_NUMBERS,
-    UNARY_FUNCTIONS,
-    ConstantValue,
-    force_plain,
-    literal,
-)
+from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from ..protocol.kinds import AbstractTensor
 from ..protocol.lifetimes import let_go
 from ..protocol.value import EXISTING, NEW, Value

@@ -6,12 +6,13 @@ import functools
 
 import torch
 
+from ...atoms import NUMPY_NUMBERS
 from ..arrays.array import ArrayValue, array_strides
 from ..number.floats import FloatValue, NumpyFloat
 from ..number.numpy_ints import NumpyInt
 from ..number.symint import SymNumber
 from ..plain.sequence import SequenceValue, TupleValue
-from ..protocol.constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, force_plain, plain
+from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, plain
 from .tensor import TensorValue, size_value
 
 NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}

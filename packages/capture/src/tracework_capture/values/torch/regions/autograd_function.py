@@ -11,7 +11,6 @@ import torch
 
 from ....graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, BackwardHalf, BatchedHalf, Halves
 from ....graph.outline import outline, region
-from ....graph.region_checks import Unchanged
 from ...objects.class_value import ClassValue, class_value
 from ...objects.function import bind_arguments
 from ...objects.instance import lookup_class
@@ -20,6 +19,7 @@ from ...plain.sequence import NONE, TupleValue
 from ...protocol.arguments import accepted
 from ...protocol.binding import function_value
 from ...protocol.constant import ConstantValue, force_plain
+from ...protocol.unchanged import Unchanged
 from ...protocol.value import SymbolicRaise, Value
 from ..hooks import gradient_of, stand_in_like
 from ..tensor import TensorValue, forget_nodes

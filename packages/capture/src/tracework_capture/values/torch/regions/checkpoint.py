@@ -10,9 +10,9 @@ from torch.utils import checkpoint as torch_checkpoint
 
 from ...._torch import call_of_checkpointed
 from ....graph.outline import region
-from ....graph.region_checks import Unchanged
 from ....sources import Const
 from ...protocol.constant import force_plain
+from ...protocol.unchanged import Unchanged
 from ...protocol.value import Value
 from ..context import set_grad
 from ..tensor import TensorValue

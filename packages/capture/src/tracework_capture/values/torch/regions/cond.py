@@ -7,9 +7,9 @@ import torch
 from ....graph.known import known_tensor
 from ....graph.opaque_operators import Given, ResultFacts
 from ....graph.outline import outline, region
-from ....graph.region_checks import Unchanged
 from ....graph.traced_operators import traced_operator
 from ...number.symint import compare_sizes
+from ...protocol.unchanged import Unchanged
 from ..structure import leaves, rebuilt, same_structure
 from ..tensor import TensorValue, forget_nodes
 

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import torch
 
 from ....graph.outline import outline, region
-from ....graph.region_checks import Unchanged
 from ....graph.transform_call import TransformCall
 from ....graph.undo import storages_of
 from ....sources import Const
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import TupleValue
 from ...protocol.constant import force_plain
+from ...protocol.unchanged import Unchanged
 from ...protocol.value import SymbolicRaise, Value
 from ..hooks import stand_in_like
 from ..structure import leaves, rebuilt, same_structure, spread

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..values.protocol.value import Value
+from .value import Value
 
 __all__ = ["Unchanged"]
 

@@ -6,17 +6,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .contracts import Break
-from .hook.context import FrameCallback
-from .options import CaptureOptions
-from .uncompiled import Uncompiled, collected
+from ..contracts import Break
+from ..options import CaptureOptions
+from ..uncompiled import Uncompiled, collected
+from .context import FrameCallback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
     from types import CodeType
 
-    from .contracts import CapturedGraph, PlainFrame, Recompile
+    from ..contracts import CapturedGraph, PlainFrame, Recompile
 
 __all__ = ["Explanation", "explain"]
 

@@ -1,0 +1,41 @@
+"""Types of which each object is wholly known by its value."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy
+import torch
+import torch.nn.attention
+from torch.torch_version import TorchVersion
+
+__all__ = ["ATOM_TYPES", "NUMPY_DTYPES", "NUMPY_NUMBERS"]
+
+_NUMPY_KINDS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
+NUMPY_NUMBERS = frozenset(getattr(numpy, name) for name in _NUMPY_KINDS.split())
+"""The classes of NumPy's numbers."""
+
+NUMPY_DTYPES = frozenset(type(numpy.dtype(kind)) for kind in NUMPY_NUMBERS)
+"""The classes of their dtypes."""
+
+ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES) | frozenset(
+    {
+        int,
+        float,
+        bool,
+        str,
+        bytes,
+        complex,
+        type(None),
+        type(Ellipsis),
+        type(NotImplemented),
+        Fraction,
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+        torch.nn.attention.SDPBackend,
+        TorchVersion,
+    }
+)
+"""Types whose instances are constants; enum members are, too."""
