@@ -70,7 +70,7 @@ from .objects.row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, is_b
 from .objects.thread_local import ThreadLocalValue
 from .objects.user_keys import has_user_key
 from .objects.weak_reference import WeakReference
-from .plain import sequence_methods  # noqa: F401  # fills a table
+from .plain import dict_views, sequence_methods  # noqa: F401  # fill tables
 from .plain.iterators import NATIVE_ITERATORS, OVER_SEQUENCES, ExistingIterator, ExistingSequenceIterator
 from .plain.mapping import DictValue
 from .plain.proxy import wrap_proxy

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue
-from ..protocol.value import Value
+from ..protocol.keys import hashed_here
 from .iterators import builtins_own
+from .mapping import method
 from .sequence import TupleValue
+from .sets import IN_PLACE, OPERATORS, AbstractView, SetValue, as_set, is_plain_dict, made_set, members_of
+from .sets import METHODS as SET_METHODS
 
 VIEW_TYPES = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
 
 
-class DictView(Value):
+class DictView(AbstractView):
     """keys(), values() or items() of a dict; live."""
 
     def __init__(self, mapping, kind):
         super().__init__(None)
         self.mapping = mapping
         self.kind = kind
+        self.is_set = kind != "values"
 
     def python_type(self):
         return VIEW_TYPES[self.kind]
@@ -56,23 +60,17 @@ class DictView(Value):
 
     def call_method(self, frame, name, args, kwargs):
         from ..protocol.operators import call_dunder
-        from .sets import METHODS as SET_METHODS
-        from .sets import SetValue
 
-        if self.kind != "values" and name in SET_METHODS:
+        if self.is_set and name in SET_METHODS:
             return SET_METHODS[name](frame, SetValue(frame, self.unpack(frame)), *args, **kwargs)
         return call_dunder(frame, self, name, args, kwargs)
 
     def as_set(self, frame):
         """The set with the same members."""
-        from .sets import SetValue
-
         return SetValue(frame, self.unpack(frame))
 
     def binary(self, frame, op, other, reverse=False):
-        from .sets import intersection_with_view, with_view
-
-        if self.kind == "values" or op not in ("|", "&", "-", "^"):
+        if not self.is_set or op not in ("|", "&", "-", "^"):
             return None
         if op == "&":
             return intersection_with_view(frame, self, other)
@@ -80,10 +78,8 @@ class DictView(Value):
 
     def compare(self, frame, op, other):
         """As sets, by looking up: values need no hash."""
-        from .sets import SetValue
-
-        is_set = isinstance(other, SetValue) or isinstance(other, DictView) and other.kind != "values"
-        if self.kind == "values" or not is_set:
+        is_set = isinstance(other, SetValue) or isinstance(other, DictView) and other.is_set
+        if not self.is_set or not is_set:
             return None
         fits = COMPARE_FUNCTIONS[{"!=": "=="}.get(op, op)]
         same = fits(self.length(frame).constant(), other.length(frame).constant())
@@ -97,3 +93,48 @@ class DictView(Value):
 
     def reload(self, emit):
         return builtins_own(emit, self.mapping, self.kind)
+
+
+def intersection_with_view(frame, view, other):
+    """view & other, or other & view: the smaller of two views comes second, and a set that is not smaller walks the view. What is neither
+    may be gone through only once."""
+    walked, looked_up, given = other, as_set(frame, view), as_set(frame, other, strict=True)
+    if given is not None:
+        sizes = len(looked_up.members), len(given.members)
+        if (sizes[0] < sizes[1]) if isinstance(other, DictView) else (other.cls is set and sizes[0] <= sizes[1]):
+            walked, looked_up = view, given
+    walked = [(hashed_here(frame, member), member) for member in members_of(frame, walked)]
+    return SetValue(frame, [member for hashed, member in walked if hashed in looked_up.members])
+
+
+def with_view(frame, op, left, right):
+    """left | right, left - right, left ^ right, of which one is a view: a new set of the first is changed."""
+    if op == "^" and all(isinstance(value, DictView) and value.kind == "items" for value in (left, right)):
+        return items_of_one(frame, left, right)
+    of_dict = isinstance(left, DictView) and left.kind == "keys" and is_plain_dict(left.mapping)
+    made = made_set(frame, set, left.mapping if of_dict else left)
+    SET_METHODS[IN_PLACE[OPERATORS[op]]](frame, made, right)
+    return made
+
+
+def items_of_one(frame, left, right):
+    """The items that one of two dicts has: those of the smaller one first."""
+    if right.length(frame).constant() > left.length(frame).constant():
+        left, right = right, left
+    mine, others = as_set(frame, left).members, as_set(frame, right).members
+    return SetValue(frame, [m for k, m in others.items() if k not in mine] + [m for k, m in mine.items() if k not in others])
+
+
+@method("keys")
+def keys(frame, self):
+    return DictView(self, "keys")
+
+
+@method("values")
+def values(frame, self):
+    return DictView(self, "values")
+
+
+@method("items")
+def items(frame, self):
+    return DictView(self, "items")

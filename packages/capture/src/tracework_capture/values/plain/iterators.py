@@ -15,7 +15,6 @@ from ...guards.classes import lookup_class
 from ...sources import ItemAhead, IteratedList
 from ..protocol.constant import ConstantValue, force_plain, literal
 from ..protocol.value import EXISTING, SymbolicRaise, Value
-from .sequence import TupleValue
 
 
 class IteratorValue(Value):
@@ -287,6 +286,31 @@ class TextIterator(IteratorValue):
         return f"{emit.const(iter)}({emit.literal(self.text[self.position :])})"
 
 
+_RANGE_ITERATORS = (type(iter(range(0))), type(iter(range(1 << 70))))
+
+
+class PlainIterator(IteratorValue):
+    """Over a Python iterator of constants (a range, say)."""
+
+    def __init__(self, iterator):
+        super().__init__(None)
+        self.iterator = iterator
+        self.kind = type(iterator)
+
+    def next_value(self, frame):
+        frame.root.turn(frame)
+        for item in self.iterator:
+            return literal(frame, item)
+        return None
+
+    def reload(self, emit):
+        if isinstance(self.iterator, _RANGE_ITERATORS):
+            _, (numbers,), position = self.iterator.__reduce__()
+            return f"{emit.const(iter)}({emit.const(numbers[position or 0 :])})"
+        self.iterator, copy = itertools.tee(self.iterator)
+        return f"{emit.const(iter)}({list(copy)!r})"
+
+
 def builtins_own(emit, container, name):
     """Text of a call of a method of a built-in container, past what a subclass has in its place (and may have asked this one)."""
     from ..protocol.binding import native_base
@@ -415,100 +439,6 @@ class ReversedObject(IteratorValue):
     def ask_length(self, frame):
         if self.sequence is not None:
             self.sequence.length(frame)
-
-
-class DictIterator(IteratorValue):
-    """Over the keys, values or items of a dict; keys that come or go meanwhile are an error, values are read when they are due."""
-
-    KINDS = {"keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items()))}
-
-    def __init__(self, mapping, what, made_at):
-        super().__init__(None)
-        self.mapping, self.what, self.made_at = mapping, what, made_at
-        self.kind = self.KINDS[what]
-        self.order = list(mapping.entries)
-        self.structure = mapping.structure
-        self.position = 0
-
-    def next_value(self, frame):
-        if self.position is None:
-            return None
-        if self.mapping.structure != self.structure:
-            return self.changed(frame)
-        if self.position == len(self.order):
-            self.position = None
-            return None
-        hashed = self.order[self.position]
-        self.position += 1
-        mapping = self.mapping
-        if self.what == "keys":
-            return mapping.key_value(frame, hashed)
-        found = mapping.find_hashed(frame, hashed)
-        return found if self.what == "values" else TupleValue([mapping.key_value(frame, hashed), found])
-
-    def changed(self, frame):
-        """Keys came or went."""
-        ordered = issubclass(self.mapping.cls, collections.OrderedDict)
-        if len(self.mapping.entries) == len(self.order) and not ordered:
-            return frame.break_graph("iterator_unsupported", "keys of a dict were exchanged during iteration")
-        self.structure = None  # the error comes again
-        what = "OrderedDict mutated" if ordered else "dictionary changed size"
-        return frame.raise_new(RuntimeError, f"{what} during iteration")
-
-    def reload(self, emit):
-        if self.position is None:
-            return f"{emit.const(iter)}(())"
-        rebuilds(self, self.mapping, "a dict whose keys")
-        return at_its_place(emit, self, f"{emit.const(iter)}({builtins_own(emit, self.mapping, self.what)})")
-
-
-class SetIterator(IteratorValue):
-    """Over a set, in the order that Python has it in."""
-
-    kind = type(iter(set()))
-
-    def __init__(self, owner, items, made_at):
-        super().__init__(None)
-        self.owner, self.items, self.made_at = owner, items, made_at
-        self.structure = owner.structure
-        self.position = 0
-
-    def next_value(self, frame):
-        if self.position is None:
-            return None
-        if self.owner.structure != self.structure:
-            if len(self.owner.members) == len(self.items):
-                return frame.break_graph("iterator_unsupported", "members of a set were exchanged during iteration")
-            self.structure = None
-            return frame.raise_new(RuntimeError, "Set changed size during iteration")
-        if self.position == len(self.items):
-            self.position = None
-            return None
-        self.position += 1
-        return self.items[self.position - 1]
-
-    def reload(self, emit):
-        if self.position is None:
-            return f"{emit.const(iter)}({emit.const(frozenset)}())"
-        rebuilds(self, self.owner, "a set whose members")
-        return at_its_place(emit, self, builtins_own(emit, self.owner, "__iter__"))
-
-
-def rebuilds(iterator, owner, what):
-    """Breaks where an iterator over a dict or a set cannot be made anew: it is made from an existing one as that was, and from a new one as
-    that is."""
-    if iterator.structure != (0 if owner.mutability is EXISTING else owner.structure):
-        stop = BreakGraph("cannot_rebuild", f"an iterator over {what} came or went")
-        stop.made_at = iterator.made_at
-        raise stop
-
-
-def at_its_place(emit, iterator, text):
-    """An iterator made by `text` that has given as many items as this one."""
-    made = emit.temp(text)
-    if iterator.position:
-        emit.line(advanced(emit, made, iterator.position))
-    return made
 
 
 def advanced(emit, iterator, count):

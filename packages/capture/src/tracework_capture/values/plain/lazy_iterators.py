@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from ..protocol.constant import ConstantValue, literal
+from ..protocol.constant import ConstantValue
 from ..protocol.iteration import iterate, iterate_all
 from ..protocol.operators import binary, equal
 from .iterators import IteratorValue, advanced
@@ -56,31 +56,6 @@ class LazyIterator(IteratorValue):
 def made_anew(emit, kind, *args, **kwargs):
     """Text of kind(*args, **kwargs), whose arguments are texts."""
     return f"{emit.const(kind)}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})"
-
-
-_RANGE_ITERATORS = (type(iter(range(0))), type(iter(range(1 << 70))))
-
-
-class PlainIterator(IteratorValue):
-    """Over a Python iterator of constants (a range, say)."""
-
-    def __init__(self, iterator):
-        super().__init__(None)
-        self.iterator = iterator
-        self.kind = type(iterator)
-
-    def next_value(self, frame):
-        frame.root.turn(frame)
-        for item in self.iterator:
-            return literal(frame, item)
-        return None
-
-    def reload(self, emit):
-        if isinstance(self.iterator, _RANGE_ITERATORS):
-            _, (numbers,), position = self.iterator.__reduce__()
-            return f"{emit.const(iter)}({emit.const(numbers[position or 0 :])})"
-        self.iterator, copy = itertools.tee(self.iterator)
-        return f"{emit.const(iter)}({list(copy)!r})"
 
 
 class ZipIterator(IteratorValue):

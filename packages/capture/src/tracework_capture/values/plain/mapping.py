@@ -30,8 +30,8 @@ from ..protocol.keys import (
 from ..protocol.lifetimes import let_go, refuse_to_drop
 from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value, builtin_part
-from .dict_views import DictView
 from .sequence import NONE, Pending, TupleValue
+from .table_iterators import DictIterator
 
 MISSING = object()
 
@@ -254,8 +254,6 @@ class DictValue(Value):
 
     def iterator(self, frame, kind):
         """An iterator over keys, values or items, which notices when keys come or go."""
-        from .iterators import DictIterator
-
         self.guard_keys(frame)
         return DictIterator(self, kind, frame.root.step)
 
@@ -539,21 +537,6 @@ def pairs_of(frame, other, asked=False):
         if len(pair) != 2:
             frame.raise_new(ValueError, f"dictionary update sequence element #{number} has length {len(pair)}; 2 is required")
         yield pair
-
-
-@method("keys")
-def keys(frame, self):
-    return DictView(self, "keys")
-
-
-@method("values")
-def values(frame, self):
-    return DictView(self, "values")
-
-
-@method("items")
-def items(frame, self):
-    return DictView(self, "items")
 
 
 @method("move_to_end")

@@ -8,6 +8,7 @@ from ... import _C
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, plain
 from ..protocol.value import Value
+from .iterators import PlainIterator
 
 
 class RangeValue(Value):
@@ -41,8 +42,6 @@ class RangeValue(Value):
         return self.value
 
     def iterate(self, frame):
-        from .lazy_iterators import PlainIterator
-
         return PlainIterator(iter(self.value))
 
     def contains(self, frame, item):

@@ -11,7 +11,7 @@ from ..objects.exception import ExceptionValue
 from ..protocol.constant import ConstantValue, fold_plain, force_plain
 from ..protocol.iteration import iterate, iterate_all
 from ..protocol.operators import binary, compare, equal, index_of
-from .iterators import ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
+from .iterators import PlainIterator, ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
 from .lazy_iterators import (
     CallIterator,
     ChainIterator,
@@ -21,7 +21,6 @@ from .lazy_iterators import (
     IslicedIterator,
     LazyIterator,
     MapIterator,
-    PlainIterator,
     RepeatIterator,
     StopMapIterator,
     TakeIterator,

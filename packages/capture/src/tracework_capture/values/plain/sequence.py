@@ -17,6 +17,7 @@ from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, p
 from ..protocol.iteration import iterate_all
 from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Deferred, Value, builtin_part
+from .iterators import LiveSequenceIterator
 from .ranges import sequence_index
 
 
@@ -106,8 +107,6 @@ class SequenceValue(Value):
         return ConstantValue(len(self.items))
 
     def iterate(self, frame):
-        from .iterators import LiveSequenceIterator
-
         self.look(frame)
         return LiveSequenceIterator(self, frame.root.step)
 

@@ -24,8 +24,10 @@ from ..protocol.keys import (
 )
 from ..protocol.lifetimes import let_go, refuse_to_drop
 from ..protocol.record_keys import RecordKey
-from ..protocol.value import EXISTING, NEW, Value, builtin_part
-from .dict_views import DictView
+from ..protocol.value import EXISTING, NEW, Frame, Value, builtin_part
+from .mapping import DictValue
+from .sequence import SequenceValue
+from .table_iterators import SetIterator
 
 NONE = ConstantValue(None)
 
@@ -113,6 +115,17 @@ def alike(made, other):
     return list(made) == list(other) and sys.getsizeof(made) == sys.getsizeof(other)
 
 
+class AbstractView(Value):
+    """A view of a mapping (dict_views.py): a set is made of what it shows without iterating over it."""
+
+    is_set: bool
+    """Whether operators of sets take it as one."""
+
+    def as_set(self, frame: Frame) -> SetValue:
+        """A new set of what it shows."""
+        raise NotImplementedError
+
+
 class SetValue(Value):
     """A set: hash key -> member Value. An existing set of constants is guarded as a whole when it is wrapped.
 
@@ -190,8 +203,6 @@ class SetValue(Value):
         return members if kinds <= {int} or kinds <= {str} else None
 
     def iterate(self, frame):
-        from .iterators import SetIterator
-
         return SetIterator(self, self.unpack(frame), frame.root.step)
 
     def contains(self, frame, item):
@@ -255,7 +266,7 @@ class SetValue(Value):
         return call_dunder(frame, self, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
-        if isinstance(other, DictView):  # no set to the operators of sets
+        if isinstance(other, AbstractView):  # no set to the operators of sets
             self.pin(frame)
             return other.binary(frame, op, self, not reverse)
         other_set = as_set(frame, other, strict=True)
@@ -388,7 +399,7 @@ def as_set(frame, value, strict=False):
     if isinstance(value, SetValue):
         value.pin(frame)
         return value
-    if isinstance(value, DictView) and not (strict and value.kind == "values"):
+    if isinstance(value, AbstractView) and not (strict and not value.is_set):
         return value.as_set(frame)
     return None if strict else SetValue(frame, iterate_all(frame, value))
 
@@ -510,39 +521,9 @@ def intersection(left, right, of_sets):
     return {k: m for k, m in walked.items() if k in other}
 
 
-def intersection_with_view(frame, view, other):
-    """view & other, or other & view: the smaller of two views comes second, and a set that is not smaller walks the view. What is neither
-    may be gone through only once."""
-    walked, looked_up, given = other, as_set(frame, view), as_set(frame, other, strict=True)
-    if given is not None:
-        sizes = len(looked_up.members), len(given.members)
-        if (sizes[0] < sizes[1]) if isinstance(other, DictView) else (other.cls is set and sizes[0] <= sizes[1]):
-            walked, looked_up = view, given
-    walked = [(hashed_here(frame, member), member) for member in members_of(frame, walked)]
-    return SetValue(frame, [member for hashed, member in walked if hashed in looked_up.members])
-
-
-def with_view(frame, op, left, right):
-    """left | right, left - right, left ^ right, of which one is a view: a new set of the first is changed."""
-    if op == "^" and all(isinstance(value, DictView) and value.kind == "items" for value in (left, right)):
-        return items_of_one(frame, left, right)
-    of_dict = isinstance(left, DictView) and left.kind == "keys" and is_plain_dict(left.mapping)
-    made = made_set(frame, set, left.mapping if of_dict else left)
-    METHODS[IN_PLACE[OPERATORS[op]]](frame, made, right)
-    return made
-
-
-def items_of_one(frame, left, right):
-    """The items that one of two dicts has: those of the smaller one first."""
-    if right.length(frame).constant() > left.length(frame).constant():
-        left, right = right, left
-    mine, others = as_set(frame, left).members, as_set(frame, right).members
-    return SetValue(frame, [m for k, m in others.items() if k not in mine] + [m for k, m in mine.items() if k not in others])
-
-
 def members_of(frame, value):
     """The members of an iterable in its order."""
-    return value.unpack(frame) if isinstance(value, (SetValue, DictView)) else iterate_all(frame, value)
+    return value.unpack(frame) if isinstance(value, (SetValue, AbstractView)) else iterate_all(frame, value)
 
 
 def made_set(frame, cls, given):
@@ -564,8 +545,6 @@ def made_set(frame, cls, given):
 
 def is_plain_dict(value):
     """Whether a set makes room for all keys at once: of a dict, not of a subclass."""
-    from .mapping import DictValue
-
     return isinstance(value, DictValue) and value.python_type() is dict and value.owner is None
 
 
@@ -597,11 +576,8 @@ def updating(name, real_name):
     """The four operations that change the set."""
 
     def handler(frame, self, *others):
-        from .mapping import DictValue
-        from .sequence import SequenceValue
-
         for other in others:
-            if name == "union" and not isinstance(other, (SetValue, DictView, DictValue, SequenceValue)):
+            if name == "union" and not isinstance(other, (SetValue, AbstractView, DictValue, SequenceValue)):
                 for item in each_of(frame, other):
                     add(frame, self, item)
                 continue
