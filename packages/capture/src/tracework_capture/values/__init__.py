@@ -27,10 +27,27 @@ LOADED_BY_THE_FIRST_CALLBACK = (
 )
 """Modules that others import in functions."""
 
+ONLY_ROWS = (
+    "number.drawn",
+    "objects.made_class",
+    "objects.rows_attributes",
+    "objects.rows_logged",
+    "objects.rows_warned",
+    "objects.weak_reference",
+    "plain.compared_keys",
+    "plain.heaps",
+    "plain.rows_containers",
+    "plain.rows_copies",
+    "plain.rows_iteration",
+    "protocol.operators",
+    "torch.generators",
+)
+"""Modules that add rows to tables, whoever else imports them."""
+
 
 def load() -> None:
     """Imports all of them (a program that is captured may have changed how Python imports) and closes the tables."""
-    for name in LOADED_BY_THE_FIRST_CALLBACK:
+    for name in ("wrap", *LOADED_BY_THE_FIRST_CALLBACK, *ONLY_ROWS):
         importlib.import_module(f"{__name__}.{name}")
     make.check()
     for registry in REGISTRIES:

@@ -49,7 +49,6 @@ from ..sources import (
 from .arrays.array import ACROSS_ROWS, wrap_array
 from .arrays.code import wrap_dispatcher
 from .arrays.ufuncs import wrap_ufunc
-from .builtins import fill
 from .number.floats import changing_float
 from .number.numpy_ints import NUMPY_INTS, changing_numpy_int
 from .number.open_fraction import changing_fraction
@@ -699,7 +698,6 @@ TRAINING_ROWS = {
     **HOOK_ROWS,
 }
 APPLY = torch.autograd.Function.__dict__["apply"]
-fill()
 call(getattr(APPLY, "__func__", APPLY), binds=False)(apply_function)  # from torch 2.15 on C defines it
 for _table in (TORCH_ROWS, CONTEXTS):
     for _fn, _handler in _table.items():

@@ -20,6 +20,7 @@ from ...signals import let_through
 from ...sources import Const
 from ..plain.sequence import NONE, ListValue, TupleValue
 from ..protocol.binding import BoundBuiltin
+from ..protocol.calls import CALLS, call, calls
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold_literal, fold_plain, force_plain, plain
 from ..protocol.keys import IdentityKey
 from ..protocol.value import NEW, Value
@@ -460,13 +461,15 @@ def untouched(kind):
 
 UNTOUCHED = {kind: untouched(kind) for kind in generators()}
 """Class of generators -> what is asked which kind of number is drawn."""
-ROWS = {getattr(kind, name): method_row(kind, name) for kind, names in generators().items() for name in names}
-"""The functions of the modules random and numpy.random are methods, too, of a generator that the module has."""
-ROWS |= {random.Random: make_generator, random.Random.choice: choose} | state_rows(random.Random, "getstate", "setstate")
-ROWS |= {kind.seed: seed_row(kind, kind.seed) for kind in generators() if hasattr(kind, "seed")}
+for _kind, _names in generators().items():  # the functions of the modules are methods, too, of a generator that the module has
+    calls({getattr(_kind, _name): method_row(_kind, _name) for _name in _names})
+    if hasattr(_kind, "seed"):
+        call(_kind.seed)(seed_row(_kind, _kind.seed))
+calls({random.Random: make_generator, random.Random.choice: choose} | state_rows(random.Random, "getstate", "setstate"))
 if numpy is not None:
-    ROWS |= {getattr(numpy.random, name): module_row(ROWS[numpy.random.RandomState.random_sample]) for name in ("ranf", "sample")}
-    ROWS[numpy.random.seed] = module_row(ROWS[numpy.random.RandomState.seed])
-    ROWS |= state_rows(numpy.random.RandomState, "get_state", "set_state")
+    _sample = module_row(CALLS[numpy.random.RandomState.random_sample].handler)
+    calls({getattr(numpy.random, name): _sample for name in ("ranf", "sample")})
+    call(numpy.random.seed)(module_row(CALLS[numpy.random.RandomState.seed].handler))
+    calls(state_rows(numpy.random.RandomState, "get_state", "set_state"))
 FUNCTIONS = {name: getattr(random.Random, name) for name in (*PYTHON, *KNOWN_WITH_THE_SEED)}
 """Methods of generators whose seed is known."""

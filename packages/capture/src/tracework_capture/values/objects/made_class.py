@@ -16,6 +16,7 @@ import torch
 from ...guards.classes import defines
 from ..plain.iterators import PartialBuiltin
 from ..plain.sequence import NONE
+from ..protocol.calls import calls
 from ..protocol.constant import NotPlain, fold_plain, plain
 from ..protocol.value import NEW, Value
 from .class_value import ClassValue
@@ -273,3 +274,4 @@ ROWS = {
     builtins.__build_class__: build_class,
     **{kind: descriptor_row(kind) for kind in (staticmethod, classmethod, property)},
 }
+calls(ROWS)

@@ -27,6 +27,7 @@ from ..number.symint import SymNumber
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE, ListValue, TupleValue
 from ..protocol.binding import function_value
+from ..protocol.calls import calls
 from ..protocol.constant import (
     ConstantValue,
     NotPlain,
@@ -635,3 +636,4 @@ ROWS = {
     sys.getrecursionlimit: recursion_limit,
     **{c.__new__: object_new for c in (tuple, list, dict, set, frozenset)},
 }
+calls(ROWS)

@@ -14,6 +14,7 @@ from ..number.late_values import LateValue
 from ..number.symint import SymNumber
 from ..plain.sequence import NONE
 from ..plain.text import conversions
+from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.handlers import stand_in_row
 from ..torch.tensor import TensorValue
@@ -113,3 +114,4 @@ ROWS = {
     logging.Logger.isEnabledFor: stand_in_row(is_enabled_for),
     logging.Logger.getEffectiveLevel: stand_in_row(effective_level),
 }
+calls(ROWS)

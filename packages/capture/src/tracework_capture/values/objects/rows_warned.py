@@ -13,6 +13,7 @@ from ...sources import Const
 from ..plain.mapping import MISSING, touched_name
 from ..plain.sequence import NONE, ListValue
 from ..protocol.binding import BoundBuiltin
+from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, force_plain, plain
 from ..protocol.iteration import iterate_all
 from ..protocol.value import Value
@@ -212,4 +213,4 @@ def warn_at(globals_, filename, line, message, category, source):
     warnings.warn_explicit(message, category or UserWarning, filename, line, module, registry, source=source)
 
 
-ROWS = {warnings.warn: warn_, warnings._filters_mutated: filters_mutated}
+calls({warnings.warn: warn_, warnings._filters_mutated: filters_mutated})

@@ -12,6 +12,7 @@ from ...guards.classes import lookup_class
 from ...sources import Attr, Referent
 from ..plain.mapping import DictValue
 from ..plain.sequence import SequenceValue
+from ..protocol.calls import calls
 from ..protocol.keys import IDENTITY_HASH, IdentityKey, ReferenceKey, behind, by_identity
 from ..protocol.lifetimes import ATOMS
 from ..protocol.value import Value
@@ -202,7 +203,7 @@ def watching(frame, value, callback):
     return MadeReference(value, callback)
 
 
-ROWS = {weakref.ref: make_reference, weakref.KeyedRef: make_keyed_reference}
+calls({weakref.ref: make_reference, weakref.KeyedRef: make_keyed_reference})
 
 
 def may_have_died(frame, obj):

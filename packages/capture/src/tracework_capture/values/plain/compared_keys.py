@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue
 from ..protocol.operators import compare
 from ..protocol.value import NEW, Value
@@ -59,4 +60,4 @@ def cmp_to_key(frame, args, kwargs):
     return ComparedKey(args[0] if args else kwargs["mycmp"])
 
 
-ROWS = {functools.cmp_to_key: cmp_to_key}
+calls({functools.cmp_to_key: cmp_to_key})

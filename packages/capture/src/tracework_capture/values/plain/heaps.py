@@ -8,6 +8,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.calls import calls
 from ..protocol.handlers import stand_in_row
 
 if TYPE_CHECKING:
@@ -58,4 +59,4 @@ def rows() -> dict[Any, Any]:
     return made
 
 
-ROWS = rows()
+calls(rows())

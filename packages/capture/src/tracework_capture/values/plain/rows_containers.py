@@ -28,6 +28,7 @@ from ..objects.partial import partial_, partial_call
 from ..objects.rows_attributes import text
 from ..protocol.arguments import call_row
 from ..protocol.binding import ATOMS
+from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.operators import binary
@@ -472,3 +473,4 @@ ROWS = {
     str.maketrans: folded(str.maketrans),
     bytes.maketrans: folded(bytes.maketrans),
 }
+calls(ROWS)

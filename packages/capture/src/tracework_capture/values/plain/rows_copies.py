@@ -15,8 +15,8 @@ import torch
 from ..objects.class_value import ClassValue, class_value, new_object
 from ..objects.instance import ObjectValue, is_atomic
 from ..protocol.binding import function_value, native_base, python_new
+from ..protocol.calls import breaks, calls
 from ..protocol.constant import ConstantValue
-from ..protocol.handlers import break_row
 from ..protocol.iteration import iterate_all
 from ..torch.frame_hooks import check_frame_hooks
 from ..torch.leaf_changes import PLAIN
@@ -218,5 +218,7 @@ def deep_tensor(frame, value):
 
 
 SERIALIZING = (pickle.dumps, pickle.dump, pickle.loads, pickle.load, marshal.dumps, marshal.dump, marshal.loads, marshal.load)
-ROWS = {copy.copy: copy_, copy.deepcopy: deepcopy_, memoryview: break_row("serialization", "memoryview")}
-ROWS |= {fn: break_row("serialization", f"{fn.__module__.lstrip('_')}.{fn.__name__}") for fn in SERIALIZING}
+calls({copy.copy: copy_, copy.deepcopy: deepcopy_})
+breaks("serialization", memoryview)
+for _fn in SERIALIZING:
+    breaks("serialization", _fn, within=_fn.__module__.lstrip("_"))

@@ -8,6 +8,7 @@ import operator
 
 from ...bytecode.facts import VERSION
 from ..objects.exception import ExceptionValue
+from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue, fold_plain, force_plain
 from ..protocol.iteration import iterate, iterate_all
 from ..protocol.operators import binary, compare, equal, index_of
@@ -473,5 +474,6 @@ ROWS = {
     itertools.filterfalse: filterfalse_,
     itertools.compress: compress_,
 }
+calls(ROWS)
 if hasattr(itertools, "batched"):
-    ROWS[itertools.batched] = batched_
+    call(itertools.batched)(batched_)

@@ -111,12 +111,13 @@ def calls(handlers: Mapping[Any, Handler], policy: Policy = Policy.MODELLED, bin
         call(key, policy=policy, binds=binds)(handler)
 
 
-def breaks(reason: str, *functions: Any, within: str) -> None:
-    """Calls of these functions are left to plain Python; `within` is the module that they are known by."""
+def breaks(reason: str, *functions: Any, within: str = "") -> None:
+    """Calls of these functions are left to plain Python; `within` is the module that they are known by, where it is
+    not that of Python's builtins."""
     caller = sys._getframe(1)
     place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     for fn in functions:
-        handler = functools.partial(_break, reason, f"{within}.{fn.__name__}")
+        handler = functools.partial(_break, reason, f"{within}.{fn.__name__}" if within else fn.__name__)
         CALLS[fn] = CallRow(fn, handler, Policy.BREAK, reason, place)
 
 

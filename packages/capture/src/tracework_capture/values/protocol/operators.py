@@ -25,6 +25,7 @@ from ..objects.instance import ObjectValue, implemented, is_atomic, operand_of, 
 from ..plain.sequence import TupleValue
 from .arguments import positional_limits
 from .binding import FIELD
+from .calls import CALLS, call, calls
 from .constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
 from .iteration import iterate, iterate_all
 from .open_constant import OpenConstant
@@ -642,12 +643,13 @@ ROWS = {
     operator.countOf: lambda frame, args, kwargs: ConstantValue(sum(equal(frame, i, args[1]) for i in all_of(frame, args[0]))),
     math.prod: prod,
 }
+calls(ROWS)
 for _symbol, _stem in SPECIAL.items():
-    ROWS[getattr(operator, {"and": "and_", "or": "or_"}.get(_stem, _stem))] = operator_row(_symbol)
-    ROWS[getattr(operator, "i" + _stem)] = inplace_row(_symbol)
+    call(getattr(operator, {"and": "and_", "or": "or_"}.get(_stem, _stem)))(operator_row(_symbol))
+    call(getattr(operator, "i" + _stem))(inplace_row(_symbol))
 for _symbol, _name in COMPARE_SPECIAL.items():
-    ROWS[getattr(operator, _name.strip("_"))] = compare_row(_symbol)
+    call(getattr(operator, _name.strip("_")))(compare_row(_symbol))
 for _name in dir(math):
     _fn = getattr(math, _name)
-    if builtins.callable(_fn) and _fn not in ROWS and not _name.startswith("_"):
-        ROWS[_fn] = math_row(_fn)
+    if builtins.callable(_fn) and _fn not in CALLS and not _name.startswith("_"):
+        call(_fn)(math_row(_fn))

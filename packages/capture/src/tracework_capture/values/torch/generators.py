@@ -14,6 +14,7 @@ from ...signals import let_through
 from ...sources import Const
 from ..objects.instance import ObjectValue
 from ..protocol.binding import BoundBuiltin
+from ..protocol.calls import calls
 from ..protocol.constant import NotPlain, plain
 from ..protocol.value import NEW, Value
 
@@ -216,4 +217,4 @@ def place_of(generator):
     return generator.drawn_at if isinstance(generator, MadeGenerator) else generator.source
 
 
-ROWS = {SEED: manual_seed}
+calls({SEED: manual_seed})
