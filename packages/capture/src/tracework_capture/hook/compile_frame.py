@@ -48,8 +48,8 @@ from ..trace_policy import call_policy
 from ..values.objects.function import CellValue
 from ..values.objects.made_class import MadeClassValue
 from ..values.protocol.lifetimes import acting_arguments, guard_arguments
+from ..values.protocol.program_code import check_frame_hooks
 from ..values.protocol.value import EXISTING, SymbolicRaise, Value
-from ..values.torch.frame_hooks import check_frame_hooks
 from .collector import paused_collection
 from .policy import is_module_call
 

@@ -101,7 +101,7 @@ class CaptureRoot:
         self.remembered_here: dict[int, dict[Any, Value]] = {}  # the same of those with arguments that no guard knows
         self.remembered_later: set[int] = set()  # functions of that kind that are called after the graph
         self.shown: list[Value] = []  # objects whose text is being written (values.objects.nested_texts)
-        self.asks_keys = False  # whether a table asks about its keys (values.objects.user_keys)
+        self.asks_keys = False  # whether a table asks about its keys (values.protocol.user_keys)
         self.key_answers: dict[Any, Any] = {}  # what it was told
         self.told_apart: set[frozenset[Any]] = set()  # pairs of sources whose objects were found to be different ones
         self.masks: dict[Any, Any] = {}  # what a mask asks of tensors -> the first one that does (values.torch.masks)

@@ -11,8 +11,8 @@ from ..values import wrap as wrapping
 from ..values.number import symint
 from ..values.objects import exception as exceptions
 from ..values.objects.function import BoundMethodValue, NewFunctionValue
-from ..values.objects.user_keys import refuse_effects
 from ..values.plain import mapping, ranges, results, sequence, sets
+from ..values.protocol.user_keys import refuse_effects
 from ..values.protocol.value import Value
 from ..values.torch.results import wrap_result
 from . import clauses

@@ -23,6 +23,8 @@ LOADED_BY_THE_FIRST_CALLBACK = (
     "torch.extrema",
     "torch.masks",
     "torch.regions.autograd_function",
+    "torch.opaque_call",
+    "torch.regions.leaf",
     "torch.regions.nonstrict",
 )
 """Modules that others import in functions."""

@@ -67,7 +67,6 @@ from .objects.partial import PARTS, PartialValue
 from .objects.remembered import RememberingFunction
 from .objects.row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, is_bound
 from .objects.thread_local import ThreadLocalValue
-from .objects.user_keys import has_user_key
 from .objects.weak_reference import WeakReference
 from .plain import dict_views, sequence_methods  # noqa: F401  # fill tables
 from .plain.iterators import NATIVE_ITERATORS, OVER_SEQUENCES, ExistingIterator, ExistingSequenceIterator
@@ -80,6 +79,7 @@ from .protocol.binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
 from .protocol.calls import CALLS, Policy, call, calls, function_name, handler_of_function, row_of
 from .protocol.constant import ConstantValue
 from .protocol.record_keys import record_key
+from .protocol.user_keys import has_user_key
 from .torch.backward import BACKWARD_ROWS
 from .torch.context import CONTEXTS, METHOD_ROWS, ErrorRegion, error_region_row, null_row
 from .torch.foreign_tensor import foreign_tensor, why_foreign

@@ -12,9 +12,9 @@ import torch
 
 from ...arrays import numpy
 from ...graph.opaque_operators import Refusal, operator_of
-from ..objects.opaque_call import fits, observed
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import NotPlain, plain
+from ..torch.opaque_call import fits, observed
 from .array import ArrayValue, refuse
 from .ufuncs import known_result
 from .views import held_sizes, inside_of

@@ -9,9 +9,9 @@ import torch
 
 from ...errors import BreakGraph
 from ..protocol.constant import ConstantValue
+from ..protocol.kinds import AbstractModule
 from ..protocol.known_function import KnownFunction
 from ..protocol.value import Value
-from ..torch.module import ModuleValue
 from .function import BoundMethodValue, FunctionValue, NewFunctionValue
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def compile_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
         frame.break_graph("call_unknown", f"torch.compile for the backend {backend.describe()}")
     if _is_none(function):
         return CompilesNext(options)
-    if isinstance(function, ModuleValue):
+    if isinstance(function, AbstractModule):
         return CompiledModuleHere(function, options)
     if not isinstance(function, (FunctionValue, NewFunctionValue, BoundMethodValue, KnownFunction)):
         frame.break_graph("call_unknown", f"torch.compile of {function.describe()}")

@@ -1,7 +1,7 @@
 """What a program calls to steer capture, and how calls of marked functions are traced.
 
 ROWS: functions that do nothing in plain Python, known to the interpreter by their names (torch.compile's, too).
-MARKED: kind of mark (marks.py) -> how a function with it becomes a Value.
+MARKED: kind of mark (marks.py) -> what a call of a function with it gives.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ForbiddenCall, SkipFrame, Unsupported
 from ...sources import Const
+from ..plain.sequence import NONE
 from ..protocol.constant import NotPlain, fold_plain, plain
+from ..protocol.program_code import check_frame_hooks
+from ..protocol.registry import Registry
 from .instance import ObjectValue
+from .row_value import RowValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...marks import Mark
-    from ..protocol.value import Value
+    from ..protocol.value import Frame, Value
 
 __all__ = ["MARKED", "ROWS", "forbid", "graph_break", "marked_value", "skip_frame", "step_unsupported"]
 
@@ -53,8 +57,6 @@ def _skip_frame(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 def _mark_static(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A hint for compilers, about a tensor whose sizes this trace has taken already."""
-    from ..plain.sequence import NONE
-
     return NONE
 
 
@@ -80,28 +82,21 @@ ROWS["torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder"] = _r
 
 # --- marked functions ------------------------------------------------------------------------------------------------------
 
+MARKED: Registry[str, Callable[[Any, Mark, Frame, list[Value], dict[str, Value]], Value]] = Registry("MARKED")
+"""kind of mark -> row(function, mark, frame, args, kwargs): what a call of the function gives. torch/ fills it, too."""
+
 
 def marked_value(frame: Any, obj: Any, source: Any, mark: Mark) -> Value:
     """The Value of a marked function; its identity is guarded."""
-    from .row_value import RowValue
-
     frame.guard("IDENTITY", source, obj)
     return RowValue(obj, functools.partial(call_marked, obj, mark), source)
 
 
 def call_marked(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """What MARKED says of the call; those that run as they are, now or with the graph, call modules of the program themselves."""
-    from ..torch.frame_hooks import check_frame_hooks
-
     if mark.kind in RUN_AS_THEY_ARE:
         check_frame_hooks(frame.root)
     return MARKED[mark.kind](obj, mark, frame, args, kwargs)
-
-
-def _allow(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    from ..torch.functions import call_torch
-
-    return call_torch(frame, obj, args, kwargs)
 
 
 def _constant_result(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -149,25 +144,8 @@ def _substitute(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[
     return frame.wrap(mark.traceable, Const(mark.traceable, mark.traceable.__qualname__)).call(frame, args, kwargs)
 
 
-def _nonstrict(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    from ..torch.regions.nonstrict import call_nonstrict
-
-    return call_nonstrict(frame, obj, args, kwargs)
-
-
-def _leaf(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    from ..torch.regions.leaf import call_leaf
-
-    return call_leaf(frame, mark.traceable, args, kwargs)
-
-
-MARKED: dict[str, Callable[..., Any]] = {
-    "allow_in_graph": _allow,
-    "assume_constant_result": _constant_result,
-    "disallow_in_graph": _disallow,
-    "forbid_in_graph": forbid,
-    "leaf_function": _leaf,
-    "nonstrict_trace": _nonstrict,
-    "substitute_in_graph": _substitute,
-}
+MARKED["assume_constant_result"] = _constant_result
+MARKED["disallow_in_graph"] = _disallow
+MARKED["forbid_in_graph"] = forbid
+MARKED["substitute_in_graph"] = _substitute
 RUN_AS_THEY_ARE = frozenset(("allow_in_graph", "assume_constant_result", "leaf_function", "nonstrict_trace"))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from ..number.late_values import LateValue
 from ..protocol.constant import ConstantValue
 from ..protocol.keys import LOWEST_ADDRESS, NumberKey
+from ..protocol.lifetimes import is_held
 from ..protocol.operators import tell_apart
 from ..protocol.value import NEW, Value
-from .weak_reference import is_held
 
 
 class IdentityNumber(LateValue):

@@ -40,11 +40,11 @@ from ..protocol.binding import (
 )
 from ..protocol.constant import ConstantValue, NotPlain, attribute_name, fold_literal, force_plain, plain
 from ..protocol.kinds import AbstractInstance
-from ..protocol.lifetimes import let_go, refuse_to_drop
+from ..protocol.lifetimes import let_go, may_have_died, refuse_to_drop
 from ..protocol.record_keys import key_of_parts, record_fields
+from ..protocol.user_keys import hash_of, user_key
 from ..protocol.value import EXISTING, NEW, SymbolicRaise, builtin_part
 from .properties import is_property, use_property
-from .user_keys import user_key
 
 NONE = ConstantValue(None)
 NAMELESS = (dict, list, tuple, *ATOMS)
@@ -117,6 +117,7 @@ class ObjectValue(AbstractInstance):
     """An instance of a class that has no Value class of its own."""
 
     two_phase = True
+    is_holder = True
     is_referred_to = False
     """Whether weak references to it were made here, which its __weakref__ gives."""
 
@@ -173,6 +174,17 @@ class ObjectValue(AbstractInstance):
         if isinstance(hasher, types.FunctionType):
             return user_key(frame, self)
         return frame.break_graph("operation_unknown", f"hash of {self.describe()}")
+
+    def own_hash(self, frame):
+        hasher, _ = lookup_class(self.cls, "__hash__")
+        if isinstance(hasher, types.FunctionType):
+            number = force_plain(frame, self.call_method(frame, "__hash__", [], {}))
+            if not isinstance(number, int):
+                return frame.raise_new(TypeError, "__hash__ method should return an integer")
+            # what __hash__ gives is taken as it is where it fits, but for -1, which means an error
+            fits = -sys.maxsize - 1 <= number <= sys.maxsize
+            return hash(int(number)) if not fits else -2 if number == -1 else int(number)
+        return hash_of(frame, self.part) if self.part is not None and hasher not in (None, object.__hash__) else None
 
     # --- fields -------------------------------------------------------------------------------------------------
     def instance_dict(self):
@@ -238,8 +250,6 @@ class ObjectValue(AbstractInstance):
 
     def native_attribute(self, frame, static, name):
         """A slot, or a getset of a C base class."""
-        from .weak_reference import may_have_died
-
         hidden = lookup_class(self.cls, name)[0] is not static  # by what super() passes over
         if name in self.fields and not hidden:
             found = self.fields[name]

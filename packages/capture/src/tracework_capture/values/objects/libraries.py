@@ -15,7 +15,7 @@ from ...sources import Const
 from ..plain.sequence import NONE
 from ..protocol.binding import function_value
 from ..protocol.constant import NotPlain, called_there, fold_literal, plain
-from ..torch.tensor import TensorValue
+from ..protocol.kinds import AbstractTensor
 from .function import FunctionValue
 
 STAND_INS = {torch.Tensor: lambda: torch.empty(0), torch.nn.Parameter: lambda: torch.nn.Parameter(torch.empty(0))}
@@ -25,7 +25,7 @@ def einops_backend(frame, args, kwargs):
     """einops finds its backend for a type of tensors once and keeps it for good; looking for it goes through all subclasses of a class
     and imports modules."""
     find = sys.modules["einops._backends"].get_backend
-    make = STAND_INS.get(args[0].python_type()) if len(args) == 1 and isinstance(args[0], TensorValue) else None
+    make = STAND_INS.get(args[0].python_type()) if len(args) == 1 and isinstance(args[0], AbstractTensor) else None
     if make is None:
         return FunctionValue(find, Const(find, "get_backend")).call(frame, args, kwargs)
     backend = find(make())

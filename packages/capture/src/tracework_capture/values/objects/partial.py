@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...sources import InstanceDict
 from ..plain.sequence import TupleValue
+from ..protocol.binding import is_callable
 from .instance import ObjectValue
 
 if TYPE_CHECKING:
@@ -72,8 +73,6 @@ class PartialValue(ObjectValue):
 
 def partial_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """functools.partial(function, *args, **kwargs)"""
-    from .rows_attributes import callable_
-
     if not args:
         return frame.raise_new(TypeError, "type 'partial' takes at least one argument")
     function, *positional = args
@@ -81,7 +80,7 @@ def partial_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
         function, given, keywords = function.parts
         positional = [*given.all_items(frame), *positional]
         kwargs = {**{key.constant(): value for key, value in keywords.all_items(frame)}, **kwargs}
-    elif not callable_(frame, [function], {}).truth(frame):
+    elif not is_callable(function):
         return frame.raise_new(TypeError, "the first argument must be callable")
     named = frame.make_dict([(frame.constant(name), value) for name, value in kwargs.items()])
     return PartialValue([function, TupleValue(positional), named])

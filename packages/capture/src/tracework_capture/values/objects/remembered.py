@@ -25,12 +25,11 @@ from ..plain.sequence import TupleValue
 from ..protocol.binding import CONTAINERS
 from ..protocol.constant import ConstantValue, NotPlain, called_there, force_plain, is_atom, plain
 from ..protocol.keys import hashed_apart
+from ..protocol.user_keys import globals_read, is_pure
 from ..protocol.value import EXISTING, SymbolicRaise
-from ..torch.module import ModuleValue
 from .function import is_empty
 from .instance import ObjectValue, own_dict
 from .row_value import RowValue
-from .user_keys import globals_read, is_pure
 
 NOT_FOLLOWED = (types.ModuleType, types.FunctionType, *ATOM_TYPES)
 OF_NUMBERS = (abs, float, int, max, min, round, math)
@@ -204,7 +203,7 @@ def key_of(frame, value):
     """The object that an argument is. Raises NotPlain where no guard says which."""
     if value.python_type() in ATOM_TYPES:
         return force_plain(frame, value)
-    if isinstance(value, (ObjectValue, ModuleValue)) and value.mutability is EXISTING and value.source is not None:
+    if isinstance(value, ObjectValue) and value.mutability is EXISTING and value.source is not None:
         kind = value.python_type()
         if all(lookup_class(kind, name)[0] is own for name, own in _BY_IDENTITY.items()):
             frame.guard("IDENTITY", value.source, value.obj)
@@ -220,7 +219,7 @@ def waits_for_writes(frame, function, args):
     """Whether a function may read what the frame wrote, which is not in place yet: a variable that it names, or an object that is reached
     from its variables and arguments."""
     pending = frame.mutations.entries
-    objects = [value.obj for value in args if isinstance(value, (ObjectValue, ModuleValue))]
+    objects = [value.obj for value in args if isinstance(value, ObjectValue)]
     if isinstance(function, types.FunctionType):
         cells, table = function.__closure__ or (), function.__globals__
         names = [name for name in function.__code__.co_names if name in table]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...sources import Attr, Const
-from ..protocol.binding import BoundBuiltin
+from ..protocol.binding import C_METHODS, BoundBuiltin, call_c_method
 from ..protocol.calls import function_name
 from ..protocol.constant import ConstantValue, fold
 from ..protocol.known_function import KnownFunction
 from ..protocol.pure import is_pure
-from ..torch.overrides import dispatch_function, is_overridable, is_overridden
-from .opaque_call import opaque_call
+from ..protocol.registry import Registry
+
+if TYPE_CHECKING:
+    from ..protocol.value import Frame, Value
 
 NO_OWNERS = (types.ModuleType, type, type(None))
 """What a C function may be bound to without being a method: others are made anew by each look-up, and wait on the stack for their
@@ -32,6 +36,16 @@ FOREIGN_FUNCTIONS = {"cython_function_or_method", "fused_cython_function", "nb_f
 """Types of functions that Cython and nanobind make."""
 
 
+OVERRIDES: Registry[str, Callable[[Frame, KnownFunction, Sequence[Value], dict[str, Value]], Value | None]] = Registry(
+    "OVERRIDES"
+)
+"""What storeys above ask before a call of a function that has a row, by a name of theirs: the result, or None where they leave it alone."""
+CALLS_WITHOUT_ROW: Registry[str, Callable[[Frame, Any, Sequence[Value], dict[str, Value]], Value | None]] = Registry(
+    "CALLS_WITHOUT_ROW"
+)
+"""What storeys above know of calls of functions of C that have no row, by a name of theirs: the result, or None where it must break the graph."""
+
+
 class RowValue(KnownFunction):
     """A function that a table answers for."""
 
@@ -43,8 +57,6 @@ class RowValue(KnownFunction):
         return getattr(self.fn, "__qualname__", repr(self.fn))
 
     def getattr(self, frame, name):
-        from ..protocol.binding import C_METHODS
-
         if name == "__call__":
             return BoundBuiltin(self, name)
         try:
@@ -55,9 +67,7 @@ class RowValue(KnownFunction):
             return frame.break_graph("attribute_unknown", f"{self.describe()}.{name}")
         if getattr(self.fn, name) is found:
             return frame.wrap(found, Attr(Const(self.fn), name))
-        from ..plain.results import wrap_constant
-
-        return wrap_constant(frame, found)
+        return frame.constant(found)
 
     def compare(self, frame, op, other):
         """Bound ones are equal where they are the same function of the same object."""
@@ -69,8 +79,10 @@ class RowValue(KnownFunction):
         return self.call(frame, args, kwargs) if name == "__call__" else super().call_method(frame, name, args, kwargs)
 
     def call(self, frame, args, kwargs):
-        if is_overridden(frame, args, kwargs) and is_overridable(frame, self.fn):
-            return dispatch_function(frame, self, args, kwargs)
+        for override in OVERRIDES.values():
+            found = override(frame, self, args, kwargs)
+            if found is not None:
+                return found
         return self.row(frame, args, kwargs)
 
 
@@ -81,8 +93,6 @@ class CFunctionValue(RowValue):
         super().__init__(fn, None, source)
 
     def call(self, frame, args, kwargs):
-        from ..protocol.binding import call_c_method
-
         fn = self.fn
         if isinstance(fn, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
             return call_c_method(frame, fn, args[0], fn.__name__, list(args[1:]), kwargs)
@@ -91,5 +101,8 @@ class CFunctionValue(RowValue):
             return frame.wrap(owner, Const(owner)).call_method(frame, fn.__name__, list(args), kwargs)
         if is_pure(fn):
             return fold(frame, fn, args, kwargs)
-        found = opaque_call(frame, fn, args, kwargs)
-        return found if found is not None else frame.break_graph("call_unknown", function_name(fn))
+        for calls in CALLS_WITHOUT_ROW.values():
+            found = calls(frame, fn, args, kwargs)
+            if found is not None:
+                return found
+        return frame.break_graph("call_unknown", function_name(fn))

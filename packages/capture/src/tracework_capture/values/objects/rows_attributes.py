@@ -13,8 +13,6 @@ import traceback
 import types
 import typing
 
-import torch
-
 from ...code_origin import is_installed
 from ...errors import SkipFrame
 from ...graph.replaced import identity_is_asked
@@ -26,7 +24,7 @@ from ..number.late_values import LateValue, place_here
 from ..number.symint import SymNumber
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE, ListValue, TupleValue
-from ..protocol.binding import function_value
+from ..protocol.binding import function_value, is_callable
 from ..protocol.calls import calls
 from ..protocol.constant import (
     ConstantValue,
@@ -34,15 +32,14 @@ from ..protocol.constant import (
     attribute_name,
     fold,
     fold_literal,
-    fold_plain,
     force_plain,
     literal,
     plain,
     reads_whole,
 )
+from ..protocol.kinds import AbstractTensor
+from ..protocol.user_keys import hash_of
 from ..protocol.value import NEW, SymbolicRaise
-from ..torch.module import ModuleValue
-from ..torch.tensor import TensorValue
 from .class_value import ClassValue, class_value, new_object, super_, type_call
 from .exception import ExceptionValue, attribute_asked
 from .function import BoundMethodValue, FunctionValue
@@ -50,7 +47,6 @@ from .identity_numbers import IdentityNumber
 from .instance import HEAP_TYPE, ObjectValue
 from .made_class import class_of_parts
 from .partial import PartialValue
-from .user_keys import has_user_key, is_hashed_alike
 
 
 def classes_of(frame, value):
@@ -88,7 +84,7 @@ def isinstance_(frame, args, kwargs):
 def guard_members(frame, value, classes):
     """A protocol asks an object for the names of its members, wherever it has them."""
     for cls in typing.get_args(classes) if isinstance(classes, types.UnionType) else (classes,):
-        if getattr(cls, "_is_protocol", False) and isinstance(value, (ObjectValue, ModuleValue)) and value.source is not None:
+        if getattr(cls, "_is_protocol", False) and isinstance(value, ObjectValue) and value.source is not None:
             protocols = [base for base in cls.__mro__ if vars(base).get("_is_protocol")]
             for name in {n: None for p in protocols for n in (*vars(p), *p.__annotations__) if not n.startswith("_")}:
                 frame.guard("HAS_ATTR" if hasattr(value.obj, name) else "LACKS_ATTR", value.source, name)
@@ -133,22 +129,12 @@ def known_relation(frame, ask, value, classes):
 
 
 def is_instance(value, classes):
-    """isinstance by type; metaclass hooks of torch's tensor classes are answered by their own rule."""
-
-    from ..torch.parameter import is_buffer
-    from ..torch.tensor import TensorValue, tensor_type_name
-
+    """isinstance by type, unless the kind of value has a rule of its own."""
     if isinstance(classes, types.UnionType):
         return any(is_instance(value, c) for c in typing.get_args(classes))
-    if isinstance(value, TensorValue):
-        if classes is torch.nn.Buffer:
-            return is_buffer(value)
-        if classes is torch.autograd.Variable:
-            return True
-        if classes is torch.nn.Parameter or isinstance(classes, type) and issubclass(classes, torch.nn.Parameter):
-            return isinstance(value.obj, classes) if value.obj is not None else issubclass(value.python_type(), classes)
-        if type(classes) is type(torch.FloatTensor) and value.obj is None:
-            return tensor_type_name(value.example) == f"{classes.__module__}.{classes.__name__}"
+    found = value.is_instance(classes)
+    if found is not None:
+        return found
     obj = getattr(value, "obj", None)
     if obj is not None and not value.is_constant():
         return isinstance(obj, classes)
@@ -237,42 +223,25 @@ def id_(frame, args, kwargs):
     """Of an existing object, module, function or class, which stays the same one; of tensors, which change from call to call, and of what the
     program makes it is known when the graph has run."""
     found, place = None, place_here(frame)
-    if isinstance(args[0], (ObjectValue, ModuleValue)):
+    if isinstance(args[0], ObjectValue):
         found = args[0].identity(frame)
     elif isinstance(args[0], (FunctionValue, ClassValue)) and args[0].mutability is not NEW:
         found = args[0].real()
         frame.guard("IDENTITY", args[0].source, found)
     if found is not None:
         return ConstantValue(id(found))
-    if not isinstance(args[0], TensorValue) and args[0].mutability is not NEW or place in frame.root.history.asked_early:
+    if not isinstance(args[0], AbstractTensor) and args[0].mutability is not NEW or place in frame.root.history.asked_early:
         return frame.break_graph("builtin_unsupported", f"id() of {args[0].describe()}")
     identity_is_asked(frame.root, args[0])
     return IdentityNumber(args[0], place)
 
 
 def callable_(frame, args, kwargs):
-    value = args[0]
-    if isinstance(value, ClassValue):
-        return ConstantValue(True)
-    return ConstantValue(find(value.python_type(), "__call__")[1] is not None)
+    return ConstantValue(is_callable(args[0]))
 
 
 def hash_(frame, args, kwargs):
-    hasher, _ = lookup_class(args[0].python_type(), "__hash__")
-    if isinstance(hasher, types.FunctionType) and isinstance(args[0], ObjectValue):
-        number = force_plain(frame, args[0].call_method(frame, "__hash__", [], {}))
-        if not isinstance(number, int):
-            return frame.raise_new(TypeError, "__hash__ method should return an integer")
-        # what __hash__ gives is taken as it is where it fits, but for -1, which means an error
-        fits = -sys.maxsize - 1 <= number <= sys.maxsize
-        return ConstantValue(hash(int(number)) if not fits else -2 if number == -1 else int(number))
-    if isinstance(args[0], ObjectValue) and args[0].part is not None and hasher not in (None, object.__hash__):
-        return hash_(frame, [args[0].part], {})
-    if type(args[0]) is TupleValue:
-        key = args[0].hash_key(frame)
-        if has_user_key(key) and is_hashed_alike(key):
-            return ConstantValue(hash(key))
-    return ConstantValue(fold_plain(frame, hash, force_plain(frame, args[0])))
+    return ConstantValue(hash_of(frame, args[0]))
 
 
 def vars_(frame, args, kwargs):
@@ -330,11 +299,9 @@ def print_(frame, args, kwargs):
 
 def shown_later(frame, value):
     """What to print after the graph: the text as it is now, a size, or a copy of a tensor without gradients."""
-    from ..torch.tensor import TensorValue
-
     if isinstance(value, (SymNumber, LateFloat, LateValue)):
         return value
-    if isinstance(value, TensorValue) and not value.example.requires_grad:
+    if isinstance(value, AbstractTensor) and not value.example.requires_grad:
         return frame.graph.call_method(frame, "clone", (value,))
     return shown(frame, value)
 
@@ -356,7 +323,7 @@ def text(frame, value, fn):
         if reads_whole(frame, missing.args[0]):
             return text(frame, value, fn)
         what = f"text of {value.describe()}"
-        return frame.break_graph("tensor_to_python" if isinstance(value, TensorValue) else "value_not_known", what)
+        return frame.break_graph("tensor_to_python" if isinstance(value, AbstractTensor) else "value_not_known", what)
 
 
 def is_dataclass(frame, args, kwargs):

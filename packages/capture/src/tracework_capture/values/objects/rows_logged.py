@@ -17,7 +17,7 @@ from ..plain.text import conversions
 from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.handlers import stand_in_row
-from ..torch.tensor import TensorValue
+from ..protocol.kinds import AbstractTensor
 from .rows_attributes import call_later, shown_later
 
 LEVELS = {
@@ -83,7 +83,7 @@ def shown_as(frame, value, conversion):
     """Log arguments: constants stay, sizes and tensors stay as they are now, objects become the text that %s makes of them."""
     if value.is_constant():
         return value
-    if conversion != "s" and not isinstance(value, (SymNumber, LateFloat, LateValue, TensorValue)):
+    if conversion != "s" and not isinstance(value, (SymNumber, LateFloat, LateValue, AbstractTensor)):
         frame.break_graph("print", f"a log record that shows {value.describe()} otherwise than by %s")
     return shown_later(frame, value)
 

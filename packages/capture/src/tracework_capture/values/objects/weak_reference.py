@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import weakref
 
-import torch
-
 from ... import _C
 from ...errors import BreakGraph
 from ...guards.classes import lookup_class
 from ...sources import Attr, Referent
-from ..plain.mapping import DictValue
-from ..plain.sequence import SequenceValue
 from ..protocol.calls import calls
 from ..protocol.keys import IDENTITY_HASH, IdentityKey, ReferenceKey, behind, by_identity
-from ..protocol.lifetimes import ATOMS
+from ..protocol.kinds import AbstractTensor
+from ..protocol.lifetimes import existing, is_held, may_be_dropped, may_have_died
 from ..protocol.value import Value
-from ..torch.module import ModuleValue
-from ..torch.tensor import TensorValue
 from .class_value import ClassValue
 from .function import FunctionValue, NewFunctionValue
 from .instance import ObjectValue
@@ -123,35 +118,8 @@ class MadeReference(WeakReference):
         return f"{emit.const(self.python_type())}({emit.load(self.referent)}{more})"
 
 
-def is_held(frame, value):
-    """Whether an object surely lives: it was there before and nothing was changed, or a local has it, or what a local has."""
-    if value.source is not None and not frame.mutations.entries and not may_have_died(frame, existing(value)):
-        return True
-    open_, seen = [], set()
-    while frame is not None:
-        open_ += [*dict.values(frame.locals), *(cell._contents for cell in frame.cells.values())]
-        frame = frame.parent
-    while open_:
-        held = open_.pop()
-        if held is value:
-            return True
-        if isinstance(held, HOLDERS) and id(held) not in seen:
-            seen.add(id(held))
-            open_ += held.held()
-    return False
-
-
-HOLDERS = (SequenceValue, DictValue, ObjectValue)
-"""Of these it is known what they hold, and only that."""
-
-
 DEFINITIONS = (ClassValue, FunctionValue)
 """Of one class or function there may be several values, each of which says which object it is."""
-
-
-def existing(value):
-    """The object that a value with a source is."""
-    return value.real() if type(value) in DEFINITIONS else value.obj
 
 
 def is_same_definition(value, other):
@@ -163,9 +131,7 @@ def make_reference(frame, args, kwargs):
     """weakref.ref(value), weakref.ref(value, callback)"""
     value = args[0] if len(args) in (1, 2) and not kwargs else None
     callback = args[1] if len(args) == 2 and args[1].python_type() is not type(None) else None
-    is_known = (
-        isinstance(value, (ObjectValue, ModuleValue, TensorValue, NewFunctionValue, MadeClassValue)) or type(value) in DEFINITIONS
-    )
+    is_known = isinstance(value, (ObjectValue, AbstractTensor, NewFunctionValue, MadeClassValue)) or type(value) in DEFINITIONS
     if not is_known or value.source is not None and existing(value) is None:
         return frame.break_graph("call_unknown", "weakref.ref of something else than an object")
     if callback is not None and value.source is None:
@@ -204,24 +170,3 @@ def watching(frame, value, callback):
 
 
 calls({weakref.ref: make_reference, weakref.KeyedRef: make_keyed_reference})
-
-
-def may_have_died(frame, obj):
-    """Whether the traced program let go of an object that lives as long as that is not done: an argument that no local of the frame is
-    any more, or what a variable held that functions share and that was written to."""
-    root = frame.root
-    while frame.parent is not None:
-        frame = frame.parent
-    value = root.memo.get(id(obj))
-    unread = any(held is obj for held, _ in frame.locals.slots.values())
-    if not unread and (value is None or all(v is not value for v in (*dict.values(frame.locals), *frame.stack))):
-        if any(argument is obj for argument in root.arguments.values()):
-            return True
-    return any(cell.lets_go_of(obj) for cell in root.cells.values()) or may_be_dropped(root, obj)
-
-
-def may_be_dropped(root, obj):
-    """Whether something existing let go of such an object, or of what may hold it."""
-    if isinstance(obj, torch.Tensor):
-        return not root.dropped.issubset(ATOMS)
-    return any(kind not in ATOMS and not issubclass(kind, torch.Tensor) for kind in root.dropped)

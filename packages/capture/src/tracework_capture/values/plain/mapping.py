@@ -12,8 +12,8 @@ import itertools
 from ...guards.classes import lookup_class
 from ...guards.kinds import items_in_order, weak_key
 from ...sources import Const, DictItem, DictValueAt, FrameGlobals
-from ..objects.user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
 from ..protocol.arguments import call_row
+from ..protocol.binding import attribute_of_builtin, is_callable
 from ..protocol.constant import ConstantValue, NotPlain, plain
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
@@ -29,6 +29,7 @@ from ..protocol.keys import (
 )
 from ..protocol.lifetimes import let_go, refuse_to_drop
 from ..protocol.make import make
+from ..protocol.user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value, builtin_part
 from .sequence import NONE, Pending, TupleValue
 from .table_iterators import DictIterator
@@ -72,6 +73,7 @@ class DictValue(Value):
 
     owner = None  # the object of a subclass that this is the built-in part of
     takes_no_turns = True
+    is_holder = True
 
     def __init__(self, source=None, cls=dict, obj=None, default_factory=None):
         super().__init__(source)
@@ -287,8 +289,6 @@ class DictValue(Value):
         return self.remove(frame, hashed)
 
     def getattr(self, frame, name):
-        from ..protocol.binding import attribute_of_builtin
-
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default_factory or NONE
         if name in self.attributes:
@@ -403,11 +403,9 @@ class DictValue(Value):
 
 def factory_of(frame, given):
     """What makes the missing items of a defaultdict, as its constructor takes it; None for nothing."""
-    from ..objects.rows_attributes import callable_
-
     if given.is_constant() and given.constant() is None:
         return None
-    if not callable_(frame, [given], {}).truth(frame):
+    if not is_callable(given):
         return frame.raise_new(TypeError, "first argument must be callable or None")
     return given
 

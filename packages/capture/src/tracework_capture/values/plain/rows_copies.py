@@ -18,7 +18,7 @@ from ..protocol.binding import function_value, native_base, python_new
 from ..protocol.calls import breaks, calls
 from ..protocol.constant import ConstantValue
 from ..protocol.iteration import iterate_all
-from ..torch.frame_hooks import check_frame_hooks
+from ..protocol.program_code import check_frame_hooks
 from ..torch.leaf_changes import PLAIN
 from ..torch.module import ModuleValue, is_none
 from ..torch.parameter import parameter_row

@@ -16,6 +16,7 @@ from ..protocol.arguments import call_row
 from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
 from ..protocol.iteration import iterate_all
 from ..protocol.make import make
+from ..protocol.user_keys import has_user_key, is_hashed_alike
 from ..protocol.value import EXISTING, NEW, Deferred, Value, builtin_part
 from .iterators import LiveSequenceIterator
 from .ranges import sequence_index
@@ -41,6 +42,7 @@ class SequenceValue(Value):
 
     owner = None  # the object of a subclass that this is the built-in part of
     takes_no_turns = True
+    is_holder = True
 
     def __init__(self, items, source=None, cls=list):
         super().__init__(source)
@@ -443,6 +445,10 @@ class TupleValue(SequenceValue):
 
     def hash_key(self, frame):
         return tuple(i.hash_key(frame) for i in self.all_items(frame))
+
+    def own_hash(self, frame):
+        key = self.hash_key(frame)
+        return hash(key) if has_user_key(key) and is_hashed_alike(key) else None
 
     def getattr(self, frame, name):
         fields = getattr(self.cls, "_fields", None) or result_fields(self.cls)

@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass
 
 from ...errors import BreakGraph
-from ..objects.user_keys import UserKey, cannot_be_made_again, refuse_user_keys
 from ..protocol.arguments import call_row
 from ..protocol.constant import ConstantValue, NotPlain, literal
 from ..protocol.iteration import each_of, iterate_all
@@ -24,6 +23,7 @@ from ..protocol.keys import (
 )
 from ..protocol.lifetimes import let_go, refuse_to_drop
 from ..protocol.record_keys import RecordKey
+from ..protocol.user_keys import UserKey, cannot_be_made_again, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, Frame, Value, builtin_part
 from .mapping import DictValue
 from .sequence import SequenceValue

@@ -10,11 +10,12 @@ import typing
 
 from ... import _C
 from ..._torch import FunctionBase
-from ...guards.classes import NO_ATTRIBUTE, Stored, defines, lookup_class
+from ...guards.classes import NO_ATTRIBUTE, Stored, defines, find, lookup_class
 from ...sources import Attr, ClassAttr, Const
 from ..objects.properties import use_property
 from .calls import CALLS
 from .constant import ConstantValue, literal
+from .kinds import AbstractClass
 from .value import Value
 
 DELETED = object()
@@ -245,6 +246,11 @@ def attribute_of_builtin(frame, value, name):
             return literal(frame, static)
         return bind_class_attribute(frame, value, value.python_type(), name)
     return frame.raise_new(AttributeError, f"'{_C.type_name(value.python_type())}' object has no attribute '{name}'")
+
+
+def is_callable(value: Value) -> bool:
+    """callable(value)"""
+    return isinstance(value, AbstractClass) or find(value.python_type(), "__call__")[1] is not None
 
 
 def native_base(cls):

@@ -373,7 +373,7 @@ def fold_plain(frame, fn, /, *args, **kwargs):
 
 def called_there(frame, fn, /, *args, **kwargs):
     """fn(*args, **kwargs) from frames with the globals and at the places of the traced ones, where what it warns of is said."""
-    from ..torch.frame_hooks import check_frame_hooks
+    from .program_code import check_frame_hooks
 
     check_frame_hooks(frame.root)
     while frame is not None:

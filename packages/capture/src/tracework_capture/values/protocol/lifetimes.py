@@ -8,6 +8,8 @@ import collections
 import gc
 import types
 
+import torch
+
 from ...bytecode.resume import held_in_others, is_of_the_prologue
 from ...guards.classes import attributes_of, defines
 from ...guards.deaths import dies_unseen
@@ -15,7 +17,8 @@ from ...guards.kinds import REFERENCES
 from ...sources import Local
 from ..objects.function import CellValue
 from ..plain.sequence import SequenceValue
-from .value import Deferred
+from .kinds import AbstractClass, AbstractFunction
+from .value import Deferred, Value
 
 MOST_LOOKED_AT = 1000  # objects that are looked into for the classes of what goes
 HOLDERS_OF_A_SLOT = 3  # the frame, the table that the evaluator makes of it, and that of the arguments
@@ -126,3 +129,47 @@ def parts_of(value):
             open_ += value.items
         found.add(id(value))
     return found
+
+
+def is_held(frame, value):
+    """Whether an object surely lives: it was there before and nothing was changed, or a local has it, or what a local has."""
+    if value.source is not None and not frame.mutations.entries and not may_have_died(frame, existing(value)):
+        return True
+    open_, seen = [], set()
+    while frame is not None:
+        open_ += [*dict.values(frame.locals), *(cell._contents for cell in frame.cells.values())]
+        frame = frame.parent
+    while open_:
+        held = open_.pop()
+        if held is value:
+            return True
+        if isinstance(held, Value) and held.is_holder and id(held) not in seen:
+            seen.add(id(held))
+            open_ += held.held()
+    return False
+
+
+def existing(value):
+    """The object that a value with a source is."""
+    return value.real() if isinstance(value, (AbstractClass, AbstractFunction)) else value.obj
+
+
+def may_have_died(frame, obj):
+    """Whether the traced program let go of an object that lives as long as that is not done: an argument that no local of the frame is
+    any more, or what a variable held that functions share and that was written to."""
+    root = frame.root
+    while frame.parent is not None:
+        frame = frame.parent
+    value = root.memo.get(id(obj))
+    unread = any(held is obj for held, _ in frame.locals.slots.values())
+    if not unread and (value is None or all(v is not value for v in (*dict.values(frame.locals), *frame.stack))):
+        if any(argument is obj for argument in root.arguments.values()):
+            return True
+    return any(cell.lets_go_of(obj) for cell in root.cells.values()) or may_be_dropped(root, obj)
+
+
+def may_be_dropped(root, obj):
+    """Whether something existing let go of such an object, or of what may hold it."""
+    if isinstance(obj, torch.Tensor):
+        return not root.dropped.issubset(ATOMS)
+    return any(kind not in ATOMS and not issubclass(kind, torch.Tensor) for kind in root.dropped)

@@ -118,6 +118,8 @@ class Value:
     """Where a constant without a source was found, if it was."""
     part: Value | None = None
     """The built-in object inside of an instance of a subclass of a built-in class."""
+    is_holder = False
+    """Whether it holds what held() gives as long as it lives, as containers and instances do: that is asked about lifetimes."""
     takes_no_turns = False
     """Whether going over it runs no code of the program."""
     is_known_elsewhere = False
@@ -179,6 +181,14 @@ class Value:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.describe()}>"
+
+    def own_hash(self, frame: Frame) -> int | None:
+        """hash(object) by a rule of the kind's own; None where the object itself is hashed."""
+        return None
+
+    def is_instance(self, classes: Any) -> bool | None:
+        """What isinstance(object, classes) gives by a rule of the kind's own; None where the object, or its type, is asked."""
+        return None
 
     # --- operations --------------------------------------------------------------------------------------------
     def getattr(self, frame: Frame, name: str) -> Value:

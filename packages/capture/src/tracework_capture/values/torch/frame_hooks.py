@@ -76,10 +76,3 @@ def count_hooks(emit, count):
 def hooks_of_frame(frame, module, table):
     """(hook, whether it gets keyword arguments) of those that are on, in their order."""
     return [(each.hook, each.with_kwargs) for each in frame.root.frame_hooks if each.module is module and each.table == table]
-
-
-def check_frame_hooks(root, module=None):
-    """Raises RestartAsked where one of them, of this module, is on."""
-    for each in root.frame_hooks:
-        if module is None or each.module is module:
-            each.refused()

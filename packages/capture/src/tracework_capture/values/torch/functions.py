@@ -19,6 +19,7 @@ from ..arrays.code import CODE_ROWS
 from ..arrays.functions import numpy_rows
 from ..number.floats import changes
 from ..number.symint import SizeRelation, SymNumber, size_value
+from ..objects.controls import MARKED
 from ..objects.function import FunctionValue
 from ..objects.remembered import waits_for_writes
 from ..plain.sequence import NONE, SequenceValue, TupleValue
@@ -27,13 +28,13 @@ from ..protocol.constant import ConstantValue, fold, fold_literal, force_plain, 
 from ..protocol.handlers import break_row, stand_in_row
 from ..protocol.iteration import iterate_all
 from ..protocol.known_function import KnownFunction
+from ..protocol.program_code import check_frame_hooks
 from .context import CONTEXTS
 from .data_calls import DATA_CALL_ROWS
 from .data_indices import is_out_of_data
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
 from .float_operands import tensor_form
 from .foreach import given_back, writes_to_lists
-from .frame_hooks import check_frame_hooks
 from .generators import DRAW_METHODS, draw_method, drawn, make_generator
 from .number_arguments import NUMBER_METHODS, number_functions
 from .overrides import MODE_ROWS, dispatch, dispatch_function, is_overridden
@@ -173,6 +174,9 @@ def call_torch(frame, fn, args, kwargs):
     ):
         return args[0]
     return result
+
+
+MARKED["allow_in_graph"] = lambda obj, mark, frame, args, kwargs: call_torch(frame, obj, args, kwargs)
 
 
 ARITHMETIC = frozenset("add sub subtract mul multiply div divide true_divide floor_divide".split())

@@ -13,8 +13,9 @@ from ..plain.ranges import sequence_index
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractModule
+from ..protocol.program_code import check_frame_hooks
 from ..protocol.value import SymbolicRaise, Value
-from .frame_hooks import ROWS_OF_TABLES, check_frame_hooks, hooks_of_frame, put_on
+from .frame_hooks import ROWS_OF_TABLES, hooks_of_frame, put_on
 from .lazy_module import initialise
 from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, guard_table, has_hooks, table_source
 
@@ -137,7 +138,6 @@ class ModuleValue(ObjectValue, AbstractModule):
 
     def module_setattr(self, frame, name, value):
         """Module.__setattr__: buffers go to their table, for new buffers, parameters and modules its own code is traced."""
-        from .parameter import is_buffer
         from .tensor import TensorValue
 
         attributes = self.obj.__dict__
@@ -147,7 +147,7 @@ class ModuleValue(ObjectValue, AbstractModule):
             return None  # the module that is there already
         changed = any(self.written(frame, table) is not None for table in TABLES)
         registers = issubclass(value.python_type(), (torch.nn.Parameter, Module))
-        registers = registers or isinstance(value, TensorValue) and is_buffer(value)
+        registers = registers or isinstance(value, TensorValue) and value.is_buffer()
         if changed or registers or name in attributes["_parameters"] or name in attributes["_modules"]:
             return own_code(frame, Module.__setattr__, [self, ConstantValue(name), value], {}) and None
         if name in attributes["_buffers"]:

@@ -15,6 +15,7 @@ import torch
 from ..._torch import torch_functions_on
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ..number.symint import SymNumber
+from ..objects.row_value import OVERRIDES
 from ..plain.mapping import dict_of
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain
@@ -276,6 +277,16 @@ def dispatch_function(frame, function, args, kwargs):
         if not asks_itself(fn):
             return frame.break_graph(reason, f"{fn.__name__} {what}, in whose Python code torch functions are called")
     return inline(frame, fn, args, kwargs) if asks_itself(fn) else dispatch(frame, function, args, kwargs)
+
+
+def override(frame, function, args, kwargs):
+    """A call of a function that has a row, where a __torch_function__ is asked about it; else None."""
+    if is_overridden(frame, args, kwargs) and is_overridable(frame, function.fn):
+        return dispatch_function(frame, function, args, kwargs)
+    return None
+
+
+OVERRIDES["torch_function"] = override
 
 
 def asks_itself(fn):

@@ -61,12 +61,4 @@ def variable_row(frame, args, kwargs):
         return made.call_method(frame, "requires_grad_", [], {}) if asks.truth(frame) else made
 
 
-def is_buffer(value):
-    """isinstance(value, nn.Buffer): whether a tensor says so of itself."""
-    flag = value.attributes.get("_is_buffer")
-    if flag is None:
-        return isinstance(value.obj, torch.nn.Buffer)
-    return flag.is_constant() and bool(flag.constant())
-
-
 PARAMETER_ROWS = {torch.nn.Parameter: parameter_row, torch.nn.Buffer: buffer_row, torch.autograd.Variable: variable_row}

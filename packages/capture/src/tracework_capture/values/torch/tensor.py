@@ -69,6 +69,25 @@ class TensorOperations(Value):
     def python_type(self):
         return type(self.obj) if self.obj is not None else torch.Tensor
 
+    def is_buffer(self):
+        """isinstance(self, nn.Buffer): whether it says so of itself."""
+        flag = self.attributes.get("_is_buffer")
+        if flag is None:
+            return isinstance(self.obj, torch.nn.Buffer)
+        return flag.is_constant() and bool(flag.constant())
+
+    def is_instance(self, classes):
+        """What the metaclasses of torch's classes of tensors say."""
+        if classes is torch.nn.Buffer:
+            return self.is_buffer()
+        if classes is torch.autograd.Variable:
+            return True
+        if classes is torch.nn.Parameter or isinstance(classes, type) and issubclass(classes, torch.nn.Parameter):
+            return isinstance(self.obj, classes) if self.obj is not None else issubclass(self.python_type(), classes)
+        if type(classes) is type(torch.FloatTensor) and self.obj is None:
+            return tensor_type_name(self.example) == f"{classes.__module__}.{classes.__name__}"
+        return None
+
     def describe(self):
         shape = "x".join(map(str, self.example.shape))
         return f"tensor {self.example.dtype} [{shape}]" + (f" from {self.source}" if self.source is not None else "")

@@ -10,6 +10,7 @@ from ....errors import ControlMisuse
 from ....graph.builder import examples, graph_argument
 from ....graph.leaf_operators import leaf_operator
 from ....graph.opaque_operators import ResultFacts
+from ...objects.controls import MARKED
 from ...protocol.constant import literal
 from .cond import is_fixed
 from .nonstrict import Parts, Target, together
@@ -50,3 +51,6 @@ def call_leaf(frame: Any, leaf: Leaf, args: list[Value], kwargs: dict[str, Value
     made = frame.graph.call(frame, operator, given)
     results = iter(made.unpack(frame) if len(tensors) + is_recorded > 1 else [made])
     return together(frame, fake.result, iter([next(results) if i in places else literal(frame, t) for i, t in enumerate(found)]))
+
+
+MARKED["leaf_function"] = lambda obj, mark, frame, args, kwargs: call_leaf(frame, mark.traceable, args, kwargs)

@@ -18,6 +18,7 @@ from .... import _torch
 from ....graph.builder import graph_argument
 from ....sources import Const
 from ...number.symint import SymNumber
+from ...objects.controls import MARKED
 from ...plain.mapping import DictValue, dict_of
 from ...plain.sequence import ListValue, SequenceValue, TupleValue
 from ...protocol.constant import ConstantValue, NotPlain, plain
@@ -45,6 +46,9 @@ def call_nonstrict(frame: Any, function: Any, args: list[Value], kwargs: dict[st
         parts.leaves.append(frame.wrap(tensor, _const(tensor, "reached")))
     flat = frame.graph.call(frame, target.as_function(), tuple(parts.leaves))
     return together(frame, target.result, iter(flat.all_items(frame)))
+
+
+MARKED["nonstrict_trace"] = lambda obj, mark, frame, args, kwargs: call_nonstrict(frame, obj, args, kwargs)
 
 
 class Parts:

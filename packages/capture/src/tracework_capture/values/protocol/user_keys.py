@@ -11,11 +11,15 @@ import contextlib
 import dis
 import functools
 import types
+from typing import TYPE_CHECKING
 
 from ...errors import BreakGraph
 from ...signals import let_through
-from ..protocol.constant import is_atom
-from ..protocol.record_keys import RecordKey
+from .constant import fold_plain, force_plain, is_atom
+from .record_keys import RecordKey
+
+if TYPE_CHECKING:
+    from .value import Frame, Value
 
 PURE = frozenset(
     "RESUME NOP CACHE POP_TOP COPY SWAP PUSH_NULL PRECALL KW_NAMES CALL CALL_KW RETURN_VALUE RETURN_CONST COPY_FREE_VARS LOAD_DEREF"
@@ -103,7 +107,7 @@ class UserKey:
         return self.number
 
     def __eq__(self, other):
-        from ..protocol.operators import equal
+        from .operators import equal
 
         if type(other) is UserKey and other.value is self.value:
             return True
@@ -119,11 +123,15 @@ class UserKey:
 
 def user_key(frame, value):
     """The key of an instance whose class has a `__hash__` in Python."""
-    from .rows_attributes import hash_
-
     with asking(frame):
-        found = hash_(frame, [value], {}).constant()
+        found = hash_of(frame, value)
     return UserKey(value, same_as_before(frame, value, found), frame)
+
+
+def hash_of(frame: Frame, value: Value) -> int:
+    """hash(value)"""
+    found = value.own_hash(frame)
+    return fold_plain(frame, hash, force_plain(frame, value)) if found is None else found
 
 
 def same_as_before(frame, asked, answer):

@@ -11,10 +11,11 @@ from torch import fx
 from ...graph.checks import is_plain_call
 from ...graph.opaque_operators import NAMESPACE, Refusal, is_foreign, observe, operator_of
 from ...signals import let_through
+from ..objects.row_value import CALLS_WITHOUT_ROW
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.constant import NotPlain, plain
-from ..torch.frame_hooks import check_frame_hooks
-from ..torch.tensor import TensorValue
+from ..protocol.program_code import check_frame_hooks
+from .tensor import TensorValue
 
 log = logging.getLogger("tracework.capture.opaque")
 
@@ -110,3 +111,6 @@ def values_so_far(builder):
             let_through(error)
             raise Refusal(f"the graph before it raises {type(error).__name__}") from error
     return found
+
+
+CALLS_WITHOUT_ROW["opaque"] = opaque_call

@@ -1,0 +1,17 @@
+"""The event that code of the program, which is not traced, may run now, or look at what the trace has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...interp.frame import CaptureRoot
+    from .value import Value
+
+
+def check_frame_hooks(root: CaptureRoot, module: Value | None = None) -> None:
+    """Raises RestartAsked where a forward hook that the traced program put on a module, on this one if it is given, is part of the trace
+    alone (torch/frame_hooks.py)."""
+    for each in root.frame_hooks:
+        if module is None or each.module is module:
+            each.refused()
