@@ -70,6 +70,8 @@ class GraphBuilder:
         self.raises_in_block = False  # whether an operator may raise inside of a try or with block of the program
         self.raises_in_try = False  # whether its exception meets an except block that may go on, or a manager of the program
         self.freed_at = -1  # the step of the captured frame at which a backward first used a history up
+        self.tensor_values: dict[int, Any] = {}  # id of a fake -> the value of its tensor (values/protocol/memory.py)
+        self.history_freed: Any = False  # or the same table, once a backward used a history up
         self._reads = self._raising = self._writing = 0
         self._by_tensor: dict[int, fx.Node] = {}
         self._by_symbol: dict[Any, fx.Node] = {}

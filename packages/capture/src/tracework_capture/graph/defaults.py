@@ -26,7 +26,7 @@ def with_defaults(frame: Any, target: Any, args: Any, kwargs: Any, example: Any,
     written = frame.root.states_written
     changed = {name: written[name] for name in DEFAULTS if name in written and _torch.SETTINGS[name][0]() != written[name]}
     wanted = _kinds(example)
-    if not changed or not wanted or id(example) in getattr(frame.graph, "tensor_values", {}):  # an argument, written in place
+    if not changed or not wanted or id(example) in frame.graph.tensor_values:  # an argument, written in place
         return kwargs
     with _torch.blocks_of_devices_aside(), _as_at_start(changed):
         if _kinds(frame.graph.run_on_fakes(frame, target, args, kwargs, kind)) == wanted:

@@ -20,9 +20,10 @@ from ..graph.outline import Outlined, Region, outline
 from ..graph.replaced import may_be_replaced, note_replaced
 from ..values.number.floats import LateFloat, either, kind_of_choice
 from ..values.plain.sequence import TupleValue
+from ..values.protocol.memory import forget_nodes, known_values
 from ..values.protocol.value import Value
 from ..values.torch.regions.cond import fits, operator_results
-from ..values.torch.tensor import TensorValue, forget_nodes, known_values
+from ..values.torch.tensor import TensorValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

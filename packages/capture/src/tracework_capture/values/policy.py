@@ -10,7 +10,7 @@ import torch
 from ..trace_policy import BREAK as LEFT_TO_PYTHON
 from ..trace_policy import call_policy, is_disabled
 from .protocol.calls import CallRow, Policy, row_of, row_of_function
-from .torch.functions import is_graph_function
+from .torch.graph_functions import is_graph_function
 from .torch.tensor import PLAIN_METHODS, TENSOR_METHODS
 
 __all__ = ["break_reason", "method_policy", "method_reason", "torch_policy"]

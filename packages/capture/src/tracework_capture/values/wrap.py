@@ -298,7 +298,8 @@ def function_inside(obj, source):
 
 
 def wrap_function(frame, obj, source):
-    from .torch.functions import TorchFunctionValue, is_graph_function
+    from .torch.functions import TorchFunctionValue
+    from .torch.graph_functions import is_graph_function
 
     mark = mark_of(obj)
     if mark is not None and function_name(obj) not in CALLS:
@@ -362,7 +363,8 @@ OTHERWISE_IN_SCRIPT = frozenset({"is_scripting", "print"})
 
 def wrap_builtin(frame, obj, source):
     """C functions, method descriptors, and callables of torch."""
-    from .torch.functions import TorchFunctionValue, is_graph_function
+    from .torch.functions import TorchFunctionValue
+    from .torch.graph_functions import is_graph_function
 
     if is_bound(obj) and not isinstance(source, Const):
         return wrap_builtin_method(frame, obj, source)

@@ -572,7 +572,7 @@ def test_a_generator_dropped_inside_an_except_clause_that_lets_it_close():
 
 
 def test_python_functions_that_torch_merely_imports_are_no_nodes():
-    from tracework_capture.values.torch.functions import is_graph_function
+    from tracework_capture.values.torch.graph_functions import is_graph_function
 
     assert not is_graph_function(typing.get_origin)
     assert is_graph_function(torch.nn.functional.linear) and is_graph_function(torch.stft)

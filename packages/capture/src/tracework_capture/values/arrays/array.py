@@ -23,7 +23,8 @@ from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, p
 from ..protocol.kinds import AbstractArray
 from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Value
-from ..torch.tensor import TensorValue, existing_tensor, numel, shape, size_value
+from ..torch.tensor import TensorValue, existing_tensor, size_value
+from ..torch.tensor_attributes import numel, shape
 
 NUMPY_DTYPES = {of_torch: of_numpy for of_numpy, of_torch in DTYPES.items()}
 LARGEST_CONSTANT = 1 << 20

@@ -14,8 +14,10 @@ from ...arrays import DTYPES, numpy
 from ...graph.state_conditions import truth_of_state
 from ...sources import Source
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, fold
+from ..protocol.kinds import AbstractTensor, is_plain_tensor
+from ..protocol.make import make
+from ..protocol.memory import remember
 from ..protocol.value import Value
-from ..torch.tensor import TensorValue, remember
 from .float_formulas import Formula, Number, answer, called, computed_by_python, formula_of
 from .symint import SymNumber
 
@@ -71,7 +73,7 @@ class FloatValue(Value):
         """The tensor of one number."""
         if self.node.meta.get("moved"):
             return frame.break_graph("autograd_function", f"{self.describe()}, made inside, is used outside")
-        value = TensorValue(self.node, self.node.meta["example_value"])
+        value = make.tensor(self.node, self.node.meta["example_value"])
         remember(frame, value)
         return value
 
@@ -145,7 +147,7 @@ class FloatValue(Value):
     def compare(self, frame, op, other):
         from ..protocol.operators import REFLECTED
 
-        if isinstance(other, TensorValue):
+        if isinstance(other, AbstractTensor):
             return None
         if isinstance(other, SymNumber):
             return other.compare(frame, REFLECTED[op], self.number(frame))
@@ -237,7 +239,7 @@ class NumpyFloat(FloatValue):
     def binary(self, frame, op, other, reverse=False):
         from ..arrays.ufuncs import arithmetic_of_open
 
-        if isinstance(other, TensorValue) and not self.known:
+        if isinstance(other, AbstractTensor) and not self.known:
             return None
         made = None if self.known else arithmetic_of_open(frame, op.rstrip("="), self, other, reverse)
         return self.number(frame).binary(frame, op, settled(frame, other), reverse) if made is None else made
@@ -247,7 +249,7 @@ class NumpyFloat(FloatValue):
         return frame.graph.call_method(frame, "to", (self.as_tensor(frame), DTYPES[numpy.dtype(type(self.hint))]))
 
     def compare(self, frame, op, other):
-        return None if isinstance(other, TensorValue) else self.number(frame).compare(frame, op, settled(frame, other))
+        return None if isinstance(other, AbstractTensor) else self.number(frame).compare(frame, op, settled(frame, other))
 
     def unary(self, frame, op):
         return self.number(frame).unary(frame, op)
@@ -285,7 +287,7 @@ class DataFloat(LateFloat):
 
     def binary(self, frame, op, other, reverse=False):
         divisor = self if reverse else other
-        if op.rstrip("=") == "/" and isinstance(divisor, DataFloat) and not isinstance(other, TensorValue):
+        if op.rstrip("=") == "/" and isinstance(divisor, DataFloat) and not isinstance(other, AbstractTensor):
             divisor.never_zero = divisor.never_zero or truth_of_state(frame, divisor.node) is True
         return super().binary(frame, op, other, reverse)
 
@@ -416,7 +418,7 @@ def number_of_tensor(frame, tensor, name):
     example = tensor.example
     real = example.dtype.is_floating_point or (name == "__float__" and not example.dtype.is_complex)
     fits = real and example.device.type == "cpu" and not frame.root.transforms
-    if type(tensor) is not TensorValue or not fits or type(example.numel()) is not int or example.numel() != 1:
+    if not is_plain_tensor(tensor) or not fits or type(example.numel()) is not int or example.numel() != 1:
         return None
     alone = frame.graph.call_method(frame, "reshape", (frame.graph.call_method(frame, "detach", (tensor,)), ()))
     kind = StepCount if is_update_rule(frame) else DataFloat

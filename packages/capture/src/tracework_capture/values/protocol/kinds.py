@@ -2,11 +2,66 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, TypeGuard
+
 from .value import Value
+
+if TYPE_CHECKING:
+    import torch
+    from torch import fx
+
+    from .value import Frame
 
 
 class AbstractTensor(Value):
     """A tensor of a graph (torch/tensor.py TensorValue)."""
+
+    node: fx.Node | None
+    """Its node; None when that became part of an inner graph."""
+    example: Any
+    """Its FakeTensor."""
+    obj: torch.Tensor | None
+    """The real tensor, when it existed before the graph."""
+    attributes: dict[str, Value]
+    """What the program has set on it."""
+    may_be_freed: Any
+    """False, or the values of the graph by their fakes, once a backward was run."""
+    of_inference: bool
+    """Whether this graph makes it as an inference tensor."""
+    hooks: frozenset[Any]
+    """Registered on it in this frame, to take effect after the graph."""
+    retains_grad: bool
+    keeps_leaf: bool
+    """A leaf whose data is another node now."""
+    is_another_kind: bool
+    """It requires a gradient, and its data became another kind of tensor."""
+    turned: bool
+    """Turned by t_ or its like: no view, where its example is one."""
+    versions: list[Any]
+    """Fakes of what its data became."""
+    asking: tuple[fx.Node, Any] | None
+    """Its node and fake that ask for a gradient, while it does not."""
+    is_chosen: bool
+    """Whether data decides which other tensor it is the same object as (graph/replaced.py)."""
+    stored_back: bool
+    """Whether it is read by `x[i] += y` of an i out of data (torch/data_indices.py)."""
+    asks_its_class: bool
+    """Whether its class has a __torch_function__ of its own."""
+    is_plain = True
+    """Whether it is neither of a traced subclass nor a parameter that the program made."""
+
+    def is_leaf(self) -> bool:
+        """What is_leaf of the tensor says, apart from guards."""
+        raise NotImplementedError
+
+    def log_attribute(self, frame: Frame, name: str, value: Value) -> None:
+        """An attribute that is set when the graph has run."""
+        raise NotImplementedError
+
+
+def is_plain_tensor(value: Value | None) -> TypeGuard[AbstractTensor]:
+    """Whether it is a tensor, neither of a traced subclass nor a parameter that the program made."""
+    return isinstance(value, AbstractTensor) and value.is_plain
 
 
 class AbstractArray(Value):

@@ -9,6 +9,9 @@ from .value import Frame, Value
 
 if TYPE_CHECKING:
     import numpy
+    from torch import fx
+
+    from .kinds import AbstractTensor
 
 
 class Make:
@@ -22,6 +25,8 @@ class Make:
     """A new dict of pairs."""
     array: Callable[[Frame, numpy.ndarray], Value]
     """A new array with data that is known while tracing."""
+    tensor: Callable[[fx.Node, Any], AbstractTensor]
+    """The tensor of a node, and its FakeTensor; memory.remember finds it again."""
     class_: Callable[[Frame, type], Value]
     """The value of a class that tracing knows, without a source."""
     result: Callable[[Frame, Any], Value]

@@ -21,7 +21,7 @@ class Unchanged:
         self.versions = {storage: storage.version for storage, _ in self._memory()}
 
     def _memory(self) -> Any:
-        values = getattr(self.frame.graph, "tensor_values", {}).values()
+        values = self.frame.graph.tensor_values.values()
         return [(value.example.storage, value.node) for value in values]
 
     def what_changed(self) -> str:

@@ -17,11 +17,12 @@ from ...sources import Attr
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
 from ..protocol.constant import ConstantValue, force_plain
+from ..protocol.kinds import AbstractTensor
+from ..protocol.memory import known_values
 from .hooks import HookCall, RegisterHook
+from .leaves import is_made_leaf, leaf_of
 from .module_hooks import PassThrough
 from .saved_hooks import EnterSavedHooks
-from .tensor import TensorValue, is_made_leaf, known_values
-from .tensor_attributes import leaf_of
 
 
 def arguments(frame, args, kwargs, names):
@@ -38,8 +39,8 @@ def is_none(value):
 
 def tensors_of(frame, value):
     """A tensor, or a sequence of them, as a list."""
-    found = [value] if isinstance(value, TensorValue) else value.unpack(frame)
-    if not all(isinstance(t, TensorValue) for t in found):
+    found = [value] if isinstance(value, AbstractTensor) else value.unpack(frame)
+    if not all(isinstance(t, AbstractTensor) for t in found):
         frame.break_graph("call_unknown", "gradients of something that is no tensor")
     return found
 
@@ -194,10 +195,10 @@ def accumulate(frame, leaves, gradients, create):
 
     shared = {id(v.example.storage) for v in distinct(frame) if not any(v is g for g in gradients)}
     for leaf, gradient in zip(leaves, gradients):
-        if not isinstance(gradient, TensorValue):
+        if not isinstance(gradient, AbstractTensor):
             continue
         before, kept = leaf.getattr(frame, "grad"), not leaf.is_leaf()
-        if isinstance(before, TensorValue):
+        if isinstance(before, AbstractTensor):
             operation = operator.add if create or kept else operator.iadd
             after = frame.graph.call(frame, operation, (before, gradient))
             leaf.setattr(frame, "grad", after if create or kept else before)
@@ -310,16 +311,9 @@ def reload_freed(value, emit):
 # --- .grad ---------------------------------------------------------------------------------------------------------------
 
 
-def read_grad(frame, tensor, name):
-    """tensor.grad of an existing tensor; a tensor made in the traced program has none unless it was given one."""
-    if tensor.obj is not None:
-        return frame.wrap(tensor.obj.grad, Attr(tensor.source, "grad"))
-    return NONE
-
-
 def write_grad(frame, tensor, value):
     """tensor.grad = value"""
-    if isinstance(value, TensorValue):
+    if isinstance(value, AbstractTensor):
         new, old = value.example, tensor.example
         if (tuple(new.shape), new.dtype, new.device) != (tuple(old.shape), old.dtype, old.device):
             return frame.break_graph("side_effect_unknown", "assignment of another kind of tensor to grad")

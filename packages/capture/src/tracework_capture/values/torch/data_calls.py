@@ -14,7 +14,7 @@ from ...graph.checks import RANDOM_STATE, fresh_seed
 from ...graph.raises import OF_ATEN
 from ...sources import Const
 from ..protocol.constant import force_plain
-from .tensor import TensorValue
+from ..protocol.kinds import AbstractTensor
 
 __all__ = ["DATA_CALL_ROWS"]
 
@@ -37,13 +37,13 @@ def ctc_row(fn):
     """ctc_loss, whose backward needs a tensor as large as the longest target: where the lengths are tensors, that is data."""
 
     def handler(frame, args, kwargs):
-        from .functions import call_torch
+        from .call import call_torch
 
         given = dict(zip(CTC_NAMES, args)) | kwargs
         scores = given.get("log_probs")
         lengths = [given.get("input_lengths"), given.get("target_lengths")]
-        plain = not any(isinstance(length, TensorValue) for length in lengths) or frame.root.transforms
-        if plain or any_autocast() or not isinstance(scores, TensorValue) or scores.example.ndim not in (2, 3):
+        plain = not any(isinstance(length, AbstractTensor) for length in lengths) or frame.root.transforms
+        if plain or any_autocast() or not isinstance(scores, AbstractTensor) or scores.example.ndim not in (2, 3):
             return call_torch(frame, fn, args, kwargs)
         whole = "reduction" not in given or force_plain(frame, given["reduction"]) not in ("none", 0)
         dims = None if whole else (0, -1)
@@ -61,11 +61,11 @@ def recurrent_row(fn):
     step, which would all be compiled, or whose number of steps is open, is called as it is."""
 
     def handler(frame, args, kwargs):
-        from .functions import call_torch
+        from .call import call_torch
 
         given = dict(zip(RECURRENT_NAMES, args)) | kwargs
         sequence, first = given.get("input"), given.get("batch_first")
-        known = isinstance(sequence, TensorValue) and sequence.example.ndim == 3 and first is not None and first.is_constant()
+        known = isinstance(sequence, AbstractTensor) and sequence.example.ndim == 3 and first is not None and first.is_constant()
         if not known or frame.root.transforms:
             return call_torch(frame, fn, args, kwargs)  # packed sequences have two dimensions
         time = 1 if first.constant() else 0

@@ -18,9 +18,9 @@ from ..number.symint import SymNumber, size_value
 from ..plain.ranges import SliceValue
 from ..plain.sequence import TupleValue
 from ..protocol.constant import ConstantValue
-from .number_arguments import as_kind
+from ..protocol.kinds import AbstractTensor, is_plain_tensor
+from .dtypes import as_kind
 from .open_indices import dims_of_items
-from .tensor import TensorOperations, TensorValue
 
 SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)
 NONE = ConstantValue(None)
@@ -29,7 +29,7 @@ ALL = SliceValue(NONE, NONE, NONE)
 
 def is_place(frame, item):
     """Whether an item of an index is an int that only the data knows."""
-    if type(item) is not TensorValue or item.example.ndim or item.example.dtype not in SIGNED:
+    if not is_plain_tensor(item) or item.example.ndim or item.example.dtype not in SIGNED:
         return False
     return known_tensor(item.node) is None
 
@@ -39,7 +39,7 @@ def places_of(frame, tensor, items):
     root = frame.root
     places = [at for at, item in enumerate(items) if is_place(frame, item)]
     where = place_here(frame)
-    if not places or where in root.history.not_selected or type(tensor) is not TensorValue:
+    if not places or where in root.history.not_selected or not is_plain_tensor(tensor):
         return None
     if root.transforms or root.function_modes or root.selecting or root.subclass_functions_off:
         return None
@@ -84,7 +84,7 @@ def slice_by_data(frame, tensor, key):
     items = key.all_items(frame) if type(key) is TupleValue else [key]
     places = [at for at, item in enumerate(items) if is_open_slice(frame, item)]
     where = place_here(frame)
-    if not places or type(tensor) is not TensorValue or where in root.history.not_selected or not frame.fake_mode.allow_unbacked:
+    if not places or not is_plain_tensor(tensor) or where in root.history.not_selected or not frame.fake_mode.allow_unbacked:
         return tensor, key
     if root.transforms or root.function_modes or root.selecting or root.subclass_functions_off:
         return tensor, key
@@ -109,7 +109,7 @@ def rows_between(frame, tensor, dim, start, stop):
     for bound, compare in ((start, torch.ge), (stop, torch.lt)):
         if is_none(bound):
             continue
-        if isinstance(bound, SymNumber) or not isinstance(bound, TensorValue):
+        if isinstance(bound, SymNumber) or not isinstance(bound, AbstractTensor):
             bound = call(frame, torch.full, (TupleValue([]), bound), {"dtype": ConstantValue(torch.int64), **device})
         bound = call(frame, torch.where, (call(frame, torch.lt, (bound, 0)), call(frame, torch.add, (bound, length)), bound))
         found = call(frame, compare, (at, bound))
@@ -148,15 +148,15 @@ def store_by_data(frame, tensor, key, value):
     """Whether tensor[key] = value was done, at places that are ints of data."""
     items = key.all_items(frame) if type(key) is TupleValue else [key]
     found = places_of(frame, tensor, items)
-    if found is None or not isinstance(value, TensorOperations) and not value.is_constant():
+    if found is None or not isinstance(value, AbstractTensor) and not value.is_constant():
         return False
     places, dims, _ = found
-    if isinstance(value, TensorOperations) and value.stored_back:
+    if isinstance(value, AbstractTensor) and value.stored_back:
         settle_replaced(frame.root, value)
     others = [item for at, item in enumerate(items) if at not in places]
     if places[-1] - places[0] >= len(places) or not all(is_basic(item) for item in others):
         return False
-    if isinstance(value, TensorOperations):
+    if isinstance(value, AbstractTensor):
         if value.example.is_complex() and not tensor.example.is_complex():
             return False
         value = frame.graph.call_method(frame, "clone", (as_kind(frame, value, tensor.example.dtype),))  # may be a part of it

@@ -12,9 +12,9 @@ import torch
 
 from ...graph.replaced import may_be_replaced, note_replaced
 from ..protocol.constant import COMPARE_FUNCTIONS
+from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from ..protocol.operators import binary
 from ..protocol.value import Emitter, Frame, Value
-from .tensor import TensorValue
 
 __all__ = ["ChosenNumber", "extremum_of_tensors"]
 
@@ -28,7 +28,7 @@ multiplies by the reciprocal of a number, and powers have ways of their own for 
 class ChosenNumber(Value):
     """A tensor of one number or a number: `first` where the tensor `truth` is true, else `second`. `tensor` is what it is as a tensor."""
 
-    def __init__(self, truth: TensorValue, first: Value, second: Value, tensor: TensorValue) -> None:
+    def __init__(self, truth: AbstractTensor, first: Value, second: Value, tensor: AbstractTensor) -> None:
         super().__init__(None)
         self.chosen = truth, first, second
         self.tensor = tensor
@@ -42,7 +42,7 @@ class ChosenNumber(Value):
     def same_object(self, other: Value) -> bool | None:
         return True if self is other else None
 
-    def as_operand(self, frame: Frame, tensors: list[TensorValue], op: str | None = None) -> Value:
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         """What stands for it in arithmetic with these tensors."""
         example = self.tensor.example
         is_known = op in EXACT_ON_CPU and (op in EXACT_ANYWHERE or example.device.type == "cpu")
@@ -51,7 +51,7 @@ class ChosenNumber(Value):
         return frame.break_graph("data_dependent_branch", self.describe())
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
-        if isinstance(other, TensorValue):
+        if isinstance(other, AbstractTensor):
             return None
         if not isinstance(other, ChosenNumber) and not (other.is_constant() and type(other.constant()) in (int, float)):
             return super().binary(frame, op, other, reverse)
@@ -89,7 +89,7 @@ def is_choice(value: Value) -> bool:
     """Whether the graph may choose it: a number, or a tensor of one number of which a copy is as good."""
     if isinstance(value, ChosenNumber):
         return True
-    if type(value) is TensorValue:
+    if is_plain_tensor(value):
         example = value.example
         return example.ndim == 0 and not example.dtype.is_complex and example.dtype is not torch.bool and may_be_replaced(value)
     return value.is_constant() and type(value.constant()) in (int, float)
@@ -100,15 +100,15 @@ def as_tensor(value: Value) -> Value:
     return value.tensor if isinstance(value, ChosenNumber) else value
 
 
-def either(frame: Any, truth: TensorValue, first: Value, second: Value, key: Any = None) -> Value | None:
+def either(frame: Any, truth: AbstractTensor, first: Value, second: Value, key: Any = None) -> Value | None:
     """first where the data is true, else second; None where those are not of one kind."""
     operands = [as_tensor(value) for value in (first, second)]
-    kinds = {(t.example.dtype, t.example.device) for t in operands if isinstance(t, TensorValue)}
+    kinds = {(t.example.dtype, t.example.device) for t in operands if isinstance(t, AbstractTensor)}
     numbers = [value.constant() for value in operands if value.is_constant()]
     if len(kinds) != 1 or not all(is_exact(number, *kinds) for number in numbers):
         return None
     made = frame.graph.call(frame, torch.where, (truth, *operands))
-    if type(first) is TensorValue is type(second):
+    if is_plain_tensor(first) and is_plain_tensor(second):
         for given in (first, second):
             note_replaced(frame.root, key, given, given, made)
         return made

@@ -13,8 +13,8 @@ from ... import _torch
 from ..number.float_formulas import answer, computed_int
 from ..number.floats import changes
 from ..protocol.constant import ConstantValue, force_plain
-from .number_arguments import EXACT, WIDE, as_kind
-from .tensor import TensorValue
+from ..protocol.kinds import AbstractTensor
+from .dtypes import EXACT, WIDE, as_kind
 
 
 def call(frame, name, *args, **kwargs):
@@ -65,7 +65,7 @@ def activation(**defaults):
     def add(body):
         def form(frame, name, args, kwargs):
             given = arguments(args, kwargs, {"input": None, **defaults, "inplace": False})
-            if given is None or not isinstance(given[0], TensorValue) or not all(map(is_number, given[1:-1])):
+            if given is None or not isinstance(given[0], AbstractTensor) or not all(map(is_number, given[1:-1])):
                 return None
             x, kind = given[0], given[0].example.dtype
             if WIDE.get(kind, kind) not in (torch.float32, torch.float64) or given[-1].truth(frame):
@@ -164,7 +164,7 @@ def has_no_gradient_at(x, bound):
 
 def normalize(frame, name, args, kwargs):
     given = arguments(args, kwargs, {"input": None, "p": 2.0, "dim": 1, "eps": 1e-12})
-    if given is None or not isinstance(given[0], TensorValue) or not changes(given[3]):
+    if given is None or not isinstance(given[0], AbstractTensor) or not changes(given[3]):
         return None
     x, p, dim, least = given
     norm = call(frame, "norm", x, p, dim, ConstantValue(True))
@@ -172,7 +172,7 @@ def normalize(frame, name, args, kwargs):
 
 
 def is_exact(value):
-    return isinstance(value, TensorValue) and value.example.dtype in EXACT
+    return isinstance(value, AbstractTensor) and value.example.dtype in EXACT
 
 
 def renorm(frame, name, args, kwargs):

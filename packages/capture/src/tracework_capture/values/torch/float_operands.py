@@ -13,13 +13,14 @@ from ... import _torch
 from ...sources import Const
 from ...stand_ins import gradient_of_even
 from ..number.floats import changes, shown_to_hooks
+from ..number.symint import size_value
 from ..plain.sequence import NONE, SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue, plain
+from ..protocol.kinds import AbstractTensor
+from .dtypes import EXACT, as_kind, fits
 from .float_curves import FLOAT_CURVES, call, clamped, clamped_in_place, operand, where
 from .foreach import FOREACH_FORMS
-from .number_arguments import EXACT, as_kind, fits
 from .number_calls import NUMBER_CALLS
-from .tensor import TensorValue, size_value
 
 
 def tensor_form(frame, name, args, kwargs):
@@ -42,7 +43,7 @@ OF_LISTS = frozenset(("gradient", *FOREACH_FORMS))
 
 def largest_number(given):
     """The largest that the tensors, or the dtype, among the arguments hold; eager refuses to store a larger one in them."""
-    dtypes = {v.example.dtype if isinstance(v, TensorValue) else v.is_constant() and v.constant() for v in given}
+    dtypes = {v.example.dtype if isinstance(v, AbstractTensor) else v.is_constant() and v.constant() for v in given}
     found = {d for d in dtypes if isinstance(d, torch.dtype) and d.is_floating_point} or {torch.get_default_dtype()}
     return min(torch.finfo(dtype).max for dtype in found)
 
@@ -53,7 +54,7 @@ def element(frame, value, tensor):
 
 
 def is_real(value):
-    return isinstance(value, TensorValue) and value.example.dtype.is_floating_point
+    return isinstance(value, AbstractTensor) and value.example.dtype.is_floating_point
 
 
 def named(args, kwargs, *names):
@@ -66,7 +67,7 @@ def bounded(frame, name, args, kwargs):
     """clamp: the lower bound first, so that the upper one wins as in eager."""
     ends = {"clamp_min": ("min",), "clamp_max": ("max",)}.get(name.rstrip("_"), ("min", "max"))
     given = named(args, kwargs, "input", *ends)
-    if given is None or not isinstance(given[0], TensorValue) or given[0].example.dtype.is_complex:
+    if given is None or not isinstance(given[0], AbstractTensor) or given[0].example.dtype.is_complex:
         return None
     found = given[0]
     for end, bound in zip(ends, given[1:]):
@@ -85,7 +86,7 @@ def chosen(frame, name, args, kwargs):
     given = named(args, kwargs, "condition", "input", "other")
     if given is None or any(v is None for v in given):
         return None
-    tensors = [v for v in given[1:] if isinstance(v, TensorValue)]
+    tensors = [v for v in given[1:] if isinstance(v, AbstractTensor)]
     if not tensors:  # two numbers, one of them a float, make a tensor of the default dtype
         kind = ConstantValue(torch.get_default_dtype())
         made = [v.as_tensor(frame) if changes(v) else frame.graph.call(frame, torch.full, ((), v)) for v in given[1:]]
@@ -139,7 +140,7 @@ def leaky(frame, name, args, kwargs):
 def between(frame, name, args, kwargs):
     """lerp(start, end, weight), whose tensors are of one dtype, the weight's too."""
     given = named(args, kwargs, "input", "end", "weight")
-    if given is None or not isinstance(given[0], TensorValue) or given[0].example.dtype not in EXACT or not changes(given[2]):
+    if given is None or not isinstance(given[0], AbstractTensor) or given[0].example.dtype not in EXACT or not changes(given[2]):
         return None
     x = given[0]
     found = call(frame, name, x, given[1], as_kind(frame, given[2].as_tensor(frame), x.example.dtype))
@@ -149,9 +150,9 @@ def between(frame, name, args, kwargs):
 def power(frame, name, args, kwargs):
     """pow(x, exponent)"""
     given = named(args, kwargs, "input", "exponent")
-    if given is None or not all(isinstance(v, TensorValue) or changes(v) for v in given):
+    if given is None or not all(isinstance(v, AbstractTensor) or changes(v) for v in given):
         return None
-    tensor = next((v for v in given if isinstance(v, TensorValue)), None)
+    tensor = next((v for v in given if isinstance(v, AbstractTensor)), None)
     if tensor is None or tensor.example.dtype not in EXACT:
         return None
     return frame.graph.call(frame, torch.pow, tuple(operand(frame, v, tensor) for v in given))
@@ -166,7 +167,7 @@ def normalized(frame, name, args, kwargs):
     running, share = given[1:3], given[6].as_tensor(frame)
     eps = {"eps": given[7]} if given[7] is not None else {}
     training = given[5] is not None and given[5].truth(frame)
-    if not training or not all(isinstance(t, TensorValue) for t in running):
+    if not training or not all(isinstance(t, AbstractTensor) for t in running):
         return frame.graph.call(frame, F.batch_norm, (*given[:5], ConstantValue(training), ConstantValue(0.0)), eps)
     own = [frame.graph.call(frame, torch.zeros_like, (t,)) for t in running]
     found = frame.graph.call(frame, F.batch_norm, (given[0], *own, *given[3:6], ConstantValue(1.0)), eps)
@@ -184,11 +185,11 @@ def of_two(function):
         given = named(args, kwargs, "input", "other")
         if given is None or None in given or sum(map(changes, given)) != 1:
             return None
-        tensor = next((v for v in given if isinstance(v, TensorValue)), None)
+        tensor = next((v for v in given if isinstance(v, AbstractTensor)), None)
         if tensor is None or tensor.example.dtype.is_complex:
             return None
         given = [operand(frame, v, tensor) for v in given]
-        if not all(isinstance(v, TensorValue) for v in given):
+        if not all(isinstance(v, AbstractTensor) for v in given):
             return None
         if name.endswith("_"):
             call(frame, name, *given)
@@ -249,7 +250,7 @@ def at_indices(frame, name, args, kwargs):
     """index_fill and scatter with a number: the same with a tensor of it at all places."""
     fills = name.startswith("index_fill")
     given = named(args, kwargs, "input", "dim", "index", "value")
-    if given is None or not is_real(given[0]) or not isinstance(given[2], TensorValue) or sum(map(changes, given)) > 1:
+    if given is None or not is_real(given[0]) or not isinstance(given[2], AbstractTensor) or sum(map(changes, given)) > 1:
         return None
     x, dim, index = given[:3]
     known = dim.is_constant() and type(dim.constant()) is int and x.example.ndim > 0 and index.example.ndim > 0
@@ -267,7 +268,7 @@ def at_indices(frame, name, args, kwargs):
 def added_at(frame, name, args, kwargs):
     """index_add(x, dim, index, source, alpha=number)"""
     given = named(args, kwargs, "input", "dim", "index", "source", "alpha")
-    if given is None or not changes(given[4]) or not isinstance(given[3], TensorValue) or sum(map(changes, given)) > 1:
+    if given is None or not changes(given[4]) or not isinstance(given[3], AbstractTensor) or sum(map(changes, given)) > 1:
         return None
     x, source = given[0], given[3]
     if not is_real(x) or x.example.dtype not in EXACT or source.example.dtype != x.example.dtype:

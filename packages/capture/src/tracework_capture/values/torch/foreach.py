@@ -7,7 +7,7 @@ import functools
 import torch
 
 from ..plain.sequence import NONE, SequenceValue, TupleValue
-from .tensor import TensorValue
+from ..protocol.kinds import is_plain_tensor
 
 METHODS = {
     **{name: name for name in ("add", "sub", "mul", "div", "pow", "lerp", "clamp_min", "clamp_max")},
@@ -20,7 +20,7 @@ def each(frame, name, args, kwargs):
     """The results of the method of each tensor, as eager computes them."""
     method = METHODS[name.removeprefix("_foreach_").rstrip("_")] + ("_" if name.endswith("_") else "")
     columns = [a.unpack(frame) if isinstance(a, SequenceValue) else None for a in args]
-    if kwargs or len(args) < len(("self", "other")) or columns[0] is None or not all(type(t) is TensorValue for t in columns[0]):
+    if kwargs or len(args) < len(("self", "other")) or columns[0] is None or not all(is_plain_tensor(t) for t in columns[0]):
         return None
     count = len(columns[0])
     if any(column is not None and len(column) != count for column in columns):

@@ -9,8 +9,8 @@ import torch
 from ..plain.mapping import DictValue
 from ..plain.sequence import TupleValue
 from ..protocol.constant import force_plain
+from ..protocol.kinds import AbstractTensor
 from .module import ModuleValue, walk
-from .tensor import TensorValue
 
 NAMES = ("module", "parameter_and_buffer_dicts", "args", "kwargs")
 
@@ -23,7 +23,7 @@ def functional_call_row(frame, args, kwargs):
         return frame.break_graph("call_unknown", "functional_call")
     dicts = [dicts] if isinstance(dicts, DictValue) else dicts.unpack(frame)
     new = [(force_plain(frame, k), v) for d in dicts for k, v in d.all_items(frame)]
-    if len(dict(new)) != len(new) or not all(isinstance(v, TensorValue) for _, v in new):
+    if len(dict(new)) != len(new) or not all(isinstance(v, AbstractTensor) for _, v in new):
         return frame.break_graph("call_unknown", "functional_call with a name twice, or with something that is no tensor")
     tie = "tie_weights" not in given or force_plain(frame, given["tie_weights"])
     places = entries_for(frame, module, dict(new), tie)

@@ -1,26 +1,21 @@
-"""Functions and classes of the torch namespaces: TORCH_ROWS has what is answered while tracing or breaks; every other function of
-GRAPH_NAMESPACES becomes a node of the graph; other Python code of torch is traced into."""
+"""Functions and classes of the torch namespaces: TORCH_ROWS has what is answered while tracing or breaks; every other function that
+graph_functions.py names becomes a node of the graph; other Python code of torch is traced into."""
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 import types
 
 import torch
-import torch.nn.functional as F
 
-from ..._torch import failed_check, function_of_custom_operator, operator_names
+from ..._torch import failed_check, function_of_custom_operator
 from ...graph.data_sizes import RAISED, state
 from ...sources import Const
 from ...stand_ins import STAND_INS, all_checked
 from ..arrays.code import CODE_ROWS
 from ..arrays.functions import numpy_rows
-from ..number.floats import changes
 from ..number.symint import SizeRelation, SymNumber, size_value
-from ..objects.controls import MARKED
-from ..objects.function import FunctionValue
 from ..objects.remembered import waits_for_writes
 from ..plain.sequence import NONE, SequenceValue, TupleValue
 from ..protocol.calls import CALLS
@@ -29,13 +24,12 @@ from ..protocol.handlers import break_row, stand_in_row
 from ..protocol.iteration import iterate_all
 from ..protocol.known_function import KnownFunction
 from ..protocol.program_code import check_frame_hooks
+from .call import call_torch
 from .context import CONTEXTS
 from .data_calls import DATA_CALL_ROWS
 from .data_indices import is_out_of_data
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
-from .float_operands import tensor_form
-from .foreach import given_back, writes_to_lists
-from .generators import DRAW_METHODS, draw_method, drawn, make_generator
+from .generators import DRAW_METHODS, draw_method, make_generator
 from .number_arguments import NUMBER_METHODS, number_functions
 from .overrides import MODE_ROWS, dispatch, dispatch_function, is_overridden
 from .parameter import PARAMETER_ROWS
@@ -45,7 +39,7 @@ from .saved_hooks import SAVED_HOOK_CONTEXTS
 from .state import STATE_ROWS, read_row
 from .storage import STORAGE_METHODS
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
-from .tensor import TENSOR_METHODS, TensorValue, remember
+from .tensor import TENSOR_METHODS, TensorValue
 from .tensor_classes import CLASS_ROWS, new_method, new_tensor_method
 from .tensor_data import DATA_ROWS
 from .tensor_turns import TURNING_METHODS
@@ -147,146 +141,6 @@ def torch_function(fn):
 
     row = CALLS.get(fn)
     return TorchFunctionValue(fn) if row is None else RowValue(fn, row.handler)
-
-
-def call_torch(frame, fn, args, kwargs):
-    """A node, unless an argument says that the call is plain Python; `out=` tensors are given back themselves."""
-    out, name = kwargs.get("out"), getattr(fn, "__name__", "")
-    if isinstance(out, TensorValue) and name in ARITHMETIC:
-        args, kwargs = with_a_tensor(frame, args, kwargs)
-    if isinstance(out, TensorValue) and is_only_made(out) and into_empty(frame, fn, args, kwargs, out):
-        return out
-    result = tensor_form(frame, name, args, kwargs) or drawn(frame, fn, args, kwargs)
-    if result is None and type(fn) is types.FunctionType and any(map(changes, (*args, *kwargs.values()))):
-        return FunctionValue(fn, Const(fn, name)).call(frame, list(args), kwargs)  # what it calls may take the float as it is
-    if result is None:
-        result = frame.graph.call(frame, fn, tuple(args), kwargs)
-    if isinstance(out, TensorValue):
-        return out
-    if writes_to_lists(name) and isinstance(fn, types.BuiltinFunctionType):
-        return given_back(args, kwargs)
-    if (
-        args
-        and isinstance(args[0], TensorValue)
-        and name.endswith("_")
-        and not name.startswith("__")
-        and isinstance(result, TensorValue)
-    ):
-        return args[0]
-    return result
-
-
-MARKED["allow_in_graph"] = lambda obj, mark, frame, args, kwargs: call_torch(frame, obj, args, kwargs)
-
-
-ARITHMETIC = frozenset("add sub subtract mul multiply div divide true_divide floor_divide".split())
-"""Functions that take numbers alone when they are given a tensor for the result."""
-
-
-def with_a_tensor(frame, args, kwargs):
-    """The arguments with the first one a tensor, as eager makes it of a number, where there is none: operators of a graph need one."""
-    first = args[0] if args else kwargs.get("input")
-    second = args[1] if len(args) > 1 else kwargs.get("other")
-    if any(operand is None or operand.python_type() not in (bool, int, float, complex) for operand in (first, second)):
-        return args, kwargs
-    made = call_torch(frame, torch.full, [TupleValue([]), first], {"device": ConstantValue(torch.device("cpu"))})
-    return ([made, *args[1:]], kwargs) if args else (args, {**kwargs, "input": made})
-
-
-def is_only_made(out):
-    """Whether out= is an empty tensor that the graph has just made: then it becomes the result."""
-    example = out.example
-    alone = out.obj is None and not out.node.users and not example._is_view() and not example.requires_grad
-    return alone and type(example.numel()) is int and not example.numel()
-
-
-def into_empty(frame, fn, args, kwargs, out):
-    """The call without out=, whose result the empty tensor becomes; False where it is not what eager makes of it."""
-    given = [a.example for a in args if isinstance(a, TensorValue)]
-    if not given or any(example.requires_grad for example in given):
-        return False
-    result = frame.graph.call(frame, fn, tuple(args), {k: v for k, v in kwargs.items() if k != "out"})
-    if not isinstance(result, TensorValue) or result.node is not next(iter(reversed(frame.graph.graph.nodes))):
-        return False
-    made = result.example
-    is_new = all(made.storage is not example.storage for example in given)
-    if made.dtype != out.example.dtype or not made.is_contiguous() or not is_new:
-        frame.graph.graph.erase_node(result.node)
-        return False
-    out.node, out.example = result.node, made
-    remember(frame, out)
-    if not made.is_inference():
-        frame.graph.plain_node(frame, torch.autograd.graph.increment_version, (out.node,))
-    return True
-
-
-# --- what goes into the graph ------------------------------------------------------------------------------------------
-
-INLINED = {
-    F.multi_head_attention_forward,
-    F.gaussian_nll_loss,  # asks data
-    F.triplet_margin_with_distance_loss,  # calls a function that it is given
-    getattr(F, "linear_cross_entropy", None),  # takes an object with options
-    getattr(F, "_linear_cross_entropy_chunked_applies", None),
-    *(f for f in (getattr(F, n, None) for n in ("_in_projection_packed", "_verify_batch_size")) if f),
-}
-"""Python functions of torch that are traced into although their namespace goes into the graph."""
-
-
-NAMESPACES = {
-    torch: "",
-    torch._C._VariableFunctions: "",
-    torch._C._nn: "",
-    torch._C._linalg: "linalg_",
-    torch._C._fft: "fft_",
-    torch._C._special: "special_",
-    torch.nn.functional: "",
-    torch.functional: "",
-    torch.linalg: "linalg_",
-    torch.fft: "fft_",
-    torch.special: "special_",
-    torch._VF: "",
-}
-"""Namespaces whose operators go into the graph -> how the names of those operators begin."""
-
-PYTHON_SPACES = {"torch.functional", "torch.nn.functional", "torch._jit_internal"}
-"""Modules whose Python functions go into the graph, too: pure functions of tensors."""
-
-OTHER_OPERATORS = frozenset(
-    "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum dsmm hsmm saddmm spmm segment_reduce _segment_reduce".split()
-)
-"""Pure functions of tensors or sizes without an operator of their name."""
-
-NOT_PURE = frozenset("_add_docstr _overload _jit_unused boolean_dispatch handle_torch_function cond from_file".split())
-"""Functions that share a name with an operator, or live among functions of tensors, and are neither."""
-
-
-@functools.cache
-def functions_of_namespaces():
-    """All functions that go into the graph, by identity."""
-    operators, found = operator_names(), set()
-    for space, prefix in NAMESPACES.items():
-        for name in dir(space):
-            fn = getattr(space, name, None)
-            if name in NOT_PURE and space is not torch.linalg:
-                continue
-            if isinstance(fn, types.FunctionType):
-                if fn.__module__ in PYTHON_SPACES and not name.startswith("__") or name in OTHER_OPERATORS:
-                    found.add(fn)
-            elif isinstance(fn, types.BuiltinFunctionType):
-                if name in operators or prefix + name in operators or name in OTHER_OPERATORS:
-                    found.add(fn)
-    return found - INLINED
-
-
-def is_graph_function(fn):
-    """Whether calls of fn are nodes."""
-    if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return True
-    try:
-        return fn in functions_of_namespaces()
-    except TypeError:
-        return False
 
 
 # --- rows: function or class -> fn(frame, args, kwargs) -----------------------------------------------------------------

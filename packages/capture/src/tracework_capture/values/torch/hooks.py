@@ -15,11 +15,13 @@ from ...graph.outline import outline, region
 from ...sources import Const
 from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..plain.sequence import NONE
+from ..protocol.kinds import AbstractTensor
+from ..protocol.make import make
+from ..protocol.memory import forget_nodes, remember
 from ..protocol.unchanged import Unchanged
 from ..protocol.value import SymbolicRaise, Value
+from .leaves import leaf_of
 from .module_hooks import as_it_is
-from .tensor import TensorValue, forget_nodes, remember
-from .tensor_attributes import leaf_of
 
 
 class HookCall:
@@ -195,7 +197,7 @@ def register_hook(frame, tensor, name, args, kwargs):
         with torch.no_grad():
             found = hook.call(frame, [gradient], {})
         why = unchanged.what_changed()
-        if not why and not isinstance(found, TensorValue) and not (found.is_constant() and found.constant() is None):
+        if not why and not isinstance(found, AbstractTensor) and not (found.is_constant() and found.constant() is None):
             why = f"gives a {found.describe()}"
     except (BreakGraph, SymbolicRaise) as stop:
         why = f"cannot be traced: {stop}"
@@ -205,7 +207,7 @@ def register_hook(frame, tensor, name, args, kwargs):
     if why:
         return frame.break_graph("hook", f"a hook of a tensor {why}, and is another function at each call")
     nodes = start.nodes(builder)
-    made = outline(builder, nodes, [found.node if isinstance(found, TensorValue) else None], "Hook")
+    made = outline(builder, nodes, [found.node if isinstance(found, AbstractTensor) else None], "Hook")
     read = [n for n in made.inputs if n is not gradient.node]
     order = [gradient.node, *read]
     target = HookCall(made.module, tuple(order.index(n) for n in made.inputs))
@@ -228,7 +230,7 @@ def stand_in_like(frame, example):
     """A tensor that is not there yet, with a node that its user erases."""
     node = frame.graph.graph.call_function(torch.empty_like, ())
     node.meta["example_value"] = node.meta["val"] = example
-    value = TensorValue(node, example)
+    value = make.tensor(node, example)
     remember(frame, value)
     return value
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..._torch import neg_view
+from ..protocol.memory import known_values
 
 __all__ = [
     "as_inference_tensor",
@@ -80,8 +81,6 @@ def refuse_misuse(frame, node, example):
 
 def known_tensors(frame):
     """The values of tensors of this graph."""
-    from .tensor import known_values
-
     return known_values(frame).values()
 
 

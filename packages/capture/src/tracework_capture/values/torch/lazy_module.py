@@ -6,7 +6,7 @@ import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from ...errors import RestartInitialised
-from .tensor import TensorValue
+from ..protocol.kinds import AbstractTensor
 
 
 def initialise(frame, module, args, kwargs):
@@ -26,6 +26,6 @@ def initialise(frame, module, args, kwargs):
 
 def like(value):
     """A tensor of the same sizes without data; None where they are open."""
-    if not isinstance(value, TensorValue) or not all(type(size) is int for size in value.example.shape):
+    if not isinstance(value, AbstractTensor) or not all(type(size) is int for size in value.example.shape):
         return None
     return torch.empty(value.example.shape, dtype=value.example.dtype, device="meta")

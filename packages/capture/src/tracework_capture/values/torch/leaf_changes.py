@@ -10,10 +10,11 @@ import torch
 
 from ... import _torch
 from ...graph.leaves import with_data
+from ..protocol.kinds import AbstractTensor
+from ..protocol.memory import known_values, remember
 from .backward import is_freed
 from .inference_tensors import is_inside
-from .tensor import TensorValue, known_values, remember
-from .tensor_attributes import leaf_of
+from .leaves import leaf_of
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -77,7 +78,7 @@ def change_requires_grad(frame, tensor, wanted):
 
 def assign_in_graph(frame, tensor, value, reason):
     """A graph that assigns to data runs as it is, so where a break is no error it is left to plain Python."""
-    if not frame.root.options.fullgraph or not isinstance(value, TensorValue) or frame.root.transforms or tensor.asking:
+    if not frame.root.options.fullgraph or not isinstance(value, AbstractTensor) or frame.root.transforms or tensor.asking:
         return frame.break_graph("side_effect_unknown", f"assignment to data of {reason}")
     builder = frame.graph
     builder.run_on_fakes(frame, setattr, (tensor.as_graph_arg(frame), "data", value.as_graph_arg(frame)), {}, "call_function")
@@ -107,7 +108,7 @@ def count_writes(tensor, writes):
 def why_not(frame, tensor, value):
     """What keeps the assignment out of the graph, or None. A backward that comes later reads the new data where autograd saved the tensor
     itself, which a graph, whose nodes keep what they were given, would not know."""
-    if not isinstance(value, TensorValue) or value.python_type() not in PLAIN or tensor.python_type() not in PLAIN:
+    if not isinstance(value, AbstractTensor) or value.python_type() not in PLAIN or tensor.python_type() not in PLAIN:
         return "a tensor, or of a value, that is no plain tensor"
     if tensor.obj is None:
         return "a tensor that the graph makes"

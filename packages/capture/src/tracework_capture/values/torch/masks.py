@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .tensor import TensorValue
+from ..protocol.kinds import AbstractTensor
 
 NAMES = "lt le gt ge eq ne logical_not logical_and logical_or logical_xor isnan isinf isfinite".split()
 ASKING = {
@@ -24,7 +24,7 @@ ASKING = {
 CONSTANTS = (bool, int, float, type(None))
 
 
-def first_such(frame, mask: TensorValue) -> TensorValue:
+def first_such(frame, mask: AbstractTensor) -> AbstractTensor:
     """The mask that the program used first among those that say the same; the mask itself where it is the first."""
     root = frame.root
     if root.transforms or root.selecting or mask.example.dtype is not torch.bool or mask.example.requires_grad:

@@ -19,7 +19,7 @@ from ...sources import Attr, Const, InstanceAttr
 from ..objects.class_value import class_value
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue
-from .tensor import TensorValue
+from ..protocol.kinds import AbstractTensor
 
 OWN_TABLES = ("_backward_hooks", "_backward_pre_hooks")
 GLOBAL_TABLES = ("_global_backward_hooks", "_global_backward_pre_hooks")
@@ -78,7 +78,7 @@ class ModuleHooks:
 
     def leave(self, frame, result):
         """The result, as the caller gets it."""
-        if isinstance(result, TensorValue):
+        if isinstance(result, AbstractTensor):
             return self.through(frame, [result], "setup_output_hook")[0]
         if not issubclass(result.python_type(), tuple):
             text = "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors"

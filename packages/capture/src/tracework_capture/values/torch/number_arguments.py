@@ -11,27 +11,22 @@ import functools
 
 import torch
 
-from ..number.float_formulas import answer
 from ..number.floats import FloatValue
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue
+from ..protocol.kinds import AbstractTensor
+from .dtypes import EXACT, WIDE, as_kind, fits
 from .foreach import given_back, writes_to_lists
-from .tensor import TensorValue
-
-EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
-"""Dtypes in which eager computes with as many digits as they store."""
-
-WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 def is_number_tensor(value):
     """Whether a tensor stands where a number belongs."""
-    return isinstance(value, TensorValue)
+    return isinstance(value, AbstractTensor)
 
 
 def computed_in(tensors):
     """The dtype in which eager computes with these, or None. Without dimensions they are of one dtype, as the number is then."""
-    if not all(isinstance(t, TensorValue) for t in tensors):
+    if not all(isinstance(t, AbstractTensor) for t in tensors):
         return None
     dtypes = {t.example.dtype for t in tensors}
     if len(dtypes) > 1 and not all(t.example.ndim > 0 for t in tensors):
@@ -73,11 +68,6 @@ def apply_form(frame, form, name, tensors, number, wide):
         found = form(frame, name, as_kind(frame, target, wide), [as_kind(frame, t, wide) for t in others], number)
         return as_kind(frame, found, common)
     return form(frame, name, target, [as_kind(frame, t, wide) for t in others], number)
-
-
-def as_kind(frame, tensor, dtype):
-    """The tensor in this dtype; itself when it has it."""
-    return tensor if tensor.example.dtype == dtype else frame.graph.call_method(frame, "to", (tensor, ConstantValue(dtype)))
 
 
 def add(frame, name, target, tensors, number):
@@ -135,19 +125,14 @@ def without_number(frame, name, args, kwargs):
 def may_be_tensor(frame, number, operands):
     """Whether a tensor can stand for the number: eager computes with these tensors, or rows of lists of them, in a dtype that is known
     and holds the number; it refuses a larger one."""
-    rows = [operands] if isinstance(operands[0], TensorValue) else zip(*(column.unpack(frame) for column in operands))
+    rows = [operands] if isinstance(operands[0], AbstractTensor) else zip(*(column.unpack(frame) for column in operands))
     dtypes = {computed_in(row) for row in rows}
     return None not in dtypes and all(fits(frame, number, torch.finfo(dtype).max) for dtype in dtypes)
 
 
-def fits(frame, number, largest):
-    """Whether a float that changes is as large at most, infinite or no number."""
-    return answer(frame, f"not {largest!r} < abs({{0}}) < inf", number) is not False
-
-
 def with_operand(frame, args):
     """The arguments of tensor arithmetic with a float that changes in second place replaced by a tensor."""
-    if len(args) < 2 or not isinstance(args[0], TensorValue) or not isinstance(args[1], FloatValue) or args[1].known:
+    if len(args) < 2 or not isinstance(args[0], AbstractTensor) or not isinstance(args[1], FloatValue) or args[1].known:
         return args
     return [args[0], args[1].as_operand(frame, [args[0]]), *args[2:]]
 
@@ -192,7 +177,7 @@ def function_row(fn):
     """torch.add, torch._foreach_add_ and their like."""
 
     def row(frame, args, kwargs):
-        from .functions import call_torch
+        from .call import call_torch
 
         name = fn.__name__
         found = without_number(frame, name, args, kwargs) if name.removeprefix("_foreach_").rstrip("_") in NUMBER_FORMS else None

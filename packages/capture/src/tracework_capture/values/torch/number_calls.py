@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from ...graph.number_operators import number_operator
 from ..number.floats import changes
 from ..protocol.constant import NotPlain, plain
+from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from .float_curves import without_usual
-from .tensor import TensorValue
 
 FUNCTIONS = {
     "norm": torch.norm,
@@ -29,15 +29,15 @@ def read_when_run(frame, name, args, kwargs):
     """The call with its floats read from tensors; None where a gradient is asked for, or something else decides what it gives."""
     kwargs = without_usual(kwargs)
     values = [*args, *kwargs.values()]
-    places = [place for place, value in enumerate(values) if isinstance(value, TensorValue)]
+    places = [place for place, value in enumerate(values) if isinstance(value, AbstractTensor)]
     examples = [values[place].example for place in places]
     root = frame.root
     if root.transforms or root.function_modes or any(torch.is_grad_enabled() and e.requires_grad for e in examples):
         return None
-    if any(type(values[place]) is not TensorValue for place in places) or under_autocast():
+    if any(not is_plain_tensor(values[place]) for place in places) or under_autocast():
         return None
     try:
-        known = [None if isinstance(v, TensorValue) or changes(v) else plain(v) for v in values]
+        known = [None if isinstance(v, AbstractTensor) or changes(v) else plain(v) for v in values]
     except NotPlain:
         return None
     numbers = {place: value.hint for place, value in enumerate(values) if changes(value)}

@@ -11,8 +11,8 @@ from ..number.floats import StepCount
 from ..plain.mapping import dict_of
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.constant import ConstantValue, force_plain
+from ..protocol.kinds import AbstractTensor
 from .context import set_grad
-from .tensor import TensorValue
 
 _WITH_GRAD_MODE = torch_optimizer._use_grad_for_differentiable(lambda self: None).__code__
 
@@ -31,7 +31,7 @@ def step_in_grad_mode(frame, function, args, kwargs):
 
 def step_count(frame, args, kwargs):
     """The number of steps, which plain Python computes with in double precision."""
-    if isinstance(args[0], TensorValue):
+    if isinstance(args[0], AbstractTensor):
         return StepCount(frame.graph.call_method(frame, "to", (args[0], torch.float64), {"copy": True}).node)
     return args[0]
 
@@ -50,7 +50,7 @@ def group_tensors(frame, args, kwargs):
     """Lists of tensors and Nones apart by the device and dtype of the first list's tensors, with their places when asked for."""
     given = dict(zip(("tensorlistlist", "with_indices"), args)) | kwargs
     columns = [column.unpack(frame) for column in given["tensorlistlist"].unpack(frame)]
-    if not columns[0] or not all(isinstance(value, TensorValue) for value in columns[0]):
+    if not columns[0] or not all(isinstance(value, AbstractTensor) for value in columns[0]):
         return frame.break_graph("call_unknown", "groups of no tensors, or of some and None")
     places, first = {}, {}
     for index, value in enumerate(columns[0]):

@@ -52,8 +52,7 @@ class Dispatching(Value):
     def torch_attribute(self, frame, name):
         """What torch.Tensor has under a name."""
         from ..protocol.binding import BoundBuiltin
-        from .tensor import OTHER_NAMES
-        from .tensor_attributes import TENSOR_ATTRIBUTES
+        from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES
 
         if name == "__class__" or not self.is_on(frame):
             return super().getattr(frame, name)

@@ -9,12 +9,15 @@ from ...graph.leaves import leaf
 from ...sources import Const
 from ..objects.function import FunctionValue
 from ..protocol.constant import ConstantValue
+from ..protocol.memory import remember
 from .subclass import functions_off
-from .tensor import TensorValue, remember
+from .tensor import TensorValue
 
 
 class NewParameterValue(TensorValue):
     """A parameter that the traced program made."""
+
+    is_plain = False
 
     def python_type(self):
         return torch.nn.Parameter

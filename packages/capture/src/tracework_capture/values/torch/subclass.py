@@ -18,8 +18,9 @@ from ...sources import InstanceAttr
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
 from ..protocol.binding import bind_static, is_data_descriptor
 from ..protocol.constant import ConstantValue, force_plain
+from ..protocol.memory import remember
 from .context import ContextValue
-from .tensor import TensorValue, remember
+from .tensor import TensorValue
 
 Tensor = torch.Tensor
 
@@ -70,6 +71,7 @@ class SubclassTensorValue(TensorValue):
     """A tensor of a subclass."""
 
     asks_its_class = True
+    is_plain = False
 
     def __init__(self, node, example, cls, source=None, obj=None):
         super().__init__(node, example, source, obj)

@@ -27,21 +27,21 @@ from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from ..protocol.kinds import AbstractTensor
 from ..protocol.lifetimes import let_go
-from ..protocol.value import EXISTING, NEW, Value
+from ..protocol.make import make
+from ..protocol.memory import known_values, remember
+from ..protocol.value import EXISTING, NEW
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
+from .leaves import is_made_leaf
+from .masks import first_such
 from .overrides import Dispatching
+from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES, numel, shape
 
 NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
 REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (numpy.integer, float)))
 """Numbers of NumPy that torch's assignment to items takes for no number."""
 
 
-def is_made_leaf(example):
-    """Whether the program asked this tensor for its gradient; a view made under no_grad only says what its base says."""
-    return example.requires_grad and not (example._is_view() and example._base.requires_grad) and example.is_leaf
-
-
-class TensorOperations(Value):
+class TensorOperations(AbstractTensor):
     """A tensor, and what its operations do when no __torch_function__ is asked. `example` is its FakeTensor; `obj` the real one, when it exists already."""
 
     def __init__(self, node, example, source=None, obj=None):
@@ -158,7 +158,6 @@ class TensorOperations(Value):
     # --- attributes ---------------------------------------------------------------------------------------------
     def getattr(self, frame, name):
         from ..protocol.binding import BoundBuiltin
-        from .tensor_attributes import TENSOR_ATTRIBUTES
 
         name = OTHER_NAMES.get(name, name)
         if name in self.attributes:
@@ -335,11 +334,7 @@ class TensorOperations(Value):
         return frame.raise_new(TypeError, "'Tensor' object is not callable")
 
 
-OTHER_NAMES = {"_grad": "grad"}
-"""Attributes of tensors that are others under another name."""
-
-
-class TensorValue(Dispatching, TensorOperations, AbstractTensor):
+class TensorValue(Dispatching, TensorOperations):
     """A tensor."""
 
 
@@ -347,7 +342,6 @@ def positions(frame, key):
     """The key of an index with lists of ints, some of them symbols, and arrays of NumPy as tensors; of masks that say the same the first."""
     from ..arrays.array import ArrayValue
     from ..plain.sequence import ListValue
-    from .masks import first_such
     from .tensor_data import tensor_of_leaves
 
     if type(key) is TupleValue:
@@ -394,44 +388,17 @@ def existing_tensor(frame, obj, source):
     return value
 
 
-def remember(frame, value):
-    """Finds the value again when an operation returns one of its arguments."""
-    known_values(frame)[id(value.example)] = value
-
-
-def known_values(frame):
-    """id of a fake -> its value, for this graph."""
-    try:
-        return frame.graph.tensor_values
-    except AttributeError:
-        frame.graph.tensor_values = {}
-        return frame.graph.tensor_values
-
-
-def forget_nodes(frame, nodes):
-    """These nodes became part of an inner graph: their values cannot be used outside of it."""
-    for node in nodes:
-        node.meta["moved"] = True
-    for value in known_values(frame).values():
-        if value.node in nodes:
-            value.node = None
-
-
 def tensor_result(frame, node, example):
     """The value of a node's tensor; the argument itself when the operation gave it back."""
     known = known_values(frame).get(id(example))
     if known is not None and known.example is example:
         return known
     value = TensorValue(node, example)
-    value.may_be_freed = getattr(frame.graph, "history_freed", False)
+    value.may_be_freed = frame.graph.history_freed
     if frame.root.uses_inference:
         value.of_inference = is_for_inference(frame, example)
     remember(frame, value)
     return value
-
-
-def shape(frame, self, name):
-    return TupleValue([size_value(frame, s) for s in self.example.shape], cls=torch.Size)
 
 
 # --- methods: name -> fn(frame, tensor, name, args, kwargs) ------------------------------------------------------------
@@ -463,15 +430,6 @@ def out_of_range(dim, ndim):
     if ndim == 0:
         return f"Dimension specified as {dim} but tensor has no dimensions"
     return f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})"
-
-
-def numel(frame, self, name, args, kwargs):
-    from ..protocol.operators import binary
-
-    total = ConstantValue(1)
-    for item in shape(frame, self, name).items:
-        total = binary(frame, "*", total, item)
-    return total
 
 
 def fact_method(frame, self, name, args, kwargs):
@@ -705,3 +663,5 @@ TENSOR_METHODS = {
         )
     },
 }
+
+make.provide(tensor=TensorValue)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import torch
 
-from ..._torch import unseen
 from ...sources import Attr
+from ..number.symint import size_value
+from ..objects.class_value import class_value
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue, literal
-from .tensor import known_values, numel, shape
+from ..protocol.memory import known_values
+from .leaves import leaf_of
+
+OTHER_NAMES = {"_grad": "grad"}
+"""Attributes of tensors that are others under another name."""
+
+
+def shape(frame, self, name):
+    return TupleValue([size_value(frame, s) for s in self.example.shape], cls=torch.Size)
 
 
 def fact(frame, self, name):
@@ -20,32 +29,8 @@ def view_attribute(frame, self, name):
 
 
 def grad(frame, self, name):
-    from .backward import read_grad
-
-    return read_grad(frame, self, name)
-
-
-def leaf_of(frame, tensor):
-    """Whether a tensor is a leaf. Of an input that requires a gradient the program says so, and it is guarded."""
-    if tensor.obj is None or not tensor.obj.requires_grad or not tensor.example.requires_grad:
-        return tensor.is_leaf()
-    if tensor.asks_its_class:  # which would see the guard read the attribute
-        found = tensor.obj.is_leaf
-        frame.guard("PREDICATE", tensor.source, is_leaf_unseen if found else is_result_unseen)
-        return found
-    return frame.wrap(tensor.obj.is_leaf, Attr(tensor.source, "is_leaf")).constant()
-
-
-@unseen
-def is_leaf_unseen(tensor):
-    """The tensor is a leaf"""
-    return tensor.is_leaf
-
-
-@unseen
-def is_result_unseen(tensor):
-    """The tensor is no leaf"""
-    return not tensor.is_leaf
+    """tensor.grad of an existing tensor; a tensor made in the traced program has none unless it was given one."""
+    return NONE if self.obj is None else frame.wrap(self.obj.grad, Attr(self.source, "grad"))
 
 
 def is_leaf(frame, self, name):
@@ -75,8 +60,10 @@ def version(frame, self, name):
         )
     if any(storage.version for storage in others):  # in a later call they may be one memory
         return frame.break_graph("attribute_unknown", "Tensor._version after a write to another input")
+    from ..protocol.operators import binary
+
     before = frame.wrap(self.obj._version, Attr(self.source, name))
-    return binary_number(frame, "+", before, ConstantValue(self.example._version))
+    return binary(frame, "+", before, ConstantValue(self.example._version))
 
 
 def is_kind(kinds):
@@ -87,19 +74,22 @@ def always(obj):
     return lambda frame, self, name: ConstantValue(obj)
 
 
-def nbytes(frame, self, name):
-    return binary_number(frame, "*", numel(frame, self, name, [], {}), ConstantValue(self.example.element_size()))
-
-
-def binary_number(frame, op, left, right):
+def numel(frame, self, name, args, kwargs):
     from ..protocol.operators import binary
 
-    return binary(frame, op, left, right)
+    total = ConstantValue(1)
+    for item in shape(frame, self, name).items:
+        total = binary(frame, "*", total, item)
+    return total
+
+
+def nbytes(frame, self, name):
+    from ..protocol.operators import binary
+
+    return binary(frame, "*", numel(frame, self, name, [], {}), ConstantValue(self.example.element_size()))
 
 
 def class_of(frame, self, name):
-    from ..objects.class_value import class_value
-
     return class_value(frame, self.python_type())
 
 

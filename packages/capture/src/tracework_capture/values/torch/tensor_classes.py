@@ -11,7 +11,7 @@ from ..arrays.array import ArrayValue
 from ..number.symint import SymNumber
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue
-from .tensor import TensorValue
+from ..protocol.kinds import AbstractTensor
 from .tensor_data import DATA_ROWS
 
 
@@ -41,7 +41,7 @@ def new_tensor_method(frame, self, name, args, kwargs):
 
 def legacy_tensor(frame, dtype, device, args, kwargs):
     """A tensor of this dtype on this device; what torch refuses is left to plain Python, which raises."""
-    from .functions import call_torch
+    from .call import call_torch
 
     given = kwargs.get("device", ConstantValue(None))
     if set(kwargs) - {"device"} or not given.is_constant() or not is_same_device(given.constant(), device):
@@ -52,7 +52,7 @@ def legacy_tensor(frame, dtype, device, args, kwargs):
     data = args[0] if len(args) == 1 else None
     if isinstance(data, TupleValue) and data.python_type() is torch.Size:
         return call_torch(frame, torch.empty, [data], options)
-    if isinstance(data, TensorValue):
+    if isinstance(data, AbstractTensor):
         if (data.example.dtype, data.example.device) != (dtype, device):
             return frame.break_graph("call_unknown", f"a tensor type of {dtype} called with a {data.describe()}")
         return call_torch(frame, torch.ops.aten.alias.default, [data], {})

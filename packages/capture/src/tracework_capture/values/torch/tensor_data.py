@@ -10,10 +10,10 @@ from ...atoms import NUMPY_NUMBERS
 from ..arrays.array import ArrayValue, array_strides
 from ..number.floats import FloatValue, NumpyFloat
 from ..number.numpy_ints import NumpyInt
-from ..number.symint import SymNumber
+from ..number.symint import SymNumber, size_value
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, plain
-from .tensor import TensorValue, size_value
+from ..protocol.kinds import AbstractTensor
 
 NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
 
@@ -22,18 +22,18 @@ def factory_row(fn):
     """The row of one of these functions."""
 
     def handler(frame, args, kwargs):
-        from .functions import call_torch
+        from .call import call_torch
 
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         if isinstance(data, ArrayValue):
             return tensor_of_array(frame, fn, data, args[1:], {k: v for k, v in kwargs.items() if k not in ("data", "obj")})
         if isinstance(data, SequenceValue) and holds(frame, data, (NumpyFloat, NumpyInt)):
             force_plain(frame, data)  # NumPy's numbers among others decide on the dtype
-        if isinstance(data, SequenceValue) and holds(frame, data, (TensorValue, SymNumber, FloatValue)):
+        if isinstance(data, SequenceValue) and holds(frame, data, (AbstractTensor, SymNumber, FloatValue)):
             found = tensor_of_leaves(frame, data, args, kwargs)
             if found is not None:
                 return found
-            if holds(frame, data, TensorValue):
+            if holds(frame, data, AbstractTensor):
                 return frame.break_graph(
                     "tensor_to_python", f"torch.{fn.__name__} of tensors, other than single ones of its dtype"
                 )
@@ -74,7 +74,7 @@ def from_numpy(frame, args, kwargs):
 
 def factory_of_plain(frame, fn, data, args, kwargs):
     """torch.tensor(number) and torch.tensor([]) as a factory call, which needs no real tensor when it is traced; None for other data."""
-    from .functions import call_torch
+    from .call import call_torch
 
     if fn is torch.asarray or len(args) > 1 or not set(kwargs) <= {"data", "dtype", "device"}:
         return None
@@ -134,7 +134,7 @@ def asked_dtype(kwargs):
 
 def tensor_of_leaves(frame, data, args, kwargs):
     """Numbers of the tensors and of Python, side by side; None where converting them would not be exact."""
-    from .functions import call_torch
+    from .call import call_torch
 
     leaves, shape = [], nested_shape(frame, data)
     regular = shape is not None and collect(frame, data, shape, leaves)
@@ -153,11 +153,11 @@ def tensor_of_leaves(frame, data, args, kwargs):
 
 def single(frame, leaf, dtype, device=None):
     """A tensor of one number, in memory of its own. device: None for the CPU."""
-    from .functions import call_torch
+    from .call import call_torch
 
     if isinstance(leaf, FloatValue) and not leaf.known:
         leaf = leaf.as_tensor(frame)
-    if isinstance(leaf, TensorValue):
+    if isinstance(leaf, AbstractTensor):
         where = {"device": device.constant()} if device is not None and device.constant() is not None else {}
         return frame.graph.call_method(frame, "to", (leaf,), {**where, "dtype": dtype, "copy": True})
     where = {"device": device} if device is not None else {}
@@ -183,14 +183,14 @@ def collect(frame, data, shape, leaves):
             return False
         return all(collect(frame, item, shape[1:], leaves) for item in items)
     leaves.append(data)
-    if isinstance(data, TensorValue):
+    if isinstance(data, AbstractTensor):
         example = data.example
         return example.ndim == 0 and not example.requires_grad and example.device.type == "cpu"
     return isinstance(data, (SymNumber, FloatValue)) or (data.is_constant() and type(data.constant()) in (bool, int, float))
 
 
 def leaf_dtype(leaf):
-    return leaf.example.dtype if isinstance(leaf, TensorValue) else number_dtype(leaf.python_type())
+    return leaf.example.dtype if isinstance(leaf, AbstractTensor) else number_dtype(leaf.python_type())
 
 
 EXACT_DTYPES = {
@@ -202,7 +202,7 @@ EXACT_DTYPES = {
 
 def is_exact(leaf, dtype):
     """Whether the leaf becomes the same number in this dtype whichever way it is converted."""
-    if isinstance(leaf, TensorValue):
+    if isinstance(leaf, AbstractTensor):
         return leaf.example.dtype is dtype or leaf.example.dtype in EXACT_DTYPES.get(dtype, ())
     return dtype.is_floating_point or leaf.python_type() is not float
 

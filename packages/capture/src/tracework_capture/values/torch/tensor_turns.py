@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from ... import _torch
-from .tensor import TensorValue, remember
+from ..protocol.kinds import AbstractTensor
+from ..protocol.memory import remember
 
 __all__ = ["TURNING_METHODS"]
 
@@ -68,7 +69,7 @@ def detach_(frame, self, name, args, kwargs):
 def set_method(frame, self, name, args, kwargs):
     """Tensor.set_(source): a tensor that the program makes goes on as another one over the memory of the source."""
     source = args[0] if len(args) == 1 and not kwargs else None
-    if self.source is not None or not isinstance(source, TensorValue) or self.example._is_view():
+    if self.source is not None or not isinstance(source, AbstractTensor) or self.example._is_view():
         return frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor, a view, or with these arguments")
     old, new = self.example, source.example
     if (old.dtype, old.device) != (new.dtype, new.device) or old.requires_grad or new.requires_grad or self.of_inference:

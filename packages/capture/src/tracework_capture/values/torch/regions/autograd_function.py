@@ -19,10 +19,11 @@ from ...plain.sequence import NONE, TupleValue
 from ...protocol.arguments import accepted
 from ...protocol.binding import function_value
 from ...protocol.constant import ConstantValue, force_plain
+from ...protocol.memory import forget_nodes
 from ...protocol.unchanged import Unchanged
 from ...protocol.value import SymbolicRaise, Value
 from ..hooks import gradient_of, stand_in_like
-from ..tensor import TensorValue, forget_nodes
+from ..tensor import TensorValue
 
 _ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
 

@@ -9,9 +9,10 @@ from ....graph.opaque_operators import Given, ResultFacts
 from ....graph.outline import outline, region
 from ....graph.traced_operators import traced_operator
 from ...number.symint import compare_sizes
+from ...protocol.memory import forget_nodes
 from ...protocol.unchanged import Unchanged
 from ..structure import leaves, rebuilt, same_structure
-from ..tensor import TensorValue, forget_nodes
+from ..tensor import TensorValue
 
 NAMES = ("pred", "true_fn", "false_fn", "operands")
 

@@ -17,11 +17,12 @@ from ....sources import Const
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import TupleValue
 from ...protocol.constant import force_plain
+from ...protocol.memory import forget_nodes
 from ...protocol.unchanged import Unchanged
 from ...protocol.value import SymbolicRaise, Value
 from ..hooks import stand_in_like
 from ..structure import leaves, rebuilt, same_structure, spread
-from ..tensor import TensorValue, forget_nodes
+from ..tensor import TensorValue
 
 RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "exponential", "poisson", "uniform", "rrelu", "gumbel")
 

@@ -1,0 +1,23 @@
+"""In which dtypes eager computes, and what is done to compute in them."""
+
+from __future__ import annotations
+
+import torch
+
+from ..number.float_formulas import answer
+from ..protocol.constant import ConstantValue
+
+EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
+"""Dtypes in which eager computes with as many digits as they store."""
+
+WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+
+
+def as_kind(frame, tensor, dtype):
+    """The tensor in this dtype; itself when it has it."""
+    return tensor if tensor.example.dtype == dtype else frame.graph.call_method(frame, "to", (tensor, ConstantValue(dtype)))
+
+
+def fits(frame, number, largest):
+    """Whether a float that changes is as large at most, infinite or no number."""
+    return answer(frame, f"not {largest!r} < abs({{0}}) < inf", number) is not False
