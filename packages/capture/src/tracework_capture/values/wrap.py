@@ -85,6 +85,7 @@ from .torch.context import CONTEXTS, METHOD_ROWS, ErrorRegion, error_region_row,
 from .torch.foreign_tensor import foreign_tensor, why_foreign
 from .torch.functional_call import FUNCTIONAL_CALL_ROWS
 from .torch.functions import TORCH_ROWS
+from .torch.graph_functions import is_graph_function
 from .torch.hooks import HOOK_ROWS
 from .torch.module import MODULE_ROWS, module_handler
 from .torch.optimizer import CODE_ROWS, OPTIMIZER_ROWS
@@ -299,7 +300,6 @@ def function_inside(obj, source):
 
 def wrap_function(frame, obj, source):
     from .torch.functions import TorchFunctionValue
-    from .torch.graph_functions import is_graph_function
 
     mark = mark_of(obj)
     if mark is not None and function_name(obj) not in CALLS:
@@ -364,7 +364,6 @@ OTHERWISE_IN_SCRIPT = frozenset({"is_scripting", "print"})
 def wrap_builtin(frame, obj, source):
     """C functions, method descriptors, and callables of torch."""
     from .torch.functions import TorchFunctionValue
-    from .torch.graph_functions import is_graph_function
 
     if is_bound(obj) and not isinstance(source, Const):
         return wrap_builtin_method(frame, obj, source)
