@@ -31,6 +31,7 @@ LOADED_BY_THE_FIRST_CALLBACK = (
 
 ONLY_ROWS = (
     "number.drawn",
+    "objects.copies",
     "objects.made_class",
     "objects.rows_attributes",
     "objects.rows_logged",
@@ -42,6 +43,7 @@ ONLY_ROWS = (
     "plain.rows_copies",
     "plain.rows_iteration",
     "protocol.operators",
+    "torch.copies",
     "torch.generators",
 )
 """Modules that add rows to tables, whoever else imports them."""

@@ -4,10 +4,10 @@ import torch
 
 from ... import _C
 from ...values.objects.exception import ExistingException, ExistingTraceback
-from ...values.objects.exception_group import is_none, match_group, raised_by_clauses
+from ...values.objects.exception_group import match_group, raised_by_clauses
 from ...values.plain.mapping import DictValue
 from ...values.protocol.constant import force_plain
-from ...values.protocol.value import SymbolicRaise
+from ...values.protocol.value import SymbolicRaise, is_none
 from ...values.torch.state import DeviceBlock
 from ..frame import HandlerMark
 from .attributes import MethodRef

@@ -4,6 +4,7 @@ from ...graph.checks import can_be_checked, take_for_granted
 from ...graph.handlers import only_raises
 from ...graph.known import known_tensor
 from ...values.number.floats import DataBool
+from ...values.protocol.value import is_none
 from ...values.torch.tensor import TensorValue
 from ..select import selected
 from .table import opcode
@@ -88,11 +89,6 @@ def jump_if_false_or_pop(frame, instruction):
         frame.position = instruction.target
     else:
         frame.stack.pop()
-
-
-def is_none(value):
-    """`value is None`, which is always known."""
-    return value.is_constant() and value.constant() is None
 
 
 @opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_IF_NONE")

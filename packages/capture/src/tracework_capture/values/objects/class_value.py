@@ -333,6 +333,9 @@ class ClassValue(AbstractClass):
             return SequenceIterator([literal(frame, m) for m in self.cls])
         return self.special(frame, "__iter__", []) or super().iterate(frame)
 
+    def own_reversed(self, frame):
+        return None if has_members(frame, self.cls, "__reversed__") else self.special(frame, "__reversed__", [])
+
     def contains(self, frame, item):
         if has_members(frame, self.cls, "__contains__"):
             return fold(frame, lambda i: i in self.cls, [item])

@@ -12,6 +12,7 @@ from ...bytecode.facts import VERSION
 from ...guards.classes import lookup_class
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.constant import ConstantValue
+from ..protocol.value import is_none
 from .exception import NONE, ExceptionValue, matches
 
 _OWN = frozenset({"split", "subgroup"})
@@ -89,11 +90,6 @@ class GroupValue(ExceptionValue):
 def is_group(exception):
     """Whether a value is an exception group."""
     return issubclass(exception.python_type(), BaseExceptionGroup)
-
-
-def is_none(value):
-    """Whether a value is None."""
-    return value.is_constant() and value.constant() is None
 
 
 def make_group(frame, cls, args, kwargs):

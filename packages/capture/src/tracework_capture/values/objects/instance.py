@@ -643,6 +643,9 @@ class ObjectValue(AbstractInstance):
             return frame.raise_new(TypeError, f"'{self.cls.__name__}' object is not iterable")
         return found
 
+    def own_reversed(self, frame):
+        return self.call_method(frame, "__reversed__", [], {}) if hasattr(self.cls, "__reversed__") else None
+
     def next_value(self, frame):
         try:
             return self.required(frame, "__next__", [], "is not an iterator")

@@ -7,11 +7,12 @@ import itertools
 import operator
 
 from ...bytecode.facts import VERSION
-from ..objects.exception import ExceptionValue
 from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue, fold_plain, force_plain
 from ..protocol.iteration import iterate, iterate_all
+from ..protocol.kinds import AbstractInstance
 from ..protocol.operators import binary, compare, equal, index_of
+from ..protocol.value import is_none
 from .iterators import PlainIterator, ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
 from .lazy_iterators import (
     CallIterator,
@@ -34,10 +35,6 @@ from .sets import SetValue
 NONE = ConstantValue(None)
 
 
-def is_none(value):
-    return value is None or (value.is_constant() and value.constant() is None)
-
-
 def iter_(frame, args, kwargs):
     if len(args) == 2:
         return CallIterator(args[0], args[1])
@@ -45,9 +42,7 @@ def iter_(frame, args, kwargs):
 
 
 def next_(frame, args, kwargs):
-    from ..objects.instance import ObjectValue
-
-    if isinstance(args[0], ObjectValue) and len(args) == 1:
+    if isinstance(args[0], AbstractInstance) and len(args) == 1:
         return args[0].required(frame, "__next__", [], "is not an iterator")
     if not hasattr(args[0].python_type(), "__next__"):
         return frame.raise_new(TypeError, f"'{args[0].python_type().__name__}' object is not an iterator")
@@ -62,7 +57,7 @@ def end_of(frame, iterator):
     returned, iterator.returned = getattr(iterator, "returned", None), None
     if is_none(returned):
         return frame.raise_new(StopIteration)
-    return frame.raise_user(ExceptionValue(StopIteration, [returned]))
+    return frame.raise_user(frame.root.services.new_exception(frame, StopIteration, (returned,)))
 
 
 def zip_(frame, args, kwargs):
@@ -94,26 +89,17 @@ def filter_(frame, args, kwargs):
 
 
 def reversed_(frame, args, kwargs):
-    from ..objects.class_value import ClassValue, has_members
-    from ..objects.instance import ObjectValue
-    from ..torch.tensor import TensorValue
-
     value = args[0]
-    if isinstance(value, TensorValue) and hasattr(value.python_type(), "__reversed__"):
-        return value.call_method(frame, "flip", [ConstantValue(0)], {}) if value.example.dim() else value
-    if isinstance(value, ObjectValue) and hasattr(value.python_type(), "__reversed__"):
-        return value.call_method(frame, "__reversed__", [], {})
-    if isinstance(value, ClassValue) and not has_members(frame, value.cls, "__reversed__"):
-        found = value.special(frame, "__reversed__", [])
-        if found is not None:
-            return found
+    found = value.own_reversed(frame)
+    if found is not None:
+        return found
     if not hasattr(value.python_type(), "__reversed__") and not hasattr(value.python_type(), "__getitem__"):
         return frame.raise_new(TypeError, f"'{value.python_type().__name__}' object is not reversible")
     if isinstance(value, SequenceValue):
         return ReverseIterator(value, frame)
     if isinstance(value, RangeValue):
         return PlainIterator(reversed(value.value))
-    if isinstance(value, ObjectValue):
+    if isinstance(value, AbstractInstance):
         return ReversedObject(value, frame)
     return SequenceIterator(iterate_all(frame, value)[::-1])
 

@@ -71,6 +71,10 @@ class AbstractArray(Value):
 class AbstractInstance(Value):
     """An instance of a class of the program (objects/instance.py ObjectValue)."""
 
+    def required(self, frame: Frame, name: str, args: list[Value], text: str) -> Value:
+        """What a special method of its class gives; a TypeError that ends in the text where the class has none."""
+        raise NotImplementedError
+
 
 class AbstractModule(AbstractInstance):
     """A module of torch.nn (torch/module.py ModuleValue)."""

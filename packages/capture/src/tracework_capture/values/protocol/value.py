@@ -243,6 +243,10 @@ class Value:
             items.append(item)
         return items
 
+    def own_reversed(self, frame: Frame) -> Value | None:
+        """reversed(object) where its class says what that is; None where it follows from its length and items."""
+        return None
+
     def ask_length(self, frame: Frame) -> None:
         """What is asked of an iterable for which room is made, where the program's code sees that."""
 
@@ -308,3 +312,8 @@ class Deferred(Value):
 def builtin_part(value: Value) -> Value:
     """The built-in object inside of a value, or the value itself."""
     return value if value.part is None else value.part
+
+
+def is_none(value: Value | None) -> bool:
+    """Whether a value is None, or an argument that was not given."""
+    return value is None or (value.is_constant() and value.constant() is None)

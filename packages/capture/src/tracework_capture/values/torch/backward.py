@@ -19,6 +19,7 @@ from ..plain.sequence import NONE
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values
+from ..protocol.value import is_none
 from .hooks import HookCall, RegisterHook
 from .leaves import is_made_leaf, leaf_of
 from .module_hooks import PassThrough
@@ -31,10 +32,6 @@ def arguments(frame, args, kwargs, names):
     if not set(given) <= set(names):
         frame.break_graph("call_unknown", f"torch.autograd with {', '.join(sorted(set(given) - set(names)))}")
     return {n: None if n not in given or is_none(given[n]) else given[n] for n in names}
-
-
-def is_none(value):
-    return value.is_constant() and value.constant() is None
 
 
 def tensors_of(frame, value):

@@ -19,6 +19,7 @@ from ..plain.ranges import SliceValue
 from ..plain.sequence import TupleValue
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor, is_plain_tensor
+from ..protocol.value import is_none
 from .dtypes import as_kind
 from .open_indices import dims_of_items
 
@@ -168,10 +169,6 @@ def store_by_data(frame, tensor, key, value):
     index = TupleValue([one_place(frame, item) if at in places else item for at, item in enumerate(items)])
     frame.graph.call(frame, operator.setitem, (tensor, index, value))
     return True
-
-
-def is_none(item):
-    return item.is_constant() and item.constant() is None
 
 
 def is_int(item):

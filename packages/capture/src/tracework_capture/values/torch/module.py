@@ -14,7 +14,7 @@ from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractModule
 from ..protocol.program_code import check_frame_hooks
-from ..protocol.value import SymbolicRaise, Value
+from ..protocol.value import SymbolicRaise, Value, is_none
 from .frame_hooks import ROWS_OF_TABLES, hooks_of_frame, put_on
 from .lazy_module import initialise
 from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, guard_table, has_hooks, table_source
@@ -339,10 +339,6 @@ def written_dict(frame, obj):
     """The value of an existing dict that the traced program wrote to, None for others."""
     found = frame.root.memo.get(id(obj))
     return found if found is not None and (found.changes or found.cleared) else None
-
-
-def is_none(value):
-    return value.is_constant() and value.constant() is None
 
 
 def dict_value(frame, kwargs):

@@ -277,6 +277,11 @@ class TensorOperations(AbstractTensor):
     def iterate(self, frame):
         return TupleValue(self.unpack(frame)).iterate(frame)
 
+    def own_reversed(self, frame):
+        if not hasattr(self.python_type(), "__reversed__"):
+            return None
+        return self.call_method(frame, "flip", [ConstantValue(0)], {}) if self.example.dim() else self
+
     def contains(self, frame, item):
         return frame.break_graph("tensor_to_python", "membership in a tensor")
 

@@ -21,7 +21,7 @@ from ...protocol.binding import function_value
 from ...protocol.constant import ConstantValue, force_plain
 from ...protocol.memory import forget_nodes
 from ...protocol.unchanged import Unchanged
-from ...protocol.value import SymbolicRaise, Value
+from ...protocol.value import SymbolicRaise, Value, is_none
 from ..hooks import gradient_of, stand_in_like
 from ..tensor import TensorValue
 
@@ -525,7 +525,3 @@ class WithoutGradient:
     def __call__(self, *args):
         with torch.no_grad():
             return self.runs.forward(*args)
-
-
-def is_none(value):
-    return value.is_constant() and value.constant() is None
