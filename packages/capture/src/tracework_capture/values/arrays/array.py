@@ -73,6 +73,18 @@ class ArrayValue(AbstractArray):
         """The tensor over its memory, as torch makes one of it."""
         return self.tensor
 
+    def copied(self, frame):
+        """A copy in C order."""
+        made = frame.graph.call(frame, torch.clone, (self.tensor,), {"memory_format": torch.contiguous_format})
+        return ArrayValue(made, self.scalar)
+
+    def strides(self):
+        """In elements; NumPy gives 0 to what it makes without elements, and slices and transposes keep that."""
+        made = self.example.storage.first
+        if made is not None and 0 in made.sizes and len(made.sizes) == self.example.ndim:
+            return (0,) * self.example.ndim
+        return tuple(-s if dim in self.flips else s for dim, s in enumerate(self.example.stride()))
+
     def write(self, frame, source):
         """Writes a tensor to it."""
         frame.graph.call_method(frame, "copy_", (self.tensor, source))
@@ -413,15 +425,6 @@ def transposed(frame, self):
     return permuted(frame, self, reversed(range(self.example.ndim)))
 
 
-def array_strides(array):
-    """In elements; NumPy gives 0 to what it makes without elements, and slices and transposes keep that."""
-    made = array.example.storage.first
-    empty = made is not None and 0 in made.sizes and len(made.sizes) == array.example.ndim
-    if empty:
-        return (0,) * array.example.ndim
-    return tuple(-s if dim in array.flips else s for dim, s in enumerate(array.example.stride()))
-
-
 def matrix_transposed(frame, self):
     from .shapes import permuted
 
@@ -464,7 +467,7 @@ def strides(frame, self):
     if self.example._is_view() and 1 in self.example.shape:
         return refuse(frame, "strides of a view with a dim of size 1, which is 0 for some")
     size = self.dtype.itemsize
-    return TupleValue([size_value(frame, s * size) for s in array_strides(self)])
+    return TupleValue([size_value(frame, s * size) for s in self.strides()])
 
 
 def base(frame, self):
@@ -500,4 +503,4 @@ ARRAY_METHODS = {}
 """Name of a method -> fn(frame, args, kwargs), the array being the first argument."""
 
 
-make.provide(array=constant_array)
+make.provide(array=constant_array, array_of=array_from_tensor)

@@ -327,7 +327,7 @@ def copy(frame, a):
 
 
 def copy_method(frame, a):
-    return ArrayValue(call(frame, torch.clone, a.tensor, memory_format=torch.contiguous_format), a.scalar)
+    return a.copied(frame)
 
 
 def conjugated(frame, a):
@@ -386,7 +386,7 @@ def array(frame, object, dtype=None, *, copy=True, order="K", subok=False, ndmin
     made = from_anything(frame, object, dtype, must_copy(frame, copy))
     asked = known(frame, order)
     if asked == "C" and (made.flips or not made.example.is_contiguous()):
-        made = copy_method(frame, made)
+        made = made.copied(frame)
     if asked == "F":
         made = in_fortran_order(frame, made)
     return numpy_shapes.at_least(frame, made, known(frame, ndmin))
@@ -424,7 +424,7 @@ def must_copy(frame, copy):
 def ascontiguousarray(frame, a, dtype=None):
     a = from_anything(frame, a, dtype, False)
     if a.flips or not a.example.is_contiguous():
-        return copy_method(frame, a)
+        return a.copied(frame)
     return numpy_shapes.at_least(frame, a, 1)
 
 

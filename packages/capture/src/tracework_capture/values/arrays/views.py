@@ -23,6 +23,8 @@ from .layouts import axis_order, ordered, strides_in
 class SpecialView(ArrayValue):
     """`memory` is a tensor over the memory; `flips` are the dims that run backwards; not all may be written to."""
 
+    is_plain = False
+
     def __init__(self, frame, memory, flips, writeable, base, source=None):
         super().__init__(memory, source=source, base=base)
         self.frame, self.flips, self.writeable = frame, frozenset(flips), writeable

@@ -37,6 +37,7 @@ from ...sources import (
 )
 from ..plain.type_parameter import is_evaluated_late
 from .iteration import iterate_all
+from .program_code import check_frame_hooks
 from .pure import reads_locale
 from .value import Value
 
@@ -373,8 +374,6 @@ def fold_plain(frame, fn, /, *args, **kwargs):
 
 def called_there(frame, fn, /, *args, **kwargs):
     """fn(*args, **kwargs) from frames with the globals and at the places of the traced ones, where what it warns of is said."""
-    from .program_code import check_frame_hooks
-
     check_frame_hooks(frame.root)
     while frame is not None:
         code = frame.code

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from .value import Value
 
 if TYPE_CHECKING:
+    import numpy
     import torch
     from torch import fx
 
@@ -66,6 +67,28 @@ def is_plain_tensor(value: Value | None) -> TypeGuard[AbstractTensor]:
 
 class AbstractArray(Value):
     """An array or a number of NumPy, as a tensor of a graph (arrays/array.py ArrayValue)."""
+
+    scalar: bool
+    """Whether it is a number of NumPy."""
+    tensor: AbstractTensor
+    """What it holds, as a tensor."""
+    example: Any
+    """The FakeTensor of that."""
+    dtype: numpy.dtype[Any]
+    is_plain = True
+    """Whether it holds its memory in its own order, and may be written to."""
+
+    def shared(self, frame: Frame) -> AbstractTensor:
+        """The tensor over its memory, as torch makes one of it."""
+        raise NotImplementedError
+
+    def copied(self, frame: Frame) -> AbstractArray:
+        """A copy in C order."""
+        raise NotImplementedError
+
+    def strides(self) -> tuple[Any, ...]:
+        """In elements; NumPy gives 0 to what it makes without elements, and slices and transposes keep that."""
+        raise NotImplementedError
 
 
 class AbstractInstance(Value):

@@ -25,6 +25,8 @@ class Make:
     """A new dict of pairs."""
     array: Callable[[Frame, numpy.ndarray], Value]
     """A new array with data that is known while tracing."""
+    array_of: Callable[[Frame, AbstractTensor], Value]
+    """The array over the memory of a tensor; breaks the graph where NumPy has none."""
     tensor: Callable[[fx.Node, Any], AbstractTensor]
     """The tensor of a node, and its FakeTensor; memory.remember finds it again."""
     class_: Callable[[Frame, type], Value]

@@ -7,7 +7,7 @@ import torch
 from ..number.symint import SymNumber
 from ..plain.sequence import TupleValue
 from ..protocol.constant import ConstantValue
-from .tensor import TensorOperations
+from ..protocol.kinds import AbstractTensor
 
 
 def select_open(frame, tensor, key):
@@ -35,7 +35,7 @@ def dims_of_items(items, ndim):
 
 def dims_taken(item):
     """How many dims of the tensor an item of an index stands for; None for `...`."""
-    if isinstance(item, TensorOperations):
+    if isinstance(item, AbstractTensor):
         return item.example.ndim if item.example.dtype in (torch.bool, torch.uint8) else 1
     if item.is_constant() and (item.constant() is None or type(item.constant()) is bool):
         return 0

@@ -25,7 +25,7 @@ from ..number.symint import SymNumber, size_value
 from ..plain.ranges import as_index
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
-from ..protocol.kinds import AbstractTensor
+from ..protocol.kinds import AbstractArray, AbstractTensor, is_plain_tensor
 from ..protocol.lifetimes import let_go
 from ..protocol.make import make
 from ..protocol.memory import known_values, remember
@@ -345,7 +345,6 @@ class TensorValue(Dispatching, TensorOperations):
 
 def positions(frame, key):
     """The key of an index with lists of ints, some of them symbols, and arrays of NumPy as tensors; of masks that say the same the first."""
-    from ..arrays.array import ArrayValue
     from ..plain.sequence import ListValue
     from .tensor_data import tensor_of_leaves
 
@@ -353,9 +352,9 @@ def positions(frame, key):
         items = key.all_items(frame)
         found = [positions(frame, item) for item in items]
         return key if all(a is b for a, b in zip(items, found)) else TupleValue(found)
-    if type(key) is TensorValue and key.node is not None and key.example.dtype is torch.bool:
+    if is_plain_tensor(key) and key.node is not None and key.example.dtype is torch.bool:
         return first_such(frame, key)
-    if type(key) is ArrayValue and not key.scalar and key.example.dtype in (torch.int64, torch.bool):
+    if isinstance(key, AbstractArray) and key.is_plain and not key.scalar and key.example.dtype in (torch.int64, torch.bool):
         return key.shared(frame)
     if type(key) is not ListValue:
         return key
@@ -498,7 +497,7 @@ def number_row(frame, self, name, args, kwargs):
 
 def is_known_int(frame, value):
     """Whether it is a tensor that is an index, of a number that is known while tracing."""
-    known = specialised_tensor(frame, value.node) if type(value) is TensorValue else None
+    known = specialised_tensor(frame, value.node) if is_plain_tensor(value) else None
     return known is not None and known.numel() == 1 and not (known.is_floating_point() or known.is_complex())
 
 
@@ -586,13 +585,11 @@ def backward_method(frame, self, name, args, kwargs):
 
 
 def numpy_method(frame, self, name, args, kwargs):
-    from ..arrays.array import array_from_tensor
-
     if args or not kwargs.keys() <= {"force"}:
         return frame.break_graph("tensor_to_numpy", "Tensor.numpy with these arguments")
     if "force" in kwargs and kwargs["force"].truth(frame):
         self = frame.graph.call_method(frame, "detach", (self,))
-    return array_from_tensor(frame, self)
+    return make.array_of(frame, self)
 
 
 TENSOR_METHODS = {

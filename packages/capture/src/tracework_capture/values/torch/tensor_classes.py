@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import torch
 
-from ..arrays.array import ArrayValue
 from ..number.symint import SymNumber
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue
-from ..protocol.kinds import AbstractTensor
+from ..protocol.kinds import AbstractArray, AbstractTensor
 from .tensor_data import DATA_ROWS
 
 
@@ -56,7 +55,7 @@ def legacy_tensor(frame, dtype, device, args, kwargs):
         if (data.example.dtype, data.example.device) != (dtype, device):
             return frame.break_graph("call_unknown", f"a tensor type of {dtype} called with a {data.describe()}")
         return call_torch(frame, torch.ops.aten.alias.default, [data], {})
-    if isinstance(data, ArrayValue):
+    if isinstance(data, AbstractArray):
         return DATA_ROWS[torch.as_tensor](frame, [data], {"dtype": options["dtype"]})
     if isinstance(data, SequenceValue):
         return DATA_ROWS[torch.tensor](frame, [data], options)

@@ -7,13 +7,12 @@ import functools
 import torch
 
 from ...atoms import NUMPY_NUMBERS
-from ..arrays.array import ArrayValue, array_strides
 from ..number.floats import FloatValue, NumpyFloat
 from ..number.numpy_ints import NumpyInt
 from ..number.symint import SymNumber, size_value
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, plain
-from ..protocol.kinds import AbstractTensor
+from ..protocol.kinds import AbstractArray, AbstractTensor
 
 NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
 
@@ -25,7 +24,7 @@ def factory_row(fn):
         from .call import call_torch
 
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
-        if isinstance(data, ArrayValue):
+        if isinstance(data, AbstractArray):
             return tensor_of_array(frame, fn, data, args[1:], {k: v for k, v in kwargs.items() if k not in ("data", "obj")})
         if isinstance(data, SequenceValue) and holds(frame, data, (NumpyFloat, NumpyInt)):
             force_plain(frame, data)  # NumPy's numbers among others decide on the dtype
@@ -61,13 +60,13 @@ def over_memory(frame, array):
     tensor = frame.graph.call(frame, getattr, (array.shared(frame), "data"))
     if 0 not in tensor.example.shape:
         return tensor
-    sizes, strides = (tuple(size_value(frame, s) for s in given) for given in (tensor.example.shape, array_strides(array)))
+    sizes, strides = (tuple(size_value(frame, s) for s in given) for given in (tensor.example.shape, array.strides()))
     return frame.graph.call_method(frame, "as_strided", (tensor, TupleValue(list(sizes)), TupleValue(list(strides))))
 
 
 def from_numpy(frame, args, kwargs):
     """torch.from_numpy(array): a tensor over its memory"""
-    if len(args) != 1 or kwargs or not isinstance(args[0], ArrayValue) or args[0].scalar:
+    if len(args) != 1 or kwargs or not isinstance(args[0], AbstractArray) or args[0].scalar:
         return frame.break_graph("tensor_to_numpy", "torch.from_numpy with these arguments")
     return over_memory(frame, args[0])
 

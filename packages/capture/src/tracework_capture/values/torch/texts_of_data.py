@@ -11,14 +11,13 @@ import torch
 
 from ...guards.classes import lookup_class
 from ...signals import let_through
-from ..arrays.array import ArrayValue
-from ..arrays.functions import copy_method
 from ..number.late_values import OF_KIND, LateValue, copy_for_later, place_here
 from ..objects.instance import ObjectValue
 from ..plain.mapping import DictValue
 from ..plain.sequence import SequenceValue
+from ..protocol.kinds import AbstractArray, AbstractTensor, is_plain_tensor
 from ..protocol.value import Value
-from .tensor import TensorValue, number_row
+from .tensor import number_row
 
 __all__ = ["converted", "format_of_number", "number_for", "text_of_data"]
 
@@ -33,8 +32,8 @@ def text_of_data(frame, value: Value, fn, *rest) -> Value | None:
     switched = root.transforms or root.selecting or root.function_modes or root.subclass_functions_off or root.states_written
     if switched or place in root.history.asked_early:
         return None
-    if type(value) is ArrayValue:
-        kept = copy_method(frame, value)
+    if isinstance(value, AbstractArray) and value.is_plain:
+        kept = value.copied(frame)
         load = lambda emit: emit.load(kept)
     elif is_plain(value):
         load = copy_for_later(frame, value)
@@ -47,12 +46,12 @@ def text_of_data(frame, value: Value, fn, *rest) -> Value | None:
 
 def is_plain(value: Value) -> bool:
     """Whether it is a tensor whose text shows what is in it, and nothing of a gradient."""
-    if type(value) is not TensorValue or value.python_type() is not torch.Tensor or value.example.requires_grad:
+    if not is_plain_tensor(value) or value.python_type() is not torch.Tensor or value.example.requires_grad:
         return False
     return value.example.layout is torch.strided and value.example.device.type != "meta"
 
 
-def format_of_number(frame, value: ArrayValue, spec: str) -> Value | None:
+def format_of_number(frame, value: AbstractArray, spec: str) -> Value | None:
     """format(value, spec) of a number of NumPy."""
     takes = takes_format(value.dtype.type, OF_DTYPE_KIND.get(value.dtype.kind, ()), spec)
     return text_of_data(frame, value, format, spec) if takes else None
@@ -69,7 +68,7 @@ def takes_format(kind, numbers, spec: str) -> bool:
 
 def number_for(frame, value: Value) -> Value:
     """The number of a tensor without dims, which such a tensor is formatted as."""
-    is_number = type(value) is TensorValue and value.python_type() is torch.Tensor and not value.example.ndim
+    is_number = is_plain_tensor(value) and value.python_type() is torch.Tensor and not value.example.ndim
     if not is_number or frame.root.function_modes or value.example.is_meta:
         return value
     return number_row(frame, frame.graph.compute(frame, torch.detach, (value,)), "item", [], {})
@@ -79,11 +78,11 @@ def converted(frame, kind: str | None, value: Value) -> Value:
     """What `%` takes a tensor or an object for at a conversion of this letter, None where that is not known; other values as they are."""
     if isinstance(value, ObjectValue) and kind is not None and not value.is_constant():
         return converted_object(frame, kind, value)
-    if kind == "s" and isinstance(value, (TensorValue, ArrayValue)):
+    if kind == "s" and isinstance(value, (AbstractTensor, AbstractArray)):
         return text_of_data(frame, value, str) or value
     if kind == "s" and isinstance(value, (SequenceValue, DictValue)) and not value.is_constant():
         return converted_items(frame, value)
-    is_float = kind is not None and kind in "fFeEgG" and type(value) is TensorValue and not value.example.requires_grad
+    is_float = kind is not None and kind in "fFeEgG" and is_plain_tensor(value) and not value.example.requires_grad
     if not is_float or not value.example.dtype.is_floating_point or value.example.numel() != 1 or frame.root.function_modes:
         return value
     return number_row(frame, value, "__float__", [], {})
