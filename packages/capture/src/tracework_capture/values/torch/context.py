@@ -12,10 +12,14 @@ import torch
 from ...graph.managers import left, record_plain
 from ...regions import error_on_graph_break, leave_region
 from ...sources import Const, InstanceAttr
+from ..objects.class_value import class_value
+from ..objects.function import FunctionValue
 from ..plain.sequence import NONE
+from ..protocol.binding import BoundBuiltin
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.value import Value
 from .inference_tensors import begin_block, end_block
+from .overrides import dispatch
 
 
 class ContextValue(Value):
@@ -35,13 +39,9 @@ class ContextValue(Value):
         return True
 
     def getattr(self, frame, name):
-        from ..protocol.binding import BoundBuiltin
-
         if name in ("__enter__", "__exit__", "clone"):
             return BoundBuiltin(self, name)
         if name == "__class__":
-            from ..objects.class_value import class_value
-
             return class_value(frame, self.cls)
         if name == "prev" and self.obj is not None and name in self.obj.__dict__:
             return frame.wrap(self.obj.prev, InstanceAttr(self.source, name))  # entered before this frame, left in it
@@ -62,8 +62,6 @@ class ContextValue(Value):
 
     def call(self, frame, args, kwargs):
         """Used as a decorator: the function runs inside."""
-        from ..objects.function import FunctionValue
-
         if len(args) == 1 and isinstance(args[0], FunctionValue):
             if args[0].code.co_flags & GENERATORS:
                 return frame.break_graph(
@@ -211,8 +209,6 @@ def switch_grad(frame, mode):
     """The program's own switch, about which torch asks the modes that are on."""
     if not frame.root.function_modes:
         return set_grad(frame, mode)
-    from .overrides import dispatch
-
     dispatch(frame, frame.wrap(torch._C._set_grad_enabled, Const(torch._C._set_grad_enabled)), [ConstantValue(mode)], {})
 
 

@@ -15,6 +15,7 @@ from ...graph.raises import OF_ATEN
 from ...sources import Const
 from ..protocol.constant import force_plain
 from ..protocol.kinds import AbstractTensor
+from .call import call_torch
 
 __all__ = ["DATA_CALL_ROWS"]
 
@@ -37,8 +38,6 @@ def ctc_row(fn):
     """ctc_loss, whose backward needs a tensor as large as the longest target: where the lengths are tensors, that is data."""
 
     def handler(frame, args, kwargs):
-        from .call import call_torch
-
         given = dict(zip(CTC_NAMES, args)) | kwargs
         scores = given.get("log_probs")
         lengths = [given.get("input_lengths"), given.get("target_lengths")]
@@ -61,8 +60,6 @@ def recurrent_row(fn):
     step, which would all be compiled, or whose number of steps is open, is called as it is."""
 
     def handler(frame, args, kwargs):
-        from .call import call_torch
-
         given = dict(zip(RECURRENT_NAMES, args)) | kwargs
         sequence, first = given.get("input"), given.get("batch_first")
         known = isinstance(sequence, AbstractTensor) and sequence.example.ndim == 3 and first is not None and first.is_constant()

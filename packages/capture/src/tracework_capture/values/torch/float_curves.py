@@ -14,6 +14,7 @@ from ..number.float_formulas import answer, computed_int
 from ..number.floats import changes
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
+from ..protocol.operators import binary, compare
 from .dtypes import EXACT, WIDE, as_kind
 
 
@@ -32,8 +33,6 @@ def operand(frame, value, tensor):
 
 def holds(frame, op, left, right):
     """Whether Python finds this of two numbers, which is guarded where one of them changes."""
-    from ..protocol.operators import compare
-
     return compare(frame, op, left, right).truth(frame)
 
 
@@ -253,8 +252,6 @@ def arange(frame, name, args, kwargs):
 
 def linspace(frame, name, args, kwargs):
     """From both ends to the middle, as eager computes it."""
-    from ..protocol.operators import binary
-
     kwargs = without_usual(kwargs)
     options = {"dtype": ConstantValue(torch.get_default_dtype())}
     options |= {key: kwargs.pop(key) for key in ("dtype", "device") if key in kwargs}

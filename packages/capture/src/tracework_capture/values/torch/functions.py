@@ -11,18 +11,22 @@ import torch
 
 from ..._torch import failed_check, function_of_custom_operator
 from ...graph.data_sizes import RAISED, state
+from ...graph.inputs import mark_stated_conditions
 from ...sources import Const
 from ...stand_ins import STAND_INS, all_checked
 from ..arrays.code import CODE_ROWS
 from ..arrays.functions import numpy_rows
 from ..number.symint import SizeRelation, SymNumber, size_value
+from ..objects.class_value import ClassValue
 from ..objects.remembered import waits_for_writes
+from ..objects.row_value import RowValue
 from ..plain.sequence import NONE, SequenceValue, TupleValue
 from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue, fold, fold_literal, force_plain, literal
 from ..protocol.handlers import break_row, stand_in_row
 from ..protocol.iteration import iterate_all
 from ..protocol.known_function import KnownFunction
+from ..protocol.operators import compare
 from ..protocol.program_code import check_frame_hooks
 from .call import call_torch
 from .context import CONTEXTS
@@ -137,8 +141,6 @@ def turning_operator(fn):
 
 def torch_function(fn):
     """The value of a function that goes into the graph, or has a row."""
-    from ..objects.row_value import RowValue
-
     row = CALLS.get(fn)
     return TorchFunctionValue(fn) if row is None else RowValue(fn, row.handler)
 
@@ -212,8 +214,6 @@ for _fn in CONSTANT_FUNCTIONS:
 @row(torch.device)
 def device_class(frame, args, kwargs):
     if frame.root.function_modes:
-        from ..objects.row_value import RowValue
-
         return dispatch(frame, RowValue(torch.device, device_class), args, kwargs)
     return fold(frame, torch.device, args, kwargs)
 
@@ -229,8 +229,6 @@ def default_device(frame, args, kwargs):
 def parse_to(frame, args, kwargs):
     """What Module.to's arguments mean; of a tensor only its dtype and its device count."""
     if frame.root.function_modes:
-        from ..objects.row_value import RowValue
-
         return dispatch(frame, RowValue(torch._C._nn._parse_to, parse_to), args, kwargs)
 
     def like(value):
@@ -279,8 +277,6 @@ def assert_row(frame, args, kwargs):
 
 def mark_stated(frame):
     """What was decided on sizes in this line is the program's own statement; mark_unbacked asks for the difference."""
-    from ...graph.inputs import mark_stated_conditions
-
     mark_stated_conditions(frame.symbols, frame.user_location())
 
 
@@ -324,8 +320,6 @@ for _name, _error in {
 
 @row(torch._check_with)
 def check_with(frame, args, kwargs):
-    from ..objects.class_value import ClassValue
-
     given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
     error, condition = given.pop("error_type"), given["cond"]
     if isinstance(error, ClassValue) and error.cls in RAISED.values():
@@ -347,8 +341,6 @@ def check_tensor_all_with(frame, args, kwargs):
 
 @row(torch._check_is_size)
 def check_is_size(frame, args, kwargs):
-    from ..protocol.operators import compare
-
     return check_row(RuntimeError)(frame, [compare(frame, ">=", args[0], ConstantValue(0)), *args[1:2]], {})
 
 

@@ -15,6 +15,7 @@ from ...graph.outline import outline, region
 from ...sources import Const
 from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..plain.sequence import NONE
+from ..protocol.binding import BoundBuiltin
 from ..protocol.kinds import AbstractTensor
 from ..protocol.make import make
 from ..protocol.memory import forget_nodes, remember
@@ -100,8 +101,6 @@ class Handle(Value):
         return True
 
     def getattr(self, frame, name):
-        from ..protocol.binding import BoundBuiltin
-
         return BoundBuiltin(self, name)
 
     def call_method(self, frame, name, args, kwargs):

@@ -9,6 +9,8 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from ...sources import Const, DictValueAt, InstanceAttr, InstanceDict, ModuleEntry
 from ..objects.function import FunctionValue
 from ..objects.instance import NO_ATTRIBUTE, ObjectValue, lookup_class
+from ..plain.iterators import SequenceIterator
+from ..plain.mapping import dict_of
 from ..plain.ranges import sequence_index
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue, force_plain
@@ -18,6 +20,7 @@ from ..protocol.value import SymbolicRaise, Value, is_none
 from .frame_hooks import ROWS_OF_TABLES, hooks_of_frame, put_on
 from .lazy_module import initialise
 from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, guard_table, has_hooks, table_source
+from .tensor import TensorValue
 
 Module = torch.nn.Module
 TABLES = ("_parameters", "_buffers", "_modules")
@@ -138,8 +141,6 @@ class ModuleValue(ObjectValue, AbstractModule):
 
     def module_setattr(self, frame, name, value):
         """Module.__setattr__: buffers go to their table, for new buffers, parameters and modules its own code is traced."""
-        from .tensor import TensorValue
-
         attributes = self.obj.__dict__
         if any(table not in attributes for table in TABLES):
             return frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{name} is set before Module.__init__ has run")
@@ -260,8 +261,6 @@ class ModuleValue(ObjectValue, AbstractModule):
         return lookup_class(self.cls, "__iter__")[0] in ITERATES_MODULES
 
     def iterate(self, frame):
-        from ..plain.iterators import SequenceIterator
-
         if lookup_class(self.cls, "__iter__")[0] in ITERATES_MODULES:
             return SequenceIterator(self.children(frame))
         return super().iterate(frame)
@@ -313,8 +312,6 @@ class ModuleSlice(Value):
         return True
 
     def iterate(self, frame):
-        from ..plain.iterators import SequenceIterator
-
         return SequenceIterator(self.modules)
 
     def getitem(self, frame, key):
@@ -342,8 +339,6 @@ def written_dict(frame, obj):
 
 
 def dict_value(frame, kwargs):
-    from ..plain.mapping import dict_of
-
     return dict_of(frame, kwargs.items())
 
 
@@ -424,8 +419,6 @@ def members(table):
 
 
 def as_pairs(producer):
-    from ..plain.iterators import SequenceIterator
-
     return lambda frame, args, kwargs: SequenceIterator(
         [TupleValue([ConstantValue(n), v]) for n, v in producer(frame, args, kwargs)]
     )
@@ -433,7 +426,6 @@ def as_pairs(producer):
 
 def as_values(producer):
     """parameters(), buffers(), modules(): `recurse` comes first there."""
-    from ..plain.iterators import SequenceIterator
 
     def handler(frame, args, kwargs):
         if len(args) > 1:

@@ -17,6 +17,8 @@ from ... import _torch
 from ...graph.checks import keep_apart
 from ...sources import Attr, Const, InstanceAttr
 from ..objects.class_value import class_value
+from ..objects.rows_attributes import call_later
+from ..objects.rows_warned import warn_at
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
@@ -159,9 +161,6 @@ def break_at_old_hooks(frame, module):
 
 def warn_in_call(frame, text):
     """What Module.__call__ warns of: for its own line, in which its inner function is called."""
-    from ..objects.rows_attributes import call_later
-    from ..objects.rows_warned import warn_at
-
     code = torch_module.Module._call_impl.__code__
     line = max(i.positions.lineno for i in dis.get_instructions(code) if i.argval == "inner" and i.positions.lineno)
     warn = functools.partial(warn_at, vars(torch_module), code.co_filename, line)

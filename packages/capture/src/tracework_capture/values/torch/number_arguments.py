@@ -15,6 +15,7 @@ from ..number.floats import FloatValue
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
+from .call import call_torch
 from .dtypes import EXACT, WIDE, as_kind, fits
 from .foreach import given_back, writes_to_lists
 
@@ -177,8 +178,6 @@ def function_row(fn):
     """torch.add, torch._foreach_add_ and their like."""
 
     def row(frame, args, kwargs):
-        from .call import call_torch
-
         name = fn.__name__
         found = without_number(frame, name, args, kwargs) if name.removeprefix("_foreach_").rstrip("_") in NUMBER_FORMS else None
         return found if found is not None else call_torch(frame, fn, with_operand(frame, list(args)), kwargs)

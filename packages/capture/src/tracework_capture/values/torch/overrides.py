@@ -15,12 +15,17 @@ import torch
 from ..._torch import torch_functions_on
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ..number.symint import SymNumber
-from ..objects.row_value import OVERRIDES
+from ..objects.class_value import class_value
+from ..objects.function import FunctionValue
+from ..objects.instance import ObjectValue
+from ..objects.row_value import OVERRIDES, RowValue
 from ..plain.mapping import dict_of
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.binding import BoundBuiltin
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain
 from ..protocol.value import Value
 from .foreign_tensor import ForeignTensor
+from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES
 
 Tensor = torch.Tensor
 
@@ -51,9 +56,6 @@ class Dispatching(Value):
 
     def torch_attribute(self, frame, name):
         """What torch.Tensor has under a name."""
-        from ..protocol.binding import BoundBuiltin
-        from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES
-
         if name == "__class__" or not self.is_on(frame):
             return super().getattr(frame, name)
         if OTHER_NAMES.get(name, name) in TENSOR_ATTRIBUTES:
@@ -195,8 +197,6 @@ def operator_function(function, kinds):
 
 def method_function(name):
     """torch.Tensor.name, which acts on its first argument."""
-    from ..objects.row_value import RowValue
-
     function = getattr(Tensor, OTHER_METHODS.get(name, name))
     return RowValue(function, lambda frame, args, kwargs: by_protocol(frame, function, args[0], name, list(args[1:]), kwargs))
 
@@ -218,7 +218,6 @@ def by_protocol(frame, function, owner, name, args, kwargs):
 
 def attribute_function(name):
     """torch.Tensor.name.__get__"""
-    from ..objects.row_value import RowValue
 
     def row(frame, args, kwargs):
         if not args or not isinstance(args[0], Dispatching) or kwargs:
@@ -231,8 +230,6 @@ def attribute_function(name):
 @functools.cache
 def attribute_names():
     """Descriptor of an attribute that torch.Tensor has -> its name."""
-    from .tensor_attributes import TENSOR_ATTRIBUTES
-
     found = {lookup_class(Tensor, name)[0]: name for name in TENSOR_ATTRIBUTES if name != "__class__"}
     return {static: name for static, name in found.items() if isinstance(static, types.GetSetDescriptorType)}
 
@@ -253,8 +250,6 @@ def overloaded(args, kwargs):
 def has_function(value):
     if type(value) is ConstantValue:
         return False
-    from ..objects.instance import ObjectValue
-
     if isinstance(value, (Dispatching, ForeignTensor)):
         return value.asks_its_class
     return isinstance(value, ObjectValue) and lookup_class(value.cls, "__torch_function__")[0] is not NO_ATTRIBUTE
@@ -298,8 +293,6 @@ def asks_itself(fn):
 
 
 def inline(frame, fn, args, kwargs):
-    from ..objects.function import FunctionValue
-
     return frame.inline(FunctionValue(fn, None), args, kwargs)
 
 
@@ -341,8 +334,6 @@ def overridable_functions():
 
 def dispatch(frame, function, args, kwargs):
     """Asks the innermost mode, or else the classes of the arguments, one after the other."""
-    from ..objects.class_value import class_value
-
     asked = [] if frame.root.subclass_functions_off else overloaded(args, kwargs)
     if asked and not frame.root.modes_at_start:
         guard_functions(frame)

@@ -14,17 +14,22 @@ import torch
 from ... import _C
 from ...atoms import NUMPY_NUMBERS
 from ...errors import BreakGraph
+from ...graph.inputs import lift_tensor
 from ...graph.known import data_of_numbers, known_tensor
 from ...graph.replaced import identity_is_asked, memory_is_asked
 from ...graph.specialised import keep_data, specialised_tensor
 from ...graph.state_conditions import truth_of_state
 from ...graph.tensor_formulas import number_of_formula, truth_of_formula
 from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
-from ...sources import Const, InstanceDict, ModuleEntry, TensorOffset
+from ...sources import Const, InstanceAttr, InstanceDict, ModuleEntry, TensorOffset
+from ..number.floats import number_of_tensor
 from ..number.symint import SymNumber, size_value
+from ..objects.function import BoundMethodValue
 from ..plain.ranges import as_index
-from ..plain.sequence import NONE, TupleValue
+from ..plain.sequence import NONE, ListValue, TupleValue
+from ..protocol.binding import BoundBuiltin, bind_static, is_data_descriptor
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
+from ..protocol.keys import IdentityKey
 from ..protocol.kinds import AbstractArray, AbstractTensor, is_plain_tensor
 from ..protocol.lifetimes import let_go
 from ..protocol.make import make
@@ -33,6 +38,7 @@ from ..protocol.value import EXISTING, NEW
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
 from .leaves import is_made_leaf
 from .masks import first_such
+from .open_indices import select_open
 from .overrides import Dispatching
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES, numel, shape
 
@@ -98,8 +104,6 @@ class TensorOperations(AbstractTensor):
         return self.obj
 
     def hash_key(self, frame):
-        from ..protocol.keys import IdentityKey
-
         identity_is_asked(frame.root, self)
         return IdentityKey(self.obj if self.obj is not None else self)
 
@@ -157,8 +161,6 @@ class TensorOperations(AbstractTensor):
 
     # --- attributes ---------------------------------------------------------------------------------------------
     def getattr(self, frame, name):
-        from ..protocol.binding import BoundBuiltin
-
         name = OTHER_NAMES.get(name, name)
         if name in self.attributes:
             return self.attributes[name]
@@ -182,9 +184,6 @@ class TensorOperations(AbstractTensor):
     def patch(self, frame, name):
         """The method that the program has put into torch.Tensor, or what its own class of parameters has, None where it is torch's, or the
         tensor's own. Guarded."""
-        from ..objects.function import BoundMethodValue
-        from ..protocol.binding import bind_static, is_data_descriptor
-
         cls = self.python_type()
         if cls is not torch.Tensor and issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer)):
             static, owner = lookup_class(cls, name)
@@ -200,13 +199,9 @@ class TensorOperations(AbstractTensor):
         return None
 
     def own_attribute(self, frame, name):
-        from ...sources import InstanceAttr
-
         return frame.wrap(self.obj.__dict__[name], InstanceAttr(self.source, name))
 
     def setattr(self, frame, name, value):
-        from ..protocol.binding import is_data_descriptor
-
         name = OTHER_NAMES.get(name, name)
         static, _ = lookup_class(torch.Tensor, name)
         if static is not NO_ATTRIBUTE and is_data_descriptor(static):
@@ -234,7 +229,6 @@ class TensorOperations(AbstractTensor):
     # --- items --------------------------------------------------------------------------------------------------
     def getitem(self, frame, key):
         from .data_indices import select_by_data, slice_by_data
-        from .open_indices import select_open
 
         target, key = select_open(frame, self, as_index(frame, key))
         if key is not None:
@@ -246,7 +240,6 @@ class TensorOperations(AbstractTensor):
     def setitem(self, frame, key, value):
         from .data_indices import store_by_data
         from .float_operands import element
-        from .open_indices import select_open
 
         if value.python_type() in REFUSED_AS_ITEMS:
             return frame.break_graph("operation_unknown", f"an item of a tensor is set to a {value.python_type().__name__}")
@@ -345,7 +338,6 @@ class TensorValue(Dispatching, TensorOperations):
 
 def positions(frame, key):
     """The key of an index with lists of ints, some of them symbols, and arrays of NumPy as tensors; of masks that say the same the first."""
-    from ..plain.sequence import ListValue
     from .tensor_data import tensor_of_leaves
 
     if type(key) is TupleValue:
@@ -378,8 +370,6 @@ def is_operand(value):
 
 def existing_tensor(frame, obj, source):
     """The value of a tensor of the user's program: an input of the graph."""
-    from ...graph.inputs import lift_tensor
-
     is_buffer = isinstance(source, ModuleEntry) and source.table == "_buffers"
     role = "parameter" if isinstance(obj, torch.nn.Parameter) else "buffer" if is_buffer else "tensor"
     node = lift_tensor(frame, obj, source, role)
@@ -471,7 +461,6 @@ def break_row(reason):
 
 def number_row(frame, self, name, args, kwargs):
     """item(), int(), tolist(), ...: known only of tensors made of plain numbers; floats wait until the graph has run."""
-    from ..number.floats import number_of_tensor
     from ..number.late_values import read_late
 
     known = known_tensor(self.node)

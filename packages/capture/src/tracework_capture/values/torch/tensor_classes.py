@@ -11,6 +11,7 @@ from ..number.symint import SymNumber
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractArray, AbstractTensor
+from .call import call_torch
 from .tensor_data import DATA_ROWS
 
 
@@ -40,8 +41,6 @@ def new_tensor_method(frame, self, name, args, kwargs):
 
 def legacy_tensor(frame, dtype, device, args, kwargs):
     """A tensor of this dtype on this device; what torch refuses is left to plain Python, which raises."""
-    from .call import call_torch
-
     given = kwargs.get("device", ConstantValue(None))
     if set(kwargs) - {"device"} or not given.is_constant() or not is_same_device(given.constant(), device):
         return frame.break_graph("call_unknown", "a tensor type called with these arguments")

@@ -13,6 +13,7 @@ from ..number.symint import SymNumber, size_value
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, plain
 from ..protocol.kinds import AbstractArray, AbstractTensor
+from .call import call_torch
 
 NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
 
@@ -21,8 +22,6 @@ def factory_row(fn):
     """The row of one of these functions."""
 
     def handler(frame, args, kwargs):
-        from .call import call_torch
-
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         if isinstance(data, AbstractArray):
             return tensor_of_array(frame, fn, data, args[1:], {k: v for k, v in kwargs.items() if k not in ("data", "obj")})
@@ -73,8 +72,6 @@ def from_numpy(frame, args, kwargs):
 
 def factory_of_plain(frame, fn, data, args, kwargs):
     """torch.tensor(number) and torch.tensor([]) as a factory call, which needs no real tensor when it is traced; None for other data."""
-    from .call import call_torch
-
     if fn is torch.asarray or len(args) > 1 or not set(kwargs) <= {"data", "dtype", "device"}:
         return None
     options = {k: v for k, v in kwargs.items() if k != "data"}
@@ -133,8 +130,6 @@ def asked_dtype(kwargs):
 
 def tensor_of_leaves(frame, data, args, kwargs):
     """Numbers of the tensors and of Python, side by side; None where converting them would not be exact."""
-    from .call import call_torch
-
     leaves, shape = [], nested_shape(frame, data)
     regular = shape is not None and collect(frame, data, shape, leaves)
     device = kwargs.get("device")
@@ -152,8 +147,6 @@ def tensor_of_leaves(frame, data, args, kwargs):
 
 def single(frame, leaf, dtype, device=None):
     """A tensor of one number, in memory of its own. device: None for the CPU."""
-    from .call import call_torch
-
     if isinstance(leaf, FloatValue) and not leaf.known:
         leaf = leaf.as_tensor(frame)
     if isinstance(leaf, AbstractTensor):

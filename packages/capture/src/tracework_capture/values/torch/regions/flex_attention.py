@@ -10,6 +10,7 @@ import torch
 from ....attention import attended, before_change
 from ....graph.outline import region
 from ....sources import Const
+from ...objects.row_value import RowValue
 from ...protocol.calls import CALLS
 from ..tensor import TensorValue
 from .exported import EXPORTED_ROWS
@@ -72,7 +73,6 @@ def is_elementwise(node):
 
 def wrap_higher_order(frame, obj, source):
     """An operator that takes functions: those with a row are known by identity."""
-    from ...objects.row_value import RowValue
     from ...wrap import wrap_object
 
     row = CALLS.get(obj)
