@@ -126,8 +126,8 @@ def asking(name: str, row: Row) -> Row:
 
 def warn(frame: Any, function: Callable[[torch.Tensor], Any]) -> None:
     """Says what NumPy says when it is given a tensor, where it would."""
-    from ..objects.class_value import class_value
     from ..objects.rows_warned import warn_
+    from ..protocol.binding import class_value
 
     for message, category in warnings_of(function):
         warn_(frame, [ConstantValue(message), class_value(frame, category)], {})

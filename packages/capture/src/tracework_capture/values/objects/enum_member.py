@@ -1,14 +1,14 @@
-"""Members of enumerations: constants that are objects, too. Methods in Python are traced, those of C are asked now."""
+"""Enumerations and their members: constants that are objects, too. Methods in Python are traced, those of C are asked now."""
 
 from __future__ import annotations
 
 import enum
 import types
 
-from ...guards.classes import find, lookup_class
-from ...sources import Const
-from ..protocol.binding import C_METHODS
-from ..protocol.constant import ConstantValue, fold, literal
+from ...guards.classes import attributes_of, find, lookup_class
+from ...sources import Attr, Const
+from ..protocol.binding import C_METHODS, python_new
+from ..protocol.constant import ConstantValue, fold, fold_plain, force_plain, literal
 from .instance import NO_ATTRIBUTE, ObjectValue
 
 OF_THE_MEMBER = {"name": "_name_", "value": "_value_", "_name_": "_name_", "_value_": "_value_"}
@@ -87,6 +87,30 @@ class EnumMember(ObjectValue):
         from ..protocol.operators import UNARY_SPECIAL
 
         return (super() if self.in_python(frame, UNARY_SPECIAL[op]) else self.atom).unary(frame, op)
+
+
+def has_members(frame, cls, method):
+    """Whether the class is an enumeration that does this as enumerations do. Its class statement may still be adding members."""
+    if not issubclass(type(cls), enum.EnumMeta) or lookup_class(type(cls), method)[0] is not enum.EnumMeta.__dict__[method]:
+        return False
+    members = attributes_of(cls).get("_member_map_")
+    if members is not None:
+        frame.guard("LENGTH", Attr(Const(cls, cls.__name__), "_member_map_"), len(members))
+    return members is not None
+
+
+def member_of(frame, cls, args, kwargs):
+    """cls(value)"""
+    if len(args) != 1 or kwargs or python_new(cls) is not enum.Enum.__new__:
+        return frame.break_graph("call_unknown", f"{cls.__name__} with these arguments")
+    value = force_plain(frame, args[0])
+    try:
+        known = type(value) is cls or value in cls._value2member_map_
+    except TypeError:
+        return frame.break_graph("call_unknown", f"{cls.__name__} of a value without a hash")
+    if not known and lookup_class(cls, "_missing_")[1] not in (enum.Enum, enum.Flag):
+        return frame.break_graph("call_unknown", f"{cls.__name__}._missing_")
+    return literal(frame, fold_plain(frame, cls, value))
 
 
 def repr_of(obj):

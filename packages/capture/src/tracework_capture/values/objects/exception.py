@@ -356,30 +356,6 @@ def argument_value(frame, obj):
     return obj if isinstance(obj, Value) else literal(frame, obj)
 
 
-def make_exception(frame, cls, args, kwargs):
-    """cls(*args, **kwargs) for an exception class."""
-    from .function import FunctionValue
-
-    init = cls.__init__
-    if cls.__new__ is BaseExceptionGroup.__new__:
-        from .exception_group import make_group
-
-        return make_group(frame, cls, args, kwargs)
-    if cls.__new__ not in BUILTIN_NEWS or (issubclass(cls, OSError) and len(args) > 1):
-        return frame.break_graph("call_unknown", f"construction of {cls.__name__}")
-    if init in BUILTIN_INITS and not kwargs:
-        return ExceptionValue(cls, args)
-    if not hasattr(init, "__code__"):
-        return frame.break_graph("call_unknown", f"construction of {cls.__name__}")
-    made = ExceptionValue(cls, args)
-    from ..protocol.binding import function_value
-
-    function = function_value(frame, init, None)
-    assert isinstance(function, FunctionValue)
-    frame.inline(function, [made, *args], kwargs)
-    return made
-
-
 def matches(frame, exception, handler):
     """Whether `except handler` catches; handler is a class value or a tuple of them."""
     if isinstance(handler, TupleValue):

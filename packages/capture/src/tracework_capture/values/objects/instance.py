@@ -33,6 +33,7 @@ from ..protocol.binding import (
     NATIVE_BASES,
     SLOT,
     bind_static,
+    class_value,
     function_value,
     is_data_descriptor,
     native_base,
@@ -45,6 +46,7 @@ from ..protocol.record_keys import key_of_parts, record_fields
 from ..protocol.user_keys import hash_of, user_key
 from ..protocol.value import EXISTING, NEW, SymbolicRaise, builtin_part
 from .properties import is_property, use_property
+from .refused_classes import refuse_class
 
 NONE = ConstantValue(None)
 NAMELESS = (dict, list, tuple, *ATOMS)
@@ -347,8 +349,6 @@ class ObjectValue(AbstractInstance):
 
     def plain_getattr(self, frame, name, use_hook=True):
         """object.__getattribute__, then __getattr__."""
-        from .class_value import class_value
-
         static, owner = lookup_class(self.cls, name)
         if name == "__class__" and owner is object:
             return class_value(frame, self.cls)
@@ -543,7 +543,6 @@ class ObjectValue(AbstractInstance):
         """A new set that a method gives: of the class of the instance or of the built-in one."""
         from ..plain.mapping import DictValue
         from ..plain.sets import makes_of_subclass, set_part
-        from .class_value import refuse_class
 
         others = [set_part(arg) for arg in args]
         if any(isinstance(builtin_part(other), DictValue) for other in others):

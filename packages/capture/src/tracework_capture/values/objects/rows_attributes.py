@@ -24,7 +24,7 @@ from ..number.late_values import LateValue, place_here
 from ..number.symint import SymNumber
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE, ListValue, TupleValue
-from ..protocol.binding import function_value, is_callable
+from ..protocol.binding import class_value, function_value, is_callable
 from ..protocol.calls import calls
 from ..protocol.constant import (
     ConstantValue,
@@ -40,13 +40,15 @@ from ..protocol.constant import (
 from ..protocol.kinds import AbstractTensor
 from ..protocol.user_keys import hash_of
 from ..protocol.value import NEW, SymbolicRaise
-from .class_value import ClassValue, class_value, new_object, super_, type_call
+from .class_value import ClassValue
+from .construction import new_object, type_call
 from .exception import ExceptionValue, attribute_asked
 from .function import BoundMethodValue, FunctionValue
 from .identity_numbers import IdentityNumber
 from .instance import HEAP_TYPE, ObjectValue
 from .made_class import class_of_parts
 from .partial import PartialValue
+from .super_object import super_
 
 
 def classes_of(frame, value):

@@ -12,12 +12,12 @@ from ...code_origin import is_installed
 from ...sources import Const
 from ..plain.mapping import MISSING, touched_name
 from ..plain.sequence import NONE, ListValue
-from ..protocol.binding import BoundBuiltin
+from ..protocol.binding import BoundBuiltin, class_value
 from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, force_plain, plain
 from ..protocol.iteration import iterate_all
 from ..protocol.value import Value
-from .class_value import ClassValue, class_value
+from .class_value import ClassValue
 from .rows_attributes import call_later
 
 SIGNATURE = inspect.Signature(

@@ -414,7 +414,7 @@ def method_type(frame, args, kwargs):
 
 
 def namespace(frame, args, kwargs):
-    from ..objects.class_value import init_namespace
+    from ..objects.construction import init_namespace
 
     made = ObjectValue(types.SimpleNamespace)
     init_namespace(frame, made, args, kwargs)

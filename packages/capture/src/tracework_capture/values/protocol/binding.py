@@ -16,7 +16,7 @@ from ..objects.properties import use_property
 from .calls import CALLS
 from .constant import ConstantValue, literal
 from .kinds import AbstractClass
-from .value import Value
+from .value import Frame, Value
 
 DELETED = object()
 
@@ -66,6 +66,11 @@ def function_value(frame, function, source=None):
     )
 
 
+def class_value(frame: Frame, cls: type) -> Value:
+    """The value of a class that is known."""
+    return frame.wrap(cls, Const(cls, cls.__name__))
+
+
 def python_new(cls):
     """The Python function that makes the instances of a class, None where C does."""
     static, _ = lookup_class(cls, "__new__")
@@ -105,7 +110,6 @@ def held_function(frame, static, attribute="__func__"):
 
 def bind_static(frame, self, cls, owner, static, name):
     """The descriptor protocol, on a class attribute that is known."""
-    from ..objects.class_value import class_value
     from ..objects.function import BoundMethodValue
 
     kind = binding_kind(static)
@@ -234,8 +238,6 @@ def is_modelled(static):
 
 def attribute_of_builtin(frame, value, name):
     """An attribute of a value whose type is a built-in container: its methods."""
-    from ..objects.class_value import class_value
-
     if name == "__class__":
         return class_value(frame, value.python_type())
     static, _ = lookup_class(value.python_type(), name)

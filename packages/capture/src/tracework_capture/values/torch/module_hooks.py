@@ -20,6 +20,7 @@ from ..objects.class_value import class_value
 from ..objects.rows_attributes import call_later
 from ..objects.rows_warned import warn_at
 from ..plain.sequence import NONE, TupleValue
+from ..protocol.binding import class_value
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
 

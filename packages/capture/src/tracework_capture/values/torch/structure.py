@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..objects.class_value import class_value
 from ..plain.mapping import DictValue, dict_of
 from ..plain.sequence import ListValue, TupleValue
+from ..protocol.binding import class_value
 from ..protocol.value import builtin_part
 
 

@@ -15,6 +15,7 @@ from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...guards.guard import TensorFacts
 from ...guards.kinds import tensor_sizes
 from ...sources import InstanceAttr
+from ..objects.construction import MODELLED_BASES
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
 from ..protocol.binding import bind_static, is_data_descriptor
 from ..protocol.constant import ConstantValue, force_plain
@@ -33,6 +34,8 @@ def is_traced(cls):
         return False
     return hasattr(cls.__torch_function__, "__func__") and not hasattr(cls, "__getattr__")
 
+
+MODELLED_BASES[torch.Tensor] = is_traced
 
 FACTS = "shape dtype device layout requires_grad size stride dim is_conj is_neg is_inference".split()
 """What guards and shape rules ask of a tensor itself."""

@@ -11,13 +11,13 @@ import torch
 
 from ....graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, BackwardHalf, BatchedHalf, Halves
 from ....graph.outline import outline, region
-from ...objects.class_value import ClassValue, class_value
+from ...objects.class_value import ClassValue
 from ...objects.function import bind_arguments
 from ...objects.instance import lookup_class
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import NONE, TupleValue
 from ...protocol.arguments import accepted
-from ...protocol.binding import function_value
+from ...protocol.binding import class_value, function_value
 from ...protocol.constant import ConstantValue, force_plain
 from ...protocol.memory import forget_nodes
 from ...protocol.unchanged import Unchanged
