@@ -6,8 +6,8 @@ import torch
 
 from ...sources import Attr
 from ..number.symint import size_value
-from ..objects.class_value import class_value
 from ..plain.sequence import NONE, TupleValue
+from ..protocol.binding import class_value
 from ..protocol.constant import ConstantValue, literal
 from ..protocol.memory import known_values
 from .leaves import leaf_of
