@@ -12,10 +12,10 @@ from ..plain.instance_dict import InstanceDictValue
 from ..plain.mapping import DictValue
 from ..plain.rows_copies import COPIES
 from ..plain.sequence import ListValue
-from ..protocol.binding import function_value, native_base, python_new
+from ..protocol.binding import class_value, function_value, native_base, python_new
 from ..protocol.iteration import iterate_all
 from ..protocol.value import Frame, Value
-from .class_value import class_value, new_object
+from .construction import new_object
 from .instance import ObjectValue, is_atomic
 
 OWN_COPIES = ("__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__setstate__", "__slots__")
