@@ -12,10 +12,9 @@ import torch
 from ...graph.managers import left, record_plain
 from ...regions import error_on_graph_break, leave_region
 from ...sources import Const, InstanceAttr
-from ..objects.class_value import class_value
 from ..objects.function import FunctionValue
 from ..plain.sequence import NONE
-from ..protocol.binding import BoundBuiltin
+from ..protocol.binding import BoundBuiltin, class_value
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.value import Value
 from .inference_tensors import begin_block, end_block

@@ -16,7 +16,6 @@ from torch.nn.modules import module as torch_module
 from ... import _torch
 from ...graph.checks import keep_apart
 from ...sources import Attr, Const, InstanceAttr
-from ..objects.class_value import class_value
 from ..objects.rows_attributes import call_later
 from ..objects.rows_warned import warn_at
 from ..plain.sequence import NONE, TupleValue

@@ -15,13 +15,12 @@ import torch
 from ..._torch import torch_functions_on
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ..number.symint import SymNumber
-from ..objects.class_value import class_value
 from ..objects.function import FunctionValue
 from ..objects.instance import ObjectValue
 from ..objects.row_value import OVERRIDES, RowValue
 from ..plain.mapping import dict_of
 from ..plain.sequence import SequenceValue, TupleValue
-from ..protocol.binding import BoundBuiltin
+from ..protocol.binding import BoundBuiltin, class_value
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain
 from ..protocol.value import Value
 from .foreign_tensor import ForeignTensor
