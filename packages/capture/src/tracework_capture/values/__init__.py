@@ -30,9 +30,13 @@ LOADED_BY_THE_FIRST_CALLBACK = (
 """Modules that others import in functions."""
 
 ONLY_ROWS = (
+    "arrays.functions",
     "number.drawn",
+    "objects.compiled_here",
     "objects.copies",
+    "objects.libraries",
     "objects.made_class",
+    "objects.nested_texts",
     "objects.rows_attributes",
     "objects.rows_logged",
     "objects.rows_warned",
@@ -44,7 +48,16 @@ ONLY_ROWS = (
     "plain.rows_iteration",
     "protocol.operators",
     "torch.copies",
+    "torch.data_calls",
+    "torch.dual_numbers",
+    "torch.functional_call",
     "torch.generators",
+    "torch.optimizer",
+    "torch.regions.checkpoint",
+    "torch.regions.exported",
+    "torch.regions.loops",
+    "torch.regions.transforms",
+    "torch.tensor_data",
 )
 """Modules that add rows to tables, whoever else imports them."""
 

@@ -21,7 +21,7 @@ import numpy
 import torch
 
 from .. import _C
-from .._torch import patched_by_torch_compile, program_of_triton_operator, under_fx_tracing, under_onnx_export
+from .._torch import patched_by_torch_compile, program_of_triton_operator
 from ..atoms import ATOM_TYPES
 from ..guards.access import goes_over, plain_part
 from ..guards.classes import lookup_class, meet
@@ -46,23 +46,19 @@ from ..sources import (
     PartItem,
     PlainPart,
 )
-from .arrays.array import ACROSS_ROWS, wrap_array
+from .arrays.array import wrap_array
 from .arrays.code import wrap_dispatcher
 from .arrays.ufuncs import wrap_ufunc
 from .number.floats import changing_float
 from .number.numpy_ints import NUMPY_INTS, changing_numpy_int
 from .number.open_fraction import changing_fraction
 from .number.symint import size_value
-from .objects.compiled_here import compile_
-from .objects.controls import ROWS as CONTROL_ROWS
 from .objects.controls import marked_value
 from .objects.enum_member import EnumMember
 from .objects.exception import ExistingException
 from .objects.function import BoundMethodValue, FunctionValue
 from .objects.instance import ObjectValue
-from .objects.libraries import LIBRARY_CODES, LIBRARY_ROWS
 from .objects.namespace import NamespaceValue
-from .objects.nested_texts import REPR_CODES
 from .objects.partial import PARTS, PartialValue
 from .objects.remembered import RememberingFunction
 from .objects.row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, is_bound
@@ -76,25 +72,15 @@ from .plain.ranges import RangeValue, SliceValue
 from .plain.sequence import DequeValue, ListValue, Pending, TupleValue, is_record, pending_items
 from .plain.text import changing_text
 from .protocol.binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
-from .protocol.calls import CALLS, Policy, call, calls, function_name, handler_of_function, row_of
+from .protocol.calls import CALLS, function_name, handler_of_function, row_of
 from .protocol.constant import ConstantValue
 from .protocol.record_keys import record_key
 from .protocol.user_keys import has_user_key
-from .torch.backward import BACKWARD_ROWS
-from .torch.context import CONTEXTS, METHOD_ROWS, ErrorRegion, error_region_row, null_row
+from .torch.context import ErrorRegion
 from .torch.foreign_tensor import foreign_tensor, why_foreign
-from .torch.functional_call import FUNCTIONAL_CALL_ROWS
-from .torch.functions import TORCH_ROWS
 from .torch.graph_functions import is_graph_function
-from .torch.hooks import HOOK_ROWS
-from .torch.module import MODULE_ROWS, module_handler
-from .torch.optimizer import CODE_ROWS, OPTIMIZER_ROWS
-from .torch.regions.checkpoint import CHECKPOINT_ROWS
-from .torch.regions.flex_attention import HIGHER_ORDER_ROWS, wrap_higher_order
-from .torch.regions.transforms import TRANSFORM_CODES, TRANSFORM_ROWS
-from .torch.regions.triton_kernel import TRITON_ROWS, existing_kernel
-from .torch.state import read_row
-from .torch.subclass import SUBCLASS_ROWS as TENSOR_SUBCLASS_ROWS
+from .torch.regions.flex_attention import wrap_higher_order
+from .torch.regions.triton_kernel import existing_kernel
 from .torch.subclass import existing_subclass_tensor, is_traced
 from .torch.tensor import existing_tensor
 
@@ -404,13 +390,6 @@ def triton_program(frame, operator):
     return None if program is None else frame.wrap(program, Const(program, program.__qualname__))
 
 
-def apply_function(frame, args, kwargs):
-    """apply of a class of torch.autograd.Function."""
-    from .torch.regions.autograd_function import apply  # which imports primops
-
-    return apply(frame, args, kwargs)
-
-
 def wrap_method(frame, obj, source):
     guard_type(frame, obj, source)
     if isinstance(source, Const):
@@ -671,41 +650,3 @@ SUBCLASS_ROWS = (
     (CONTAINERS, wrap_container_subclass),
     (ATOMS, wrap_atom_subclass),
 )
-KINDS = {"breaks": Policy.BREAK, "evaluates": Policy.EVALUATED}
-FUNCTION_ROWS = {
-    **ACROSS_ROWS,
-    **CONTROL_ROWS,
-    **LIBRARY_ROWS,
-    "torch.compile": compile_,
-    "torch._dynamo.decorators.error_on_graph_break": error_region_row,
-    **METHOD_ROWS,
-    "torch.fx.traceback.annotate": null_row(torch.fx.traceback.annotate),
-    "torch._dynamo.external_utils.is_compiling": lambda frame, args, kwargs: ConstantValue(True),
-    "torch.onnx.is_in_onnx_export": read_row(under_onnx_export, "onnx_export"),
-    **dict.fromkeys(
-        ("torch.fx._symbolic_trace.is_fx_tracing", "torch.fx._symbolic_trace.is_fx_symbolic_tracing"),
-        read_row(under_fx_tracing, "fx_tracing"),
-    ),
-    "tracework_capture._torch.under_fx_tracing": read_row(under_fx_tracing, "fx_tracing"),
-}
-TRAINING_ROWS = {
-    **BACKWARD_ROWS,
-    **CHECKPOINT_ROWS,
-    **OPTIMIZER_ROWS,
-    **TRANSFORM_ROWS,
-    **FUNCTIONAL_CALL_ROWS,
-    **TRITON_ROWS,
-    **TENSOR_SUBCLASS_ROWS,
-    **HOOK_ROWS,
-}
-APPLY = torch.autograd.Function.__dict__["apply"]
-call(getattr(APPLY, "__func__", APPLY), binds=False)(apply_function)  # from torch 2.15 on C defines it
-for _table in (TORCH_ROWS, CONTEXTS):
-    for _fn, _handler in _table.items():
-        _policy = KINDS.get(_handler.__name__, Policy.MODELLED)
-        call(_fn, policy=_policy, reason=getattr(_handler, "reason", None), binds=_fn is not torch.Tensor._make_subclass)(
-            _handler
-        )
-for _table in (TRAINING_ROWS, FUNCTION_ROWS, CODE_ROWS, TRANSFORM_CODES, LIBRARY_CODES, REPR_CODES, HIGHER_ORDER_ROWS):
-    calls(_table, binds=False)
-calls({function: module_handler(function, row) for function, row in MODULE_ROWS.items()}, binds=False)

@@ -19,6 +19,7 @@ from ..number.floats import FloatValue
 from ..number.symint import SymNumber
 from ..plain.ranges import SliceValue
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
 from ..protocol.kinds import AbstractArray
 from ..protocol.make import make
@@ -312,6 +313,7 @@ def across(frame, args, kwargs):
 ACROSS_ROWS = {
     "tracework_capture.array_functions.across": across,
 }
+calls(ACROSS_ROWS)
 
 
 def as_operand(frame, value, refusing=True):

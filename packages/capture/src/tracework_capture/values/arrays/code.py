@@ -10,6 +10,7 @@ from ...sources import Const
 from ..objects.row_value import RowValue
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
+from ..protocol.calls import call
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, plain
 from ..protocol.value import Value
 from .array import ArrayValue, as_array, refuse
@@ -78,6 +79,7 @@ class Converter(Value):
         return refuse(frame, f"_array_converter.{name} with these arguments")
 
 
+@call(CONVERTER)
 def converter(frame, args, kwargs):
     """_array_converter(*arrays)"""
     if kwargs:
@@ -107,12 +109,9 @@ class Broadcast(Value):
         return refuse(frame, f"{name} of a numpy.broadcast")
 
 
+@call(numpy.broadcast)
 def broadcast(frame, args, kwargs):
     arrays = [as_array(frame, a) for a in args]
     if kwargs or any(type(n) is not int for a in arrays for n in a.example.shape):
         return refuse(frame, "numpy.broadcast of arrays with open sizes")
     return Broadcast(fold_plain(frame, numpy.broadcast_shapes, *[tuple(a.example.shape) for a in arrays]))
-
-
-CODE_ROWS = {CONVERTER: converter, numpy.broadcast: broadcast}
-"""Classes of NumPy's that its functions make objects of."""

@@ -13,6 +13,7 @@ from ...arrays import DTYPES, multiarray, numpy
 from ...atoms import NUMPY_NUMBERS
 from ..number.symint import SymNumber
 from ..plain.sequence import NONE, TupleValue
+from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
@@ -587,3 +588,6 @@ def number_class(kind):
         return plainly(frame, args, kwargs)
 
     return computes
+
+
+calls(numpy_rows())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...errors import BreakGraph
+from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractModule
 from ..protocol.known_function import KnownFunction
@@ -81,6 +82,7 @@ class CompilesNext(Value):
         return compile_(frame, args, {**self.options, **kwargs})
 
 
+@call("torch.compile")
 def compile_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.compile(function, **options); breaks for options that may be refused or turn it off. Others say nothing here, as in torch: what
     is compiled is part of the graph around it, and is compiled with these where that breaks."""

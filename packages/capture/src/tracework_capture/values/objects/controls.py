@@ -1,6 +1,6 @@
 """What a program calls to steer capture, and how calls of marked functions are traced.
 
-ROWS: functions that do nothing in plain Python, known to the interpreter by their names (torch.compile's, too).
+Functions that do nothing in plain Python are known to the interpreter by their names (torch.compile's, too).
 MARKED: kind of mark (marks.py) -> what a call of a function with it gives.
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ForbiddenCall, SkipFrame, Unsupported
 from ...sources import Const
 from ..plain.sequence import NONE
+from ..protocol.calls import call
 from ..protocol.constant import NotPlain, fold_plain, plain
 from ..protocol.program_code import check_frame_hooks
 from ..protocol.registry import Registry
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ...marks import Mark
     from ..protocol.value import Frame, Value
 
-__all__ = ["MARKED", "ROWS", "forbid", "graph_break", "marked_value", "skip_frame", "step_unsupported"]
+__all__ = ["MARKED", "forbid", "graph_break", "marked_value", "skip_frame", "step_unsupported"]
 
 
 def graph_break(message: str = "") -> None:
@@ -39,14 +40,21 @@ def step_unsupported(message: str = "") -> None:
     """The graph ends here and the rest of the function runs as plain Python, while what it calls is still captured."""
 
 
+def _named(name: str) -> tuple[str, str]:
+    return f"{__name__}.{name}", f"torch._dynamo.decorators.{name}"
+
+
+@call(*_named("graph_break"))
 def _graph_break(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     frame.break_graph("explicit", _text(args, kwargs))
 
 
+@call(*_named("step_unsupported"))
 def _step_unsupported(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     frame.break_graph("explicit_step", _text(args, kwargs))
 
 
+@call(*_named("skip_frame"))
 def _skip_frame(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if frame.root.options.fullgraph:
         raise Unsupported("explicit", "skip_frame() was called", (frame.location(),))
@@ -55,11 +63,13 @@ def _skip_frame(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     raise SkipFrame(f"skip_frame() was called {_text(args, kwargs)}".strip(), wanted=True)
 
 
+@call(*_named("mark_static"))
 def _mark_static(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A hint for compilers, about a tensor whose sizes this trace has taken already."""
     return NONE
 
 
+@call("torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder")
 def _region(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """What nested_compile_region of torch.compile calls: the function is part of the graph."""
     return args[0].call(frame, args[1:], kwargs)
@@ -68,16 +78,6 @@ def _region(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
 def _text(args: list[Any], kwargs: dict[str, Any]) -> str:
     given = [*args, *kwargs.values()]
     return str(plain(given[0])) if given and given[0].is_constant() else ""
-
-
-_CONTROLS = {
-    "graph_break": _graph_break,
-    "skip_frame": _skip_frame,
-    "step_unsupported": _step_unsupported,
-    "mark_static": _mark_static,
-}
-ROWS = {f"{module}.{name}": row for module in (__name__, "torch._dynamo.decorators") for name, row in _CONTROLS.items()}
-ROWS["torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder"] = _region
 
 
 # --- marked functions ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from ...guards.classes import defines
 from ...sources import Const
 from ..plain.sequence import NONE
 from ..protocol.binding import function_value
+from ..protocol.calls import calls
 from ..protocol.constant import NotPlain, called_there, fold_literal, plain
 from ..protocol.kinds import AbstractTensor
 from .function import FunctionValue
@@ -123,7 +124,7 @@ def of_texts(function):
     return row
 
 
-LIBRARY_CODES = {functools.singledispatch(len).dispatch.__code__: implementation}
+calls({functools.singledispatch(len).dispatch.__code__: implementation})
 LIBRARY_ROWS = {
     **{f"{module}.cudagraph_mark_step_begin": begin_step(module) for module in ("torch.compiler", "tracework.compiler")},
     "einops._backends.get_backend": einops_backend,
@@ -153,3 +154,4 @@ LIBRARY_ROWS = {
         for name, kept in (("__init__", "init"), ("__setstate__", "setstate"))
     },
 }
+calls(LIBRARY_ROWS)

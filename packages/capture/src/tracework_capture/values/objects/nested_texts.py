@@ -6,10 +6,16 @@ import dataclasses
 import reprlib
 
 from ...sources import Const
+from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
 from .function import FunctionValue
 
+MAKERS = [reprlib.recursive_repr()]
+if hasattr(dataclasses, "_recursive_repr"):  # before 3.13, which takes that of reprlib
+    MAKERS.append(dataclasses._recursive_repr)
 
+
+@call(*(maker(repr).__code__ for maker in MAKERS))
 def shown_once(frame, function, args, kwargs):
     """The text of an object, or dots inside of its own. Which objects are being shown is known while tracing: the set that the wrapper
     keeps of them has none before the frame."""
@@ -26,10 +32,3 @@ def shown_once(frame, function, args, kwargs):
         return held["user_function"].call(frame, args, {})
     finally:
         frame.root.shown.pop()
-
-
-MAKERS = [reprlib.recursive_repr()]
-if hasattr(dataclasses, "_recursive_repr"):  # before 3.13, which takes that of reprlib
-    MAKERS.append(dataclasses._recursive_repr)
-REPR_CODES = {maker(repr).__code__: shown_once for maker in MAKERS}
-"""Code of the wrappers -> their row."""

@@ -13,7 +13,7 @@ from ...sources import Const
 from ..plain.mapping import MISSING, touched_name
 from ..plain.sequence import NONE, ListValue
 from ..protocol.binding import BoundBuiltin, class_value
-from ..protocol.calls import calls
+from ..protocol.calls import call
 from ..protocol.constant import ConstantValue, force_plain, plain
 from ..protocol.iteration import iterate_all
 from ..protocol.value import Value
@@ -31,6 +31,7 @@ SIGNATURE = inspect.Signature(
 """Of warnings.warn, without skip_file_prefixes (3.12)."""
 
 
+@call(warnings.warn)
 def warn_(frame, args, kwargs):
     """warnings.warn(message, category, stacklevel, source)"""
     try:
@@ -132,6 +133,7 @@ def taken_up_by(frame):
     return take_up if is_usual and isinstance(take_up, BoundBuiltin) and isinstance(take_up.owner, ListValue) else None
 
 
+@call(warnings._filters_mutated)
 def filters_mutated(frame, args, kwargs):
     """What each warning was issued for counts from here on as not issued."""
     call_later(frame, warnings._filters_mutated, [], {})
@@ -211,6 +213,3 @@ def warn_at(globals_, filename, line, message, category, source):
     registry = globals_.setdefault("__warningregistry__", {})
     module = globals_.get("__name__", "<string>")
     warnings.warn_explicit(message, category or UserWarning, filename, line, module, registry, source=source)
-
-
-calls({warnings.warn: warn_, warnings._filters_mutated: filters_mutated})

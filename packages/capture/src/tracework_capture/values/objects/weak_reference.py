@@ -8,7 +8,7 @@ from ... import _C
 from ...errors import BreakGraph
 from ...guards.classes import lookup_class
 from ...sources import Attr, Referent
-from ..protocol.calls import calls
+from ..protocol.calls import call
 from ..protocol.keys import IDENTITY_HASH, IdentityKey, ReferenceKey, behind, by_identity
 from ..protocol.kinds import AbstractTensor
 from ..protocol.lifetimes import existing, is_held, may_be_dropped, may_have_died
@@ -127,6 +127,7 @@ def is_same_definition(value, other):
     return type(value) is type(other) and type(value) in DEFINITIONS and value.real() is other.real()
 
 
+@call(weakref.ref)
 def make_reference(frame, args, kwargs):
     """weakref.ref(value), weakref.ref(value, callback)"""
     value = args[0] if len(args) in (1, 2) and not kwargs else None
@@ -149,6 +150,7 @@ def make_reference(frame, args, kwargs):
     return made
 
 
+@call(weakref.KeyedRef)
 def make_keyed_reference(frame, args, kwargs):
     """weakref.KeyedRef(value, callback, key)"""
     if len(args) != 3 or kwargs or args[1].python_type() is type(None):
@@ -167,6 +169,3 @@ def watching(frame, value, callback):
     if any(obj is existing(value) for obj in root.arguments.values()):
         root.acting += (existing(value),)
     return MadeReference(value, callback)
-
-
-calls({weakref.ref: make_reference, weakref.KeyedRef: make_keyed_reference})

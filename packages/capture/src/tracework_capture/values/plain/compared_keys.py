@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ..protocol.calls import calls
+from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
 from ..protocol.operators import compare
 from ..protocol.value import NEW, Value
@@ -56,8 +56,6 @@ class ComparedKey(Value):
         return made if self.obj is None else f"{made}({emit.load(self.obj)})"
 
 
+@call(functools.cmp_to_key)
 def cmp_to_key(frame, args, kwargs):
     return ComparedKey(args[0] if args else kwargs["mycmp"])
-
-
-calls({functools.cmp_to_key: cmp_to_key})

@@ -96,7 +96,7 @@ def call(
 
     def add(handler: AnyHandler) -> AnyHandler:
         place = place_of(handler)
-        for key in keys:
+        for key in dict.fromkeys(keys):  # some names are of the same function in one version of torch, and not in another
             if key is not None:
                 known = binds and takes_signature(key)
                 CALLS[key] = CallRow(key, checked(key, handler) if known else handler, policy, reason, place)
@@ -128,7 +128,8 @@ def _break(reason: str, name: str, frame: Frame, args: list[Value], kwargs: dict
 def takes_signature(key: Any) -> bool:
     """Whether arguments are checked by what Python knows of a callable. Functions of torch and NumPy in C know more than they say."""
     if isinstance(key, types.BuiltinFunctionType):
-        return (key.__module__ or "").partition(".")[0] not in ("torch", "numpy")
+        module = key.__module__ or getattr(key.__self__, "__module__", None) or ""
+        return module.partition(".")[0] not in ("torch", "numpy")
     return isinstance(key, (type, types.FunctionType))
 
 

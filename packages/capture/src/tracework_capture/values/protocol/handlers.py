@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import NoReturn
 
 from ...sources import Const
 from .value import Frame, Value
 
-__all__ = ["Handler", "break_row", "stand_in_row"]
+__all__ = ["Handler", "stand_in_row"]
 
 Handler = Callable[[Frame, list[Value], dict[str, Value]], Value]
 """What a call of a known function does: handler(frame, args, kwargs)."""
@@ -22,13 +21,3 @@ def stand_in_row(function: types.FunctionType) -> Handler:
         return frame.wrap(function, Const(function, function.__name__)).call(frame, list(args), kwargs)
 
     return handler
-
-
-def break_row(reason: str, name: str) -> Handler:
-    """A call that is left to plain Python."""
-
-    def breaks(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> NoReturn:
-        frame.break_graph(reason, name)
-
-    breaks.reason = reason  # type: ignore[attr-defined]
-    return breaks

@@ -16,6 +16,7 @@ from ...graph.leaves import copy_like
 from ...sources import Attr
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
+from ..protocol.calls import call
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values
@@ -52,6 +53,7 @@ GRAD_NAMES = (
 )
 
 
+@call(torch.autograd.grad)
 def grad_row(frame, args, kwargs):
     """torch.autograd.grad"""
     refuse_what_is_unseen(frame)
@@ -107,6 +109,7 @@ BACKWARD_NAMES = ["tensors", "grad_tensors", "retain_graph", "create_graph", "gr
 METHOD_NAMES = ["tensors", "grad_tensors", "retain_graph", "create_graph", "inputs"]
 
 
+@call(torch.autograd.backward)
 def backward_row(frame, args, kwargs):
     """torch.autograd.backward"""
     return backward(frame, arguments(frame, args, kwargs, BACKWARD_NAMES))
@@ -318,6 +321,3 @@ def write_grad(frame, tensor, value):
         return frame.break_graph("side_effect_unknown", "assignment to grad of a tensor")
     tensor.attributes["grad"] = value
     return tensor.log_attribute(frame, "grad", value)
-
-
-BACKWARD_ROWS = {torch.autograd.grad: grad_row, torch.autograd.backward: backward_row}

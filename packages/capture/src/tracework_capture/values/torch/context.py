@@ -15,6 +15,7 @@ from ...sources import Const, InstanceAttr
 from ..objects.function import FunctionValue
 from ..plain.sequence import NONE
 from ..protocol.binding import BoundBuiltin, class_value
+from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.value import Value
 from .inference_tensors import begin_block, end_block
@@ -229,6 +230,7 @@ def grad_row(cls, mode):
     return handler
 
 
+@call(torch.set_grad_enabled)
 def set_grad_enabled_row(frame, args, kwargs):
     mode = args[0] if args else kwargs["mode"]
     wanted = force_plain(frame, mode)
@@ -268,6 +270,7 @@ class InferenceMode(GradModeContext):
     leave_at_break = leave
 
 
+@call(torch.inference_mode)
 def inference_mode_row(frame, args, kwargs):
     """torch.inference_mode(mode=True), or around a function."""
     mode = args[0] if args else kwargs.get("mode", ConstantValue(True))
@@ -332,6 +335,7 @@ METHOD_ROWS = {
     for cls in (*GRAD_MODES, torch.autocast, torch.autograd.profiler.record_function)
     for name, row in (("enter", enter_row), ("exit", exit_row))
 }
+calls(METHOD_ROWS)
 """What managers do when they are called as functions of their class."""
 
 
@@ -389,6 +393,7 @@ def record_function_row(cls):
     return lambda frame, args, kwargs: NamedBlock(cls, args, kwargs)
 
 
+@call(contextlib.nullcontext)
 def nullcontext_row(frame, args, kwargs):
     result = args[0] if args else kwargs.get("enter_result", NONE)
     return NullContext(contextlib.nullcontext, args, kwargs, result)
@@ -405,6 +410,7 @@ class HooksDisabled(NullContext):
         frame.root.saved_hooks_refused -= 1
 
 
+@call(torch.autograd.graph.disable_saved_tensors_hooks)
 def hooks_disabled_row(frame, args, kwargs):
     return HooksDisabled(torch.autograd.graph.disable_saved_tensors_hooks, args, kwargs)
 
@@ -425,6 +431,7 @@ class ErrorState(ContextValue):
             frame.mutations.call(numpy.errstate.__exit__, [self, NONE, NONE, NONE])
 
 
+@call(numpy.errstate)
 def error_state_row(frame, args, kwargs):
     """numpy.errstate(over="ignore")"""
     wanted = {k: force_plain(frame, v) for k, v in kwargs.items()}
@@ -466,6 +473,7 @@ class ErrorRegion(ContextValue):
             frame.mutations.call(leave_region, [], {})
 
 
+@call(error_on_graph_break, "torch._dynamo.decorators.error_on_graph_break")
 def error_region_row(frame, args, kwargs):
     value = args[0] if args else kwargs["error_on_graph_break"]
     return ErrorRegion([value], bool(force_plain(frame, value)))
@@ -530,18 +538,12 @@ def existing_grad_mode(frame, obj, source):
     return made
 
 
-CONTEXTS = {
-    torch.no_grad: grad_row(torch.no_grad, False),
-    torch.enable_grad: grad_row(torch.enable_grad, True),
-    torch.set_grad_enabled: set_grad_enabled_row,
-    torch.inference_mode: inference_mode_row,
-    torch.autocast: autocast_row(torch.autocast),
-    torch.amp.autocast: autocast_row(torch.amp.autocast),
-    torch.cuda.amp.autocast: autocast_row(torch.cuda.amp.autocast),
-    torch.cpu.amp.autocast: autocast_row(torch.cpu.amp.autocast),
-    torch.autograd.profiler.record_function: record_function_row(torch.autograd.profiler.record_function),
-    torch.profiler.record_function: record_function_row(torch.profiler.record_function),
-    contextlib.nullcontext: nullcontext_row,
-    error_on_graph_break: error_region_row,
-    numpy.errstate: error_state_row,
-}
+calls(
+    {
+        torch.no_grad: grad_row(torch.no_grad, False),
+        torch.enable_grad: grad_row(torch.enable_grad, True),
+        **{cls: autocast_row(cls) for cls in (torch.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast)},
+        torch.autograd.profiler.record_function: record_function_row(torch.autograd.profiler.record_function),
+        "torch.fx.traceback.annotate": null_row(torch.fx.traceback.annotate),
+    }
+)

@@ -13,11 +13,10 @@ from ...graph.builder import graph_argument
 from ...graph.checks import RANDOM_STATE, fresh_seed
 from ...graph.raises import OF_ATEN
 from ...sources import Const
+from ..protocol.calls import call, calls
 from ..protocol.constant import force_plain
 from ..protocol.kinds import AbstractTensor
 from .call import call_torch
-
-__all__ = ["DATA_CALL_ROWS"]
 
 
 def called_as_it_is(frame, fn, args, kwargs, example, raises=()):
@@ -121,6 +120,7 @@ def random_state_row(fn):
     return handler
 
 
+@call(torch.seed)
 def seed_row(frame, args, kwargs):
     """torch.seed(): the number that it gives is known when the graph has run."""
     if frame.root.transforms:
@@ -131,6 +131,6 @@ def seed_row(frame, args, kwargs):
     return found.call_method(frame, "item", [], {})
 
 
-DATA_CALL_ROWS = {fn: ctc_row(fn) for fn in (F.ctc_loss, torch.ctc_loss)}
-DATA_CALL_ROWS |= {fn: recurrent_row(fn) for fn in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)}
-DATA_CALL_ROWS |= {fn: random_state_row(fn) for fn in RANDOM_STATE} | {torch.seed: seed_row}
+calls({fn: ctc_row(fn) for fn in (F.ctc_loss, torch.ctc_loss)})
+calls({fn: recurrent_row(fn) for fn in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)})
+calls({fn: random_state_row(fn) for fn in RANDOM_STATE})

@@ -5,10 +5,9 @@ from __future__ import annotations
 from torch.autograd import forward_ad
 
 from ...errors import BreakGraph
+from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue
 from .context import ContextValue
-
-__all__ = ["DUAL_CONTEXTS", "DUAL_ROWS"]
 
 
 class DualLevel(ContextValue):
@@ -34,6 +33,7 @@ class DualLevel(ContextValue):
         raise stop
 
 
+@call(forward_ad.dual_level)
 def dual_level_row(frame, args, kwargs):
     return DualLevel(forward_ad.dual_level, args, kwargs)
 
@@ -47,5 +47,4 @@ def node_row(fn):
     return handler
 
 
-DUAL_CONTEXTS = {forward_ad.dual_level: dual_level_row}
-DUAL_ROWS = {fn: node_row(fn) for fn in (forward_ad.make_dual, forward_ad.unpack_dual)}
+calls({fn: node_row(fn) for fn in (forward_ad.make_dual, forward_ad.unpack_dual)})

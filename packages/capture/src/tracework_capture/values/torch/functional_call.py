@@ -8,6 +8,7 @@ import torch
 
 from ..plain.mapping import DictValue
 from ..plain.sequence import TupleValue
+from ..protocol.calls import call
 from ..protocol.constant import force_plain
 from ..protocol.kinds import AbstractTensor
 from .module import ModuleValue, walk
@@ -15,6 +16,7 @@ from .module import ModuleValue, walk
 NAMES = ("module", "parameter_and_buffer_dicts", "args", "kwargs")
 
 
+@call(torch.func.functional_call)
 def functional_call_row(frame, args, kwargs):
     """torch.func.functional_call(module, dicts, args, kwargs, tie_weights=True, strict=False)"""
     given = dict(zip(NAMES, args)) | kwargs
@@ -90,6 +92,3 @@ def replaced(frame, places):
         owner.replaced -= 1
         if value is not None:
             owner.seen_entries[name] = value
-
-
-FUNCTIONAL_CALL_ROWS = {torch.func.functional_call: functional_call_row}

@@ -1,51 +1,41 @@
-"""Functions and classes of the torch namespaces: TORCH_ROWS has what is answered while tracing or breaks; every other function that
+"""Functions and classes of the torch namespaces: CALLS has what is answered while tracing or breaks; every other function that
 graph_functions.py names becomes a node of the graph; other Python code of torch is traced into."""
 
 from __future__ import annotations
 
 import math
 import operator
-import types
 
 import torch
+from torch.nn.utils import rnn
 
 from ..._torch import failed_check, function_of_custom_operator
 from ...graph.data_sizes import RAISED, state
 from ...graph.inputs import mark_stated_conditions
 from ...sources import Const
 from ...stand_ins import STAND_INS, all_checked
-from ..arrays.code import CODE_ROWS
-from ..arrays.functions import numpy_rows
 from ..number.symint import SizeRelation, SymNumber, size_value
 from ..objects.class_value import ClassValue
 from ..objects.remembered import waits_for_writes
 from ..objects.row_value import RowValue
 from ..plain.sequence import NONE, SequenceValue, TupleValue
-from ..protocol.calls import CALLS
+from ..protocol.calls import CALLS, Policy, breaks, call
 from ..protocol.constant import ConstantValue, fold, fold_literal, force_plain, literal
-from ..protocol.handlers import break_row, stand_in_row
+from ..protocol.handlers import stand_in_row
 from ..protocol.iteration import iterate_all
 from ..protocol.known_function import KnownFunction
 from ..protocol.operators import compare
 from ..protocol.program_code import check_frame_hooks
 from .call import call_torch
-from .context import CONTEXTS
-from .data_calls import DATA_CALL_ROWS
 from .data_indices import is_out_of_data
-from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
-from .generators import DRAW_METHODS, draw_method, make_generator
-from .number_arguments import NUMBER_METHODS, number_functions
-from .overrides import MODE_ROWS, dispatch, dispatch_function, is_overridden
-from .parameter import PARAMETER_ROWS
-from .regions.cond import COND_ROWS
-from .regions.loops import LOOP_ROWS
-from .saved_hooks import SAVED_HOOK_CONTEXTS
-from .state import STATE_ROWS, read_row
+from .generators import DRAW_METHODS, draw_method
+from .number_arguments import NUMBER_METHODS
+from .overrides import dispatch, dispatch_function, is_overridden
+from .state import read_row
 from .storage import STORAGE_METHODS
-from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
+from .subclass import as_subclass_method
 from .tensor import TENSOR_METHODS, TensorValue
-from .tensor_classes import CLASS_ROWS, new_method, new_tensor_method
-from .tensor_data import DATA_ROWS
+from .tensor_classes import new_method, new_tensor_method
 from .tensor_turns import TURNING_METHODS
 
 
@@ -147,21 +137,6 @@ def torch_function(fn):
 
 # --- rows: function or class -> fn(frame, args, kwargs) -----------------------------------------------------------------
 
-TORCH_ROWS = {}
-
-
-def row(*functions):
-    """Adds rows to TORCH_ROWS."""
-
-    def add(handler):
-        for fn in functions:
-            if fn is not None:
-                TORCH_ROWS[fn] = handler
-        return handler
-
-    return add
-
-
 STATE_QUERIES = {  # query -> the state that guards it; None where that is always guarded, or does not change
     torch.is_grad_enabled: None,
     torch.get_default_dtype: None,
@@ -172,7 +147,6 @@ STATE_QUERIES = {  # query -> the state that guards it; None where that is alway
     torch._C._get_tracing_state: None,
     torch._C._is_tracing: None,
     torch.jit.is_tracing: None,
-    torch.jit.is_scripting: None,
     torch.cuda.is_available: None,
     torch.cuda.device_count: None,
     torch.cuda.is_initialized: "cuda_initialized",
@@ -196,7 +170,7 @@ STATE_QUERIES = {  # query -> the state that guards it; None where that is alway
 }
 for _fn, _state in STATE_QUERIES.items():
     if _fn is not None:
-        TORCH_ROWS[_fn] = read_row(_fn, _state)
+        call(_fn, policy=Policy.EVALUATED)(read_row(_fn, _state))
 
 CONSTANT_FUNCTIONS = (
     torch.finfo,
@@ -208,24 +182,24 @@ CONSTANT_FUNCTIONS = (
 )
 for _fn in CONSTANT_FUNCTIONS:
     if _fn is not None:
-        TORCH_ROWS[_fn] = read_row(_fn)
+        call(_fn, policy=Policy.EVALUATED)(read_row(_fn))
 
 
-@row(torch.device)
+@call(torch.device)
 def device_class(frame, args, kwargs):
     if frame.root.function_modes:
         return dispatch(frame, RowValue(torch.device, device_class), args, kwargs)
     return fold(frame, torch.device, args, kwargs)
 
 
-@row(torch.get_default_device)
+@call(torch.get_default_device)
 def default_device(frame, args, kwargs):
     if frame.root.function_modes:
         return frame.break_graph("function_mode", "torch.get_default_device, which makes a torch.device")
     return fold(frame, torch.get_default_device, args, kwargs)
 
 
-@row(torch._C._nn._parse_to)
+@call(torch._C._nn._parse_to)
 def parse_to(frame, args, kwargs):
     """What Module.to's arguments mean; of a tensor only its dtype and its device count."""
     if frame.root.function_modes:
@@ -240,7 +214,7 @@ def parse_to(frame, args, kwargs):
 
 
 for _fn, _other in STAND_INS.items():
-    TORCH_ROWS[_fn] = stand_in_row(_other)
+    call(_fn)(stand_in_row(_other))
 
 
 def always(obj):
@@ -256,16 +230,16 @@ for _fn, _answer in {
     torch.compiler.is_compiling: True,
     torch.compiler.is_dynamo_compiling: True,
     torch.compiler.is_exporting: False,
-    torch._assert: None,
     torch.backends.mha.get_fastpath_enabled: False,  # its fused layers fix symbolic sizes and hide what can be fused
     torch._C._log_api_usage_once: None,
     torch._jit_internal.is_scripting: False,
     torch.jit.is_scripting: False,
+    "torch._dynamo.external_utils.is_compiling": True,
 }.items():
-    TORCH_ROWS[_fn] = always(_answer)
+    call(_fn, policy=Policy.EVALUATED)(always(_answer))
 
 
-@row(torch._assert)
+@call(torch._assert)
 def assert_row(frame, args, kwargs):
     if isinstance(args[0], TensorValue):
         return call_torch(frame, torch._assert_async, [args[0]], {}) and NONE
@@ -302,7 +276,7 @@ def check_row(error):
     return handler
 
 
-@row(torch.ops.aten._assert_scalar.default)
+@call(torch.ops.aten._assert_scalar.default)
 def assert_scalar_row(frame, args, kwargs):
     """What torch.export makes of torch._check and of the ranges of sizes."""
     return check_row(RuntimeError)(frame, args, {})
@@ -315,10 +289,10 @@ for _name, _error in {
     "_check_type": TypeError,
     "_check_not_implemented": NotImplementedError,
 }.items():
-    TORCH_ROWS[getattr(torch, _name)] = check_row(_error)
+    call(getattr(torch, _name))(check_row(_error))
 
 
-@row(torch._check_with)
+@call(torch._check_with)
 def check_with(frame, args, kwargs):
     given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
     error, condition = given.pop("error_type"), given["cond"]
@@ -330,7 +304,7 @@ def check_with(frame, args, kwargs):
     return NONE
 
 
-@row(torch._check_tensor_all_with)
+@call(torch._check_tensor_all_with)
 def check_tensor_all_with(frame, args, kwargs):
     given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
     condition = given["cond"]
@@ -339,35 +313,35 @@ def check_tensor_all_with(frame, args, kwargs):
     return stand_in_row(all_checked)(frame, [], given)
 
 
-@row(torch._check_is_size)
+@call(torch._check_is_size)
 def check_is_size(frame, args, kwargs):
     return check_row(RuntimeError)(frame, [compare(frame, ">=", args[0], ConstantValue(0)), *args[1:2]], {})
 
 
-@row(torch.is_inference_mode_enabled)
+@call(torch.is_inference_mode_enabled)
 def inference_mode_enabled(frame, args, kwargs):
     blocks = frame.root.inference
     return ConstantValue(blocks[-1] if blocks else torch.is_inference_mode_enabled())
 
 
-@row(torch._shape_as_tensor)
+@call(torch._shape_as_tensor)
 def shape_as_tensor(frame, args, kwargs):
-    return DATA_ROWS[torch.tensor](frame, [args[0].getattr(frame, "shape")], {"dtype": ConstantValue(torch.int64)})
+    return CALLS[torch.tensor].handler(frame, [args[0].getattr(frame, "shape")], {"dtype": ConstantValue(torch.int64)})
 
 
-@row(torch.is_inference)
+@call(torch.is_inference)
 def is_inference(frame, args, kwargs):
     return (args[0] if args else kwargs["input"]).call_method(frame, "is_inference", [], {})
 
 
-@row(torch.typename)
+@call(torch.typename)
 def typename(frame, args, kwargs):
     if len(args) == 1 and not kwargs and isinstance(args[0], TensorValue):
         return args[0].call_method(frame, "type", [], {})
     return fold(frame, torch.typename, args, kwargs)
 
 
-@row(torch.is_tensor)
+@call(torch.is_tensor)
 def is_tensor(frame, args, kwargs):
     return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
 
@@ -398,7 +372,7 @@ def split_method(frame, self, name, args, kwargs):
     return frame.graph.call_method(frame, name, (self, *args), kwargs)
 
 
-@row(torch.split, torch.functional.split)
+@call(torch.split)
 def split_row(frame, args, kwargs):
     given = dict(zip(("tensor", "split_size_or_sections", "dim"), args)) | kwargs
     states_split(frame, given.get("tensor"), given.get("split_size_or_sections"), given.get("dim"))
@@ -416,61 +390,46 @@ def method_row(name):
 
 
 for _name in ("is_floating_point", "is_complex", "numel", "as_strided_", "detach_"):
-    TORCH_ROWS[getattr(torch, _name)] = method_row(_name)
+    call(getattr(torch, _name))(method_row(_name))
 
 
-@row(torch.Size)
+@call(torch.Size)
 def size_class(frame, args, kwargs):
     return TupleValue(iterate_all(frame, args[0]) if args else [], cls=torch.Size)
 
 
-@row(torch.set_grad_enabled if isinstance(torch.set_grad_enabled, types.FunctionType) else None, torch._C._set_grad_enabled)
+@call(torch._C._set_grad_enabled)
 def set_grad_enabled(frame, args, kwargs):
     return frame.graph.call(frame, torch._C._set_grad_enabled, (force_plain(frame, args[0]),))
 
 
-@row(torch.broadcast_shapes)
+@call(torch.broadcast_shapes)
 def broadcast_shapes(frame, args, kwargs):
     return fold(frame, torch.broadcast_shapes, args, kwargs)
 
 
-BREAKS = {
-    "random_state": [
-        torch.initial_seed,
-        torch.cuda.manual_seed,
-        torch.cuda.manual_seed_all,
-    ],
-    "tensor_to_python": [torch.equal, torch.allclose, torch.is_nonzero],
-    "packed_sequence": [torch._pack_padded_sequence, torch._pad_packed_sequence],
-    "serialization": [torch.save, torch.load],
-    "call_unknown": [
-        torch.cuda.synchronize,
-        torch.cuda.empty_cache,
-        torch.jit.script,
-        torch.jit.trace,
-        torch.set_printoptions,
-        torch.set_default_tensor_type,
-        torch.set_deterministic_debug_mode,
-        torch.set_warn_always,
-        torch.from_dlpack,
-        torch.frombuffer,
-        torch.resize_as_,
-    ],
-}
-for _reason, _functions in BREAKS.items():
-    for _fn in _functions:
-        TORCH_ROWS[_fn] = break_row(_reason, f"torch.{_fn.__name__}")
-for _fn in (torch.nn.utils.rnn.pack_padded_sequence, torch.nn.utils.rnn.pad_packed_sequence):
-    TORCH_ROWS[_fn] = break_row("packed_sequence", f"torch.nn.utils.rnn.{_fn.__name__}")
-
-
-TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | LOOP_ROWS | MODE_ROWS | STATE_ROWS)
-TORCH_ROWS.update(CLASS_ROWS | DATA_CALL_ROWS | DUAL_ROWS | CODE_ROWS)
-TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
+breaks("random_state", torch.initial_seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all, within="torch")
+breaks("tensor_to_python", torch.equal, torch.allclose, torch.is_nonzero, within="torch")
+breaks("packed_sequence", torch._pack_padded_sequence, torch._pad_packed_sequence, within="torch")
+breaks("packed_sequence", rnn.pack_padded_sequence, rnn.pad_packed_sequence, within="torch.nn.utils.rnn")
+breaks("serialization", torch.save, torch.load, within="torch")
+breaks(
+    "call_unknown",
+    torch.cuda.synchronize,
+    torch.cuda.empty_cache,
+    torch.jit.script,
+    torch.jit.trace,
+    torch.set_printoptions,
+    torch.set_default_tensor_type,
+    torch.set_deterministic_debug_mode,
+    torch.set_warn_always,
+    torch.from_dlpack,
+    torch.frombuffer,
+    torch.resize_as_,
+    within="torch",
+)
 TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | STORAGE_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
-TORCH_ROWS[torch.Generator] = make_generator
 TENSOR_METHODS.update(dict.fromkeys(DRAW_METHODS, draw_method))
 TENSOR_METHODS["new_tensor"] = new_tensor_method
 TENSOR_METHODS.update(dict.fromkeys(("split", "split_with_sizes"), split_method))
 TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: CALLS[torch.istft].handler(frame, [self, *args], kwargs)
-CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS | SAVED_HOOK_CONTEXTS)

@@ -14,7 +14,7 @@ from ...signals import let_through
 from ...sources import Const
 from ..objects.instance import ObjectValue
 from ..protocol.binding import BoundBuiltin
-from ..protocol.calls import calls
+from ..protocol.calls import call
 from ..protocol.constant import NotPlain, plain
 from ..protocol.value import NEW, Value
 
@@ -184,6 +184,7 @@ class MadeGenerator(Value):
         return f"{emit.const(self.place.take)}()"
 
 
+@call(torch.Generator)
 def make_generator(frame, args, kwargs):
     """torch.Generator(device="cpu")"""
     try:
@@ -197,6 +198,7 @@ def make_generator(frame, args, kwargs):
     return MadeGenerator(frame, device)
 
 
+@call(SEED)
 def manual_seed(frame, args, kwargs):
     """generator.manual_seed(number), in the order of draws, as one of them."""
     generator, seed = args[0], args[1] if len(args) == 2 and not kwargs else None
@@ -215,6 +217,3 @@ def manual_seed(frame, args, kwargs):
 def place_of(generator):
     """Where the generator, or the place that it is in, is found for each run."""
     return generator.drawn_at if isinstance(generator, MadeGenerator) else generator.source
-
-
-calls({SEED: manual_seed})

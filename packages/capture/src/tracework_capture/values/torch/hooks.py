@@ -16,6 +16,7 @@ from ...sources import Const
 from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..plain.sequence import NONE
 from ..protocol.binding import BoundBuiltin
+from ..protocol.calls import call
 from ..protocol.kinds import AbstractTensor
 from ..protocol.make import make
 from ..protocol.memory import forget_nodes, remember
@@ -234,11 +235,9 @@ def stand_in_like(frame, example):
     return value
 
 
+@call(RemovableHandle.remove)
 def remove_row(frame, args, kwargs):
     """RemovableHandle.remove of a handle that was there before, whose number is another one for each hook."""
     if len(args) == 1 and getattr(args[0], "obj", None) is not None and type(args[0].source) is not Const:
         return frame.break_graph("hook", f"remove() of {args[0].describe()}")
     return FunctionValue(RemovableHandle.remove, Const(RemovableHandle.remove, "remove")).call(frame, list(args), kwargs)
-
-
-HOOK_ROWS = {RemovableHandle.remove: remove_row}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch.nn.modules import module as torch_module
 from torch.nn.modules.lazy import LazyModuleMixin
@@ -13,6 +15,7 @@ from ..plain.iterators import SequenceIterator
 from ..plain.mapping import dict_of
 from ..plain.ranges import sequence_index
 from ..plain.sequence import NONE, TupleValue
+from ..protocol.calls import call
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractModule
 from ..protocol.program_code import check_frame_hooks
@@ -485,6 +488,23 @@ def is_converted(example):
     return example.is_floating_point() or example.is_complex()
 
 
+def module_handler(function, row):
+    """The row of a function of nn.Module; of modules that the traced program made its own code is traced."""
+
+    @functools.wraps(row)
+    def handler(frame, args, kwargs):
+        if args and isinstance(args[0], ModuleValue):
+            return row(frame, args, kwargs)
+        return own_code(frame, function, args, kwargs)
+
+    return handler
+
+
+def own_code(frame, function, args, kwargs):
+    """Traces a function that has a row."""
+    return FunctionValue(function, Const(function, function.__qualname__)).call(frame, list(args), kwargs)
+
+
 MODULE_ROWS = {
     Module.to: to_row,
     Module._call_impl: call_row,
@@ -503,20 +523,5 @@ MODULE_ROWS = {
     Module.register_full_backward_hook: refused_row,
     Module.cuda: refused_row,
 }
-"""Functions of nn.Module that are modelled instead of traced into."""
-
-
-def module_handler(function, row):
-    """The row of a function of nn.Module; of modules that the traced program made its own code is traced."""
-
-    def handler(frame, args, kwargs):
-        if args and isinstance(args[0], ModuleValue):
-            return row(frame, args, kwargs)
-        return own_code(frame, function, args, kwargs)
-
-    return handler
-
-
-def own_code(frame, function, args, kwargs):
-    """Traces a function that has a row."""
-    return FunctionValue(function, Const(function, function.__qualname__)).call(frame, list(args), kwargs)
+for _function, _row in MODULE_ROWS.items():
+    call(_function, binds=False)(module_handler(_function, _row))  # their own code refuses what they do not take

@@ -13,6 +13,7 @@ import torch
 
 from ..number.floats import FloatValue
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
 from .call import call_torch
@@ -185,7 +186,6 @@ def function_row(fn):
     return row
 
 
-def number_functions():
-    """Rows of the functions of torch."""
-    names = [prefix + n + end for n in OPERATORS for prefix in ("", "_foreach_") for end in ("", "_")]
-    return {fn: function_row(fn) for fn in (getattr(torch, n, None) for n in names) if fn is not None}
+for _name in (prefix + n + end for n in OPERATORS for prefix in ("", "_foreach_") for end in ("", "_")):
+    if _fn := getattr(torch, _name, None):
+        call(_fn)(function_row(_fn))

@@ -10,6 +10,7 @@ from ...sources import Const
 from ..number.floats import StepCount
 from ..plain.mapping import dict_of
 from ..plain.sequence import ListValue, TupleValue
+from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
 from .context import set_grad
@@ -36,7 +37,7 @@ def step_count(frame, args, kwargs):
     return args[0]
 
 
-CODE_ROWS = {_WITH_GRAD_MODE: step_in_grad_mode}
+call(_WITH_GRAD_MODE)(step_in_grad_mode)
 """Python functions that are known by their code: code -> fn(frame, function, args, kwargs)."""
 
 
@@ -75,3 +76,4 @@ OPTIMIZER_ROWS = {
     torch_optimizer._get_value: step_count,
     torch_optimizer.Optimizer.zero_grad: zero_grad,
 }
+calls(OPTIMIZER_ROWS)

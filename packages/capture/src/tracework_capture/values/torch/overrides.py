@@ -21,6 +21,7 @@ from ..objects.row_value import OVERRIDES, RowValue
 from ..plain.mapping import dict_of
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin, class_value
+from ..protocol.calls import calls
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain
 from ..protocol.value import Value
 from .foreign_tensor import ForeignTensor
@@ -459,3 +460,4 @@ MODE_ROWS = {
     torch.overrides.has_torch_function_variadic: has_function_row,
     torch.overrides.handle_torch_function: handle_function_row,
 }
+calls(MODE_ROWS)

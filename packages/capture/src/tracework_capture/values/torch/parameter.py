@@ -8,6 +8,7 @@ from ..._torch import make_subclass
 from ...graph.leaves import leaf
 from ...sources import Const
 from ..objects.function import FunctionValue
+from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
 from ..protocol.memory import remember
 from .subclass import functions_off
@@ -32,6 +33,7 @@ def as_parameter(made, requires_grad):
     return made if type(made) is torch.nn.Parameter else make_subclass(torch.nn.Parameter, made, requires_grad)
 
 
+@call(torch.nn.Parameter)
 def parameter_row(frame, args, kwargs):
     """nn.Parameter(data, requires_grad=True)"""
     given = dict(zip(("data", "requires_grad"), args)) | kwargs
@@ -46,12 +48,14 @@ def parameter_row(frame, args, kwargs):
     return value
 
 
+@call(torch.nn.Buffer)
 def buffer_row(frame, args, kwargs):
     """nn.Buffer(data, persistent=True) is a tensor with attributes: its __new__ is traced."""
     make = torch.nn.Buffer.__new__
     return FunctionValue(make, Const(make, "Buffer.__new__")).call(frame, [frame.constant(torch.nn.Buffer), *args], kwargs)
 
 
+@call(torch.autograd.Variable)
 def variable_row(frame, args, kwargs):
     """torch.autograd.Variable(data, requires_grad=False) of programs older than torch 0.4: the tensor without its history, or a leaf."""
     given = dict(zip(("data", "requires_grad"), args)) | kwargs
@@ -62,6 +66,3 @@ def variable_row(frame, args, kwargs):
     with functions_off(frame):
         made = frame.graph.call_method(frame, "detach", (data,))
         return made.call_method(frame, "requires_grad_", [], {}) if asks.truth(frame) else made
-
-
-PARAMETER_ROWS = {torch.nn.Parameter: parameter_row, torch.nn.Buffer: buffer_row, torch.autograd.Variable: variable_row}

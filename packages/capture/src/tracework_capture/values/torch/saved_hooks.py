@@ -15,12 +15,13 @@ import torch
 from ... import _torch
 from ...graph.outline import region
 from ..plain.sequence import NONE
+from ..protocol.calls import call
 from ..protocol.constant import force_plain
 from .context import ContextValue
 from .hooks import real_function
 from .module_hooks import as_it_is
 
-__all__ = ["SAVED_HOOK_CONTEXTS", "EnterSavedHooks"]
+__all__ = ["EnterSavedHooks"]
 
 KNOWN_NAMES = frozenset("torch isinstance len tuple float int bool min max abs".split())
 CHANGING_NAMES = ("set_", "save", "load", "manual_seed", "seed")
@@ -60,6 +61,7 @@ class SavedHooks(ContextValue):
         as_it_is(frame, _torch.leave_saved_hooks, (self.node,), None)
 
 
+@call(torch.autograd.graph.saved_tensors_hooks)
 def saved_hooks_row(frame, args, kwargs):
     """saved_tensors_hooks(pack_hook, unpack_hook)"""
     cls = torch.autograd.graph.saved_tensors_hooks
@@ -72,6 +74,7 @@ def saved_hooks_row(frame, args, kwargs):
     return SavedHooks(cls, args, kwargs, EnterSavedHooks(lambda: cls(*(hook() for hook in hooks)), cls.__name__))
 
 
+@call(torch.autograd.graph.save_on_cpu)
 def save_on_cpu_row(frame, args, kwargs):
     """save_on_cpu(pin_memory, device_type)"""
     cls = torch.autograd.graph.save_on_cpu
@@ -90,9 +93,3 @@ def is_apart(function):
     return known and not (
         others or changing or code.co_freevars or code.co_cellvars or function.__defaults__ or function.__kwdefaults__
     )
-
-
-SAVED_HOOK_CONTEXTS = {
-    torch.autograd.graph.saved_tensors_hooks: saved_hooks_row,
-    torch.autograd.graph.save_on_cpu: save_on_cpu_row,
-}

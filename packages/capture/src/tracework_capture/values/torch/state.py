@@ -13,12 +13,13 @@ import contextlib
 import torch
 import torch.nn.attention
 
-from ..._torch import FLAG_FUNCTIONS, FLAGS, SETTINGS, any_autocast, device_is_set_for_good
+from ..._torch import FLAG_FUNCTIONS, FLAGS, SETTINGS, any_autocast, device_is_set_for_good, under_fx_tracing, under_onnx_export
 from ...guards.kinds import STATES
 from ..plain.mapping import dict_of
 from ..plain.sequence import NONE, SequenceValue
+from ..protocol.calls import Policy, call, calls
 from ..protocol.constant import fold, force_plain
-from .context import ContextValue, hooks_disabled_row
+from .context import ContextValue
 
 
 def at_start(frame, state):
@@ -73,6 +74,20 @@ def write_row(fn, states, wanted):
         return NONE
 
     return writes
+
+
+ASK_WHETHER_TO_WARN = (
+    torch.is_deterministic_algorithms_warn_only_enabled,
+    torch._C._get_deterministic_algorithms_warn_only,
+)
+ASK_AUTOCAST = (
+    torch.get_autocast_dtype,
+    torch.get_autocast_cpu_dtype,
+    torch.get_autocast_gpu_dtype,
+    torch.is_autocast_cache_enabled,
+    any_autocast,
+)
+ASK_WHETHER_FX_TRACES = ("is_fx_tracing", "is_fx_symbolic_tracing")
 
 
 def as_matmul_precision(precision):
@@ -170,6 +185,7 @@ class AttentionKernels(ContextValue):
             set_flag(frame, name, value)
 
 
+@call(torch.nn.attention.sdpa_kernel)
 def sdpa_kernel_row(frame, args, kwargs):
     """torch.nn.attention.sdpa_kernel(backends, set_priority=False)"""
     given = dict(zip(("backends", "set_priority"), args)) | kwargs
@@ -184,35 +200,29 @@ def sdpa_kernel_row(frame, args, kwargs):
     return AttentionKernels(args, kwargs, lambda: torch.nn.attention._sdpa_kernel(backends, priority))
 
 
-STATE_ROWS = {
-    torch.autograd.graph.disable_saved_tensors_hooks: hooks_disabled_row,
-    torch.nn.attention.sdpa_kernel: sdpa_kernel_row,
-    torch.get_float32_matmul_precision: read_row(torch.get_float32_matmul_precision, "float32_matmul_precision"),
-    torch.is_deterministic_algorithms_warn_only_enabled: read_row(
-        torch.is_deterministic_algorithms_warn_only_enabled, "deterministic_warn_only"
-    ),
-    torch._C._get_deterministic_algorithms_warn_only: read_row(
-        torch._C._get_deterministic_algorithms_warn_only, "deterministic_warn_only"
-    ),
-    **{
-        fn: autocast_row(fn)
-        for fn in (
-            torch.get_autocast_dtype,
-            torch.get_autocast_cpu_dtype,
-            torch.get_autocast_gpu_dtype,
-            torch.is_autocast_cache_enabled,
-            any_autocast,
-        )
+calls(
+    {
+        **{fn: read_row(fn, "deterministic_warn_only") for fn in ASK_WHETHER_TO_WARN},
+        torch.get_float32_matmul_precision: read_row(torch.get_float32_matmul_precision, "float32_matmul_precision"),
+        **{fn: autocast_row(fn) for fn in ASK_AUTOCAST},
+        **{read: read_row(read, name) for name, (read, _) in FLAG_FUNCTIONS.items()},
+        "torch.onnx.is_in_onnx_export": read_row(under_onnx_export, "onnx_export"),
+        **{f"torch.fx._symbolic_trace.{name}": read_row(under_fx_tracing, "fx_tracing") for name in ASK_WHETHER_FX_TRACES},
+        under_fx_tracing: read_row(under_fx_tracing, "fx_tracing"),
     },
-    **{read: read_row(read, name) for name, (read, _) in FLAG_FUNCTIONS.items()},
-    **{write: write_row(write, (name,), lambda value: (value,)) for name, (_, write) in FLAG_FUNCTIONS.items()},
-    torch.set_default_dtype: default_row("default_dtype", "d", lambda d: d),
-    torch.set_default_device: default_row("default_device", "device", lambda device: device),
-    torch.set_float32_matmul_precision: write_row(
-        torch.set_float32_matmul_precision, ("float32_matmul_precision",), as_matmul_precision
-    ),
-    torch.use_deterministic_algorithms: write_row(
-        torch.use_deterministic_algorithms, ("deterministic", "deterministic_warn_only"), as_deterministic
-    ),
-    torch.set_num_threads: write_row(torch.set_num_threads, ("num_threads",), lambda number: (number,)),
-}
+    policy=Policy.EVALUATED,
+)
+calls(
+    {
+        **{write: write_row(write, (name,), lambda value: (value,)) for name, (_, write) in FLAG_FUNCTIONS.items()},
+        torch.set_default_dtype: default_row("default_dtype", "d", lambda d: d),
+        torch.set_default_device: default_row("default_device", "device", lambda device: device),
+        torch.set_float32_matmul_precision: write_row(
+            torch.set_float32_matmul_precision, ("float32_matmul_precision",), as_matmul_precision
+        ),
+        torch.use_deterministic_algorithms: write_row(
+            torch.use_deterministic_algorithms, ("deterministic", "deterministic_warn_only"), as_deterministic
+        ),
+        torch.set_num_threads: write_row(torch.set_num_threads, ("num_threads",), lambda number: (number,)),
+    }
+)

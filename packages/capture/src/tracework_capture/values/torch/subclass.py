@@ -18,6 +18,7 @@ from ...sources import InstanceAttr
 from ..objects.construction import MODELLED_BASES
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
 from ..protocol.binding import bind_static, is_data_descriptor
+from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.memory import remember
 from .context import ContextValue
@@ -157,6 +158,7 @@ def functions_off(frame):
         frame.root.subclass_functions_off -= 1
 
 
+@call(Tensor.__torch_function__.__func__)
 def default_row(frame, args, kwargs):
     """torch.Tensor.__torch_function__(cls, func, types, args=(), kwargs=None): results are of the class, too."""
     given = dict(zip(("cls", "func", "types", "args", "kwargs"), args)) | kwargs
@@ -203,6 +205,7 @@ def as_subclass_method(frame, self, name, args, kwargs):
     return of_class(frame, alias, cls)
 
 
+@call(Tensor._make_subclass, binds=False)  # a static method in C, which does not say whose
 def make_subclass_row(frame, args, kwargs):
     """Tensor._make_subclass(cls, data, require_grad=False)"""
     given = dict(zip(("cls", "data", "require_grad"), args)) | kwargs
@@ -253,4 +256,4 @@ SUBCLASS_CONTEXTS = {
     torch._C.DisableTorchFunctionSubclass: off_row(FunctionsOff, torch._C.DisableTorchFunctionSubclass),
     torch._C.DisableTorchFunction: off_row(AllFunctionsOff, torch._C.DisableTorchFunction),
 }
-SUBCLASS_ROWS = {Tensor.__torch_function__.__func__: default_row}
+calls(SUBCLASS_CONTEXTS)

@@ -9,10 +9,10 @@ import torch
 
 from ..number.symint import SymNumber
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.calls import CALLS, calls
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractArray, AbstractTensor
 from .call import call_torch
-from .tensor_data import DATA_ROWS
 
 
 def class_row(cls):
@@ -36,7 +36,7 @@ def new_tensor_method(frame, self, name, args, kwargs):
     options.setdefault("dtype", ConstantValue(self.example.dtype))
     if self.example.device != torch.get_default_device():
         options.setdefault("device", ConstantValue(self.example.device))
-    return DATA_ROWS[torch.tensor](frame, args, options)
+    return CALLS[torch.tensor].handler(frame, args, options)
 
 
 def legacy_tensor(frame, dtype, device, args, kwargs):
@@ -55,9 +55,9 @@ def legacy_tensor(frame, dtype, device, args, kwargs):
             return frame.break_graph("call_unknown", f"a tensor type of {dtype} called with a {data.describe()}")
         return call_torch(frame, torch.ops.aten.alias.default, [data], {})
     if isinstance(data, AbstractArray):
-        return DATA_ROWS[torch.as_tensor](frame, [data], {"dtype": options["dtype"]})
+        return CALLS[torch.as_tensor].handler(frame, [data], {"dtype": options["dtype"]})
     if isinstance(data, SequenceValue):
-        return DATA_ROWS[torch.tensor](frame, [data], options)
+        return CALLS[torch.tensor].handler(frame, [data], options)
     return frame.break_graph("call_unknown", "a tensor type called with these arguments")
 
 
@@ -82,4 +82,4 @@ def tensor_types():
     return [torch.Tensor, *dict.fromkeys(found)]
 
 
-CLASS_ROWS = {cls: class_row(cls) for cls in tensor_types()}
+calls({cls: class_row(cls) for cls in tensor_types()})

@@ -11,6 +11,7 @@ from ..number.floats import FloatValue, NumpyFloat
 from ..number.numpy_ints import NumpyInt
 from ..number.symint import SymNumber, size_value
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, plain
 from ..protocol.kinds import AbstractArray, AbstractTensor
 from .call import call_torch
@@ -63,6 +64,7 @@ def over_memory(frame, array):
     return frame.graph.call_method(frame, "as_strided", (tensor, TupleValue(list(sizes)), TupleValue(list(strides))))
 
 
+@call(torch.from_numpy)
 def from_numpy(frame, args, kwargs):
     """torch.from_numpy(array): a tensor over its memory"""
     if len(args) != 1 or kwargs or not isinstance(args[0], AbstractArray) or args[0].scalar:
@@ -199,4 +201,4 @@ def is_exact(leaf, dtype):
     return dtype.is_floating_point or leaf.python_type() is not float
 
 
-DATA_ROWS = {fn: factory_row(fn) for fn in (torch.tensor, torch.as_tensor, torch.asarray)} | {torch.from_numpy: from_numpy}
+calls({fn: factory_row(fn) for fn in (torch.tensor, torch.as_tensor, torch.asarray)})

@@ -18,6 +18,7 @@ from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import NONE, TupleValue
 from ...protocol.arguments import accepted
 from ...protocol.binding import class_value, function_value
+from ...protocol.calls import call
 from ...protocol.constant import ConstantValue, force_plain
 from ...protocol.memory import forget_nodes
 from ...protocol.unchanged import Unchanged
@@ -146,6 +147,10 @@ def static_function(frame, cls, name):
     return function_value(frame, found.__func__), [class_value(frame, cls)] if isinstance(found, classmethod) else []
 
 
+APPLY = torch.autograd.Function.__dict__["apply"]
+
+
+@call(getattr(APPLY, "__func__", APPLY))  # from torch 2.15 on C defines it
 def apply(frame, args, kwargs):
     """cls.apply(*args): what Function.apply does, with the class in front."""
     if not args or not isinstance(args[0], ClassValue) or not issubclass(args[0].cls, torch.autograd.Function):

@@ -11,6 +11,7 @@ from torch.utils import checkpoint as torch_checkpoint
 from ...._torch import call_of_checkpointed
 from ....graph.outline import region
 from ....sources import Const
+from ...protocol.calls import call
 from ...protocol.constant import force_plain
 from ...protocol.unchanged import Unchanged
 from ...protocol.value import Value
@@ -21,6 +22,7 @@ UNMARKED = torch_checkpoint.checkpoint.__wrapped__
 OWN_OPTIONS = {"preserve_rng_state", *UNMARKED.__kwdefaults__}
 
 
+@call(torch_checkpoint.checkpoint)
 def checkpoint_row(frame, args, kwargs):
     """torch.utils.checkpoint.checkpoint(function, *args, **kwargs); without a function its own code makes the decorator."""
     function = args[0] if args else kwargs.get("function")
@@ -31,6 +33,7 @@ def checkpoint_row(frame, args, kwargs):
     return checkpointed(frame, function, args[1:], given, options)
 
 
+@call(call_of_checkpointed)
 def call_of_decorated(frame, args, kwargs):
     """What the decorator's functions call: (function, args, kwargs, *, options)"""
     function, positional, named = args
@@ -85,6 +88,7 @@ class SelectiveContexts(Value):
         return tuple
 
 
+@call(torch_checkpoint.create_selective_checkpoint_contexts)
 def selective_contexts_row(frame, args, kwargs):
     """torch.utils.checkpoint.create_selective_checkpoint_contexts(policy, ...)"""
     return SelectiveContexts()
@@ -96,10 +100,3 @@ def python_function(value):
         return value.real() if value is not None else None
     except LookupError:
         return None
-
-
-CHECKPOINT_ROWS = {
-    torch_checkpoint.checkpoint: checkpoint_row,
-    **({call_of_checkpointed: call_of_decorated} if call_of_checkpointed else {}),
-    torch_checkpoint.create_selective_checkpoint_contexts: selective_contexts_row,
-}

@@ -9,6 +9,7 @@ from ....graph.opaque_operators import Given, ResultFacts
 from ....graph.outline import outline, region
 from ....graph.traced_operators import traced_operator
 from ...number.symint import compare_sizes
+from ...protocol.calls import call
 from ...protocol.memory import forget_nodes
 from ...protocol.unchanged import Unchanged
 from ..structure import leaves, rebuilt, same_structure
@@ -30,6 +31,7 @@ class Arms:
         return self.graphs[chosen](*[tensors[i] for i in self.places[chosen]])
 
 
+@call(torch.cond)
 def cond_row(frame, args, kwargs):
     """torch.cond(pred, true_fn, false_fn, operands=())"""
     given = dict(zip(NAMES, args)) | kwargs
@@ -112,6 +114,3 @@ def call_traced(frame, function, text, nodes, facts):
     facts = [fact.over(lambda size: Given(nodes.index(of_sizes[size])) if size in of_sizes else size) for fact in facts]
     found = frame.graph.call(frame, traced_operator(function, text, len(nodes), facts, numbers), tuple(nodes))
     return found.unpack(frame) if len(facts) > 1 else [found]
-
-
-COND_ROWS = {torch.cond: cond_row}

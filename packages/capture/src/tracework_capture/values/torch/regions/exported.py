@@ -13,6 +13,7 @@ from torch._higher_order_ops.wrap import wrap_with_autocast, wrap_with_set_grad_
 from ....sources import Const
 from ....stand_ins import under_autocast, with_grad_mode
 from ...plain.sequence import TupleValue
+from ...protocol.calls import calls
 from ...protocol.value import Value
 from .cond import cond_row
 from .loops import With, associative_scan_row, map_row, scan_row, while_row
@@ -77,3 +78,4 @@ EXPORTED_ROWS = {
     wrap_with_autocast: traced_row(under_autocast),
     wrap_with_set_grad_enabled: traced_row(with_grad_mode),
 }
+calls(EXPORTED_ROWS)

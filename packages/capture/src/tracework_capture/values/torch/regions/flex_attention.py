@@ -11,9 +11,8 @@ from ....attention import attended, before_change
 from ....graph.outline import region
 from ....sources import Const
 from ...objects.row_value import RowValue
-from ...protocol.calls import CALLS
+from ...protocol.calls import CALLS, call
 from ..tensor import TensorValue
-from .exported import EXPORTED_ROWS
 
 _ELEMENTWISE = frozenset(
     "add sub mul truediv true_divide div floordiv floor_divide mod remainder pow neg abs exp exp2 log sigmoid tanh sin cos sqrt rsqrt"
@@ -24,6 +23,7 @@ _FACTORIES = frozenset("full new_ones new_zeros new_full ones zeros tensor scala
 PARAMETERS = ("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_buffers", "mask_buffers")
 
 
+@call(torch.ops.higher_order.flex_attention)
 def attention_row(frame, args, kwargs):
     """flex_attention(query, key, value, score_mod, block_mask, scale, kernel_options, buffers of score_mod, of mask_mod)"""
     given = dict(zip(PARAMETERS, args))
@@ -80,6 +80,3 @@ def wrap_higher_order(frame, obj, source):
         return wrap_object(frame, obj, source)
     frame.guard("IDENTITY", source, obj)
     return RowValue(obj, row.handler, source)
-
-
-HIGHER_ORDER_ROWS = {torch.ops.higher_order.flex_attention: attention_row, **EXPORTED_ROWS}

@@ -13,6 +13,7 @@ from ....graph.opaque_operators import ResultFacts
 from ....sources import Const
 from ...number.symint import compare_sizes
 from ...plain.sequence import TupleValue
+from ...protocol.calls import call
 from ...protocol.constant import ConstantValue
 from ...protocol.value import Value
 from ..structure import leaves, rebuilt, same_structure
@@ -41,6 +42,7 @@ class Loop:
             carried = self.body(*[given[i] for i in self.places[1]])
 
 
+@call(while_loop, torch.while_loop)
 def while_row(frame, args, kwargs):
     """torch.while_loop(cond_fn, body_fn, carried_inputs)"""
     given = dict(zip(("cond_fn", "body_fn", "carried_inputs"), args)) | kwargs
@@ -199,6 +201,7 @@ class With(Value):
         return self.function.call(frame, [*args, *self.others], kwargs)
 
 
+@call(map_steps)
 def map_row(frame, args, kwargs):
     """map(f, xs, *args)"""
     if kwargs or len(args) < 2:
@@ -210,6 +213,7 @@ def map_row(frame, args, kwargs):
     return stacked(frame, [function.call(frame, [x, *others], {}) for x in steps_of(frame, xs, 0, length)], 0)
 
 
+@call(scan)
 def scan_row(frame, args, kwargs):
     """scan(combine_fn, init, xs, *, dim=0, reverse=False)"""
     given = dict(zip(("combine_fn", "init", "xs"), args)) | kwargs
@@ -240,6 +244,3 @@ def associative_scan_row(frame, args, kwargs):
     given = dict(zip(("combine_fn", "xs", "additional_inputs"), args)) | kwargs
     operands = [given["combine_fn"], given["xs"]]
     return frame.wrap(generic_associative_scan, source).call(frame, operands, {"additional_inputs": given["additional_inputs"]})
-
-
-LOOP_ROWS = {while_loop: while_row, torch.while_loop: while_row, map_steps: map_row, scan: scan_row}

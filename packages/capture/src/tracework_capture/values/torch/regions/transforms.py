@@ -16,6 +16,7 @@ from ....graph.undo import storages_of
 from ....sources import Const
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import TupleValue
+from ...protocol.calls import calls
 from ...protocol.constant import force_plain
 from ...protocol.memory import forget_nodes
 from ...protocol.unchanged import Unchanged
@@ -284,14 +285,14 @@ class TransformedValue(Value):
         return True
 
     def call(self, frame, args, kwargs):
-        return CALLS[self.kind](frame, self.function, self.options, list(args), kwargs)
+        return TRANSFORMS[self.kind](frame, self.function, self.options, list(args), kwargs)
 
     def reload(self, emit):
         given = [emit.load(self.function)] + [f"{k}={emit.literal(v)}" for k, v in self.options.items()]
         return f"{emit.const(getattr(torch.func, self.kind), self.kind)}({', '.join(given)})"
 
 
-CALLS = {
+TRANSFORMS = {
     "vmap": vmap,
     "grad": grad,
     "grad_and_value": grad_and_value,
@@ -328,12 +329,12 @@ def made_before(kind):
         inner = held.pop("func")
         names = inspect.signature(getattr(torch.func, kind)).parameters
         options = {k: v for k, v in held.items() if k in names and k != "_preallocate_and_copy"}
-        return CALLS[kind](frame, frame.wrap(inner, Const(inner)), options, list(args), kwargs)
+        return TRANSFORMS[kind](frame, frame.wrap(inner, Const(inner)), options, list(args), kwargs)
 
     return row
 
 
-TRANSFORM_CODES = {getattr(torch.func, k)(abs).__code__: made_before(k) for k in CALLS if k != "hessian"}
+calls({getattr(torch.func, k)(abs).__code__: made_before(k) for k in TRANSFORMS if k != "hessian"})
 
 
 # --- vjp, jvp and linearize ----------------------------------------------------------------------------------------------
@@ -415,9 +416,10 @@ def kind_of(example):
 
 
 TRANSFORM_ROWS = {
-    **{getattr(torch.func, kind): transform_row(kind) for kind in CALLS},
+    **{getattr(torch.func, kind): transform_row(kind) for kind in TRANSFORMS},
     torch.vmap: transform_row("vmap"),
     torch.func.vjp: vjp_row,
     torch.func.jvp: jvp_row,
     torch.func.linearize: linearize_row,
 }
+calls(TRANSFORM_ROWS)

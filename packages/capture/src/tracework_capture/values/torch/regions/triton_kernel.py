@@ -11,6 +11,7 @@ from ...number.floats import FloatValue
 from ...number.symint import SymNumber
 from ...plain.mapping import dict_of
 from ...plain.sequence import NONE
+from ...protocol.calls import call
 from ...protocol.constant import NotPlain, force_plain, plain
 from ...protocol.value import Value
 from ..tensor import TensorValue
@@ -176,9 +177,7 @@ def without_history(frame, value):
     return value
 
 
+@call(getattr(torch.library, "wrap_triton", None))
 def wrap_triton_row(frame, args, kwargs):
     """torch.library.wrap_triton(kernel)"""
     return args[0] if args else kwargs["triton_kernel"]
-
-
-TRITON_ROWS = {torch.library.wrap_triton: wrap_triton_row} if hasattr(torch.library, "wrap_triton") else {}
