@@ -8,14 +8,17 @@ NumPy gives are not given.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterable
 
 import torch
 
 from ... import _C
 from ...arrays import DTYPES, array_errors, array_number, backwards, numpy, tensor_of_array
 from ...graph.known import Known
+from ...signals import let_through
 from ...sources import ArrayTensor
 from ..number.floats import FloatValue
+from ..number.late_values import OF_KIND
 from ..number.symint import SymNumber
 from ..plain.ranges import SliceValue
 from ..plain.sequence import SequenceValue, TupleValue
@@ -26,6 +29,7 @@ from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Value
 from ..torch.tensor import TensorValue, existing_tensor, size_value
 from ..torch.tensor_attributes import numel, shape
+from ..torch.texts_of_data import late_text, may_be_written_late
 
 NUMPY_DTYPES = {of_torch: of_numpy for of_numpy, of_torch in DTYPES.items()}
 LARGEST_CONSTANT = 1 << 20
@@ -44,6 +48,19 @@ def watch_errors(frame):
     frame.root.guards.state("numpy_errors", array_errors())
     if array_errors():
         refuse(frame, "floating-point errors raise, or call something (numpy.seterr)")
+
+
+OF_DTYPE_KIND = {"f": OF_KIND[float], "b": OF_KIND[bool], "i": (-1, 0, 1), "u": (0, 1)}
+"""Kind of NumPy's dtypes -> numbers that a format takes where it takes any."""
+
+
+def takes_format(kind: Callable[[float], object], numbers: Iterable[float], spec: str) -> bool:
+    """Whether numbers of this class can be written so."""
+    try:
+        return bool(numbers) and all(type(format(kind(number), spec)) is str for number in numbers)
+    except Exception as error:
+        let_through(error)
+        return False
 
 
 class ArrayValue(AbstractArray):
@@ -136,6 +153,25 @@ class ArrayValue(AbstractArray):
             if self.example.dtype in (torch.float32, torch.float64):
                 return self.tensor
         return refuse(frame, f"arithmetic of a tensor and a {self.describe()}")
+
+    # --- texts ---------------------------------------------------------------------------------------------------
+    def late_truth(self, frame):
+        return None if self.example.ndim else self.tensor.late_truth(frame)
+
+    def data_text(self, frame, fn, *rest):
+        if type(self) is not ArrayValue or not may_be_written_late(frame):
+            return None
+        kept = self.copied(frame)
+        return late_text(frame, lambda emit: emit.load(kept), fn, rest)
+
+    def own_format(self, frame, spec):
+        if type(self) is not ArrayValue or not self.scalar:
+            return None
+        takes = takes_format(self.dtype.type, OF_DTYPE_KIND.get(self.dtype.kind, ()), spec)
+        return self.data_text(frame, format, spec) if takes else None
+
+    def conversion_operand(self, frame, kind):
+        return self.data_text(frame, str) or self if kind == "s" else self
 
     # --- what arrays do ------------------------------------------------------------------------------------------
     def getattr(self, frame, name):

@@ -23,8 +23,8 @@ from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import CALLS, call, calls
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold_literal, fold_plain, force_plain, plain
 from ..protocol.keys import IdentityKey
+from ..protocol.kinds import AbstractTensor
 from ..protocol.value import NEW, Value
-from ..torch.tensor import TensorValue
 from .floats import FloatValue, LateFloat, is_exact_number
 from .symint import SAME_INT
 
@@ -92,7 +92,7 @@ class DrawnInt(Value):
 
     def binary(self, frame, op, other, reverse=False):
         op = op.rstrip("=")
-        if isinstance(other, TensorValue):
+        if isinstance(other, AbstractTensor):
             return None
         if op in INT_ARITHMETIC and is_int(other):
             function, largest = INT_ARITHMETIC[op]
@@ -110,7 +110,7 @@ class DrawnInt(Value):
         return DrawnInt(made.node, self.most)
 
     def compare(self, frame, op, other):
-        return None if isinstance(other, TensorValue) else needed(frame)
+        return None if isinstance(other, AbstractTensor) else needed(frame)
 
     def truth(self, frame):
         return needed(frame)

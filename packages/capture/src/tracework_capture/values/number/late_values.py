@@ -13,8 +13,8 @@ from ...errors import BreakGraph, RestartAsked
 from ...signals import let_through
 from ..plain.iterators import SequenceIterator
 from ..protocol.constant import READ_AT_ONCE, ConstantValue, NotPlain, plain
+from ..protocol.kinds import is_plain_tensor
 from ..protocol.value import Value
-from ..torch.tensor import TensorValue
 from .floats import DataFloat, FloatValue
 from .symint import SymNumber
 
@@ -216,7 +216,7 @@ def read_late(frame, tensor, name):
     kind, root = kind_of(tensor.example, name), frame.root
     place = place_here(frame)
     refused = root.transforms or root.selecting or root.function_modes or root.subclass_functions_off
-    if kind is None or refused or type(tensor) is not TensorValue or place in root.history.asked_early:
+    if kind is None or refused or not is_plain_tensor(tensor) or place in root.history.asked_early:
         return None
     load = copy_for_later(frame, tensor)
 

@@ -13,8 +13,8 @@ from ...graph.inputs import open_int
 from ...sources import ComputedInt
 from ..plain.sequence import TupleValue
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue
+from ..protocol.kinds import AbstractTensor
 from ..protocol.open_constant import OpenConstant
-from ..torch.tensor import TensorValue
 from .float_formulas import MOST_TEXT, answer_of
 from .floats import settled
 from .symint import size_value
@@ -79,7 +79,7 @@ class NumpyInt(OpenConstant):
         return NumpyInt(frame, number, self.place, self.given, text)
 
     def binary(self, frame, op, other, reverse=False):
-        if isinstance(other, TensorValue) and self.settled is None:
+        if isinstance(other, AbstractTensor) and self.settled is None:
             return None
         from ..arrays.ufuncs import arithmetic_of_open
 
@@ -106,7 +106,7 @@ class NumpyInt(OpenConstant):
 
     def compare(self, frame, op, other):
         if self.settled is None:
-            if isinstance(other, TensorValue):
+            if isinstance(other, AbstractTensor):
                 return None
             theirs = self.text_of(other)
             if theirs is not None:

@@ -99,9 +99,9 @@ class SymNumber(Value):
         return ConstantValue(self.specialise(frame)).call_method(frame, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
-        from ..torch.tensor import TensorValue
+        from ..protocol.kinds import AbstractTensor
 
-        if isinstance(other, TensorValue):
+        if isinstance(other, AbstractTensor):
             return None
         from .float_formulas import computed_by_python, computed_int
         from .floats import FloatValue
@@ -139,9 +139,9 @@ class SymNumber(Value):
         return ConstantValue(self.specialise(frame))
 
     def compare(self, frame, op, other):
-        from ..torch.tensor import TensorValue
+        from ..protocol.kinds import AbstractTensor
 
-        if isinstance(other, TensorValue):
+        if isinstance(other, AbstractTensor):
             return None
         size = size_of(other)
         if size is not None:

@@ -65,6 +65,19 @@ class EnumMember(ObjectValue):
         static = next(c.__dict__[name] for c in self.cls.__mro__ if isinstance(c.__dict__.get(name), C_METHODS))
         return fold(frame, static.__get__(self.obj, self.cls), args, kwargs)
 
+    def own_text(self, frame, fn):
+        name = f"__{fn.__name__}__"
+        static, owner = lookup_class(self.cls, name)
+        if owner is not object and not isinstance(static, types.FunctionType):
+            return self.call_native(frame, name, [], {})
+        return super().own_text(frame, fn)
+
+    def own_format(self, frame, spec):
+        found = super().own_format(frame, spec)
+        if found is None and lookup_class(self.cls, "__format__")[1] is not object:
+            return self.call_native(frame, "__format__", [ConstantValue(spec)], {})
+        return found
+
     def truth(self, frame):
         python = self.in_python(frame, "__bool__", "__len__")
         return super().truth(frame) if python else self.atom.truth(frame)

@@ -215,7 +215,7 @@ class ExceptionValue(AbstractException):
 
     def call_method(self, frame, name, args, kwargs):
         if name in ("__str__", "__repr__"):
-            return self.shown(frame, str if name == "__str__" else repr)
+            return self.own_text(frame, str if name == "__str__" else repr)
         static = lookup_class(self.cls, name)[0]
         if name in ("with_traceback", "add_note") and static is vars(BaseException)[name]:
             return self.call_native(frame, name, args, kwargs)
@@ -247,8 +247,7 @@ class ExceptionValue(AbstractException):
             self.fields["__notes__"] = ListValue([])
         return self.fields["__notes__"].call_method(frame, "append", [note], {})
 
-    def shown(self, frame, fn):
-        """str(e) or repr(e), by the class's own method if it has one"""
+    def own_text(self, frame, fn):
         from ..protocol.binding import function_value
 
         for name in ("__str__", "__repr__")[fn is repr :]:

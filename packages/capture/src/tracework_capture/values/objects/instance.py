@@ -21,6 +21,8 @@ from ...signals import let_through
 from ...sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict, Member
 from ..plain.instance_dict import InstanceDictValue
 from ..plain.iterators import ItemIterator
+from ..plain.sequence import TupleValue
+from ..plain.shown import shown
 from ..plain.type_parameter import is_evaluated_late
 from ..protocol.binding import (
     ALIASES,
@@ -64,8 +66,6 @@ HEAP_TYPE = 1 << 9  # a flag of type objects: made at run time
 
 def has_own_instance(key):
     """Whether it is an instance of an own class, of a number or text, say, or a tuple that has one: what keeps it keeps its class."""
-    from ..plain.sequence import TupleValue
-
     return isinstance(key, ObjectValue) or isinstance(key, TupleValue) and any(map(has_own_instance, key.items))
 
 
@@ -687,6 +687,44 @@ class ObjectValue(AbstractInstance):
         if found is None:
             frame.raise_new(TypeError, f"bad operand type for unary {op}: '{_C.type_name(self.cls)}'")
         return found
+
+    # --- texts --------------------------------------------------------------------------------------------------
+    def own_text(self, frame, fn):
+        name = f"__{fn.__name__}__"
+        static, owner = lookup_class(self.cls, name)
+        if self.part is not None and owner in ATOMS and not isinstance(static, types.FunctionType):
+            return shown(frame, self.part, fn)
+        if not isinstance(static, types.FunctionType):
+            static, _ = lookup_class(self.cls, "__repr__")
+            name = "__repr__"
+        if isinstance(static, types.FunctionType):
+            found = self.call_method(frame, name, [], {})
+            if not issubclass(found.python_type(), str):
+                frame.break_graph("operation_unknown", f"{name} of {self.describe()} gives no text")
+            return found
+        if self.part is not None and (is_atomic(self.part) or isinstance(self.part, TupleValue)):
+            return shown(frame, self.part, fn)
+        if self.part is not None and lookup_class(self.cls, "__repr__")[0] is not object.__repr__:
+            return frame.break_graph("value_not_known", f"text of {self.describe()}")
+        return None
+
+    def own_format(self, frame, spec):
+        if not isinstance(lookup_class(self.cls, "__format__")[0], types.FunctionType):
+            return None
+        found = self.special(frame, "__format__", [ConstantValue(spec)])
+        if found.python_type() is str:
+            return found
+        return frame.raise_new(TypeError, f"__format__ must return a str, not {found.python_type().__name__}")
+
+    def conversion_operand(self, frame, kind):
+        if kind is None or self.is_constant():
+            return self
+        if kind == "s":
+            return shown(frame, self, str)
+        names = ("__index__",) if kind in "xXo" else ("__int__", "__index__") if kind in "diu" else ()
+        asked = next((name for name in names if isinstance(lookup_class(self.cls, name)[0], types.FunctionType)), None)
+        found = self.special(frame, asked, []) if asked and self.part is None else self
+        return found if found.python_type() is int else self
 
     # --- leaving the trace --------------------------------------------------------------------------------------
     def as_graph_arg(self, frame):

@@ -35,6 +35,10 @@ class NamespaceValue(Value):
         """As it is in messages; a module need not have one."""
         return _C.instance_dict(self.obj).get("__name__")
 
+    def own_text(self, frame, fn):
+        # its names may change, and its loader and spec are asked
+        return frame.break_graph("value_not_known", f"text of {self.describe()}")
+
     def truth(self, frame):
         return True
 

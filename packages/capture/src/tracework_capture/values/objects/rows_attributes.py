@@ -24,25 +24,23 @@ from ..number.late_values import LateValue, place_here
 from ..number.symint import SymNumber
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE, ListValue, TupleValue
+from ..plain.shown import shown
 from ..protocol.binding import class_value, function_value, is_callable
 from ..protocol.calls import calls
 from ..protocol.constant import (
     ConstantValue,
-    NotPlain,
     attribute_name,
     fold,
     fold_literal,
     force_plain,
     literal,
-    plain,
-    reads_whole,
 )
 from ..protocol.kinds import AbstractTensor
 from ..protocol.user_keys import hash_of
 from ..protocol.value import NEW, SymbolicRaise
 from .class_value import ClassValue
 from .construction import new_object, type_call
-from .exception import ExceptionValue, attribute_asked
+from .exception import attribute_asked
 from .function import BoundMethodValue, FunctionValue
 from .identity_numbers import IdentityNumber
 from .instance import HEAP_TYPE, ObjectValue
@@ -305,27 +303,7 @@ def shown_later(frame, value):
         return value
     if isinstance(value, AbstractTensor) and not value.example.requires_grad:
         return frame.graph.call_method(frame, "clone", (value,))
-    return shown(frame, value)
-
-
-def shown(frame, value):
-    """str(value) as a value."""
-    from ..plain.rows_containers import str_
-
-    return str_(frame, [value], {})
-
-
-def text(frame, value, fn):
-    """str(value) or repr(value) as a value; breaks for what is not known."""
-    if isinstance(value, ExceptionValue):
-        return value.shown(frame, fn)
-    try:
-        return ConstantValue(fn(plain(value)))
-    except NotPlain as missing:
-        if reads_whole(frame, missing.args[0]):
-            return text(frame, value, fn)
-        what = f"text of {value.describe()}"
-        return frame.break_graph("tensor_to_python" if isinstance(value, AbstractTensor) else "value_not_known", what)
+    return shown(frame, value, str)
 
 
 def is_dataclass(frame, args, kwargs):

@@ -6,11 +6,8 @@ from __future__ import annotations
 import string
 
 from ...sources import Const
-from ..arrays.array import ArrayValue
-from ..objects.instance import ObjectValue
 from ..protocol.constant import ConstantValue
-from ..torch.tensor import TensorValue
-from ..torch.texts_of_data import number_for
+from ..protocol.kinds import AbstractArray, AbstractInstance, AbstractTensor
 
 CONVERSIONS = {"s": str, "r": repr, "a": ascii}
 
@@ -28,7 +25,7 @@ def looked_up(frame, template, args, kwargs):
 
 def is_asked(value):
     """Whether the value says itself what its text is, when the program runs or by code of its own."""
-    asked = isinstance(value, (ArrayValue, ObjectValue, TensorValue)) or value.python_type() in (list, tuple, dict)
+    asked = isinstance(value, (AbstractArray, AbstractInstance, AbstractTensor)) or value.python_type() in (list, tuple, dict)
     return asked and not value.is_constant()
 
 
@@ -63,7 +60,7 @@ class Fields:
             if inner is None:
                 return None
             if not conversion:
-                self.values[number] = number_for(self.frame, self.values[number])
+                self.values[number] = self.values[number].format_operand(self.frame)
             if is_asked(self.values[number]) and "{" not in inner:
                 self.values[number], conversion, inner = self.text(self.values[number], conversion, inner), None, ""
             text += "{" + str(number) + (f"!{conversion}" if conversion else "") + (f":{inner}" if inner else "") + "}"

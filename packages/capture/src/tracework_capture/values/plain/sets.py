@@ -21,6 +21,7 @@ from ..protocol.keys import (
     is_input_tensor,
     key_of_existing,
 )
+from ..protocol.kinds import AbstractInstance
 from ..protocol.lifetimes import let_go, refuse_to_drop
 from ..protocol.record_keys import RecordKey
 from ..protocol.user_keys import UserKey, cannot_be_made_again, refuse_user_keys
@@ -615,9 +616,7 @@ def issuperset(frame, self, other):
 
 @method("isdisjoint")
 def isdisjoint(frame, self, other):
-    from ..objects.instance import ObjectValue
-
-    if isinstance(other, ObjectValue):  # instances of own classes of sets are iterated over, too
+    if isinstance(other, AbstractInstance):  # instances of own classes of sets are iterated over, too
         return ConstantValue(not any(self.contains(frame, item).truth(frame) for item in each_of(frame, other)))
     return literal(frame, self.members.keys().isdisjoint(as_set(frame, other).members.keys()))
 

@@ -6,23 +6,17 @@ for that text only; tests that a helper steers by (equality, startswith, `in`) g
 
 from __future__ import annotations
 
-import operator
-import re
-
 from ...guards.kinds import TEXT_TESTS
 from ...sources import Source
 from ..number.symint import SymNumber
-from ..protocol.constant import ConstantValue, fold, fold_plain, plain
+from ..protocol.constant import ConstantValue, fold_plain, plain
 from ..protocol.open_constant import OpenConstant
-from ..protocol.value import builtin_part
 
 __all__ = [
     "OpenText",
     "changing_text",
-    "conversions",
     "joined_text",
     "known_text",
-    "percent_text",
     "text_of_size",
     "text_of_sizes",
 ]
@@ -99,58 +93,6 @@ def text_of_size(frame, fn, size, *args):
     extra = "".join(f", {a!r}" for a in args)
     text = fold_plain(frame, fn, hint, *args)
     return OpenText(text, lambda: size.specialise(frame), lambda emit: f"{emit.const(fn)}({emit.load(size)}{extra})")
-
-
-def conversions(pattern, count):
-    """What the pattern makes of each of so many values: the letters of its conversions; None where that is not known."""
-    if "*" in pattern or "%(" in pattern:
-        return [None] * count
-    return (_CONVERSION.findall(pattern.replace("%%", "")) + [None] * count)[:count]
-
-
-_CONVERSION = re.compile(r"%[-#0 +\d.]*[hlL]?([a-zA-Z])")
-
-
-def percent_text(frame, pattern, value):
-    """`pattern % value` where value is a symbolic size, a tensor or a number out of data, or a tuple with some in it; None for other values."""
-    from ..number.late_values import late_percent
-    from ..torch.texts_of_data import converted
-    from .sequence import TupleValue
-
-    named = by_names(frame, pattern, value)
-    if named is not None:
-        return percent_text(frame, *named) or fold(frame, operator.mod, [ConstantValue(named[0]), named[1]])
-    part = builtin_part(value)
-    parts = part.all_items(frame) if isinstance(part, TupleValue) else [value]
-    parts = [converted(frame, kind, part) for kind, part in zip(conversions(pattern, len(parts)), parts)]
-    if not all(isinstance(p, SymNumber) or p.is_constant() for p in parts):
-        return late_percent(pattern, parts)
-    hints = tuple(frame.symbols.hint(p.expr) if isinstance(p, SymNumber) else p.constant() for p in parts)
-
-    def settle():
-        for part in parts:
-            if isinstance(part, SymNumber):
-                part.specialise(frame)
-
-    found = fold_plain(frame, operator.mod, pattern, hints)
-    return OpenText(found, settle, lambda emit: f"{emit.literal(pattern)} % ({''.join(emit.load(p) + ', ' for p in parts)})")
-
-
-def by_names(frame, pattern, value):
-    """(pattern, tuple) of what a pattern with names takes out of a dict; None for other patterns and values."""
-    from .mapping import DictValue
-    from .sequence import TupleValue
-
-    if not isinstance(value, DictValue) or value.owner is not None or "%" in _NAMED.sub("", pattern):
-        return None
-    names = [name for name, conversion in _NAMED.findall(pattern) if conversion]
-    if not names:
-        return None
-    found = [value.getitem(frame, ConstantValue(name)) for name in names]
-    return _NAMED.sub(lambda match: f"%{match[2] or '%'}", pattern), TupleValue(found)
-
-
-_NAMED = re.compile(r"%(?:%|\(([^()]*)\)([-#0 +]*\d*(?:\.\d*)?[hlL]?[a-zA-Z]))")
 
 
 def text_of_sizes(frame, fn, sizes):

@@ -242,7 +242,7 @@ class ConstantValue(Value):
     def binary(self, frame, op, other, reverse=False):
         if not other.is_constant():
             if isinstance(self.obj, str) and op == "%" and not reverse:
-                from ..plain.text import percent_text
+                from ..plain.percent import percent_text
 
                 return percent_text(frame, self.obj, other) or fold(frame, operator.mod, [self, other])
             return self.asked(frame, op, other, reverse)

@@ -14,7 +14,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ...errors import BreakGraph, NotReal
@@ -161,6 +161,10 @@ class Value:
             return bool(self.constant())
         frame.break_graph("operation_unknown", f"bool() of {self.describe()}")
 
+    def late_truth(self, frame: Frame) -> Value | None:
+        """bool(object) of data that the graph computes, read when it has run; None where it is known, or is asked for at once."""
+        return None
+
     def same_object(self, other: Value) -> bool | None:
         """`self is other`; None when not known."""
         if self is other:
@@ -271,6 +275,27 @@ class Value:
     def unary(self, frame: Frame, op: str) -> Value:
         """op is one of - + ~"""
         frame.break_graph("operation_unknown", f"{op}{self.describe()}")
+
+    # --- texts ---------------------------------------------------------------------------------------------------
+    def own_text(self, frame: Frame, fn: Callable[[object], str]) -> Value | None:
+        """str(object) or repr(object), as fn is, where its class says what that is; None where it follows from what the object holds."""
+        return None
+
+    def own_format(self, frame: Frame, spec: str) -> Value | None:
+        """format(object, spec) where its class says what that is; else None."""
+        return None
+
+    def data_text(self, frame: Frame, fn: Callable[..., str], *rest: object) -> Value | None:
+        """fn(object, *rest), str, repr or format, of data that the graph computes, written when it has run; None where that is not known."""
+        return None
+
+    def format_operand(self, frame: Frame) -> Value:
+        """What format() takes it for: a tensor without dims for its number."""
+        return self
+
+    def conversion_operand(self, frame: Frame, kind: str | None) -> Value:
+        """What `%` takes it for at a conversion of this letter, None where that is not known."""
+        return self
 
     # --- leaving the trace ---------------------------------------------------------------------------------------
     def as_graph_arg(self, frame: Frame) -> Any:

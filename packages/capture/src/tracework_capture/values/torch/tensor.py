@@ -23,6 +23,7 @@ from ...graph.tensor_formulas import number_of_formula, truth_of_formula
 from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
 from ...sources import Const, InstanceAttr, InstanceDict, ModuleEntry, TensorOffset
 from ..number.floats import number_of_tensor
+from ..number.late_values import read_late
 from ..number.symint import SymNumber, size_value
 from ..objects.function import BoundMethodValue
 from ..plain.ranges import as_index
@@ -41,6 +42,7 @@ from .masks import first_such
 from .open_indices import select_open
 from .overrides import Dispatching
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES, numel, shape
+from .texts_of_data import text_of_tensor
 
 NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
 REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (numpy.integer, float)))
@@ -140,6 +142,9 @@ class TensorOperations(AbstractTensor):
         if self.of_inference:
             return f"{emit.const(as_inference_tensor, 'as_inference_tensor')}({text})"
         return f"{text}.requires_grad_()" if made_leaf else text
+
+    def late_truth(self, frame):
+        return read_late(frame, self, "__bool__") if type(self) is TensorValue and known_tensor(self.node) is None else None
 
     def truth(self, frame):
         known = known_tensor(self.node)
@@ -277,6 +282,24 @@ class TensorOperations(AbstractTensor):
 
     def contains(self, frame, item):
         return frame.break_graph("tensor_to_python", "membership in a tensor")
+
+    # --- texts --------------------------------------------------------------------------------------------------
+    def data_text(self, frame, fn, *rest):
+        return text_of_tensor(frame, self, fn, *rest)
+
+    def format_operand(self, frame):
+        is_number = type(self) is TensorValue and self.python_type() is torch.Tensor and not self.example.ndim
+        if not is_number or frame.root.function_modes or self.example.is_meta:
+            return self
+        return number_row(frame, frame.graph.compute(frame, torch.detach, (self,)), "item", [], {})
+
+    def conversion_operand(self, frame, kind):
+        if kind == "s":
+            return self.data_text(frame, str) or self
+        is_float = kind is not None and kind in "fFeEgG" and type(self) is TensorValue and not self.example.requires_grad
+        if not is_float or not self.example.dtype.is_floating_point or self.example.numel() != 1 or frame.root.function_modes:
+            return self
+        return number_row(frame, self, "__float__", [], {})
 
     # --- operators ----------------------------------------------------------------------------------------------
     def binary(self, frame, op, other, reverse=False):
@@ -461,8 +484,6 @@ def break_row(reason):
 
 def number_row(frame, self, name, args, kwargs):
     """item(), int(), tolist(), ...: known only of tensors made of plain numbers; floats wait until the graph has run."""
-    from ..number.late_values import read_late
-
     known = known_tensor(self.node)
     if known is None and name in ("item", "__float__") and not args and not kwargs:
         found = number_of_tensor(frame, self, name)
