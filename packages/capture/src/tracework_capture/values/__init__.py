@@ -40,6 +40,7 @@ ONLY_ROWS = (
     "objects.rows_attributes",
     "objects.rows_functions",
     "objects.rows_logged",
+    "objects.rows_signatures",
     "objects.rows_warned",
     "objects.weak_reference",
     "plain.compared_keys",

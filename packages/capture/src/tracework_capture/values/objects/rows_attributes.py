@@ -1,24 +1,17 @@
-"""getattr and its family, isinstance, type, id, callable, hash, vars, super, print, inspect and dataclasses queries, copies."""
+"""getattr and its family, isinstance, issubclass, type, id, callable, hash, vars, dir, super, print."""
 
 from __future__ import annotations
 
 import abc
-import contextlib
-import dataclasses
-import functools
-import inspect
-import operator
 import sys
-import traceback
 import types
 import typing
 
 from ...code_origin import is_installed
-from ...errors import SkipFrame
 from ...graph.replaced import identity_is_asked
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
 from ...signals import let_through
-from ...sources import Const, DictItem
+from ...sources import Const
 from ..number.floats import LateFloat
 from ..number.late_values import LateValue, place_here
 from ..number.symint import SymNumber
@@ -27,25 +20,18 @@ from ..plain.sequence import NONE, ListValue, TupleValue
 from ..plain.shown import shown
 from ..protocol.binding import class_value, function_value, is_callable
 from ..protocol.calls import calls
-from ..protocol.constant import (
-    ConstantValue,
-    attribute_name,
-    fold,
-    fold_literal,
-    force_plain,
-    literal,
-)
+from ..protocol.constant import ConstantValue, attribute_name, fold, force_plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.user_keys import hash_of
 from ..protocol.value import NEW, SymbolicRaise
 from .class_value import ClassValue
 from .construction import new_object, type_call
 from .exception import attribute_asked
-from .function import BoundMethodValue, FunctionValue
+from .function import FunctionValue
 from .identity_numbers import IdentityNumber
-from .instance import HEAP_TYPE, ObjectValue
+from .instance import ObjectValue
 from .made_class import class_of_parts
-from .partial import PartialValue
+from .rows_frames import own_frame
 from .super_object import super_
 
 
@@ -172,11 +158,6 @@ def issubclass_(frame, args, kwargs):
     if not found.constant():
         guard_unrelated(frame, args, kind, classes)
     return found
-
-
-def recursion_limit(frame, args, kwargs):
-    frame.root.guards.state("recursion_limit", sys.getrecursionlimit(), frame.user_location())
-    return ConstantValue(sys.getrecursionlimit())
 
 
 def getattr_(frame, args, kwargs):
@@ -306,222 +287,12 @@ def shown_later(frame, value):
     return shown(frame, value, str)
 
 
-def is_dataclass(frame, args, kwargs):
-    cls = args[0].cls if isinstance(args[0], ClassValue) else args[0].python_type()
-    return ConstantValue(hasattr(cls, "__dataclass_fields__"))
-
-
-def guard_fields(frame, cls):
-    """The fields of a class stay the same objects in the same order, if it is a dataclass."""
-    table = getattr(cls, "__dataclass_fields__", None)
-    if type(table) is dict:
-        source = Const(table, f"{cls.__name__}.__dataclass_fields__")
-        frame.guard("DICT_KEYS", source, tuple(table))
-        for name, field in table.items():
-            frame.guard("IDENTITY", DictItem(source, name), field)
-
-
-def fields(frame, args, kwargs):
-    cls = args[0].cls if isinstance(args[0], ClassValue) else args[0].python_type()
-    guard_fields(frame, cls)
-    try:
-        found = dataclasses.fields(cls)
-    except TypeError as error:
-        return frame.raise_new(TypeError, *error.args)
-    return TupleValue([literal(frame, f) for f in found])
-
-
-def replace(frame, args, kwargs):
-    value = args[0]
-    if not hasattr(value.python_type(), "__dataclass_fields__"):
-        return frame.break_graph("call_unknown", "dataclasses.replace of no dataclass")
-    guard_fields(frame, value.python_type())
-    declared = value.python_type().__dataclass_fields__.values()
-    given = [field for field in declared if field._field_type is not dataclasses._FIELD_CLASSVAR and field.name in kwargs]
-    kept = [f for f in declared if f._field_type is not dataclasses._FIELD_CLASSVAR and f.init and f.name not in kwargs]
-    if not all(f.init for f in given) or any(
-        f._field_type is dataclasses._FIELD_INITVAR and f.default is dataclasses.MISSING for f in kept
-    ):
-        return frame.break_graph("call_unknown", "dataclasses.replace with fields that it refuses, or without some that it needs")
-    changes = {**kwargs, **{f.name: value.getattr(frame, f.name) for f in kept}}
-    return class_value(frame, value.python_type()).call(frame, [], changes)
-
-
-def of_signature(fn):
-    """A function of inspect that says what arguments a callable takes."""
-
-    def row(frame, args, kwargs):
-        name = f"inspect.{fn.__name__}"
-        if len(args) != 1:
-            return frame.break_graph("builtin_unsupported", f"{name} with these arguments")
-        value, options = args[0], plain_options(frame, kwargs)
-        asked = stand_in(frame, value, name)
-        if asked is not None:
-            return fold_literal(frame, fn, asked, **options)
-        if isinstance(value, ClassValue) and value.cls.__flags__ & HEAP_TYPE:
-            guard_signature_of_class(frame, value.cls, name)
-        try:
-            return fold_literal(frame, fn, value.real(), **options)
-        except LookupError:
-            return frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}")
-
-    return row
-
-
-def stand_in(frame, value, name):
-    """What has the signature of a function, a method or a partial of one, guarded; None for other callables."""
-    if isinstance(value, FunctionValue):
-        found = plain_function(frame, value)
-        guard_signature(frame, value)
-        return found
-    if isinstance(value, BoundMethodValue):
-        found = stand_in(frame, value.function, name)
-        return None if found is None else types.MethodType(found, object())
-    if not isinstance(value, PartialValue):
-        return None
-    function, positional, keywords = value.parts
-    found = stand_in(frame, function, name)
-    named = {key.constant(): given for key, given in keywords.all_items(frame)}
-    if found is None or not value.is_flat() or not all(given.is_constant() for given in named.values()):
-        frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}")
-    made = functools.partial(found, *positional.all_items(frame), **{key: given.constant() for key, given in named.items()})
-    try:
-        inspect.signature(made)
-    except ValueError:
-        frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}, which has arguments that do not fit")
-    return made
-
-
-def guard_signature_of_class(frame, cls, name):
-    """The methods that say what arguments a class takes stay as they are; which ones those are, the look-ups guard."""
-    asked = [lookup_class(cls, method)[0] for method in ("__new__", "__init__")]
-    says = [lookup_class(cls, attribute)[0] for attribute in ("__signature__", "__wrapped__", "__text_signature__")]
-    own_call = lookup_class(type(cls), "__call__")[0] is not vars(type)["__call__"]
-    if own_call or id(cls) in frame.root.made or any(each is not NO_ATTRIBUTE for each in says[:2]):
-        frame.break_graph("builtin_unsupported", f"{name} of class {cls.__qualname__}, which says itself what it takes")
-    for method in asked:
-        if isinstance(method, types.FunctionType):
-            guard_facts(frame, method, Const(method, method.__qualname__))
-
-
-def guard_signature(frame, value):
-    """What inspect.signature reads of an existing function stays as it is."""
-    if value.mutability is not NEW:
-        guard_facts(frame, value.real(), value.base)
-
-
-def guard_facts(frame, function, source):
-    """All that says what arguments a function takes stays the same objects."""
-    facts = signature_facts(function)
-    if not isinstance(facts[-1], types.NoneType):
-        frame.break_graph("builtin_unsupported", f"inspect.signature of {function.__qualname__}, which wraps no function")
-
-    def unchanged(function):
-        """its signature is the same"""
-        now = signature_facts(function)
-        return len(now) == len(facts) and all(map(operator.is_, now, facts))
-
-    frame.guard("PREDICATE", source, unchanged)
-
-
-def signature_facts(function):
-    """Objects that the signature of a function is made of, and that of the function it wraps; at the end what wraps nothing more."""
-    facts = []
-    while isinstance(function, types.FunctionType) and len(facts) < _LONGEST_CHAIN:
-        own = function.__dict__
-        facts += [function.__code__, function.__defaults__, function.__kwdefaults__, function.__annotations__]
-        facts.append(own.get("__signature__"))
-        function = own.get("__wrapped__")
-    return [*facts, function]
-
-
-_LONGEST_CHAIN = 500
-
-
-def plain_options(frame, kwargs):
-    return {k: force_plain(frame, v) for k, v in kwargs.items()}
-
-
-def plain_function(frame, value):
-    """The function, or a stand-in with the same signature for one that the traced program made."""
-    try:
-        return value.real()
-    except LookupError:
-        pass
-    try:
-        if value.attributes:
-            raise LookupError("what it wraps")
-        defaults, named, annotations = ([v.real() for v in values] for values in value.signature_parts())
-    except LookupError:
-        what = f"inspect.signature of {value.describe()}, made with values of the program"
-        return frame.break_graph("builtin_unsupported", what)
-    cells = tuple(types.CellType() for _ in value.code.co_freevars)
-    made = types.FunctionType(value.code, value.globals, value.code.co_name, tuple(defaults) or None, cells)
-    made.__kwdefaults__ = dict(zip(value.kwdefault_names(), named)) or None
-    made.__annotations__ = dict(zip(annotations[::2], annotations[1::2]))
-    return made
-
-
 def object_new(frame, args, kwargs):
     return new_object(frame, args, kwargs)
 
 
 def object_class(frame, args, kwargs):
     return ObjectValue(object)
-
-
-def exception(frame, args, kwargs):
-    """sys.exception(): what the traced frames handle; contextlib only wants to know that, others may mean the caller's."""
-    handled = frame.handling()
-    if handled is None and frame.globals is not contextlib.__dict__:
-        return frame.break_graph("builtin_unsupported", "asking for the exception where none of the traced program is handled")
-    return handled if handled is not None else NONE
-
-
-def exc_info(frame, args, kwargs):
-    """sys.exc_info()"""
-    handled = exception(frame, args, kwargs)
-    if handled is NONE:
-        return TupleValue([NONE, NONE, NONE])
-    return TupleValue([class_value(frame, handled.python_type()), handled, handled.getattr(frame, "__traceback__")])
-
-
-def own_frame(name, looks=lambda args: True):
-    """A builtin that looks at the frame that calls it, or changes how it goes on."""
-
-    def handler(frame, args, kwargs):
-        if not looks(args):
-            return frame.break_graph("builtin_unsupported", f"{name}()")
-        return frame.leave_plain("builtin_unsupported", f"{name}()")
-
-    return handler
-
-
-def reports_steps(name):
-    """What has the steps of frames that run already reported: those that call it all go on as the program's own."""
-
-    def handler(frame, args, kwargs):
-        if frame.parent is not None and not frame.root.options.fullgraph:
-            raise SkipFrame(f"{name}() reports the steps of the frame")
-        return frame.leave_plain("builtin_unsupported", f"{name}()")
-
-    return handler
-
-
-def frame_above(name, default):
-    """What gives the frame that is so many calls up: the user's functions look at its names, libraries at its module."""
-
-    def handler(frame, args, kwargs):
-        above = args[0].constant() if args and args[0].is_constant() else default
-        while above > 0 and frame.parent is not None and not is_installed(frame.code):
-            frame, above = frame.parent, above - 1
-        return frame.leave_plain("builtin_unsupported", f"{name}()")
-
-    return handler
-
-
-def globals_(frame, args, kwargs):
-    return frame.break_graph("builtin_unsupported", "globals()")
 
 
 def cast(frame, args, kwargs):
@@ -535,52 +306,27 @@ def of_new_type(frame, args, kwargs):
     return args[0]
 
 
-ROWS = {
-    isinstance: isinstance_,
-    issubclass: issubclass_,
-    getattr: getattr_,
-    hasattr: hasattr_,
-    setattr: setattr_,
-    delattr: delattr_,
-    type: type_,
-    id: id_,
-    callable: callable_,
-    hash: hash_,
-    vars: vars_,
-    dir: dir_,
-    super: super_,
-    print: print_,
-    dataclasses.is_dataclass: is_dataclass,
-    dataclasses.fields: fields,
-    dataclasses.replace: replace,
-    inspect.signature: of_signature(inspect.signature),
-    inspect.getfullargspec: of_signature(inspect.getfullargspec),
-    object: object_class,
-    object.__new__: object_new,
-    globals: globals_,
-    locals: own_frame("locals"),
-    eval: own_frame("eval", lambda args: len(args) < 3),
-    exec: own_frame("exec", lambda args: len(args) < 3),
-    sys.getrefcount: own_frame("sys.getrefcount"),  # the frame is one of those that it counts
-    sys.getsizeof: own_frame("sys.getsizeof"),  # how an object lies in memory depends on the steps in which it was made
-    sys._getframe: frame_above("sys._getframe", 0),
-    inspect.currentframe: frame_above("inspect.currentframe", 1),  # and f_back of it
-    breakpoint: own_frame("breakpoint"),
-    sys.settrace: reports_steps("sys.settrace"),
-    sys.setprofile: reports_steps("sys.setprofile"),
-    **{
-        getattr(sys.monitoring, name): reports_steps(f"sys.monitoring.{name}")
-        for name in ("set_events", "set_local_events", "restart_events")
-        if hasattr(sys, "monitoring")
-    },
-    **{f: own_frame(f"traceback.{f.__name__}") for f in (traceback.walk_stack, traceback.extract_stack, traceback.format_stack)},
-    traceback.print_stack: own_frame("traceback.print_stack"),
-    typing.cast: cast,
-    typing.NewType.__call__: of_new_type,
-    type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
-    sys.exc_info: exc_info,
-    sys.exception: exception,
-    sys.getrecursionlimit: recursion_limit,
-    **{c.__new__: object_new for c in (tuple, list, dict, set, frozenset)},
-}
-calls(ROWS)
+calls(
+    {
+        isinstance: isinstance_,
+        issubclass: issubclass_,
+        getattr: getattr_,
+        hasattr: hasattr_,
+        setattr: setattr_,
+        delattr: delattr_,
+        type: type_,
+        id: id_,
+        callable: callable_,
+        hash: hash_,
+        vars: vars_,
+        dir: dir_,
+        super: super_,
+        print: print_,
+        object: object_class,
+        object.__new__: object_new,
+        typing.cast: cast,
+        typing.NewType.__call__: of_new_type,
+        type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
+        **{c.__new__: object_new for c in (tuple, list, dict, set, frozenset)},
+    }
+)
