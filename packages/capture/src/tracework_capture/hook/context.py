@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import _C, _torch, values
+from .. import _C, _torch
 from ..bytecode.resume import original_code
 from ..code_origin import is_of_torch
 from ..contracts import SYMBOLIC_SIZES, Break, PlainFrame, Recompile
@@ -99,7 +99,6 @@ class FrameCallback:
     """What the evaluator asks for frames without a fitting entry; owns the entries that it makes."""
 
     def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
-        values.load()
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)
         self.backend = backend

@@ -9,7 +9,7 @@ from ..bytecode.code import code_info
 from ..bytecode.resume import original_place
 from ..errors import BreakGraph, SkipFrame, Unsupported, UserLocation
 from ..graph.checks import DataCheck, Effects
-from ..graph.inputs import lift_number, lift_tensor
+from ..graph.inputs import lift_tensor
 from ..regions import regions
 from ..sources import Const, DictItem, Item, Local
 from ..sources import root as root_of
@@ -165,15 +165,6 @@ class CaptureRoot:
             limit *= WITH_TENSORS if met or self.sees_tensors else 1
             if self.idle > limit:
                 frame.break_graph("long_loop", f"{limit} instructions")
-
-    def dynamic_number(self, frame: SymbolicFrame, value: int, source: Any) -> Value | None:
-        """The size Value of an int argument that changed between calls; None keeps it a constant."""
-        symbol = lift_number(frame, value, source)
-        if symbol is None:
-            return None
-        number = self.services.size_value(frame, symbol)
-        number.source = source
-        return number
 
 
 def is_given_number(source: Any, value: Any) -> bool:

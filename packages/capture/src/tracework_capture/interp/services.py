@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import _C
 from ..sources import Attr, Const
-from ..values import wrap as wrapping
-from ..values.number import symint
 from ..values.objects import exception as exceptions
 from ..values.objects.function import BoundMethodValue, NewFunctionValue
 from ..values.plain import mapping, ranges, results, sequence, sets
+from ..values.protocol import wraps
 from ..values.protocol.user_keys import refuse_effects
 from ..values.protocol.value import Value
 from ..values.torch.results import wrap_result
@@ -44,7 +43,7 @@ class Services:
         """The Value of an existing object; a compiled function stands for the function it was made of."""
         if type(obj) is _C.Scoped and obj.callback is not None and source is not None:
             return frame.wrap(obj.__wrapped__, Attr(source, "__wrapped__"))
-        return wrapping.wrap(frame, obj, source)
+        return wraps.wrap(frame, obj, source)
 
     def wrap_constant(self, frame: SymbolicFrame, obj: object) -> Value:
         """The Value of a constant."""
@@ -53,10 +52,6 @@ class Services:
     def wrap_result(self, frame: SymbolicFrame, node: Any, example: Any) -> Value:
         """The Value of a node's result."""
         return wrap_result(frame, node, example)
-
-    def size_value(self, frame: SymbolicFrame, size: Any) -> Value:
-        """The Value of a size."""
-        return symint.size_value(frame, size)
 
     def make_tuple(self, frame: SymbolicFrame, items: list[Value]) -> Value:
         """(a, b)"""

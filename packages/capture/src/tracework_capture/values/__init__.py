@@ -15,7 +15,7 @@ import importlib
 from .protocol.make import make
 from .protocol.registry import REGISTRIES
 
-LOADED_BY_THE_FIRST_CALLBACK = (
+IMPORTED_LATE = (
     "number.size_floats",
     "plain.format_fields",
     "torch.open_indices",
@@ -31,10 +31,13 @@ LOADED_BY_THE_FIRST_CALLBACK = (
 
 ONLY_ROWS = (
     "arrays.functions",
+    "arrays.code",
     "number.drawn",
     "objects.compiled_here",
     "objects.copies",
     "objects.libraries",
+    "number.open_fraction",
+    "objects.existing",
     "objects.made_class",
     "objects.nested_texts",
     "objects.rows_attributes",
@@ -44,7 +47,11 @@ ONLY_ROWS = (
     "objects.rows_warned",
     "objects.weak_reference",
     "plain.compared_keys",
+    "plain.dict_views",
+    "plain.sequence_methods",
+    "plain.existing",
     "plain.heaps",
+    "plain.results",
     "plain.rows_containers",
     "plain.rows_copies",
     "plain.rows_iteration",
@@ -54,10 +61,14 @@ ONLY_ROWS = (
     "torch.data_calls",
     "torch.dual_numbers",
     "torch.functional_call",
+    "torch.callables",
+    "torch.existing",
     "torch.generators",
     "torch.optimizer",
     "torch.regions.checkpoint",
     "torch.regions.exported",
+    "torch.regions.flex_attention",
+    "torch.regions.triton_kernel",
     "torch.regions.loops",
     "torch.regions.transforms",
     "torch.tensor_data",
@@ -65,10 +76,8 @@ ONLY_ROWS = (
 """Modules that add rows to tables, whoever else imports them."""
 
 
-def load() -> None:
-    """Imports all of them (a program that is captured may have changed how Python imports) and closes the tables."""
-    for name in ("wrap", *LOADED_BY_THE_FIRST_CALLBACK, *ONLY_ROWS):
-        importlib.import_module(f"{__name__}.{name}")
-    make.check()
-    for registry in REGISTRIES:
-        registry.seal()
+for _name in (*IMPORTED_LATE, *ONLY_ROWS):
+    importlib.import_module(f"{__name__}.{_name}")
+make.check()
+for _registry in REGISTRIES:
+    _registry.seal()

@@ -4,9 +4,6 @@ import typing
 
 import pytest
 import torch
-
-pytest.importorskip("tracework_capture.values.wrap")
-
 from interp_harness import Runner, check
 
 X = torch.arange(6.0).reshape(2, 3)

@@ -5,9 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("tracework_capture.values.wrap")
-
 from tracework_capture.bytecode.facts import SUPPORTED_VERSIONS
 from tracework_capture.bytecode.intrinsics import intrinsic_names
 from tracework_capture.interp.handlers import OPCODES

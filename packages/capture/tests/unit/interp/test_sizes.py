@@ -2,9 +2,6 @@
 
 import pytest
 import torch
-
-pytest.importorskip("tracework_capture.values.wrap")
-
 from interp_harness import Runner
 
 

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tracework_capture import values
 from tracework_capture.errors import BREAK_REASONS
 from tracework_capture.values.policy import break_reason, method_policy, method_reason, torch_policy
 from tracework_capture.values.protocol.calls import Policy
 
-values.load()
 TABLE = Path(__file__).with_name("torch_policy.txt")
 NAMESPACES = (
     *("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft", "torch.func", "torch.random", "torch.amp"),

@@ -20,6 +20,7 @@ from ...sources import ArrayTensor
 from ..number.floats import FloatValue
 from ..number.late_values import OF_KIND
 from ..number.symint import SymNumber
+from ..objects.existing import wrap_object
 from ..plain.ranges import SliceValue
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.calls import calls
@@ -27,6 +28,7 @@ from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, p
 from ..protocol.kinds import AbstractArray
 from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Value
+from ..protocol.wraps import wraps
 from ..torch.tensor import TensorValue, existing_tensor, size_value
 from ..torch.tensor_attributes import numel, shape
 from ..torch.texts_of_data import late_text, may_be_written_late
@@ -295,9 +297,9 @@ NUMBER_METHODS = frozenset("item tolist __bool__ __int__ __float__ __index__ __c
 # --- making arrays -------------------------------------------------------------------------------------------------------
 
 
+@wraps(numpy.ndarray)
 def wrap_array(frame, obj, source):
     """An array of the user's program: an input of the graph that shares its memory."""
-    from ..wrap import wrap_object
     from .views import SpecialView
 
     frame.guard("TYPE", source, type(obj))

@@ -13,6 +13,7 @@ from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import call
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, plain
 from ..protocol.value import Value
+from ..protocol.wraps import wraps
 from .array import ArrayValue, as_array, refuse
 from .ufuncs import known_result
 
@@ -37,9 +38,10 @@ def traced_row(program):
     return computes
 
 
+@wraps(type(numpy.prod))
 def wrap_dispatcher(frame, obj, source):
     """One of NumPy's functions that ask their arguments for __array_function__."""
-    from ..wrap import wrap_builtin
+    from ..torch.callables import wrap_builtin
 
     value = wrap_builtin(frame, obj, source)
     program = obj._implementation

@@ -15,6 +15,7 @@ from ..plain.sequence import TupleValue
 from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from ..protocol.value import Value
+from ..protocol.wraps import wraps
 from ..torch.tensor import TensorValue
 from .array import (
     ArrayValue,
@@ -493,6 +494,7 @@ UFUNC_METHODS = {
 """Name of a method of ufuncs -> fn(frame, name of the ufunc, args, kwargs)."""
 
 
+@wraps(numpy.ufunc)
 def wrap_ufunc(frame, obj, source):
     """A universal function of NumPy; those of other libraries break when they are called."""
     row = CALLS.get(obj)

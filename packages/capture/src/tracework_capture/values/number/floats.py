@@ -18,6 +18,7 @@ from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from ..protocol.make import make
 from ..protocol.memory import remember
 from ..protocol.value import Value
+from ..protocol.wraps import changes_in
 from .float_formulas import Formula, Number, answer, called, computed_by_python, formula_of
 from .symint import SymNumber
 
@@ -479,6 +480,7 @@ def settled(frame, value):
     return ConstantValue(value.specialise(frame)) if isinstance(value, SymNumber) else fixed(frame, value)
 
 
+@changes_in(float, numpy.float64, numpy.float32)
 def changing_float(frame, number, source):
     """The value of a float that had another value in an earlier capture, or is one of NumPy, which programs compute, not write; None when it
     stays a constant."""

@@ -15,6 +15,7 @@ from ..plain.sequence import TupleValue
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue
 from ..protocol.kinds import AbstractTensor
 from ..protocol.open_constant import OpenConstant
+from ..protocol.wraps import changes_in
 from .float_formulas import MOST_TEXT, answer_of
 from .floats import settled
 from .symint import size_value
@@ -138,6 +139,7 @@ class NumpyInt(OpenConstant):
         return f"{emit.const(type(self.obj))}({number})"
 
 
+@changes_in(*NUMPY_INTS)
 def changing_numpy_int(frame, number, source):
     """The value of an int that had another value in an earlier capture; None when it stays a constant."""
     root = frame.root

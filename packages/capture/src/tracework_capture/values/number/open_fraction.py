@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ...sources import Attr
 from ..protocol.open_constant import OpenConstant
+from ..protocol.wraps import changes_in
 
 PARTS = ("numerator", "denominator")
 
@@ -32,6 +35,7 @@ class OpenFraction(OpenConstant):
         return emit.source(self.source)
 
 
+@changes_in(Fraction)
 def changing_fraction(frame, number, source):
     """The value of a fraction that was another one in an earlier capture; None when it stays a constant."""
     root = frame.root

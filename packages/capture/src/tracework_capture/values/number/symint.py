@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import torch
+
 from ...atoms import NUMPY_NUMBERS
 from ...graph.data_sizes import relation_node
+from ...graph.inputs import lift_number
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold, literal
 from ..protocol.value import Value
+from ..protocol.wraps import changes_in, wraps
 
 MOST_DECISIONS = 100
 """So much is decided on open numbers at most: sorting a list of them, say, would be right for one order only, and takes long to prove."""
@@ -269,6 +273,22 @@ def compare_with_float(frame, op, size, number):
     if op in ("==", "!="):
         return op == "!="
     return compare_sizes(frame, ">" if op in (">", ">=") else "<=", size, below)
+
+
+@wraps(torch.SymInt)
+def wrap_symint(frame, obj, source):
+    return size_value(frame, obj)
+
+
+@changes_in(int)
+def changing_int(frame, number, source):
+    """The size of an int that had another value in an earlier capture; None when it stays a constant."""
+    symbol = lift_number(frame, number, source)
+    if symbol is None:
+        return None
+    made = size_value(frame, symbol)
+    made.source = source
+    return made
 
 
 def size_value(frame, size):

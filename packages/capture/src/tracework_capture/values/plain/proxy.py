@@ -9,6 +9,7 @@ import types
 from ...sources import Const
 from ..protocol.constant import plain
 from ..protocol.value import Value
+from ..protocol.wraps import wraps
 
 _METHODS = frozenset(
     {"get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__", "__reversed__"}
@@ -87,6 +88,7 @@ class ProxyValue(Value):
         return f"{emit.const(types.MappingProxyType)}({emit.load(self.mapping)})"
 
 
+@wraps(types.MappingProxyType)
 def wrap_proxy(frame, obj, source):
     """An existing view (of a class, of a signature's parameters, or of a dict that may change)."""
     frame.guard("IDENTITY", source, obj)

@@ -11,6 +11,7 @@ from ...sources import Source
 from ..number.symint import SymNumber
 from ..protocol.constant import ConstantValue, fold_plain, plain
 from ..protocol.open_constant import OpenConstant
+from ..protocol.wraps import changes_in
 
 __all__ = [
     "OpenText",
@@ -78,6 +79,7 @@ class ChangingText(OpenText):
         return not self.test(frame, "==", "").constant()
 
 
+@changes_in(str)
 def changing_text(frame, text, source: Source):
     """A ChangingText for an argument that had another value before, else None."""
     root = frame.root

@@ -120,6 +120,8 @@ class Value:
     """The built-in object inside of an instance of a subclass of a built-in class."""
     is_holder = False
     """Whether it holds what held() gives as long as it lives, as containers and instances do: that is asked about lifetimes."""
+    models_methods = False
+    """Whether it does itself what a method of its class, however it was reached, is called for."""
     takes_no_turns = False
     """Whether going over it runs no code of the program."""
     is_known_elsewhere = False

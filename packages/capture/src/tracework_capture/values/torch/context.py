@@ -12,12 +12,14 @@ import torch
 from ...graph.managers import left, record_plain
 from ...regions import error_on_graph_break, leave_region
 from ...sources import Const, InstanceAttr
+from ..objects.existing import wrap_object
 from ..objects.function import FunctionValue
 from ..plain.sequence import NONE
 from ..protocol.binding import BoundBuiltin, class_value
 from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.value import Value
+from ..protocol.wraps import guard_type, wraps, wraps_derived, wraps_named
 from .inference_tensors import begin_block, end_block
 from .overrides import dispatch
 
@@ -446,6 +448,8 @@ QUIET_ERRORS = {"all", "divide", "over", "under", "invalid"}
 class ErrorRegion(ContextValue):
     """error_on_graph_break(value). One that a continuation finds entered is left at run time, too; `own`: it is ours, not torch's."""
 
+    models_methods = True
+
     def __init__(self, args, wanted, own=True):
         super().__init__(error_on_graph_break, args, {})
         self.wanted = wanted
@@ -479,43 +483,56 @@ def error_region_row(frame, args, kwargs):
     return ErrorRegion([value], bool(force_plain(frame, value)))
 
 
-REGION_TYPES = (
-    ("tracework_capture.regions", "error_on_graph_break"),
-    ("torch._dynamo.decorators", "ErrorOnGraphBreakDecoratorContextManager"),
+@wraps_named(
+    "tracework_capture.regions.error_on_graph_break",
+    "torch._dynamo.decorators.ErrorOnGraphBreakDecoratorContextManager",
 )
+def existing_error_region(frame, obj, source):
+    wanted = frame.wrap(obj.error_on_graph_break, InstanceAttr(source, "error_on_graph_break"))
+    guard_type(frame, obj, source)
+    made = ErrorRegion([wanted], obj.error_on_graph_break, type(obj) is error_on_graph_break)
+    made.source = source
+    return made
 
 
-def existing_context(frame, obj, source):
-    """A no_grad() object and the like that existed before, entered or not; None for other types."""
-    if (type(obj).__module__, type(obj).__name__) in REGION_TYPES:
-        wanted = frame.wrap(obj.error_on_graph_break, InstanceAttr(source, "error_on_graph_break"))
-        frame.guard("TYPE", source, type(obj))
-        made = ErrorRegion([wanted], obj.error_on_graph_break, type(obj) is error_on_graph_break)
-        made.source = source
-        return made
-    if (type(obj).__module__, type(obj).__name__) == ("torch._dynamo.decorators", "DynamoConfigPatchProxy"):
-        frame.guard("TYPE", source, type(obj))
-        made = NullContext(type(obj), [], {})  # options of torch.compile
-        made.source, made.obj = source, obj
-        return made
-    if type(obj) is numpy.errstate:
-        frame.guard("TYPE", source, type(obj))
-        made = ErrorState(type(obj), [], {})
-        made.source, made.obj = source, obj
-        return made
-    if type(obj) in (torch.no_grad, torch.enable_grad, torch.set_grad_enabled):
-        return existing_grad_mode(frame, obj, source)
-    if type(obj) is contextlib.nullcontext and getattr(obj, "enter_result", obj) is None:
-        made = NullContext(type(obj), [], {})
-    elif issubclass(type(obj), torch.autocast):
-        made = AutocastContext(type(obj), [], {}, (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled))
-    else:
-        return None
-    frame.guard("TYPE", source, type(obj))  # one is made at each call of the code that uses it, so not its identity
+@wraps_named("torch._dynamo.decorators.DynamoConfigPatchProxy")
+def existing_options(frame, obj, source):
+    """Options of torch.compile."""
+    guard_type(frame, obj, source)
+    return existing(NullContext(type(obj), [], {}), obj, source)
+
+
+@wraps(numpy.errstate)
+def existing_error_state(frame, obj, source):
+    guard_type(frame, obj, source)
+    return existing(ErrorState(type(obj), [], {}), obj, source)
+
+
+@wraps(contextlib.nullcontext)
+def existing_null_context(frame, obj, source):
+    if getattr(obj, "enter_result", obj) is not None:
+        return wrap_object(frame, obj, source)
+    return existing_with_fields(frame, NullContext(type(obj), [], {}), obj, source)
+
+
+@wraps_derived(torch.autocast)
+def existing_autocast(frame, obj, source):
+    settings = (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled)
+    return existing_with_fields(frame, AutocastContext(type(obj), [], {}, settings), obj, source)
+
+
+def existing(manager, obj, source):
+    """The manager as the value of an object that was there, entered or not."""
+    manager.source, manager.obj = source, obj
+    return manager
+
+
+def existing_with_fields(frame, manager, obj, source):
+    """The same with guards of what it was made with: one is made at each call of the code that uses it, so not of its identity."""
+    guard_type(frame, obj, source)
     for name in FIELDS_OF_EXISTING.get(type(obj), ()):
         frame.wrap(getattr(obj, name), InstanceAttr(source, name))
-    made.source, made.obj = source, obj
-    return made
+    return existing(manager, obj, source)
 
 
 FIELDS_OF_EXISTING = {
@@ -527,6 +544,7 @@ FIELDS_OF_EXISTING = {
 """What is guarded of managers that existed before."""
 
 
+@wraps(torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
 def existing_grad_mode(frame, obj, source):
     """Known by what it does: a block that goes on after a break has a new one in each call."""
     frame.guard("TYPE", source, type(obj))
@@ -534,8 +552,7 @@ def existing_grad_mode(frame, obj, source):
     if type(obj) is torch.set_grad_enabled:
         mode = force_plain(frame, frame.wrap(obj.mode, InstanceAttr(source, "mode")))
     made = (SetGradEnabled if type(obj) is torch.set_grad_enabled else GradModeContext)(type(obj), [], {}, mode)
-    made.source, made.obj = source, obj
-    return made
+    return existing(made, obj, source)
 
 
 calls(

@@ -10,8 +10,10 @@ import torch
 from ....attention import attended, before_change
 from ....graph.outline import region
 from ....sources import Const
+from ...objects.existing import wrap_object
 from ...objects.row_value import RowValue
 from ...protocol.calls import CALLS, call
+from ...protocol.wraps import wraps_derived
 from ..tensor import TensorValue
 
 _ELEMENTWISE = frozenset(
@@ -71,9 +73,9 @@ def is_elementwise(node):
     return name in _ELEMENTWISE and not mixed
 
 
+@wraps_derived(torch._ops.HigherOrderOperator)
 def wrap_higher_order(frame, obj, source):
     """An operator that takes functions: those with a row are known by identity."""
-    from ...wrap import wrap_object
 
     row = CALLS.get(obj)
     if row is None:

@@ -14,22 +14,19 @@ from ...plain.sequence import NONE
 from ...protocol.calls import call
 from ...protocol.constant import NotPlain, force_plain, plain
 from ...protocol.value import Value
+from ...protocol.wraps import wraps_named
 from ..tensor import TensorValue
 
-KERNEL_TYPES = {
-    ("triton.runtime.jit", "JITFunction"),
-    ("triton.runtime.interpreter", "InterpretedFunction"),
-    ("triton.runtime.autotuner", "Autotuner"),
-    ("triton.runtime.autotuner", "Heuristics"),
-}
 MOST_CONFIGS = 64
 
 
-def existing_kernel(frame, obj, source):
-    """The value of a kernel; None for other objects."""
-    kind = type(obj)
-    if (kind.__module__, kind.__name__) not in KERNEL_TYPES:
-        return None
+@wraps_named(
+    "triton.runtime.jit.JITFunction",
+    "triton.runtime.interpreter.InterpretedFunction",
+    "triton.runtime.autotuner.Autotuner",
+    "triton.runtime.autotuner.Heuristics",
+)
+def wrap_kernel(frame, obj, source):
     frame.guard("IDENTITY", source, obj)
     return KernelValue(obj, source)
 
