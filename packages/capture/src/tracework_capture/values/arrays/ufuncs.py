@@ -11,9 +11,11 @@ from ...arrays import DTYPES, array_errors, numpy
 from ...graph.known import known_tensor
 from ..number.symint import SymNumber
 from ..objects.row_value import RowValue
+from ..plain.rows_operators import DIVMOD
 from ..plain.sequence import TupleValue
 from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
+from ..protocol.kinds import AbstractArray
 from ..protocol.value import Value
 from ..protocol.wraps import wraps
 from ..torch.tensor import TensorValue
@@ -504,3 +506,6 @@ def wrap_ufunc(frame, obj, source):
 
 def unknown_ufunc(ufunc):
     return lambda frame, args, kwargs: refuse(frame, f"the ufunc {ufunc.__name__}")
+
+
+DIVMOD[AbstractArray] = divmod_

@@ -63,6 +63,13 @@ class FloatValue(Value):
             self.known = True
         return self.hint
 
+    def is_number(self):
+        return self.python_type() is float
+
+    def make_known(self, frame):
+        self.specialise(frame)
+        return True
+
     def number(self, frame):
         return ConstantValue(self.specialise(frame))
 
@@ -146,7 +153,7 @@ class FloatValue(Value):
         return False
 
     def compare(self, frame, op, other):
-        from ..protocol.operators import REFLECTED
+        from ..protocol.special_methods import REFLECTED
 
         if isinstance(other, AbstractTensor):
             return None

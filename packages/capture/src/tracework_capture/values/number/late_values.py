@@ -15,7 +15,7 @@ from ..plain.iterators import SequenceIterator
 from ..protocol.constant import READ_AT_ONCE, ConstantValue, NotPlain, plain
 from ..protocol.kinds import is_plain_tensor
 from ..protocol.value import Value
-from .floats import DataFloat, FloatValue
+from .floats import DataFloat
 from .symint import SymNumber
 
 MOST = 2**512
@@ -43,8 +43,13 @@ class LateValue(Value):
         self.places = places
         self.most = most
 
+    is_late = True
+
     def python_type(self):
         return self.kind
+
+    def is_number(self):
+        return self.kind in ZERO
 
     def describe(self):
         return f"{self.kind.__name__} out of the data of a tensor"
@@ -57,7 +62,7 @@ class LateValue(Value):
         return frame.break_graph("tensor_to_python", f"{self.describe()} is needed while tracing")
 
     truth = hash_key = getattr = setattr = delattr = call = contains = as_graph_arg = needed
-    getitem = setitem = delitem = iterate = length = needed
+    getitem = setitem = delitem = iterate = length = make_known = needed
 
     def negated(self):
         """not self"""
@@ -83,7 +88,7 @@ class LateValue(Value):
         pair = [other, self] if reverse else [self, other]
         if op == "+" and self.kind is str is other.python_type():
             return self.made_of(str, pair, "{} + {}")
-        if self.kind not in ZERO or not is_number(other):
+        if self.kind not in ZERO or not other.is_number():
             return self.needed(frame)
         kinds = [type(+ZERO[value.python_type()]) for value in pair]
         kind, most = float if float in kinds else int, largest(op, *map(magnitude, pair))
@@ -141,12 +146,6 @@ class LateList(LateValue):
     def getitem(self, frame, key):
         items, place = self.items(frame), key.constant() if key.is_constant() else None
         return items[place] if type(place) is int and -len(items) <= place < len(items) else self.needed(frame)
-
-
-def is_number(value):
-    """Whether it is a number of Python, known or not."""
-    known = value.is_constant() or isinstance(value, (LateValue, FloatValue, SymNumber))
-    return known and value.python_type() in ZERO
 
 
 def magnitude(value):

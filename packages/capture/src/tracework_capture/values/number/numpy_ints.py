@@ -115,6 +115,9 @@ class NumpyInt(OpenConstant):
                 return ConstantValue(COMPARE_FUNCTIONS[op](self.obj, other.obj))
         return self.known().compare(frame, op, settled(frame, other))
 
+    def as_index(self, frame):
+        return self.call_method(frame, "__index__", [], {})
+
     def truth(self, frame):
         if self.settled is not None:
             return self.known().truth(frame)

@@ -70,6 +70,13 @@ class SymNumber(Value):
         self.fixed = hint
         return hint
 
+    def is_number(self):
+        return True
+
+    def make_known(self, frame):
+        self.specialise(frame)
+        return True
+
     def as_plain(self):
         if self.fixed is None:
             raise NotPlain(self)

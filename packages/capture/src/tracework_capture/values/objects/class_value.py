@@ -16,28 +16,19 @@ from ..plain.iterators import SequenceIterator
 from ..plain.mapping import METHODS, DictValue
 from ..plain.sequence import NONE, ListValue
 from ..protocol.arguments import call_row
-from ..protocol.binding import (
-    C_METHODS,
-    BoundBuiltin,
-    bind_static,
-    class_attribute,
-    class_value,
-    function_value,
-    held_function,
-    is_data_descriptor,
-    python_new,
-)
+from ..protocol.binding import C_METHODS, BoundBuiltin, bind_static, class_attribute, class_value, is_data_descriptor, python_new
 from ..protocol.calls import CALLS
-from ..protocol.constant import ConstantValue, attribute_name, fold, fold_plain, force_plain, literal
-from ..protocol.kinds import AbstractClass
+from ..protocol.constant import ConstantValue, attribute_name, fold, fold_plain, force_plain, implemented, literal
+from ..protocol.kinds import AbstractClass, holds_own_instance
 from ..protocol.lifetimes import let_go
 from ..protocol.make import make
+from ..protocol.properties import function_value, held_function
 from ..protocol.pure import is_pure
 from ..protocol.value import NEW, SymbolicRaise
 from .construction import construct, new_object
 from .enum_member import has_members
 from .function import BoundMethodValue
-from .instance import HEAP_TYPE, NO_ATTRIBUTE, has_own_instance, implemented, lookup_class
+from .instance import HEAP_TYPE, NO_ATTRIBUTE, lookup_class
 
 PLAIN_CLASS_ATTRIBUTES = (
     "__name__",
@@ -295,7 +286,7 @@ class ClassValue(AbstractClass):
 
     def getitem(self, frame, key):
         alias = lookup_class(type(self.cls), "__getitem__")[0] is NO_ATTRIBUTE and hasattr(self.cls, "__class_getitem__")
-        if alias and has_own_instance(key):
+        if alias and holds_own_instance(key):
             return frame.break_graph("builtin_unsupported", f"{self.cls.__name__}[...] that holds an instance of an own class")
         if alias or has_members(frame, self.cls, "__getitem__"):
             return fold(frame, lambda k: self.cls[k], [key])
@@ -328,7 +319,7 @@ class ClassValue(AbstractClass):
         return found
 
     def binary(self, frame, op, other, reverse=False):
-        from ..protocol.operators import SPECIAL
+        from ..protocol.special_methods import SPECIAL
 
         prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
         found = self.special(frame, f"{prefix}{SPECIAL[op.rstrip('=')]}__", [other])
@@ -337,7 +328,7 @@ class ClassValue(AbstractClass):
         return implemented(found)
 
     def compare(self, frame, op, other):
-        from ..protocol.operators import COMPARE_SPECIAL
+        from ..protocol.special_methods import COMPARE_SPECIAL
 
         found = implemented(self.special(frame, COMPARE_SPECIAL[op], [other]))
         if found is None and op == "!=":
@@ -346,7 +337,7 @@ class ClassValue(AbstractClass):
         return found
 
     def unary(self, frame, op):
-        from ..protocol.operators import UNARY_SPECIAL
+        from ..protocol.special_methods import UNARY_SPECIAL
 
         return self.special(frame, UNARY_SPECIAL[op], []) or super().unary(frame, op)
 

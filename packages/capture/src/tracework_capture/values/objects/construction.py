@@ -11,11 +11,12 @@ from ...guards.classes import attributes_of, module_of
 from ..plain.mapping import DictValue, factory_of
 from ..plain.sequence import NONE, DequeValue, ListValue, TupleValue, is_record
 from ..plain.sets import SetValue, made_set
-from ..protocol.binding import ATOMS, C_METHODS, WITHOUT_PART, bind_static, class_value, function_value, native_base, python_new
+from ..protocol.binding import ATOMS, C_METHODS, WITHOUT_PART, bind_static, class_value, native_base, python_new
 from ..protocol.calls import CALLS
 from ..protocol.constant import fold_plain, literal
 from ..protocol.iteration import iterate_all
 from ..protocol.kinds import AbstractClass
+from ..protocol.properties import function_value
 from ..protocol.registry import Registry
 from .controls import forbid
 from .enum_member import has_members, member_of

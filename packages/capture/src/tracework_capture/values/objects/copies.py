@@ -12,11 +12,13 @@ from ..plain.instance_dict import InstanceDictValue
 from ..plain.mapping import DictValue
 from ..plain.rows_copies import COPIES
 from ..plain.sequence import ListValue
-from ..protocol.binding import class_value, function_value, native_base, python_new
+from ..protocol.binding import class_value, native_base, python_new
 from ..protocol.iteration import iterate_all
+from ..protocol.operators import is_atomic
+from ..protocol.properties import function_value
 from ..protocol.value import Frame, Value
 from .construction import new_object
-from .instance import ObjectValue, is_atomic
+from .instance import ObjectValue
 
 OWN_COPIES = ("__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__setstate__", "__slots__")
 LIKE_OBJECT = ("__reduce__", "__reduce_ex__", *(("__getstate__",) if hasattr(object, "__getstate__") else ()))

@@ -83,7 +83,7 @@ class EnumMember(ObjectValue):
         return super().truth(frame) if python else self.atom.truth(frame)
 
     def binary(self, frame, op, other, reverse=False):
-        from ..protocol.operators import SPECIAL
+        from ..protocol.special_methods import SPECIAL
 
         stem = SPECIAL[op.rstrip("=")]
         prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
@@ -91,13 +91,13 @@ class EnumMember(ObjectValue):
         return (super() if python else self.atom).binary(frame, op, other, reverse)
 
     def compare(self, frame, op, other):
-        from ..protocol.operators import COMPARE_SPECIAL
+        from ..protocol.special_methods import COMPARE_SPECIAL
 
         python = self.in_python(frame, COMPARE_SPECIAL[op], *(("__eq__",) if op == "!=" else ()))
         return (super() if python else self.atom).compare(frame, op, other)
 
     def unary(self, frame, op):
-        from ..protocol.operators import UNARY_SPECIAL
+        from ..protocol.special_methods import UNARY_SPECIAL
 
         return (super() if self.in_python(frame, UNARY_SPECIAL[op]) else self.atom).unary(frame, op)
 

@@ -248,7 +248,7 @@ class ExceptionValue(AbstractException):
         return self.fields["__notes__"].call_method(frame, "append", [note], {})
 
     def own_text(self, frame, fn):
-        from ..protocol.binding import function_value
+        from ..protocol.properties import function_value
 
         for name in ("__str__", "__repr__")[fn is repr :]:
             static, owner = lookup_class(self.cls, name)

@@ -99,7 +99,7 @@ def make_group(frame, cls, args, kwargs):
     made = made_group(frame, cls, *args)
     init, _ = lookup_class(made.cls, "__init__")
     if isinstance(init, types.FunctionType):
-        from ..protocol.binding import function_value
+        from ..protocol.properties import function_value
 
         frame.inline(function_value(frame, init), [made, *args], {})
     return made

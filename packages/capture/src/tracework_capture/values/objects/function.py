@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...code_origin import is_of_torch
 from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
-from ..protocol.kinds import AbstractFunction
+from ..protocol.kinds import AbstractCell, AbstractFunction
+from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Value
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["BoundMethodValue", "CellValue", "FunctionValue", "NewFunctionValue", "bind_arguments"]
 
 
-class CellValue(Value):
+class CellValue(AbstractCell):
     """A closure cell. `contents` is None while unbound; existing cells are read on first use."""
 
     two_phase = True
@@ -509,3 +510,6 @@ def _what_does_not_fit(frame: Frame, function: FunctionValue, count: int, kwargs
     except TypeError as error:
         return str(error)
     raise RuntimeError(f"{function.name}() takes arguments that tracing could not bind")
+
+
+make.provide(bound_method=BoundMethodValue)

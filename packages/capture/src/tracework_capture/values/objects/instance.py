@@ -23,7 +23,6 @@ from ..plain.instance_dict import InstanceDictValue
 from ..plain.iterators import ItemIterator
 from ..plain.sequence import TupleValue
 from ..plain.shown import shown
-from ..plain.type_parameter import is_evaluated_late
 from ..protocol.binding import (
     ALIASES,
     ATOMS,
@@ -33,21 +32,31 @@ from ..protocol.binding import (
     GETSET,
     LOOKUP_HOOKS,
     NATIVE_BASES,
+    OF_OBJECT,
     SLOT,
     bind_static,
     class_value,
-    function_value,
     is_data_descriptor,
     native_base,
     python_new,
 )
-from ..protocol.constant import ConstantValue, NotPlain, attribute_name, fold_literal, force_plain, plain
-from ..protocol.kinds import AbstractInstance
+from ..protocol.constant import (
+    ConstantValue,
+    NotPlain,
+    attribute_name,
+    fold_literal,
+    force_plain,
+    implemented,
+    is_evaluated_late,
+    plain,
+)
+from ..protocol.kinds import AbstractInstance, holds_own_instance
 from ..protocol.lifetimes import let_go, may_have_died, refuse_to_drop
+from ..protocol.operators import index_of, is_atomic, operand_of, past_its_class
+from ..protocol.properties import function_value, is_property, use_property
 from ..protocol.record_keys import key_of_parts, record_fields
 from ..protocol.user_keys import hash_of, user_key
 from ..protocol.value import EXISTING, NEW, SymbolicRaise, builtin_part
-from .properties import is_property, use_property
 from .refused_classes import refuse_class
 
 NONE = ConstantValue(None)
@@ -62,32 +71,6 @@ MADE_OF_SUBCLASS = (collections.deque, collections.OrderedDict, collections.defa
 
 
 HEAP_TYPE = 1 << 9  # a flag of type objects: made at run time
-
-
-def has_own_instance(key):
-    """Whether it is an instance of an own class, of a number or text, say, or a tuple that has one: what keeps it keeps its class."""
-    return isinstance(key, ObjectValue) or isinstance(key, TupleValue) and any(map(has_own_instance, key.items))
-
-
-def is_atomic(part):
-    """Whether the built-in part of an instance is an int, a float, a str or bytes."""
-    return part.python_type() in ATOMS
-
-
-def operand_of(value):
-    """What an operator of a built-in type sees of its other operand: of an instance of a subclass of int, float, str or bytes, that."""
-    part = getattr(value, "part", None)
-    return part if part is not None and is_atomic(part) else value
-
-
-def past_its_class(frame, value, operation, *args):
-    """operation(frame, *args) with the built-in part of an instance in its place. Breaks for a TypeError, which names the class."""
-    try:
-        return operation(frame, *args)
-    except SymbolicRaise as raised:
-        if issubclass(raised.value.python_type(), TypeError):
-            frame.break_graph("operation_unknown", f"an error about {value.describe()}")
-        raise
 
 
 ASKED_BY_NO_FUNCTION = frozenset(
@@ -148,6 +131,10 @@ class ObjectValue(AbstractInstance):
 
     def same_object(self, other):
         return self is other
+
+    def as_index(self, frame):
+        has_index = lookup_class(self.python_type(), "__index__")[0] is not NO_ATTRIBUTE
+        return index_of(frame, [self], {}) if has_index else self
 
     def as_plain(self):
         """What functions of C see of an instance of a subclass of a number, a text or a tuple."""
@@ -613,7 +600,7 @@ class ObjectValue(AbstractInstance):
     def getitem(self, frame, key):
         if isinstance(self.obj, ALIASES):  # a type annotation in a body: List[Tensor]
             frame.guard("IDENTITY", self.source, self.obj)
-            if has_own_instance(key):
+            if holds_own_instance(key):
                 return frame.break_graph("builtin_unsupported", f"{self.obj}[...] that holds an instance of an own class")
             return fold_literal(frame, operator.getitem, self.obj, force_plain(frame, key))
         return self.required(frame, "__getitem__", [key], "is not subscriptable")
@@ -664,7 +651,7 @@ class ObjectValue(AbstractInstance):
         return bind_static(frame, self, self.cls, owner, static, "__call__").call(frame, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
-        from ..protocol.operators import SPECIAL
+        from ..protocol.special_methods import SPECIAL
 
         stem = SPECIAL[op.rstrip("=")]
         if op == "*=" and self.part is not None and isinstance(lookup_class(self.cls, "__imul__")[0], C_METHODS):
@@ -674,14 +661,14 @@ class ObjectValue(AbstractInstance):
         return implemented(self.special(frame, f"{prefix}{stem}__", [other]))
 
     def compare(self, frame, op, other):
-        from ..protocol.operators import COMPARE_SPECIAL
+        from ..protocol.special_methods import COMPARE_SPECIAL
 
         if op == "!=" and lookup_class(self.cls, "__ne__")[1] is object:
             return implemented(opposite(frame, self, other))
         return implemented(self.special(frame, COMPARE_SPECIAL[op], [other]))
 
     def unary(self, frame, op):
-        from ..protocol.operators import UNARY_SPECIAL
+        from ..protocol.special_methods import UNARY_SPECIAL
 
         found = self.special(frame, UNARY_SPECIAL[op], [])
         if found is None:
@@ -753,11 +740,6 @@ class ObjectValue(AbstractInstance):
     def replay(self, emit):
         """Brings the built-in part of an existing object to the traced state."""
         self.part.replay(emit)
-
-
-def implemented(found):
-    """None instead of NotImplemented."""
-    return None if found is not None and found.is_constant() and found.constant() is NotImplemented else found
 
 
 def fill_part(emit, part, native, name):
@@ -839,8 +821,7 @@ def namespace_comparison(op):
 
 
 NAMESPACE_METHODS = {"__eq__": namespace_comparison("=="), "__ne__": namespace_comparison("!=")}
-OF_OBJECT = {"__eq__": identical, "__ne__": opposite, "__repr__": default_repr}
-"""What object does with instances of classes that do it otherwise."""
+OF_OBJECT.add({"__eq__": identical, "__ne__": opposite, "__repr__": default_repr})
 PART_LEAVES_TO_OBJECT = frozenset(
     "__setattr__ __delattr__ __getattribute__ __init_subclass__ __class__ __reduce__ __reduce_ex__ __getstate__ __sizeof__".split()
 )

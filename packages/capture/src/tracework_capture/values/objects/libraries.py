@@ -13,10 +13,10 @@ from ... import _C
 from ...guards.classes import defines
 from ...sources import Const
 from ..plain.sequence import NONE
-from ..protocol.binding import function_value
 from ..protocol.calls import calls
 from ..protocol.constant import NotPlain, called_there, fold_literal, plain
 from ..protocol.kinds import AbstractTensor
+from ..protocol.properties import function_value
 from .function import FunctionValue
 
 STAND_INS = {torch.Tensor: lambda: torch.empty(0), torch.nn.Parameter: lambda: torch.nn.Parameter(torch.empty(0))}

@@ -32,10 +32,6 @@ def is_bound(obj):
     return hasattr(type(obj.__self__), obj.__name__)
 
 
-FOREIGN_FUNCTIONS = {"cython_function_or_method", "fused_cython_function", "nb_func"}
-"""Types of functions that Cython and nanobind make."""
-
-
 OVERRIDES: Registry[str, Callable[[Frame, KnownFunction, Sequence[Value], dict[str, Value]], Value | None]] = Registry(
     "OVERRIDES"
 )

@@ -18,10 +18,11 @@ from ..number.symint import SymNumber
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE, ListValue, TupleValue
 from ..plain.shown import shown
-from ..protocol.binding import class_value, function_value, is_callable
+from ..protocol.binding import class_value, is_callable
 from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, attribute_name, fold, force_plain
 from ..protocol.kinds import AbstractTensor
+from ..protocol.properties import function_value
 from ..protocol.user_keys import hash_of
 from ..protocol.value import NEW, SymbolicRaise
 from .class_value import ClassValue

@@ -8,9 +8,10 @@ from ...bytecode.resume import original_code
 from ...guards.classes import resolution_order
 from ...sources import Const
 from ..plain.sequence import NONE
-from ..protocol.binding import C_METHODS, BoundBuiltin, bind_static, class_value, function_value, held_function, refuse_method
+from ..protocol.binding import C_METHODS, BoundBuiltin, bind_static, class_value, refuse_method
 from ..protocol.calls import CALLS
 from ..protocol.constant import force_plain
+from ..protocol.properties import function_value, held_function
 from ..protocol.value import Value
 from .class_value import ClassValue
 from .construction import init_part, new_object, type_call

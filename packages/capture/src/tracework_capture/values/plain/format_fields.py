@@ -6,7 +6,8 @@ from __future__ import annotations
 import string
 
 from ...sources import Const
-from ..protocol.constant import ConstantValue
+from ..number.late_values import late_format
+from ..protocol.constant import TEXT_RULES, ConstantValue
 from ..protocol.kinds import AbstractArray, AbstractInstance, AbstractTensor
 
 CONVERSIONS = {"s": str, "r": repr, "a": ascii}
@@ -98,3 +99,14 @@ class Fields:
         index = first if numbered else self.count
         self.count += not numbered
         return self.args[index] if index < len(self.args) else None
+
+
+def format_(frame, template, args, kwargs):
+    """template.format(*args, **kwargs); None where it follows from its arguments alone."""
+    found = looked_up(frame, template, args, kwargs)
+    if found is not None:
+        return ConstantValue(found[0]).call_method(frame, "format", found[1], {})
+    return late_format(template, args, kwargs)
+
+
+TEXT_RULES["format"] = format_

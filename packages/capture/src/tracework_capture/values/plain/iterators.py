@@ -14,6 +14,7 @@ from ...guards.access import goes_over, item_ahead
 from ...guards.classes import lookup_class
 from ...sources import ItemAhead, IteratedList
 from ..protocol.constant import ConstantValue, force_plain, literal
+from ..protocol.make import make
 from ..protocol.value import EXISTING, SymbolicRaise, Value
 
 
@@ -513,3 +514,6 @@ class ItemIterator(IteratorValue):
 
     def reload(self, emit):
         return f"{emit.const(items_from)}({emit.load(self.owner)}, {self.position})"
+
+
+make.provide(text_iterator=TextIterator)

@@ -7,7 +7,7 @@ import re
 
 from ..number.late_values import late_percent
 from ..number.symint import SymNumber
-from ..protocol.constant import ConstantValue, fold, fold_plain
+from ..protocol.constant import TEXT_RULES, ConstantValue, fold, fold_plain
 from ..protocol.value import builtin_part
 from .mapping import DictValue
 from .sequence import SequenceValue, TupleValue
@@ -67,3 +67,6 @@ def by_names(frame, pattern, value):
 
 
 _NAMED = re.compile(r"%(?:%|\(([^()]*)\)([-#0 +]*\d*(?:\.\d*)?[hlL]?[a-zA-Z]))")
+
+
+TEXT_RULES["%"] = lambda frame, pattern, args, kwargs: percent_text(frame, pattern, args[0])

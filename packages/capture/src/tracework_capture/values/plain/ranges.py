@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 
 from ... import _C
-from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, plain
 from ..protocol.value import Value
 from .iterators import PlainIterator
@@ -49,8 +48,8 @@ class RangeValue(Value):
 
     def getitem(self, frame, key):
         if not isinstance(key, SliceValue):
-            return fold_literal(frame, operator.getitem, self.value, force_plain(frame, as_place(frame, key)))
-        bounds = slice(*(force_plain(frame, as_place(frame, p)) for p in key.parts))
+            return fold_literal(frame, operator.getitem, self.value, force_plain(frame, key.as_place(frame)))
+        bounds = slice(*(force_plain(frame, p.as_place(frame)) for p in key.parts))
         return fold_literal(frame, operator.getitem, self.value, bounds)
 
     def getattr(self, frame, name):
@@ -109,36 +108,16 @@ class SliceValue(Value):
         return f"{emit.const(slice)}({', '.join(emit.load(p) for p in self.parts)})"
 
 
-def as_index(frame, value):
-    """What an object of the program says in __index__; other values as they are."""
-    from ..number.numpy_ints import NumpyInt
-    from ..objects.instance import ObjectValue
-    from ..protocol.operators import index_of
-
-    if isinstance(value, NumpyInt):
-        return value.call_method(frame, "__index__", [], {})
-    if isinstance(value, ObjectValue) and lookup_class(value.python_type(), "__index__")[0] is not NO_ATTRIBUTE:
-        return index_of(frame, [value], {})
-    return value
-
-
-def as_place(frame, value):
-    """The same for an index of one of Python's sequences: of a tensor whose data is known it is the number in it."""
-    from ..torch.tensor import is_known_int
-
-    return value.call_method(frame, "__index__", [], {}) if is_known_int(frame, value) else as_index(frame, value)
-
-
 def sequence_index(frame, key, kind=None):
     """A plain int or slice from a key value; `kind` is that of the sequence whose item is asked for."""
     if isinstance(key, SliceValue):
-        bounds = slice(*(force_plain(frame, as_place(frame, p)) for p in key.parts))
+        bounds = slice(*(force_plain(frame, p.as_place(frame)) for p in key.parts))
         if not all(part is None or hasattr(type(part), "__index__") for part in (bounds.start, bounds.stop, bounds.step)):
             frame.raise_new(TypeError, "slice indices must be integers or None or have an __index__ method")
         if bounds.step == 0:
             frame.raise_new(ValueError, "slice step cannot be zero")
         return bounds
-    index = force_plain(frame, as_place(frame, key))
+    index = force_plain(frame, key.as_place(frame))
     if hasattr(type(index), "__index__"):
         return operator.index(index)
     name = _C.type_name(type(index))

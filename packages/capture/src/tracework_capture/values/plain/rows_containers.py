@@ -17,7 +17,7 @@ from ..protocol.operators import binary
 from .mapping import METHODS as DICT_METHODS
 from .mapping import DictValue, factory_of
 from .proxy import proxy_row
-from .ranges import RangeValue, SliceValue, as_place
+from .ranges import RangeValue, SliceValue
 from .sequence import DequeValue, ListValue, TupleValue
 from .sets import SetValue, made_set
 
@@ -95,7 +95,7 @@ def frozenset_(frame, args, kwargs):
 
 
 def range_(frame, args, kwargs):
-    bounds = [force_plain(frame, as_place(frame, a)) for a in args]
+    bounds = [force_plain(frame, a.as_place(frame)) for a in args]
     try:
         return RangeValue(range(*bounds))
     except (TypeError, ValueError) as error:

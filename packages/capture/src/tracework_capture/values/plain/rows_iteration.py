@@ -11,7 +11,7 @@ from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue, fold_plain, force_plain
 from ..protocol.iteration import iterate, iterate_all
 from ..protocol.kinds import AbstractInstance
-from ..protocol.operators import binary, compare, equal, index_of
+from ..protocol.operators import DUNDERS, binary, compare, equal, index_of
 from ..protocol.value import is_none
 from .iterators import PlainIterator, ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
 from .lazy_iterators import (
@@ -463,3 +463,5 @@ ROWS = {
 calls(ROWS)
 if hasattr(itertools, "batched"):
     call(itertools.batched)(batched_)
+
+DUNDERS["__reversed__"] = lambda frame, self: reversed_(frame, [self], {})

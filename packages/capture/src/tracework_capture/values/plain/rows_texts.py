@@ -8,10 +8,10 @@ import types
 
 from ...guards.classes import lookup_class
 from ..number.late_values import LateValue, late_shown
-from ..objects.instance import operand_of
 from ..protocol.calls import calls
 from ..protocol.constant import NUMPY_NUMBERS, fold, force_plain
 from ..protocol.kinds import AbstractInstance
+from ..protocol.operators import operand_of
 from .shown import is_open_number, shown
 from .text import text_of_size
 from .text_codecs import break_for_own_codec

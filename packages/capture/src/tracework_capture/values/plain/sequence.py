@@ -15,9 +15,10 @@ from ...sources import Attr, Item
 from ..protocol.arguments import call_row
 from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
 from ..protocol.iteration import iterate_all
+from ..protocol.kinds import AbstractSequence, AbstractTuple
 from ..protocol.make import make
 from ..protocol.user_keys import has_user_key, is_hashed_alike
-from ..protocol.value import EXISTING, NEW, Deferred, Value, builtin_part
+from ..protocol.value import EXISTING, NEW, Deferred, builtin_part
 from .iterators import LiveSequenceIterator
 from .ranges import sequence_index
 
@@ -37,7 +38,7 @@ def pending_items(obj, source):
     return [Pending(item, Item(source, index)) for index, item in enumerate(obj)]
 
 
-class SequenceValue(Value):
+class SequenceValue(AbstractSequence):
     """What list, tuple and deque share."""
 
     owner = None  # the object of a subclass that this is the built-in part of
@@ -400,7 +401,7 @@ class DequeValue(MutableSequenceValue):
         emit.line(f"{cls}.extend({name}, [{', '.join(items)}])")
 
 
-class TupleValue(SequenceValue):
+class TupleValue(SequenceValue, AbstractTuple):
     """A tuple, a namedtuple, a torch.Size, or a structure that torch functions return."""
 
     kind = "tuple"

@@ -9,7 +9,7 @@ import functools
 import importlib
 import types
 
-from ..protocol.constant import force_plain
+from ..protocol.constant import TEXT_RULES, force_plain
 
 __all__ = ["break_for_own_codec"]
 
@@ -47,3 +47,11 @@ def _is_pythons_handler(name):
 
 
 _TESTS = {"encoding": _is_pythons_encoding, "errors": _is_pythons_handler}
+
+
+def _coded(frame, text, args, kwargs):
+    """text.encode(*args, **kwargs) and decode."""
+    return break_for_own_codec(frame, args, kwargs)
+
+
+TEXT_RULES.add({"encode": _coded, "decode": _coded})

@@ -7,6 +7,7 @@ import sys
 import typing
 
 from ...bytecode.intrinsics import intrinsic_function, intrinsic_names
+from ..protocol.constant import EVALUATED_LATE
 from ..protocol.value import NEW, Value
 
 TYPES = {
@@ -20,18 +21,12 @@ TYPES = {
 }
 """(Number of operands, intrinsic) that makes one -> its type in typing."""
 
-_EVALUATED_LATE = {
-    getattr(typing, kind): ("__bound__", "__constraints__", "__default__", "__value__")
-    for kind in ("TypeVar", "ParamSpec", "TypeVarTuple", "TypeAliasType")
-    if sys.version_info >= (3, 12)
-}
-"""Attributes of type parameters and aliases that are expressions of the program, evaluated when somebody asks; those of a TypeVar that
-was made by a call, which infers no variance, are there already."""
-
-
-def is_evaluated_late(obj, name):
-    """Whether reading the attribute runs an expression of the program."""
-    return name in _EVALUATED_LATE.get(type(obj), ()) and getattr(obj, "__infer_variance__", True)
+if sys.version_info >= (3, 12):
+    for _kind in (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple, typing.TypeAliasType):
+        # those of a TypeVar that was made by a call, which infers no variance, are there already
+        EVALUATED_LATE.add(
+            {(_kind, _name): "__infer_variance__" for _name in ("__bound__", "__constraints__", "__default__", "__value__")}
+        )
 
 
 class TypeParameterValue(Value):

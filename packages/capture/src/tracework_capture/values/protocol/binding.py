@@ -7,15 +7,19 @@ import functools
 import threading
 import types
 import typing
+from collections.abc import Callable
 
 from ... import _C
 from ..._torch import FunctionBase
 from ...guards.classes import NO_ATTRIBUTE, Stored, defines, find, lookup_class
-from ...sources import Attr, ClassAttr, Const
-from ..objects.properties import use_property
+from ...sources import ClassAttr, Const
 from .calls import CALLS
 from .constant import ConstantValue, literal
-from .kinds import AbstractClass
+from .keys import MethodKey
+from .kinds import AbstractClass, AbstractInstance
+from .make import make
+from .properties import function_value, held_function, use_property
+from .registry import Registry
 from .value import Frame, Value
 
 DELETED = object()
@@ -58,12 +62,11 @@ BOUND_TYPES = {types.WrapperDescriptorType: types.MethodWrapperType, types.Funct
 
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
+FOREIGN_FUNCTIONS = {"cython_function_or_method", "fused_cython_function", "nb_func"}
+"""Names of the types of functions that other languages' compilers make."""
 
-def function_value(frame, function, source=None):
-    """The value of a function found on a class: classes are known, so it is, too."""
-    return frame.wrap(
-        function, source if source is not None else Const(function, getattr(function, "__qualname__", repr(function)))
-    )
+OF_OBJECT: Registry[str, Callable[..., Value]] = Registry("OF_OBJECT")
+"""Method -> what object does, of (frame, self, *args), with instances of classes that do it otherwise."""
 
 
 def class_value(frame: Frame, cls: type) -> Value:
@@ -101,26 +104,17 @@ def binding_kind(static):
     return kind
 
 
-def held_function(frame, static, attribute="__func__"):
-    """The function in a property, a staticmethod or a classmethod, whose __init__ may be called again. Guarded."""
-    found = getattr(static, attribute)
-    frame.guard("IDENTITY", Attr(Const(static, type(static).__name__), attribute), found)
-    return found
-
-
 def bind_static(frame, self, cls, owner, static, name):
     """The descriptor protocol, on a class attribute that is known."""
-    from ..objects.function import BoundMethodValue
-
     kind = binding_kind(static)
     if kind is types.FunctionType or kind is functools._lru_cache_wrapper:
-        return BoundMethodValue(function_value(frame, static), self)
+        return make.bound_method(function_value(frame, static), self)
     if kind is property:
         return use_property(frame, static, "__get__", self, cls)
     if kind is classmethod and not isinstance(static.__func__, types.FunctionType):
         return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name} is a class method of no function")
     if kind is classmethod:
-        return BoundMethodValue(function_value(frame, held_function(frame, static)), class_value(frame, cls))
+        return make.bound_method(function_value(frame, held_function(frame, static)), class_value(frame, cls))
     if kind is staticmethod:
         return function_value(frame, held_function(frame, static))
     if isinstance(static, functools.cached_property):
@@ -139,7 +133,7 @@ def bind_static(frame, self, cls, owner, static, name):
         index, _ = static.__reduce__()[1]
         return self.part.item(frame, index)
     if is_modelled(static):
-        return BoundMethodValue(frame.wrap(static, Const(static, name)), self)
+        return make.bound_method(frame.wrap(static, Const(static, name)), self)
     if defines(kind, "__get__"):
         getter, _ = lookup_class(kind, "__get__")
         if isinstance(getter, types.FunctionType):
@@ -179,8 +173,6 @@ class BoundBuiltin(Value):
         return True
 
     def hash_key(self, frame):
-        from .keys import MethodKey
-
         return MethodKey(self.owner, self.name)
 
     def getattr(self, frame, name):
@@ -201,15 +193,13 @@ class BoundBuiltin(Value):
 
 def call_c_method(frame, descriptor, owner, name, args, kwargs):
     """Calls a method that C defines, such as dict.get or object.__setattr__, on a value."""
-    from ..objects.instance import OF_OBJECT, ObjectValue
-
     base = getattr(descriptor, "__objclass__", object)
     native = native_base(owner.python_type())
     if base is dict is not native and name in native.__dict__ and issubclass(native, dict):
         return frame.break_graph("call_unknown", f"dict.{name} of a {native.__name__}, which has its own")
     if base is type and hasattr(owner, "of_type"):
         return owner.of_type(frame, descriptor, name, args, kwargs)
-    if not isinstance(owner, ObjectValue):
+    if not isinstance(owner, AbstractInstance):
         if lookup_class(owner.python_type(), name)[0] is not descriptor:
             if base is object and name in OF_OBJECT:
                 return OF_OBJECT[name](frame, owner, *args)
@@ -231,8 +221,6 @@ def refuse_method(frame, owner, base, name):
 
 def is_modelled(static):
     """Whether a method in a class is a function, of Cython's say, that has a row."""
-    from ..objects.row_value import FOREIGN_FUNCTIONS
-
     return type(static).__name__ in FOREIGN_FUNCTIONS and static in CALLS
 
 
@@ -261,3 +249,6 @@ def native_base(cls):
         if base in NATIVE_BASES or base is object:
             return base
     return object
+
+
+make.provide(builtin_method=BoundBuiltin)

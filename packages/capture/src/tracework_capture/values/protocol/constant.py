@@ -11,6 +11,8 @@ import functools
 import inspect
 import operator
 import types
+from collections.abc import Callable
+from typing import Any
 
 import numpy
 import torch
@@ -35,11 +37,14 @@ from ...sources import (
     PartItem,
     PlainPart,
 )
-from ..plain.type_parameter import is_evaluated_late
 from .iteration import iterate_all
+from .kinds import AbstractInstance, holds_own_instance
+from .make import make
 from .program_code import check_frame_hooks
 from .pure import reads_locale
-from .value import Value
+from .registry import Registry
+from .special_methods import COMPARE_SPECIAL, SPECIAL
+from .value import Frame, Value
 
 KNOWN_TO_NUMPY = (numpy.generic, numpy.ndarray, torch.Tensor)
 """Classes of which NumPy's numbers take what they give themselves, or leave it to them."""
@@ -102,6 +107,17 @@ ORDERINGS = {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
 UNARY_FUNCTIONS = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 
+EVALUATED_LATE: Registry[tuple[type, str], str] = Registry("EVALUATED_LATE")
+"""(Class, attribute) -> the attribute that says that the other is there already: attributes that are expressions of the program, evaluated
+when somebody asks."""
+
+TEXT_RULES: Registry[str, Callable[[Frame, Any, list[Value], dict[str, Value]], Value | None]] = Registry("TEXT_RULES")
+"""Method of str or bytes, or `%` -> what it gives, of (frame, text, args, kwargs); None for what follows from its arguments alone."""
+
+GETTERS: Registry[types.GetSetDescriptorType, Callable[[], Value]] = Registry("GETTERS")
+"""Attribute of torch.Tensor -> the function torch.Tensor.name.__get__."""
+
+
 class NotPlain(Exception):
     """The value is not known entirely, so there is no Python object for it."""
 
@@ -152,8 +168,6 @@ class ConstantValue(Value):
         return self.obj
 
     def getattr(self, frame, name):
-        from .binding import BoundBuiltin
-
         obj = self.obj
         getter = self.getter() if name == "__get__" else None
         if getter is not None:
@@ -168,42 +182,30 @@ class ConstantValue(Value):
             let_through(error)
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} raised {type(error).__name__}")
         if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
-            return BoundBuiltin(self, name)
+            return make.builtin_method(self, name)
         if type(found) in (dict, list, set, tuple):  # the object itself, not another like it
             return frame.wrap(found, Const(found))
         return literal(frame, found)
 
     def getter(self):
         """The function torch.Tensor.name.__get__, where this is that attribute of torch.Tensor; else None."""
-        from ..torch.overrides import attribute_function, attribute_names
-
-        name = attribute_names().get(self.obj) if type(self.obj) is types.GetSetDescriptorType else None
-        return None if name is None else attribute_function(name)
+        made = GETTERS.get(self.obj) if type(self.obj) is types.GetSetDescriptorType else None
+        return None if made is None else made()
 
     def call_method(self, frame, name, args, kwargs):
         obj = self.obj
         if isinstance(obj, str) and name == "join" and len(args) == 1 and not kwargs:
             return fold_literal(frame, obj.join, [force_plain(frame, v) for v in iterate_all(frame, args[0], asks_length=True)])
-        if type(obj) in (str, bytes) and name in ("encode", "decode"):
-            from ..plain.text_codecs import break_for_own_codec
-
-            break_for_own_codec(frame, args, kwargs)
         if isinstance(obj, torch.device) and name in ("__enter__", "__exit__"):
             return frame.break_graph("context_unknown", "a torch.device that is entered, or left, by no with statement here")
         try:
             method = getattr(obj, name)
         except AttributeError as error:
             return raise_python(frame, error)
-        if type(obj) is str and name == "format":
-            from ..number.late_values import late_format
-            from ..plain.format_fields import looked_up
-
-            found = looked_up(frame, obj, args, kwargs)
-            if found is not None:
-                return ConstantValue(found[0]).call_method(frame, name, found[1], {})
-            late = late_format(obj, args, kwargs)
-            if late is not None:
-                return late
+        rule = TEXT_RULES.get(name) if type(obj) in (str, bytes) else None
+        found = None if rule is None else rule(frame, obj, args, kwargs)
+        if found is not None:
+            return found
         if type(obj) is inspect.Signature and name in BINDING:  # what it gives may be changed, and holds any objects
             return self.getattr(frame, name).call(frame, args, kwargs)
         if name == "__iter__" and not args and not kwargs:
@@ -218,18 +220,13 @@ class ConstantValue(Value):
         return fold(frame, method, args, kwargs)
 
     def getitem(self, frame, key):
-        from ..objects.instance import has_own_instance
-        from ..plain.ranges import as_place
-
-        if type(self.obj) not in ATOM_TYPES and has_own_instance(key):
+        if type(self.obj) not in ATOM_TYPES and holds_own_instance(key):
             return frame.break_graph("builtin_unsupported", f"{self.describe()}[...] that holds an instance of an own class")
-        return fold(frame, operator.getitem, [self, as_place(frame, key)])
+        return fold(frame, operator.getitem, [self, key.as_place(frame)])
 
     def iterate(self, frame):
-        from ..plain.iterators import TextIterator
-
         if type(self.obj) in (str, bytes, TorchVersion):
-            return TextIterator(self.obj)
+            return make.text_iterator(self.obj)
         fold_plain(frame, iter, self.obj)
         return frame.break_graph("iterator_unsupported", self.describe())
 
@@ -242,9 +239,7 @@ class ConstantValue(Value):
     def binary(self, frame, op, other, reverse=False):
         if not other.is_constant():
             if isinstance(self.obj, str) and op == "%" and not reverse:
-                from ..plain.percent import percent_text
-
-                return percent_text(frame, self.obj, other) or fold(frame, operator.mod, [self, other])
+                return TEXT_RULES["%"](frame, self.obj, [other], {}) or fold(frame, operator.mod, [self, other])
             return self.asked(frame, op, other, reverse)
         left, right = (other.constant(), self.obj) if reverse else (self.obj, other.constant())
         return fold_literal(frame, BINARY_FUNCTIONS[op], left, right)
@@ -262,16 +257,13 @@ class ConstantValue(Value):
     def asked(self, frame, op, other, reverse=False):
         """self op other for an object of the program, where the method is Python code, as those of Fraction are; else None, for
         NotImplemented. NumPy's numbers make arrays of sequences, and ask objects for what they do with a number of Python."""
-        from ..objects.instance import ObjectValue, implemented
-        from .operators import COMPARE_SPECIAL, SPECIAL
-
         kind = other.python_type()
         if type(self.obj) in NUMPY_NUMBERS and not (kind in (int, float, bool) or issubclass(kind, KNOWN_TO_NUMPY)):
             frame.break_graph("numpy_array", f"{op} of a number of NumPy and a {other.describe()}")
         prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
         name = COMPARE_SPECIAL.get(op) or f"{prefix}{SPECIAL[op.rstrip('=')]}__"
         method = getattr(type(self.obj), name, None)
-        if not isinstance(method, types.FunctionType) or not isinstance(other, ObjectValue):
+        if not isinstance(method, types.FunctionType) or not isinstance(other, AbstractInstance):
             return None
         return implemented(frame.wrap(method, Const(method, name)).call(frame, [self, other], {}))
 
@@ -308,22 +300,11 @@ def plain(value):
 
 def force_plain(frame, value):
     """`plain`, or a graph break that names what was not known."""
-    from ..number.floats import FloatValue
-    from ..number.late_values import LateValue
-    from ..number.symint import SymNumber
-
-    if isinstance(value, (SymNumber, FloatValue)):
-        return value.specialise(frame)
     try:
         return plain(value)
     except NotPlain as missing:
         part = missing.args[0]
-        if isinstance(part, (SymNumber, FloatValue)):
-            part.specialise(frame)
-            return force_plain(frame, value)
-        if isinstance(part, LateValue):
-            return part.needed(frame)
-        if reads_whole(frame, part):
+        if part.make_known(frame) or reads_whole(frame, part):
             return force_plain(frame, value)
         return frame.break_graph("value_not_known", f"the value of {part.describe()} is needed while tracing")
 
@@ -402,6 +383,15 @@ def literal(frame, obj):
     """A value for an object that tracing itself made: nothing to guard, nothing to reload."""
     if type(obj) in ATOM_TYPES:
         return ConstantValue(obj)
-    from ..plain.results import wrap_constant
+    return make.result(frame, obj)
 
-    return wrap_constant(frame, obj)
+
+def implemented(found: Value | None) -> Value | None:
+    """None instead of NotImplemented."""
+    return None if found is not None and found.is_constant() and found.constant() is NotImplemented else found
+
+
+def is_evaluated_late(obj: Any, name: str) -> bool:
+    """Whether reading the attribute runs an expression of the program."""
+    known = EVALUATED_LATE.get((type(obj), name))
+    return known is not None and bool(getattr(obj, known, True))

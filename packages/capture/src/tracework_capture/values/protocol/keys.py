@@ -12,8 +12,9 @@ import torch
 from ... import _C
 from ...guards.kinds import REFERENCES, weak_key
 from ...sources import Const
-from ..plain.sequence import TupleValue
 from .constant import is_atom
+from .kinds import AbstractTensor, AbstractTuple
+from .make import make
 from .record_keys import RecordKey, record_key
 from .value import Value
 
@@ -166,7 +167,7 @@ def _with_owners(frame, hashed):
 
 def guard_tensors(frame, key):
     """Guards the identity of tensors in a key."""
-    if isinstance(key, TupleValue):
+    if isinstance(key, AbstractTuple):
         for part in key.all_items(frame):
             guard_tensors(frame, part)
     elif is_input_tensor(key):
@@ -175,9 +176,7 @@ def guard_tensors(frame, key):
 
 def is_input_tensor(key):
     """Whether it is a tensor that was there before."""
-    from ..torch.tensor import TensorValue
-
-    return isinstance(key, TensorValue) and key.obj is not None
+    return isinstance(key, AbstractTensor) and key.obj is not None
 
 
 def behind(hashed):
@@ -257,8 +256,6 @@ def has_record(key):
 
 def wrap_key(frame, dict_value, key):
     """The Value of a key of an existing dict."""
-    from ..plain.results import wrap_constant
-
     if plain_key(key):
-        return wrap_constant(frame, key)
+        return make.result(frame, key)
     return frame.wrap(key, Const(key if type(key) in REFERENCES else weak_key(key)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from .value import Value
+from .value import Frame, Value
 
 if TYPE_CHECKING:
     import numpy
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 class AbstractTensor(Value):
     """A tensor of a graph (torch/tensor.py TensorValue)."""
+
+    is_chosen_by_data = True
 
     node: fx.Node | None
     """Its node; None when that became part of an inner graph."""
@@ -91,11 +93,37 @@ class AbstractArray(Value):
         raise NotImplementedError
 
 
+class AbstractSequence(Value):
+    """A list, tuple or deque (plain/sequence.py SequenceValue)."""
+
+    items: list[Any]
+    """Its items; those that nobody has read yet are no values."""
+
+    def all_items(self, frame: Frame) -> list[Value]:
+        """All items as values."""
+        raise NotImplementedError
+
+
+class AbstractTuple(AbstractSequence):
+    """A tuple (plain/sequence.py TupleValue)."""
+
+
+class AbstractCell(Value):
+    """A closure cell (objects/function.py CellValue)."""
+
+    _contents: Value | None
+    """What is in it, once it was read."""
+
+
 class AbstractInstance(Value):
     """An instance of a class of the program (objects/instance.py ObjectValue)."""
 
     def required(self, frame: Frame, name: str, args: list[Value], text: str) -> Value:
         """What a special method of its class gives; a TypeError that ends in the text where the class has none."""
+        raise NotImplementedError
+
+    def special(self, frame: Frame, name: str, args: list[Value]) -> Value | None:
+        """What a special method of its class gives; None where the class has none."""
         raise NotImplementedError
 
 
@@ -113,3 +141,8 @@ class AbstractClass(Value):
 
 class AbstractException(Value):
     """An exception (objects/exception.py ExceptionValue)."""
+
+
+def holds_own_instance(key: Value) -> bool:
+    """Whether it is an instance of an own class, of a number or text, say, or a tuple that has one: what keeps it keeps its class."""
+    return isinstance(key, AbstractInstance) or isinstance(key, AbstractTuple) and any(map(holds_own_instance, key.items))

@@ -15,9 +15,7 @@ from ...guards.classes import attributes_of, defines
 from ...guards.deaths import dies_unseen
 from ...guards.kinds import REFERENCES
 from ...sources import Local
-from ..objects.function import CellValue
-from ..plain.sequence import SequenceValue
-from .kinds import AbstractClass, AbstractFunction
+from .kinds import AbstractCell, AbstractClass, AbstractFunction, AbstractSequence
 from .value import Deferred, Value
 
 MOST_LOOKED_AT = 1000  # objects that are looked into for the classes of what goes
@@ -113,7 +111,7 @@ def holds(frame, obj, given=()):
     if any(held is obj for held, _ in frame.locals.slots.values()):
         return True
     known = id(frame.root.memo.get(id(obj)))
-    cells = (cell._contents for cell in frame.cells.values() if type(cell) is CellValue)
+    cells = (cell._contents for cell in frame.cells.values() if isinstance(cell, AbstractCell))
     for value in (*frame.stack, *dict.values(frame.locals), *cells, *given):
         if value is not None and (value.obj is obj if type(value) is Deferred else known in parts_of(value)):
             return True
@@ -125,7 +123,7 @@ def parts_of(value):
     open_, found = [value], set()
     while open_:
         value = open_.pop()
-        if id(value) not in found and value.source is None and isinstance(value, SequenceValue):
+        if id(value) not in found and value.source is None and isinstance(value, AbstractSequence):
             open_ += value.items
         found.add(id(value))
     return found

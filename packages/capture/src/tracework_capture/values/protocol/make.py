@@ -31,6 +31,12 @@ class Make:
     """The tensor of a node, and its FakeTensor; memory.remember finds it again."""
     class_: Callable[[Frame, type], Value]
     """The value of a class that tracing knows, without a source."""
+    builtin_method: Callable[[Value, str], Value]
+    """A method that C defines, by its name, bound to its owner."""
+    bound_method: Callable[[Value, Value], Value]
+    """A function, bound to its owner."""
+    text_iterator: Callable[[str | bytes], Value]
+    """A new iterator over a text or bytes."""
     result: Callable[[Frame, Any], Value]
     """The value of an object that tracing itself made (plain/results.py)."""
 

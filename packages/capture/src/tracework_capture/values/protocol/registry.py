@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
@@ -23,6 +24,11 @@ class Registry(dict[Key, Row], Generic[Key, Row]):
         if key in self:
             raise RuntimeError(f"{self.name} has two rows for {key!r}")
         super().__setitem__(key, row)
+
+    def add(self, rows: Mapping[Key, Row]) -> None:
+        """Adds rows, key -> row."""
+        for key, row in rows.items():
+            self[key] = row
 
     def seal(self) -> None:
         """From here on the table is only read."""

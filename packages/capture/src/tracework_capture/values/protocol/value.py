@@ -122,6 +122,10 @@ class Value:
     """Whether it holds what held() gives as long as it lives, as containers and instances do: that is asked about lifetimes."""
     models_methods = False
     """Whether it does itself what a method of its class, however it was reached, is called for."""
+    is_late = False
+    """Whether Python makes it when the graph has run; then it answers before a number on its left."""
+    is_chosen_by_data = False
+    """Whether min() and max() choose it by data: a tensor, or one of such a choice."""
     takes_no_turns = False
     """Whether going over it runs no code of the program."""
     is_known_elsewhere = False
@@ -195,6 +199,22 @@ class Value:
     def is_instance(self, classes: Any) -> bool | None:
         """What isinstance(object, classes) gives by a rule of the kind's own; None where the object, or its type, is asked."""
         return None
+
+    def is_number(self) -> bool:
+        """Whether it is a bool, an int or a float of Python, known or not."""
+        return self.is_constant() and self.python_type() in (int, bool, float)
+
+    def make_known(self, frame: Frame) -> bool:
+        """Something needs the object itself: fixes it by guards, where that can be; whether it did."""
+        return False
+
+    def as_index(self, frame: Frame) -> Value:
+        """What an index says in __index__; what is none, as it is."""
+        return self
+
+    def as_place(self, frame: Frame) -> Value:
+        """The same for an index of one of Python's sequences: of a tensor whose data is known it is the number in it."""
+        return self.as_index(frame)
 
     # --- operations --------------------------------------------------------------------------------------------
     def getattr(self, frame: Frame, name: str) -> Value:

@@ -13,8 +13,8 @@ from ...marks import mark_of
 from ...sources import Attr, Const
 from ..objects.controls import marked_value
 from ..objects.function import FunctionValue
-from ..objects.row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, is_bound
-from ..protocol.binding import BoundBuiltin
+from ..objects.row_value import CFunctionValue, RowValue, is_bound
+from ..protocol.binding import FOREIGN_FUNCTIONS, BoundBuiltin
 from ..protocol.calls import CALLS, function_name, handler_of_function, row_of
 from ..protocol.wraps import COMPILED_OF, guard_type, is_made_anew, row_of_other, wraps, wraps_derived, wraps_named
 from .functions import CustomOperatorValue, TorchFunctionValue

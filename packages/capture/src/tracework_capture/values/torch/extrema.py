@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ...graph.replaced import may_be_replaced, note_replaced
+from ..plain.rows_operators import EXTREMA
 from ..protocol.constant import COMPARE_FUNCTIONS
 from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from ..protocol.operators import binary
@@ -27,6 +28,8 @@ multiplies by the reciprocal of a number, and powers have ways of their own for 
 
 class ChosenNumber(Value):
     """A tensor of one number or a number: `first` where the tensor `truth` is true, else `second`. `tensor` is what it is as a tensor."""
+
+    is_chosen_by_data = True
 
     def __init__(self, truth: AbstractTensor, first: Value, second: Value, tensor: AbstractTensor) -> None:
         super().__init__(None)
@@ -121,3 +124,6 @@ def is_exact(number: float, kind: tuple[torch.dtype, torch.device]) -> bool:
         return bool(torch.tensor(number, dtype=kind[0]).item() == number)
     except (OverflowError, RuntimeError):
         return False
+
+
+EXTREMA["tensor"] = extremum_of_tensors

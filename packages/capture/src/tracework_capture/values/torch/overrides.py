@@ -22,7 +22,7 @@ from ..plain.mapping import dict_of
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin, class_value
 from ..protocol.calls import calls
-from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain
+from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, GETTERS, UNARY_FUNCTIONS, ConstantValue, force_plain
 from ..protocol.value import Value
 from .foreign_tensor import ForeignTensor
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES
@@ -225,13 +225,6 @@ def attribute_function(name):
         return args[0].torch_attribute(frame, name)
 
     return RowValue(getattr(Tensor, name).__get__, row)
-
-
-@functools.cache
-def attribute_names():
-    """Descriptor of an attribute that torch.Tensor has -> its name."""
-    found = {lookup_class(Tensor, name)[0]: name for name in TENSOR_ATTRIBUTES if name != "__class__"}
-    return {static: name for static, name in found.items() if isinstance(static, types.GetSetDescriptorType)}
 
 
 def overloaded(args, kwargs):
@@ -461,3 +454,9 @@ MODE_ROWS = {
     torch.overrides.handle_torch_function: handle_function_row,
 }
 calls(MODE_ROWS)
+
+
+for _name in TENSOR_ATTRIBUTES:
+    _static, _ = lookup_class(Tensor, _name)
+    if isinstance(_static, types.GetSetDescriptorType) and _name != "__class__":
+        GETTERS[_static] = functools.partial(attribute_function, _name)

@@ -26,7 +26,6 @@ from ..number.floats import number_of_tensor
 from ..number.late_values import read_late
 from ..number.symint import SymNumber, size_value
 from ..objects.function import BoundMethodValue
-from ..plain.ranges import as_index
 from ..plain.sequence import NONE, ListValue, TupleValue
 from ..protocol.binding import BoundBuiltin, bind_static, is_data_descriptor
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
@@ -35,7 +34,7 @@ from ..protocol.kinds import AbstractArray, AbstractTensor, is_plain_tensor
 from ..protocol.lifetimes import let_go
 from ..protocol.make import make
 from ..protocol.memory import known_values, remember
-from ..protocol.value import EXISTING, NEW
+from ..protocol.value import EXISTING, NEW, Frame, Value
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
 from .leaves import is_made_leaf
 from .masks import first_such
@@ -235,7 +234,7 @@ class TensorOperations(AbstractTensor):
     def getitem(self, frame, key):
         from .data_indices import select_by_data, slice_by_data
 
-        target, key = select_open(frame, self, as_index(frame, key))
+        target, key = select_open(frame, self, key.as_index(frame))
         if key is not None:
             target, key = select_by_data(frame, target, key)
         if key is not None:
@@ -248,7 +247,7 @@ class TensorOperations(AbstractTensor):
 
         if value.python_type() in REFUSED_AS_ITEMS:
             return frame.break_graph("operation_unknown", f"an item of a tensor is set to a {value.python_type().__name__}")
-        target, key = select_open(frame, self, as_index(frame, key))
+        target, key = select_open(frame, self, key.as_index(frame))
         if key is None:
             key = ConstantValue(Ellipsis)
         if store_by_data(frame, target, key, value):
@@ -357,6 +356,9 @@ class TensorOperations(AbstractTensor):
 
 class TensorValue(Dispatching, TensorOperations):
     """A tensor."""
+
+    def as_place(self, frame: Frame) -> Value:
+        return self.call_method(frame, "__index__", [], {}) if is_known_int(frame, self) else self
 
 
 def positions(frame, key):

@@ -17,10 +17,11 @@ from ...objects.instance import lookup_class
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import NONE, TupleValue
 from ...protocol.arguments import accepted
-from ...protocol.binding import class_value, function_value
+from ...protocol.binding import class_value
 from ...protocol.calls import call
 from ...protocol.constant import ConstantValue, force_plain
 from ...protocol.memory import forget_nodes
+from ...protocol.properties import function_value
 from ...protocol.unchanged import Unchanged
 from ...protocol.value import SymbolicRaise, Value, is_none
 from ..hooks import gradient_of, stand_in_like

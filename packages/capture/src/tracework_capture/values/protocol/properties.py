@@ -1,10 +1,25 @@
-"""Properties of the program's classes: the functions in them are traced; what they refuse is refused in their own words."""
+"""Functions that descriptors of the program's classes hold, and properties: those are traced; what they refuse is refused in their own words."""
 
 from __future__ import annotations
 
-from ..protocol.constant import raise_python
+from ...sources import Attr, Const
+from .constant import raise_python
 
 _FUNCTIONS = {"__get__": "fget", "__set__": "fset", "__delete__": "fdel"}
+
+
+def function_value(frame, function, source=None):
+    """The value of a function found on a class: classes are known, so it is, too."""
+    return frame.wrap(
+        function, source if source is not None else Const(function, getattr(function, "__qualname__", repr(function)))
+    )
+
+
+def held_function(frame, static, attribute="__func__"):
+    """The function in a property, a staticmethod or a classmethod, whose __init__ may be called again. Guarded."""
+    found = getattr(static, attribute)
+    frame.guard("IDENTITY", Attr(Const(static, type(static).__name__), attribute), found)
+    return found
 
 
 def is_property(static, operation):
@@ -14,8 +29,6 @@ def is_property(static, operation):
 
 def use_property(frame, static, operation, self, cls, *args):
     """Reads, writes or deletes an attribute of a value of the class `cls` through the property."""
-    from ..protocol.binding import function_value, held_function
-
     function = held_function(frame, static, _FUNCTIONS[operation])
     if function is not None:
         return function_value(frame, function).call(frame, [self, *args], {})

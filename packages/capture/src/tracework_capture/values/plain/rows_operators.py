@@ -1,0 +1,334 @@
+"""Functions that are operators by another name (operator.*, math.*, abs, round, min, max, sum, pow, divmod)."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable
+
+import torch
+
+from ... import _C
+from ...bytecode.facts import VERSION
+from ...guards.classes import defines
+from ..number.float_formulas import called, computed_by_python, extremum_of_inputs
+from ..number.floats import DataFloat, FloatValue, extremum_of_data, fixed_size, plus_lost
+from ..number.late_values import LateValue, late_sum, rounded
+from ..number.numpy_ints import NumpyInt
+from ..number.size_floats import SizeFloat, extremum_of_floats, function_of
+from ..number.symint import SymNumber, extremum_of_sizes
+from ..protocol.calls import CALLS, call, calls
+from ..protocol.constant import ConstantValue, fold, force_plain, implemented
+from ..protocol.iteration import iterate, iterate_all
+from ..protocol.kinds import AbstractInstance, AbstractTensor
+from ..protocol.open_constant import OpenConstant
+from ..protocol.operators import binary, compare, equal, index_of, is_atomic, none_of, order_of_operands, same, unsupported
+from ..protocol.registry import Registry
+from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL
+from ..protocol.value import Frame, SymbolicRaise, Value
+from .iterators import PartialBuiltin
+from .sequence import TupleValue
+
+EXTREMA: Registry[str, Callable[[Frame, str, list[Value]], Value | None]] = Registry("EXTREMA")
+"""Kind of values -> min (op is <) or max (op is >) of such and numbers, of (frame, op, items); None where comparisons tell."""
+DIVMOD: Registry[type[Value], Callable[[Frame, Value, Value], list[Value]]] = Registry("DIVMOD")
+"""Kind of values -> divmod(left, right) where one of them is such, of (frame, left, right)."""
+
+
+def numbers(frame, args):
+    """True when some argument is not a constant, so the value protocol must decide."""
+    return any(not a.is_constant() for a in args)
+
+
+def operator_row(symbol):
+    """A handler for operator.add and its like."""
+    return lambda frame, args, kwargs: binary(frame, symbol, args[0], args[1])
+
+
+def inplace_row(symbol):
+    return lambda frame, args, kwargs: binary(frame, symbol + "=", args[0], args[1])
+
+
+def compare_row(symbol):
+    return lambda frame, args, kwargs: compare(frame, symbol, args[0], args[1])
+
+
+def abs_(frame, args, kwargs):
+    return special_or_fold(frame, abs, "__abs__", args, kwargs)
+
+
+def special_or_fold(frame, fn, name, args, kwargs):
+    """fn on constants; else the special method of the first argument."""
+    if not args:
+        return fold(frame, fn, args, kwargs)
+    args = [args[0].known() if isinstance(args[0], OpenConstant) else args[0], *args[1:]]
+    if not numbers(frame, args):
+        return fold(frame, fn, args, kwargs)
+    if isinstance(args[0], (SymNumber, SizeFloat)) or type(args[0]) is FloatValue:
+        return args[0].special(frame, fn, name, args[1:])
+    return args[0].call_method(frame, name, list(args[1:]), kwargs)
+
+
+def round_(frame, args, kwargs):
+    kind = args[0].python_type() if args else float
+    if not defines(kind, "__round__"):
+        return frame.raise_new(TypeError, f"type {_C.type_name(kind)} doesn't define __round__ method")
+    late = rounded(args[0], args[1:]) if args and type(args[0]) is DataFloat and not kwargs else None
+    return late or special_or_fold(frame, round, "__round__", args, kwargs)
+
+
+def extremum(op, fn):
+    """min or max."""
+
+    def handler(frame, args, kwargs):
+        key, default = kwargs.get("key"), kwargs.get("default")
+        if not args or not {"key", "default"}.issuperset(kwargs) or default is not None and len(args) > 1:
+            return fold(frame, fn, args, kwargs)  # an error
+        use_key = key is not None and not (key.is_constant() and key.constant() is None)
+        if use_key and len(args) == 1:  # the key of each item is asked for before the next one
+            iterator, items, keys = iterate(frame, args[0]), [], []
+            while (item := iterator.next_value(frame)) is not None:
+                items.append(item)
+                keys.append(key.call(frame, [item], {}))
+        else:
+            items = iterate_all(frame, args[0]) if len(args) == 1 else list(args)
+            keys = [key.call(frame, [item], {}) for item in items] if use_key else items
+        if not items:
+            return default if default is not None else fold(frame, fn, [TupleValue([])], {})
+        found = None if use_key else open_extremum(frame, op, fn, items)
+        if found is not None:
+            return found
+        best, best_key = items[0], keys[0]
+        for item, item_key in zip(items[1:], keys[1:]):
+            if compare(frame, op, item_key, best_key).truth(frame):
+                best, best_key = item, item_key
+        return best
+
+    return handler
+
+
+def open_extremum(frame, op, fn, items):
+    """min or max of numbers and tensors of which some are not known; None where comparisons tell."""
+    if any(isinstance(i, DataFloat) for i in items):
+        found = extremum_of_data(frame, compare, op, items)
+        if found is not None:
+            return found
+    if any(isinstance(i, (SymNumber, SizeFloat)) for i in items):
+        found = extremum_of_floats(frame, fn, items) or extremum_of_sizes(frame, fn, items)
+        if found is not None:
+            return found
+    found = extremum_of_inputs(frame, fn, items)
+    if found is None and any(i.is_chosen_by_data for i in items):
+        found = EXTREMA["tensor"](frame, op, items)
+    return found
+
+
+JOINED = {str: ("strings", "''"), bytes: ("bytes", "b''"), bytearray: ("bytearray", "b''")}
+
+
+def sum_(frame, args, kwargs):
+    """sum(iterable, start): numbers first, as C adds them, then whatever comes, by its own addition."""
+    total = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
+    for kind, (name, empty) in JOINED.items():
+        if issubclass(total.python_type(), kind):
+            return frame.raise_new(TypeError, f"sum() can't sum {name} [use {empty}.join(seq) instead]")
+    items = iterate(frame, args[0])
+    item = items.next_value(frame)
+    if total.python_type() is int:
+        while item is not None:
+            kind = item.python_type()
+            total, item = binary(frame, "+", total, item), items.next_value(frame)
+            if kind is not int and kind is not bool:
+                break
+    if total.python_type() is float and VERSION >= (3, 12):
+        numbers = []
+        while item is not None and item.python_type() in (float, int, bool):
+            numbers.append(item)
+            item = items.next_value(frame)
+        total = sum_of_floats(frame, total, numbers)
+    while item is not None:
+        total, item = binary(frame, "+", total, item), items.next_value(frame)
+        frame.root.turn(frame)
+    return total
+
+
+def sum_of_floats(frame, total, numbers):
+    """total + ... of a float and numbers: from 3.12 on what rounding takes from each float is added at the end (Neumaier)."""
+    if not numbers:
+        return total
+    if any(isinstance(value, LateValue) for value in (total, *numbers)):
+        return late_sum(total, numbers)
+    if all(value.is_constant() for value in (total, *numbers)):
+        return ConstantValue(sum([value.constant() for value in numbers], total.constant()))
+    total = fixed_size(frame, total)
+    lost = ConstantValue(0.0)
+    for number in numbers:
+        number = fixed_size(frame, number)
+        before, total = total, binary(frame, "+", total, number)
+        if number.python_type() is not float:
+            continue
+        # exact for any two floats, whichever is larger (Knuth); not finite where the sum is not
+        back = binary(frame, "-", total, before)
+        part = binary(frame, "-", before, binary(frame, "-", total, back))
+        lost = binary(frame, "+", lost, binary(frame, "+", part, binary(frame, "-", number, back)))
+    return plus_lost(frame, total, lost)
+
+
+def pow_(frame, args, kwargs):
+    if len(args) == 2 and not kwargs and numbers(frame, args):
+        return binary(frame, "**", args[0], args[1])
+    found = called(frame, "pow", args) if len(args) == 3 and not kwargs else None
+    return fold(frame, pow, args, kwargs) if found is None else found
+
+
+def all_of(frame, value):
+    return iterate_all(frame, value)
+
+
+def divmod_(frame, args, kwargs):
+    if all(a.is_constant() for a in args):
+        return fold(frame, divmod, args)
+    if any(isinstance(a, FloatValue) for a in args):
+        parts = [computed_by_python(frame, f"divmod({{}}, {{}})[{place}]", *args) for place in (0, 1)]
+        return fold(frame, divmod, args) if None in parts else TupleValue(parts)
+    known = [a for a in args if a.is_constant() or a.python_type() is int or isinstance(a, NumpyInt)]
+    if any(isinstance(a, AbstractInstance) and (a.part is None or is_atomic(a.part)) for a in args):
+        return divmod_of_objects(frame, *args)
+    for kind, rule in DIVMOD.items():
+        if any(isinstance(a, kind) for a in args):
+            return TupleValue(rule(frame, *args))
+    if any(hasattr(a.python_type(), "__divmod__") for a in args if a not in known):
+        return frame.break_graph("call_unknown", "divmod of objects")
+    if any(issubclass(a.python_type(), torch.Tensor) for a in args):
+        left, right = (a.python_type().__name__ for a in args)
+        frame.raise_new(TypeError, f"unsupported operand type(s) for divmod(): '{left}' and '{right}'")
+    return TupleValue([binary(frame, "//", *args), binary(frame, "%", *args)])
+
+
+def divmod_of_objects(frame, left, right):
+    """Objects of the program's classes have methods for it or refuse; what is built in refuses them."""
+    for value, other, reverse in order_of_operands(left, right, "__rdivmod__"):
+        if isinstance(value, AbstractInstance):
+            found = implemented(value.special(frame, "__rdivmod__" if reverse else "__divmod__", [other]))
+            if found is not None:
+                return found
+    return frame.raise_new(TypeError, unsupported("divmod()", left.python_type(), right.python_type()))
+
+
+def not_(frame, args, kwargs):
+    return ConstantValue(not args[0].truth(frame))
+
+
+def prod(frame, args, kwargs):
+    total, items = kwargs.get("start", ConstantValue(1)), iterate(frame, args[0])
+    while (item := items.next_value(frame)) is not None:
+        total = binary(frame, "*", total, item)
+        frame.root.turn(frame)
+    return total
+
+
+def math_row(fn):
+    """math.fn: on a tensor it reads data; on a size the size is specialised (sqrt of a symbol becomes a guard on it)."""
+
+    def handler(frame, args, kwargs):
+        if any(isinstance(a, AbstractTensor) for a in (*args, *kwargs.values())):
+            return frame.break_graph("tensor_to_python", f"math.{fn.__name__} of a tensor")
+        made = None if kwargs else function_of(frame, fn, args)
+        if made is not None:
+            return made
+        if fn in (math.ceil, math.floor, math.trunc):
+            return special_or_fold(frame, fn, f"__{fn.__name__}__", args, kwargs)
+        return fold(frame, fn, args, kwargs)
+
+    return handler
+
+
+def itemgetter_row(frame, args, kwargs):
+    keys = list(args)
+
+    def get(frame, inner, _):
+        found = [inner[0].getitem(frame, k) for k in keys]
+        return found[0] if len(keys) == 1 else TupleValue(found)
+
+    return PartialBuiltin(operator.itemgetter, get, args)
+
+
+def attrgetter_row(frame, args, kwargs):
+    names = [force_plain(frame, a) for a in args]
+
+    def get(frame, inner, _):
+        found = []
+        for name in names:
+            value = inner[0]
+            for part in name.split("."):
+                value = value.getattr(frame, part)
+            found.append(value)
+        return found[0] if len(names) == 1 else TupleValue(found)
+
+    return PartialBuiltin(operator.attrgetter, get, args)
+
+
+def length_hint(frame, args, kwargs):
+    """operator.length_hint: len() where the class has it; what a __length_hint__ gives is left to Python."""
+    cls = args[0].python_type()
+    if defines(cls, "__len__"):
+        try:
+            return args[0].length(frame)
+        except SymbolicRaise:
+            frame.break_graph("call_unknown", f"length_hint of a {cls.__name__} whose len() raises")
+    if defines(cls, "__length_hint__"):
+        return frame.break_graph("call_unknown", f"{cls.__name__}.__length_hint__")
+    default = args[1] if len(args) > 1 else ConstantValue(0)
+    return default if default.python_type() is int else frame.break_graph("call_unknown", "length_hint with another default")
+
+
+def methodcaller_row(frame, args, kwargs):
+    name, given = force_plain(frame, args[0]), list(args[1:])
+
+    def call(frame, inner, _):
+        return inner[0].call_method(frame, name, list(given), dict(kwargs))
+
+    return PartialBuiltin(operator.methodcaller, call, args, kwargs)
+
+
+ROWS = {
+    abs: abs_,
+    round: round_,
+    min: extremum("<", min),
+    max: extremum(">", max),
+    sum: sum_,
+    pow: pow_,
+    divmod: divmod_,
+    operator.not_: not_,
+    operator.truth: lambda frame, args, kwargs: ConstantValue(args[0].truth(frame)),
+    operator.is_: lambda frame, args, kwargs: ConstantValue(same(frame, *args)),
+    operator.is_not: lambda frame, args, kwargs: ConstantValue(not same(frame, *args)),
+    operator.contains: lambda frame, args, kwargs: args[0].contains(frame, args[1]),
+    operator.getitem: lambda frame, args, kwargs: args[0].getitem(frame, args[1]),
+    operator.setitem: lambda frame, args, kwargs: none_of(args[0].setitem(frame, args[1], args[2])),
+    operator.delitem: lambda frame, args, kwargs: none_of(args[0].delitem(frame, args[1])),
+    operator.neg: lambda frame, args, kwargs: args[0].unary(frame, "-"),
+    operator.pos: lambda frame, args, kwargs: args[0].unary(frame, "+"),
+    operator.invert: lambda frame, args, kwargs: args[0].unary(frame, "~"),
+    operator.index: index_of,
+    operator.abs: abs_,
+    operator.length_hint: length_hint,
+    operator.itemgetter: itemgetter_row,
+    operator.attrgetter: attrgetter_row,
+    operator.methodcaller: methodcaller_row,
+    operator.concat: operator_row("+"),
+    operator.iconcat: inplace_row("+"),
+    operator.countOf: lambda frame, args, kwargs: ConstantValue(sum(equal(frame, i, args[1]) for i in all_of(frame, args[0]))),
+    math.prod: prod,
+}
+calls(ROWS)
+for _symbol, _stem in SPECIAL.items():
+    call(getattr(operator, {"and": "and_", "or": "or_"}.get(_stem, _stem)))(operator_row(_symbol))
+    call(getattr(operator, "i" + _stem))(inplace_row(_symbol))
+for _symbol, _name in COMPARE_SPECIAL.items():
+    call(getattr(operator, _name.strip("_")))(compare_row(_symbol))
+for _name in dir(math):
+    _fn = getattr(math, _name)
+    if builtins.callable(_fn) and _fn not in CALLS and not _name.startswith("_"):
+        call(_fn)(math_row(_fn))
