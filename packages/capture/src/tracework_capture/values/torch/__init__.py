@@ -9,5 +9,5 @@
 - tensors: tensor, storage, texts_of_data, subclass, parameter
 - modules: lazy_module, module, functional_call, copies
 - regions/, opaque_call
-- the rows of torch's functions: functions, results
+- the rows of torch's functions, and existing objects: functions, callables, existing, results
 """
