@@ -32,7 +32,7 @@ IMPORTED_LATE = (
 ONLY_ROWS = (
     "arrays.functions",
     "arrays.code",
-    "number.drawn",
+    "arrays.random_numbers",
     "objects.compiled_here",
     "objects.copies",
     "objects.libraries",

@@ -5,10 +5,13 @@ UFUNCS: name -> fn(frame, operands, dtype), operands being tensors of the dtype 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from ...arrays import DTYPES, array_errors, numpy
 from ...graph.known import known_tensor
+from ..number.numpy_arithmetic import NUMPY_OPERATORS
 from ..number.symint import SymNumber
 from ..objects.row_value import RowValue
 from ..plain.rows_operators import DIVMOD
@@ -16,7 +19,7 @@ from ..plain.sequence import TupleValue
 from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from ..protocol.kinds import AbstractArray
-from ..protocol.value import Value
+from ..protocol.value import Frame, Value
 from ..protocol.wraps import wraps
 from ..torch.tensor import TensorValue
 from .array import (
@@ -75,15 +78,20 @@ def apply(frame, name, values, out=None, dtype=None):
 SAME_AS_NUMPY = ("+", "-", "*", "/")
 
 
-def arithmetic_of_open(frame, op, number, other, reverse):
-    """What NumPy computes of one of its numbers that changes from call to call and another number; None where that needs the number."""
-    kind = other.python_type()
-    is_number = isinstance(other, ArrayValue) or is_open_float(other) or is_open_number(other)
-    is_number = is_number or (other.is_constant() and issubclass(kind, (int, float, numpy.number)))
-    if op not in SAME_AS_NUMPY or not is_number or not is_open_number(number) or array_errors():
-        return None
-    pair = (other, number) if reverse else (number, other)
-    return apply(frame, BINARY[op], pair)
+def arithmetic_of_open(op: str) -> Callable[[Frame, Value, Value], Value | None]:
+    """The rule of an operator between one of NumPy's numbers that changes from call to call and another number."""
+
+    def rule(frame: Frame, left: Value, right: Value) -> Value | None:
+        return apply(frame, BINARY[op], (left, right)) if is_operand(left) and is_operand(right) and not array_errors() else None
+
+    return rule
+
+
+def is_operand(value: Value) -> bool:
+    """Whether it is a number or an array that NumPy computes with as it is, known or open."""
+    if isinstance(value, ArrayValue) or is_open_float(value) or is_open_number(value):
+        return True
+    return value.is_constant() and issubclass(value.python_type(), (int, float, numpy.number))
 
 
 def resolved(frame, name, operands, dtype=None):
@@ -509,3 +517,4 @@ def unknown_ufunc(ufunc):
 
 
 DIVMOD[AbstractArray] = divmod_
+NUMPY_OPERATORS.add({op: arithmetic_of_open(op) for op in SAME_AS_NUMPY})

@@ -18,6 +18,7 @@ from ...graph.inputs import open_int
 from ...guards.kinds import MOST_RELATED
 from ...sources import ComputedInt, Source, TensorStride
 from ..protocol.constant import ConstantValue
+from ..protocol.make import make
 
 MOST_TEXT = 300  # characters: longer formulas take longer to check than they save
 
@@ -128,21 +129,17 @@ def answer_of(frame, text, name, source, number):
 
 def computed_by_python(frame, template, *operands):
     """The float of this formula, which Python computes anew for each call; None where it raises now, or is no float."""
-    from .floats import FloatValue
-
     formula = formula_of(template, *operands)
     number = None if formula is None else formula.value()
     if type(number) is not float:
         return None
     answer(frame, f"type({template}) is float", *operands)
     node = frame.graph.computed_input(formula.text, [n.node for n in formula.numbers], formula.function, number)
-    return FloatValue(node, number, frozenset().union(*(v.roots for v in operands if not v.is_constant())), formula=formula)
+    return make.float(node, number, frozenset().union(*(v.roots for v in operands if not v.is_constant())), formula=formula)
 
 
 def computed_int(frame, template, *operands):
     """The int of this formula, which Python computes anew for each call, as a symbol; None where it raises now, or is no int."""
-    from .symint import size_value
-
     formula = formula_of(template, *operands)
     if formula is None or len(formula.numbers) > 1 or not frame.root.options.keeps_sizes_open:
         return None
@@ -151,7 +148,7 @@ def computed_int(frame, template, *operands):
         number = int_of_formula(formula.text, given.name, given.value)
     except (*ERRORS, LookupError):
         return None
-    return size_value(frame, open_int(frame.root, number, ComputedInt(given.source, formula.text, given.name)))
+    return make.size(frame, open_int(frame.root, number, ComputedInt(given.source, formula.text, given.name)))
 
 
 def number_of(frame, template, *operands):

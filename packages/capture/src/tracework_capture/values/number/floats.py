@@ -14,19 +14,21 @@ from ...arrays import DTYPES, numpy
 from ...graph.state_conditions import truth_of_state
 from ...sources import Source
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, fold
-from ..protocol.kinds import AbstractTensor, is_plain_tensor
+from ..protocol.kinds import AbstractFloat, AbstractTensor, is_plain_tensor
 from ..protocol.make import make
 from ..protocol.memory import remember
 from ..protocol.value import Value
 from ..protocol.wraps import changes_in
 from .float_formulas import Formula, Number, answer, called, computed_by_python, formula_of
+from .numpy_arithmetic import numpy_arithmetic
+from .size_formulas import float_of_size
 from .symint import SymNumber
 
 PURE_METHODS = frozenset("is_integer __int__ __trunc__ __round__ __floor__ __ceil__ __abs__ __float__".split())
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
-class FloatValue(Value):
+class FloatValue(AbstractFloat):
     """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs and sizes that it was computed from, with
     their values; `input_formula` is what it is of inputs, where Python can compute it from those alone."""
 
@@ -245,11 +247,9 @@ class NumpyFloat(FloatValue):
         return FloatValue(self.node, float(self.hint), self.roots, formula=formula)
 
     def binary(self, frame, op, other, reverse=False):
-        from ..arrays.ufuncs import arithmetic_of_open
-
         if isinstance(other, AbstractTensor) and not self.known:
             return None
-        made = None if self.known else arithmetic_of_open(frame, op.rstrip("="), self, other, reverse)
+        made = None if self.known else numpy_arithmetic(frame, op.rstrip("="), self, other, reverse)
         return self.number(frame).binary(frame, op, settled(frame, other), reverse) if made is None else made
 
     def as_array_tensor(self, frame):
@@ -444,18 +444,7 @@ UPDATE_RULES = ("_single_tensor_", "_multi_tensor_")
 
 def float_of(frame, size):
     """float(size) of a symbolic int."""
-    from .size_floats import float_of_size
-
     return float_of_size(frame, size) or ConstantValue(float(size.specialise(frame)))
-
-
-def fixed_size(frame, value):
-    """A number that is no formula over sizes: those may be rewritten, which rounding does not survive."""
-    from .size_floats import SizeFloat
-
-    if isinstance(value, SymNumber):
-        return ConstantValue(value.specialise(frame))
-    return value.number(frame) if isinstance(value, SizeFloat) else value
 
 
 def plus_lost(frame, total, lost):
@@ -506,3 +495,6 @@ def changing_float(frame, number, source):
         formula = Formula(node.name, (Number(node.name, node, source, number),))
         found = root.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
     return found
+
+
+make.provide(float=FloatValue)

@@ -11,9 +11,9 @@ import torch
 from ... import _torch
 from ...errors import BreakGraph, RestartAsked
 from ...signals import let_through
-from ..plain.iterators import SequenceIterator
 from ..protocol.constant import READ_AT_ONCE, ConstantValue, NotPlain, plain
 from ..protocol.kinds import is_plain_tensor
+from ..protocol.make import make
 from ..protocol.value import Value
 from .floats import DataFloat
 from .symint import SymNumber
@@ -141,7 +141,7 @@ class LateList(LateValue):
         return bool(self.items(frame))
 
     def iterate(self, frame):
-        return SequenceIterator(self.items(frame))
+        return make.iterator(self.items(frame))
 
     def getitem(self, frame, key):
         items, place = self.items(frame), key.constant() if key.is_constant() else None

@@ -11,13 +11,14 @@ from ...atoms import NUMPY_NUMBERS
 from ...formulas import ERRORS, INT_BITS, formula_function, int_of_formula
 from ...graph.inputs import open_int
 from ...sources import ComputedInt
-from ..plain.sequence import TupleValue
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue
 from ..protocol.kinds import AbstractTensor
+from ..protocol.make import make
 from ..protocol.open_constant import OpenConstant
 from ..protocol.wraps import changes_in
 from .float_formulas import MOST_TEXT, answer_of
 from .floats import settled
+from .numpy_arithmetic import numpy_arithmetic
 from .symint import size_value
 
 NUMPY_INTS = frozenset(kind for kind in NUMPY_NUMBERS if issubclass(kind, numpy.integer))
@@ -82,8 +83,6 @@ class NumpyInt(OpenConstant):
     def binary(self, frame, op, other, reverse=False):
         if isinstance(other, AbstractTensor) and self.settled is None:
             return None
-        from ..arrays.ufuncs import arithmetic_of_open
-
         op, theirs = op.rstrip("="), self.text_of(other)
         if theirs is not None and op in EXACT:
             values, texts = [self.obj, other.obj], [self.text, theirs]
@@ -94,13 +93,13 @@ class NumpyInt(OpenConstant):
                 return made
         made = None
         if self.settled is None and (op == "/" or other.python_type() not in (int, bool)):
-            made = arithmetic_of_open(frame, op, self, other, reverse)
+            made = numpy_arithmetic(frame, op, self, other, reverse)
         return self.known().binary(frame, op, settled(frame, other), reverse) if made is None else made
 
     def as_array_tensor(self, frame):
         """The tensor of one number, of its dtype, that stands for it among arrays."""
         dtype = ConstantValue(DTYPES[numpy.dtype(type(self.obj))])
-        return frame.graph.call(frame, torch.full, (TupleValue([]), self.size), {"dtype": dtype})
+        return frame.graph.call(frame, torch.full, (make.tuple([]), self.size), {"dtype": dtype})
 
     def unary(self, frame, op):
         return self.computed(frame, f"({op}{self.text})", UNARY_FUNCTIONS[op], self.obj) or self.known().unary(frame, op)

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 
-from tracework_primops.symbols import Condition, Expr, FloatExpr, FloatNode, Symbol, as_quotient, bounds
+from tracework_primops.symbols import Condition, FloatNode, as_quotient
 
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, fold
+from ..protocol.make import make
 from .float_formulas import called, computed_int, formula_of_size
 from .floats import FloatValue
+from .size_formulas import FUNCTIONS, combined, interval, keep_positive, made_of, python_text, sizes_in
 from .symint import SymNumber, size_value
-
-LARGEST = 1e300  # what could be larger might overflow
-LARGEST_INT, LARGEST_PRODUCT = 2.0**63, 1e100  # of ints that guards can read, and of a few of them
 
 
 class SizeFloat(FloatValue):
@@ -36,6 +35,9 @@ class SizeFloat(FloatValue):
     @input_formula.setter
     def input_formula(self, formula):
         """Made when it is asked for."""
+
+    def in_formula(self):
+        return self.constant() if self.known else self.formula
 
     def is_never_zero(self):
         return self.span[0] > 0 or self.span[1] < 0
@@ -91,52 +93,11 @@ def node_of(frame, formula, how):
     return getattr(FloatNode(frame.symbols, formula), how)().value
 
 
-def float_of_size(frame, size):
-    """float(size)"""
-    return made_of(frame, "float", size)
-
-
-def made_of(frame, op, *operands):
-    """The SizeFloat of an operation on sizes, floats that are formulas and numbers; None where it could raise or overflow."""
-    args = tuple(part_of(operand) for operand in operands)
-    if any(a is None for a in args) or not any(isinstance(a, (Expr, FloatExpr)) for a in args):
-        return None
-    formula = FloatExpr(op, args)
-    if not all(frame.symbols.has_hint(size) for size in sizes_in(formula)):
-        return None
-    if interval(frame, formula) is None:
-        keep_positive(frame, formula)
-        if interval(frame, formula) is None:
-            return None
-    return SizeFloat(frame.graph, formula, formula.evaluate(frame.symbols.hint), interval(frame, formula))
-
-
-def part_of(value):
-    """A value's part in a formula, or None."""
+def fixed_size(frame, value):
+    """A number that is no formula over sizes: those may be rewritten, which rounding does not survive."""
     if isinstance(value, SymNumber):
-        return value.expr
-    if isinstance(value, SizeFloat) and not value.known:
-        return value.formula
-    if value.is_constant() and type(value.constant()) in (int, float):
-        return value.constant()
-    return None
-
-
-def sizes_in(formula):
-    """The sizes that a formula reads."""
-    found = []
-    for arg in formula.args:
-        found += sizes_in(arg) if isinstance(arg, FloatExpr) else [arg] if isinstance(arg, Expr) else []
-    return found
-
-
-def combined(frame, op, left, right, reverse=False):
-    """left op right, one of them a size or a formula; None when it is no float that stays a formula."""
-    if reverse:
-        left, right = right, left
-    if op not in OPERATORS or (op != "/" and float not in (left.python_type(), right.python_type())):
-        return None
-    return made_of(frame, op, left, right)
+        return ConstantValue(value.specialise(frame))
+    return value.number(frame) if isinstance(value, SizeFloat) else value
 
 
 def extremum_of_floats(frame, fn, items):
@@ -174,7 +135,7 @@ def of_range(frame, name, args):
 
 def decided(frame, op, formula, other):
     """The truth of `formula op other`, from ranges, or as a condition on sizes; None when only the number itself tells."""
-    part = part_of(other)
+    part = other.in_formula()
     span, against = interval(frame, formula.formula), None if part is None else interval(frame, part)
     if span is None or against is None:
         return None
@@ -201,100 +162,6 @@ def node_of_quotient(frame, formula, how):
     return None if as_quotient(formula, below=how == "floor") is None else node_of(frame, formula, how)
 
 
-# --- ranges --------------------------------------------------------------------------------------------------------------
-
-
-def keep_positive(frame, formula):
-    """Ints that are positive now stay so: a condition, which most formulas need."""
-    for size in sizes_in(formula):
-        if frame.symbols.hint(size) >= 1:
-            frame.symbols.guard(Condition.compare(">=", size, 1), frame.user_location())
-
-
-def interval(frame, part):
-    """(lowest, highest) of a size, a number or a formula; None when it might raise, overflow, or not be a number.
-
-    Rounding never changes an order, so that what is computed from ends of ranges bounds what is computed from numbers between them.
-    """
-    if isinstance(part, FloatExpr):
-        spans = [interval(frame, arg) for arg in part.args]
-        if any(span is None for span in spans):
-            return None
-        try:
-            low, high = INTERVALS[part.op](*spans)
-        except (ArithmeticError, ValueError):
-            return None
-        return (low, high) if -LARGEST < low <= high < LARGEST else None
-    if isinstance(part, Expr):
-        low, high = bounds(part, frame.symbols.ranges)
-        limit = LARGEST_INT if isinstance(part, Symbol) else LARGEST_PRODUCT
-        return float(max(low, -limit)), float(min(high, limit))
-    return (part, part) if abs(part) < LARGEST else None
-
-
-def corners(fn):
-    """Bounds of a function that is monotone in each argument."""
-
-    def rule(*spans):
-        found = [fn(a, b) for a in spans[0] for b in spans[1]]
-        return min(found), max(found)
-
-    return rule
-
-
-def quotient(above, below):
-    if below[0] <= 0 <= below[1]:
-        raise ZeroDivisionError
-    return corners(lambda a, b: a / b)(above, below)
-
-
-def power(base, exponent):
-    if base[0] < 0 or base[0] == 0 and exponent[0] <= 0:
-        raise ValueError("a power of this base may not be a number")
-    return corners(lambda a, b: float(a) ** b)(base, exponent)
-
-
-def rising(fn):
-    return lambda span: (fn(span[0]), fn(span[1]))
-
-
-def around_zero(span):
-    return -1.0, 1.0
-
-
-INTERVALS = {
-    "float": lambda span: span,
-    "+": corners(lambda a, b: a + b),
-    "-": corners(lambda a, b: a - b),
-    "*": corners(lambda a, b: a * b),
-    "/": quotient,
-    "**": power,
-    "min": corners(min),
-    "max": corners(max),
-    "neg": lambda span: (-span[1], -span[0]),
-    "abs": lambda span: (0.0 if span[0] <= 0 <= span[1] else min(map(abs, span)), max(map(abs, span))),
-    "round": lambda span, digits: (round(span[0], digits[0]), round(span[1], digits[0])),
-    "sin": around_zero,
-    "cos": around_zero,
-    **{name: rising(getattr(math, name)) for name in ("sqrt", "log", "log2", "log10", "exp", "tanh", "atan")},
-}
-OPERATORS = frozenset("+-*/") | {"**"}
-FUNCTIONS = INTERVALS.keys() - OPERATORS - {"float", "min", "max", "neg"}
-
-
-# --- as Python computes it ---------------------------------------------------------------------------------------------------
-
-
-def python_text(part):
-    """The formula in Python."""
-    if not isinstance(part, FloatExpr):
-        return f"({part})" if isinstance(part, Expr) else f"({part!r})"
-    args = [python_text(arg) for arg in part.args]
-    if part.op == "neg":
-        return f"(-{args[0]})"
-    return f"({args[0]} {part.op} {args[1]})" if part.op in OPERATORS else f"{part.op}({', '.join(args)})"
-
-
 NAMES = {name: getattr(math, name) for name in FUNCTIONS if hasattr(math, name)}
 NAMES |= {"float": float, "min": min, "max": max, "abs": abs, "round": round}
 
@@ -302,3 +169,6 @@ NAMES |= {"float": float, "min": min, "max": max, "abs": abs, "round": round}
 def function_of_text(text, symbols):
     """The formula as a function of the symbols' values."""
     return eval(f"lambda {', '.join(map(str, symbols))}: {text}", {"__builtins__": {}, **NAMES})
+
+
+make.provide(size_float=SizeFloat)

@@ -11,8 +11,12 @@ from ...atoms import NUMPY_NUMBERS
 from ...graph.data_sizes import relation_node
 from ...graph.inputs import lift_number
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold, literal
+from ..protocol.kinds import AbstractFloat, AbstractTensor
+from ..protocol.make import make
 from ..protocol.value import Value
 from ..protocol.wraps import changes_in, wraps
+from .float_formulas import computed_by_python, computed_int, formula_of_size
+from .size_formulas import combined
 
 MOST_DECISIONS = 100
 """So much is decided on open numbers at most: sorting a list of them, say, would be right for one order only, and takes long to prove."""
@@ -42,9 +46,10 @@ class SymNumber(Value):
 
     @property
     def input_formula(self):
-        from .float_formulas import formula_of_size
-
         return formula_of_size(self.graph, f"({self.expr})", [self.expr])
+
+    def in_formula(self):
+        return self.expr
 
     def python_type(self):
         return int
@@ -110,16 +115,10 @@ class SymNumber(Value):
         return ConstantValue(self.specialise(frame)).call_method(frame, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
-        from ..protocol.kinds import AbstractTensor
-
         if isinstance(other, AbstractTensor):
             return None
-        from .float_formulas import computed_by_python, computed_int
-        from .floats import FloatValue
-        from .size_floats import combined
-
         op = op.rstrip("=") if op not in ("==",) else op
-        if isinstance(other, FloatValue) and not other.known:
+        if isinstance(other, AbstractFloat) and not other.known:
             return None
         made = combined(frame, op, self, other, reverse)
         if made is not None:
@@ -150,8 +149,6 @@ class SymNumber(Value):
         return ConstantValue(self.specialise(frame))
 
     def compare(self, frame, op, other):
-        from ..protocol.kinds import AbstractTensor
-
         if isinstance(other, AbstractTensor):
             return None
         size = size_of(other)
@@ -327,3 +324,6 @@ def extremum_of_sizes(frame, fn, items):
         if compare_sizes(frame, op, sizes[position], sizes[best]):
             best = position
     return items[best]
+
+
+make.provide(size=size_value)

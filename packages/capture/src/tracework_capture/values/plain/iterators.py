@@ -510,4 +510,4 @@ class ItemIterator(IteratorValue):
         return f"{emit.const(items_from)}({emit.load(self.owner)}, {self.position})"
 
 
-make.provide(text_iterator=TextIterator)
+make.provide(iterator=SequenceIterator, text_iterator=TextIterator)

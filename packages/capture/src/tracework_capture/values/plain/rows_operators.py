@@ -13,10 +13,10 @@ from ... import _C
 from ...bytecode.facts import VERSION
 from ...guards.classes import defines
 from ..number.float_formulas import called, computed_by_python, extremum_of_inputs
-from ..number.floats import DataFloat, FloatValue, extremum_of_data, fixed_size, plus_lost
+from ..number.floats import DataFloat, FloatValue, extremum_of_data, plus_lost
 from ..number.late_values import LateValue, late_sum, rounded
 from ..number.numpy_ints import NumpyInt
-from ..number.size_floats import SizeFloat, extremum_of_floats, function_of
+from ..number.size_floats import SizeFloat, extremum_of_floats, fixed_size, function_of
 from ..number.symint import SymNumber, extremum_of_sizes
 from ..protocol.calls import CALLS, call, calls
 from ..protocol.constant import ConstantValue, fold, force_plain, implemented

@@ -93,6 +93,13 @@ class AbstractArray(Value):
         raise NotImplementedError
 
 
+class AbstractFloat(Value):
+    """A float that changes from call to call (number/floats.py FloatValue)."""
+
+    known: bool
+    """Whether the entry holds for this number only."""
+
+
 class AbstractSequence(Value):
     """A list, tuple or deque (plain/sequence.py SequenceValue)."""
 

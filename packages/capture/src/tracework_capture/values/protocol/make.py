@@ -35,6 +35,14 @@ class Make:
     """A method that C defines, by its name, bound to its owner."""
     bound_method: Callable[[Value, Value], Value]
     """A function, bound to its owner."""
+    float: Callable[..., Value]
+    """A float that changes from call to call (number/floats.py FloatValue): of its node, hint, roots, source and formula."""
+    size: Callable[[Frame, Any], Value]
+    """An int: of an int, an Expr or a SymInt."""
+    size_float: Callable[..., Value]
+    """A float that is a formula over symbolic ints (number/size_floats.py SizeFloat): of the graph, the formula, its hint and span."""
+    iterator: Callable[[list[Value]], Value]
+    """A new iterator over items."""
     text_iterator: Callable[[str | bytes], Value]
     """A new iterator over a text or bytes."""
     result: Callable[[Frame, Any], Value]

@@ -204,6 +204,11 @@ class Value:
         """Whether it is a bool, an int or a float of Python, known or not."""
         return self.is_constant() and self.python_type() in (int, bool, float)
 
+    def in_formula(self) -> Any:
+        """What it is in a formula over sizes: an Expr, a FloatExpr, an int or a float; None for what can be no part of one."""
+        known = self.constant() if self.is_constant() else None
+        return known if type(known) in (int, float) else None
+
     def make_known(self, frame: Frame) -> bool:
         """Something needs the object itself: fixes it by guards, where that can be; whether it did."""
         return False

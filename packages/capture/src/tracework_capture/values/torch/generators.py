@@ -1,6 +1,6 @@
 """torch.Generator: tensors drawn from a generator of the program when the compiled code runs, before its graph, in the program's order.
 
-Each is an input of the graph, as the numbers of Python's generators are (values/number/drawn.py). A generator that the program makes is
+Each is an input of the graph, as the numbers of Python's generators are (values/arrays/random_numbers.py). A generator that the program makes is
 made then, too.
 """
 
