@@ -4,7 +4,7 @@ import inspect
 import types
 
 import torch
-from tracework_capture import _C, values
+from tracework_capture import _C
 from tracework_capture.bytecode.reload import reload_text
 from tracework_capture.bytecode.resume import is_resume_code
 from tracework_capture.errors import SkipFrame
@@ -13,8 +13,6 @@ from tracework_capture.guards.classes import class_attribute
 from tracework_capture.hook.compile_frame import FrameInput, capture_frame
 from tracework_capture.hook.context import disabled_call
 from tracework_capture.options import CaptureOptions
-
-values.load()
 
 
 def eager(gm, example_inputs):

@@ -5,7 +5,7 @@ import enum
 import types
 
 import torch
-from tracework_capture import _C, values
+from tracework_capture import _C
 from tracework_capture import sources as s
 from tracework_capture.graph.inputs import SizeHistory
 from tracework_capture.guards.access import Scope, part_item, plain_part
@@ -13,8 +13,6 @@ from tracework_capture.guards.program import check_guard
 from tracework_capture.hook.compile_frame import FrameInput, capture_frame
 from tracework_capture.hook.context import disabled_call
 from tracework_capture.options import CaptureOptions
-
-values.load()
 
 FETCH = {
     s.Attr: lambda x, base: getattr(base, x.name),
