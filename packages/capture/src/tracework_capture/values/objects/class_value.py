@@ -6,6 +6,7 @@ import collections
 import functools
 import types
 import weakref
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributions.utils import lazy_property
@@ -24,11 +25,16 @@ from ..protocol.lifetimes import let_go
 from ..protocol.make import make
 from ..protocol.properties import function_value, held_function
 from ..protocol.pure import is_pure
+from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
 from ..protocol.value import NEW, SymbolicRaise
 from .construction import construct, new_object
 from .enum_member import has_members
 from .function import BoundMethodValue
 from .instance import HEAP_TYPE, NO_ATTRIBUTE, lookup_class
+
+if TYPE_CHECKING:
+    from ...sources import Source
+    from ..protocol.value import Frame, Value
 
 PLAIN_CLASS_ATTRIBUTES = (
     "__name__",
@@ -42,7 +48,7 @@ PLAIN_CLASS_ATTRIBUTES = (
 )
 
 
-def subclasses(frame, cls):
+def subclasses(frame: Frame, cls: type):
     """cls.__subclasses__(), of which a guard sees whether there are others."""
     if type(cls).__subclasses__ is not type.__subclasses__ or not cls.__flags__ & HEAP_TYPE or frame.root.made:
         return frame.break_graph("call_unknown", "__subclasses__")
@@ -78,25 +84,25 @@ KNOWN_BY_TORCH = (torch.Tensor, torch.autograd.Function, tuple)
 class ClassValue(AbstractClass):
     """A class, known by identity."""
 
-    def __init__(self, cls, source=None):
+    def __init__(self, cls: Any, source: Source | None = None) -> None:
         super().__init__(source if source is not None else Const(cls, cls.__name__))
         self.cls = cls
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.cls)
 
-    def real(self):
+    def real(self) -> Any:
         return self.cls
 
-    def describe(self):
+    def describe(self) -> str:
         return f"class {self.cls.__name__}"
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         if lookup_class(type(self.cls), "__hash__")[0] is not object.__hash__:
             return frame.break_graph("unhashable_value", f"{self.describe()}, whose metaclass says how it is hashed")
         return self.cls
 
-    def special(self, frame, name, args):
+    def special(self, frame: Frame, name: str, args: list[Value]) -> Value | None:
         """type(cls).__name__(cls, *args) for what a metaclass defines in Python; None when only `type` has it, or nobody."""
         static, owner = lookup_class(type(self.cls), name)
         if owner in (type, object) or static is NO_ATTRIBUTE:
@@ -105,7 +111,7 @@ class ClassValue(AbstractClass):
             return function_value(frame, static).call(frame, [self, *args], {})
         return frame.break_graph("operation_unknown", f"{name} of {self.describe()}, which is a {type(static).__name__}")
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         if has_members(frame, self.cls, "__bool__"):
             return True
         for name, kind in (("__bool__", bool), ("__len__", int)):
@@ -116,23 +122,23 @@ class ClassValue(AbstractClass):
                 return found.truth(frame)
         return True
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         try:
             return other.real() is self.cls
         except LookupError:
             return False
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         if (
             lookup_class(self.cls, "__torch_function__")[0] is not NO_ATTRIBUTE
         ):  # torch looks for it in the object that it is given
             return frame.break_graph("tensor_subclass", f"{self.describe()} as an argument of a function of torch")
         return self.cls
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         return self.cls
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         getter, _ = lookup_class(type(self.cls), "__getattribute__")
         if not isinstance(getter, types.FunctionType):
             return self.plain_getattr(frame, name)
@@ -144,7 +150,7 @@ class ClassValue(AbstractClass):
                 raise
         return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
 
-    def plain_getattr(self, frame, name):
+    def plain_getattr(self, frame: Frame, name: str) -> Value:
         """cls.name, where the metaclass has no __getattribute__ of its own."""
         cls = self.cls
         if name in PLAIN_CLASS_ATTRIBUTES:
@@ -167,7 +173,7 @@ class ClassValue(AbstractClass):
                 raise
         return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
 
-    def looked_up(self, frame, name):
+    def looked_up(self, frame: Frame, name: str):
         """What type.__getattribute__ gives."""
         cls = self.cls
         meta_static, meta_owner = lookup_class(type(cls), name)
@@ -178,7 +184,7 @@ class ClassValue(AbstractClass):
             return self.from_metaclass(frame, name)
         return self.bind(frame, static, owner, name)
 
-    def bind(self, frame, static, owner, name):
+    def bind(self, frame: Frame, static: Any, owner: Value, name: str):
         """cls.name for what the MRO holds."""
         kind = type(static)
         if kind is types.FunctionType:
@@ -201,7 +207,7 @@ class ClassValue(AbstractClass):
             return literal(frame, fold_plain(frame, getter, static, None, self.cls))
         return class_attribute(frame, static, owner, name)
 
-    def from_metaclass(self, frame, name):
+    def from_metaclass(self, frame: Frame, name: str):
         """Attributes of type(cls)."""
         meta = type(self.cls)
         static, owner = lookup_class(meta, name)
@@ -211,14 +217,14 @@ class ClassValue(AbstractClass):
             return BoundBuiltin(self, name)
         return bind_static(frame, self, meta, owner, static, name)
 
-    def native_attribute(self, frame, static, name):
+    def native_attribute(self, frame: Frame, static: Any, name: str) -> Value:
         """A getset of a metaclass."""
         try:
             return literal(frame, getattr(self.cls, name))
         except AttributeError as error:
             return frame.raise_new(AttributeError, *error.args)
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         setter, _ = lookup_class(type(self.cls), "__setattr__")
         if isinstance(setter, types.FunctionType):
             function_value(frame, setter).call(frame, [self, ConstantValue(name), value], {})
@@ -227,7 +233,7 @@ class ClassValue(AbstractClass):
         else:
             frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
 
-    def plain_setattr(self, frame, name, value):
+    def plain_setattr(self, frame: Frame, name: str, value: Value) -> None:
         """type.__setattr__, for what does not bind to instances and stands in place of nothing that does."""
         cls = self.cls
         before = [lookup_class(kind, name)[0] for kind in (cls, type(cls))]
@@ -246,7 +252,7 @@ class ClassValue(AbstractClass):
         store(cls, name, value)
         frame.mutations.attribute(class_value(frame, cls), name, value)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         row = TYPE_METHODS.get(name)
         if row is not None and not args and lookup_class(self.cls, name)[0] is NO_ATTRIBUTE:
             return row(frame, self.cls)
@@ -271,7 +277,7 @@ class ClassValue(AbstractClass):
             return fold(frame, getattr(self.cls, name), args, kwargs)
         return super().call_method(frame, name, args, kwargs)
 
-    def of_type(self, frame, descriptor, name, args, kwargs):
+    def of_type(self, frame: Frame, descriptor: Any, name: str, args: list[Value], kwargs: dict[str, Value]):
         """type.name(cls, ...): past what the class itself and its metaclass have under the name."""
         if name == "__setattr__" and len(args) == 2 and not kwargs:
             self.plain_setattr(frame, attribute_name(frame, args[0]), args[1])
@@ -284,7 +290,7 @@ class ClassValue(AbstractClass):
             return fold(frame, descriptor, [self, *args], kwargs)
         return frame.break_graph("call_unknown", f"type.{name} of {self.cls.__name__}")
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         alias = lookup_class(type(self.cls), "__getitem__")[0] is NO_ATTRIBUTE and hasattr(self.cls, "__class_getitem__")
         if alias and holds_own_instance(key):
             return frame.break_graph("builtin_unsupported", f"{self.cls.__name__}[...] that holds an instance of an own class")
@@ -292,25 +298,25 @@ class ClassValue(AbstractClass):
             return fold(frame, lambda k: self.cls[k], [key])
         return self.special(frame, "__getitem__", [key]) or super().getitem(frame, key)
 
-    def setitem(self, frame, key, value):
+    def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         if self.special(frame, "__setitem__", [key, value]) is None:
             super().setitem(frame, key, value)
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         if has_members(frame, self.cls, "__iter__"):
             return SequenceIterator([literal(frame, m) for m in self.cls])
         return self.special(frame, "__iter__", []) or super().iterate(frame)
 
-    def own_reversed(self, frame):
+    def own_reversed(self, frame: Frame) -> Value | None:
         return None if has_members(frame, self.cls, "__reversed__") else self.special(frame, "__reversed__", [])
 
-    def contains(self, frame, item):
+    def contains(self, frame: Frame, item: Value) -> Value:
         if has_members(frame, self.cls, "__contains__"):
             return fold(frame, lambda i: i in self.cls, [item])
         found = self.special(frame, "__contains__", [item])
         return super().contains(frame, item) if found is None else ConstantValue(found.truth(frame))
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         if has_members(frame, self.cls, "__len__"):
             return ConstantValue(len(self.cls))
         found = self.special(frame, "__len__", [])
@@ -318,30 +324,24 @@ class ClassValue(AbstractClass):
             return super().length(frame)
         return found
 
-    def binary(self, frame, op, other, reverse=False):
-        from ..protocol.special_methods import SPECIAL
-
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
         found = self.special(frame, f"{prefix}{SPECIAL[op.rstrip('=')]}__", [other])
         if found is None and op == "|":
             return fold(frame, (lambda a, b: b | a) if reverse else (lambda a, b: a | b), [self, other])
         return implemented(found)
 
-    def compare(self, frame, op, other):
-        from ..protocol.special_methods import COMPARE_SPECIAL
-
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         found = implemented(self.special(frame, COMPARE_SPECIAL[op], [other]))
         if found is None and op == "!=":
             equal = implemented(self.special(frame, "__eq__", [other]))
             return None if equal is None else ConstantValue(not equal.truth(frame))
         return found
 
-    def unary(self, frame, op):
-        from ..protocol.special_methods import UNARY_SPECIAL
-
+    def unary(self, frame: Frame, op: str) -> Value:
         return self.special(frame, UNARY_SPECIAL[op], []) or super().unary(frame, op)
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return construct(frame, self, args, kwargs)
 
 

@@ -6,6 +6,7 @@ import collections
 import inspect
 import types
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ...guards.classes import attributes_of, module_of
 from ..plain.mapping import DictValue, factory_of
@@ -26,8 +27,11 @@ from .function import FunctionValue, bind_arguments
 from .instance import ObjectValue, lookup_class
 from .refused_classes import refuse_class
 
+if TYPE_CHECKING:
+    from ..protocol.value import Frame, Value
 
-def construct(frame, class_val, args, kwargs):
+
+def construct(frame: Frame, class_val: AbstractClass, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls(*args, **kwargs)"""
     cls = class_val.cls
     if "_dynamo_forbidden" in attributes_of(cls):
@@ -63,7 +67,7 @@ def is_modelled(cls: type) -> bool:
     return of_above and python_new(cls) is not None
 
 
-def type_call(frame, class_val, args, kwargs):
+def type_call(frame: Frame, class_val: AbstractClass, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """type.__call__: __new__, then __init__."""
     cls = class_val.cls
     new = python_new(cls)
@@ -94,7 +98,7 @@ def type_call(frame, class_val, args, kwargs):
     return made
 
 
-def new_object(frame, args, kwargs):
+def new_object(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """object.__new__(cls) or that of a built-in container."""
     if not args or not isinstance(args[0], AbstractClass):
         return frame.break_graph("call_unknown", "__new__ of no class")
@@ -127,12 +131,12 @@ def new_object(frame, args, kwargs):
     return part if cls is native else ObjectValue(cls, part=part)
 
 
-def takes_no_arguments(cls):
+def takes_no_arguments(cls: type) -> bool:
     """Whether object.__new__ refuses arguments for cls: they are for an __init__ that takes them, and only if __new__ is its own."""
     return python_new(cls) is not None or lookup_class(cls, "__init__")[0] is object.__init__
 
 
-def init_part(frame, made, args, kwargs):
+def init_part(frame: Frame, made: ObjectValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """list.__init__, dict.__init__, ... on a new instance of a subclass."""
     native = native_base(made.cls)
     if native in (tuple, frozenset):
@@ -146,7 +150,7 @@ def init_part(frame, made, args, kwargs):
     return NONE
 
 
-def init_namespace(frame, made, args, kwargs):
+def init_namespace(frame: Frame, made: ObjectValue, args: list[Value], kwargs: dict[str, Value]) -> None:
     """types.SimpleNamespace.__init__"""
     if args:
         frame.break_graph("call_unknown", "types.SimpleNamespace with positional arguments")
@@ -154,7 +158,7 @@ def init_namespace(frame, made, args, kwargs):
         made.set_field(frame, name, value)
 
 
-def make_namedtuple(frame, cls, args, kwargs):
+def make_namedtuple(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls(...) of a namedtuple class; subclasses with their own __new__ run it."""
     new, owner = python_new(cls), lookup_class(cls, "__new__")[1]
     made_by_collections = "_fields" in owner.__dict__
@@ -170,7 +174,7 @@ def make_namedtuple(frame, cls, args, kwargs):
     return TupleValue([bound[n] for n in cls._fields], cls=cls)
 
 
-def make_result(frame, cls, args, kwargs):
+def make_result(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls(sequence) of a structure that torch functions return; C says what it takes."""
     items = iterate_all(frame, args[0]) if len(args) == 1 and not kwargs else []
     if len(items) != cls.n_fields or cls.n_fields != cls.n_sequence_fields:
@@ -178,7 +182,7 @@ def make_result(frame, cls, args, kwargs):
     return TupleValue(items, cls=cls)
 
 
-def make_exception(frame, cls, args, kwargs):
+def make_exception(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls(*args, **kwargs) for an exception class."""
     init = cls.__init__
     if cls.__new__ is BaseExceptionGroup.__new__:

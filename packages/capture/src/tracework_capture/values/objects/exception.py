@@ -6,6 +6,7 @@ import contextlib
 import sys
 import types
 from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
 from ... import _C
 from ...bytecode.resume import original_code
@@ -13,9 +14,17 @@ from ...errors import BreakGraph
 from ...guards.classes import lookup_class, resolution_order
 from ...signals import let_through
 from ..plain.sequence import ListValue, TupleValue
+from ..protocol.binding import BoundBuiltin, bind_class_attribute
 from ..protocol.constant import ConstantValue, NotPlain, literal, plain
 from ..protocol.kinds import AbstractException
+from ..protocol.properties import function_value
 from ..protocol.value import NEW, SymbolicRaise, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...sources import Source
+    from ..protocol.value import Emitter, Frame
 
 NONE = ConstantValue(None)
 _CHECK_ARGUMENTS = (OSError, SyntaxError, UnicodeError)  # classes whose __init__ may raise
@@ -30,42 +39,42 @@ class TracebackValue(Value):
     """A traceback: where an exception was raised in a traced frame, or came out of a call, and what is behind that: nearer to where it
     began."""
 
-    def __init__(self, frame, behind):
+    def __init__(self, frame: Any, behind) -> None:
         super().__init__(None)
         self.frame, self.behind = frame, behind
         self.offset, self.line = frame.offset(), frame.line()
 
-    def python_type(self):
+    def python_type(self) -> type:
         return types.TracebackType
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "tb_next":
             return NONE if self.behind is None else self.behind
         if name in ("tb_lasti", "tb_lineno"):
             return ConstantValue(self.line if name == "tb_lineno" else self.offset)
         return super().getattr(frame, name)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.frame.parent is None:
             raise BreakGraph("cannot_rebuild", "a traceback with the captured frame, which the program may compare with itself")
         return self.text(emit)
 
-    def text(self, emit):
+    def text(self, emit: Emitter):
         """What makes it, where only its exception refers to it."""
         behind = None if self.behind is None else self.behind.shown(emit)
         code = original_code(self.frame.code)
         maker = maker_of(code, self.frame.globals, self.frame.offset(), self.offset, self.line)
         return f"{emit.const(maker, 'traceback')}({behind})"
 
-    def shown(self, emit):
+    def shown(self, emit: Emitter):
         """The same object where the program refers to it, too."""
         return self.text(emit) if self.frame.parent is None else emit.load(self)
 
 
-def maker_of(code, globals_, ended, offset, line):
+def maker_of(code: types.CodeType, globals_, ended, offset, line):
     """A function that gives a traceback of a place, before another one. The frame is not the one that would have run: it is where that
     ended, and has no locals."""
     return lambda behind: types.TracebackType(behind, _C.ended_frame(code, globals_, ended), offset, line)
@@ -74,21 +83,21 @@ def maker_of(code, globals_, ended, offset, line):
 class ExistingTraceback(Value):
     """The traceback of an exception of plain Python."""
 
-    def __init__(self, exception):
+    def __init__(self, exception: Any) -> None:
         super().__init__(None)
         self.exception = exception
 
-    def python_type(self):
+    def python_type(self) -> type:
         return types.TracebackType
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.load(self.exception)}.__traceback__"
 
 
-def attribute_asked(frame, owner, name):
+def attribute_asked(frame: Frame, owner: Value, name: str):
     """owner.name. An AttributeError that says neither what was asked for, nor of which object, learns it, as from Python's own lookup."""
     try:
         return owner.getattr(frame, name)
@@ -107,7 +116,7 @@ class ExceptionValue(AbstractException):
 
     mutability = NEW
 
-    def __init__(self, cls, args, fields=None):
+    def __init__(self, cls: Any, args: list[Value], fields=None) -> None:
         super().__init__(None)
         self.cls = cls
         self.args = list(args)
@@ -119,11 +128,11 @@ class ExceptionValue(AbstractException):
         self.context_is_callers = False  # its context is what the program handled when it called the captured code
         self.trace = None
 
-    def passes(self, frame):
+    def passes(self, frame: Frame) -> None:
         """It is raised in the frame, or comes out of a call there: its traceback is another one from now on."""
         self.trace = TracebackValue(frame, self.trace)
 
-    def raise_during(self, handled):
+    def raise_during(self, handled) -> None:
         """What is being handled when it is raised (None: nothing) becomes its context, unless it is behind that one already."""
         if handled is None:
             self.context_is_callers = self.context is NONE
@@ -140,17 +149,17 @@ class ExceptionValue(AbstractException):
         self.context = handled
 
     @classmethod
-    def of(cls, frame, error):
+    def of(cls, frame: Frame, error):
         """From a Python exception."""
         return cls(type(error), [argument_value(frame, a) for a in error.args])
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.cls
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
     def text(self):
@@ -162,12 +171,10 @@ class ExceptionValue(AbstractException):
             let_through(error)
             return ", ".join(a.describe() for a in self.args)
 
-    def describe(self):
+    def describe(self) -> str:
         return f"{self.cls.__name__}: {self.text()}"
 
-    def getattr(self, frame, name):
-        from ..protocol.binding import BoundBuiltin, bind_class_attribute
-
+    def getattr(self, frame: Frame, name: str) -> Value:
         trace = NONE if self.trace is None else self.trace
         fixed = {"__cause__": self.cause, "__context__": self.context, "__traceback__": trace}
         if name in self.fields:
@@ -188,7 +195,7 @@ class ExceptionValue(AbstractException):
             return BoundBuiltin(self, name)
         return bind_class_attribute(frame, self, self.cls, name)
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if name in _LINKS:
             kind, refusal = _LINKS[name]
             if not issubclass(value.python_type(), (kind, types.NoneType)):
@@ -206,14 +213,14 @@ class ExceptionValue(AbstractException):
         else:
             self.fields[name] = value
 
-    def take_trace(self, frame, value):
+    def take_trace(self, frame: Frame, value: Value):
         """It gets the traceback of another one, or none."""
         if not isinstance(value, TracebackValue) and not value.is_constant():
             frame.break_graph("exception", f"{self.describe()} gets {value.describe()}")
         self.trace = None if value.is_constant() else value
         return self
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in ("__str__", "__repr__"):
             return self.own_text(frame, str if name == "__str__" else repr)
         static = lookup_class(self.cls, name)[0]
@@ -221,7 +228,7 @@ class ExceptionValue(AbstractException):
             return self.call_native(frame, name, args, kwargs)
         return self.getattr(frame, name).call(frame, args, kwargs)
 
-    def call_native(self, frame, name, args, kwargs):
+    def call_native(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A method that BaseException and its built-in subclasses define."""
         if name == "__init__":
             if kwargs or issubclass(self.cls, _CHECK_ARGUMENTS):
@@ -239,7 +246,7 @@ class ExceptionValue(AbstractException):
             return none_of(self.setattr(frame, plain(args[0]), args[1]))
         return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}")
 
-    def add_note(self, frame, note):
+    def add_note(self, frame: Frame, note):
         """BaseException.add_note(note)"""
         if not issubclass(note.python_type(), str):
             frame.raise_new(TypeError, f"note must be a str, not '{note.python_type().__name__}'")
@@ -247,9 +254,7 @@ class ExceptionValue(AbstractException):
             self.fields["__notes__"] = ListValue([])
         return self.fields["__notes__"].call_method(frame, "append", [note], {})
 
-    def own_text(self, frame, fn):
-        from ..protocol.properties import function_value
-
+    def own_text(self, frame: Frame, fn: Callable[[object], str]) -> Value | None:
         for name in ("__str__", "__repr__")[fn is repr :]:
             static, owner = lookup_class(self.cls, name)
             if isinstance(static, types.FunctionType):
@@ -258,7 +263,7 @@ class ExceptionValue(AbstractException):
                 break
         return self.as_text(frame, fn)
 
-    def as_text(self, frame, fn):
+    def as_text(self, frame: Frame, fn: Any):
         """str(e) or repr(e) of a built-in class"""
         is_its_argument = fn is str and len(self.args) == 1 and native_class(self.cls).__str__ is BaseException.__str__
         if is_its_argument and self.args[0].python_type() is str:
@@ -270,7 +275,7 @@ class ExceptionValue(AbstractException):
         except NotPlain:
             return frame.break_graph("value_not_known", "text of an exception")
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         cls = emit.known(self.cls, self.cls.__name__)
         items = "".join(f"{emit.load(a)}, " for a in self.args)
         if self.cls.__init__ in BUILTIN_INITS:
@@ -279,7 +284,7 @@ class ExceptionValue(AbstractException):
 
     two_phase = True
 
-    def fill(self, emit, name):
+    def fill(self, emit: Emitter, name: str) -> None:
         if self.cls.__init__ not in BUILTIN_INITS:
             if self.given is not None:
                 init = emit.const(native_class(self.cls).__init__, "init")
@@ -300,7 +305,7 @@ class ExceptionValue(AbstractException):
             emit.line(f"{name}.__suppress_context__ = True")
 
 
-def native_class(cls):
+def native_class(cls: type):
     """The built-in exception that a class derives from."""
     return next(c for c in cls.__mro__ if c.__module__ == "builtins")
 
@@ -308,29 +313,29 @@ def native_class(cls):
 class ExistingException(Value):
     """An exception of plain Python, alive at a break: it can be matched and raised again; for the rest the graph breaks."""
 
-    def __init__(self, obj, source):
+    def __init__(self, obj: Any, source: Source | None) -> None:
         super().__init__(source)
         self.obj = obj
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.obj)
 
-    def describe(self):
+    def describe(self) -> str:
         return f"an existing {type(self.obj).__name__}"
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         return frame.break_graph("exception", f"{name} of {self.describe()}")
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         return frame.break_graph("exception", f"{name} of {self.describe()}")
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.getattr(frame, name)
 
 
@@ -350,12 +355,12 @@ def none_of(result):
     return NONE
 
 
-def argument_value(frame, obj):
+def argument_value(frame: Frame, obj: Any):
     """The value of an exception argument."""
     return obj if isinstance(obj, Value) else literal(frame, obj)
 
 
-def matches(frame, exception, handler):
+def matches(frame: Frame, exception: Value, handler):
     """Whether `except handler` catches; handler is a class value or a tuple of them."""
     if isinstance(handler, TupleValue):
         return any([matches(frame, exception, h) for h in handler.all_items(frame)])  # all of them are checked

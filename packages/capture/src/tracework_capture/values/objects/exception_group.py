@@ -7,18 +7,25 @@ raised again from what it raised anew.
 from __future__ import annotations
 
 import types
+from typing import TYPE_CHECKING, Any
 
 from ...bytecode.facts import VERSION
 from ...guards.classes import lookup_class
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.constant import ConstantValue
+from ..protocol.properties import function_value
 from ..protocol.value import is_none
 from .exception import NONE, ExceptionValue, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.value import Emitter, Frame, Value
 
 _OWN = frozenset({"split", "subgroup"})
 
 
-def _has_traceback():
+def _has_traceback() -> bool:
     """Whether the group that CPython makes of a single exception for `except*` has a traceback, which newer releases give it."""
     found = False
     try:
@@ -34,33 +41,33 @@ _MADE_OF_ONE_HAS_TRACEBACK = _has_traceback()
 class GroupValue(ExceptionValue):
     """A group made in the traced program."""
 
-    def __init__(self, cls, message, given, exceptions):
+    def __init__(self, cls: Any, message: Value, given: Value, exceptions: list[Value]) -> None:
         super().__init__(cls, [message, given])
         self.message, self.exceptions = message, exceptions
         self.part_of = None
 
-    def text(self):
+    def text(self) -> str:
         message = self.message.constant() if self.message.is_constant() else self.message.describe()
         return f"{message} ({len(self.exceptions)} sub-exception{'s' * (len(self.exceptions) != 1)})"
 
-    def as_text(self, frame, fn):
+    def as_text(self, frame: Frame, fn: Any) -> Value:
         if fn is str and self.message.is_constant():
             return ConstantValue(self.text())
         return frame.break_graph("value_not_known", "text of an exception group")
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "message":
             return self.message
         if name == "exceptions":
             return TupleValue(self.exceptions)
         return super().getattr(frame, name)
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if name in ("message", "exceptions"):
             frame.raise_new(AttributeError, "readonly attribute")
         super().setattr(frame, name, value)
 
-    def call_native(self, frame, name, args, kwargs):
+    def call_native(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__init__":  # keeps what __new__ got
             return NONE
         if name == "derive" and len(args) == 1 and not kwargs:
@@ -70,42 +77,40 @@ class GroupValue(ExceptionValue):
             return parts[0] if name == "subgroup" else TupleValue(parts)
         return super().call_native(frame, name, args, kwargs)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         static, _ = lookup_class(self.cls, name)
         if isinstance(static, types.MethodDescriptorType) and name in (*_OWN, "derive"):
             return self.call_native(frame, name, args, kwargs)
         return super().call_method(frame, name, args, kwargs)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         items = "".join(f"{emit.load(e)}, " for e in self.exceptions)
         return f"{emit.const(self.cls.__new__)}({emit.known(self.cls)}, {emit.load(self.message)}, ({items}))"
 
-    def fill(self, emit, name):
+    def fill(self, emit: Emitter, name: str) -> None:
         emit.line(f"{name}.args = ({''.join(emit.load(a) + ', ' for a in self.args)})")
         super().fill(emit, name)
         if self.part_of is not None and self.trace is self.part_of.trace:
             emit.line(f"{name}.__traceback__ = {emit.load(self.part_of)}.__traceback__")
 
 
-def is_group(exception):
+def is_group(exception: Value) -> bool:
     """Whether a value is an exception group."""
     return issubclass(exception.python_type(), BaseExceptionGroup)
 
 
-def make_group(frame, cls, args, kwargs):
+def make_group(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls(message, exceptions) for a class of groups; the arguments of its __init__ are these, too."""
     if kwargs or len(args) != 2:
         return frame.break_graph("call_unknown", f"construction of {cls.__name__} with these arguments")
     made = made_group(frame, cls, *args)
     init, _ = lookup_class(made.cls, "__init__")
     if isinstance(init, types.FunctionType):
-        from ..protocol.properties import function_value
-
         frame.inline(function_value(frame, init), [made, *args], {})
     return made
 
 
-def made_group(frame, cls, message, given):
+def made_group(frame: Frame, cls: type, message: Value, given: Value) -> Value:
     """The group as __new__ makes it; what that refuses is left to it."""
     items = given.unpack(frame) if isinstance(given, (TupleValue, ListValue)) else []
     if message.python_type() is not str or not items or not all(issubclass(e.python_type(), BaseException) for e in items):
@@ -118,7 +123,7 @@ def made_group(frame, cls, message, given):
     return GroupValue(cls, message, given, items)
 
 
-def condition_of(frame, given):
+def condition_of(frame: Frame, given: Value) -> Callable[[Value], bool]:
     """What split() and subgroup() are given, as a test of one exception: a class, a tuple of classes, or a function."""
     kinds = given.all_items(frame) if isinstance(given, TupleValue) else [given]
     if all(issubclass(k.python_type(), type) and issubclass(k.real(), BaseException) for k in kinds):
@@ -126,7 +131,7 @@ def condition_of(frame, given):
     return lambda exception: given.call(frame, [exception], {}).truth(frame)
 
 
-def split(frame, exception, condition):
+def split(frame: Frame, exception: Value, condition: Callable[[Value], bool]) -> tuple[Value, Value]:
     """(what satisfies the condition, the rest), each an exception or None."""
     if condition(exception):
         return exception, NONE
@@ -138,7 +143,7 @@ def split(frame, exception, condition):
     return tuple(part_of(frame, exception, [part[side] for part in parts if part[side] is not NONE]) for side in (0, 1))
 
 
-def part_of(frame, group, exceptions):
+def part_of(frame: Frame, group: GroupValue, exceptions: list[Value]) -> Value:
     """The group with some of its exceptions, or None when there are none."""
     if not exceptions:
         return NONE
@@ -152,7 +157,7 @@ def part_of(frame, group, exceptions):
     return made
 
 
-def match_group(frame, exception, kinds):
+def match_group(frame: Frame, exception: Value, kinds: Value) -> tuple[Value, Value]:
     """What an `except* kinds` clause leaves of the exception, and what it handles (None when nothing)."""
     for kind in kinds.all_items(frame) if isinstance(kinds, TupleValue) else [kinds]:
         if issubclass(kind.python_type(), type) and issubclass(kind.real(), BaseExceptionGroup):
@@ -171,7 +176,7 @@ def match_group(frame, exception, kinds):
     return rest, handled
 
 
-def of_one(frame, exception):
+def of_one(frame: Frame, exception: Value) -> Value:
     """The group that an `except*` clause gets of an exception that is none."""
     made = GroupValue(
         ExceptionGroup if issubclass(exception.python_type(), Exception) else BaseExceptionGroup,
@@ -184,7 +189,7 @@ def of_one(frame, exception):
     return made
 
 
-def raised_by_clauses(frame, original, raised):
+def raised_by_clauses(frame: Frame, original: Value, raised: list[Value]) -> Value:
     """What is raised after all `except*` clauses, given what each of them raised and what they left (each may be None); None: nothing."""
     raised = [exception for exception in raised if not is_none(exception)]
     if not raised:
@@ -201,7 +206,7 @@ def raised_by_clauses(frame, original, raised):
     return anew[0] if len(anew) == 1 else made_group(frame, BaseExceptionGroup, ConstantValue(""), ListValue(anew))
 
 
-def has_metadata_of(exception, original):
+def has_metadata_of(exception: Value, original: GroupValue) -> bool:
     """Whether an exception is a part of the original one that was not raised anew."""
     if not isinstance(exception, GroupValue):
         return False
@@ -209,7 +214,7 @@ def has_metadata_of(exception, original):
     return same and exception.trace is original.trace
 
 
-def leaves(exception):
+def leaves(exception: Value) -> list[Value]:
     """The exceptions in a group, and in the groups in it, that are none."""
     if not isinstance(exception, GroupValue):
         return [exception]

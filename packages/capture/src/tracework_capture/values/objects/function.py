@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...code_origin import is_of_torch
 from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
+from ..protocol.keys import MethodKey
 from ..protocol.kinds import AbstractCell, AbstractFunction
+from ..protocol.lifetimes import let_go
 from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Value
 
@@ -54,8 +56,6 @@ class CellValue(AbstractCell):
     def set(self, frame: Frame, value: Value | None) -> None:
         """Store (None empties the cell); existing cells are logged for replay."""
         if self.mutability == EXISTING:
-            from ..protocol.lifetimes import let_go
-
             let_go(frame, self.cell, self.source, True)
         self._read = True
         self._contents = value
@@ -373,8 +373,6 @@ class BoundMethodValue(Value):
         return types.MethodType(self.function.real(), self.owner.real())
 
     def hash_key(self, frame: Frame) -> Any:
-        from ..protocol.keys import MethodKey
-
         return MethodKey(self.owner, self.function.hash_key(frame))
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:

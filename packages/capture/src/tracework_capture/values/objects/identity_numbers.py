@@ -7,6 +7,8 @@ lie where an earlier one did.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ..number.late_values import LateValue
 from ..protocol.constant import ConstantValue
 from ..protocol.keys import LOWEST_ADDRESS, NumberKey
@@ -14,29 +16,32 @@ from ..protocol.lifetimes import is_held
 from ..protocol.operators import tell_apart
 from ..protocol.value import NEW, Value
 
+if TYPE_CHECKING:
+    from ..protocol.value import Frame
+
 
 class IdentityNumber(LateValue):
     """id(of)"""
 
-    def __init__(self, of, place):
+    def __init__(self, of: Value, place: tuple[Any, ...]) -> None:
         super().__init__(int, lambda emit: f"{emit.const(id)}({emit.load(of)})", frozenset((place,)))
         self.of = of
 
-    def describe(self):
+    def describe(self) -> str:
         return f"id() of {self.of.describe()}"
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return NumberKey(self)
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return True if self is other else None if other.python_type() is int else False
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if op not in ("==", "!=") or not (other.is_constant() or isinstance(other, IdentityNumber)):
             return self.needed(frame)
         return ConstantValue(self.equals(frame, other) == (op == "=="))
 
-    def equals(self, frame, other):
+    def equals(self, frame: Frame, other: Value) -> bool:
         """Whether it is the number that `other` stands for: another of its kind, or one that is known."""
         if isinstance(other, IdentityNumber):
             return self.of is other.of or self.lives_beside(frame, other)
@@ -45,7 +50,7 @@ class IdentityNumber(LateValue):
             return False
         return self.known(frame) == number
 
-    def lives_beside(self, frame, other):
+    def lives_beside(self, frame: Frame, other: IdentityNumber) -> bool:
         """False, where both objects are alive at one time."""
         both_before = self.of.mutability is not NEW and other.of.mutability is not NEW
         if not both_before and not all(is_alive(frame, number.of) for number in (self, other)):
@@ -53,7 +58,7 @@ class IdentityNumber(LateValue):
         tell_apart(frame, self.of, other.of)
         return False
 
-    def known(self, frame):
+    def known(self, frame: Frame) -> int:
         """The number itself, where the object was there before: which it is is guarded."""
         if getattr(self.of, "obj", None) is None or self.of.source is None:
             return self.needed(frame)
@@ -61,7 +66,7 @@ class IdentityNumber(LateValue):
         return id(self.of.obj)
 
 
-def is_alive(frame, value):
+def is_alive(frame: Frame, value: Value) -> bool:
     """Whether an object surely lives: it was there before, or a frame holds it, itself or in what the traced program made."""
     if is_held(frame, value):
         return True

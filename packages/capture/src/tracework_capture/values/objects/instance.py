@@ -10,6 +10,7 @@ import collections
 import operator
 import sys
 import types
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,7 +22,10 @@ from ...signals import let_through
 from ...sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict, Member
 from ..plain.instance_dict import InstanceDictValue
 from ..plain.iterators import ItemIterator
+from ..plain.mapping import DictValue
+from ..plain.rows_copies import copy_of_subclass
 from ..plain.sequence import TupleValue
+from ..plain.sets import makes_of_subclass, set_part
 from ..plain.shown import shown
 from ..protocol.binding import (
     ALIASES,
@@ -50,14 +54,22 @@ from ..protocol.constant import (
     is_evaluated_late,
     plain,
 )
+from ..protocol.keys import IdentityKey
 from ..protocol.kinds import AbstractInstance, holds_own_instance
 from ..protocol.lifetimes import let_go, may_have_died, refuse_to_drop
-from ..protocol.operators import index_of, is_atomic, operand_of, past_its_class
+from ..protocol.operators import call_dunder, compare, equal, index_of, is_atomic, is_operation, operand_of, past_its_class
 from ..protocol.properties import function_value, is_property, use_property
 from ..protocol.record_keys import key_of_parts, record_fields
+from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
 from ..protocol.user_keys import hash_of, user_key
 from ..protocol.value import EXISTING, NEW, SymbolicRaise, builtin_part
 from .refused_classes import refuse_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ...sources import Source
+    from ..protocol.value import Emitter, Frame, Value
 
 NONE = ConstantValue(None)
 NAMELESS = (dict, list, tuple, *ATOMS)
@@ -80,7 +92,7 @@ ASKED_BY_NO_FUNCTION = frozenset(
 """Methods of an instance that functions of C which take numbers, texts and tuples do not call."""
 
 
-def behaves_as_its_part(cls, native):
+def behaves_as_its_part(cls: type, native):
     """Whether what C computes of an instance of a subclass of `native` follows from its built-in part alone."""
     own = {n: static for c in cls.__mro__[: cls.__mro__.index(native)] for n, static in attributes_of(c).items()}
     return not any(
@@ -90,7 +102,7 @@ def behaves_as_its_part(cls, native):
     )
 
 
-def own_dict(obj):
+def own_dict(obj: Any):
     """The __dict__ of an object, past what its class makes of it; None where it has none."""
     try:
         return _C.instance_dict(obj)
@@ -106,7 +118,7 @@ class ObjectValue(AbstractInstance):
     is_referred_to = False
     """Whether weak references to it were made here, which its __weakref__ gives."""
 
-    def __init__(self, cls, obj=None, source=None, part=None):
+    def __init__(self, cls: Any, obj: Any = None, source: Source | None = None, part=None) -> None:
         super().__init__(source)
         self.cls = cls
         self.obj = obj
@@ -117,35 +129,33 @@ class ObjectValue(AbstractInstance):
         self.seen = {}
         self.mutability = NEW if source is None else EXISTING
 
-    def held(self):
+    def held(self) -> Iterable[Any]:
         return self.part, *self.fields.values()
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.cls
 
-    def identity(self, frame):
+    def identity(self, frame: Frame):
         """The existing object, its identity guarded; None for a new one."""
         if self.obj is not None:
             frame.guard("IDENTITY", self.source, self.obj)
         return self.obj
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def as_index(self, frame):
+    def as_index(self, frame: Frame) -> Value:
         has_index = lookup_class(self.python_type(), "__index__")[0] is not NO_ATTRIBUTE
         return index_of(frame, [self], {}) if has_index else self
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         """What functions of C see of an instance of a subclass of a number, a text or a tuple."""
         native = native_base(self.cls)
         if native not in (*ATOMS, tuple) or not behaves_as_its_part(self.cls, native):
             raise NotPlain(self)
         return plain(self.part)
 
-    def hash_key(self, frame):
-        from ..protocol.keys import IdentityKey
-
+    def hash_key(self, frame: Frame) -> Any:
         hasher, _ = lookup_class(self.cls, "__hash__")
         if hasher is object.__hash__:
             return IdentityKey(self.identity(frame) if self.obj is not None else self)
@@ -164,7 +174,7 @@ class ObjectValue(AbstractInstance):
             return user_key(frame, self)
         return frame.break_graph("operation_unknown", f"hash of {self.describe()}")
 
-    def own_hash(self, frame):
+    def own_hash(self, frame: Frame) -> int | None:
         hasher, _ = lookup_class(self.cls, "__hash__")
         if isinstance(hasher, types.FunctionType):
             number = force_plain(frame, self.call_method(frame, "__hash__", [], {}))
@@ -180,11 +190,11 @@ class ObjectValue(AbstractInstance):
         """The __dict__ of the existing object, or None."""
         return own_dict(self.obj) if self.obj is not None else None
 
-    def has_hidden_dict(self):
+    def has_hidden_dict(self) -> bool:
         """Whether the object has attributes of its own that its class shows no __dict__ of, as a ParamSpec of 3.12 and newer has."""
         return self.obj is not None and type(self.obj).__dictoffset__ != 0 and self.instance_dict() is None
 
-    def field(self, frame, name):
+    def field(self, frame: Frame, name: str):
         """What the instance holds under name, or None."""
         if name in self.fields:
             found = self.fields[name]
@@ -207,13 +217,13 @@ class ObjectValue(AbstractInstance):
         self.seen[name] = found
         return found
 
-    def meet_dict(self, frame, attributes):
+    def meet_dict(self, frame: Frame, attributes) -> None:
         """Whoever reaches the __dict__ of the existing object in another way finds these fields."""
         known = frame.root.memo.setdefault(id(attributes), InstanceDictValue(self))
         if not isinstance(known, InstanceDictValue):
             frame.break_graph("attribute_unknown", f"attributes of {self.describe()}, whose __dict__ is used as a dict, too")
 
-    def may_drop(self, frame, name):
+    def may_drop(self, frame: Frame, name: str) -> None:
         """What the existing object holds under a name goes."""
         if self.mutability is not EXISTING:
             return
@@ -227,7 +237,7 @@ class ObjectValue(AbstractInstance):
         elif self.instance_dict() is not None:
             let_go(frame, self.instance_dict(), InstanceDict(self.source), name)
 
-    def set_field(self, frame, name, value):
+    def set_field(self, frame: Frame, name: str, value: Value) -> None:
         """Stores into the instance, past every descriptor and __setattr__."""
         self.may_drop(frame, name)
         self.fields[name] = value
@@ -237,7 +247,7 @@ class ObjectValue(AbstractInstance):
                 self.meet_dict(frame, attributes)
             frame.mutations.attribute(self, name, value)
 
-    def native_attribute(self, frame, static, name):
+    def native_attribute(self, frame: Frame, static: Any, name: str) -> Value:
         """A slot, or a getset of a C base class."""
         hidden = lookup_class(self.cls, name)[0] is not static  # by what super() passes over
         if name in self.fields and not hidden:
@@ -277,11 +287,11 @@ class ObjectValue(AbstractInstance):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is another object each time")
         return frame.wrap(found, Member(self.source, static) if hidden else Attr(self.source, name))
 
-    def only_c_knows(self, frame, name):
+    def only_c_knows(self, frame: Frame, name: str):
         """What a base in C says of an instance that the graph has not made."""
         return frame.break_graph("attribute_unknown", f"{name} of a new {self.cls.__name__}")
 
-    def empty_slot(self, frame, name):
+    def empty_slot(self, frame: Frame, name: str):
         """A slot is read in which nothing was stored: 3.13 says where the class was made."""
         cls = self.cls
         if VERSION >= (3, 13) and cls.__flags__ & HEAP_TYPE:
@@ -293,7 +303,7 @@ class ObjectValue(AbstractInstance):
             return frame.raise_user(error)
         return self.no_attribute(frame, name)
 
-    def fills(self, frame, slot, name):
+    def fills(self, frame: Frame, slot, name: str):
         """Whether there is something in a slot."""
         if name in self.fields or self.obj is None:
             return self.fields.get(name, DELETED) is not DELETED
@@ -305,7 +315,7 @@ class ObjectValue(AbstractInstance):
         return True
 
     # --- attributes ---------------------------------------------------------------------------------------------
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         getter = self.hook(frame, "__getattribute__")
         if getter is not None:
             try:
@@ -316,7 +326,7 @@ class ObjectValue(AbstractInstance):
                 return self.missing(frame, name)
         return self.plain_getattr(frame, name)
 
-    def hook(self, frame, name):
+    def hook(self, frame: Frame, name: str):
         """The function that the class has for a step of attribute access; None where that step is Python's own. Breaks where it is one
         in C, as of weakref.proxy, threading.local and decimal.Context."""
         static, _ = lookup_class(self.cls, name)
@@ -330,11 +340,11 @@ class ObjectValue(AbstractInstance):
             return static
         return frame.break_graph("attribute_unknown", f"{self.cls.__name__}.{name} is a {type(static).__name__}")
 
-    def pretends(self, frame):
+    def pretends(self, frame: Frame):
         """Whether code of the user says what __class__ is."""
         return self.hook(frame, "__getattribute__") is not None or lookup_class(self.cls, "__class__")[1] is not object
 
-    def plain_getattr(self, frame, name, use_hook=True):
+    def plain_getattr(self, frame: Frame, name: str, use_hook: bool = True) -> Value:
         """object.__getattribute__, then __getattr__."""
         static, owner = lookup_class(self.cls, name)
         if name == "__class__" and owner is object:
@@ -352,7 +362,7 @@ class ObjectValue(AbstractInstance):
             return self.missing(frame, name)
         return self.no_attribute(frame, name)
 
-    def bind_or_missing(self, frame, owner, static, name, use_hook):
+    def bind_or_missing(self, frame: Frame, owner: Value, static: Any, name: str, use_hook):
         """Binds; an AttributeError inside a property falls to __getattr__, as in Python."""
         if not use_hook or self.hook(frame, "__getattr__") is None:
             return bind_static(frame, self, self.cls, owner, static, name)
@@ -363,34 +373,34 @@ class ObjectValue(AbstractInstance):
                 raise
         return self.missing(frame, name)
 
-    def missing(self, frame, name):
+    def missing(self, frame: Frame, name: str):
         """Normal look-up failed."""
         hook = self.hook(frame, "__getattr__")
         if hook is not None:
             return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
         return self.no_attribute(frame, name)
 
-    def no_attribute(self, frame, name, more=""):
+    def no_attribute(self, frame: Frame, name: str, more=""):
         text = f"'{_C.type_name(self.cls)}' object has no attribute '{name}'{more}"
         error = frame.root.services.new_exception(frame, AttributeError, (text,))
         error.fields.update(name=ConstantValue(name), obj=self)
         return frame.raise_user(error)
 
-    def no_place(self, frame, name):
+    def no_place(self, frame: Frame, name: str) -> None:
         """An attribute is set or deleted for which the object has neither a slot nor a dict."""
         if VERSION < (3, 13):
             frame.raise_new(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         own = any(lookup_class(self.cls, hook)[1] is not object for hook in ("__setattr__", "__delattr__"))
         self.no_attribute(frame, name, "" if own else " and no __dict__ for setting new attributes")
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         setter = self.hook(frame, "__setattr__")
         if setter is not None:
             function_value(frame, setter).call(frame, [self, ConstantValue(name), value], {})
             return
         self.plain_setattr(frame, name, value)
 
-    def plain_setattr(self, frame, name, value):
+    def plain_setattr(self, frame: Frame, name: str, value: Value):
         """object.__setattr__"""
         static, owner = lookup_class(self.cls, name)
         if name == "__class__":
@@ -404,12 +414,12 @@ class ObjectValue(AbstractInstance):
             return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
         return self.set_field(frame, name, value)
 
-    def refuse_member(self, frame, static, name):
+    def refuse_member(self, frame: Frame, static: Any, name: str) -> None:
         """What a class in C shows of its instances looks like a slot, and may be read-only."""
         if type(static) is SLOT and "__slots__" not in attributes_of(static.__objclass__):
             frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
 
-    def set_through(self, frame, static, owner, name, value):
+    def set_through(self, frame: Frame, static: Any, owner: Value, name: str, value: Value):
         """A property or another data descriptor takes the value."""
         if is_property(static, "__set__"):
             return use_property(frame, static, "__set__", self, self.cls, value)
@@ -422,14 +432,14 @@ class ObjectValue(AbstractInstance):
         function_value(frame, setter).call(frame, [descriptor, self, value], {})
         return None
 
-    def delattr(self, frame, name):
+    def delattr(self, frame: Frame, name: str) -> None:
         deleter = self.hook(frame, "__delattr__")
         if deleter is not None:
             function_value(frame, deleter).call(frame, [self, ConstantValue(name)], {})
             return
         self.plain_delattr(frame, name)
 
-    def plain_delattr(self, frame, name):
+    def plain_delattr(self, frame: Frame, name: str) -> None:
         """object.__delattr__"""
         static, _ = lookup_class(self.cls, name)
         if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
@@ -451,7 +461,7 @@ class ObjectValue(AbstractInstance):
             frame.raise_new(AttributeError, f"'{_C.type_name(self.cls)}' object has no attribute '{name}'")
         self.delete_field(frame, name)
 
-    def delete_field(self, frame, name):
+    def delete_field(self, frame: Frame, name: str) -> None:
         """Deletes from the instance, past every descriptor and __delattr__."""
         self.may_drop(frame, name)
         if self.mutability is EXISTING:
@@ -461,7 +471,7 @@ class ObjectValue(AbstractInstance):
             del self.fields[name]
 
     # --- special methods ----------------------------------------------------------------------------------------
-    def special(self, frame, name, args):
+    def special(self, frame: Frame, name: str, args: list[Value]) -> Value | None:
         """type(self).__name__(self, *args), or None when the class has no such method."""
         static, owner = lookup_class(self.cls, name)
         if static is NO_ATTRIBUTE:
@@ -484,14 +494,12 @@ class ObjectValue(AbstractInstance):
             return self.call_native(frame, static.__name__, args, {})
         return bind_static(frame, self, self.cls, owner, static, name).call(frame, list(args), {})
 
-    def required(self, frame, name, args, text):
+    def required(self, frame: Frame, name: str, args: list[Value], text: str):
         found = self.special(frame, name, args)
         return frame.raise_new(TypeError, f"'{self.cls.__name__}' object {text}") if found is None else found
 
-    def call_native(self, frame, name, args, kwargs):
+    def call_native(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A method that C defines: on the built-in part, or object's own."""
-        from ..plain.rows_copies import copy_of_subclass
-
         row = OBJECT_METHODS.get(name)
         if name in NAMESPACE_METHODS and issubclass(self.cls, types.SimpleNamespace):
             row = NAMESPACE_METHODS[name]
@@ -526,11 +534,8 @@ class ObjectValue(AbstractInstance):
             return self if found is self.part else found
         return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__qualname__}.{name}")
 
-    def made_of_set(self, frame, name, args, found):
+    def made_of_set(self, frame: Frame, name: str, args: list[Value], found: Value):
         """A new set that a method gives: of the class of the instance or of the built-in one."""
-        from ..plain.mapping import DictValue
-        from ..plain.sets import makes_of_subclass, set_part
-
         others = [set_part(arg) for arg in args]
         if any(isinstance(builtin_part(other), DictValue) for other in others):
             frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives an instance of which class?")
@@ -539,10 +544,8 @@ class ObjectValue(AbstractInstance):
         refuse_class(frame, self.cls)
         return ObjectValue(self.cls, part=found)
 
-    def call_atomic(self, frame, name, args, kwargs):
+    def call_atomic(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]):
         """A method of int, float, str or bytes."""
-        from ..protocol.operators import call_dunder, is_operation
-
         if name == "__rmod__" and not behaves_as_its_part(self.cls, self.part.python_type()):  # which asks for its text
             return frame.break_graph("operation_unknown", f"{name} of {self.describe()}")
         args = [operand_of(arg) for arg in args]
@@ -550,28 +553,28 @@ class ObjectValue(AbstractInstance):
             return past_its_class(frame, self, call_dunder, self.part, name, args, kwargs)
         return past_its_class(frame, self, self.part.call_method, name, args, kwargs)
 
-    def lacks(self, frame, args):
+    def lacks(self, frame: Frame, args: list[Value]):
         """Whether a dict with __missing__ is asked for a key that it does not have."""
         hook, _ = lookup_class(self.cls, "__missing__")
         return isinstance(hook, types.FunctionType) and not self.part.contains(frame, *args).truth(frame)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         found = self.special(frame, "__bool__", [])
         if found is None:
             found = self.special(frame, "__len__", [])
             return True if found is None else self.as_length(frame, found).truth(frame)
         return self.given(frame, "__bool__", found, bool).truth(frame)
 
-    def given(self, frame, name, found, *kinds):
+    def given(self, frame: Frame, name: str, found: Value, *kinds: Any):
         """What a special method gives, when it is of a type that Python takes from it as it is; refusing others is left to Python."""
         if found.python_type() not in kinds:
             frame.break_graph("operation_unknown", f"{self.cls.__name__}.{name} gives a {found.python_type().__name__}")
         return found
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         return self.as_length(frame, self.required(frame, "__len__", [], "has no len()"))
 
-    def ask_length(self, frame):
+    def ask_length(self, frame: Frame) -> None:
         """A TypeError means that it does not know."""
         for name in ("__len__", "__length_hint__"):
             static, _ = lookup_class(self.cls, name)
@@ -587,17 +590,15 @@ class ObjectValue(AbstractInstance):
                 self.as_length(frame, found)
             return
 
-    def as_length(self, frame, found):
+    def as_length(self, frame: Frame, found: Value):
         """What __len__ gives, which Python takes when it is a size."""
-        from ..protocol.operators import compare
-
         self.given(frame, "__len__", found, int)
         for op, limit in (("<", 0), (">", sys.maxsize)):
             if compare(frame, op, found, ConstantValue(limit)).truth(frame):
                 frame.break_graph("operation_unknown", f"{self.cls.__name__}.__len__ gives no size")
         return found
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         if isinstance(self.obj, ALIASES):  # a type annotation in a body: List[Tensor]
             frame.guard("IDENTITY", self.source, self.obj)
             if holds_own_instance(key):
@@ -605,21 +606,19 @@ class ObjectValue(AbstractInstance):
             return fold_literal(frame, operator.getitem, self.obj, force_plain(frame, key))
         return self.required(frame, "__getitem__", [key], "is not subscriptable")
 
-    def setitem(self, frame, key, value):
+    def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         self.required(frame, "__setitem__", [key, value], "does not support item assignment")
 
-    def delitem(self, frame, key):
+    def delitem(self, frame: Frame, key: Value) -> None:
         self.required(frame, "__delitem__", [key], "doesn't support item deletion")
 
-    def contains(self, frame, item):
+    def contains(self, frame: Frame, item: Value) -> Value:
         found = self.special(frame, "__contains__", [item])
         if found is not None:
             return ConstantValue(found.truth(frame))
-        from ..protocol.operators import equal
-
         return ConstantValue(any(equal(frame, i, item) for i in self.unpack(frame)))
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         found = self.special(frame, "__iter__", [])
         if found is not None and not hasattr(found.python_type(), "__next__"):
             frame.break_graph("operation_unknown", f"{self.cls.__name__}.__iter__ gives no iterator")
@@ -629,10 +628,10 @@ class ObjectValue(AbstractInstance):
             return frame.raise_new(TypeError, f"'{self.cls.__name__}' object is not iterable")
         return found
 
-    def own_reversed(self, frame):
+    def own_reversed(self, frame: Frame) -> Value | None:
         return self.call_method(frame, "__reversed__", [], {}) if hasattr(self.cls, "__reversed__") else None
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         try:
             return self.required(frame, "__next__", [], "is not an iterator")
         except SymbolicRaise as raised:
@@ -640,7 +639,7 @@ class ObjectValue(AbstractInstance):
                 return None
             raise
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         static, owner = lookup_class(self.cls, "__call__")
         if isinstance(static, types.FunctionType):
             return function_value(frame, static).call(frame, [self, *args], kwargs)
@@ -650,9 +649,7 @@ class ObjectValue(AbstractInstance):
             return frame.break_graph("call_unknown", self.describe())
         return bind_static(frame, self, self.cls, owner, static, "__call__").call(frame, args, kwargs)
 
-    def binary(self, frame, op, other, reverse=False):
-        from ..protocol.special_methods import SPECIAL
-
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         stem = SPECIAL[op.rstrip("=")]
         if op == "*=" and self.part is not None and isinstance(lookup_class(self.cls, "__imul__")[0], C_METHODS):
             if any(isinstance(lookup_class(self.cls, name)[0], types.FunctionType) for name in ("__mul__", "__rmul__")):
@@ -660,23 +657,19 @@ class ObjectValue(AbstractInstance):
         prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
         return implemented(self.special(frame, f"{prefix}{stem}__", [other]))
 
-    def compare(self, frame, op, other):
-        from ..protocol.special_methods import COMPARE_SPECIAL
-
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if op == "!=" and lookup_class(self.cls, "__ne__")[1] is object:
             return implemented(opposite(frame, self, other))
         return implemented(self.special(frame, COMPARE_SPECIAL[op], [other]))
 
-    def unary(self, frame, op):
-        from ..protocol.special_methods import UNARY_SPECIAL
-
+    def unary(self, frame: Frame, op: str) -> Value:
         found = self.special(frame, UNARY_SPECIAL[op], [])
         if found is None:
             frame.raise_new(TypeError, f"bad operand type for unary {op}: '{_C.type_name(self.cls)}'")
         return found
 
     # --- texts --------------------------------------------------------------------------------------------------
-    def own_text(self, frame, fn):
+    def own_text(self, frame: Frame, fn: Callable[[object], str]) -> Value | None:
         name = f"__{fn.__name__}__"
         static, owner = lookup_class(self.cls, name)
         if self.part is not None and owner in ATOMS and not isinstance(static, types.FunctionType):
@@ -695,7 +688,7 @@ class ObjectValue(AbstractInstance):
             return frame.break_graph("value_not_known", f"text of {self.describe()}")
         return None
 
-    def own_format(self, frame, spec):
+    def own_format(self, frame: Frame, spec: str) -> Value | None:
         if not isinstance(lookup_class(self.cls, "__format__")[0], types.FunctionType):
             return None
         found = self.special(frame, "__format__", [ConstantValue(spec)])
@@ -703,7 +696,7 @@ class ObjectValue(AbstractInstance):
             return found
         return frame.raise_new(TypeError, f"__format__ must return a str, not {found.python_type().__name__}")
 
-    def conversion_operand(self, frame, kind):
+    def conversion_operand(self, frame: Frame, kind: str | None) -> Value:
         if kind is None or self.is_constant():
             return self
         if kind == "s":
@@ -714,14 +707,14 @@ class ObjectValue(AbstractInstance):
         return found if found.python_type() is int else self
 
     # --- leaving the trace --------------------------------------------------------------------------------------
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         if self.part is not None:
             return self.part.as_graph_arg(frame)
         if issubclass(self.cls, torch.Generator):
             return frame.break_graph("random_state", "a torch.Generator of the program")
         return super().as_graph_arg(frame)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         cls = emit.known(self.cls, self.cls.__name__)
         native = native_base(self.cls)
         if native is tuple or native is frozenset:
@@ -730,22 +723,20 @@ class ObjectValue(AbstractInstance):
             return f"{emit.const(native)}.__new__({cls}, {emit.load(self.part)})"
         return f"{emit.const(native)}.__new__({cls})"
 
-    def fill(self, emit, name):
+    def fill(self, emit: Emitter, name: str) -> None:
         if self.part is not None and not is_atomic(self.part):
             fill_part(emit, self.part, native_base(self.cls), name)
         for key, value in self.fields.items():
             if value is not DELETED:
                 store_field(emit, self, name, key, value)
 
-    def replay(self, emit):
+    def replay(self, emit: Emitter) -> None:
         """Brings the built-in part of an existing object to the traced state."""
         self.part.replay(emit)
 
 
-def fill_part(emit, part, native, name):
+def fill_part(emit: Emitter, part, native, name: str) -> None:
     """Fills the built-in part of a new object past overridden methods."""
-    from ..plain.mapping import DictValue
-
     cls = emit.const(native)
     if isinstance(part, DictValue):
         if part.default_factory is not None:
@@ -759,7 +750,7 @@ def fill_part(emit, part, native, name):
         part.refill(emit, name)
 
 
-def store_field(emit, target, name, key, value):
+def store_field(emit: Emitter, target, name: str, key: Value, value: Value) -> None:
     """One field of an object, past __setattr__ and descriptors."""
     text = emit.load(value)
     static, _ = lookup_class(target.python_type(), key)
@@ -773,35 +764,35 @@ def store_field(emit, target, name, key, value):
 # --- object's own methods: name -> fn(frame, self, *args) ---------------------------------------------------------------
 
 
-def object_setattr(frame, self, name, value):
+def object_setattr(frame: Frame, self, name: str, value: Value):
     self.plain_setattr(frame, attribute_name(frame, name), value)
     return NONE
 
 
-def object_delattr(frame, self, name):
+def object_delattr(frame: Frame, self, name: str):
     self.plain_delattr(frame, attribute_name(frame, name))
     return NONE
 
 
-def object_init(frame, self, *args, **kwargs):
+def object_init(frame: Frame, self, *args: Value, **kwargs: Value):
     if (args or kwargs) and (lookup_class(self.cls, "__init__")[0] is not object.__init__ or python_new(self.cls) is None):
         frame.break_graph("call_unknown", f"object.__init__ of {self.cls.__name__} with arguments")
     return NONE
 
 
-def object_init_subclass(frame, self, *args, **kwargs):
+def object_init_subclass(frame: Frame, self, *args: Value, **kwargs: Value):
     return NONE
 
 
-def default_repr(frame, self):
+def default_repr(frame: Frame, self):
     return frame.break_graph("value_not_known", f"text of {self.describe()} shows an address")
 
 
-def identical(frame, self, other):
+def identical(frame: Frame, self, other: Value):
     return ConstantValue(True if self is other else NotImplemented)
 
 
-def opposite(frame, self, other):
+def opposite(frame: Frame, self, other: Value):
     """Of what its class says of equality."""
     if lookup_class(self.python_type(), "__eq__")[1] is object:
         return ConstantValue(False if self is other else NotImplemented)
@@ -809,10 +800,10 @@ def opposite(frame, self, other):
     return ConstantValue(NotImplemented if equal is None else not equal.truth(frame))
 
 
-def namespace_comparison(op):
+def namespace_comparison(op: str):
     """types.SimpleNamespace.__eq__ and __ne__: with another namespace, of what they hold."""
 
-    def compare(frame, self, other):
+    def compare(frame: Frame, self, other: Value):
         if not issubclass(other.python_type(), types.SimpleNamespace):
             return ConstantValue(NotImplemented)
         return self.getattr(frame, "__dict__").compare(frame, op, other.getattr(frame, "__dict__"))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import re
 import sys
+import types
 import weakref
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,10 +21,16 @@ from ..protocol.kinds import AbstractTensor
 from ..protocol.properties import function_value
 from .function import FunctionValue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.calls import Handler
+    from ..protocol.value import Frame, Value
+
 STAND_INS = {torch.Tensor: lambda: torch.empty(0), torch.nn.Parameter: lambda: torch.nn.Parameter(torch.empty(0))}
 
 
-def einops_backend(frame, args, kwargs):
+def einops_backend(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """einops finds its backend for a type of tensors once and keeps it for good; looking for it goes through all subclasses of a class
     and imports modules."""
     find = sys.modules["einops._backends"].get_backend
@@ -33,11 +41,11 @@ def einops_backend(frame, args, kwargs):
     return frame.wrap(backend, Const(backend, "einops_backend"))
 
 
-def below_generation_tagging(name, variable):
+def below_generation_tagging(name: str, variable: str) -> Handler:
     """A method of nn.Module as torch.compile leaves it for the process once it was used: it notes down modules for itself afterwards.
     `variable` is where it keeps the method that was there before."""
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         patched = getattr(torch.nn.Module, name)
         method = patched.__closure__[patched.__code__.co_freevars.index(variable)].cell_contents
         return FunctionValue(method, Const(method, f"Module.{name}")).call(frame, list(args), kwargs)
@@ -45,7 +53,7 @@ def below_generation_tagging(name, variable):
     return row
 
 
-def graph_module_call(frame, args, kwargs):
+def graph_module_call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A torch.fx.GraphModule inside of the program: what its class puts around the call only says where an error was."""
     module = args[0]
     if module.python_type()._wrapped_call.cls_call is not None:
@@ -56,17 +64,17 @@ def graph_module_call(frame, args, kwargs):
     return function_value(frame, inherited).call(frame, list(args), kwargs)
 
 
-def optimized_module_call(frame, args, kwargs):
+def optimized_module_call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A module that torch.compile made inside of the program: what is put around the call warns of hooks on all modules only."""
     if torch.nn.modules.module._has_any_global_hook():
         return frame.break_graph("call_skipped", "a module that torch.compile made, while there are hooks on all modules")
     return args[0].call_impl(frame, args[1:], kwargs)
 
 
-def decided(function, kind):
+def decided(function: str, kind: type) -> Handler:
     """What torch.compile is told about a condition or a number: here the comparison has been decided, and a number may stay open."""
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = [*args, *kwargs.values()]
         if len(given) == 1 and given[0].python_type() is kind:
             return given[0]
@@ -82,22 +90,22 @@ DECIDED = {
 }
 
 
-def no_unbacked_sizes(frame, args, kwargs):
+def no_unbacked_sizes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """has_free_unbacked_symbols(): sizes out of data are compared as others are, and not asserted."""
     return frame.constant(False)
 
 
-def begin_step(module):
+def begin_step(module: str) -> Handler:
     """Tells recordings, of this compiler or of torch.compile, where a step begins: behind the graph, as all that has an effect."""
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         frame.mutations.call(_C.Scoped(sys.modules[module].cudagraph_mark_step_begin, None), [])
         return NONE
 
     return row
 
 
-def implementation(frame, function, args, kwargs):
+def implementation(frame: Frame, function: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What functools.singledispatch calls for a class: it keeps what it found in a dict of its own. What is registered is guarded."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__))
     registry, cache = cells["registry"].cell_contents, cells["dispatch_cache"].cell_contents
@@ -111,10 +119,10 @@ def implementation(frame, function, args, kwargs):
     return table.getitem(frame, frame.wrap(found, Const(found, found.__name__)))
 
 
-def of_texts(function):
+def of_texts(function: Callable[..., Any]) -> Handler:
     """A function of re, which keeps what it compiles in a dict of its own."""
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         try:
             known, by_name = [plain(a) for a in args], {name: plain(a) for name, a in kwargs.items()}
         except NotPlain:  # a function that makes replacements, say

@@ -10,6 +10,7 @@ import abc
 import builtins
 import collections
 import types
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,6 +23,10 @@ from ..protocol.value import NEW, Value
 from .class_value import ClassValue
 from .function import CellValue, FunctionValue, NewFunctionValue
 from .instance import HEAP_TYPE
+
+if TYPE_CHECKING:
+    from ..protocol.calls import Handler
+    from ..protocol.value import Emitter, Frame
 
 METACLASSES = {type, abc.ABCMeta, type(torch.autograd.Function)}
 _NOTICED = frozenset({"__del__", "__set_name__", "__mro_entries__"})
@@ -42,33 +47,33 @@ class MadeClassValue(ClassValue):
     two_phase = True
     is_known_elsewhere = True
 
-    def __init__(self, template, bases, namespace, apart=None):
+    def __init__(self, template: type, bases: list[Value], namespace: dict[str, Value], apart: type | None = None) -> None:
         super().__init__(template)
         self.source = None
         self.bases, self.namespace = bases, namespace
         self.apart = apart
 
-    def end(self):
+    def end(self) -> None:
         """Takes the template, which the collector may be late for, out of what existing classes know of those derived from them."""
         if self.apart is not None:
             self.cls.__bases__ = (self.apart,)
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         return frame.break_graph("class_building", f"{self.describe()}[...]")
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         """What is computed from the template would go on holding it where the class is meant."""
         raise NotPlain(self)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         bases = "".join(f"{emit.load(b)}, " for b in self.bases)
         items = ", ".join(f"{name!r}: {emit.load(value)}" for name, value in self.namespace.items())
         return f"{emit.const(type(self.cls))}({self.cls.__name__!r}, ({bases}), {{{items}}})"
 
-    def fill(self, emit, name):
+    def fill(self, emit: Emitter, name: str) -> None:
         """Nothing: methods find the class in their cell, which is filled once it is there."""
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if name.startswith("__"):
             return super().setattr(frame, name, value)
         try:
@@ -78,7 +83,7 @@ class MadeClassValue(ClassValue):
         self.namespace[name] = value
         return None
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return frame.break_graph("class_building", f"{self.describe()} as an argument of a graph operation")
 
 
@@ -87,19 +92,19 @@ class NamedTupleClassValue(MadeClassValue):
 
     is_known_elsewhere = False
 
-    def __init__(self, cls, args, kwargs):
+    def __init__(self, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
         super().__init__(cls, [], {})
         self.args, self.kwargs = args, kwargs
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
         return f"{emit.const(collections.namedtuple)}({', '.join(parts)})"
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         return ClassValue.setattr(self, frame, name, value)
 
 
-def namedtuple_row(frame, args, kwargs):
+def namedtuple_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """collections.namedtuple(typename, field_names, ...)"""
     kwargs = {"module": frame.constant(frame.globals.get("__name__"))} | kwargs  # namedtuple looks at the frame that calls it
     try:
@@ -116,18 +121,18 @@ class DescriptorValue(Value):
 
     mutability = NEW
 
-    def __init__(self, kind, parts):
+    def __init__(self, kind: type, parts: list[Value]) -> None:
         super().__init__(None)
         self.kind, self.parts = kind, parts
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.kind
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if self.kind is property and name in ("getter", "setter", "deleter"):
             place = ("getter", "setter", "deleter").index(name)
 
-            def exchanged(frame, args, kwargs):
+            def exchanged(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
                 parts = [*self.parts, *[NONE] * 3][:3]
                 parts[place] = args[0]
                 return DescriptorValue(property, parts)
@@ -135,14 +140,14 @@ class DescriptorValue(Value):
             return PartialBuiltin(types.MethodType, exchanged)
         return frame.break_graph("class_building", f"{name} of a {self.kind.__name__}")
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(self.kind)}({', '.join(emit.load(p) for p in self.parts)})"
 
 
-def descriptor_row(kind):
+def descriptor_row(kind: type) -> Handler:
     """kind(function, ...)"""
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if kwargs or not args or not all(isinstance(a, FunctionValue) or a is NONE for a in args):
             return frame.break_graph("class_building", f"{kind.__name__} of something else than functions")
         return DescriptorValue(kind, list(args))
@@ -150,7 +155,7 @@ def descriptor_row(kind):
     return row
 
 
-def build_class(frame, args, kwargs):
+def build_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """__build_class__(body, name, *bases)"""
     body, name, *bases = args
     try:
@@ -168,7 +173,7 @@ def build_class(frame, args, kwargs):
     return made
 
 
-def class_of_parts(frame, args):
+def class_of_parts(frame: Frame, args: list[Value]) -> Value:
     """type(name, bases, namespace)"""
     try:
         bases, items = args[1].unpack(frame), args[2].all_items(frame)
@@ -179,7 +184,7 @@ def class_of_parts(frame, args):
         return frame.break_graph("class_building", f"type(name, bases, namespace): {why}")
 
 
-def known_bases(frame, bases):
+def known_bases(frame: Frame, bases: list[Value]) -> tuple[type, ...]:
     """The bases as classes. Raises Unfit where making a class of them runs code, or is not known to run none."""
     classes = tuple(map(base_of, bases))
     meta = type(classes[0]) if classes else type
@@ -191,7 +196,9 @@ def known_bases(frame, bases):
     return classes
 
 
-def made_class(frame, name, bases, classes, namespace):
+def made_class(
+    frame: Frame, name: str, bases: list[Value], classes: tuple[type, ...], namespace: dict[str, Value]
+) -> MadeClassValue:
     """The class. Raises Unfit."""
     meta = type(classes[0]) if classes else type
     template_parts = {k: plain(v) if k in _READ_BY_TYPE else template_of(frame, v) for k, v in namespace.items()}
@@ -211,7 +218,7 @@ def made_class(frame, name, bases, classes, namespace):
 _APART = {}  # a class of C, or abc.ABC -> one derived from it that nobody sees
 
 
-def apart_from(known, template, classes):
+def apart_from(known: list[type], template: type, classes: tuple[type, ...]) -> type:
     """The class that takes the place of a template's bases when the trace is over. Raises Unfit where their instances differ too much."""
     base = template
     while base.__flags__ & HEAP_TYPE and base is not abc.ABC:
@@ -225,21 +232,21 @@ def apart_from(known, template, classes):
     return apart
 
 
-def base_of(value):
+def base_of(value: Value) -> type:
     """The class that a base is."""
     if not isinstance(value, ClassValue):
         raise Unfit("a base that is no class")
     return value.cls
 
 
-def know(frame, real, value):
+def know(frame: Frame, real: Any, value: Value) -> None:
     """From now on the object stands for the value: where it is met while tracing, and where it would be a constant of the code."""
     root = frame.root
     root.memo[id(real)] = root.made[id(real)] = value
     root.keep.append(real)
 
 
-def template_of(frame, value):
+def template_of(frame: Frame, value: Value) -> Any:
     """What stands for a value in the template."""
     if isinstance(value, NewFunctionValue):
         return template_function(frame, value)
@@ -257,7 +264,7 @@ def template_of(frame, value):
     return standing
 
 
-def template_function(frame, value):
+def template_function(frame: Frame, value: Value) -> types.FunctionType:
     """A function with the parameters of the one made; registered, so that it is never run."""
     defaults = tuple(map(plain, value._defaults)) or None
     closure = tuple(types.CellType() for _ in value.code.co_freevars)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ... import _C
 from ...code_origin import is_of_a_package
@@ -14,44 +15,50 @@ from ..plain.mapping import MISSING, touched_name, write_name
 from ..protocol.constant import ConstantValue, called_there, raise_python
 from ..protocol.value import Value
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...sources import Source
+    from ..protocol.value import Frame
+
 
 class NamespaceValue(Value):
     """A Python module."""
 
-    def __init__(self, obj, source):
+    def __init__(self, obj: Any, source: Source | None) -> None:
         super().__init__(source)
         self.obj = obj
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.obj)
 
-    def real(self):
+    def real(self) -> Any:
         return self.obj
 
-    def describe(self):
+    def describe(self) -> str:
         return f"module {self.name()}"
 
-    def name(self):
+    def name(self) -> str | None:
         """As it is in messages; a module need not have one."""
         return _C.instance_dict(self.obj).get("__name__")
 
-    def own_text(self, frame, fn):
+    def own_text(self, frame: Frame, fn: Callable[[object], str]) -> Value | None:
         # its names may change, and its loader and spec are asked
         return frame.break_graph("value_not_known", f"text of {self.describe()}")
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return self.obj
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return self.obj
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         found = touched_name(frame, self.obj.__dict__, name)
         if found is not MISSING and (found is not None or not hasattr(types.ModuleType, name)):
             return found if found is not None else self.no_attribute(frame, name)
@@ -72,7 +79,7 @@ class NamespaceValue(Value):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} raised {type(error).__name__}")
         return frame.wrap(found, Attr(self.source, name))
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         static, _ = lookup_class(type(self.obj), name)
         if defines(type(static), "__set__"):
             return frame.wrap(static, Const(static, name)).call_method(frame, "__set__", [self, value], {})
@@ -80,7 +87,7 @@ class NamespaceValue(Value):
             return super().setattr(frame, name, value)
         return write_name(frame, self.obj.__dict__, name, value)
 
-    def delattr(self, frame, name):
+    def delattr(self, frame: Frame, name: str) -> None:
         static, _ = lookup_class(type(self.obj), name)
         if defines(type(static), "__delete__") or self.writes_itself("__delattr__", name):
             return super().delattr(frame, name)
@@ -94,7 +101,7 @@ class NamespaceValue(Value):
             return frame.raise_new(AttributeError, f"'{type(self.obj).__name__}' object has no attribute '{name}'")
         return write_name(frame, self.obj.__dict__, name, None)
 
-    def writes_itself(self, hook, name):
+    def writes_itself(self, hook: str, name: str) -> bool:
         """Whether something else than the dict of the module takes an attribute, or what is replayed later (a print) looks at it."""
         return (
             self.obj is sys
@@ -102,6 +109,6 @@ class NamespaceValue(Value):
             or lookup_class(type(self.obj), hook)[0] is not lookup_class(types.ModuleType, hook)[0]
         )
 
-    def no_attribute(self, frame, name):
+    def no_attribute(self, frame: Frame, name: str) -> NoReturn:
         called = "module" if self.name() is None else f"module '{self.name()}'"
         return frame.raise_new(AttributeError, f"{called} has no attribute '{name}'")

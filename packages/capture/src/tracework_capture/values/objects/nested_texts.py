@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import reprlib
+import types
+from typing import TYPE_CHECKING
 
 from ...sources import Const
 from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
 from .function import FunctionValue
+
+if TYPE_CHECKING:
+    from ..protocol.value import Frame, Value
 
 MAKERS = [reprlib.recursive_repr()]
 if hasattr(dataclasses, "_recursive_repr"):  # before 3.13, which takes that of reprlib
@@ -16,7 +21,7 @@ if hasattr(dataclasses, "_recursive_repr"):  # before 3.13, which takes that of 
 
 
 @call(*(maker(repr).__code__ for maker in MAKERS))
-def shown_once(frame, function, args, kwargs):
+def shown_once(frame: Frame, function: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The text of an object, or dots inside of its own. Which objects are being shown is known while tracing: the set that the wrapper
     keeps of them has none before the frame."""
     if len(args) != 1 or kwargs:

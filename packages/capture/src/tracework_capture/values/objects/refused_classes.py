@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import abc
 import types
+from typing import TYPE_CHECKING
 
 import torch
 
 from ...guards.classes import defines
 from ..protocol.binding import NATIVE_BASES
 
+if TYPE_CHECKING:
+    from ..protocol.value import Frame
+
 REFUSED = (torch.Tensor, type, types.ModuleType)
 ALLOWED_NATIVE = {object, *NATIVE_BASES, abc.ABC}
 
 
-def refuse_class(frame, cls):
+def refuse_class(frame: Frame, cls: type) -> None:
     """Breaks for classes whose instances have state that only C knows, or notice that they die."""
     if defines(cls, "__del__"):
         frame.break_graph("call_unknown", f"construction of {cls.__name__}, whose __del__ runs when it dies")

@@ -10,6 +10,7 @@ import logging
 import math
 import types
 import weakref
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +21,7 @@ from ...guards.guard import payload_key
 from ...guards.kinds import same_constant
 from ...signals import let_through
 from ...sources import Attr, Const
+from ..number.size_floats import SizeFloat
 from ..number.symint import SymNumber
 from ..plain.sequence import TupleValue
 from ..protocol.binding import CONTAINERS
@@ -30,6 +32,12 @@ from ..protocol.value import EXISTING, SymbolicRaise
 from .function import is_empty
 from .instance import ObjectValue, own_dict
 from .row_value import RowValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...sources import Source
+    from ..protocol.value import Frame, Value
 
 NOT_FOLLOWED = (types.ModuleType, types.FunctionType, *ATOM_TYPES)
 OF_NUMBERS = (abs, float, int, max, min, round, math)
@@ -48,29 +56,29 @@ class Remembered:
 
     runs_program = True
 
-    def __init__(self, disabled, function):
+    def __init__(self, disabled: Any, function: Any) -> None:
         self.disabled = disabled
         self.calls = []  # (args, kwargs, result) in the program's order, which says what is forgotten next
         self.asked = weakref.ref(function)
         self.counts = None  # what the function counted until tracing had asked it for the last time, until the guard was asked
 
-    def number_with(self, args, kwargs):
+    def number_with(self, args: list[Any], kwargs: dict[str, Any]) -> int:
         """Of different calls, this one too."""
         return len(
             {(payload_key(a), payload_key([*k.items()])) for a, k in [*((a, k) for a, k, _ in self.calls), (args, kwargs)]}
         )
 
-    def is_asked(self, function, args, kwargs, found):
+    def is_asked(self, function: Any, args: list[Value], kwargs: dict[str, Value], found: Value) -> None:
         """Notes a call that tracing made."""
         self.calls.append((args, kwargs, found))
         self.counts = function.cache_info()
 
-    def is_as_traced(self, function):
+    def is_as_traced(self, function: Any) -> bool:
         """Whether nobody asked the function since tracing did, which stands for the calls of this run."""
         counts, self.counts = self.counts, None
         return counts is not None and function is self.asked() and function.cache_info() == counts
 
-    def __call__(self, function):
+    def __call__(self, function: Any) -> bool:
         if self.is_as_traced(function):
             return True
         asked = self.disabled(function)
@@ -89,39 +97,39 @@ class RememberingFunction(RowValue):
     """What functools.cache and lru_cache make. Unless its object is guarded (`by_identity`), only calls of it that give constants are
     known, and the code that it runs."""
 
-    def __init__(self, fn, source, by_identity=True):
+    def __init__(self, fn: Any, source: Source | None, by_identity: bool = True) -> None:
         super().__init__(fn, self.ask, source)
         self.by_identity = by_identity
 
-    def fix(self, frame):
+    def fix(self, frame: Frame) -> None:
         """Something needs the object."""
         if not self.by_identity:
             self.by_identity = True
             frame.guard("IDENTITY", self.source, self.fn)
 
-    def wrapped(self, frame):
+    def wrapped(self, frame: Frame) -> Value:
         """The function that it asks for what it does not remember."""
         function = self.fn.__wrapped__
         return frame.wrap(function, Const(function) if self.by_identity else Attr(self.source, "__wrapped__"))
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         self.fix(frame)
         return super().getattr(frame, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in OF_MEMORY:
             return frame.break_graph("call_unknown", f"{name} of {self.describe()}: what it remembers")
         return super().call_method(frame, name, args, kwargs)
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         self.fix(frame)
         return super().hash_key(frame)
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         self.fix(frame)
         return super().as_graph_arg(frame)
 
-    def ask(self, frame, args, kwargs):
+    def ask(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """What the function remembers, or what it computes now."""
         name = self.fn.__wrapped__.__name__
         if args and issubclass(args[0].python_type(), logging.Logger):
@@ -159,7 +167,7 @@ class RememberingFunction(RowValue):
         asked.is_asked(self.fn, known, by_name, found)
         return frame.wrap(found, Const(found))
 
-    def called_once(self, frame, args, kwargs):
+    def called_once(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """What it computes of objects that no guard knows, which it may hold; of the same ones again it is what it gave."""
         calls = frame.root.remembered_here.setdefault(id(self.fn), {})
         most = self.fn.cache_parameters()["maxsize"]
@@ -172,7 +180,7 @@ class RememberingFunction(RowValue):
             calls[key] = self.wrapped(frame).call(frame, args, kwargs)
         return calls[key]
 
-    def is_formula(self, args, kwargs):
+    def is_formula(self, args: list[Value], kwargs: dict[str, Value]) -> bool:
         """Whether it is called with one int that is open, and depends on nothing else: what it remembers is what it computes. Ints are
         keys of their own; floats equal ints, and 0.0 equals -0.0."""
         function = self.fn.__wrapped__
@@ -183,10 +191,8 @@ class RememberingFunction(RowValue):
         read = globals_read(function.__code__, function.__globals__)
         return is_pure(function.__code__) and all(any(found is each for each in OF_NUMBERS) for found in read)
 
-    def computed(self, frame, args):
+    def computed(self, frame: Frame, args: list[Value]) -> Value:
         """What it computes. It is asked when the graph has run, so that it remembers and counts."""
-        from ..number.size_floats import SizeFloat  # primops is imported when the first graph is made
-
         name = self.fn.__wrapped__.__name__
         try:
             found = self.wrapped(frame).call(frame, args, {})
@@ -199,7 +205,7 @@ class RememberingFunction(RowValue):
         return found
 
 
-def key_of(frame, value):
+def key_of(frame: Frame, value: Value) -> Any:
     """The object that an argument is. Raises NotPlain where no guard says which."""
     if value.python_type() in ATOM_TYPES:
         return force_plain(frame, value)
@@ -215,7 +221,7 @@ def key_of(frame, value):
     return plain(value)
 
 
-def waits_for_writes(frame, function, args):
+def waits_for_writes(frame: Frame, function: Any, args: list[Value]) -> bool:
     """Whether a function may read what the frame wrote, which is not in place yet: a variable that it names, or an object that is reached
     from its variables and arguments."""
     pending = frame.mutations.entries
@@ -238,7 +244,7 @@ def waits_for_writes(frame, function, args):
     return any(id(each) in values or id(memo.get(id(each))) in values for each in seen if each is not None)
 
 
-def reached(objects):
+def reached(objects: list[Any]) -> Iterable[Any] | None:
     """The objects and what they hold, though not what classes, modules and functions hold; None where they are more than REACHED, or one
     has slots."""
     seen, left = {}, [*objects]

@@ -15,6 +15,8 @@ from ..protocol.pure import is_pure
 from ..protocol.registry import Registry
 
 if TYPE_CHECKING:
+    from ...sources import Source
+    from ..protocol.calls import Handler
     from ..protocol.value import Frame, Value
 
 NO_OWNERS = (types.ModuleType, type, type(None))
@@ -25,7 +27,7 @@ arguments, over a break."""
 BOUND_TYPES = (types.BuiltinMethodType, types.MethodWrapperType)
 
 
-def is_bound(obj):
+def is_bound(obj: Any) -> bool:
     """Whether it is a method of its owner; functions that pybind11 makes are bound to a record that has no such attribute."""
     if not isinstance(obj, BOUND_TYPES) or isinstance(obj.__self__, NO_OWNERS):
         return False
@@ -45,14 +47,14 @@ CALLS_WITHOUT_ROW: Registry[str, Callable[[Frame, Any, Sequence[Value], dict[str
 class RowValue(KnownFunction):
     """A function that a table answers for."""
 
-    def __init__(self, fn, row, source=None):
+    def __init__(self, fn: Any, row: Handler, source: Source | None = None) -> None:
         super().__init__(fn, source)
         self.row = row
 
-    def describe(self):
+    def describe(self) -> str:
         return getattr(self.fn, "__qualname__", repr(self.fn))
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "__call__":
             return BoundBuiltin(self, name)
         try:
@@ -65,16 +67,16 @@ class RowValue(KnownFunction):
             return frame.wrap(found, Attr(Const(self.fn), name))
         return frame.constant(found)
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         """Bound ones are equal where they are the same function of the same object."""
         if isinstance(self.fn, BOUND_TYPES) and isinstance(other, RowValue) and op in ("==", "!="):
             return ConstantValue((self.fn == other.fn) == (op == "=="))
         return None  # others are, as any object, equal to themselves alone
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.call(frame, args, kwargs) if name == "__call__" else super().call_method(frame, name, args, kwargs)
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         for override in OVERRIDES.values():
             found = override(frame, self, args, kwargs)
             if found is not None:
@@ -85,10 +87,10 @@ class RowValue(KnownFunction):
 class CFunctionValue(RowValue):
     """A C function without a row: methods act on their first argument, pure ones are folded, the rest breaks."""
 
-    def __init__(self, fn, source=None):
+    def __init__(self, fn: Any, source: Source | None = None) -> None:
         super().__init__(fn, None, source)
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         fn = self.fn
         if isinstance(fn, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
             return call_c_method(frame, fn, args[0], fn.__name__, list(args[1:]), kwargs)

@@ -6,6 +6,7 @@ import abc
 import sys
 import types
 import typing
+from typing import TYPE_CHECKING, Any
 
 from ...code_origin import is_installed
 from ...graph.replaced import identity_is_asked
@@ -35,8 +36,13 @@ from .made_class import class_of_parts
 from .rows_frames import own_frame
 from .super_object import super_
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def classes_of(frame, value):
+    from ..protocol.value import Frame, Value
+
+
+def classes_of(frame: Frame, value: Value) -> Any:
     """The Python object to hand to isinstance: a class, a union, or nested tuples of them."""
     if isinstance(value, TupleValue):
         return tuple(classes_of(frame, v) for v in value.all_items(frame))
@@ -48,7 +54,7 @@ def classes_of(frame, value):
         return force_plain(frame, value)
 
 
-def isinstance_(frame, args, kwargs):
+def isinstance_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(args[0], ObjectValue) and args[0].pretends(frame):
         return frame.break_graph("call_unknown", f"isinstance of {args[0].describe()}, whose class says what its __class__ is")
     if isinstance(args[1], TupleValue):
@@ -68,7 +74,7 @@ def isinstance_(frame, args, kwargs):
     return found
 
 
-def guard_members(frame, value, classes):
+def guard_members(frame: Frame, value: Value, classes: Any) -> None:
     """A protocol asks an object for the names of its members, wherever it has them."""
     for cls in typing.get_args(classes) if isinstance(classes, types.UnionType) else (classes,):
         if getattr(cls, "_is_protocol", False) and isinstance(value, ObjectValue) and value.source is not None:
@@ -77,7 +83,7 @@ def guard_members(frame, value, classes):
                 frame.guard("HAS_ATTR" if hasattr(value.obj, name) else "LACKS_ATTR", value.source, name)
 
 
-def guard_unrelated(frame, args, kind, classes):
+def guard_unrelated(frame: Frame, args: list[Value], kind: type, classes: Any) -> None:
     """A class may be registered with an abstract one later; what is a subclass by its bases, or is registered, stays one."""
     for cls in typing.get_args(classes) if isinstance(classes, types.UnionType) else (classes,):
         asks_registry = getattr(type(cls), "__subclasscheck__", None) is abc.ABCMeta.__subclasscheck__
@@ -85,7 +91,7 @@ def guard_unrelated(frame, args, kind, classes):
             frame.guard("NOT_SUBCLASS", Const(cls, cls.__qualname__), kind)
 
 
-def may_be_made(value, cls):
+def may_be_made(value: Value, cls: type) -> bool:
     """Whether a class of this value may be one that the traced program defines, which each call has anew."""
     return value.source is None and "<locals>" in cls.__qualname__
 
@@ -94,7 +100,7 @@ PURE_HOOKS = ("abc", "typing", "typing_extensions", "enum", "torch")
 """Packages whose metaclasses answer from the class alone."""
 
 
-def hook_of(value, name):
+def hook_of(value: Value, name: str) -> types.FunctionType | None:
     """The program's own function that answers isinstance or issubclass for a class; None where Python does."""
     if not isinstance(value, ClassValue):
         return None
@@ -104,7 +110,7 @@ def hook_of(value, name):
     return hook
 
 
-def known_relation(frame, ask, value, classes):
+def known_relation(frame: Frame, ask: Callable[[Any, Any], bool], value: Any, classes: Any) -> ConstantValue:
     """isinstance or issubclass, asked now."""
     try:
         return ConstantValue(ask(value, classes))
@@ -115,7 +121,7 @@ def known_relation(frame, ask, value, classes):
         return frame.break_graph("call_unknown", f"a check of classes, which raises {type(error).__name__}")
 
 
-def is_instance(value, classes):
+def is_instance(value: Value, classes: Any) -> bool:
     """isinstance by type, unless the kind of value has a rule of its own."""
     if isinstance(classes, types.UnionType):
         return any(is_instance(value, c) for c in typing.get_args(classes))
@@ -135,7 +141,7 @@ def is_instance(value, classes):
     return issubclass(kind, classes)
 
 
-def _follows(kind, protocol):
+def _follows(kind: type, protocol: type) -> bool:
     """Whether new instances of a class follow a protocol by what the class has; what else they have, plain Python is asked."""
     try:
         if issubclass(kind, protocol):
@@ -145,7 +151,7 @@ def _follows(kind, protocol):
     raise LookupError(f"an instance of {kind.__name__} that is yet to be made")
 
 
-def issubclass_(frame, args, kwargs):
+def issubclass_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(args[1], TupleValue):
         found = (issubclass_(frame, [args[0], cls], {}) for cls in args[1].all_items(frame))
         return ConstantValue(any(f.constant() for f in found))
@@ -161,7 +167,7 @@ def issubclass_(frame, args, kwargs):
     return found
 
 
-def getattr_(frame, args, kwargs):
+def getattr_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     name = attribute_name(frame, args[1])
     if len(args) < 3:
         return attribute_asked(frame, args[0], name)
@@ -173,7 +179,7 @@ def getattr_(frame, args, kwargs):
         raise
 
 
-def hasattr_(frame, args, kwargs):
+def hasattr_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     try:
         args[0].getattr(frame, attribute_name(frame, args[1]))
     except SymbolicRaise as raised:
@@ -183,17 +189,17 @@ def hasattr_(frame, args, kwargs):
     return ConstantValue(True)
 
 
-def setattr_(frame, args, kwargs):
+def setattr_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     args[0].setattr(frame, attribute_name(frame, args[1]), args[2])
     return NONE
 
 
-def delattr_(frame, args, kwargs):
+def delattr_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     args[0].delattr(frame, attribute_name(frame, args[1]))
     return NONE
 
 
-def type_(frame, args, kwargs):
+def type_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 3 and not kwargs and type(args[1]) is TupleValue and type(args[2]) is DictValue:
         return class_of_parts(frame, args)
     if len(args) != 1:
@@ -201,7 +207,7 @@ def type_(frame, args, kwargs):
     return class_value(frame, args[0].python_type())
 
 
-def id_(frame, args, kwargs):
+def id_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Of an existing object, module, function or class, which stays the same one; of tensors, which change from call to call, and of what the
     program makes it is known when the graph has run."""
     found, place = None, place_here(frame)
@@ -218,22 +224,22 @@ def id_(frame, args, kwargs):
     return IdentityNumber(args[0], place)
 
 
-def callable_(frame, args, kwargs):
+def callable_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ConstantValue(is_callable(args[0]))
 
 
-def hash_(frame, args, kwargs):
+def hash_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ConstantValue(hash_of(frame, args[0]))
 
 
-def vars_(frame, args, kwargs):
+def vars_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not args:
         return own_frame("vars")(frame, args, kwargs)
     found = getattr_(frame, [args[0], ConstantValue("__dict__"), None], {})
     return frame.raise_new(TypeError, "vars() argument must have __dict__ attribute") if found is None else found
 
 
-def dir_(frame, args, kwargs):
+def dir_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not args:
         return own_frame("dir")(frame, args, kwargs)
     value = args[0]
@@ -247,13 +253,13 @@ def dir_(frame, args, kwargs):
     return ListValue([ConstantValue(name) for name in sorted({*own, *names_of_class(frame, value.cls)})])
 
 
-def names_of_class(frame, cls):
+def names_of_class(frame: Frame, cls: type) -> list[str]:
     """dir() of a class, which a guard asks for again."""
     if id(cls) in frame.root.made:
         return frame.break_graph("builtin_unsupported", f"dir() of class {cls.__qualname__}, which the traced program made")
     found = type.__dir__(cls)
 
-    def unchanged(now):
+    def unchanged(now: type) -> bool:
         """dir() gives the same names"""
         return type.__dir__(now) == found
 
@@ -261,12 +267,12 @@ def names_of_class(frame, cls):
     return sorted(found)
 
 
-def call_later(frame, function, args, kwargs):
+def call_later(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
     """Logs a call for after the graph, where it runs as plain Python."""
     frame.mutations.call(frame.root.services.call_disabled(function), args, kwargs)
 
 
-def print_(frame, args, kwargs):
+def print_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The text is made now and printed after the graph, unless a tensor is shown."""
     file = kwargs.get("file", NONE)
     stdout = file.is_constant() and file.constant() is None
@@ -279,7 +285,7 @@ def print_(frame, args, kwargs):
     return NONE
 
 
-def shown_later(frame, value):
+def shown_later(frame: Frame, value: Value) -> Value:
     """What to print after the graph: the text as it is now, a size, or a copy of a tensor without gradients."""
     if isinstance(value, (SymNumber, LateFloat, LateValue)):
         return value
@@ -288,19 +294,19 @@ def shown_later(frame, value):
     return shown(frame, value, str)
 
 
-def object_new(frame, args, kwargs):
+def object_new(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return new_object(frame, args, kwargs)
 
 
-def object_class(frame, args, kwargs):
+def object_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ObjectValue(object)
 
 
-def cast(frame, args, kwargs):
+def cast(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return args[1]
 
 
-def of_new_type(frame, args, kwargs):
+def of_new_type(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """UserId(value), where UserId = typing.NewType("UserId", int): the value"""
     if len(args) != 1 or kwargs:
         return frame.break_graph("call_unknown", "typing.NewType with other arguments than a value")

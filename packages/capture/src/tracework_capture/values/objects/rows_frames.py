@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import sys
 import traceback
+from typing import TYPE_CHECKING
 
 from ...code_origin import is_installed
 from ...errors import SkipFrame
@@ -14,8 +15,14 @@ from ..protocol.binding import class_value
 from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def exception(frame, args, kwargs):
+    from ..protocol.calls import Handler
+    from ..protocol.value import Frame, Value
+
+
+def exception(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """sys.exception(): what the traced frames handle; contextlib only wants to know that, others may mean the caller's."""
     handled = frame.handling()
     if handled is None and frame.globals is not contextlib.__dict__:
@@ -23,7 +30,7 @@ def exception(frame, args, kwargs):
     return handled if handled is not None else NONE
 
 
-def exc_info(frame, args, kwargs):
+def exc_info(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """sys.exc_info()"""
     handled = exception(frame, args, kwargs)
     if handled is NONE:
@@ -31,10 +38,10 @@ def exc_info(frame, args, kwargs):
     return TupleValue([class_value(frame, handled.python_type()), handled, handled.getattr(frame, "__traceback__")])
 
 
-def own_frame(name, looks=lambda args: True):
+def own_frame(name: str, looks: Callable[[list[Value]], bool] = lambda args: True) -> Handler:
     """A builtin that looks at the frame that calls it, or changes how it goes on."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not looks(args):
             return frame.break_graph("builtin_unsupported", f"{name}()")
         return frame.leave_plain("builtin_unsupported", f"{name}()")
@@ -42,10 +49,10 @@ def own_frame(name, looks=lambda args: True):
     return handler
 
 
-def reports_steps(name):
+def reports_steps(name: str) -> Handler:
     """What has the steps of frames that run already reported: those that call it all go on as the program's own."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if frame.parent is not None and not frame.root.options.fullgraph:
             raise SkipFrame(f"{name}() reports the steps of the frame")
         return frame.leave_plain("builtin_unsupported", f"{name}()")
@@ -53,10 +60,10 @@ def reports_steps(name):
     return handler
 
 
-def frame_above(name, default):
+def frame_above(name: str, default: int) -> Handler:
     """What gives the frame that is so many calls up: the user's functions look at its names, libraries at its module."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         above = args[0].constant() if args and args[0].is_constant() else default
         while above > 0 and frame.parent is not None and not is_installed(frame.code):
             frame, above = frame.parent, above - 1
@@ -65,11 +72,11 @@ def frame_above(name, default):
     return handler
 
 
-def globals_(frame, args, kwargs):
+def globals_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return frame.break_graph("builtin_unsupported", "globals()")
 
 
-def recursion_limit(frame, args, kwargs):
+def recursion_limit(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     frame.root.guards.state("recursion_limit", sys.getrecursionlimit(), frame.user_location())
     return ConstantValue(sys.getrecursionlimit())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from typing import TYPE_CHECKING
 
 from ..plain.instance_dict import InstanceDictValue
 from ..plain.iterators import PartialBuiltin
@@ -16,8 +17,11 @@ from .function import BoundMethodValue, FunctionValue, NewFunctionValue
 from .instance import ObjectValue
 from .partial import partial_, partial_call
 
+if TYPE_CHECKING:
+    from ..protocol.value import Frame, Value
 
-def attributes_given(frame, function):
+
+def attributes_given(frame: Frame, function: Value) -> list[tuple[str, Value]]:
     """(name, value) of what the program set on a function, on the function of a method, or on an object that is called."""
     function = function.function if isinstance(function, BoundMethodValue) else function
     if isinstance(function, ObjectValue):
@@ -33,7 +37,7 @@ def attributes_given(frame, function):
     return [(name, function.getattr(frame, name)) for name in names]
 
 
-def arguments_of(frame, function, args, kwargs):
+def arguments_of(frame: Frame, function: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
     """The arguments of a call of a Python function by their names, without the defaults."""
     try:
         return inspect.signature(function).bind(*args, **kwargs).arguments
@@ -41,7 +45,7 @@ def arguments_of(frame, function, args, kwargs):
         return frame.break_graph("builtin_unsupported", f"functools.{function.__name__}: {error}")
 
 
-def update_wrapper(frame, args, kwargs):
+def update_wrapper(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """functools.update_wrapper of a function or an object of a class of the program."""
     given = arguments_of(frame, functools.update_wrapper, args, kwargs)
     wrapper, wrapped = given["wrapper"], given["wrapped"]
@@ -66,17 +70,17 @@ def update_wrapper(frame, args, kwargs):
     return wrapper
 
 
-def wraps_(frame, args, kwargs):
+def wraps_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """functools.wraps"""
     given = arguments_of(frame, functools.wraps, args, kwargs)
     return PartialBuiltin(functools.partial, lambda frame, inner, others: update_wrapper(frame, inner, given | others))
 
 
-def method_type(frame, args, kwargs):
+def method_type(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return BoundMethodValue(args[0], args[1])
 
 
-def namespace(frame, args, kwargs):
+def namespace(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     made = ObjectValue(types.SimpleNamespace)
     init_namespace(frame, made, args, kwargs)
     return made

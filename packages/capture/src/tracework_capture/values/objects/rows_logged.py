@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import types
+from typing import TYPE_CHECKING, Any
 
 from ...bytecode.resume import original_code
 from ...code_origin import is_installed
@@ -20,6 +21,12 @@ from ..protocol.handlers import stand_in_row
 from ..protocol.kinds import AbstractTensor
 from .rows_attributes import call_later, shown_later
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.calls import Handler
+    from ..protocol.value import Frame, Value
+
 LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -30,11 +37,11 @@ LEVELS = {
 }
 
 
-def method_row(name):
+def method_row(name: str) -> Handler:
     """logger.info(...) and the like: nothing where the logger is not enabled for it, which is guarded."""
     said = log_row(getattr(logging.Logger, name))
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         level = args[1:2] if LEVELS[name] is None else [ConstantValue(LEVELS[name])]
         if level and not args[0].call_method(frame, "isEnabledFor", level, {}).truth(frame):
             return NONE
@@ -43,10 +50,10 @@ def method_row(name):
     return row
 
 
-def log_row(function):
+def log_row(function: Callable[..., None]) -> Handler:
     """A function that logs: called after the graph with the arguments as they are now."""
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if "exc_info" in kwargs and force_plain(frame, kwargs["exc_info"]):
             return frame.break_graph("print", "a log record with an exception")
         owner = [args[0]] if not isinstance(args[0], ConstantValue) else []
@@ -63,7 +70,7 @@ def log_row(function):
     return row
 
 
-def refuse_listeners(frame, logger):
+def refuse_listeners(frame: Frame, logger: Value) -> None:
     """Breaks the graph where a filter or handler of the program gets the records: it may change what the frame looks at next."""
     for each in frame.wrap(listeners, Const(listeners, "listeners")).call(frame, [logger], {}).unpack(frame):
         cls = each.python_type()
@@ -73,13 +80,13 @@ def refuse_listeners(frame, logger):
             frame.break_graph("print", f"a log record for {each.describe()}, which is code of the program")
 
 
-def conversions_of(message, count):
+def conversions_of(message: list[Value], count: int) -> list[str | None]:
     """What the message makes of each of so many arguments."""
     text = message[0].constant() if message and message[0].is_constant() else None
     return conversions(text, count) if type(text) is str else [None] * count
 
 
-def shown_as(frame, value, conversion):
+def shown_as(frame: Frame, value: Value, conversion: str | None) -> Value:
     """Log arguments: constants stay, sizes and tensors stay as they are now, objects become the text that %s makes of them."""
     if value.is_constant():
         return value
@@ -88,7 +95,7 @@ def shown_as(frame, value, conversion):
     return shown_later(frame, value)
 
 
-def from_frames_of(frame, function):
+def from_frames_of(frame: Frame, function: Any) -> tuple[Callable[..., Any], int]:
     """A function that calls `function` as from these frames, for those who look where a call comes from; and how many they are."""
     depth = 0
     while frame is not None:
@@ -96,7 +103,7 @@ def from_frames_of(frame, function):
     return function, depth
 
 
-def from_frame_of(frame, function):
+def from_frame_of(frame: Frame, function: Any) -> types.FunctionType:
     code = original_code(frame.code)
     call = lambda *args, **kwargs: function(*args, **kwargs)  # in one line, which becomes that of the frame
     place = call.__code__.replace(

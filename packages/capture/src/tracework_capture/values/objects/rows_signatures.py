@@ -7,6 +7,7 @@ import functools
 import inspect
 import operator
 import types
+from typing import TYPE_CHECKING, Any
 
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...sources import Const, DictItem
@@ -20,13 +21,20 @@ from .function import BoundMethodValue, FunctionValue
 from .instance import HEAP_TYPE
 from .partial import PartialValue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def is_dataclass(frame, args, kwargs):
+    from ...sources import Source
+    from ..protocol.calls import Handler
+    from ..protocol.value import Frame, Value
+
+
+def is_dataclass(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     cls = args[0].cls if isinstance(args[0], ClassValue) else args[0].python_type()
     return ConstantValue(hasattr(cls, "__dataclass_fields__"))
 
 
-def guard_fields(frame, cls):
+def guard_fields(frame: Frame, cls: type) -> None:
     """The fields of a class stay the same objects in the same order, if it is a dataclass."""
     table = getattr(cls, "__dataclass_fields__", None)
     if type(table) is dict:
@@ -36,7 +44,7 @@ def guard_fields(frame, cls):
             frame.guard("IDENTITY", DictItem(source, name), field)
 
 
-def fields(frame, args, kwargs):
+def fields(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     cls = args[0].cls if isinstance(args[0], ClassValue) else args[0].python_type()
     guard_fields(frame, cls)
     try:
@@ -46,7 +54,7 @@ def fields(frame, args, kwargs):
     return TupleValue([literal(frame, f) for f in found])
 
 
-def replace(frame, args, kwargs):
+def replace(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0]
     if not hasattr(value.python_type(), "__dataclass_fields__"):
         return frame.break_graph("call_unknown", "dataclasses.replace of no dataclass")
@@ -62,10 +70,10 @@ def replace(frame, args, kwargs):
     return class_value(frame, value.python_type()).call(frame, [], changes)
 
 
-def of_signature(fn):
+def of_signature(fn: Callable[..., object]) -> Handler:
     """A function of inspect that says what arguments a callable takes."""
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         name = f"inspect.{fn.__name__}"
         if len(args) != 1:
             return frame.break_graph("builtin_unsupported", f"{name} with these arguments")
@@ -83,7 +91,7 @@ def of_signature(fn):
     return row
 
 
-def stand_in(frame, value, name):
+def stand_in(frame: Frame, value: Value, name: str) -> Callable[..., Any] | None:
     """What has the signature of a function, a method or a partial of one, guarded; None for other callables."""
     if isinstance(value, FunctionValue):
         found = plain_function(frame, value)
@@ -107,7 +115,7 @@ def stand_in(frame, value, name):
     return made
 
 
-def guard_signature_of_class(frame, cls, name):
+def guard_signature_of_class(frame: Frame, cls: type, name: str) -> None:
     """The methods that say what arguments a class takes stay as they are; which ones those are, the look-ups guard."""
     asked = [lookup_class(cls, method)[0] for method in ("__new__", "__init__")]
     says = [lookup_class(cls, attribute)[0] for attribute in ("__signature__", "__wrapped__", "__text_signature__")]
@@ -119,19 +127,19 @@ def guard_signature_of_class(frame, cls, name):
             guard_facts(frame, method, Const(method, method.__qualname__))
 
 
-def guard_signature(frame, value):
+def guard_signature(frame: Frame, value: Value) -> None:
     """What inspect.signature reads of an existing function stays as it is."""
     if value.mutability is not NEW:
         guard_facts(frame, value.real(), value.base)
 
 
-def guard_facts(frame, function, source):
+def guard_facts(frame: Frame, function: Any, source: Source | None) -> None:
     """All that says what arguments a function takes stays the same objects."""
     facts = signature_facts(function)
     if not isinstance(facts[-1], types.NoneType):
         frame.break_graph("builtin_unsupported", f"inspect.signature of {function.__qualname__}, which wraps no function")
 
-    def unchanged(function):
+    def unchanged(function: types.FunctionType) -> bool:
         """its signature is the same"""
         now = signature_facts(function)
         return len(now) == len(facts) and all(map(operator.is_, now, facts))
@@ -139,7 +147,7 @@ def guard_facts(frame, function, source):
     frame.guard("PREDICATE", source, unchanged)
 
 
-def signature_facts(function):
+def signature_facts(function: Any) -> list[Any]:
     """Objects that the signature of a function is made of, and that of the function it wraps; at the end what wraps nothing more."""
     facts = []
     while isinstance(function, types.FunctionType) and len(facts) < _LONGEST_CHAIN:
@@ -153,11 +161,11 @@ def signature_facts(function):
 _LONGEST_CHAIN = 500
 
 
-def plain_options(frame, kwargs):
+def plain_options(frame: Frame, kwargs: dict[str, Value]) -> dict[str, Any]:
     return {k: force_plain(frame, v) for k, v in kwargs.items()}
 
 
-def plain_function(frame, value):
+def plain_function(frame: Frame, value: Value) -> types.FunctionType:
     """The function, or a stand-in with the same signature for one that the traced program made."""
     try:
         return value.real()

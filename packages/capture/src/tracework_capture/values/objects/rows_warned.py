@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import types
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ...code_origin import is_installed
 from ...sources import Const
@@ -20,6 +22,10 @@ from ..protocol.value import Value
 from .class_value import ClassValue
 from .rows_attributes import call_later
 
+if TYPE_CHECKING:
+    from ...sources import Source
+    from ..protocol.value import Frame
+
 SIGNATURE = inspect.Signature(
     [
         inspect.Parameter("message", inspect.Parameter.POSITIONAL_OR_KEYWORD),
@@ -32,7 +38,7 @@ SIGNATURE = inspect.Signature(
 
 
 @call(warnings.warn)
-def warn_(frame, args, kwargs):
+def warn_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """warnings.warn(message, category, stacklevel, source)"""
     try:
         bound = SIGNATURE.bind(*args, **kwargs)
@@ -62,7 +68,7 @@ def warn_(frame, args, kwargs):
     return NONE
 
 
-def filters_changed(frame):
+def filters_changed(frame: Frame) -> bool:
     """Whether the program has changed the filters, so that those of the end of the frame say nothing of a warning."""
     if id(warnings.filters) not in frame.root.memo and touched_name(frame, vars(warnings), "filters") is MISSING:
         return False
@@ -70,12 +76,14 @@ def filters_changed(frame):
     return now is not frame.root.memo.get(id(warnings.filters)) or not now.is_unchanged()
 
 
-def filters_now(frame):
+def filters_now(frame: Frame) -> Value:
     """The list of filters as the program left it."""
     return frame.wrap(warnings, Const(warnings, "warnings")).getattr(frame, "filters")
 
 
-def warn_at_once(frame, message, category, place, source):
+def warn_at_once(
+    frame: Frame, message: Value, category: type[Warning], place: tuple[dict[str, Any], str, int] | None, source: Value
+) -> Value | None:
     """A warning of which the filters say what is done at once: nothing, an error, or one more in the list that the program has them
     recorded in. None where they say something else."""
     text = message.constant() if message.is_constant() else None
@@ -96,7 +104,7 @@ def warn_at_once(frame, message, category, place, source):
     return NONE
 
 
-def action_for(frame, text, category, module, line):
+def action_for(frame: Frame, text: str, category: type[Warning], module: str, line: int) -> str:
     """What the filters, as the program left them, say of a warning."""
     for row in iterate_all(frame, filters_now(frame)):
         action, pattern, kind, where, at = iterate_all(frame, row)
@@ -110,12 +118,12 @@ def action_for(frame, text, category, module, line):
     return plain(frame.wrap(warnings, Const(warnings, "warnings")).getattr(frame, "defaultaction"))
 
 
-def is_met(pattern, text):
+def is_met(pattern: Any, text: str) -> bool:
     """Whether a text is what a filter asks for: any, this one (in the filters that Python begins with), or one that a pattern matches."""
     return pattern is None or (pattern == text if type(pattern) is str else bool(pattern.match(text)))
 
 
-def is_recorded_in_a_list(frame):
+def is_recorded_in_a_list(frame: Frame) -> bool:
     """Whether a list that was there before takes warnings up, and the frame has it: it may look at it."""
     record = getattr(warnings._showwarnmsg_impl, "__self__", None)
     if type(record) is not list:
@@ -125,7 +133,7 @@ def is_recorded_in_a_list(frame):
     )
 
 
-def taken_up_by(frame):
+def taken_up_by(frame: Frame) -> BoundBuiltin | None:
     """What is called with the record of a warning where that is a method of a list; else None."""
     module = frame.wrap(warnings, Const(warnings, "warnings"))
     shows, take_up = module.getattr(frame, "showwarning"), module.getattr(frame, "_showwarnmsg_impl")
@@ -134,7 +142,7 @@ def taken_up_by(frame):
 
 
 @call(warnings._filters_mutated)
-def filters_mutated(frame, args, kwargs):
+def filters_mutated(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What each warning was issued for counts from here on as not issued."""
     call_later(frame, warnings._filters_mutated, [], {})
     return NONE
@@ -143,14 +151,14 @@ def filters_mutated(frame, args, kwargs):
 class RecordOfWarnings(Value):
     """The list to which warnings go that are issued after the graph: whoever looks at it before breaks the graph."""
 
-    def __init__(self, source):
+    def __init__(self, source: Source) -> None:
         super().__init__(source)
 
-    def python_type(self):
+    def python_type(self) -> type:
         return list
 
 
-def goes_where_nobody_looks(frame):
+def goes_where_nobody_looks(frame: Frame) -> bool:
     """Whether warnings may wait: what takes them up is as it was before the frame, and the frame has not seen the list they go to."""
     for name in ("showwarning", "_showwarnmsg_impl"):
         found = touched_name(frame, vars(warnings), name)
@@ -167,7 +175,7 @@ def goes_where_nobody_looks(frame):
     return isinstance(known, RecordOfWarnings)
 
 
-def may_raise(frame, category):
+def may_raise(frame: Frame, category: type[Warning]) -> bool:
     """Whether the filters, as the program left them, make an error of some warnings of this category; UserWarning may stand for any,
     as the class of a message that is a warning."""
     if (
@@ -183,7 +191,7 @@ def may_raise(frame, category):
     return False
 
 
-def is_error_here(module, category):
+def is_error_here(module: types.ModuleType, category: type[Warning]) -> bool:
     """Whether the filters, as they are, make an error of some warnings of this category."""
     return any(f[0] == "error" and (issubclass(category, f[2]) or category is UserWarning) for f in module.filters)
 
@@ -195,18 +203,18 @@ class AreErrors:
     category: type
     answer: bool
 
-    def __call__(self, module):
+    def __call__(self, module: types.ModuleType) -> bool:
         return is_error_here(module, self.category) == self.answer
 
 
-def place_of(frame, level):
+def place_of(frame: Frame, level: int) -> tuple[tuple[dict[str, Any], str, int] | None, int]:
     """(globals, file, line) of the frame at this level, counted from 1; or None and the level counted from the caller of the whole."""
     while frame is not None and level > 1:
         frame, level = frame.parent, level - 1
     return (None, level) if frame is None else ((frame.globals, frame.code.co_filename, frame.info.line(frame.current)), 0)
 
 
-def warn_at(globals_, filename, line, message, category, source):
+def warn_at(globals_: dict[str, Any], filename: str, line: int, message: Any, category: type[Warning], source: Any) -> None:
     """What warnings.warn does once it has found the frame that it warns for."""
     if isinstance(message, Warning):
         category = type(message)

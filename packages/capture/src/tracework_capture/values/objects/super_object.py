@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from typing import TYPE_CHECKING, Any
 
 from ...bytecode.resume import original_code
 from ...guards.classes import resolution_order
@@ -20,8 +21,11 @@ from .exception import ExceptionValue
 from .function import BoundMethodValue
 from .instance import ObjectValue, lookup_class
 
+if TYPE_CHECKING:
+    from ..protocol.value import Emitter, Frame
 
-def is_among_bases(base, cls):
+
+def is_among_bases(base: type, cls: type) -> bool:
     """Whether `base` is in the method resolution order of `cls`, which a class whose metaclass is computing it has not got yet."""
     return base in resolution_order(cls)
 
@@ -29,15 +33,15 @@ def is_among_bases(base, cls):
 class SuperValue(Value):
     """super(start, owner)"""
 
-    def __init__(self, start, owner):
+    def __init__(self, start: type, owner: Value) -> None:
         super().__init__(None)
         self.start = start
         self.owner = owner
 
-    def python_type(self):
+    def python_type(self) -> type:
         return super
 
-    def mro(self):
+    def mro(self) -> tuple[type, tuple[type, ...]]:
         """Classes after `start` in the MRO of the owner's type (or of the owner, when that is a class)."""
         cls = (
             self.owner.cls
@@ -47,7 +51,7 @@ class SuperValue(Value):
         order = resolution_order(cls)
         return cls, order[order.index(self.start) + 1 :]
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "__class__":  # the one name that is not looked up in the owner's classes
             return class_value(frame, super)
         cls, order = self.mro()
@@ -61,7 +65,7 @@ class SuperValue(Value):
             return self.owner
         return frame.raise_new(AttributeError, f"'super' object has no attribute '{name}'")
 
-    def bind(self, frame, cls, base, static, name):
+    def bind(self, frame: Frame, cls: type, base: type, static: Any, name: str) -> Value:
         """Binds what was found to the owner."""
         owner = self.owner
         if isinstance(owner, ClassValue):
@@ -79,34 +83,34 @@ class SuperValue(Value):
             return NativeMethod(owner, base, static, name)
         return bind_static(frame, owner, cls, base, static, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.getattr(frame, name).call(frame, args, kwargs)
 
 
 class NewBuiltin(Value):
     """object.__new__ and its like."""
 
-    def __init__(self, base):
+    def __init__(self, base: type) -> None:
         super().__init__(Const(base.__new__, f"{base.__name__}.__new__"))
 
-    def python_type(self):
+    def python_type(self) -> type:
         return types.BuiltinFunctionType
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return new_object(frame, args, kwargs)
 
 
 class NativeClassMethod(Value):
     """super().method of a class where C defines it: looked up again by name, it would be that of the class."""
 
-    def __init__(self, cls, base, descriptor):
+    def __init__(self, cls: type, base: type, descriptor: types.ClassMethodDescriptorType) -> None:
         super().__init__(None)
         self.cls, self.base, self.descriptor = cls, base, descriptor
 
-    def python_type(self):
+    def python_type(self) -> type:
         return types.BuiltinMethodType
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.base is object and self.descriptor.__name__ == "__init_subclass__" and not (args or kwargs):
             return NONE
         row = CALLS.get(self.descriptor)
@@ -114,25 +118,25 @@ class NativeClassMethod(Value):
             return row.handler(frame, [class_value(frame, self.cls), *args], kwargs)
         return frame.break_graph("call_unknown", f"{self.base.__name__}.{self.descriptor.__name__} of {self.cls.__name__}")
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return emit.const(self.descriptor.__get__(None, self.cls))
 
 
 class NativeMethod(BoundBuiltin):
     """super().method where C defines it."""
 
-    def __init__(self, owner, base, descriptor, name):
+    def __init__(self, owner: Any, base: type, descriptor: Any, name: str) -> None:
         super().__init__(owner, name, descriptor)
         self.base = base
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if isinstance(self.owner, ClassValue):
             return emit.const(self.descriptor.__get__(self.owner.cls, type(self.owner.cls)))
         # its name may lead to an override; without a type, CPython's binding of some methods crashes
         owner = emit.load(self.owner)
         return f"{emit.const(self.descriptor)}.__get__({owner}, {emit.const(type)}({owner}))"
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         owner = self.owner
         if isinstance(owner, ClassValue) and self.name == "__call__":
             return type_call(frame, owner, list(args), kwargs)
@@ -150,7 +154,7 @@ class NativeMethod(BoundBuiltin):
         return owner.call_method(frame, self.name, args, kwargs)
 
 
-def super_(frame, args, kwargs):
+def super_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """super() and super(cls, obj)."""
     if len(args) == 2 and not kwargs:
         start = args[0].real()

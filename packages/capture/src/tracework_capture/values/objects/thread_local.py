@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING, Any
 
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...sources import Attr
 from .instance import ObjectValue
 
+if TYPE_CHECKING:
+    from ..protocol.value import Frame, Value
+
 
 class ThreadLocalValue(ObjectValue):
     """An existing one. Its `__dict__` is that of the thread that asks, so each attribute is read by its name."""
 
-    def instance_dict(self):
+    def instance_dict(self) -> dict[str, Any] | None:
         return None
 
-    def refuse_methods(self, frame, name):
+    def refuse_methods(self, frame: Frame, name: str) -> None:
         """Breaks for what is no attribute of the program's."""
         if name == "__dict__" or lookup_class(threading.local, name)[0] is not NO_ATTRIBUTE:
             frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "__class__":
             return super().plain_getattr(frame, name)
         self.refuse_methods(frame, name)
@@ -33,9 +37,9 @@ class ThreadLocalValue(ObjectValue):
             return self.no_attribute(frame, name)
         return frame.wrap(found, Attr(self.source, name))
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         self.refuse_methods(frame, name)
         self.set_field(frame, name, value)
 
-    def delattr(self, frame, name):
+    def delattr(self, frame: Frame, name: str) -> None:
         frame.break_graph("side_effect_unknown", f"del of {name} of {self.describe()}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from typing import TYPE_CHECKING, Any
 
 from ... import _C
 from ...errors import BreakGraph
@@ -18,42 +19,48 @@ from .function import FunctionValue, NewFunctionValue
 from .instance import ObjectValue
 from .made_class import MadeClassValue
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...sources import Source
+    from ..protocol.value import Emitter, Frame
+
 
 class WeakReference(Value):
     """An existing one. It is hashed and compared as what it refers to is, which is not known to be the same object at the next call."""
 
-    def __init__(self, obj, source):
+    def __init__(self, obj: Any, source: Source | None) -> None:
         super().__init__(source)
         self.obj = obj
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.obj)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return other.same_object(self) if isinstance(other, MadeReference) else self is other
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         target = self.obj()
         frame.guard("IDENTITY", self.source, self.obj)
         return IdentityKey(self.obj) if target is None else key_to(frame, self, self.referred(frame))
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "key" and type(self.obj) is weakref.KeyedRef:
             return frame.wrap(self.obj.key, Attr(self.source, name))
         return super().getattr(frame, name)
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         return frame.break_graph("operation_unknown", f"comparison of {self.describe()}")
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args or kwargs:
             return frame.break_graph("call_unknown", f"{self.describe()} with arguments")
         return self.referred(frame)
 
-    def referred(self, frame):
+    def referred(self, frame: Frame) -> Value:
         """What it gives now."""
         obj = self.obj()
         if obj is not None and may_have_died(frame, obj):
@@ -61,7 +68,7 @@ class WeakReference(Value):
         return frame.wrap(obj, Referent(self.source))
 
 
-def key_to(frame, reference, referent):
+def key_to(frame: Frame, reference: Value, referent: Value) -> ReferenceKey:
     """What stands for a reference as a key: it is hashed and compared as what it refers to is."""
     if lookup_class(referent.python_type(), "__hash__")[0] not in IDENTITY_HASH:
         return frame.break_graph("unhashable_value", f"{reference.describe()}, to what defines its own equality")
@@ -75,41 +82,41 @@ def key_to(frame, reference, referent):
 class MadeReference(WeakReference):
     """One that the traced program made. As long as the first one without a callback lives, each further one is the same object."""
 
-    def __init__(self, referent, callback=None, key=None):
+    def __init__(self, referent: Value, callback: Value | None = None, key: Value | None = None) -> None:
         super().__init__(None, None)
         self.referent = referent
         self.made_at = -1
         self.callback = callback
         self.key = key  # of a KeyedRef
 
-    def python_type(self):
+    def python_type(self) -> type:
         return weakref.ref if self.key is None else weakref.KeyedRef
 
-    def held(self):
+    def held(self) -> Iterable[Any]:
         return [part for part in (self.callback, self.key) if part is not None]
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         return self.key if name == "key" and self.key is not None else Value.getattr(self, frame, name)
 
-    def describe(self):
+    def describe(self) -> str:
         return f"a weak reference to {self.referent.describe()}"
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return key_to(frame, self, self.referred(frame))
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         if self.callback is not None or getattr(other, "callback", None) is not None:
             return self is other
         if isinstance(other, MadeReference):
             return other.referent is self.referent or is_same_definition(self.referent, other.referent)
         return None if isinstance(other, WeakReference) else False
 
-    def referred(self, frame):
+    def referred(self, frame: Frame) -> Value:
         if not is_held(frame, self.referent):
             return frame.break_graph("value_not_known", f"{self.describe()}, which may have died")
         return self.referent
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.referent.source is None:  # what is rebuilt of it after the graph may live shorter than the program's own
             stop = BreakGraph("cannot_rebuild", self.describe())
             stop.made_at = self.made_at
@@ -122,13 +129,13 @@ DEFINITIONS = (ClassValue, FunctionValue)
 """Of one class or function there may be several values, each of which says which object it is."""
 
 
-def is_same_definition(value, other):
+def is_same_definition(value: Value, other: Value) -> bool:
     """Whether both are one existing class or function."""
     return type(value) is type(other) and type(value) in DEFINITIONS and value.real() is other.real()
 
 
 @call(weakref.ref)
-def make_reference(frame, args, kwargs):
+def make_reference(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """weakref.ref(value), weakref.ref(value, callback)"""
     value = args[0] if len(args) in (1, 2) and not kwargs else None
     callback = args[1] if len(args) == 2 and args[1].python_type() is not type(None) else None
@@ -151,7 +158,7 @@ def make_reference(frame, args, kwargs):
 
 
 @call(weakref.KeyedRef)
-def make_keyed_reference(frame, args, kwargs):
+def make_keyed_reference(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """weakref.KeyedRef(value, callback, key)"""
     if len(args) != 3 or kwargs or args[1].python_type() is type(None):
         return frame.break_graph("call_unknown", "weakref.KeyedRef with these arguments")
@@ -160,7 +167,7 @@ def make_keyed_reference(frame, args, kwargs):
     return made
 
 
-def watching(frame, value, callback):
+def watching(frame: Frame, value: Value, callback: Value) -> Value:
     """A reference with a callback to an existing object: it is made when the graph has run, and the object must live until then and beyond."""
     root = frame.root
     if not is_held(frame, value) or may_be_dropped(root, existing(value)):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue
 from ..protocol.keys import hashed_here
-from ..protocol.operators import call_dunder, equal
 from .iterators import builtins_own
 from .mapping import method
 from .sequence import TupleValue
@@ -44,6 +42,8 @@ class DictView(AbstractView):
         return self.mapping.length(frame)
 
     def contains(self, frame, item):
+        from ..protocol.operators import equal
+
         if self.kind == "keys":
             return self.mapping.contains(frame, item)
         if self.kind == "items" and isinstance(item, TupleValue):  # the key is looked up, and only its value compared
@@ -54,9 +54,13 @@ class DictView(AbstractView):
         return ConstantValue(any(equal(frame, i, item) for i in self.unpack(frame)))
 
     def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
         return attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame, name, args, kwargs):
+        from ..protocol.operators import call_dunder
+
         if self.is_set and name in SET_METHODS:
             return SET_METHODS[name](frame, SetValue(frame, self.unpack(frame)), *args, **kwargs)
         return call_dunder(frame, self, name, args, kwargs)

@@ -7,11 +7,8 @@ from types import MemberDescriptorType
 from ... import _C
 from ...guards.classes import lookup_class
 from ...sources import InstanceDict
-from ..protocol.binding import BoundBuiltin
 from ..protocol.constant import ConstantValue, force_plain, literal
-from ..protocol.operators import binary, call_dunder
 from ..protocol.value import Value
-from .mapping import dict_of, pairs_of
 from .sequence import NONE
 
 
@@ -27,6 +24,8 @@ class InstanceDictValue(Value):
 
     def snapshot(self, frame):
         """The fields as a dict value (a copy)."""
+        from .mapping import dict_of
+
         owner = self.owner
         names = list(owner.instance_dict() or ())
         if owner.obj is not None:
@@ -71,14 +70,20 @@ class InstanceDictValue(Value):
         return self.snapshot(frame).iterate(frame)
 
     def getattr(self, frame, name):
+        from ..protocol.binding import BoundBuiltin
+
         return BoundBuiltin(self, name)
 
     def call_method(self, frame, name, args, kwargs):
         if name == "get":
             return self.owner.field(frame, self.key(frame, args[0])) or (args[1] if len(args) > 1 else NONE)
         if name in ("__getitem__", "__contains__", "__setitem__"):
+            from ..protocol.operators import call_dunder
+
             return call_dunder(frame, self, name, args, kwargs)
         if name == "update":
+            from .mapping import pairs_of
+
             for key, value in pairs_of(frame, args[0]) if args else ():
                 self.setitem(frame, key, value)
             for name, value in kwargs.items():
@@ -96,6 +101,8 @@ class InstanceDictValue(Value):
         return frame.break_graph("call_unknown", f"__dict__.{name}")
 
     def binary(self, frame, op, other, reverse=False):
+        from ..protocol.operators import binary
+
         if op == "|=":
             self.call_method(frame, "update", [other], {})
             return self

@@ -13,10 +13,8 @@ from ...graph.raises import may_be
 from ...guards.access import goes_over, item_ahead
 from ...guards.classes import lookup_class
 from ...sources import ItemAhead, IteratedList
-from ..protocol.binding import attribute_of_builtin, native_base
 from ..protocol.constant import ConstantValue, force_plain, literal
 from ..protocol.make import make
-from ..protocol.operators import call_dunder, equal
 from ..protocol.value import EXISTING, SymbolicRaise, Value
 
 
@@ -41,12 +39,18 @@ class IteratorValue(Value):
         return self is other
 
     def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
         return attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame, name, args, kwargs):
+        from ..protocol.operators import call_dunder
+
         return call_dunder(frame, self, name, args, kwargs)
 
     def contains(self, frame, item):
+        from ..protocol.operators import equal
+
         while (found := self.next_value(frame)) is not None:
             if equal(frame, found, item):
                 return ConstantValue(True)
@@ -310,6 +314,8 @@ class PlainIterator(IteratorValue):
 
 def builtins_own(emit, container, name):
     """Text of a call of a method of a built-in container, past what a subclass has in its place (and may have asked this one)."""
+    from ..protocol.binding import native_base
+
     made = container.owner or container
     base = native_base(made.cls)
     if base is object or lookup_class(made.cls, name)[1] is lookup_class(base, name)[1]:

@@ -29,7 +29,6 @@ from ..protocol.keys import (
 )
 from ..protocol.lifetimes import let_go, refuse_to_drop
 from ..protocol.make import make
-from ..protocol.operators import call_dunder, compare_sequences, equal
 from ..protocol.user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value, builtin_part
 from .sequence import NONE, Pending, TupleValue
@@ -308,6 +307,8 @@ class DictValue(Value):
             return call_row(frame, self, name, handler, args, kwargs)
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.getattr(frame, name).call(frame, args, kwargs)
+        from ..protocol.operators import call_dunder
+
         return call_dunder(frame, self, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
@@ -325,6 +326,8 @@ class DictValue(Value):
         return made
 
     def compare(self, frame, op, other):
+        from ..protocol.operators import equal
+
         other = builtin_part(other)
         if op not in ("==", "!=") or not isinstance(other, DictValue):
             return None
@@ -339,6 +342,8 @@ class DictValue(Value):
 
     def compare_carefully(self, frame, op, other):
         """Two OrderedDicts are equal when their order is, too; odd keys are not compared at all."""
+        from ..protocol.operators import compare_sequences
+
         if self.odd or other.odd:
             return frame.break_graph("operation_unknown", "comparison of dicts with keys that define equality themselves")
         pairs = [[TupleValue(pair) for pair in mapping.all_items(frame)] for mapping in (self, other)]

@@ -7,12 +7,9 @@ import gc
 import types
 
 from ...sources import Const
-from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import plain
-from ..protocol.operators import binary, compare
 from ..protocol.value import Value
 from ..protocol.wraps import wraps
-from .mapping import DictValue
 
 _METHODS = frozenset(
     {"get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__", "__reversed__"}
@@ -54,6 +51,8 @@ class ProxyValue(Value):
         return frame.raise_new(TypeError, "'mappingproxy' object does not support item deletion")
 
     def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
         return attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame, name, args, kwargs):
@@ -62,6 +61,8 @@ class ProxyValue(Value):
         return frame.break_graph("call_unknown", f"mappingproxy.{name}")
 
     def binary(self, frame, op, other, reverse=False):
+        from ..protocol.operators import binary
+
         if op == "|=":
             return frame.raise_new(TypeError, "'|=' is not supported by mappingproxy; use '|' instead")
         if op != "|":
@@ -70,6 +71,8 @@ class ProxyValue(Value):
         return binary(frame, op, *((other, self.mapping) if reverse else (self.mapping, other)))
 
     def compare(self, frame, op, other):
+        from ..protocol.operators import compare
+
         return compare(frame, op, self.mapping, other)
 
     def same_object(self, other):
@@ -97,6 +100,8 @@ def wrap_proxy(frame, obj, source):
 
 def proxy_row(frame, args, kwargs):
     """types.MappingProxyType(mapping)"""
+    from .mapping import DictValue
+
     if not isinstance(args[0], DictValue):
         return frame.break_graph("builtin_unsupported", f"a mappingproxy of {args[0].describe()}")
     return ProxyValue(args[0])

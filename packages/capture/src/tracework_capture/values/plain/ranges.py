@@ -5,9 +5,7 @@ from __future__ import annotations
 import operator
 
 from ... import _C
-from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, plain
-from ..protocol.operators import call_dunder
 from ..protocol.value import Value
 from .iterators import PlainIterator
 
@@ -55,6 +53,8 @@ class RangeValue(Value):
         return fold_literal(frame, operator.getitem, self.value, bounds)
 
     def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
         if name in ("start", "stop", "step"):
             return ConstantValue(getattr(self.value, name))
         return attribute_of_builtin(frame, self, name)
@@ -62,6 +62,8 @@ class RangeValue(Value):
     def call_method(self, frame, name, args, kwargs):
         if name in ("index", "count"):
             return fold_literal(frame, getattr(self.value, name), *[force_plain(frame, a) for a in args])
+        from ..protocol.operators import call_dunder
+
         return call_dunder(frame, self, name, args, kwargs)
 
     def compare(self, frame, op, other):
@@ -87,6 +89,8 @@ class SliceValue(Value):
         return slice(*(plain(p) for p in self.parts))
 
     def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
         return attribute_of_builtin(frame, self, name)

@@ -13,13 +13,10 @@ import torch
 from ...guards.classes import attributes_of, lookup_class
 from ...sources import Attr, Item
 from ..protocol.arguments import call_row
-from ..protocol.binding import attribute_of_builtin, bind_class_attribute
 from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
 from ..protocol.iteration import iterate_all
 from ..protocol.kinds import AbstractSequence, AbstractTuple
-from ..protocol.lifetimes import let_go
 from ..protocol.make import make
-from ..protocol.operators import call_dunder, compare_sequences, equal
 from ..protocol.user_keys import has_user_key, is_hashed_alike
 from ..protocol.value import EXISTING, NEW, Deferred, builtin_part
 from .iterators import LiveSequenceIterator
@@ -121,6 +118,8 @@ class SequenceValue(AbstractSequence):
     def found_at(self, frame, item, start=0, stop=None, changed=RuntimeError):
         """Positions of what equals the item, one at a time, in the sequence as the comparisons leave it. `changed` is raised where items
         of a deque come or go meanwhile."""
+        from ..protocol.operators import equal
+
         self.look(frame)
         state, position = self.state, start
         while position < min(len(self.items), len(self.items) if stop is None else stop):
@@ -155,12 +154,16 @@ class SequenceValue(AbstractSequence):
         return type(self)(items, cls=self.cls)
 
     def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
         return attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame, name, args, kwargs):
         handler = METHODS.get((type(self).kind, name)) or METHODS.get(("sequence", name))
         if handler is not None:
             return call_row(frame, self, name, handler, args, kwargs)
+        from ..protocol.operators import call_dunder
+
         return call_dunder(frame, self, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
@@ -186,6 +189,8 @@ class SequenceValue(AbstractSequence):
         return type(self)(items, cls=left.cls)
 
     def compare(self, frame, op, other):
+        from ..protocol.operators import compare_sequences
+
         other = builtin_part(other)
         if not isinstance(other, SequenceValue) or other.kind != self.kind:
             return None
@@ -241,6 +246,8 @@ class MutableSequenceValue(SequenceValue):
 
     def may_drop(self, frame, first):
         """Items at or after position `first` may go: where that ends a life of which there is something to see, it is due now."""
+        from ..protocol.lifetimes import let_go
+
         if first < len(self.original):
             let_go(frame, [item.obj for item in self.original], self.source, True)
 
@@ -452,6 +459,8 @@ class TupleValue(SequenceValue, AbstractTuple):
         if name in ("_fields", "_field_defaults") and hasattr(self.cls, "_fields"):
             return literal(frame, getattr(self.cls, name))
         if own:
+            from ..protocol.binding import bind_class_attribute
+
             return bind_class_attribute(frame, self, self.cls, name)
         return super().getattr(frame, name)
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from ...bytecode.facts import VERSION
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.iteration import each_of, iterate_all
-from ..protocol.operators import binary
 from ..protocol.value import builtin_part
-from .mapping import DictValue
 from .ranges import sequence_index
-from .rows_iteration import is_descending, sort_values
 from .sequence import MUTATED, NONE, TupleValue, method
 
 
@@ -141,6 +138,8 @@ def rotate(frame, self, steps=ConstantValue(1)):  # noqa: B008
 
 @method(("list", "sort"))
 def sort(frame, self, *, key=None, reverse=None):
+    from .rows_iteration import is_descending, sort_values
+
     descending = is_descending(frame, reverse)
     items = list(self.all_items(frame))
     self.items[:] = []  # as the program sees the list meanwhile
@@ -179,6 +178,8 @@ def count(frame, self, item):
 
 @method(("tuple", "numel"))
 def numel(frame, self):
+    from ..protocol.operators import binary
+
     total = ConstantValue(1)
     for item in self.all_items(frame):
         total = binary(frame, "*", total, item)
@@ -197,6 +198,8 @@ def replace(frame, self, **fields):
 
 @method(("tuple", "_asdict"))
 def asdict(frame, self):
+    from .mapping import DictValue
+
     made = DictValue()
     for name, item in zip(self.cls._fields, self.all_items(frame)):
         made.store(frame, ConstantValue(name), item)

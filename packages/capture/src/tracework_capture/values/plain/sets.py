@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ...errors import BreakGraph
 from ..protocol.arguments import call_row
-from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import ConstantValue, NotPlain, literal
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
@@ -24,7 +23,6 @@ from ..protocol.keys import (
 )
 from ..protocol.kinds import AbstractInstance
 from ..protocol.lifetimes import let_go, refuse_to_drop
-from ..protocol.operators import call_dunder
 from ..protocol.record_keys import RecordKey
 from ..protocol.user_keys import UserKey, cannot_be_made_again, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, Frame, Value, builtin_part
@@ -253,6 +251,8 @@ class SetValue(Value):
         return self.steps if self.source is None else (step_of(frame, "", self),)
 
     def getattr(self, frame, name):
+        from ..protocol.binding import attribute_of_builtin
+
         return attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame, name, args, kwargs):
@@ -262,6 +262,8 @@ class SetValue(Value):
         handler = METHODS.get(name)
         if handler is not None and (self.cls is set or name not in CHANGING):
             return call_row(frame, self, name, handler, args, kwargs)
+        from ..protocol.operators import call_dunder
+
         return call_dunder(frame, self, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):

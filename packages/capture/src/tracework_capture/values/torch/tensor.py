@@ -34,21 +34,13 @@ from ..protocol.kinds import AbstractArray, AbstractTensor, is_plain_tensor
 from ..protocol.lifetimes import let_go
 from ..protocol.make import make
 from ..protocol.memory import known_values, remember
-from ..protocol.operators import call_dunder
 from ..protocol.value import EXISTING, NEW, Frame, Value
-from . import backward, hooks
-from .backward import is_freed, reload_freed, write_grad
-from .data_indices import select_by_data, slice_by_data, store_by_data
-from .float_operands import element, tensor_form
-from .hooks import keeps_gradient
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
-from .leaf_changes import assign_data, change_requires_grad
 from .leaves import is_made_leaf
 from .masks import first_such
 from .open_indices import select_open
 from .overrides import Dispatching
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES, numel, shape
-from .tensor_data import tensor_of_leaves
 from .texts_of_data import text_of_tensor
 
 NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
@@ -131,6 +123,8 @@ class TensorOperations(AbstractTensor):
     def reload(self, emit):
         if self.node is None:
             return super().reload(emit)
+        from .backward import is_freed, reload_freed
+
         try:
             made_leaf, freed = is_made_leaf(self.example), self.may_be_freed and is_freed(self.example)
         except RuntimeError as error:  # one of several views, which eager refuses to use once their base was written to
@@ -139,6 +133,8 @@ class TensorOperations(AbstractTensor):
             return reload_freed(self, emit)
         node = self.node
         if self.retains_grad and self.example.requires_grad and "grad" not in self.attributes:  # it may have been detached since
+            from .hooks import keeps_gradient
+
             node = node.graph.call_function(keeps_gradient, (node,))
             node.meta.update(example_value=self.example, val=self.example, data_dependent=True, of_history=True)
         text = emit.graph_output(node)
@@ -214,8 +210,12 @@ class TensorOperations(AbstractTensor):
         static, _ = lookup_class(torch.Tensor, name)
         if static is not NO_ATTRIBUTE and is_data_descriptor(static):
             if name == "grad":
+                from .backward import write_grad
+
                 return write_grad(frame, self, value)
             if name == "data":
+                from .leaf_changes import assign_data
+
                 return assign_data(frame, self, value)
             if name == "requires_grad":
                 return requires_grad_(frame, self, name, [value], {}) and None
@@ -232,6 +232,8 @@ class TensorOperations(AbstractTensor):
 
     # --- items --------------------------------------------------------------------------------------------------
     def getitem(self, frame, key):
+        from .data_indices import select_by_data, slice_by_data
+
         target, key = select_open(frame, self, key.as_index(frame))
         if key is not None:
             target, key = select_by_data(frame, target, key)
@@ -240,6 +242,9 @@ class TensorOperations(AbstractTensor):
         return target if key is None else frame.graph.call(frame, operator.getitem, (target, positions(frame, key)))
 
     def setitem(self, frame, key, value):
+        from .data_indices import store_by_data
+        from .float_operands import element
+
         if value.python_type() in REFUSED_AS_ITEMS:
             return frame.break_graph("operation_unknown", f"an item of a tensor is set to a {value.python_type().__name__}")
         target, key = select_open(frame, self, key.as_index(frame))
@@ -333,9 +338,13 @@ class TensorOperations(AbstractTensor):
         if name in self.attributes or not hasattr(torch.Tensor, name):
             return self.getattr(frame, name).call(frame, args, kwargs)
         if name.startswith("__"):
+            from ..protocol.operators import call_dunder
+
             return call_dunder(frame, self, name, args, kwargs)
         if name in PLAIN_METHODS:
             return frame.break_graph("call_unknown", f"Tensor.{name}")
+        from .float_operands import tensor_form
+
         result = tensor_form(frame, name, (self, *args), kwargs)
         if result is None:
             result = frame.graph.call_method(frame, name, (self, *args), kwargs)
@@ -354,6 +363,8 @@ class TensorValue(Dispatching, TensorOperations):
 
 def positions(frame, key):
     """The key of an index with lists of ints, some of them symbols, and arrays of NumPy as tensors; of masks that say the same the first."""
+    from .tensor_data import tensor_of_leaves
+
     if type(key) is TupleValue:
         items = key.all_items(frame)
         found = [positions(frame, item) for item in items]
@@ -556,6 +567,8 @@ def requires_grad_(frame, self, name, args, kwargs):
     if self.obj is None:
         frame.graph.call_method(frame, "requires_grad_", (self, wanted))
         return self
+    from .leaf_changes import change_requires_grad
+
     return change_requires_grad(frame, self, force_plain(frame, wanted))
 
 
@@ -572,10 +585,14 @@ PLAIN_METHODS = frozenset(
 
 
 def hook_method(frame, self, name, args, kwargs):
+    from . import hooks
+
     return getattr(hooks, name)(frame, self, name, args, kwargs)
 
 
 def backward_method(frame, self, name, args, kwargs):
+    from . import backward
+
     return backward.backward_method(frame, self, name, args, kwargs)
 
 

@@ -10,7 +10,6 @@ from ..plain.sequence import NONE, TupleValue
 from ..protocol.binding import class_value
 from ..protocol.constant import ConstantValue, literal
 from ..protocol.memory import known_values
-from ..protocol.operators import binary
 from .leaves import leaf_of
 
 OTHER_NAMES = {"_grad": "grad"}
@@ -61,6 +60,8 @@ def version(frame, self, name):
         )
     if any(storage.version for storage in others):  # in a later call they may be one memory
         return frame.break_graph("attribute_unknown", "Tensor._version after a write to another input")
+    from ..protocol.operators import binary
+
     before = frame.wrap(self.obj._version, Attr(self.source, name))
     return binary(frame, "+", before, ConstantValue(self.example._version))
 
@@ -74,6 +75,8 @@ def always(obj):
 
 
 def numel(frame, self, name, args, kwargs):
+    from ..protocol.operators import binary
+
     total = ConstantValue(1)
     for item in shape(frame, self, name).items:
         total = binary(frame, "*", total, item)
@@ -81,6 +84,8 @@ def numel(frame, self, name, args, kwargs):
 
 
 def nbytes(frame, self, name):
+    from ..protocol.operators import binary
+
     return binary(frame, "*", numel(frame, self, name, [], {}), ConstantValue(self.example.element_size()))
 
 
