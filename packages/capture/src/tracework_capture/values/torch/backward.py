@@ -7,6 +7,7 @@ retain_graph the history is gone afterwards; tensors of it that leave the traced
 from __future__ import annotations
 
 import operator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -26,8 +27,14 @@ from .leaves import is_made_leaf, leaf_of
 from .module_hooks import PassThrough
 from .saved_hooks import EnterSavedHooks
 
+if TYPE_CHECKING:
+    from tracework_primops import FakeTensor
 
-def arguments(frame, args, kwargs, names):
+    from ..plain.sequence import SequenceValue
+    from ..protocol.value import Emitter, Frame, Value
+
+
+def arguments(frame: Frame, args: list[Value], kwargs: dict[str, Value], names: list[str]) -> dict[str, Value | None]:
     """Values by parameter name, None for what was not given."""
     given = dict(zip(names, args)) | kwargs
     if not set(given) <= set(names):
@@ -35,7 +42,7 @@ def arguments(frame, args, kwargs, names):
     return {n: None if n not in given or is_none(given[n]) else given[n] for n in names}
 
 
-def tensors_of(frame, value):
+def tensors_of(frame: Frame, value: Value) -> list[AbstractTensor]:
     """A tensor, or a sequence of them, as a list."""
     found = [value] if isinstance(value, AbstractTensor) else value.unpack(frame)
     if not all(isinstance(t, AbstractTensor) for t in found):
@@ -43,7 +50,7 @@ def tensors_of(frame, value):
     return found
 
 
-def flag(frame, value, default):
+def flag(frame: Frame, value: Value | None, default: bool) -> bool:
     """A plain argument."""
     return default if value is None else bool(force_plain(frame, value))
 
@@ -54,7 +61,7 @@ GRAD_NAMES = (
 
 
 @call(torch.autograd.grad)
-def grad_row(frame, args, kwargs):
+def grad_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.autograd.grad"""
     refuse_what_is_unseen(frame)
     given = arguments(frame, args, kwargs, GRAD_NAMES)
@@ -74,7 +81,7 @@ def grad_row(frame, args, kwargs):
     return found
 
 
-def refuse_what_is_unseen(frame):
+def refuse_what_is_unseen(frame: Frame) -> None:
     """Functions under a transform of torch.func are traced without it, and so without its gradients. Hooks that are not traced change
     Python objects, which is seen in plain Python alone. Gradients that are sparse have strides and memory on fakes."""
     if frame.root.transforms:
@@ -85,7 +92,12 @@ def refuse_what_is_unseen(frame):
         frame.break_graph("tensor_layout", "a backward in the function that gives sparse gradients")
 
 
-def gradients(frame, outputs, inputs, given):
+def gradients(
+    frame: Frame,
+    outputs: AbstractTensor | list[AbstractTensor],
+    inputs: list[AbstractTensor] | Value,
+    given: dict[str, Value | None],
+) -> SequenceValue:
     """The node that asks the engine. Where an earlier backward used the history up, the graph ends before that one: eager's engine has
     accumulated some gradients when it comes to what is gone."""
     try:
@@ -96,12 +108,12 @@ def gradients(frame, outputs, inputs, given):
         raise
 
 
-def options(given):
+def options(given: dict[str, Value | None]) -> dict[str, Value]:
     """Keyword arguments of the node."""
     return {name: value for name, value in given.items() if value is not None}
 
 
-def keeps_graph(frame, given):
+def keeps_graph(frame: Frame, given: dict[str, Value | None]) -> bool:
     return flag(frame, given["retain_graph"], flag(frame, given["create_graph"], False))
 
 
@@ -110,18 +122,18 @@ METHOD_NAMES = ["tensors", "grad_tensors", "retain_graph", "create_graph", "inpu
 
 
 @call(torch.autograd.backward)
-def backward_row(frame, args, kwargs):
+def backward_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.autograd.backward"""
     return backward(frame, arguments(frame, args, kwargs, BACKWARD_NAMES))
 
 
-def backward_method(frame, self, name, args, kwargs):
+def backward_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.backward"""
     kwargs = {"grad_tensors" if k == "gradient" else k: v for k, v in kwargs.items()}
     return backward(frame, arguments(frame, [self, *args], kwargs, METHOD_NAMES))
 
 
-def backward(frame, given):
+def backward(frame: Frame, given: dict[str, Value | None]) -> Value:
     """Gradients of the leaves, which they accumulate."""
     refuse_what_is_unseen(frame)
     if given.get("grad_variables") is not None:
@@ -150,17 +162,17 @@ def backward(frame, given):
     return NONE
 
 
-def leaves_of(frame):
+def leaves_of(frame: Frame) -> list[AbstractTensor]:
     """Every tensor that a gradient may accumulate into."""
     known = [v for v in distinct(frame) if v.node is not None and v.example.requires_grad]
     return [v for v in known if (is_made_leaf(v.example) if v.obj is None else v.is_leaf())]
 
 
-def distinct(frame):
+def distinct(frame: Frame) -> list[AbstractTensor]:
     return list({id(v): v for v in known_values(frame).values()}.values())
 
 
-def histories_outside(frame):
+def histories_outside(frame: Frame) -> list[AbstractTensor]:
     """Inputs that are results of operations outside: history goes on behind them."""
     return [v for v in distinct(frame) if v.obj is not None and v.obj.requires_grad and not leaf_of(frame, v)]
 
@@ -168,7 +180,7 @@ def histories_outside(frame):
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
-def has_hooks(frame, value):
+def has_hooks(frame: Frame, value: AbstractTensor) -> bool:
     """Whether a hook would run; what was looked at is guarded."""
     if value.hooks or value.obj is None:
         return bool(value.hooks)
@@ -185,7 +197,7 @@ def has_hooks(frame, value):
 # --- accumulating --------------------------------------------------------------------------------------------------------
 
 
-def accumulate(frame, leaves, gradients, create):
+def accumulate(frame: Frame, leaves: list[AbstractTensor], gradients: list[Value], create: bool) -> None:
     """leaf.grad = gradient, or leaf.grad += gradient; a gradient that is another's memory too, or laid out in another way than the leaf
     (in C order, where that has gaps), is copied.
 
@@ -218,7 +230,7 @@ def accumulate(frame, leaves, gradients, create):
         leaf.setattr(frame, "grad", gradient)
 
 
-def laid_out_alike(gradient, leaf):
+def laid_out_alike(gradient: FakeTensor, leaf: FakeTensor) -> bool:
     """Whether all strides are equal that lead anywhere."""
     return all(
         a == b or type(size) is int and size == 1 and a != 0 for size, a, b in zip(leaf.shape, gradient.stride(), leaf.stride())
@@ -228,7 +240,7 @@ def laid_out_alike(gradient, leaf):
 # --- history that is gone ------------------------------------------------------------------------------------------------
 
 
-def history_is_gone(frame):
+def history_is_gone(frame: Frame) -> None:
     """Tensors known by now, and what is computed from them later, may belong to a graph that was freed."""
     if frame.graph.freed_at < 0:
         frame.graph.freed_at = frame.root.step
@@ -241,19 +253,19 @@ class _Freed(torch.autograd.Function):
     """Gives its tensor, with a history that is gone."""
 
     @staticmethod
-    def forward(ctx, tensor, anchor, *leaves):
+    def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
         ctx.mark_dirty(tensor)  # a view, which it would be otherwise, could not be written to
         return tensor
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: torch.Tensor) -> NoReturn:
         raise RuntimeError(
             "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
             "freed): the compiled function ran a backward over it already; pass retain_graph=True to that one"
         )
 
 
-def with_freed_history(tensor, *leaves):
+def with_freed_history(tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
     """A result whose history a backward inside of the compiled function used up; gradients of its leaves cannot be asked for."""
     if tensor._is_view():
         tensor = tensor.detach()  # graphs may run without grad mode, and the history of a view that was made so cannot be set
@@ -261,13 +273,13 @@ def with_freed_history(tensor, *leaves):
         return _Freed.apply(tensor, torch.zeros((), requires_grad=True), *leaves)
 
 
-def view_with_freed_history(base, tensor):
+def view_with_freed_history(base: Any, tensor: AbstractTensor) -> Any:
     """The view of a result with a freed history that shows what the tensor shows."""
     with torch.enable_grad():
         return base.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
 
-def is_freed(example):
+def is_freed(example: FakeTensor) -> bool:
     """Whether a backward from this fake fails because the history is gone."""
     leaves = leaves_below(example.grad_fn)
     if not leaves:
@@ -280,7 +292,7 @@ def is_freed(example):
     return False
 
 
-def leaves_below(grad_fn):
+def leaves_below(grad_fn: Any) -> list[FakeTensor]:
     """The leaves that a backward from here reaches."""
     waiting, seen, leaves = [grad_fn], set(), []
     while waiting:
@@ -294,7 +306,7 @@ def leaves_below(grad_fn):
     return leaves
 
 
-def reload_freed(value, emit):
+def reload_freed(value: AbstractTensor, emit: Emitter) -> str:
     """Expression of a tensor whose history is gone."""
     graph = value.node.graph
     node = graph.call_method("detach", (value.node,))
@@ -311,7 +323,7 @@ def reload_freed(value, emit):
 # --- .grad ---------------------------------------------------------------------------------------------------------------
 
 
-def write_grad(frame, tensor, value):
+def write_grad(frame: Frame, tensor: AbstractTensor, value: Value) -> Value | None:
     """tensor.grad = value"""
     if isinstance(value, AbstractTensor):
         new, old = value.example, tensor.example

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,8 +19,11 @@ from .float_operands import tensor_form
 from .foreach import given_back, writes_to_lists
 from .generators import drawn
 
+if TYPE_CHECKING:
+    from ..protocol.value import Frame, Value
 
-def call_torch(frame, fn, args, kwargs):
+
+def call_torch(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A node, unless an argument says that the call is plain Python; `out=` tensors are given back themselves."""
     out, name = kwargs.get("out"), getattr(fn, "__name__", "")
     if isinstance(out, AbstractTensor) and name in ARITHMETIC:
@@ -53,7 +57,7 @@ ARITHMETIC = frozenset("add sub subtract mul multiply div divide true_divide flo
 """Functions that take numbers alone when they are given a tensor for the result."""
 
 
-def with_a_tensor(frame, args, kwargs):
+def with_a_tensor(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The arguments with the first one a tensor, as eager makes it of a number, where there is none: operators of a graph need one."""
     first = args[0] if args else kwargs.get("input")
     second = args[1] if len(args) > 1 else kwargs.get("other")
@@ -63,14 +67,14 @@ def with_a_tensor(frame, args, kwargs):
     return ([made, *args[1:]], kwargs) if args else (args, {**kwargs, "input": made})
 
 
-def is_only_made(out):
+def is_only_made(out: AbstractTensor) -> bool:
     """Whether out= is an empty tensor that the graph has just made: then it becomes the result."""
     example = out.example
     alone = out.obj is None and not out.node.users and not example._is_view() and not example.requires_grad
     return alone and type(example.numel()) is int and not example.numel()
 
 
-def into_empty(frame, fn, args, kwargs, out):
+def into_empty(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, AbstractTensor], out: AbstractTensor) -> bool:
     """The call without out=, whose result the empty tensor becomes; False where it is not what eager makes of it."""
     given = [a.example for a in args if isinstance(a, AbstractTensor)]
     if not given or any(example.requires_grad for example in given):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
 import torch
@@ -23,24 +24,31 @@ from ..protocol.wraps import guard_type, wraps, wraps_derived, wraps_named
 from .inference_tensors import begin_block, end_block
 from .overrides import dispatch
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...sources import Source
+    from ..protocol.kinds import AbstractFunction
+    from ..protocol.value import Emitter, Frame
+
 
 class ContextValue(Value):
     """A manager made in the traced program. `enter` and `leave` record nodes; it can also decorate a function."""
 
-    def __init__(self, cls, args, kwargs):
+    def __init__(self, cls: Callable[..., Any] | type, args: list[Value], kwargs: dict[str, Value]) -> None:
         super().__init__(None)
         self.cls = cls
         self.args = args
         self.kwargs = kwargs
         self.obj = None
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.cls
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name in ("__enter__", "__exit__", "clone"):
             return BoundBuiltin(self, name)
         if name == "__class__":
@@ -49,7 +57,7 @@ class ContextValue(Value):
             return frame.wrap(self.obj.prev, InstanceAttr(self.source, name))  # entered before this frame, left in it
         return frame.break_graph("context_unknown", f"{self.cls.__name__}.{name}")
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__enter__":
             found = self.enter(frame) or NONE
             frame.root.entered.append((self, frame.root.step, frame.locations()))
@@ -62,7 +70,7 @@ class ContextValue(Value):
             return self.copied()
         return self.getattr(frame, name).call(frame, args, kwargs)
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Used as a decorator: the function runs inside."""
         if len(args) == 1 and isinstance(args[0], FunctionValue):
             if args[0].code.co_flags & GENERATORS:
@@ -72,30 +80,30 @@ class ContextValue(Value):
             return DecoratedValue(self, args[0])
         return frame.break_graph("context_unknown", f"call of {self.cls.__name__}")
 
-    def for_call(self, frame):
+    def for_call(self, frame: Frame) -> Any:
         """The manager that a call of a function which this one decorates enters."""
         return self
 
-    def copied(self):
+    def copied(self) -> ContextValue:
         """A manager like this one that was not entered."""
         made = copy.copy(self)
         made.source = made.obj = None
         return made
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> None:
         """Records what entering does; returns what `as` gives when that is not None."""
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         """Records what leaving does."""
 
     outlives_graph = False
     """Whether the manager may be entered in a graph and left after it, where no with block says so."""
 
-    def leave_at_break(self, frame):
+    def leave_at_break(self, frame: Frame) -> None:
         """The graph ends inside; plain Python enters the manager again."""
         self.leave(frame)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
         return f"{emit.known(self.cls)}({', '.join(parts)})"
 
@@ -106,15 +114,15 @@ GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 class DecoratedValue(Value):
     """A function under a context manager."""
 
-    def __init__(self, manager, function):
+    def __init__(self, manager: ContextValue, function: AbstractFunction) -> None:
         super().__init__(None)
         self.manager = manager
         self.function = function
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.function.python_type()
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         manager = self.manager.for_call(frame)
         manager.enter(frame)
         try:
@@ -127,54 +135,54 @@ class GradModeContext(ContextValue):
     """no_grad, enable_grad, set_grad_enabled(mode). `mode` is what holds inside, `before` what the last leaving brings back: the
     object has one place for that, so one that is entered twice at once stays in force."""
 
-    def __init__(self, cls, args, kwargs, mode):
+    def __init__(self, cls: type, args: list[Value], kwargs: dict[Any, Any], mode: bool) -> None:
         super().__init__(cls, args, kwargs)
         self.mode = mode
         self.before = None
 
     outlives_graph = True
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         return ConstantValue(self.before) if name == "prev" and self.before is not None else super().getattr(frame, name)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         """One that is entered knows what held before."""
         if self.before is None:
             return super().reload(emit)
         return f"{emit.const(entered_before)}({super().reload(emit)}, {self.before})"
 
-    def for_call(self, frame):
+    def for_call(self, frame: Frame) -> ContextValue:
         return self.copied()
 
-    def copied(self):
+    def copied(self) -> ContextValue:
         made = super().copied()
         made.before = None
         return made
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> None:
         self.before = torch.is_grad_enabled()
         if self.obj is not None:
             frame.log_effect(("entered", id(self.obj)), lambda emit: emit.line(f"{emit.load(self)}.prev = {self.before}"))
         switch_grad(frame, self.mode)
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         before = self.mode_before(frame)
         if before is not None:
             switch_grad(frame, before)
 
-    def leave_at_break(self, frame):
+    def leave_at_break(self, frame: Frame) -> None:
         before = self.mode_before(frame)
         if before is not None:
             set_grad(frame, before)
 
-    def mode_before(self, frame):
+    def mode_before(self, frame: Frame) -> bool:
         """What leaving brings back; None where it was not entered."""
         if self.before is None and self.obj is not None:
             return force_plain(frame, self.getattr(frame, "prev"))
         return self.before
 
 
-def entered_before(manager, before):
+def entered_before(manager: Any, before: bool) -> Any:
     """A manager of grad mode that was entered where grad mode was `before`."""
     manager.prev = before
     return manager
@@ -184,46 +192,46 @@ class SetGradEnabled(GradModeContext):
     """torch.set_grad_enabled(mode) takes effect when it is made, and remembers what held then. As a decorator it takes none but inside of
     the function."""
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         switch_grad(frame, self.mode_before(frame))
         return super().call(frame, args, kwargs)
 
-    def for_call(self, frame):
+    def for_call(self, frame: Frame) -> ContextValue:
         made = self.copied()
         made.before = torch.is_grad_enabled()
         return made
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> None:
         switch_grad(frame, self.mode)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(grad_switch)}({self.mode}, {self.before})"
 
 
-def grad_switch(mode, before):
+def grad_switch(mode: bool, before: bool) -> Any:
     """A torch.set_grad_enabled(mode) that was made where grad mode was `before`: it has taken effect already."""
     made = object.__new__(torch.set_grad_enabled)
     made.prev, made.mode = before, mode
     return made
 
 
-def switch_grad(frame, mode):
+def switch_grad(frame: Frame, mode: bool) -> Value | None:
     """The program's own switch, about which torch asks the modes that are on."""
     if not frame.root.function_modes:
         return set_grad(frame, mode)
     dispatch(frame, frame.wrap(torch._C._set_grad_enabled, Const(torch._C._set_grad_enabled)), [ConstantValue(mode)], {})
 
 
-def set_grad(frame, mode):
+def set_grad(frame: Frame, mode: bool) -> None:
     """A node that sets grad mode; none when it is so already."""
     if torch.is_grad_enabled() != mode:
         frame.graph.call(frame, torch._C._set_grad_enabled, (mode,))
 
 
-def grad_row(cls, mode):
+def grad_row(cls: type, mode: bool) -> Callable[..., Any]:
     """no_grad() and enable_grad(); with a function they decorate it."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if kwargs:
             return frame.break_graph("call_unknown", f"torch.{cls.__name__} with these arguments")
         made = GradModeContext(cls, [], {}, mode)
@@ -233,7 +241,7 @@ def grad_row(cls, mode):
 
 
 @call(torch.set_grad_enabled)
-def set_grad_enabled_row(frame, args, kwargs):
+def set_grad_enabled_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     mode = args[0] if args else kwargs["mode"]
     wanted = force_plain(frame, mode)
     if type(wanted) is not bool:
@@ -247,16 +255,16 @@ def set_grad_enabled_row(frame, args, kwargs):
 class InferenceMode(GradModeContext):
     """torch.inference_mode(wanted): in a graph it is a grad mode, and the answers of those who ask for it."""
 
-    def __init__(self, args, wanted):
+    def __init__(self, args: list[Value], wanted: bool) -> None:
         super().__init__(torch.inference_mode, args, {}, not wanted)
         self.entered = []
 
     outlives_graph = False
 
-    def for_call(self, frame):
+    def for_call(self, frame: Frame) -> Any:
         return self  # it knows each of the blocks that it is entered for
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> Any:
         if self.mode and torch.is_inference_mode_enabled():
             return frame.break_graph("context_unknown", "the end of an inference mode that began outside")
         begin_block(frame)
@@ -264,7 +272,7 @@ class InferenceMode(GradModeContext):
         self.entered.append(torch.is_grad_enabled())
         set_grad(frame, self.mode)
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         end_block(frame)
         frame.root.inference.pop()
         set_grad(frame, self.entered.pop())
@@ -273,7 +281,7 @@ class InferenceMode(GradModeContext):
 
 
 @call(torch.inference_mode)
-def inference_mode_row(frame, args, kwargs):
+def inference_mode_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.inference_mode(mode=True), or around a function."""
     mode = args[0] if args else kwargs.get("mode", ConstantValue(True))
     if type(mode) is not ConstantValue or type(mode.constant()) is not bool:  # what is no bool is decorated
@@ -284,18 +292,20 @@ def inference_mode_row(frame, args, kwargs):
 class AutocastContext(ContextValue):
     """torch.autocast(...)"""
 
-    def __init__(self, cls, args, kwargs, settings):
+    def __init__(
+        self, cls: type, args: list[Value], kwargs: dict[str, Value], settings: tuple[str, torch.dtype, bool, bool]
+    ) -> None:
         super().__init__(cls, args, kwargs)
         self.settings = settings
         self.nodes = []
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> ContextValue:
         if self.nodes:  # it has one place for what held before, and so stays in force
             frame.break_graph("context_unknown", f"{self.cls.__name__} that is entered again inside of its own block")
         self.nodes.append(record_plain(frame, torch.amp.autocast_mode._enter_autocast, self.settings))
         return self
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         if self.nodes:
             record_plain(frame, torch.amp.autocast_mode._exit_autocast, (self.nodes.pop(),))
             return
@@ -311,7 +321,7 @@ BEFORE_AUTOCAST = ("prev_fastdtype", "prev", "prev_cache_enabled")
 """Where a manager that was entered keeps what held before it."""
 
 
-def enter_row(frame, args, kwargs):
+def enter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """type(manager).__enter__(manager), as ExitStack.enter_context calls it"""
     return (
         args[0].call_method(frame, "__enter__", args[1:], kwargs)
@@ -320,14 +330,14 @@ def enter_row(frame, args, kwargs):
     )
 
 
-def exit_row(frame, args, kwargs):
+def exit_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """type(manager).__exit__, which ExitStack keeps, and which lies on the stack of a frame that goes on after a break"""
     return (
         args[0].call_method(frame, "__exit__", args[1:], kwargs) if isinstance(args[0], ContextValue) else unknown(frame, "exit")
     )
 
 
-def unknown(frame, what):
+def unknown(frame: Frame, what: str) -> NoReturn:
     return frame.break_graph("context_unknown", f"__{what}__ of a manager derived from torch's")
 
 
@@ -341,8 +351,8 @@ calls(METHOD_ROWS)
 """What managers do when they are called as functions of their class."""
 
 
-def autocast_row(cls, device=None):
-    def handler(frame, args, kwargs):
+def autocast_row(cls: type, device: Any = None) -> Callable[..., Any]:
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         plain_args = [force_plain(frame, a) for a in args]
         plain_kwargs = {k: force_plain(frame, v) for k, v in kwargs.items()}
         try:
@@ -358,45 +368,45 @@ def autocast_row(cls, device=None):
 class NullContext(ContextValue):
     """A manager without effect on a graph; `result` is what `as` gives."""
 
-    def __init__(self, cls, args, kwargs, result=NONE):
+    def __init__(self, cls: type | Callable[..., Any], args: list[Value], kwargs: dict[Any, Any], result: Value = NONE) -> None:
         super().__init__(cls, args, kwargs)
         self.result = result
 
     @property
-    def outlives_graph(self):
+    def outlives_graph(self) -> bool:
         return self.cls is contextlib.nullcontext
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.cls if isinstance(self.cls, type) else contextlib._GeneratorContextManager
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> Value:
         return self.result
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "enter_result" and self.cls is contextlib.nullcontext:
             return self.result
         return super().getattr(frame, name)
 
 
-def null_row(cls):
+def null_row(cls: Callable[..., Any]) -> Callable[..., Any]:
     return lambda frame, args, kwargs: NullContext(cls, args, kwargs)
 
 
 class NamedBlock(NullContext):
     """A block with a name for profilers, which `as` gives; modes see calls where it begins and ends."""
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> ContextValue:
         if frame.root.function_modes:
             return frame.break_graph("function_mode", "a block with a name for profilers")
         return self
 
 
-def record_function_row(cls):
+def record_function_row(cls: type) -> Callable[..., Any]:
     return lambda frame, args, kwargs: NamedBlock(cls, args, kwargs)
 
 
 @call(contextlib.nullcontext)
-def nullcontext_row(frame, args, kwargs):
+def nullcontext_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     result = args[0] if args else kwargs.get("enter_result", NONE)
     return NullContext(contextlib.nullcontext, args, kwargs, result)
 
@@ -404,16 +414,16 @@ def nullcontext_row(frame, args, kwargs):
 class HooksDisabled(NullContext):
     """disable_saved_tensors_hooks(message): hooks of saved tensors break the graph, and are then refused by plain Python."""
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> Value:
         frame.root.saved_hooks_refused += 1
         return super().enter(frame)
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         frame.root.saved_hooks_refused -= 1
 
 
 @call(torch.autograd.graph.disable_saved_tensors_hooks)
-def hooks_disabled_row(frame, args, kwargs):
+def hooks_disabled_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return HooksDisabled(torch.autograd.graph.disable_saved_tensors_hooks, args, kwargs)
 
 
@@ -423,10 +433,10 @@ class ErrorState(ContextValue):
 
     entered = 0
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> None:
         self.entered += 1
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         if self.entered:
             self.entered -= 1
         else:
@@ -434,7 +444,7 @@ class ErrorState(ContextValue):
 
 
 @call(numpy.errstate)
-def error_state_row(frame, args, kwargs):
+def error_state_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """numpy.errstate(over="ignore")"""
     wanted = {k: force_plain(frame, v) for k, v in kwargs.items()}
     if args or not wanted.keys() <= QUIET_ERRORS or not set(wanted.values()) <= {"ignore", "warn", "print"}:
@@ -450,23 +460,23 @@ class ErrorRegion(ContextValue):
 
     models_methods = True
 
-    def __init__(self, args, wanted, own=True):
+    def __init__(self, args: list[Value], wanted: Any, own: Any = True) -> None:
         super().__init__(error_on_graph_break, args, {})
         self.wanted = wanted
         self.own = own
         self.entered = 0
 
-    def copied(self):
+    def copied(self) -> Any:
         made = super().copied()
         made.entered = 0
         return made
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> Any:
         self.entered += 1
         frame.root.regions.append(self.wanted)
         return NONE
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         if not self.entered and not self.own:
             del frame.root.regions[-1:]  # a break here is none in the region
             frame.break_graph("context_unknown", "the end of a region that plain Python entered")
@@ -478,7 +488,7 @@ class ErrorRegion(ContextValue):
 
 
 @call(error_on_graph_break, "torch._dynamo.decorators.error_on_graph_break")
-def error_region_row(frame, args, kwargs):
+def error_region_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0] if args else kwargs["error_on_graph_break"]
     return ErrorRegion([value], bool(force_plain(frame, value)))
 
@@ -487,7 +497,7 @@ def error_region_row(frame, args, kwargs):
     "tracework_capture.regions.error_on_graph_break",
     "torch._dynamo.decorators.ErrorOnGraphBreakDecoratorContextManager",
 )
-def existing_error_region(frame, obj, source):
+def existing_error_region(frame: Frame, obj: Any, source: Source | None) -> Any:
     wanted = frame.wrap(obj.error_on_graph_break, InstanceAttr(source, "error_on_graph_break"))
     guard_type(frame, obj, source)
     made = ErrorRegion([wanted], obj.error_on_graph_break, type(obj) is error_on_graph_break)
@@ -496,38 +506,38 @@ def existing_error_region(frame, obj, source):
 
 
 @wraps_named("torch._dynamo.decorators.DynamoConfigPatchProxy")
-def existing_options(frame, obj, source):
+def existing_options(frame: Frame, obj: Any, source: Source | None) -> Any:
     """Options of torch.compile."""
     guard_type(frame, obj, source)
     return existing(NullContext(type(obj), [], {}), obj, source)
 
 
 @wraps(numpy.errstate)
-def existing_error_state(frame, obj, source):
+def existing_error_state(frame: Frame, obj: Any, source: Source | None) -> Any:
     guard_type(frame, obj, source)
     return existing(ErrorState(type(obj), [], {}), obj, source)
 
 
 @wraps(contextlib.nullcontext)
-def existing_null_context(frame, obj, source):
+def existing_null_context(frame: Frame, obj: Any, source: Source | None) -> Any:
     if getattr(obj, "enter_result", obj) is not None:
         return wrap_object(frame, obj, source)
     return existing_with_fields(frame, NullContext(type(obj), [], {}), obj, source)
 
 
 @wraps_derived(torch.autocast)
-def existing_autocast(frame, obj, source):
+def existing_autocast(frame: Frame, obj: Any, source: Source | None) -> Any:
     settings = (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled)
     return existing_with_fields(frame, AutocastContext(type(obj), [], {}, settings), obj, source)
 
 
-def existing(manager, obj, source):
+def existing(manager: Any, obj: Any, source: Source | None) -> Any:
     """The manager as the value of an object that was there, entered or not."""
     manager.source, manager.obj = source, obj
     return manager
 
 
-def existing_with_fields(frame, manager, obj, source):
+def existing_with_fields(frame: Frame, manager: Any, obj: Any, source: Source | None) -> Any:
     """The same with guards of what it was made with: one is made at each call of the code that uses it, so not of its identity."""
     guard_type(frame, obj, source)
     for name in FIELDS_OF_EXISTING.get(type(obj), ()):
@@ -545,7 +555,7 @@ FIELDS_OF_EXISTING = {
 
 
 @wraps(torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
-def existing_grad_mode(frame, obj, source):
+def existing_grad_mode(frame: Frame, obj: Any, source: Source) -> ContextValue:
     """Known by what it does: a block that goes on after a break has a new one in each call."""
     frame.guard("TYPE", source, type(obj))
     mode = type(obj) is torch.enable_grad

@@ -4,6 +4,7 @@ a layer over a sequence of any length: nodes that later stages call as they are,
 from __future__ import annotations
 
 import inspect
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -18,8 +19,22 @@ from ..protocol.constant import force_plain
 from ..protocol.kinds import AbstractTensor
 from .call import call_torch
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def called_as_it_is(frame, fn, args, kwargs, example, raises=()):
+    from tracework_primops import FakeTensor
+
+    from ..protocol.value import Frame, Value
+
+
+def called_as_it_is(
+    frame: Frame,
+    fn: Callable[..., Any],
+    args: list[Value],
+    kwargs: dict[Any, Any],
+    example: FakeTensor | None,
+    raises: tuple[Any, ...] = (),
+) -> Value:
     """The result of a node that is known by an example of its kind. raises: for some data; its operators are not seen on fakes."""
     if raises:
         frame.root.effects.raised.append(raises)
@@ -33,10 +48,10 @@ def called_as_it_is(frame, fn, args, kwargs, example, raises=()):
 CTC_NAMES = list(inspect.signature(F.ctc_loss).parameters)
 
 
-def ctc_row(fn):
+def ctc_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     """ctc_loss, whose backward needs a tensor as large as the longest target: where the lengths are tensors, that is data."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
         given = dict(zip(CTC_NAMES, args)) | kwargs
         scores = given.get("log_probs")
         lengths = [given.get("input_lengths"), given.get("target_lengths")]
@@ -54,11 +69,11 @@ def ctc_row(fn):
 RECURRENT_NAMES = "input hx params has_biases num_layers dropout train bidirectional batch_first".split()
 
 
-def recurrent_row(fn):
+def recurrent_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     """torch.lstm and its like. A layer that is one operator is part of the graph, and so is a single step; one that is operators step by
     step, which would all be compiled, or whose number of steps is open, is called as it is."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = dict(zip(RECURRENT_NAMES, args)) | kwargs
         sequence, first = given.get("input"), given.get("batch_first")
         known = isinstance(sequence, AbstractTensor) and sequence.example.ndim == 3 and first is not None and first.is_constant()
@@ -69,7 +84,7 @@ def recurrent_row(fn):
         node_args = tuple(graph_argument(frame, a) for a in args)
         node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
 
-        def operators(count):
+        def operators(count: int) -> int:
             """How many a sequence of `count` steps takes."""
             seen = []
             recorder, frame.graph.fake_mode.recorder = frame.graph.fake_mode.recorder, lambda *call: seen.append(call)
@@ -88,7 +103,7 @@ def recurrent_row(fn):
         if type(steps) is int and (steps < 2 or operators(1) == operators(2)):
             return call_torch(frame, fn, args, kwargs)
 
-        def for_its_shapes(whole, states, *rest, **options):
+        def for_its_shapes(whole: Any, states: Any, *rest: Any, **options: Any) -> Any:
             """The result of a sequence of one step in a batch of one, whose sizes are numbers, widened."""
             batch = whole.shape[1 - time]
             alone = [state.narrow(1, 0, 1) for state in (states if isinstance(states, (tuple, list)) else [states])]
@@ -103,10 +118,10 @@ def recurrent_row(fn):
     return handler
 
 
-def random_state_row(fn):
+def random_state_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     """manual_seed, get_rng_state and set_rng_state of the CPU's generator"""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if frame.root.transforms:
             return frame.break_graph("random_state", f"torch.{fn.__name__} under a transform of torch.func")
         example = None
@@ -121,7 +136,7 @@ def random_state_row(fn):
 
 
 @call(torch.seed)
-def seed_row(frame, args, kwargs):
+def seed_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.seed(): the number that it gives is known when the graph has run."""
     if frame.root.transforms:
         return frame.break_graph("random_state", "torch.seed under a transform of torch.func")

@@ -8,6 +8,7 @@ such a place is put there by an index of one place.
 from __future__ import annotations
 
 import operator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,19 +24,24 @@ from ..protocol.value import is_none
 from .dtypes import as_kind
 from .open_indices import dims_of_items
 
+if TYPE_CHECKING:
+    from ..protocol.value import Frame, Value
+
 SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)
 NONE = ConstantValue(None)
 ALL = SliceValue(NONE, NONE, NONE)
 
 
-def is_place(frame, item):
+def is_place(frame: Frame, item: Value) -> bool:
     """Whether an item of an index is an int that only the data knows."""
     if not is_plain_tensor(item) or item.example.ndim or item.example.dtype not in SIGNED:
         return False
     return known_tensor(item.node) is None
 
 
-def places_of(frame, tensor, items):
+def places_of(
+    frame: Frame, tensor: AbstractTensor, items: list[Value]
+) -> tuple[list[int], list[int], tuple[str, int, str, int]] | None:
     """Where in the index of a tensor such ints are, and the dim that each item begins at; None where the graph is to break."""
     root = frame.root
     places = [at for at, item in enumerate(items) if is_place(frame, item)]
@@ -50,12 +56,12 @@ def places_of(frame, tensor, items):
     return None if dims is None else (places, dims, where)
 
 
-def one_place(frame, item):
+def one_place(frame: Frame, item: AbstractTensor) -> AbstractTensor:
     """The index as a tensor of one int."""
     return frame.graph.call_method(frame, "unsqueeze", (as_kind(frame, item, torch.int64), ConstantValue(0)))
 
 
-def select_by_data(frame, tensor, key):
+def select_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Value | None, ...]:
     """What `key` indexes once the ints of data in it are applied, and the rest of the key, None where nothing is left."""
     items = key.all_items(frame) if type(key) is TupleValue else [key]
     found = places_of(frame, tensor, items)
@@ -79,7 +85,7 @@ def select_by_data(frame, tensor, key):
     return row, TupleValue(rest) if rest else None
 
 
-def slice_by_data(frame, tensor, key):
+def slice_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Value, ...]:
     """What `key` slices once its bounds that only the data knows are applied, and the rest of the key, where the others are."""
     root = frame.root
     items = key.all_items(frame) if type(key) is TupleValue else [key]
@@ -101,7 +107,7 @@ def slice_by_data(frame, tensor, key):
     return rows, TupleValue([ALL if at in places else item for at, item in enumerate(items)])
 
 
-def rows_between(frame, tensor, dim, start, stop):
+def rows_between(frame: Frame, tensor: AbstractTensor, dim: Any, start: Any, stop: Any) -> Any:
     """A copy of the slice of a tensor from `start` to `stop` along a dim."""
     call, length = frame.graph.call, size_value(frame, tensor.example.shape[dim])
     device = {"device": ConstantValue(tensor.example.device)}
@@ -119,7 +125,7 @@ def rows_between(frame, tensor, dim, start, stop):
     return call(frame, torch.index_select, (tensor, dim, index))
 
 
-def is_open_slice(frame, item):
+def is_open_slice(frame: Frame, item: Value) -> bool:
     """Whether it is a slice without a step, one of whose bounds only the data knows."""
     if not isinstance(item, SliceValue) or not is_none(item.parts[2]):
         return False
@@ -128,24 +134,24 @@ def is_open_slice(frame, item):
     return any(open_) and all(a or b for a, b in zip(known, open_))
 
 
-def is_out_of_data(frame, value):
+def is_out_of_data(frame: Frame, value: Value) -> bool:
     """Whether it is an int without a value, read from a tensor."""
     return isinstance(value, SymNumber) and not all(map(frame.symbols.has_hint, value.expr.free_symbols))
 
 
-def is_of_augmented_assignment(frame):
+def is_of_augmented_assignment(frame: Frame) -> bool:
     """Whether an item is read by `x[i] += y`, which nobody else gets, and which stores it back."""
     before = frame.instructions[max(frame.current.index - 2, 0) : frame.current.index]
     return [i.opname for i in before] == ["COPY", "COPY"]
 
 
-def is_int_inside(item, tensor, dim):
+def is_int_inside(item: Value, tensor: AbstractTensor, dim: int) -> bool:
     """Whether it is a constant that is surely a place in this dim."""
     size = tensor.example.shape[dim] if is_int(item) else None
     return type(size) is int and -size <= item.constant() < size
 
 
-def store_by_data(frame, tensor, key, value):
+def store_by_data(frame: Frame, tensor: AbstractTensor, key: Value, value: Value) -> bool:
     """Whether tensor[key] = value was done, at places that are ints of data."""
     items = key.all_items(frame) if type(key) is TupleValue else [key]
     found = places_of(frame, tensor, items)
@@ -171,10 +177,10 @@ def store_by_data(frame, tensor, key, value):
     return True
 
 
-def is_int(item):
+def is_int(item: Value) -> bool:
     return item.is_constant() and type(item.constant()) is int
 
 
-def is_basic(item):
+def is_basic(item: Value) -> bool:
     """Whether an item of an index gives a view."""
     return isinstance(item, SliceValue) or is_none(item) or is_int(item) or item.is_constant() and item.constant() is Ellipsis

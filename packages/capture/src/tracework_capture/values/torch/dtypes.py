@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from ..number.float_formulas import answer
 from ..protocol.constant import ConstantValue
+
+if TYPE_CHECKING:
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Frame, Value
 
 EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
 """Dtypes in which eager computes with as many digits as they store."""
@@ -13,11 +19,11 @@ EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex1
 WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
-def as_kind(frame, tensor, dtype):
+def as_kind(frame: Frame, tensor: AbstractTensor, dtype: torch.dtype) -> AbstractTensor:
     """The tensor in this dtype; itself when it has it."""
     return tensor if tensor.example.dtype == dtype else frame.graph.call_method(frame, "to", (tensor, ConstantValue(dtype)))
 
 
-def fits(frame, number, largest):
+def fits(frame: Frame, number: Value, largest: float) -> bool:
     """Whether a float that changes is as large at most, infinite or no number."""
     return answer(frame, f"not {largest!r} < abs({{0}}) < inf", number) is not False

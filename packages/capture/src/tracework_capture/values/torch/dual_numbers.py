@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, NoReturn
+
 from torch.autograd import forward_ad
 
 from ...errors import BreakGraph
@@ -9,13 +11,18 @@ from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue
 from .context import ContextValue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.value import Frame, Value
+
 
 class DualLevel(ContextValue):
     """forward_ad.dual_level()"""
 
     made_at = -1
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> Any:
         if frame.root.transforms:
             frame.break_graph("context_unknown", "forward_ad.dual_level under a transform of torch.func")
         self.made_at = frame.root.step
@@ -23,10 +30,10 @@ class DualLevel(ContextValue):
         frame.graph.plain_node(frame, forward_ad.enter_dual_level, ())
         return ConstantValue(forward_ad._current_level)
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         frame.graph.plain_node(frame, forward_ad.exit_dual_level, ())
 
-    def leave_at_break(self, frame):
+    def leave_at_break(self, frame: Frame) -> NoReturn:
         """Tangents do not outlive their level: the graph ends before the block begins."""
         stop = BreakGraph("context_unknown", "a block of forward_ad.dual_level with a break inside")
         stop.made_at = self.made_at
@@ -34,14 +41,14 @@ class DualLevel(ContextValue):
 
 
 @call(forward_ad.dual_level)
-def dual_level_row(frame, args, kwargs):
+def dual_level_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return DualLevel(forward_ad.dual_level, args, kwargs)
 
 
-def node_row(fn):
+def node_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose calls are nodes."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return frame.graph.call(frame, fn, tuple(args), kwargs)
 
     return handler

@@ -6,6 +6,7 @@ FLOAT_CURVES: name of a function or method -> form(frame, name, args, kwargs), a
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,26 +18,31 @@ from ..protocol.kinds import AbstractTensor
 from ..protocol.operators import binary, compare
 from .dtypes import EXACT, WIDE, as_kind
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def call(frame, name, *args, **kwargs):
+    from ..protocol.value import Frame, Value
+
+
+def call(frame: Frame, name: str, *args: Value, **kwargs: Any) -> AbstractTensor:
     return frame.graph.call_method(frame, name, args, kwargs)
 
 
-def where(frame, condition, first, second):
+def where(frame: Frame, condition: Any, first: Any, second: Any) -> Any:
     return frame.graph.call(frame, torch.where, (condition, first, second))
 
 
-def operand(frame, value, tensor):
+def operand(frame: Frame, value: Value, tensor: AbstractTensor) -> AbstractTensor:
     """A number, changing or not, as what stands for it in arithmetic with a tensor; a tensor and None are themselves."""
     return value.as_operand(frame, [tensor]) if changes(value) else value
 
 
-def holds(frame, op, left, right):
+def holds(frame: Frame, op: str, left: Any, right: Any) -> Any:
     """Whether Python finds this of two numbers, which is guarded where one of them changes."""
     return compare(frame, op, left, right).truth(frame)
 
 
-def is_factor(frame, number):
+def is_factor(frame: Frame, number: Any) -> Any:
     """Whether it is finite and not 0."""
     found = answer(frame, "(isfinite({0}) and {0} != 0)", number) if changes(number) else None
     if found is None:
@@ -45,7 +51,7 @@ def is_factor(frame, number):
     return found
 
 
-def arguments(args, kwargs, defaults):
+def arguments(args: list[Value], kwargs: dict[str, Value], defaults: Any) -> Any:
     """The arguments by the order of `defaults`, a dict; None where more is given, or one without a default is not."""
     given = dict(zip(defaults, args)) | kwargs
     if len(args) > len(defaults) or not given.keys() <= defaults.keys():
@@ -54,15 +60,15 @@ def arguments(args, kwargs, defaults):
     return None if None in found else found
 
 
-def is_number(value):
+def is_number(value: Value) -> Any:
     return changes(value) or (value.is_constant() and type(value.constant()) in (int, float))
 
 
-def activation(**defaults):
+def activation(**defaults: float | None) -> Callable[..., Any]:
     """A form of an elementwise curve body(frame, x, *numbers). Halves are computed with in float32 and rounded once, as eager does."""
 
-    def add(body):
-        def form(frame, name, args, kwargs):
+    def add(body: Callable[..., Any]) -> Callable[..., Any]:
+        def form(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
             given = arguments(args, kwargs, {"input": None, **defaults, "inplace": False})
             if given is None or not isinstance(given[0], AbstractTensor) or not all(map(is_number, given[1:-1])):
                 return None
@@ -77,7 +83,7 @@ def activation(**defaults):
     return add
 
 
-def below_zero(frame, x, scaled, factor):
+def below_zero(frame: Frame, x: Any, scaled: Any, factor: Any) -> Any:
     """x, but expm1(scaled) * factor where it is not positive; nothing overflows where it is not taken."""
     low = call(frame, "le", x, ConstantValue(0))
     curve = call(frame, "expm1", where(frame, low, scaled, ConstantValue(0.0)))
@@ -85,19 +91,19 @@ def below_zero(frame, x, scaled, factor):
 
 
 @activation(alpha=1.0)
-def elu(frame, x, alpha):
+def elu(frame: Frame, x: Any, alpha: Any) -> Any:
     return below_zero(frame, x, x, alpha) if is_factor(frame, alpha) else None
 
 
 @activation(alpha=1.0)
-def celu(frame, x, alpha):
+def celu(frame: Frame, x: Any, alpha: Any) -> Any:
     if not is_factor(frame, alpha):
         return None
     return below_zero(frame, x, call(frame, "div", x, operand(frame, alpha, x)), alpha)
 
 
 @activation(beta=1.0, threshold=20.0)
-def softplus(frame, x, beta, threshold):
+def softplus(frame: Frame, x: Any, beta: Any, threshold: Any) -> Any:
     if not is_factor(frame, beta):
         return None
     scaled = call(frame, "mul", x, operand(frame, beta, x))
@@ -107,7 +113,7 @@ def softplus(frame, x, beta, threshold):
 
 
 @activation(lambd=0.5)
-def softshrink(frame, x, lambd):
+def softshrink(frame: Frame, x: Any, lambd: Any) -> Any:
     if not (holds(frame, ">=", lambd, ConstantValue(0)) and holds(frame, "<=", lambd, ConstantValue(3e38))):
         return None
     high, low = operand(frame, lambd, x), operand(frame, lambd.unary(frame, "-"), x)
@@ -117,7 +123,7 @@ def softshrink(frame, x, lambd):
 
 
 @activation(lambd=0.5)
-def hardshrink(frame, x, lambd):
+def hardshrink(frame: Frame, x: Any, lambd: Any) -> Any:
     if not holds(frame, "==", lambd, lambd):  # for a NaN, eager's vectorised and its plain code give other gradients
         return None
     high, low = operand(frame, lambd, x), operand(frame, lambd.unary(frame, "-"), x)
@@ -126,12 +132,12 @@ def hardshrink(frame, x, lambd):
 
 
 @activation(threshold=None, value=None)
-def threshold(frame, x, limit, value):
+def threshold(frame: Frame, x: Any, limit: Any, value: Value) -> Any:
     return where(frame, call(frame, "le", x, operand(frame, limit, x)), operand(frame, value, x), x)
 
 
 @activation(min_val=-1.0, max_val=1.0)
-def hardtanh(frame, x, low, high):
+def hardtanh(frame: Frame, x: Any, low: Any, high: Any) -> Any:
     """Unlike clamp it has no gradient at its ends."""
     if not holds(frame, "<=", low, high):
         return None
@@ -140,7 +146,7 @@ def hardtanh(frame, x, low, high):
     return where(frame, call(frame, "le", x, low), low, below)
 
 
-def clamped(frame, end, x, bound):
+def clamped(frame: Frame, end: str, x: AbstractTensor, bound: Value) -> AbstractTensor:
     """clamp_min or clamp_max, after `end`; where it has no gradient at a bound that is a number, the bound is chosen in place of x."""
     name, number = f"clamp_{end}", operand(frame, bound, x)
     if not has_no_gradient_at(x, bound):
@@ -149,19 +155,19 @@ def clamped(frame, end, x, bound):
     return where(frame, inside, x, call(frame, name, call(frame, "detach", x), number))
 
 
-def clamped_in_place(frame, end, x, bound):
+def clamped_in_place(frame: Frame, end: str, x: AbstractTensor, bound: Value) -> AbstractTensor:
     """clamp_min_ or clamp_max_"""
     if has_no_gradient_at(x, bound):
         return call(frame, "copy_", x, clamped(frame, end, x, bound))
     return call(frame, f"clamp_{end}_", x, operand(frame, bound, x))
 
 
-def has_no_gradient_at(x, bound):
+def has_no_gradient_at(x: AbstractTensor, bound: Value) -> bool:
     """Whether eager's clamp has no gradient where x is the bound, which one in a tensor has."""
     return _torch.BOUNDS_TAKE_GRADIENTS and changes(bound) and x.example.requires_grad and torch.is_grad_enabled()
 
 
-def normalize(frame, name, args, kwargs):
+def normalize(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = arguments(args, kwargs, {"input": None, "p": 2.0, "dim": 1, "eps": 1e-12})
     if given is None or not isinstance(given[0], AbstractTensor) or not changes(given[3]):
         return None
@@ -170,11 +176,11 @@ def normalize(frame, name, args, kwargs):
     return call(frame, "div", x, clamped(frame, "min", norm, least))
 
 
-def is_exact(value):
+def is_exact(value: Value) -> Any:
     return isinstance(value, AbstractTensor) and value.example.dtype in EXACT
 
 
-def renorm(frame, name, args, kwargs):
+def renorm(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Without a gradient, which would not be eager's where a norm is infinite."""
     given = arguments(args, kwargs, {"input": None, "p": None, "dim": None, "maxnorm": None})
     if given is None or not is_exact(given[0]) or not changes(given[3]) or not given[2].is_constant():
@@ -196,7 +202,7 @@ def renorm(frame, name, args, kwargs):
 PRODUCTS = {"addmm": "mm", "addbmm": "bmm", "baddbmm": "bmm", "addmv": "mv", "addr": "outer"}
 
 
-def added_product(frame, name, args, kwargs):
+def added_product(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """beta * input + alpha * (first @ second); what is multiplied by 0 is not looked at."""
     beta, alpha = (kwargs.get(n, ConstantValue(1)) for n in ("beta", "alpha"))
     if len(args) != 3 or not kwargs.keys() <= {"beta", "alpha"} or not all(map(is_exact, args)):
@@ -211,7 +217,7 @@ def added_product(frame, name, args, kwargs):
     return call(frame, "copy_", args[0], found) if name.endswith("_") else found
 
 
-def rsub(frame, name, args, kwargs):
+def rsub(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """other - alpha * input"""
     given = arguments(args, kwargs, {"input": None, "other": None, "alpha": 1})
     if given is None or not is_exact(given[0]):
@@ -224,13 +230,13 @@ AS_USUAL = {"layout": (None, torch.strided), "requires_grad": (None, False), "pi
 """What an argument is where it says nothing."""
 
 
-def without_usual(kwargs):
+def without_usual(kwargs: dict[str, Value]) -> Any:
     """The arguments that say something; a dtype of None is none."""
     usual = AS_USUAL | {"dtype": (None,)}
     return {k: v for k, v in kwargs.items() if k not in usual or not v.is_constant() or v.constant() not in usual[k]}
 
 
-def arange(frame, name, args, kwargs):
+def arange(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """In double precision, as eager computes it; as many numbers as Python finds for each call."""
     kwargs = without_usual(kwargs)
     options = {key: kwargs.pop(key) for key in ("dtype", "device") if key in kwargs}
@@ -250,7 +256,7 @@ def arange(frame, name, args, kwargs):
     return as_kind(frame, call(frame, "add", found, operand(frame, start, place)), dtype.constant())
 
 
-def linspace(frame, name, args, kwargs):
+def linspace(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """From both ends to the middle, as eager computes it."""
     kwargs = without_usual(kwargs)
     options = {"dtype": ConstantValue(torch.get_default_dtype())}

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..plain.sequence import NONE, SequenceValue, TupleValue
 from ..protocol.kinds import is_plain_tensor
+
+if TYPE_CHECKING:
+    from ..protocol.value import Frame, Value
 
 METHODS = {
     **{name: name for name in ("add", "sub", "mul", "div", "pow", "lerp", "clamp_min", "clamp_max")},
@@ -16,7 +20,7 @@ METHODS = {
 }
 
 
-def each(frame, name, args, kwargs):
+def each(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The results of the method of each tensor, as eager computes them."""
     method = METHODS[name.removeprefix("_foreach_").rstrip("_")] + ("_" if name.endswith("_") else "")
     columns = [a.unpack(frame) if isinstance(a, SequenceValue) else None for a in args]
@@ -30,17 +34,17 @@ def each(frame, name, args, kwargs):
     return given_back(args, kwargs) if name.endswith("_") else TupleValue(made)
 
 
-def given_back(args, kwargs):
+def given_back(args: list[Value], kwargs: dict[Any, Any]) -> SequenceValue:
     """What a function that writes to the tensors of a list gives: the list; nothing in older versions of torch."""
     return (args[0] if args else kwargs["self"]) if gives_lists() else NONE
 
 
 @functools.cache
-def gives_lists():
+def gives_lists() -> bool:
     return torch._foreach_zero_([torch.zeros(())]) is not None
 
 
-def writes_to_lists(name):
+def writes_to_lists(name: str) -> bool:
     """Whether a function of torch by this name does."""
     return name.startswith("_foreach_") and name.endswith("_")
 

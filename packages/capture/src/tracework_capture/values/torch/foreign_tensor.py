@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, NoReturn
+
 import torch
 
 from ... import _torch
 from ...errors import BreakGraph
 from ..protocol.value import Value
 
+if TYPE_CHECKING:
+    from ...sources import Source
+    from ..protocol.value import Frame
 
-def foreign_tensor(frame, obj, source, why):
+
+def foreign_tensor(frame: Frame, obj: torch.Tensor, source: Source, why: tuple[str, ...]) -> Value:
     """The value of an existing one; why: (reason id, detail) of the break that its use is."""
     cls = type(obj)
     asked = frame.root.services.torch_functions_on and asks_its_class(cls)
 
-    def is_foreign(value):
+    def is_foreign(value: torch.Tensor) -> bool:
         """the tensor is one that no graph holds"""
         if type(value) is not cls or cls is torch.Tensor and why_foreign(value) is None:
             return False
@@ -25,12 +31,12 @@ def foreign_tensor(frame, obj, source, why):
     return ForeignTensor(obj, source, why, asked)
 
 
-def asks_its_class(cls):
+def asks_its_class(cls: type) -> bool:
     """Whether functions of torch hand calls with tensors of this class to it."""
     return cls.__torch_function__ not in (torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
 
 
-def why_foreign(tensor):
+def why_foreign(tensor: torch.Tensor) -> tuple[str, ...] | None:
     """(reason id, what the tensor is) where no graph holds a tensor of class Tensor, or a parameter; else None."""
     if tensor.layout is not torch.strided:
         return "tensor_layout", f"a tensor of layout {tensor.layout}"
@@ -46,19 +52,19 @@ def why_foreign(tensor):
 class ForeignTensor(Value):
     """One of them, which exists already."""
 
-    def __init__(self, obj, source, why, asks_its_class):
+    def __init__(self, obj: torch.Tensor, source: Source, why: tuple[str, ...], asks_its_class: bool) -> None:
         super().__init__(source)
         self.obj = obj
         self.why = why
         self.asks_its_class = asks_its_class
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.obj)
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def used(self, *args, **kwargs):
+    def used(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Any operation."""
         reason, what = self.why
         raise BreakGraph(reason, f"{self.source} is {what}")

@@ -6,12 +6,20 @@ asks for its handle or for the tables, the frame is captured again, and the grap
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, NoReturn
+
 from torch.utils.hooks import RemovableHandle
 
 from ...errors import RestartAsked
 from ..number.late_values import place_here
 from ..plain.sequence import NONE
 from .hooks import Handle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..protocol.kinds import AbstractFunction, AbstractModule
+    from ..protocol.value import Emitter, Frame, Value
 
 ROWS_OF_TABLES = {"register_forward_hook": "_forward_hooks", "register_forward_pre_hook": "_forward_pre_hooks"}
 OF_ONE_FRAME = ("hook", "with_kwargs")
@@ -21,21 +29,29 @@ OF_ONE_FRAME = ("hook", "with_kwargs")
 class FrameHook(Handle):
     """The handle of one of them. `place`: where the program puts it on."""
 
-    def __init__(self, frame, module, table, hook, with_kwargs, place):
+    def __init__(
+        self,
+        frame: Frame,
+        module: AbstractModule,
+        table: str,
+        hook: AbstractFunction,
+        with_kwargs: bool,
+        place: tuple[str, int, str, int],
+    ) -> None:
         super().__init__(None)
         self.history, self.hooks = frame.root.history, frame.root.frame_hooks
         self.module, self.table, self.hook, self.with_kwargs, self.place = module, table, hook, with_kwargs, place
         self.hooks.append(self)
 
-    def held(self):
+    def held(self) -> Iterable[Any]:
         return (self.hook,)
 
-    def refused(self):
+    def refused(self) -> NoReturn:
         """Raises RestartAsked: something needs the hook in the module's table, or its handle."""
         self.history.asked_early.add(self.place)
         raise RestartAsked("a hook of a module is not taken off, or its handle is looked at")
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__enter__":
             return self
         if name not in ("remove", "__exit__"):
@@ -43,15 +59,15 @@ class FrameHook(Handle):
         self.remove(frame)
         return NONE
 
-    def remove(self, frame):
+    def remove(self, frame: Frame) -> None:
         if self in self.hooks:
             self.hooks.remove(self)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return self.refused()
 
 
-def put_on(frame, name, args, kwargs):
+def put_on(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The handle of module.register_forward_hook(hook) and its like; None where the hook must be one of the module."""
     root, given = frame.root, dict(zip(OF_ONE_FRAME[:1], args[1:])) | kwargs
     place = place_here(frame)
@@ -68,11 +84,11 @@ def put_on(frame, name, args, kwargs):
     return handle
 
 
-def count_hooks(emit, count):
+def count_hooks(emit: Emitter, count: int) -> None:
     """Emits that so many hooks got their numbers."""
     emit.line(f"{emit.const(RemovableHandle)}.next_id += {count}")
 
 
-def hooks_of_frame(frame, module, table):
+def hooks_of_frame(frame: Frame, module: AbstractModule, table: str) -> list[Any]:
     """(hook, whether it gets keyword arguments) of those that are on, in their order."""
     return [(each.hook, each.with_kwargs) for each in frame.root.frame_hooks if each.module is module and each.table == table]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,11 +14,17 @@ from ..protocol.constant import force_plain
 from ..protocol.kinds import AbstractTensor
 from .module import ModuleValue, walk
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..protocol.kinds import AbstractModule
+    from ..protocol.value import Frame, Value
+
 NAMES = ("module", "parameter_and_buffer_dicts", "args", "kwargs")
 
 
 @call(torch.func.functional_call)
-def functional_call_row(frame, args, kwargs):
+def functional_call_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """torch.func.functional_call(module, dicts, args, kwargs, tie_weights=True, strict=False)"""
     given = dict(zip(NAMES, args)) | kwargs
     module, dicts = given["module"], given["parameter_and_buffer_dicts"]
@@ -35,19 +42,21 @@ def functional_call_row(frame, args, kwargs):
         return module.call(frame, positional(frame, given.get("args")), keywords(frame, given.get("kwargs")))
 
 
-def positional(frame, value):
+def positional(frame: Frame, value: Value) -> list[AbstractTensor]:
     if value is None or (value.is_constant() and value.constant() is None):
         return []
     return value.unpack(frame) if isinstance(value, TupleValue) else [value]
 
 
-def keywords(frame, value):
+def keywords(frame: Frame, value: Value | None) -> dict[Any, Any]:
     if value is None or (value.is_constant() and value.constant() is None):
         return {}
     return {force_plain(frame, k): v for k, v in value.all_items(frame)}
 
 
-def entries_for(frame, module, new, tie):
+def entries_for(
+    frame: Frame, module: AbstractModule, new: dict[str, AbstractTensor], tie: bool
+) -> dict[tuple[AbstractModule, str], AbstractTensor]:
     """{(module value, name): tensor value} for every entry that the call sees changed; with `tie`, all names of one tensor."""
     found, tied = {}, {}
     owners = list(walk(frame, module, "", True, set()))
@@ -70,7 +79,7 @@ def entries_for(frame, module, new, tie):
     return found
 
 
-def entries_of(frame, module):
+def entries_of(frame: Frame, module: AbstractModule) -> Iterator[Any]:
     """(module value, name) of every parameter and buffer that is there."""
     for _, owner in walk(frame, module, "", True, set()):
         for table in ("_parameters", "_buffers"):
@@ -80,7 +89,7 @@ def entries_of(frame, module):
 
 
 @contextlib.contextmanager
-def replaced(frame, places):
+def replaced(frame: Frame, places: dict[tuple[AbstractModule, str], AbstractTensor]) -> Iterator[None]:
     """Entries as the call sees them; afterwards as they were. Modules with such entries take no assignments to them."""
     before = {key: key[0].seen_entries.get(key[1]) for key in places}
     for (owner, name), value in places.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.utils import rnn
@@ -38,17 +39,24 @@ from .tensor import TENSOR_METHODS, TensorValue
 from .tensor_classes import new_method, new_tensor_method
 from .tensor_turns import TURNING_METHODS
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...sources import Source
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Frame, Value
+
 
 class TorchFunctionValue(KnownFunction):
     """A function whose calls are nodes of the graph."""
 
-    def __init__(self, fn, source=None):
+    def __init__(self, fn: Any, source: Source | None = None) -> None:
         super().__init__(fn, source if source is not None else Const(fn, torch_name(fn)))
 
-    def describe(self):
+    def describe(self) -> Any:
         return torch_name(self.fn)
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         try:
             found = getattr(self.fn, name)
         except AttributeError as error:
@@ -57,7 +65,7 @@ class TorchFunctionValue(KnownFunction):
             return torch_function(found)
         return literal(frame, found)
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if is_overridden(frame, args, kwargs):
             return dispatch_function(frame, self, args, kwargs)
         program = function_of_custom_operator(self.fn)
@@ -73,29 +81,29 @@ class TorchFunctionValue(KnownFunction):
 class CustomOperatorValue(TorchFunctionValue):
     """What torch.library.custom_op gave: its calls are calls of the operator; what else it has changes the operator, and is plain Python's."""
 
-    def __init__(self, definition, source):
+    def __init__(self, definition: Any, source: Source) -> None:
         super().__init__(definition._opoverload, source)
         self.definition = definition
 
-    def real(self):
+    def real(self) -> Any:
         return self.definition
 
     as_plain = real
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.definition)
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return self.definition
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return isinstance(other, CustomOperatorValue) and other.definition is self.definition
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         check_frame_hooks(frame.root)  # the operator may call a module
         return super().call(frame, args, kwargs)
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         try:
             getattr(self.definition, name)
         except AttributeError as error:
@@ -103,12 +111,12 @@ class CustomOperatorValue(TorchFunctionValue):
         return frame.break_graph("call_unknown", f"{name} of the custom operator {self.describe()}")
 
 
-def torch_name(fn):
+def torch_name(fn: Any) -> str:
     """A printable name."""
     return getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or str(fn)
 
 
-def is_of_numbers(fn, args, kwargs):
+def is_of_numbers(fn: Any, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether a call of an operator of ATen is one of Python's own operators on known numbers, which TorchScript has under that name."""
     if (
         not args
@@ -121,7 +129,7 @@ def is_of_numbers(fn, args, kwargs):
     return known and (hasattr(operator, fn.__name__) or hasattr(math, fn.__name__) or fn.__name__ == "div")
 
 
-def turning_operator(fn):
+def turning_operator(fn: Any) -> Any:
     """The name of the method that an operator of ATen is, where that turns its tensor into another one."""
     if not isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return None
@@ -129,7 +137,7 @@ def turning_operator(fn):
     return name if name in TURNING_METHODS and getattr(torch.ops.aten, name) is getattr(fn, "overloadpacket", fn) else None
 
 
-def torch_function(fn):
+def torch_function(fn: Any) -> Value:
     """The value of a function that goes into the graph, or has a row."""
     row = CALLS.get(fn)
     return TorchFunctionValue(fn) if row is None else RowValue(fn, row.handler)
@@ -186,26 +194,26 @@ for _fn in CONSTANT_FUNCTIONS:
 
 
 @call(torch.device)
-def device_class(frame, args, kwargs):
+def device_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if frame.root.function_modes:
         return dispatch(frame, RowValue(torch.device, device_class), args, kwargs)
     return fold(frame, torch.device, args, kwargs)
 
 
 @call(torch.get_default_device)
-def default_device(frame, args, kwargs):
+def default_device(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if frame.root.function_modes:
         return frame.break_graph("function_mode", "torch.get_default_device, which makes a torch.device")
     return fold(frame, torch.get_default_device, args, kwargs)
 
 
 @call(torch._C._nn._parse_to)
-def parse_to(frame, args, kwargs):
+def parse_to(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What Module.to's arguments mean; of a tensor only its dtype and its device count."""
     if frame.root.function_modes:
         return dispatch(frame, RowValue(torch._C._nn._parse_to, parse_to), args, kwargs)
 
-    def like(value):
+    def like(value: Value) -> Any:
         example = value.example if isinstance(value, TensorValue) else None
         return force_plain(frame, value) if example is None else torch.empty(0, dtype=example.dtype, device=example.device)
 
@@ -217,10 +225,10 @@ for _fn, _other in STAND_INS.items():
     call(_fn)(stand_in_row(_other))
 
 
-def always(obj):
+def always(obj: bool | None) -> Callable[..., Any]:
     """A query with one answer."""
 
-    def evaluates(frame, args, kwargs):
+    def evaluates(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return ConstantValue(obj)
 
     return evaluates
@@ -240,7 +248,7 @@ for _fn, _answer in {
 
 
 @call(torch._assert)
-def assert_row(frame, args, kwargs):
+def assert_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(args[0], TensorValue):
         return call_torch(frame, torch._assert_async, [args[0]], {}) and NONE
     if isinstance(args[0], SymNumber) or not args[0].truth(frame):
@@ -249,15 +257,15 @@ def assert_row(frame, args, kwargs):
     return NONE
 
 
-def mark_stated(frame):
+def mark_stated(frame: Frame) -> None:
     """What was decided on sizes in this line is the program's own statement; mark_unbacked asks for the difference."""
     mark_stated_conditions(frame.symbols, frame.user_location())
 
 
-def check_row(error):
+def check_row(error: type) -> Callable[..., Any]:
     """torch._check and its like: a condition on sizes is guarded, one that fails raises as in plain Python."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         condition = args[0] if args else kwargs["cond"]
         if isinstance(condition, TensorValue):
             return frame.break_graph("data_dependent_branch", "torch._check of a tensor")
@@ -277,7 +285,7 @@ def check_row(error):
 
 
 @call(torch.ops.aten._assert_scalar.default)
-def assert_scalar_row(frame, args, kwargs):
+def assert_scalar_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What torch.export makes of torch._check and of the ranges of sizes."""
     return check_row(RuntimeError)(frame, args, {})
 
@@ -293,7 +301,7 @@ for _name, _error in {
 
 
 @call(torch._check_with)
-def check_with(frame, args, kwargs):
+def check_with(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
     error, condition = given.pop("error_type"), given["cond"]
     if isinstance(error, ClassValue) and error.cls in RAISED.values():
@@ -305,7 +313,7 @@ def check_with(frame, args, kwargs):
 
 
 @call(torch._check_tensor_all_with)
-def check_tensor_all_with(frame, args, kwargs):
+def check_tensor_all_with(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
     condition = given["cond"]
     if not isinstance(condition, TensorValue) or condition.example.dtype is not torch.bool:
@@ -314,39 +322,39 @@ def check_tensor_all_with(frame, args, kwargs):
 
 
 @call(torch._check_is_size)
-def check_is_size(frame, args, kwargs):
+def check_is_size(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return check_row(RuntimeError)(frame, [compare(frame, ">=", args[0], ConstantValue(0)), *args[1:2]], {})
 
 
 @call(torch.is_inference_mode_enabled)
-def inference_mode_enabled(frame, args, kwargs):
+def inference_mode_enabled(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     blocks = frame.root.inference
     return ConstantValue(blocks[-1] if blocks else torch.is_inference_mode_enabled())
 
 
 @call(torch._shape_as_tensor)
-def shape_as_tensor(frame, args, kwargs):
+def shape_as_tensor(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return CALLS[torch.tensor].handler(frame, [args[0].getattr(frame, "shape")], {"dtype": ConstantValue(torch.int64)})
 
 
 @call(torch.is_inference)
-def is_inference(frame, args, kwargs):
+def is_inference(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return (args[0] if args else kwargs["input"]).call_method(frame, "is_inference", [], {})
 
 
 @call(torch.typename)
-def typename(frame, args, kwargs):
+def typename(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 1 and not kwargs and isinstance(args[0], TensorValue):
         return args[0].call_method(frame, "type", [], {})
     return fold(frame, torch.typename, args, kwargs)
 
 
 @call(torch.is_tensor)
-def is_tensor(frame, args, kwargs):
+def is_tensor(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
 
 
-def states_split(frame, tensor, sizes, dim=None):
+def states_split(frame: Frame, tensor: AbstractTensor, sizes: Value, dim: Value | None = None) -> None:
     """What torch asks of the sizes that a tensor is split into: stated where they are read from data, and looked at when the graph runs."""
     from tracework_primops import Condition
 
@@ -365,7 +373,7 @@ def states_split(frame, tensor, sizes, dim=None):
     state(frame, Condition.compare("==", sum(exprs[1:]), exprs[0]), RuntimeError, text)
 
 
-def split_method(frame, self, name, args, kwargs):
+def split_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.split and Tensor.split_with_sizes"""
     given = dict(zip(("split_size", "dim"), args)) | kwargs
     states_split(frame, self, given.get("split_size", given.get("split_sizes")), given.get("dim"))
@@ -373,16 +381,16 @@ def split_method(frame, self, name, args, kwargs):
 
 
 @call(torch.split)
-def split_row(frame, args, kwargs):
+def split_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("tensor", "split_size_or_sections", "dim"), args)) | kwargs
     states_split(frame, given.get("tensor"), given.get("split_size_or_sections"), given.get("dim"))
     return call_torch(frame, torch.split, args, kwargs)
 
 
-def method_row(name):
+def method_row(name: str) -> Callable[..., Any]:
     """A function that is the method of its first argument."""
 
-    def call_method(frame, args, kwargs):
+    def call_method(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         first, *others = args or [kwargs["input"]]
         return first.call_method(frame, name, others, {k: v for k, v in kwargs.items() if k != "input"})
 
@@ -394,17 +402,17 @@ for _name in ("is_floating_point", "is_complex", "numel", "as_strided_", "detach
 
 
 @call(torch.Size)
-def size_class(frame, args, kwargs):
+def size_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return TupleValue(iterate_all(frame, args[0]) if args else [], cls=torch.Size)
 
 
 @call(torch._C._set_grad_enabled)
-def set_grad_enabled(frame, args, kwargs):
+def set_grad_enabled(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return frame.graph.call(frame, torch._C._set_grad_enabled, (force_plain(frame, args[0]),))
 
 
 @call(torch.broadcast_shapes)
-def broadcast_shapes(frame, args, kwargs):
+def broadcast_shapes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return fold(frame, torch.broadcast_shapes, args, kwargs)
 
 

@@ -7,6 +7,7 @@ made then, too.
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,16 +19,25 @@ from ..protocol.calls import call
 from ..protocol.constant import NotPlain, plain
 from ..protocol.value import NEW, Value
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracework_primops import FakeTensor
+
+    from ...sources import Source
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Emitter, Frame
+
 DRAWS = frozenset((torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal))
 SEED = torch.Generator.manual_seed
 
 
-def is_default(generator):
+def is_default(generator: torch.Generator) -> bool:
     """Whether it is one that functions without a generator draw from, too, which the graph does in an order of its own."""
     return any(generator is each for each in (torch.default_generator, *torch.cuda.default_generators))
 
 
-def is_drawn_from(frame, generator):
+def is_drawn_from(frame: Frame, generator: Value) -> bool:
     """Whether tensors may be drawn from the generator before the graph runs; guards what that depends on."""
     root = frame.root
     if isinstance(generator, MadeGenerator):
@@ -37,7 +47,7 @@ def is_drawn_from(frame, generator):
         return False
     device = generator.obj.device
 
-    def is_alike(now):
+    def is_alike(now: torch.Generator) -> bool:
         """it is a generator of its own on the same device"""
         return now.device == device and not is_default(now)
 
@@ -45,7 +55,7 @@ def is_drawn_from(frame, generator):
     return True
 
 
-def drawn(frame, fn, args, kwargs):
+def drawn(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A tensor of random numbers that are drawn from a generator of the program; None for other calls, and those of numbers that are not
     known."""
     generator = kwargs.get("generator")
@@ -69,14 +79,14 @@ def drawn(frame, fn, args, kwargs):
     return frame.graph.call_method(frame, "clone", (made,))  # which the program may write to
 
 
-def tensor_of(frame, generator, real, draw):
+def tensor_of(frame: Frame, generator: Value, real: torch.Tensor, draw: Callable[..., Any]) -> AbstractTensor:
     """The input for a tensor like `real` that is drawn for each run."""
     node = frame.graph.drawn_tensor(place_of(generator), real, lambda at: draw(at.now if type(at) is Place else at))
     frame.mutations.changes += 1
     return frame.graph.wrap_result(frame, node, node.meta["example_value"])
 
 
-def draw_method(frame, self, name, args, kwargs):
+def draw_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """normal_(), uniform_(), ...: with a generator of the program the numbers are drawn into memory of the same form, and copied."""
     made = drawn_memory(frame, self, name, args, kwargs) if "generator" in kwargs else None
     if made is None:
@@ -86,7 +96,7 @@ def draw_method(frame, self, name, args, kwargs):
     return self
 
 
-def drawn_memory(frame, self, name, args, kwargs):
+def drawn_memory(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """What the method would write; None where it is not known, or is left to torch."""
     form = form_of(self.example)
     try:
@@ -97,7 +107,7 @@ def drawn_memory(frame, self, name, args, kwargs):
     if form is None or generator.is_constant() or not is_drawn_from(frame, generator):
         return None
 
-    def draw(at):
+    def draw(at: torch.Generator) -> torch.Tensor:
         with torch.no_grad():
             return getattr(torch.empty_strided(**form), name)(*given, **named, generator=at)
 
@@ -109,7 +119,7 @@ def drawn_memory(frame, self, name, args, kwargs):
     return tensor_of(frame, generator, real, draw)
 
 
-def form_of(example):
+def form_of(example: FakeTensor) -> dict[str, torch.device | tuple[int, ...] | torch.dtype] | None:
     """What makes memory of the form of this tensor, each item in a place of its own and none between them; None for other forms."""
     sizes, strides = tuple(example.shape), tuple(example.stride())
     if any(type(n) is not int for n in (*sizes, *strides)) or example.layout is not torch.strided:
@@ -126,22 +136,22 @@ DRAW_METHODS = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ r
 class Place(threading.local):
     """Where a generator is that the compiled code makes for a run."""
 
-    def __init__(self, device):
+    def __init__(self, device: torch.device) -> None:
         self.device = device
         self.now = None
 
-    def make(self):
+    def make(self) -> float:
         self.now = torch.Generator(device=self.device)
         return 0.0
 
-    def take(self):
+    def take(self) -> torch.Generator:
         return self.now
 
-    def get_state(self):
+    def get_state(self) -> Any:
         """The generator itself: a run that begins again makes another."""
         return self.now
 
-    def set_state(self, now):
+    def set_state(self, now: Any) -> None:
         self.now = now
 
 
@@ -150,7 +160,7 @@ class MadeGenerator(Value):
 
     mutability = NEW
 
-    def __init__(self, frame, device):
+    def __init__(self, frame: Frame, device: torch.device) -> None:
         self.obj = torch.Generator(device=device)
         self.place = Place(device)
         super().__init__(None)
@@ -158,34 +168,34 @@ class MadeGenerator(Value):
         frame.graph.drawn_input(self.drawn_at, float, Place.make)
         frame.mutations.changes += 1
 
-    def python_type(self):
+    def python_type(self) -> type:
         return torch.Generator
 
-    def describe(self):
+    def describe(self) -> str:
         return "a torch.Generator made here"
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name in ("device",):
             return frame.wrap(self.obj.device, Const(self.obj.device))
         return BoundBuiltin(self, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "manual_seed":
             return manual_seed(frame, [self, *args], kwargs)
         return frame.break_graph("random_state", f"torch.Generator.{name}")
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(self.place.take)}()"
 
 
 @call(torch.Generator)
-def make_generator(frame, args, kwargs):
+def make_generator(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.Generator(device="cpu")"""
     try:
         given = [plain(a) for a in args] + [plain(kwargs[name]) for name in kwargs if name == "device"]
@@ -199,7 +209,7 @@ def make_generator(frame, args, kwargs):
 
 
 @call(SEED)
-def manual_seed(frame, args, kwargs):
+def manual_seed(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """generator.manual_seed(number), in the order of draws, as one of them."""
     generator, seed = args[0], args[1] if len(args) == 2 and not kwargs else None
     if seed is None or not seed.is_constant() or type(seed.constant()) is not int or not is_drawn_from(frame, generator):
@@ -214,6 +224,6 @@ def manual_seed(frame, args, kwargs):
     return generator
 
 
-def place_of(generator):
+def place_of(generator: Value) -> Source:
     """Where the generator, or the place that it is in, is found for each run."""
     return generator.drawn_at if isinstance(generator, MadeGenerator) else generator.source

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import types
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 
 from ..._torch import operator_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 INLINED = {
     F.multi_head_attention_forward,
@@ -50,7 +54,7 @@ NOT_PURE = frozenset("_add_docstr _overload _jit_unused boolean_dispatch handle_
 
 
 @functools.cache
-def functions_of_namespaces():
+def functions_of_namespaces() -> set[Callable[..., Any]]:
     """All functions that go into the graph, by identity."""
     operators, found = operator_names(), set()
     for space, prefix in NAMESPACES.items():
@@ -67,7 +71,7 @@ def functions_of_namespaces():
     return found - INLINED
 
 
-def is_graph_function(fn):
+def is_graph_function(fn: Callable[..., Any]) -> bool:
     """Whether calls of fn are nodes."""
     if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True

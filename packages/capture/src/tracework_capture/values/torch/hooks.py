@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import types
 import weakref
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -25,17 +26,24 @@ from ..protocol.value import SymbolicRaise, Value
 from .leaves import leaf_of
 from .module_hooks import as_it_is
 
+if TYPE_CHECKING:
+    from torch import fx
+    from tracework_primops import FakeTensor
+
+    from ..protocol.kinds import AbstractFunction
+    from ..protocol.value import Emitter, Frame
+
 
 class HookCall:
     """Registers a captured hook; target of a call_function node."""
 
-    def __init__(self, module, places):
+    def __init__(self, module: torch.nn.Module, places: tuple[int, ...]) -> None:
         self.__name__ = self.__qualname__ = "register_hook"
         self.__module__ = __name__
         self.module, self.places = module, places
 
-    def __call__(self, tensor, *read):
-        def hook(gradient):
+    def __call__(self, tensor: torch.Tensor, *read: torch.Tensor) -> Any:
+        def hook(gradient: torch.Tensor | None) -> torch.Tensor | None:
             if gradient is None:  # to another result of the operator one came; what was traced is what the hook does with one
                 return None
             given = (gradient.contiguous(), *read)
@@ -47,16 +55,16 @@ class HookCall:
 class RegisterHook:
     """Registers a hook that the program has, which runs at backward time as it is; target of a node. `make` gives the hook."""
 
-    def __init__(self, make):
+    def __init__(self, make: Any) -> None:
         self.__name__ = self.__qualname__ = "register_hook"
         self.__module__ = __name__
         self.make = make
 
-    def __call__(self, tensor):
+    def __call__(self, tensor: torch.Tensor) -> Any:
         return tensor.register_hook(self.make())
 
 
-def real_function(frame, value):
+def real_function(frame: Frame, value: Value) -> Any:
     """What gives the function that a value stands for, guarded, where it is the same one at each call; None for others."""
     if isinstance(value, NewFunctionValue):
         cells = value.closure(frame)
@@ -75,7 +83,7 @@ def real_function(frame, value):
     return lambda: made
 
 
-def real_method(frame, value):
+def real_method(frame: Frame, value: Value) -> Any:
     """The same of a method, whose owner the graph does not keep alive."""
     owner, make = value.owner, real_function(frame, value.function)
     if getattr(owner, "obj", None) is None or owner.source is None or make is None:
@@ -87,7 +95,7 @@ def real_method(frame, value):
         return None
 
 
-def remove_hook(handle):
+def remove_hook(handle: Any) -> None:
     """handle.remove(), as the target of a node."""
     handle.remove()
 
@@ -95,16 +103,16 @@ def remove_hook(handle):
 class Handle(Value):
     """What register_hook gives: removing it is all that is modelled."""
 
-    def python_type(self):
+    def python_type(self) -> type:
         return RemovableHandle
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         return BoundBuiltin(self, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name != "remove":
             return frame.break_graph("hook", f"{name} of the handle of a hook")
         self.remove(frame)
@@ -114,11 +122,11 @@ class Handle(Value):
 class HandleValue(Handle):
     """The handle of a hook that the graph registers."""
 
-    def __init__(self, node):
+    def __init__(self, node: fx.Node) -> None:
         super().__init__(None)
         self.node = node
 
-    def remove(self, frame):
+    def remove(self, frame: Frame) -> None:
         if isinstance(self.node.target, RegisterHook):
             as_it_is(frame, remove_hook, (self.node,), None)
         else:
@@ -128,23 +136,23 @@ class HandleValue(Handle):
 class LaterHandle(Handle):
     """The handle of a hook that is registered when the graph has run, which loading the handle does."""
 
-    def __init__(self, tensor, method, hook):
+    def __init__(self, tensor: AbstractTensor, method: str, hook: AbstractFunction) -> None:
         super().__init__(None)
         self.tensor, self.method, self.hook = tensor, method, hook
         self.version, self.removed = tensor.example.storage.version, False
 
-    def remove(self, frame):
+    def remove(self, frame: Frame) -> None:
         self.removed = True
         self.tensor.hooks -= {self}
         frame.mutations.drop(("hook", self))
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.removed or self.tensor.example.storage.version != self.version:
             raise BreakGraph("hook", "a hook that was removed again, or whose tensor was written to afterwards")
         return f"{emit.load(self.tensor)}.{self.method}({emit.load(self.hook)})"
 
 
-def register_later(frame, tensor, method, hook):
+def register_later(frame: Frame, tensor: AbstractTensor, method: str, hook: AbstractFunction) -> Handle:
     """A hook that no backward of this frame may run."""
     handle = LaterHandle(tensor, method, hook)
     tensor.hooks |= {handle}
@@ -152,14 +160,16 @@ def register_later(frame, tensor, method, hook):
     return handle
 
 
-def register_post_accumulate_grad_hook(frame, tensor, name, args, kwargs):
+def register_post_accumulate_grad_hook(
+    frame: Frame, tensor: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
     """Tensor.register_post_accumulate_grad_hook(hook), of leaves only"""
     if frame.root.transforms or not tensor.example.requires_grad or not tensor.is_leaf():
         return frame.break_graph("hook", f"{name} of a tensor that is no leaf with a gradient")
     return register_later(frame, tensor, name, args[0] if args else kwargs["hook"])
 
 
-def retain_grad(frame, tensor, name, args, kwargs):
+def retain_grad(frame: Frame, tensor: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.retain_grad(): a backward of this frame gives the tensor its gradient; others, when it has left the graph."""
     if frame.root.transforms or not tensor.example.requires_grad:
         return frame.break_graph("hook", "retain_grad of a tensor without history")
@@ -173,13 +183,13 @@ def retain_grad(frame, tensor, name, args, kwargs):
     return NONE
 
 
-def keeps_gradient(tensor):
+def keeps_gradient(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, which keeps its gradient; target of a node that later stages call as it is."""
     tensor.retain_grad()
     return tensor
 
 
-def register_hook(frame, tensor, name, args, kwargs):
+def register_hook(frame: Frame, tensor: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.register_hook(hook)"""
     hook = args[0] if args else kwargs["hook"]
     if frame.root.transforms or not tensor.example.requires_grad:
@@ -218,7 +228,7 @@ def register_hook(frame, tensor, name, args, kwargs):
     return HandleValue(node)
 
 
-def gradient_of(frame, tensor):
+def gradient_of(frame: Frame, tensor: AbstractTensor) -> AbstractTensor:
     """A stand-in for the gradient."""
     options = {"memory_format": torch.contiguous_format}
     with torch.no_grad():
@@ -226,7 +236,7 @@ def gradient_of(frame, tensor):
     return stand_in_like(frame, example)
 
 
-def stand_in_like(frame, example):
+def stand_in_like(frame: Frame, example: FakeTensor) -> AbstractTensor:
     """A tensor that is not there yet, with a node that its user erases."""
     node = frame.graph.graph.call_function(torch.empty_like, ())
     node.meta["example_value"] = node.meta["val"] = example
@@ -236,7 +246,7 @@ def stand_in_like(frame, example):
 
 
 @call(RemovableHandle.remove)
-def remove_row(frame, args, kwargs):
+def remove_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """RemovableHandle.remove of a handle that was there before, whose number is another one for each hook."""
     if len(args) == 1 and getattr(args[0], "obj", None) is not None and type(args[0].source) is not Const:
         return frame.break_graph("hook", f"remove() of {args[0].describe()}")

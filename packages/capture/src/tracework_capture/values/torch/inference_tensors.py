@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ..._torch import neg_view
 from ..protocol.memory import known_values
+
+if TYPE_CHECKING:
+    from torch import fx
+    from tracework_primops import FakeTensor
+
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Frame
 
 __all__ = [
     "as_inference_tensor",
@@ -18,12 +27,12 @@ __all__ = [
 ]
 
 
-def is_inside(frame):
+def is_inside(frame: Frame) -> bool:
     """Whether the traced program is in inference mode, of its own or from outside."""
     return frame.root.inference[-1] if frame.root.inference else torch.is_inference_mode_enabled()
 
 
-def is_for_inference(frame, example):
+def is_for_inference(frame: Frame, example: FakeTensor) -> bool:
     """Whether a result with this fake is an inference tensor in eager: what shares the memory of another is what that is."""
     found, storage = frame.root.storages, example.storage
     if storage not in found:
@@ -33,19 +42,19 @@ def is_for_inference(frame, example):
     return found[storage] is not None
 
 
-def is_input_for_inference(frame, value):
+def is_input_for_inference(frame: Frame, value: AbstractTensor) -> bool:
     """Whether a tensor that was there before is an inference tensor, guarded."""
     found = value.obj.is_inference()
     frame.guard("PREDICATE", value.source, torch.is_inference if found else is_normal)
     return found
 
 
-def is_normal(tensor):
+def is_normal(tensor: torch.Tensor) -> bool:
     """The tensor is no inference tensor"""
     return not tensor.is_inference()
 
 
-def begin_block(frame):
+def begin_block(frame: Frame) -> None:
     """A block of the program begins: the tensors that are there are no inference tensors."""
     frame.root.uses_inference = True
     for value in known_tensors(frame):
@@ -53,13 +62,13 @@ def begin_block(frame):
             frame.root.storages.setdefault(value.example.storage, None)
 
 
-def end_block(frame):
+def end_block(frame: Frame) -> None:
     """A block ends: what was written to inference tensors until now was allowed."""
     storages = frame.root.storages
     storages.update({storage: storage.version for storage, version in storages.items() if version is not None})
 
 
-def refuse_misuse(frame, node, example):
+def refuse_misuse(frame: Frame, node: fx.Node, example: FakeTensor | tuple[Any, ...] | None) -> None:
     """Breaks where an inference tensor is written to outside of inference mode, or may be saved for a backward: eager refuses both; and
     where a block of the program writes to one that was there before, which the graph would do outside of the mode."""
     if not frame.root.uses_inference:
@@ -79,17 +88,17 @@ def refuse_misuse(frame, node, example):
             )
 
 
-def known_tensors(frame):
+def known_tensors(frame: Frame) -> Any:
     """The values of tensors of this graph."""
     return known_values(frame).values()
 
 
-def is_written_input(value):
+def is_written_input(value: AbstractTensor) -> bool:
     """Whether an inference tensor that was there before was written to."""
     return value.obj is not None and value.obj.is_inference() and bool(value.example.storage.version)
 
 
-def as_inference_tensor(tensor):
+def as_inference_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """An inference tensor over the same memory."""
     if tensor.is_conj():
         return as_inference_tensor(tensor.conj()).conj()

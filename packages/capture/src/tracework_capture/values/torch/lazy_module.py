@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from ...errors import RestartInitialised
 from ..protocol.kinds import AbstractTensor
 
+if TYPE_CHECKING:
+    from ..protocol.kinds import AbstractModule
+    from ..protocol.value import Frame, Value
 
-def initialise(frame, module, args, kwargs):
+
+def initialise(frame: Frame, module: AbstractModule, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Does for real what the hook does, and starts the capture again with the module that this gives. Left to the hook, which breaks the
     graph, where sizes are open, random numbers were drawn or something was written before, which may tell of the module, and for lazy modules
     of others, which may look at more than sizes."""
@@ -24,7 +30,7 @@ def initialise(frame, module, args, kwargs):
     raise RestartInitialised(f"{type(obj).__name__} has its parameters now")
 
 
-def like(value):
+def like(value: Value) -> Any:
     """A tensor of the same sizes without data; None where they are open."""
     if not isinstance(value, AbstractTensor) or not all(type(size) is int for size in value.example.shape):
         return None

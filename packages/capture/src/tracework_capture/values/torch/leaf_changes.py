@@ -6,6 +6,8 @@ detached, until requires_grad_() follows.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ... import _torch
@@ -16,10 +18,15 @@ from .backward import is_freed
 from .inference_tensors import is_inside
 from .leaves import leaf_of
 
+if TYPE_CHECKING:
+    from tracework_primops import FakeTensor
+
+    from ..protocol.value import Emitter, Frame, Value
+
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def assign_data(frame, tensor, value):
+def assign_data(frame: Frame, tensor: AbstractTensor, value: Value) -> Value | None:
     """tensor.data = value"""
     if value is tensor:
         return None
@@ -45,7 +52,7 @@ def assign_data(frame, tensor, value):
     frame.mutations.keep.append(tensor)
     tensor.versions.append(example)
 
-    def write(emit):
+    def write(emit: Emitter) -> None:
         emit.line(f"{emit.load(tensor)}.data = {emit.load(data)}")
         writes = sum(given._version for given in tensor.versions)
         if writes:
@@ -55,7 +62,7 @@ def assign_data(frame, tensor, value):
     return None
 
 
-def change_requires_grad(frame, tensor, wanted):
+def change_requires_grad(frame: Frame, tensor: AbstractTensor, wanted: bool) -> AbstractTensor:
     """tensor.requires_grad_(wanted) of one that asks for a gradient before the graph runs; a gradient that is asked for in the graph alone
     would not come to the tensor of the program."""
     real, key = tensor.obj, ("requires_grad", id(tensor))
@@ -76,7 +83,7 @@ def change_requires_grad(frame, tensor, wanted):
     return tensor
 
 
-def assign_in_graph(frame, tensor, value, reason):
+def assign_in_graph(frame: Frame, tensor: AbstractTensor, value: Value, reason: str) -> Any:
     """A graph that assigns to data runs as it is, so where a break is no error it is left to plain Python."""
     if not frame.root.options.fullgraph or not isinstance(value, AbstractTensor) or frame.root.transforms or tensor.asking:
         return frame.break_graph("side_effect_unknown", f"assignment to data of {reason}")
@@ -88,24 +95,24 @@ def assign_in_graph(frame, tensor, value, reason):
     return None
 
 
-def set_data(tensor, value):
+def set_data(tensor: AbstractTensor, value: Value) -> None:
     """Target of a node. Raises RuntimeError while such a graph is compiled: its inputs would be other tensors afterwards."""
     if type(tensor) not in PLAIN:
         raise RuntimeError("assignment to data of a tensor")
     tensor.data = value
 
 
-def kind_of(example):
+def kind_of(example: FakeTensor) -> tuple[tuple[int, ...], torch.dtype, torch.device]:
     return tuple(example.shape), example.dtype, example.device
 
 
-def count_writes(tensor, writes):
+def count_writes(tensor: AbstractTensor, writes: Any) -> None:
     """What the graph wrote to the new data counts as writes to the tensor."""
     for _ in range(writes):
         torch.autograd.graph.increment_version(tensor)
 
 
-def why_not(frame, tensor, value):
+def why_not(frame: Frame, tensor: AbstractTensor, value: Value) -> str | None:
     """What keeps the assignment out of the graph, or None. A backward that comes later reads the new data where autograd saved the tensor
     itself, which a graph, whose nodes keep what they were given, would not know."""
     if not isinstance(value, AbstractTensor) or value.python_type() not in PLAIN or tensor.python_type() not in PLAIN:
@@ -129,7 +136,7 @@ def why_not(frame, tensor, value):
     return None
 
 
-def is_read_behind(example, leaf):
+def is_read_behind(example: bool | tuple[FakeTensor, ...] | FakeTensor, leaf: FakeTensor) -> bool:
     """Whether a backward may still come to what gave this, and reads a leaf there: itself, and no view of it, which shows the old data."""
     if isinstance(example, (tuple, list)):
         return any(is_read_behind(item, leaf) for item in example)

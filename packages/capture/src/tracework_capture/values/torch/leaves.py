@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ..._torch import unseen
 from ...sources import Attr
 
+if TYPE_CHECKING:
+    import torch
+    from tracework_primops import FakeTensor
 
-def is_made_leaf(example):
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Frame
+
+
+def is_made_leaf(example: FakeTensor) -> bool:
     """Whether the program asked this tensor for its gradient; a view made under no_grad only says what its base says."""
     return example.requires_grad and not (example._is_view() and example._base.requires_grad) and example.is_leaf
 
 
-def leaf_of(frame, tensor):
+def leaf_of(frame: Frame, tensor: AbstractTensor) -> bool:
     """Whether a tensor is a leaf. Of an input that requires a gradient the program says so, and it is guarded."""
     if tensor.obj is None or not tensor.obj.requires_grad or not tensor.example.requires_grad:
         return tensor.is_leaf()
@@ -23,12 +32,12 @@ def leaf_of(frame, tensor):
 
 
 @unseen
-def is_leaf_unseen(tensor):
+def is_leaf_unseen(tensor: AbstractTensor) -> Any:
     """The tensor is a leaf"""
     return tensor.is_leaf
 
 
 @unseen
-def is_result_unseen(tensor):
+def is_result_unseen(tensor: torch.Tensor) -> bool:
     """The tensor is no leaf"""
     return not tensor.is_leaf

@@ -6,12 +6,15 @@ The second one is taken for the first, whose number of True ones the graph has a
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
 from ..protocol.kinds import AbstractTensor
+
+if TYPE_CHECKING:
+    from ..protocol.value import Frame
 
 NAMES = "lt le gt ge eq ne logical_not logical_and logical_or logical_xor isnan isinf isfinite".split()
 ASKING = {
@@ -24,7 +27,7 @@ ASKING = {
 CONSTANTS = (bool, int, float, type(None))
 
 
-def first_such(frame, mask: AbstractTensor) -> AbstractTensor:
+def first_such(frame: Frame, mask: AbstractTensor) -> AbstractTensor:
     """The mask that the program used first among those that say the same; the mask itself where it is the first."""
     root = frame.root
     if root.transforms or root.selecting or mask.example.dtype is not torch.bool or mask.example.requires_grad:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules import module as torch_module
@@ -25,6 +26,15 @@ from .lazy_module import initialise
 from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, guard_table, has_hooks, table_source
 from .tensor import TensorValue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tracework_primops import FakeTensor
+
+    from ...sources import Source
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Emitter, Frame
+
 Module = torch.nn.Module
 TABLES = ("_parameters", "_buffers", "_modules")
 OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
@@ -40,14 +50,14 @@ COUNTS_MODULES = {torch.nn.ModuleList.__len__, torch.nn.Sequential.__len__}
 class ModuleValue(ObjectValue, AbstractModule):
     """An existing nn.Module."""
 
-    def written(self, frame, table):
+    def written(self, frame: Frame, table: str) -> Value | None:
         """The value of a table (entries or hooks) that the traced program made or wrote to as a dict, None for others."""
         if table in self.fields:
             made = self.fields[table]
             return made if hasattr(made, "all_keys") else frame.break_graph("side_effect_unknown", f"{table} is no dict now")
         return written_dict(frame, self.obj.__dict__.get(table))
 
-    def existing(self, frame, table):
+    def existing(self, frame: Frame, table: str) -> dict[Any, Any]:
         """The object's own dict of a table; where Module.__init__ has not run yet there is none."""
         if table not in self.obj.__dict__:
             return frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{table} before Module.__init__ has run")
@@ -56,7 +66,7 @@ class ModuleValue(ObjectValue, AbstractModule):
             return frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{table}, which torch.jit holds")
         return found
 
-    def names(self, frame, table):
+    def names(self, frame: Frame, table: str) -> list[str]:
         """The keys of a table, guarded."""
         written = self.written(frame, table)
         if written is not None:
@@ -65,7 +75,7 @@ class ModuleValue(ObjectValue, AbstractModule):
         frame.guard("DICT_KEYS", InstanceAttr(self.source, table), tuple(entries))
         return list(entries)
 
-    def entry(self, frame, name):
+    def entry(self, frame: Frame, name: str) -> Value | None:
         """What one of the three tables holds under name, or None."""
         attributes = self.obj.__dict__
         changed = {table: self.written(frame, table) for table in TABLES}
@@ -83,7 +93,7 @@ class ModuleValue(ObjectValue, AbstractModule):
                 return found
         return None
 
-    def changed_entry(self, frame, name, changed):
+    def changed_entry(self, frame: Frame, name: str, changed: dict[str, Value | None]) -> AbstractTensor | None:
         """The same where the program wrote to a table: entries and attributes come in the order in which Python looks."""
         if self.replaced:
             return frame.break_graph("side_effect_unknown", "functional_call of a module whose tables were changed")
@@ -97,13 +107,13 @@ class ModuleValue(ObjectValue, AbstractModule):
                 return found
         return None
 
-    def __init__(self, cls, obj=None, source=None, part=None):
+    def __init__(self, cls: type, obj: torch.nn.Module = None, source: Source = None, part: Any = None) -> None:
         super().__init__(cls, obj, source, part)
         self.seen_entries = {}
         self.hooks_guarded = None
         self.replaced = 0  # how many entries functional_call shows in place of its own
 
-    def plain_getattr(self, frame, name, use_hook=True):
+    def plain_getattr(self, frame: Frame, name: str, use_hook: bool = True) -> Value:
         if name.startswith(OWN_HOOKS) or name == "__dict__":
             check_frame_hooks(frame.root, self)
         if self.replaced and name in TABLES:
@@ -120,13 +130,13 @@ class ModuleValue(ObjectValue, AbstractModule):
                 return found
         return super().plain_getattr(frame, name, use_hook)
 
-    def missing(self, frame, name):
+    def missing(self, frame: Frame, name: str) -> Any:
         _, owner = lookup_class(self.cls, "__getattr__")
         if owner is Module:
             return self.module_getattr(frame, name)
         return super().missing(frame, name)
 
-    def module_getattr(self, frame, name):
+    def module_getattr(self, frame: Frame, name: str) -> Any:
         """Module.__getattr__"""
         found = self.entry(frame, name)
         if found is not None:
@@ -136,13 +146,13 @@ class ModuleValue(ObjectValue, AbstractModule):
                 frame.guard("DICT_LACKS", InstanceAttr(self.source, table), name)
         return self.no_attribute(frame, name)
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         setter, owner = lookup_class(self.cls, "__setattr__")
         if owner is Module:
             return self.module_setattr(frame, name, value)
         return super().setattr(frame, name, value)
 
-    def module_setattr(self, frame, name, value):
+    def module_setattr(self, frame: Frame, name: str, value: Value) -> Any:
         """Module.__setattr__: buffers go to their table, for new buffers, parameters and modules its own code is traced."""
         attributes = self.obj.__dict__
         if any(table not in attributes for table in TABLES):
@@ -162,13 +172,13 @@ class ModuleValue(ObjectValue, AbstractModule):
         return self.plain_setattr(frame, name, value)
 
     # --- calls --------------------------------------------------------------------------------------------------
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         static, _ = lookup_class(self.cls, "__call__")
         if static is not Module.__dict__["__call__"]:
             return super().call(frame, args, kwargs)
         return self.call_impl(frame, args, kwargs)
 
-    def call_impl(self, frame, args, kwargs):
+    def call_impl(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Module.__call__"""
         if lookup_class(self.cls, "_call_impl")[0] is not Module._call_impl or self.field(frame, "_call_impl") is not None:
             return self.getattr(frame, "_call_impl").call(frame, args, kwargs)
@@ -179,14 +189,14 @@ class ModuleValue(ObjectValue, AbstractModule):
             return forward.call(frame, args, kwargs)
         return self.call_with_hooks(frame, backward, forward, args, kwargs)
 
-    def forward_alone(self, frame):
+    def forward_alone(self, frame: Frame) -> Value:
         """What Module.__call__ calls with its arguments as they are; None where hooks see them, or code of the module's own."""
         if lookup_class(self.cls, "_call_impl")[0] is not Module._call_impl or isinstance(self.obj, LazyModuleMixin):
             return None
         around, backward = self.active_hooks(frame)
         return None if around or backward else self.getattr(frame, "forward")
 
-    def active_hooks(self, frame):
+    def active_hooks(self, frame: Frame) -> tuple[list[Any], bool]:
         """(names of the tables of forward hooks that are not empty, whether there are backward hooks); guards what it looked at."""
         shared = [getattr(torch_module, n) for n in (*GLOBAL_HOOKS, *GLOBAL_TABLES)]
         own = [self.written(frame, n) for n in (*OWN_HOOKS, *OWN_TABLES)]
@@ -203,7 +213,7 @@ class ModuleValue(ObjectValue, AbstractModule):
         around, backward = self.hooks_guarded
         return [*around, *(name for name in OWN_HOOKS if hooks_of_frame(frame, self, name))], backward
 
-    def call_with_hooks(self, frame, backward, forward, args, kwargs):
+    def call_with_hooks(self, frame: Frame, backward: bool, forward: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Forward hooks before and after; those of a backward see what is between."""
         try:
             return self.call_between_hooks(frame, backward, forward, args, kwargs)
@@ -212,7 +222,9 @@ class ModuleValue(ObjectValue, AbstractModule):
                 frame.break_graph("hook", f"{self.cls.__name__} has a hook that is called in spite of an exception")
             raise
 
-    def call_between_hooks(self, frame, backward, forward, args, kwargs):
+    def call_between_hooks(
+        self, frame: Frame, backward: bool, forward: Value, args: list[Value], kwargs: dict[str, Value]
+    ) -> Value:
         around = ModuleHooks(frame, self) if backward else None
         args, kwargs = self.run_pre_hooks(frame, list(args), dict(kwargs))
         if around is not None:
@@ -225,7 +237,7 @@ class ModuleValue(ObjectValue, AbstractModule):
                 result = found
         return result if around is None else around.leave(frame, result)
 
-    def run_pre_hooks(self, frame, args, kwargs):
+    def run_pre_hooks(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         for hook, with_kwargs in self.hook_functions(frame, "_forward_pre_hooks"):
             if with_kwargs:
                 found = hook.call(frame, [self, TupleValue(args), dict_value(frame, kwargs)], {})
@@ -241,7 +253,7 @@ class ModuleValue(ObjectValue, AbstractModule):
                 args = found.unpack(frame) if isinstance(found, TupleValue) else [found]
         return args, kwargs
 
-    def hook_functions(self, frame, name):
+    def hook_functions(self, frame: Frame, name: str) -> list[tuple[Value, bool]]:
         """(hook value, whether it gets keyword arguments), in the order in which they run."""
         found = []
         for source, tables in ((TORCH_MODULE, vars(torch_module)), (self.source, self.obj.__dict__)):
@@ -260,15 +272,15 @@ class ModuleValue(ObjectValue, AbstractModule):
         return found + hooks_of_frame(frame, self, name)
 
     # --- containers ---------------------------------------------------------------------------------------------
-    def is_fixed(self):
+    def is_fixed(self) -> bool:
         return lookup_class(self.cls, "__iter__")[0] in ITERATES_MODULES
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         if lookup_class(self.cls, "__iter__")[0] in ITERATES_MODULES:
             return SequenceIterator(self.children(frame))
         return super().iterate(frame)
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         if lookup_class(self.cls, "__getitem__")[0] not in INDEXES_MODULES:
             return super().getitem(frame, key)
         children = self.children(frame)
@@ -279,16 +291,16 @@ class ModuleValue(ObjectValue, AbstractModule):
             return frame.raise_new(IndexError, f"index {index} is out of range")
         return children[index]
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         if lookup_class(self.cls, "__len__")[0] in COUNTS_MODULES:
             return ConstantValue(len(self.children(frame)))
         return super().length(frame)
 
-    def children(self, frame):
+    def children(self, frame: Frame) -> list[AbstractModule]:
         """Values of _modules, in order."""
         return [self.entry(frame, name) for name in self.names(frame, "_modules")]
 
-    def identity(self, frame):
+    def identity(self, frame: Frame) -> Any:
         """The module itself. Reached through guarded paths, so its identity is guarded where it matters (as a key)."""
         frame.guard("IDENTITY", self.source, self.obj)
         return self.obj
@@ -297,31 +309,31 @@ class ModuleValue(ObjectValue, AbstractModule):
 class ModuleSlice(Value):
     """layers[a:b]: a new ModuleList or Sequential over existing modules."""
 
-    def __init__(self, cls, modules):
+    def __init__(self, cls: type, modules: Any) -> None:
         super().__init__(None)
         self.cls = cls
         self.modules = modules
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.cls
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return bool(self.modules)
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         return ConstantValue(len(self.modules))
 
-    def is_fixed(self):
+    def is_fixed(self) -> bool:
         return True
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         return SequenceIterator(self.modules)
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         index = sequence_index(frame, key)
         return ModuleSlice(self.cls, self.modules[index]) if isinstance(index, slice) else self.modules[index]
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.cls is not torch.nn.Sequential:
             return super().call(frame, args, kwargs)
         value = args[0]
@@ -329,50 +341,50 @@ class ModuleSlice(Value):
             value = module.call(frame, [value], {})
         return value
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         items = ", ".join(emit.load(m) for m in self.modules)
         cls = emit.known(self.cls, self.cls.__name__)
         return f"{cls}({items})" if self.cls is torch.nn.Sequential else f"{cls}([{items}])"
 
 
-def written_dict(frame, obj):
+def written_dict(frame: Frame, obj: dict[Any, Any]) -> Value | None:
     """The value of an existing dict that the traced program wrote to, None for others."""
     found = frame.root.memo.get(id(obj))
     return found if found is not None and (found.changes or found.cleared) else None
 
 
-def dict_value(frame, kwargs):
+def dict_value(frame: Frame, kwargs: dict[str, Value]) -> Value:
     return dict_of(frame, kwargs.items())
 
 
 # --- Module's own methods, by function: fn(frame, args, kwargs) ---------------------------------------------------------
 
 
-def call_row(frame, args, kwargs):
+def call_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return args[0].call_impl(frame, list(args[1:]), kwargs)
 
 
-def getattr_row(frame, args, kwargs):
+def getattr_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return args[0].module_getattr(frame, force_plain(frame, args[1]))
 
 
-def setattr_row(frame, args, kwargs):
+def setattr_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     args[0].module_setattr(frame, force_plain(frame, args[1]), args[2])
     return NONE
 
 
-def is_module(value):
+def is_module(value: AbstractModule) -> bool:
     return issubclass(value.python_type(), Module)
 
 
-def names_in(frame, module, table):
+def names_in(frame: Frame, module: AbstractModule, table: str) -> list[str]:
     """The keys of a table of an existing module, or of one that the program made."""
     if isinstance(module, ModuleValue):
         return module.names(frame, table)
     return [force_plain(frame, key) for key in module.field(frame, table).all_keys(frame)]
 
 
-def entry_of(frame, module, name):
+def entry_of(frame: Frame, module: AbstractModule, name: str) -> Value:
     """What a table of such a module holds under this name."""
     if isinstance(module, ModuleValue):
         return module.entry(frame, name)
@@ -380,7 +392,7 @@ def entry_of(frame, module, name):
     return next(entry for entry in found if entry is not None)
 
 
-def walk(frame, module, prefix, once, seen):
+def walk(frame: Frame, module: AbstractModule, prefix: str, once: bool, seen: set[int]) -> Iterator[Any]:
     """(prefix, module value) of the module and all below; where `once`, those that are not in `seen`, which are added to it."""
     if id(module) in seen:
         return
@@ -393,17 +405,19 @@ def walk(frame, module, prefix, once, seen):
             yield from walk(frame, child, f"{prefix}.{name}" if prefix else name, once, seen)
 
 
-def option(frame, args, kwargs, position, name, default):
+def option(
+    frame: Frame, args: list[AbstractModule], kwargs: dict[Any, Any], position: int, name: str, default: str | bool
+) -> str | bool:
     """A plain argument by position or name."""
     if len(args) > position:
         return force_plain(frame, args[position])
     return force_plain(frame, kwargs[name]) if name in kwargs else default
 
 
-def members(table):
+def members(table: str) -> Callable[..., Any]:
     """named_parameters, named_buffers: (name, tensor) pairs, each module and tensor once unless `remove_duplicate` says otherwise."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         prefix = option(frame, args, kwargs, 1, "prefix", "")
         recurse = option(frame, args, kwargs, 2, "recurse", True)
         once = option(frame, args, kwargs, 3, "remove_duplicate", True)
@@ -421,16 +435,16 @@ def members(table):
     return handler
 
 
-def as_pairs(producer):
+def as_pairs(producer: Callable[..., Any]) -> Callable[..., Any]:
     return lambda frame, args, kwargs: SequenceIterator(
         [TupleValue([ConstantValue(n), v]) for n, v in producer(frame, args, kwargs)]
     )
 
 
-def as_values(producer):
+def as_values(producer: Callable[..., Any]) -> Callable[..., Any]:
     """parameters(), buffers(), modules(): `recurse` comes first there."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if len(args) > 1:
             kwargs = {**kwargs, "recurse": args[1]}
         return SequenceIterator([v for _, v in producer(frame, args[:1], kwargs)])
@@ -438,7 +452,7 @@ def as_values(producer):
     return handler
 
 
-def named_children(frame, args, kwargs):
+def named_children(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     module = args[0]
     pairs, seen = [], set()
     for name, child in zip(module.names(frame, "_modules"), module.children(frame)):
@@ -448,23 +462,23 @@ def named_children(frame, args, kwargs):
     return pairs
 
 
-def named_modules(frame, args, kwargs):
+def named_modules(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if "memo" in kwargs or len(args) > 1:
         return frame.break_graph("call_unknown", "named_modules with a memo")
     prefix, once = option(frame, args, kwargs, 2, "prefix", ""), option(frame, args, kwargs, 3, "remove_duplicate", True)
     return list(walk(frame, args[0], prefix, once, set()))
 
 
-def refused_row(frame, args, kwargs):
+def refused_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return frame.break_graph("hook", "a hook or an entry of a module is registered in the traced program")
 
 
-def hook_row(name):
+def hook_row(name: str) -> Callable[..., Any]:
     """The row of a method that puts a forward hook on a module."""
     return lambda frame, args, kwargs: put_on(frame, name, args, kwargs) or refused_row(frame, args, kwargs)
 
 
-def to_row(frame, args, kwargs):
+def to_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractModule:
     """module.to(dtype or device): the module where everything is so already, else its own code."""
     if not frame.root.function_modes and all(w.is_constant() for w in (*args[1:], *kwargs.values())):
         wanted = [a.constant() for a in args[1:]], {k: v.constant() for k, v in kwargs.items()}
@@ -474,7 +488,7 @@ def to_row(frame, args, kwargs):
     return own_code(frame, Module.to, args, kwargs)
 
 
-def is_so(examples, args, kwargs):
+def is_so(examples: list[FakeTensor], args: list[str | torch.dtype], kwargs: dict[str, str | bool | torch.dtype]) -> bool:
     """Whether Module.to with these arguments leaves the tensors as they are: dtypes are meant for those of floating point."""
     try:
         device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
@@ -484,15 +498,15 @@ def is_so(examples, args, kwargs):
     return memory_format is None and not others
 
 
-def is_converted(example):
+def is_converted(example: FakeTensor) -> bool:
     return example.is_floating_point() or example.is_complex()
 
 
-def module_handler(function, row):
+def module_handler(function: Callable[..., Any], row: Callable[..., Any]) -> Callable[..., Any]:
     """The row of a function of nn.Module; of modules that the traced program made its own code is traced."""
 
     @functools.wraps(row)
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args and isinstance(args[0], ModuleValue):
             return row(frame, args, kwargs)
         return own_code(frame, function, args, kwargs)
@@ -500,7 +514,7 @@ def module_handler(function, row):
     return handler
 
 
-def own_code(frame, function, args, kwargs):
+def own_code(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Traces a function that has a row."""
     return FunctionValue(function, Const(function, function.__qualname__)).call(frame, list(args), kwargs)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import functools
 import weakref
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules import module as torch_module
@@ -23,6 +24,14 @@ from ..protocol.binding import class_value
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
 
+if TYPE_CHECKING:
+    from torch import fx
+    from tracework_primops import FakeTensor
+
+    from ...sources import Source
+    from ..protocol.kinds import AbstractModule
+    from ..protocol.value import Frame, Value
+
 OWN_TABLES = ("_backward_hooks", "_backward_pre_hooks")
 GLOBAL_TABLES = ("_global_backward_hooks", "_global_backward_pre_hooks")
 TORCH_MODULE = Const(torch_module, "torch.nn.modules.module")
@@ -34,12 +43,12 @@ class MakeHook:
     count: how many arguments the call has where no gradient goes to one of them; None otherwise.
     """
 
-    def __init__(self, module, count):
+    def __init__(self, module: torch.nn.Module, count: int | None) -> None:
         self.__name__ = self.__qualname__ = "make_backward_hook"
         self.__module__ = __name__
         self.module, self.count = weakref.ref(module), count
 
-    def __call__(self):
+    def __call__(self) -> Any:
         hook = _torch.backward_hook(self.module())
         if self.count is not None:
             hook.setup_input_hook((None,) * self.count)
@@ -52,12 +61,12 @@ class PassThrough:
     method: setup_input_hook or setup_output_hook. places: where the tensors are among `count` values.
     """
 
-    def __init__(self, method, places, count):
+    def __init__(self, method: str, places: tuple[int], count: int) -> None:
         self.__name__ = self.__qualname__ = method
         self.__module__ = __name__
         self.places, self.count = places, count
 
-    def __call__(self, hook, *tensors):
+    def __call__(self, hook: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor]:
         values = [None] * self.count
         for place, tensor in zip(self.places, tensors):
             values[place] = tensor
@@ -68,17 +77,17 @@ class PassThrough:
 class ModuleHooks:
     """The backward hooks of one call of a module that has some, while the call is traced."""
 
-    def __init__(self, frame, module):
+    def __init__(self, frame: Frame, module: AbstractModule) -> None:
         break_at_old_hooks(frame, module)
         self.module, self.node, self.arguments = module, None, 0
         frame.guard("IDENTITY", module.source, module.obj)
 
-    def enter(self, frame, args):
+    def enter(self, frame: Frame, args: list[AbstractTensor]) -> list[AbstractTensor]:
         """The arguments, as forward gets them."""
         self.arguments = len(args)
         return self.through(frame, args, "setup_input_hook")
 
-    def leave(self, frame, result):
+    def leave(self, frame: Frame, result: Value) -> Value:
         """The result, as the caller gets it."""
         if isinstance(result, AbstractTensor):
             return self.through(frame, [result], "setup_output_hook")[0]
@@ -96,7 +105,7 @@ class ModuleHooks:
             return class_value(frame, result.cls).call(frame, passed, {})
         return TupleValue(passed)
 
-    def through(self, frame, values, method):
+    def through(self, frame: Frame, values: list[AbstractTensor], method: str) -> list[AbstractTensor]:
         tensors = {i: v for i, v in enumerate(values) if issubclass(v.python_type(), torch.Tensor)}
         if not torch.is_grad_enabled() or not any(v.example.requires_grad for v in tensors.values()):
             return values
@@ -115,7 +124,7 @@ class ModuleHooks:
         return [found.get(i, v) for i, v in enumerate(values)]
 
 
-def as_it_is(frame, target, args, example):
+def as_it_is(frame: Frame, target: Any, args: tuple[fx.Node, ...], example: tuple[FakeTensor] | None) -> fx.Node:
     """A node that later stages call, in its place among the others."""
     node = frame.graph.graph.call_function(target, args)
     node.meta.update(example_value=example, val=example, data_dependent=True, of_history=True)
@@ -126,7 +135,7 @@ def as_it_is(frame, target, args, example):
     return node
 
 
-def has_hooks(frame, module):
+def has_hooks(frame: Frame, module: AbstractModule) -> bool:
     """Whether a call of the module has backward hooks; guarded is whether there are some, since they are looked up when the graph runs."""
     own = [(table_source(module.source, name), module.existing(frame, name)) for name in OWN_TABLES]
     shared = [(table_source(TORCH_MODULE, name), getattr(torch_module, name)) for name in GLOBAL_TABLES]
@@ -135,12 +144,12 @@ def has_hooks(frame, module):
     return any(table for _, table in own + shared)
 
 
-def table_source(source, name):
+def table_source(source: Source, name: str) -> Source:
     """Where a table of hooks of a module, or of all modules, is."""
     return Attr(source, name) if source is TORCH_MODULE else InstanceAttr(source, name)
 
 
-def guard_table(frame, source, table, kind, payload):
+def guard_table(frame: Frame, source: Source, table: dict[Any, Any], kind: str, payload: int) -> None:
     """The guard of a table that holds hooks; that there are none is checked by the version of the dict."""
     if table:
         frame.guard(kind, source, payload)
@@ -148,7 +157,7 @@ def guard_table(frame, source, table, kind, payload):
         frame.guard("DICT_KEYS", source, ())
 
 
-def break_at_old_hooks(frame, module):
+def break_at_old_hooks(frame: Frame, module: AbstractModule) -> None:
     """Breaks the graph where hooks were registered by register_backward_hook; what was looked at is guarded."""
     own, shared = module.obj._is_full_backward_hook, torch_module._global_is_full_backward_hook
     frame.guard("CONSTANT", InstanceAttr(module.source, "_is_full_backward_hook"), own)
@@ -159,7 +168,7 @@ def break_at_old_hooks(frame, module):
         )
 
 
-def warn_in_call(frame, text):
+def warn_in_call(frame: Frame, text: str) -> None:
     """What Module.__call__ warns of: for its own line, in which its inner function is called."""
     code = torch_module.Module._call_impl.__code__
     line = max(i.positions.lineno for i in dis.get_instructions(code) if i.argval == "inner" and i.positions.lineno)

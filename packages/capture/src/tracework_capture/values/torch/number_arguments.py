@@ -8,6 +8,7 @@ reading the number does.
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,13 +21,18 @@ from .call import call_torch
 from .dtypes import EXACT, WIDE, as_kind, fits
 from .foreach import given_back, writes_to_lists
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def is_number_tensor(value):
+    from ..protocol.value import Frame, Value
+
+
+def is_number_tensor(value: Value | None) -> bool:
     """Whether a tensor stands where a number belongs."""
     return isinstance(value, AbstractTensor)
 
 
-def computed_in(tensors):
+def computed_in(tensors: Any) -> Any:
     """The dtype in which eager computes with these, or None. Without dimensions they are of one dtype, as the number is then."""
     if not all(isinstance(t, AbstractTensor) for t in tensors):
         return None
@@ -38,7 +44,7 @@ def computed_in(tensors):
     return wide if wide in EXACT else None
 
 
-def of_kind(frame, number, tensors):
+def of_kind(frame: Frame, number: Any, tensors: Any) -> Any:
     """The number as eager reads it: it takes no part in promotion, which among tensors without dimensions it would."""
     dtype = tensors[0].example.dtype
     if number.example.dtype == dtype or all(t.example.ndim > 0 for t in tensors) or number.example.dtype.is_complex:
@@ -46,7 +52,7 @@ def of_kind(frame, number, tensors):
     return frame.graph.call_method(frame, "to", (number, ConstantValue(dtype)))
 
 
-def product(frame, *factors):
+def product(frame: Frame, *factors: Any) -> Any:
     """Their product, from left to right."""
     made = factors[0]
     for factor in factors[1:]:
@@ -54,14 +60,14 @@ def product(frame, *factors):
     return made
 
 
-def changed(frame, name, target, change):
+def changed(frame: Frame, name: str, target: Any, change: Any) -> Any:
     """target.add(change) or target.add_(change)"""
     inplace = name.endswith("_")
     found = frame.graph.call_method(frame, "add_" if inplace else "add", (target, change))
     return target if inplace else found
 
 
-def apply_form(frame, form, name, tensors, number, wide):
+def apply_form(frame: Frame, form: Any, name: str, tensors: Any, number: Any, wide: Any) -> Any:
     """The form on tensors of the dtype that eager computes in; a result in half precision is rounded once."""
     target, *others = tensors
     common = functools.reduce(torch.promote_types, (t.example.dtype for t in tensors))
@@ -72,19 +78,19 @@ def apply_form(frame, form, name, tensors, number, wide):
     return form(frame, name, target, [as_kind(frame, t, wide) for t in others], number)
 
 
-def add(frame, name, target, tensors, number):
+def add(frame: Frame, name: str, target: Any, tensors: Any, number: Any) -> Any:
     return changed(frame, name, target, product(frame, tensors[0], number))
 
 
-def sub(frame, name, target, tensors, number):
+def sub(frame: Frame, name: str, target: Any, tensors: Any, number: Any) -> Any:
     return changed(frame, name, target, product(frame, tensors[0], number.unary(frame, "-")))
 
 
-def addcmul(frame, name, target, tensors, number):
+def addcmul(frame: Frame, name: str, target: Any, tensors: Any, number: Any) -> Any:
     return changed(frame, name, target, product(frame, number, *tensors))
 
 
-def addcdiv(frame, name, target, tensors, number):
+def addcdiv(frame: Frame, name: str, target: Any, tensors: Any, number: Any) -> Any:
     scaled = frame.graph.call(frame, torch.div, (product(frame, number, tensors[0]), tensors[1]))
     return changed(frame, name, target, scaled)
 
@@ -98,7 +104,7 @@ NUMBER_FORMS = {
 """Name -> (form, the number's keyword, how many tensors come after the first)."""
 
 
-def without_number(frame, name, args, kwargs):
+def without_number(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The result of the form without a number argument, or None when the number is a number, or the form would round otherwise."""
     form, keyword, count = NUMBER_FORMS[name.removeprefix("_foreach_").rstrip("_")]
     number = kwargs.get(keyword)
@@ -124,7 +130,7 @@ def without_number(frame, name, args, kwargs):
     return apply_form(frame, form, name, args[: count + 1], number, wide)
 
 
-def may_be_tensor(frame, number, operands):
+def may_be_tensor(frame: Frame, number: Any, operands: Any) -> Any:
     """Whether a tensor can stand for the number: eager computes with these tensors, or rows of lists of them, in a dtype that is known
     and holds the number; it refuses a larger one."""
     rows = [operands] if isinstance(operands[0], AbstractTensor) else zip(*(column.unpack(frame) for column in operands))
@@ -132,14 +138,14 @@ def may_be_tensor(frame, number, operands):
     return None not in dtypes and all(fits(frame, number, torch.finfo(dtype).max) for dtype in dtypes)
 
 
-def with_operand(frame, args):
+def with_operand(frame: Frame, args: list[Value]) -> list[Value]:
     """The arguments of tensor arithmetic with a float that changes in second place replaced by a tensor."""
     if len(args) < 2 or not isinstance(args[0], AbstractTensor) or not isinstance(args[1], FloatValue) or args[1].known:
         return args
     return [args[0], args[1].as_operand(frame, [args[0]]), *args[2:]]
 
 
-def open_numbers(frame, numbers):
+def open_numbers(frame: Frame, numbers: Any) -> Value | None:
     """A list of numbers, some of them floats that change, as tensors and numbers; None for anything else."""
     items = numbers.unpack(frame) if isinstance(numbers, SequenceValue) else []
     if not any(isinstance(i, FloatValue) and not i.known for i in items) or not all(i.python_type() is float for i in items):
@@ -147,12 +153,12 @@ def open_numbers(frame, numbers):
     return [i.as_tensor(frame) if isinstance(i, FloatValue) else scalar(frame, i) for i in items]
 
 
-def scalar(frame, number):
+def scalar(frame: Frame, number: Any) -> Any:
     """A number as a tensor without dims."""
     return frame.graph.call(frame, torch.full, ((), number), {"dtype": torch.float64})
 
 
-def each_without_number(frame, form, name, args, count, factors):
+def each_without_number(frame: Frame, form: Any, name: str, args: list[Value], count: Any, factors: Any) -> Any:
     """The same for lists of tensors, with a number for each of them."""
     columns = [a.unpack(frame) for a in args[: count + 1]]
     dtypes = [computed_in(row) for row in zip(*columns)]
@@ -162,7 +168,7 @@ def each_without_number(frame, form, name, args, count, factors):
     return given_back(args, {}) if writes_to_lists(name) else TupleValue(made)
 
 
-def method_row(frame, self, name, args, kwargs):
+def method_row(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """Tensor.add and its like."""
     found = without_number(frame, name, [self, *args], kwargs) if name.rstrip("_") in NUMBER_FORMS else None
     if found is not None:
@@ -175,10 +181,10 @@ OPERATORS = ("mul", "div", *NUMBER_FORMS)
 NUMBER_METHODS = dict.fromkeys([n + end for n in OPERATORS for end in ("", "_")], method_row)
 
 
-def function_row(fn):
+def function_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     """torch.add, torch._foreach_add_ and their like."""
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         name = fn.__name__
         found = without_number(frame, name, args, kwargs) if name.removeprefix("_foreach_").rstrip("_") in NUMBER_FORMS else None
         return found if found is not None else call_torch(frame, fn, with_operand(frame, list(args)), kwargs)

@@ -6,6 +6,8 @@ NUMBER_CALLS: name -> form(frame, name, args, kwargs), as the forms of float_ope
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 
@@ -14,6 +16,9 @@ from ..number.floats import changes
 from ..protocol.constant import NotPlain, plain
 from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from .float_curves import without_usual
+
+if TYPE_CHECKING:
+    from ..protocol.value import Frame, Value
 
 FUNCTIONS = {
     "norm": torch.norm,
@@ -25,7 +30,7 @@ FUNCTIONS = {
 }
 
 
-def read_when_run(frame, name, args, kwargs):
+def read_when_run(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The call with its floats read from tensors; None where a gradient is asked for, or something else decides what it gives."""
     kwargs = without_usual(kwargs)
     values = [*args, *kwargs.values()]
@@ -47,7 +52,7 @@ def read_when_run(frame, name, args, kwargs):
     return frame.graph.call(frame, operator, (*(values[p] for p in places), *(values[p].as_tensor(frame) for p in numbers)))
 
 
-def under_autocast():
+def under_autocast() -> bool:
     """Whether the dtype of what functions compute in depends on where they are called."""
     return any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -17,10 +18,17 @@ from ..protocol.constant import NotPlain, plain
 from ..protocol.program_code import check_frame_hooks
 from .tensor import TensorValue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ...graph.builder import GraphBuilder
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Frame, Value
+
 log = logging.getLogger("tracework.capture.opaque")
 
 
-def opaque_call(frame, function, args, kwargs):
+def opaque_call(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The result as a value; None when the call must break the graph."""
     values = [*args, *kwargs.values()]
     tensors = [v for v in values if isinstance(v, TensorValue)]
@@ -41,7 +49,7 @@ def opaque_call(frame, function, args, kwargs):
     return call_of_kind(frame, operator, tensors, kind, len(facts))
 
 
-def call_of_kind(frame, operator, arguments, kind, count):
+def call_of_kind(frame: Frame, operator: Any, arguments: Any, kind: Any, count: Any) -> Any:
     """A call of an operator that gives `count` tensors, as the kind of object (a tensor, tuple or list) that the program gets."""
     found = frame.graph.call(frame, operator, tuple(arguments))
     if kind is torch.Tensor:
@@ -50,7 +58,7 @@ def call_of_kind(frame, operator, arguments, kind, count):
     return ListValue(items) if kind is list else TupleValue(items)
 
 
-def fits(value):
+def fits(value: AbstractTensor) -> bool:
     """A plain tensor of known sizes that autograd does not follow."""
     example = value.example
     if value.python_type() is not torch.Tensor or (torch.is_grad_enabled() and example.requires_grad):
@@ -58,10 +66,10 @@ def fits(value):
     return example.device.type != "meta" and all(type(n) is int for n in (*example.shape, *example.stride()))
 
 
-def with_constants(function, constants, count, names):
+def with_constants(function: Callable[..., Any], constants: Any, count: Any, names: Any) -> Callable[..., Value]:
     """The function of the tensors only."""
 
-    def call(*tensors):
+    def call(*tensors: Any) -> Any:
         left = iter(tensors)
         given = [next(left) if c is None else c[0] for c in constants]
         return function(*given[:count], **dict(zip(names, given[count:], strict=True)))
@@ -69,7 +77,7 @@ def with_constants(function, constants, count, names):
     return call
 
 
-def observed(frame, call, tensors):
+def observed(frame: Frame, call: Any, tensors: list[AbstractTensor]) -> tuple[type, tuple[Any, ...]]:
     """What one call gives, on the values that the graph computes up to here from this call's inputs."""
     with state_kept(), torch.no_grad():
         env = values_so_far(frame.graph)
@@ -77,7 +85,7 @@ def observed(frame, call, tensors):
 
 
 @contextlib.contextmanager
-def state_kept():
+def state_kept() -> Iterator[None]:
     """The generators are as before, and grad mode."""
     state = torch.get_rng_state()
     on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
@@ -90,7 +98,7 @@ def state_kept():
             torch.cuda.set_rng_state_all(on_gpu)
 
 
-def values_so_far(builder):
+def values_so_far(builder: GraphBuilder) -> dict[fx.Node, torch.Tensor]:
     """fx node -> value, computed from copies of the inputs. Raises Refusal where the graph does more than compute."""
     env = {}
     for binding, real in zip(builder.inputs, builder.example_inputs, strict=True):

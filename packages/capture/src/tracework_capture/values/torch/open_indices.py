@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from ..number.symint import SymNumber
@@ -9,8 +11,11 @@ from ..plain.sequence import TupleValue
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
 
+if TYPE_CHECKING:
+    from ..protocol.value import Frame, Value
 
-def select_open(frame, tensor, key):
+
+def select_open(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Value, ...]:
     """What `key` indexes once the symbolic ints in it are applied, and the rest of the key, None where nothing is left."""
     items = key.all_items(frame) if type(key) is TupleValue else [key]
     places = [place for place, item in enumerate(items) if isinstance(item, SymNumber)]
@@ -23,7 +28,7 @@ def select_open(frame, tensor, key):
     return tensor, TupleValue(rest) if rest else None
 
 
-def dims_of_items(items, ndim):
+def dims_of_items(items: list[Value], ndim: int) -> list[int]:
     """The dim that each item of an index begins at; None for an index that torch refuses."""
     taken = [dims_taken(item) for item in items]
     left = ndim - sum(n for n in taken if n is not None)
@@ -33,7 +38,7 @@ def dims_of_items(items, ndim):
     return [sum(widths[:place]) for place in range(len(items))]
 
 
-def dims_taken(item):
+def dims_taken(item: Value) -> int | None:
     """How many dims of the tensor an item of an index stands for; None for `...`."""
     if isinstance(item, AbstractTensor):
         return item.example.ndim if item.example.dtype in (torch.bool, torch.uint8) else 1

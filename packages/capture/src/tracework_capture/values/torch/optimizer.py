@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch.optim import optimizer as torch_optimizer
 from torch.utils import _foreach_utils
@@ -15,10 +17,15 @@ from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
 from .context import set_grad
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.value import Frame, Value
+
 _WITH_GRAD_MODE = torch_optimizer._use_grad_for_differentiable(lambda self: None).__code__
 
 
-def step_in_grad_mode(frame, function, args, kwargs):
+def step_in_grad_mode(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Optimizer.step runs with grad mode off, unless the optimizer is a differentiable one."""
     inner = function.__closure__[function.__code__.co_freevars.index("func")].cell_contents
     defaults = args[0].getattr(frame, "defaults")
@@ -30,7 +37,7 @@ def step_in_grad_mode(frame, function, args, kwargs):
         set_grad(frame, before)
 
 
-def step_count(frame, args, kwargs):
+def step_count(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The number of steps, which plain Python computes with in double precision."""
     if isinstance(args[0], AbstractTensor):
         return StepCount(frame.graph.call_method(frame, "to", (args[0], torch.float64), {"copy": True}).node)
@@ -41,13 +48,13 @@ call(_WITH_GRAD_MODE)(step_in_grad_mode)
 """Python functions that are known by their code: code -> fn(frame, function, args, kwargs)."""
 
 
-def zero_grad(frame, args, kwargs):
+def zero_grad(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.compile leaves zero_grad to plain Python; its code can be traced."""
     inner = torch_optimizer.Optimizer.zero_grad.__wrapped__
     return frame.wrap(inner, Const(inner, inner.__qualname__)).call(frame, args, kwargs)
 
 
-def group_tensors(frame, args, kwargs):
+def group_tensors(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Lists of tensors and Nones apart by the device and dtype of the first list's tensors, with their places when asked for."""
     given = dict(zip(("tensorlistlist", "with_indices"), args)) | kwargs
     columns = [column.unpack(frame) for column in given["tensorlistlist"].unpack(frame)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -27,6 +28,12 @@ from ..protocol.value import Value
 from .foreign_tensor import ForeignTensor
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.kinds import AbstractInstance, AbstractTensor
+    from ..protocol.value import Frame
+
 Tensor = torch.Tensor
 
 
@@ -35,26 +42,26 @@ class Dispatching(Value):
 
     asks_its_class = False
 
-    def is_on(self, frame):
+    def is_on(self, frame: Frame) -> bool:
         """Whether operations go to __torch_function__."""
         return bool(frame.root.function_modes)
 
-    def users_attribute(self, frame, name):
+    def users_attribute(self, frame: Frame, name: str) -> Any:
         """What the user's classes or the instance say; None when it is torch's."""
         return None
 
-    def refuse_own_operators(self, frame):
+    def refuse_own_operators(self, frame: Frame) -> None:
         """Breaks the graph where the class of the tensor has operators of its own."""
 
-    def not_modelled(self, frame, what):
+    def not_modelled(self, frame: Frame, what: str) -> NoReturn:
         reason = "function_mode" if frame.root.function_modes else "tensor_subclass"
         return frame.break_graph(reason, f"{what} of a {self.python_type().__name__}")
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         found = self.users_attribute(frame, name)
         return self.torch_attribute(frame, name) if found is None else found
 
-    def torch_attribute(self, frame, name):
+    def torch_attribute(self, frame: Frame, name: str) -> Value:
         """What torch.Tensor has under a name."""
         if name == "__class__" or not self.is_on(frame):
             return super().getattr(frame, name)
@@ -64,12 +71,12 @@ class Dispatching(Value):
             return BoundBuiltin(self, name)
         return super().getattr(frame, name)
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if frame.root.function_modes and hasattr(Tensor, name):
             return self.not_modelled(frame, f"assignment to {name}")
         return super().setattr(frame, name, value)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         found = self.users_attribute(frame, name)
         if found is not None:
             return found.call(frame, args, kwargs)
@@ -82,7 +89,7 @@ class Dispatching(Value):
         return dispatch(frame, method_function(name), [self, *args], kwargs)
 
     # --- operators ----------------------------------------------------------------------------------------------
-    def operate(self, frame, function, values):
+    def operate(self, frame: Frame, function: Callable[..., Any], values: list[Value]) -> AbstractTensor:
         """A Python operator."""
         tensors = [value for value in values if isinstance(value, Dispatching)]
         for value in tensors:
@@ -91,7 +98,7 @@ class Dispatching(Value):
         func, order = operator_function(function, tuple(stand_in(v, alone) for v in values))
         return dispatch(frame, method_function(func), [values[i] for i in order], {})
 
-    def takes(self, frame, other):
+    def takes(self, frame: Frame, other: Value) -> bool:
         """Whether an operator with this operand is one that a __torch_function__ is asked about."""
         from ..number.late_values import LateValue
 
@@ -105,39 +112,39 @@ class Dispatching(Value):
             return isinstance(other, SymNumber) or hasattr(other, "as_operand") or self.not_modelled(frame, "an operator")
         return False
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if not self.takes(frame, other):
             return super().binary(frame, op, other, reverse)
         return self.operate(frame, BINARY_FUNCTIONS[op], [other, self] if reverse else [self, other])
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if not self.takes(frame, other):
             return super().compare(frame, op, other)
         return self.operate(frame, COMPARE_FUNCTIONS[op], [self, other])
 
-    def unary(self, frame, op):
+    def unary(self, frame: Frame, op: str) -> Value:
         if not self.is_on(frame):
             return super().unary(frame, op)
         return self.operate(frame, UNARY_FUNCTIONS[op], [self])
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         if not self.is_on(frame):
             return super().getitem(frame, key)
         return self.operate(frame, operator.getitem, [self, key])
 
-    def setitem(self, frame, key, value):
+    def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         if not self.is_on(frame):
             return super().setitem(frame, key, value)
         self.refuse_own_operators(frame)
         dispatch(frame, method_function("__setitem__"), [self, key, value], {})
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         if not self.is_on(frame):
             return super().length(frame)
         self.refuse_own_operators(frame)
         return dispatch(frame, method_function("__len__"), [self], {})
 
-    def unpack(self, frame):
+    def unpack(self, frame: Frame) -> list[Value]:
         if not self.is_on(frame):
             return super().unpack(frame)
         self.refuse_own_operators(frame)
@@ -145,13 +152,13 @@ class Dispatching(Value):
             return frame.raise_new(TypeError, "iteration over a 0-d tensor")
         return self.call_method(frame, "unbind", [ConstantValue(0)], {}).unpack(frame)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         if frame.root.function_modes:
             return self.not_modelled(frame, "truth")
         return super().truth(frame)
 
 
-def is_number(value):
+def is_number(value: Value) -> bool:
     return value.is_constant() and type(value.constant()) in (int, float, bool)
 
 
@@ -163,11 +170,17 @@ class _Asked(Tensor):
     """Tells which function of torch an operator calls, with which of its operands."""
 
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: tuple[type],
+        args: tuple[torch.Tensor | int, ...] = (),
+        kwargs: dict[Any, Any] | None = None,
+    ) -> NoReturn:
         raise _Found(func, args)
 
 
-def stand_in(value, alone):
+def stand_in(value: Value, alone: bool) -> str:
     """The kind of an operand, as far as it decides which function is called; alone: no class is asked, but a mode is."""
     if not isinstance(value, Dispatching):
         return "number"
@@ -175,7 +188,7 @@ def stand_in(value, alone):
 
 
 @functools.cache
-def operator_function(function, kinds):
+def operator_function(function: Callable[..., Any], kinds: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
     """(name of the function of torch.Tensor that a Python operator calls on operands of these kinds, the order of its arguments)."""
     made = {
         "self": lambda: torch.zeros(2).as_subclass(_Asked),
@@ -195,7 +208,7 @@ def operator_function(function, kinds):
 # --- functions of torch as values ------------------------------------------------------------------------------------
 
 
-def method_function(name):
+def method_function(name: str) -> Value:
     """torch.Tensor.name, which acts on its first argument."""
     function = getattr(Tensor, OTHER_METHODS.get(name, name))
     return RowValue(function, lambda frame, args, kwargs: by_protocol(frame, function, args[0], name, list(args[1:]), kwargs))
@@ -205,7 +218,9 @@ OTHER_METHODS = {"ndimension": "dim", "nelement": "numel"}
 """Methods of tensors -> those as which __torch_function__ gets them."""
 
 
-def by_protocol(frame, function, owner, name, args, kwargs):
+def by_protocol(
+    frame: Frame, function: Callable[..., Any], owner: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
     """owner.name(*args) of a tensor; special methods go by the operators' protocol."""
     if not isinstance(owner, Dispatching):
         return frame.break_graph("tensor_subclass", f"Tensor.{name} of a {owner.describe()}")
@@ -216,10 +231,10 @@ def by_protocol(frame, function, owner, name, args, kwargs):
     return owner.call_method(frame, name, args, kwargs)
 
 
-def attribute_function(name):
+def attribute_function(name: str) -> Value:
     """torch.Tensor.name.__get__"""
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not args or not isinstance(args[0], Dispatching) or kwargs:
             return frame.break_graph("call_unknown", f"Tensor.{name}.__get__ with these arguments")
         return args[0].torch_attribute(frame, name)
@@ -227,7 +242,7 @@ def attribute_function(name):
     return RowValue(getattr(Tensor, name).__get__, row)
 
 
-def overloaded(args, kwargs):
+def overloaded(args: list[Value], kwargs: dict[str, Value]) -> list[Value]:
     """The arguments whose classes are asked, one for each class, subclasses first."""
     found = []
     for value in [*args, *kwargs.values()]:
@@ -240,7 +255,7 @@ def overloaded(args, kwargs):
     return found
 
 
-def has_function(value):
+def has_function(value: Any) -> bool:
     if type(value) is ConstantValue:
         return False
     if isinstance(value, (Dispatching, ForeignTensor)):
@@ -248,13 +263,13 @@ def has_function(value):
     return isinstance(value, ObjectValue) and lookup_class(value.cls, "__torch_function__")[0] is not NO_ATTRIBUTE
 
 
-def is_overridden(frame, args, kwargs):
+def is_overridden(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Whether a call of torch with these arguments goes to a __torch_function__."""
     root = frame.root
     return bool(root.function_modes) or not root.subclass_functions_off and bool(overloaded(args, kwargs))
 
 
-def dispatch_function(frame, function, args, kwargs):
+def dispatch_function(frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A call of a function in torch's namespaces with such arguments, or under a mode."""
     fn = function.real()
     reason, what = ("function_mode", "under a mode") if frame.root.function_modes else ("tensor_subclass", "of a subclass")
@@ -266,7 +281,7 @@ def dispatch_function(frame, function, args, kwargs):
     return inline(frame, fn, args, kwargs) if asks_itself(fn) else dispatch(frame, function, args, kwargs)
 
 
-def override(frame, function, args, kwargs):
+def override(frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A call of a function that has a row, where a __torch_function__ is asked about it; else None."""
     if is_overridden(frame, args, kwargs) and is_overridable(frame, function.fn):
         return dispatch_function(frame, function, args, kwargs)
@@ -276,7 +291,7 @@ def override(frame, function, args, kwargs):
 OVERRIDES["torch_function"] = override
 
 
-def asks_itself(fn):
+def asks_itself(fn: Callable[..., Any]) -> bool:
     """Whether a function of torch is Python code that hands its call over, with the arguments in a form of its own."""
     if not isinstance(fn, types.FunctionType):
         return False
@@ -285,11 +300,11 @@ def asks_itself(fn):
     }  # boolean_dispatch
 
 
-def inline(frame, fn, args, kwargs):
+def inline(frame: Frame, fn: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
     return frame.inline(FunctionValue(fn, None), args, kwargs)
 
 
-def is_overridable(frame, fn):
+def is_overridable(frame: Frame, fn: Callable[..., Any]) -> bool:
     """Whether torch asks __torch_function__ about calls of it; functions that make tensors ask modes only."""
     try:
         return asks_itself(fn) or is_listed(frame, fn) or (bool(frame.root.function_modes) and fn in makers())
@@ -297,7 +312,7 @@ def is_overridable(frame, fn):
         return False
 
 
-def is_listed(frame, fn):
+def is_listed(frame: Frame, fn: Callable[..., Any]) -> bool:
     """Whether it is one of the overridable functions, which torch cannot list while a mock stands for one: it asks all for their names."""
     try:
         return fn in overridable_functions()
@@ -307,25 +322,25 @@ def is_listed(frame, fn):
 
 
 @functools.cache
-def makers():
+def makers() -> frozenset[Callable[..., Any]]:
     """Functions without a tensor among their arguments that ask modes."""
     return frozenset({torch.device, *torch.utils._device._device_constructors()})
 
 
 @functools.cache
-def silent_methods():
+def silent_methods() -> frozenset[bool | Callable[..., Any]]:
     """Methods of a tensor that never look for __torch_function__. torch's list has some that do, as it need not test them."""
     asking = "new new_empty new_empty_strided new_full new_ones new_tensor new_zeros stride unflatten".split()
     return frozenset(torch.overrides.get_ignored_functions()) - {getattr(Tensor, name) for name in asking} | {Tensor.set_}
 
 
 @functools.cache
-def overridable_functions():
+def overridable_functions() -> frozenset[Callable[..., Any]]:
     """Functions of torch that look for __torch_function__."""
     return frozenset(fn for functions in torch.overrides.get_overridable_functions().values() for fn in functions)
 
 
-def dispatch(frame, function, args, kwargs):
+def dispatch(frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Asks the innermost mode, or else the classes of the arguments, one after the other."""
     asked = [] if frame.root.subclass_functions_off else overloaded(args, kwargs)
     if asked and not frame.root.modes_at_start:
@@ -352,11 +367,11 @@ def dispatch(frame, function, args, kwargs):
 class UnknownTypes(Value):
     """What a mode gets as `types` where no class is asked: torch gives the type of a plain tensor for some functions, nothing for others."""
 
-    def python_type(self):
+    def python_type(self) -> type:
         return tuple
 
 
-def ask_mode(frame, modes, given):
+def ask_mode(frame: Frame, modes: list[AbstractInstance], given: list[Value]) -> Value:
     """The innermost mode's answer; it is off meanwhile."""
     mode = modes.pop()
     try:
@@ -365,14 +380,14 @@ def ask_mode(frame, modes, given):
         modes.append(mode)
 
 
-def is_not_implemented(value):
+def is_not_implemented(value: Value) -> bool:
     return value.is_constant() and value.constant() is NotImplemented
 
 
 # --- the stack of modes: rows -------------------------------------------------------------------------------------------
 
 
-def push_row(frame, args, kwargs):
+def push_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._push_on_torch_function_stack"""
     if frame.root.all_functions_off:
         return frame.break_graph("function_mode", "a mode is entered where it is asked nothing")
@@ -380,19 +395,19 @@ def push_row(frame, args, kwargs):
     return ConstantValue(None)
 
 
-def pop_row(frame, args, kwargs):
+def pop_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractInstance:
     """torch._C._pop_torch_function_stack"""
     if not frame.root.function_modes:
         return frame.break_graph("function_mode", "the mode of a default device is taken off the stack")
     return frame.root.function_modes.pop()
 
 
-def length_row(frame, args, kwargs):
+def length_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._len_torch_function_stack"""
     return ConstantValue(len(frame.root.function_modes) + has_device_context())
 
 
-def at_row(frame, args, kwargs):
+def at_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._get_function_stack_at"""
     place = force_plain(frame, args[0]) - has_device_context()
     if not 0 <= place < len(frame.root.function_modes):
@@ -400,41 +415,41 @@ def at_row(frame, args, kwargs):
     return frame.root.function_modes[place]
 
 
-def has_device_context():
+def has_device_context() -> bool:
     """Whether the bottom of the stack is the mode of a default device, the only one that is left there while tracing."""
     return torch._C._len_torch_function_stack() > 0
 
 
-def modes_on_row(frame, args, kwargs):
+def modes_on_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Whether some mode is on."""
     return ConstantValue(bool(frame.root.function_modes) or has_device_context())
 
 
-def on_row(frame, args, kwargs):
+def on_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._is_torch_function_enabled"""
     guard_functions(frame)
     return ConstantValue(not frame.root.subclass_functions_off)
 
 
-def all_off_row(frame, args, kwargs):
+def all_off_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._is_torch_function_all_disabled"""
     guard_functions(frame)
     return ConstantValue(frame.root.all_functions_off > 0)
 
 
-def guard_functions(frame):
+def guard_functions(frame: Frame) -> None:
     """Calls of torch are answered by the same as now where the frame runs."""
     if frame.root.modes_at_start:  # guards are checked where no mode sees it
         frame.break_graph("function_mode", "under a mode it is asked who is asked about calls of torch")
     frame.root.guards.state("torch_functions_off_for", frame.root.services.torch_functions_off_for, frame.user_location())
 
 
-def has_function_row(frame, args, kwargs):
+def has_function_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.overrides.has_torch_function and its like, where Python code of torch is traced that asks it."""
     return ConstantValue(is_overridden(frame, args, kwargs))
 
 
-def handle_function_row(frame, args, kwargs):
+def handle_function_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.overrides.handle_torch_function(function, those that may be asked, *args, **kwargs)"""
     function, _, *given = args
     return dispatch(frame, function, given, kwargs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from ..._torch import make_subclass
@@ -14,27 +16,31 @@ from ..protocol.memory import remember
 from .subclass import functions_off
 from .tensor import TensorValue
 
+if TYPE_CHECKING:
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Emitter, Frame, Value
+
 
 class NewParameterValue(TensorValue):
     """A parameter that the traced program made."""
 
     is_plain = False
 
-    def python_type(self):
+    def python_type(self) -> type:
         return torch.nn.Parameter
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         text = super().reload(emit).removesuffix(".requires_grad_()")
         return f"{emit.const(as_parameter, 'as_parameter')}({text}, {self.example.requires_grad})"
 
 
-def as_parameter(made, requires_grad):
+def as_parameter(made: torch.Tensor, requires_grad: bool) -> torch.Tensor:
     """What a graph made of `leaf`, as a parameter."""
     return made if type(made) is torch.nn.Parameter else make_subclass(torch.nn.Parameter, made, requires_grad)
 
 
 @call(torch.nn.Parameter)
-def parameter_row(frame, args, kwargs):
+def parameter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """nn.Parameter(data, requires_grad=True)"""
     given = dict(zip(("data", "requires_grad"), args)) | kwargs
     data = given.get("data")
@@ -49,14 +55,14 @@ def parameter_row(frame, args, kwargs):
 
 
 @call(torch.nn.Buffer)
-def buffer_row(frame, args, kwargs):
+def buffer_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """nn.Buffer(data, persistent=True) is a tensor with attributes: its __new__ is traced."""
     make = torch.nn.Buffer.__new__
     return FunctionValue(make, Const(make, "Buffer.__new__")).call(frame, [frame.constant(torch.nn.Buffer), *args], kwargs)
 
 
 @call(torch.autograd.Variable)
-def variable_row(frame, args, kwargs):
+def variable_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """torch.autograd.Variable(data, requires_grad=False) of programs older than torch 0.4: the tensor without its history, or a leaf."""
     given = dict(zip(("data", "requires_grad"), args)) | kwargs
     data, asks = given.get("data"), given.get("requires_grad", ConstantValue(False))

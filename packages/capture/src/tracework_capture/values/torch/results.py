@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,8 +15,14 @@ from ..protocol.constant import ConstantValue
 from .inference_tensors import refuse_misuse
 from .tensor import tensor_result
 
+if TYPE_CHECKING:
+    from torch import fx
+    from tracework_primops import FakeTensor
 
-def wrap_result(frame, node, example):
+    from ..protocol.value import Frame, Value
+
+
+def wrap_result(frame: Frame, node: fx.Node, example: FakeTensor | tuple[Any, ...] | None) -> Value:
     """The value of a node of the graph."""
     refuse_misuse(frame, node, example)
     if isinstance(example, torch.Tensor):
@@ -46,7 +53,7 @@ def wrap_result(frame, node, example):
     return wrap_constant(frame, example)
 
 
-def is_graph_result(item):
+def is_graph_result(item: FakeTensor | None) -> bool:
     """Whether a part of a tuple result needs a node of its own."""
     if isinstance(item, torch.Tensor):
         return True

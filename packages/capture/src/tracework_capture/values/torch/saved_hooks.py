@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import types
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +22,11 @@ from .context import ContextValue
 from .hooks import real_function
 from .module_hooks import as_it_is
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.value import Frame, Value
+
 __all__ = ["EnterSavedHooks"]
 
 KNOWN_NAMES = frozenset("torch isinstance len tuple float int bool min max abs".split())
@@ -31,23 +37,23 @@ OTHER_OPCODES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "DELETE_", "IMPOR
 class EnterSavedHooks:
     """Makes and enters a manager; target of a node."""
 
-    def __init__(self, make, name):
+    def __init__(self, make: Any, name: str) -> None:
         self.__name__ = self.__qualname__ = name
         self.__module__ = __name__
         self.make = make
 
-    def __call__(self):
+    def __call__(self) -> Any:
         return _torch.enter_saved_hooks(self.make())
 
 
 class SavedHooks(ContextValue):
     """A block under hooks. `target` enters it."""
 
-    def __init__(self, cls, args, kwargs, target):
+    def __init__(self, cls: type, args: list[Value], kwargs: dict[str, Value], target: Any) -> None:
         super().__init__(cls, args, kwargs)
         self.target, self.node, self.start = target, None, None
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> Any:
         if frame.root.transforms or frame.root.saved_hooks_refused:
             frame.break_graph("context_unknown", f"{self.cls.__name__} under a transform of torch.func, or where it is disabled")
         frame.root.uses_saved_hooks = True
@@ -55,14 +61,14 @@ class SavedHooks(ContextValue):
         self.start = region(frame.graph)
         return NONE
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         for node in self.start.nodes(frame.graph):
             node.meta["data_dependent"] = True
         as_it_is(frame, _torch.leave_saved_hooks, (self.node,), None)
 
 
 @call(torch.autograd.graph.saved_tensors_hooks)
-def saved_hooks_row(frame, args, kwargs):
+def saved_hooks_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """saved_tensors_hooks(pack_hook, unpack_hook)"""
     cls = torch.autograd.graph.saved_tensors_hooks
     given = dict(zip(("pack_hook", "unpack_hook"), args)) | kwargs
@@ -75,14 +81,14 @@ def saved_hooks_row(frame, args, kwargs):
 
 
 @call(torch.autograd.graph.save_on_cpu)
-def save_on_cpu_row(frame, args, kwargs):
+def save_on_cpu_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """save_on_cpu(pin_memory, device_type)"""
     cls = torch.autograd.graph.save_on_cpu
     plain = [force_plain(frame, a) for a in args], {name: force_plain(frame, a) for name, a in kwargs.items()}
     return SavedHooks(cls, args, kwargs, EnterSavedHooks(lambda: cls(*plain[0], **plain[1]), cls.__name__))
 
 
-def is_apart(function):
+def is_apart(function: Callable[..., Any]) -> bool:
     """Whether a function names nothing through which it could reach what the program has."""
     code = function.__code__
     names = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}

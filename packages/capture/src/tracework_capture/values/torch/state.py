@@ -9,6 +9,7 @@ written into the nodes that they matter to.
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.attention
@@ -21,22 +22,27 @@ from ..protocol.calls import Policy, call, calls
 from ..protocol.constant import fold, force_plain
 from .context import ContextValue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def at_start(frame, state):
+    from ..protocol.value import Emitter, Frame, Value
+
+
+def at_start(frame: Frame, state: str) -> Any:
     """What a state was when the frame began."""
     written = frame.root.states_written
     return written[state] if state in written else STATES[state]()
 
 
-def guard_state(frame, state):
+def guard_state(frame: Frame, state: str) -> None:
     """The state is as at the start of this frame."""
     frame.root.guards.state(state, at_start(frame, state), frame.user_location())
 
 
-def read_row(fn, state=None):
+def read_row(fn: Any, state: str | None = None) -> Callable[..., Any]:
     """A query of torch's state, guarded by the row of that name in guards.kinds.STATES unless it never changes, or is always guarded."""
 
-    def evaluates(frame, args, kwargs):
+    def evaluates(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if state is not None:
             guard_state(frame, state)
         return fold(frame, fn, args, kwargs)
@@ -44,20 +50,20 @@ def read_row(fn, state=None):
     return evaluates
 
 
-def autocast_row(fn):
+def autocast_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A query of autocast's dtypes or cache: blocks of the program change them for real while it is traced."""
 
-    def evaluates(frame, args, kwargs):
+    def evaluates(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         frame.root.guards.state("autocast", frame.root.autocast_at_start, frame.user_location())
         return fold(frame, fn, args, kwargs)
 
     return evaluates
 
 
-def write_row(fn, states, wanted):
+def write_row(fn: Callable[..., Any], states: tuple[str, ...], wanted: Callable[..., Any]) -> Callable[..., Any]:
     """A setter; wanted(*args, **kwargs) gives what the states will be."""
 
-    def writes(frame, args, kwargs):
+    def writes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = [force_plain(frame, a) for a in args], {k: force_plain(frame, v) for k, v in kwargs.items()}
         try:
             values = wanted(*given[0], **given[1])
@@ -90,15 +96,15 @@ ASK_AUTOCAST = (
 ASK_WHETHER_FX_TRACES = ("is_fx_tracing", "is_fx_symbolic_tracing")
 
 
-def as_matmul_precision(precision):
+def as_matmul_precision(precision: str) -> tuple[str]:
     return (precision,)
 
 
-def as_deterministic(mode, *, warn_only=False):
+def as_deterministic(mode: bool, *, warn_only: bool = False) -> tuple[bool, ...]:
     return bool(mode), bool(warn_only)
 
 
-def set_flag(frame, name, value):
+def set_flag(frame: Frame, name: str, value: list[int] | str | bool) -> None:
     """A node that writes a flag."""
     read, write = FLAGS[name]
     if read() != value:
@@ -112,10 +118,10 @@ def set_flag(frame, name, value):
             node.meta["undo"] = (read, write)
 
 
-def default_row(name, argument, made):
+def default_row(name: str, argument: str, made: Callable[..., Any]) -> Callable[..., Any]:
     """torch.set_default_dtype, torch.set_default_device; made: what becomes of the argument."""
 
-    def writes(frame, args, kwargs):
+    def writes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = {k: force_plain(frame, v) for k, v in (dict(zip((argument,), args)) | kwargs).items()}
         if set(given) != {argument} or not device_is_set_for_good():
             return frame.break_graph("torch_state", f"torch.set_{name}")
@@ -136,11 +142,11 @@ def default_row(name, argument, made):
 class DeviceBlock(ContextValue):
     """`with torch.device(...):`, entered for real while tracing; nodes inside say themselves which device they mean."""
 
-    def __init__(self, device):
+    def __init__(self, device: Any) -> None:
         super().__init__(torch.device, [device], {})
         self.device = device.constant()
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> Any:
         if frame.root.function_modes or not device_is_set_for_good():
             return frame.break_graph("context_unknown", "with torch.device(...) under another one, or under a mode")
         guard_state(frame, "default_device")
@@ -149,25 +155,25 @@ class DeviceBlock(ContextValue):
         self.device.__enter__()
         return self.args[0]
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         self.device.__exit__(None, None, None)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return emit.const(self.device)
 
 
 class AttentionKernels(ContextValue):
     """torch.nn.attention.sdpa_kernel(backends, set_priority); `wanted`: what it does when it is entered."""
 
-    def __init__(self, args, kwargs, wanted):
+    def __init__(self, args: list[Value], kwargs: dict[str, Value], wanted: Callable[..., Any]) -> None:
         super().__init__(torch.nn.attention.sdpa_kernel, args, kwargs)
         self.wanted = wanted
         self.before = []
 
-    def python_type(self):
+    def python_type(self) -> type:
         return contextlib._GeneratorContextManager
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> Value:
         before = {name: read() for name, (read, _) in FLAGS.items() if "sdp" in name}
         for name in before:
             guard_state(frame, name)
@@ -180,13 +186,13 @@ class AttentionKernels(ContextValue):
             set_flag(frame, name, value)
         return dict_of(frame, [])
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         for name, value in self.before.pop().items():
             set_flag(frame, name, value)
 
 
 @call(torch.nn.attention.sdpa_kernel)
-def sdpa_kernel_row(frame, args, kwargs):
+def sdpa_kernel_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.nn.attention.sdpa_kernel(backends, set_priority=False)"""
     given = dict(zip(("backends", "set_priority"), args)) | kwargs
     if "backends" not in given or set(given) - {"backends", "set_priority"}:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ..plain.mapping import DictValue, dict_of
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.binding import class_value
 from ..protocol.value import builtin_part
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def children(frame, value):
+    from ..protocol.value import Frame, Value
+
+
+def children(frame: Frame, value: Value) -> tuple[list[Value], Callable[..., Any]] | None:
     """(items, a function that makes such a container of other items), or None for a leaf."""
     if isinstance(value, (TupleValue, ListValue)) and type(value) in (TupleValue, ListValue):
         kind, cls = type(value), value.python_type()
@@ -23,13 +30,13 @@ def children(frame, value):
     return None
 
 
-def leaves(frame, value):
+def leaves(frame: Frame, value: Value) -> list[Value]:
     """All leaves, in order."""
     found = children(frame, value)
     return [value] if found is None else [leaf for item in found[0] for leaf in leaves(frame, item)]
 
 
-def rebuilt(frame, value, replacements):
+def rebuilt(frame: Frame, value: Value, replacements: Any) -> Value:
     """The nesting of value over the leaves that the iterator `replacements` gives."""
     found = children(frame, value)
     if found is None:
@@ -38,7 +45,7 @@ def rebuilt(frame, value, replacements):
     return make([rebuilt(frame, item, replacements) for item in items])
 
 
-def same_structure(frame, value, other):
+def same_structure(frame: Frame, value: Value, other: Value) -> bool:
     """Whether two values are nested in the same way."""
     first, second = children(frame, value), children(frame, other)
     if first is None or second is None:
@@ -52,7 +59,7 @@ def same_structure(frame, value, other):
     return all(same_structure(frame, a, b) for a, b in zip(first[0], second[0]))
 
 
-def spread(frame, value, option):
+def spread(frame: Frame, value: Value, option: tuple[int | None, ...] | int | None) -> list[int | None]:
     """An option for each leaf: `option` is one for all, or nested as the value is."""
     found = children(frame, value)
     if not isinstance(option, (tuple, list, dict)):

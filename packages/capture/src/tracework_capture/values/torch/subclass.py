@@ -7,6 +7,7 @@ come through here breaks the graph, since a value of this kind is no argument of
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,10 +25,20 @@ from ..protocol.memory import remember
 from .context import ContextValue
 from .tensor import TensorValue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import fx
+    from tracework_primops import FakeTensor
+
+    from ...sources import Source
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Emitter, Frame, Value
+
 Tensor = torch.Tensor
 
 
-def is_traced(cls):
+def is_traced(cls: type) -> bool:
     """Whether tensors of this class can be modelled: all that is special about them is their __torch_function__ and Python attributes."""
     if issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer)) or cls.__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return False
@@ -42,7 +53,7 @@ FACTS = "shape dtype device layout requires_grad size stride dim is_conj is_neg 
 """What guards and shape rules ask of a tensor itself."""
 
 
-def existing_subclass_tensor(frame, obj, source):
+def existing_subclass_tensor(frame: Frame, obj: torch.Tensor, source: Source) -> AbstractTensor:
     """The value of a tensor of the user's program; its graph input is an alias of class Tensor."""
     cls = type(obj)
     if not frame.root.services.torch_functions_on:
@@ -56,7 +67,7 @@ def existing_subclass_tensor(frame, obj, source):
     if obj.layout is not torch.strided:
         return frame.break_graph("tensor_layout", f"{source} has layout {obj.layout}")
 
-    def holds(value):
+    def holds(value: torch.Tensor) -> bool:
         """the tensor is as it was"""
         if type(value) is not facts.type or not torch_functions_are_on():
             return False
@@ -77,29 +88,31 @@ class SubclassTensorValue(TensorValue):
     asks_its_class = True
     is_plain = False
 
-    def __init__(self, node, example, cls, source=None, obj=None):
+    def __init__(
+        self, node: fx.Node, example: FakeTensor, cls: type, source: Source | None = None, obj: torch.Tensor | None = None
+    ) -> None:
         super().__init__(node, example, source, obj)
         self.cls = cls
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.cls
 
-    def is_on(self, frame):
+    def is_on(self, frame: Frame) -> bool:
         return not frame.root.subclass_functions_off or super().is_on(frame)
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         if self.is_on(frame):
             return frame.break_graph("tensor_subclass", f"an operation with a {self.cls.__name__}")
         return super().as_graph_arg(frame)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.example.requires_grad and self.example.is_leaf:
             text = super().reload(emit).removesuffix(".requires_grad_()")
             return f"{emit.const(make_subclass, 'make_subclass')}({emit.known(self.cls, self.cls.__name__)}, {text}, True)"
         return f"{emit.const(as_subclass, 'as_subclass')}({super().reload(emit)}, {emit.known(self.cls, self.cls.__name__)})"
 
     # --- attributes ---------------------------------------------------------------------------------------------
-    def users_attribute(self, frame, name):
+    def users_attribute(self, frame: Frame, name: str) -> Value | None:
         """What the user's classes or the instance say; None when it is torch's."""
         if name in self.attributes:
             return self.attributes[name]
@@ -111,17 +124,17 @@ class SubclassTensorValue(TensorValue):
             return frame.wrap(self.obj.__dict__[name], InstanceAttr(self.source, name))
         return bind_static(frame, self, self.cls, owner, static, name) if from_user else None
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if isinstance(lookup_class(self.cls, name)[0], property) or lookup_class(self.cls, "__setattr__")[1] is not object:
             return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
         return super().setattr(frame, name, value)
 
-    def refuse_own_operators(self, frame):
+    def refuse_own_operators(self, frame: Frame) -> None:
         if own_operators(self.cls):
             frame.break_graph("tensor_subclass", f"an operator of a {self.cls.__name__}, which has operators of its own")
 
 
-def own_operators(cls):
+def own_operators(cls: type) -> bool:
     """Whether a class of the user defines Python's operators itself."""
     names = {n for base in cls.__mro__ if not issubclass(Tensor, base) for n in vars(base) if n.startswith("__")}
     return bool(names - PLAIN_NAMES)
@@ -149,7 +162,7 @@ PLAIN_NAMES = {
 
 
 @contextlib.contextmanager
-def functions_off(frame):
+def functions_off(frame: Frame) -> Iterator[None]:
     """Torch functions of subclasses are off."""
     frame.root.subclass_functions_off += 1
     try:
@@ -159,7 +172,7 @@ def functions_off(frame):
 
 
 @call(Tensor.__torch_function__.__func__)
-def default_row(frame, args, kwargs):
+def default_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.Tensor.__torch_function__(cls, func, types, args=(), kwargs=None): results are of the class, too."""
     given = dict(zip(("cls", "func", "types", "args", "kwargs"), args)) | kwargs
     cls, func = given["cls"].real(), given["func"]
@@ -177,7 +190,7 @@ def default_row(frame, args, kwargs):
     return converted(frame, found, cls)
 
 
-def converted(frame, value, cls):
+def converted(frame: Frame, value: Value, cls: type) -> Value:
     """Tensors as ones of the class, also in tuples and lists."""
     if isinstance(value, TensorValue):
         return value if issubclass(value.python_type(), cls) else of_class(frame, value, cls)
@@ -187,7 +200,7 @@ def converted(frame, value, cls):
     return value
 
 
-def of_class(frame, value, cls):
+def of_class(frame: Frame, value: AbstractTensor, cls: type) -> AbstractTensor:
     """The same tensor as an object of another class."""
     made = TensorValue(value.node, value.example) if cls is Tensor else SubclassTensorValue(value.node, value.example, cls)
     made.may_be_freed, made.of_inference = value.may_be_freed, value.of_inference
@@ -195,7 +208,9 @@ def of_class(frame, value, cls):
     return made
 
 
-def as_subclass_method(frame, self, name, args, kwargs):
+def as_subclass_method(
+    frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]
+) -> AbstractTensor:
     """Tensor.as_subclass(cls)"""
     cls = (args[0] if args else kwargs["cls"]).real()
     if cls is not Tensor and not is_traced(cls):
@@ -206,7 +221,7 @@ def as_subclass_method(frame, self, name, args, kwargs):
 
 
 @call(Tensor._make_subclass, binds=False)  # a static method in C, which does not say whose
-def make_subclass_row(frame, args, kwargs):
+def make_subclass_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """Tensor._make_subclass(cls, data, require_grad=False)"""
     given = dict(zip(("cls", "data", "require_grad"), args)) | kwargs
     cls, data = given["cls"].real(), given["data"]
@@ -222,33 +237,33 @@ def make_subclass_row(frame, args, kwargs):
 class FunctionsOff(ContextValue):
     """torch._C.DisableTorchFunctionSubclass()"""
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> None:
         frame.root.subclass_functions_off += 1
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         frame.root.subclass_functions_off -= 1
 
 
 class AllFunctionsOff(FunctionsOff):
     """torch._C.DisableTorchFunction(), which switches modes off, too"""
 
-    def __init__(self, cls, args, kwargs):
+    def __init__(self, cls: type, args: list[Any], kwargs: dict[Any, Any]) -> None:
         super().__init__(cls, args, kwargs)
         self.modes = []
 
-    def enter(self, frame):
+    def enter(self, frame: Frame) -> None:
         super().enter(frame)
         frame.root.all_functions_off += 1
         self.modes.append(frame.root.function_modes)
         frame.root.function_modes = []
 
-    def leave(self, frame):
+    def leave(self, frame: Frame) -> None:
         super().leave(frame)
         frame.root.all_functions_off -= 1
         frame.root.function_modes = self.modes.pop()
 
 
-def off_row(kind, cls):
+def off_row(kind: type, cls: type) -> Callable[..., Any]:
     return lambda frame, args, kwargs: kind(cls, [], {})
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import types
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
@@ -34,14 +35,32 @@ from ..protocol.kinds import AbstractArray, AbstractTensor, is_plain_tensor
 from ..protocol.lifetimes import let_go
 from ..protocol.make import make
 from ..protocol.memory import known_values, remember
+from ..protocol.operators import call_dunder
 from ..protocol.value import EXISTING, NEW, Frame, Value
+from . import backward, hooks
+from .backward import is_freed, reload_freed, write_grad
+from .data_indices import select_by_data, slice_by_data, store_by_data
+from .float_operands import element, tensor_form
+from .hooks import keeps_gradient
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
+from .leaf_changes import assign_data, change_requires_grad
 from .leaves import is_made_leaf
 from .masks import first_such
 from .open_indices import select_open
 from .overrides import Dispatching
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES, numel, shape
+from .tensor_data import tensor_of_leaves
 from .texts_of_data import text_of_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import fx
+    from tracework_primops import FakeTensor
+
+    from ...sources import Source
+    from ..plain.sequence import SequenceValue
+    from ..protocol.value import Emitter
 
 NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
 REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (numpy.integer, float)))
@@ -51,7 +70,7 @@ REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (nump
 class TensorOperations(AbstractTensor):
     """A tensor, and what its operations do when no __torch_function__ is asked. `example` is its FakeTensor; `obj` the real one, when it exists already."""
 
-    def __init__(self, node, example, source=None, obj=None):
+    def __init__(self, node: fx.Node, example: FakeTensor, source: Source | None = None, obj: torch.Tensor | None = None) -> None:
         super().__init__(source)
         self.node = node
         self.example = example
@@ -70,20 +89,20 @@ class TensorOperations(AbstractTensor):
         self.is_chosen = False  # whether data decides which other tensor it is the same object as (graph.replaced)
         self.stored_back = False  # whether it is read by `x[i] += y` of an i out of data (values.torch.data_indices)
 
-    def is_leaf(self):
+    def is_leaf(self) -> bool:
         return self.keeps_leaf or self.example.is_leaf
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.obj) if self.obj is not None else torch.Tensor
 
-    def is_buffer(self):
+    def is_buffer(self) -> Any:
         """isinstance(self, nn.Buffer): whether it says so of itself."""
         flag = self.attributes.get("_is_buffer")
         if flag is None:
             return isinstance(self.obj, torch.nn.Buffer)
         return flag.is_constant() and bool(flag.constant())
 
-    def is_instance(self, classes):
+    def is_instance(self, classes: Any) -> bool | None:
         """What the metaclasses of torch's classes of tensors say."""
         if classes is torch.nn.Buffer:
             return self.is_buffer()
@@ -95,36 +114,34 @@ class TensorOperations(AbstractTensor):
             return tensor_type_name(self.example) == f"{classes.__module__}.{classes.__name__}"
         return None
 
-    def describe(self):
+    def describe(self) -> str:
         shape = "x".join(map(str, self.example.shape))
         return f"tensor {self.example.dtype} [{shape}]" + (f" from {self.source}" if self.source is not None else "")
 
-    def real(self):
+    def real(self) -> Any:
         if self.obj is None:
             raise LookupError("tensor")
         return self.obj
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         identity_is_asked(frame.root, self)
         return IdentityKey(self.obj if self.obj is not None else self)
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         if self is not other and self.is_chosen and getattr(other, "is_chosen", False):
             return None
         return self is other
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         if self.is_another_kind and torch.is_grad_enabled():
             return frame.break_graph("side_effect_unknown", "a gradient of a tensor whose data became another kind of tensor")
         if self.node is None:
             return frame.break_graph("autograd_function", f"a {self.describe()} made inside is used outside")
         return self.node
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.node is None:
             return super().reload(emit)
-        from .backward import is_freed, reload_freed
-
         try:
             made_leaf, freed = is_made_leaf(self.example), self.may_be_freed and is_freed(self.example)
         except RuntimeError as error:  # one of several views, which eager refuses to use once their base was written to
@@ -133,8 +150,6 @@ class TensorOperations(AbstractTensor):
             return reload_freed(self, emit)
         node = self.node
         if self.retains_grad and self.example.requires_grad and "grad" not in self.attributes:  # it may have been detached since
-            from .hooks import keeps_gradient
-
             node = node.graph.call_function(keeps_gradient, (node,))
             node.meta.update(example_value=self.example, val=self.example, data_dependent=True, of_history=True)
         text = emit.graph_output(node)
@@ -142,10 +157,10 @@ class TensorOperations(AbstractTensor):
             return f"{emit.const(as_inference_tensor, 'as_inference_tensor')}({text})"
         return f"{text}.requires_grad_()" if made_leaf else text
 
-    def late_truth(self, frame):
+    def late_truth(self, frame: Frame) -> Value | None:
         return read_late(frame, self, "__bool__") if type(self) is TensorValue and known_tensor(self.node) is None else None
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         known = known_tensor(self.node)
         if known is not None and known.numel() == 1:
             return bool(known)
@@ -164,7 +179,7 @@ class TensorOperations(AbstractTensor):
         return frame.break_graph("data_dependent_branch", f"truth of a {self.describe()}")
 
     # --- attributes ---------------------------------------------------------------------------------------------
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         name = OTHER_NAMES.get(name, name)
         if name in self.attributes:
             return self.attributes[name]
@@ -185,7 +200,7 @@ class TensorOperations(AbstractTensor):
             frame.guard("LACKS_ATTR", self.source, name)
         return frame.raise_new(AttributeError, f"'{_C.type_name(self.python_type())}' object has no attribute '{name}'")
 
-    def patch(self, frame, name):
+    def patch(self, frame: Frame, name: str) -> Any:
         """The method that the program has put into torch.Tensor, or what its own class of parameters has, None where it is torch's, or the
         tensor's own. Guarded."""
         cls = self.python_type()
@@ -202,20 +217,16 @@ class TensorOperations(AbstractTensor):
             return BoundMethodValue(frame.wrap(static, Const(static, name)), self)
         return None
 
-    def own_attribute(self, frame, name):
+    def own_attribute(self, frame: Frame, name: str) -> Any:
         return frame.wrap(self.obj.__dict__[name], InstanceAttr(self.source, name))
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         name = OTHER_NAMES.get(name, name)
         static, _ = lookup_class(torch.Tensor, name)
         if static is not NO_ATTRIBUTE and is_data_descriptor(static):
             if name == "grad":
-                from .backward import write_grad
-
                 return write_grad(frame, self, value)
             if name == "data":
-                from .leaf_changes import assign_data
-
                 return assign_data(frame, self, value)
             if name == "requires_grad":
                 return requires_grad_(frame, self, name, [value], {}) and None
@@ -225,15 +236,13 @@ class TensorOperations(AbstractTensor):
         self.attributes[name] = value
         return self.log_attribute(frame, name, value)
 
-    def log_attribute(self, frame, name, value):
+    def log_attribute(self, frame: Frame, name: str, value: Value) -> Any:
         """An attribute that is set when the graph has run."""
         log = frame.mutations.attribute if self.obj is not None else frame.mutations.attribute_of_result
         return log(self, name, value)
 
     # --- items --------------------------------------------------------------------------------------------------
-    def getitem(self, frame, key):
-        from .data_indices import select_by_data, slice_by_data
-
+    def getitem(self, frame: Frame, key: Value) -> Value:
         target, key = select_open(frame, self, key.as_index(frame))
         if key is not None:
             target, key = select_by_data(frame, target, key)
@@ -241,10 +250,7 @@ class TensorOperations(AbstractTensor):
             target, key = slice_by_data(frame, target, key)
         return target if key is None else frame.graph.call(frame, operator.getitem, (target, positions(frame, key)))
 
-    def setitem(self, frame, key, value):
-        from .data_indices import store_by_data
-        from .float_operands import element
-
+    def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         if value.python_type() in REFUSED_AS_ITEMS:
             return frame.break_graph("operation_unknown", f"an item of a tensor is set to a {value.python_type().__name__}")
         target, key = select_open(frame, self, key.as_index(frame))
@@ -257,42 +263,42 @@ class TensorOperations(AbstractTensor):
             target, key = (frame.graph.call_method(frame, "unsqueeze", (t, ConstantValue(0))) for t in (self, key))
         frame.graph.call(frame, operator.setitem, (target, positions(frame, key), element(frame, value, target)))
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         if self.example.ndim == 0:
             return frame.raise_new(TypeError, "len() of a 0-d tensor")
         return size_value(frame, self.example.shape[0])
 
-    def unpack(self, frame):
+    def unpack(self, frame: Frame) -> list[Value]:
         if self.example.ndim == 0:
             return frame.raise_new(TypeError, "iteration over a 0-d tensor")
         force_plain(frame, self.length(frame))
         return frame.graph.call_method(frame, "unbind", (self, 0)).unpack(frame)
 
-    def is_fixed(self):
+    def is_fixed(self) -> bool:
         return True
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         return TupleValue(self.unpack(frame)).iterate(frame)
 
-    def own_reversed(self, frame):
+    def own_reversed(self, frame: Frame) -> Value | None:
         if not hasattr(self.python_type(), "__reversed__"):
             return None
         return self.call_method(frame, "flip", [ConstantValue(0)], {}) if self.example.dim() else self
 
-    def contains(self, frame, item):
+    def contains(self, frame: Frame, item: Value) -> Value:
         return frame.break_graph("tensor_to_python", "membership in a tensor")
 
     # --- texts --------------------------------------------------------------------------------------------------
-    def data_text(self, frame, fn, *rest):
+    def data_text(self, frame: Frame, fn: Callable[..., str], *rest: Any) -> Value | None:
         return text_of_tensor(frame, self, fn, *rest)
 
-    def format_operand(self, frame):
+    def format_operand(self, frame: Frame) -> Value:
         is_number = type(self) is TensorValue and self.python_type() is torch.Tensor and not self.example.ndim
         if not is_number or frame.root.function_modes or self.example.is_meta:
             return self
         return number_row(frame, frame.graph.compute(frame, torch.detach, (self,)), "item", [], {})
 
-    def conversion_operand(self, frame, kind):
+    def conversion_operand(self, frame: Frame, kind: str | None) -> Value:
         if kind == "s":
             return self.data_text(frame, str) or self
         is_float = kind is not None and kind in "fFeEgG" and type(self) is TensorValue and not self.example.requires_grad
@@ -301,7 +307,7 @@ class TensorOperations(AbstractTensor):
         return number_row(frame, self, "__float__", [], {})
 
     # --- operators ----------------------------------------------------------------------------------------------
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         meet(torch.Tensor)
         if isinstance(other, TensorValue) and other.is_on(frame):
             return other.binary(frame, op, self, not reverse)
@@ -315,7 +321,7 @@ class TensorOperations(AbstractTensor):
         pair = (other, self) if reverse else (self, other)
         return frame.graph.call(frame, BINARY_FUNCTIONS[op], pair)
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         meet(torch.Tensor)
         if isinstance(other, TensorValue) and other.is_on(frame):
             return other.operate(frame, COMPARE_FUNCTIONS[op], [self, other])
@@ -323,12 +329,12 @@ class TensorOperations(AbstractTensor):
             other = other.as_operand(frame, [self], op)
         return frame.graph.call(frame, COMPARE_FUNCTIONS[op], (self, other)) if is_operand(other) else None
 
-    def unary(self, frame, op):
+    def unary(self, frame: Frame, op: str) -> Value:
         meet(torch.Tensor)
         return frame.graph.call(frame, UNARY_FUNCTIONS[op], (self,))
 
     # --- methods ------------------------------------------------------------------------------------------------
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         patch = self.patch(frame, name)
         if patch is not None:
             return patch.call(frame, args, kwargs)
@@ -338,19 +344,15 @@ class TensorOperations(AbstractTensor):
         if name in self.attributes or not hasattr(torch.Tensor, name):
             return self.getattr(frame, name).call(frame, args, kwargs)
         if name.startswith("__"):
-            from ..protocol.operators import call_dunder
-
             return call_dunder(frame, self, name, args, kwargs)
         if name in PLAIN_METHODS:
             return frame.break_graph("call_unknown", f"Tensor.{name}")
-        from .float_operands import tensor_form
-
         result = tensor_form(frame, name, (self, *args), kwargs)
         if result is None:
             result = frame.graph.call_method(frame, name, (self, *args), kwargs)
         return self if is_inplace(name) else result
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return frame.raise_new(TypeError, "'Tensor' object is not callable")
 
 
@@ -361,10 +363,8 @@ class TensorValue(Dispatching, TensorOperations):
         return self.call_method(frame, "__index__", [], {}) if is_known_int(frame, self) else self
 
 
-def positions(frame, key):
+def positions(frame: Frame, key: Value) -> Value:
     """The key of an index with lists of ints, some of them symbols, and arrays of NumPy as tensors; of masks that say the same the first."""
-    from .tensor_data import tensor_of_leaves
-
     if type(key) is TupleValue:
         items = key.all_items(frame)
         found = [positions(frame, item) for item in items]
@@ -381,19 +381,19 @@ def positions(frame, key):
     return tensor_of_leaves(frame, key, [key], {})
 
 
-def is_inplace(name):
+def is_inplace(name: str) -> bool:
     """True for names such as add_."""
     return name.endswith("_") and not name.endswith("__")
 
 
-def is_operand(value):
+def is_operand(value: Value) -> bool:
     """Whether torch computes tensor op value."""
     if isinstance(value, (TensorValue, SymNumber)):
         return True
     return value.is_constant() and isinstance(value.constant(), NUMBERS)
 
 
-def existing_tensor(frame, obj, source):
+def existing_tensor(frame: Frame, obj: torch.Tensor, source: Source) -> AbstractTensor:
     """The value of a tensor of the user's program: an input of the graph."""
     is_buffer = isinstance(source, ModuleEntry) and source.table == "_buffers"
     role = "parameter" if isinstance(obj, torch.nn.Parameter) else "buffer" if is_buffer else "tensor"
@@ -407,7 +407,7 @@ def existing_tensor(frame, obj, source):
     return value
 
 
-def tensor_result(frame, node, example):
+def tensor_result(frame: Frame, node: fx.Node, example: FakeTensor) -> AbstractTensor:
     """The value of a node's tensor; the argument itself when the operation gave it back."""
     known = known_values(frame).get(id(example))
     if known is not None and known.example is example:
@@ -423,15 +423,15 @@ def tensor_result(frame, node, example):
 # --- methods: name -> fn(frame, tensor, name, args, kwargs) ------------------------------------------------------------
 
 
-def size(frame, self, name, args, kwargs):
+def size(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return of_dim(frame, shape(frame, self, name), args, kwargs)
 
 
-def stride(frame, self, name, args, kwargs):
+def stride(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return of_dim(frame, TupleValue([size_value(frame, s) for s in self.example.stride()]), args, kwargs)
 
 
-def of_dim(frame, numbers, args, kwargs):
+def of_dim(frame: Frame, numbers: SequenceValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """All numbers, or that of one dim."""
     dim = args[0] if args else kwargs.get("dim", NONE)
     if dim.is_constant() and dim.constant() is None:
@@ -444,14 +444,14 @@ def of_dim(frame, numbers, args, kwargs):
     return numbers.items[index]
 
 
-def out_of_range(dim, ndim):
+def out_of_range(dim: Any, ndim: Any) -> str:
     """What eager says of a dim that a tensor does not have."""
     if ndim == 0:
         return f"Dimension specified as {dim} but tensor has no dimensions"
     return f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})"
 
 
-def fact_method(frame, self, name, args, kwargs):
+def fact_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     plain_args = [force_plain(frame, a) for a in args]
     try:
         found = getattr(self.example, name)(*plain_args, **{k: force_plain(frame, v) for k, v in kwargs.items()})
@@ -460,7 +460,7 @@ def fact_method(frame, self, name, args, kwargs):
     return size_value(frame, found) if isinstance(found, torch.SymInt) else literal(frame, found)
 
 
-def storage_offset(frame, self, name, args, kwargs):
+def storage_offset(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Where a tensor begins in its memory; in that of an input that is where the input does, and more."""
     memory_is_asked(frame.root, self)
     for value in known_values(frame).values():
@@ -469,14 +469,14 @@ def storage_offset(frame, self, name, args, kwargs):
     return fact_method(frame, self, name, args, kwargs)
 
 
-def is_inference(frame, self, name, args, kwargs):
+def is_inference(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ConstantValue(is_for_inference(frame, self.example) if self.obj is None else is_input_for_inference(frame, self))
 
 
-def break_row(reason):
+def break_row(reason: str) -> Callable[..., Any]:
     """A method that is left to plain Python."""
 
-    def breaks(frame, self, name, args, kwargs):
+    def breaks(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         memory_is_asked(frame.root, self)
         return frame.break_graph(reason, f"Tensor.{name}")
 
@@ -484,7 +484,7 @@ def break_row(reason):
     return breaks
 
 
-def number_row(frame, self, name, args, kwargs):
+def number_row(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """item(), int(), tolist(), ...: known only of tensors made of plain numbers; floats wait until the graph has run."""
     known = known_tensor(self.node)
     if known is None and name in ("item", "__float__") and not args and not kwargs:
@@ -507,13 +507,13 @@ def number_row(frame, self, name, args, kwargs):
     return literal(frame, getattr(known, name)())
 
 
-def is_known_int(frame, value):
+def is_known_int(frame: Frame, value: Value) -> bool:
     """Whether it is a tensor that is an index, of a number that is known while tracing."""
     known = specialised_tensor(frame, value.node) if is_plain_tensor(value) else None
     return known is not None and known.numel() == 1 and not (known.is_floating_point() or known.is_complex())
 
 
-def number_of_data(frame, self, name):
+def number_of_data(frame: Frame, self: AbstractTensor, name: str) -> Any:
     """item(), int() and tolist() of a tensor of whole numbers as symbols without a value; None for others."""
     example = self.example
     whole = not (example.dtype.is_floating_point or example.dtype.is_complex or example.dtype == torch.bool)
@@ -527,13 +527,13 @@ def number_of_data(frame, self, name):
     return frame.graph.call_method(frame, "item", (self,))
 
 
-def type_method(frame, self, name, args, kwargs):
+def type_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not args and not kwargs:
         return literal(frame, tensor_type_name(self.example))
     return frame.graph.call_method(frame, name, (self, *(named_type(frame, a) for a in args)), kwargs)
 
 
-def named_type(frame, value):
+def named_type(frame: Frame, value: Value) -> Value:
     """torch.DoubleTensor and the like by name; other values as they are."""
     try:
         cls = value.real()
@@ -542,18 +542,18 @@ def named_type(frame, value):
     return ConstantValue(f"{cls.__module__}.{cls.__name__}") if type(cls) is type(torch.DoubleTensor) else value
 
 
-def tensor_type_name(example):
+def tensor_type_name(example: FakeTensor) -> str:
     """What type() of the tensor gives: "torch.FloatTensor", say. A fake tensor of a GPU does not know it."""
     if example.device.type == "cpu":
         return example.type()
     return torch.empty((), dtype=example.dtype).type().replace("torch.", f"torch.{example.device.type}.")
 
 
-def length_method(frame, self, name, args, kwargs):
+def length_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return self.length(frame)
 
 
-def requires_grad_(frame, self, name, args, kwargs):
+def requires_grad_(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     wanted = args[0] if args else kwargs.get("requires_grad", ConstantValue(True))
     if self.of_inference:
         return frame.break_graph("fake_failed", "requires_grad_ of an inference tensor")
@@ -567,12 +567,10 @@ def requires_grad_(frame, self, name, args, kwargs):
     if self.obj is None:
         frame.graph.call_method(frame, "requires_grad_", (self, wanted))
         return self
-    from .leaf_changes import change_requires_grad
-
     return change_requires_grad(frame, self, force_plain(frame, wanted))
 
 
-def unary_row(fn):
+def unary_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     return lambda frame, self, name, args, kwargs: frame.graph.call(frame, fn, (self, *args), kwargs)
 
 
@@ -584,19 +582,15 @@ PLAIN_METHODS = frozenset(
 """Methods that are no operators: about memory, Python objects, or gone from torch. They break the graph."""
 
 
-def hook_method(frame, self, name, args, kwargs):
-    from . import hooks
-
+def hook_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return getattr(hooks, name)(frame, self, name, args, kwargs)
 
 
-def backward_method(frame, self, name, args, kwargs):
-    from . import backward
-
+def backward_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return backward.backward_method(frame, self, name, args, kwargs)
 
 
-def numpy_method(frame, self, name, args, kwargs):
+def numpy_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractArray:
     if args or not kwargs.keys() <= {"force"}:
         return frame.break_graph("tensor_to_numpy", "Tensor.numpy with these arguments")
     if "force" in kwargs and kwargs["force"].truth(frame):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ...sources import Attr
@@ -10,40 +12,48 @@ from ..plain.sequence import NONE, TupleValue
 from ..protocol.binding import class_value
 from ..protocol.constant import ConstantValue, literal
 from ..protocol.memory import known_values
+from ..protocol.operators import binary
 from .leaves import leaf_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..plain.sequence import SequenceValue
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Frame, Value
 
 OTHER_NAMES = {"_grad": "grad"}
 """Attributes of tensors that are others under another name."""
 
 
-def shape(frame, self, name):
+def shape(frame: Frame, self: AbstractTensor, name: str) -> SequenceValue:
     return TupleValue([size_value(frame, s) for s in self.example.shape], cls=torch.Size)
 
 
-def fact(frame, self, name):
+def fact(frame: Frame, self: AbstractTensor, name: str) -> Value:
     return literal(frame, getattr(self.example, name))
 
 
-def view_attribute(frame, self, name):
+def view_attribute(frame: Frame, self: AbstractTensor, name: str) -> AbstractTensor:
     return frame.graph.call(frame, getattr, (self, name))
 
 
-def grad(frame, self, name):
+def grad(frame: Frame, self: AbstractTensor, name: str) -> Value:
     """tensor.grad of an existing tensor; a tensor made in the traced program has none unless it was given one."""
     return NONE if self.obj is None else frame.wrap(self.obj.grad, Attr(self.source, "grad"))
 
 
-def is_leaf(frame, self, name):
+def is_leaf(frame: Frame, self: AbstractTensor, name: str) -> Value:
     return ConstantValue(leaf_of(frame, self))
 
 
-def grad_fn(frame, self, name):
+def grad_fn(frame: Frame, self: AbstractTensor, name: str) -> Value:
     if leaf_of(frame, self):
         return NONE
     return frame.break_graph("attribute_unknown", "grad_fn of a tensor")
 
 
-def version(frame, self, name):
+def version(frame: Frame, self: AbstractTensor, name: str) -> Value:
     """Tensor._version: of an input what it is before the graph runs, and what the graph adds."""
     if self.example.is_inference():
         return frame.break_graph("attribute_unknown", "Tensor._version in a frame that began in inference mode")
@@ -60,36 +70,30 @@ def version(frame, self, name):
         )
     if any(storage.version for storage in others):  # in a later call they may be one memory
         return frame.break_graph("attribute_unknown", "Tensor._version after a write to another input")
-    from ..protocol.operators import binary
-
     before = frame.wrap(self.obj._version, Attr(self.source, name))
     return binary(frame, "+", before, ConstantValue(self.example._version))
 
 
-def is_kind(kinds):
+def is_kind(kinds: tuple[str]) -> Callable[..., Any]:
     return lambda frame, self, name: literal(frame, self.example.device.type in kinds)
 
 
-def always(obj):
+def always(obj: bool) -> Callable[..., Any]:
     return lambda frame, self, name: ConstantValue(obj)
 
 
-def numel(frame, self, name, args, kwargs):
-    from ..protocol.operators import binary
-
+def numel(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     total = ConstantValue(1)
     for item in shape(frame, self, name).items:
         total = binary(frame, "*", total, item)
     return total
 
 
-def nbytes(frame, self, name):
-    from ..protocol.operators import binary
-
+def nbytes(frame: Frame, self: AbstractTensor, name: str) -> Any:
     return binary(frame, "*", numel(frame, self, name, [], {}), ConstantValue(self.example.element_size()))
 
 
-def class_of(frame, self, name):
+def class_of(frame: Frame, self: AbstractTensor, name: str) -> Any:
     return class_value(frame, self.python_type())
 
 

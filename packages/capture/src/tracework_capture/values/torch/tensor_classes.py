@@ -5,6 +5,8 @@ One argument decides what is meant: an int or a torch.Size is a size, any other 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ..number.symint import SymNumber
@@ -14,23 +16,30 @@ from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractArray, AbstractTensor
 from .call import call_torch
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def class_row(cls):
+    from ..protocol.value import Frame, Value
+
+
+def class_row(cls: type) -> Callable[..., Any]:
     """The row of a tensor type; torch.Tensor stands for the default one."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
         like = torch.Tensor() if cls is torch.Tensor else cls()
         return legacy_tensor(frame, like.dtype, like.device, args, kwargs)
 
     return handler
 
 
-def new_method(frame, self, name, args, kwargs):
+def new_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """Tensor.new(...)"""
     return legacy_tensor(frame, self.example.dtype, self.example.device, args, kwargs)
 
 
-def new_tensor_method(frame, self, name, args, kwargs):
+def new_tensor_method(
+    frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]
+) -> AbstractTensor:
     """Tensor.new_tensor(data): torch.tensor with this one's dtype and device where no others are given."""
     options = {k: v for k, v in kwargs.items() if not (k in ("dtype", "device") and v.is_constant() and v.constant() is None)}
     options.setdefault("dtype", ConstantValue(self.example.dtype))
@@ -39,7 +48,9 @@ def new_tensor_method(frame, self, name, args, kwargs):
     return CALLS[torch.tensor].handler(frame, args, options)
 
 
-def legacy_tensor(frame, dtype, device, args, kwargs):
+def legacy_tensor(
+    frame: Frame, dtype: torch.dtype, device: torch.device, args: list[Value], kwargs: dict[str, Value]
+) -> AbstractTensor:
     """A tensor of this dtype on this device; what torch refuses is left to plain Python, which raises."""
     given = kwargs.get("device", ConstantValue(None))
     if set(kwargs) - {"device"} or not given.is_constant() or not is_same_device(given.constant(), device):
@@ -61,21 +72,21 @@ def legacy_tensor(frame, dtype, device, args, kwargs):
     return frame.break_graph("call_unknown", "a tensor type called with these arguments")
 
 
-def is_same_device(given, device):
+def is_same_device(given: str | None, device: torch.device) -> bool:
     try:
         return given is None or torch.device(given) == device
     except (RuntimeError, TypeError):
         return False
 
 
-def is_size(value):
+def is_size(value: Value) -> bool:
     """Whether the value is an int, known or not."""
     if isinstance(value, SymNumber):
         return value.python_type() is int
     return value.is_constant() and type(value.constant()) is int
 
 
-def tensor_types():
+def tensor_types() -> list[type]:
     """torch.Tensor and the types by dtype, of strided tensors on the CPU and on CUDA."""
     spaces = [torch] + ([torch.cuda] if torch.cuda.is_available() else [])
     found = [kind for space in spaces for kind in vars(space).values() if isinstance(kind, type(torch.FloatTensor))]

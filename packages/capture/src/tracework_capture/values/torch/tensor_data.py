@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,13 +17,18 @@ from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain
 from ..protocol.kinds import AbstractArray, AbstractTensor
 from .call import call_torch
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.value import Frame, Value
+
 NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
 
 
-def factory_row(fn):
+def factory_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The row of one of these functions."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         if isinstance(data, AbstractArray):
             return tensor_of_array(frame, fn, data, args[1:], {k: v for k, v in kwargs.items() if k not in ("data", "obj")})
@@ -43,7 +49,9 @@ def factory_row(fn):
     return handler
 
 
-def tensor_of_array(frame, fn, array, args, kwargs):
+def tensor_of_array(
+    frame: Frame, fn: Callable[..., Any], array: AbstractArray, args: list[Value], kwargs: dict[str, Value]
+) -> AbstractTensor:
     """tensor() copies, as_tensor and asarray share the memory of an array where its dtype is the one asked for."""
     dtype = kwargs.get("dtype", ConstantValue(None))
     if args or set(kwargs) - {"dtype"} or not dtype.is_constant() or torch.get_default_device().type != "cpu":
@@ -55,7 +63,7 @@ def tensor_of_array(frame, fn, array, args, kwargs):
     return over_memory(frame, array)
 
 
-def over_memory(frame, array):
+def over_memory(frame: Frame, array: AbstractArray) -> AbstractTensor:
     """A tensor without a history over the memory of an array."""
     tensor = frame.graph.call(frame, getattr, (array.shared(frame), "data"))
     if 0 not in tensor.example.shape:
@@ -65,14 +73,16 @@ def over_memory(frame, array):
 
 
 @call(torch.from_numpy)
-def from_numpy(frame, args, kwargs):
+def from_numpy(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """torch.from_numpy(array): a tensor over its memory"""
     if len(args) != 1 or kwargs or not isinstance(args[0], AbstractArray) or args[0].scalar:
         return frame.break_graph("tensor_to_numpy", "torch.from_numpy with these arguments")
     return over_memory(frame, args[0])
 
 
-def factory_of_plain(frame, fn, data, args, kwargs):
+def factory_of_plain(
+    frame: Frame, fn: Callable[..., Any], data: Value, args: list[Value], kwargs: dict[str, Value]
+) -> Value | None:
     """torch.tensor(number) and torch.tensor([]) as a factory call, which needs no real tensor when it is traced; None for other data."""
     if fn is torch.asarray or len(args) > 1 or not set(kwargs) <= {"data", "dtype", "device"}:
         return None
@@ -87,18 +97,18 @@ def factory_of_plain(frame, fn, data, args, kwargs):
     return None
 
 
-def is_known_device(device):
+def is_known_device(device: Any) -> bool:
     """Whether it is known where a tensor is made that is asked for on this device, or on none: the CPU then."""
     known = device is None or device.is_constant() and type(device.constant()) in (str, torch.device, type(None))
     return known and torch.get_default_device().type == "cpu"
 
 
-def number_dtype(kind):
+def number_dtype(kind: type) -> torch.dtype:
     """The dtype that torch finds for a Python number."""
     return NUMBER_DTYPES.get(kind, torch.get_default_dtype())
 
 
-def numpy_dtype(frame, fn, data):
+def numpy_dtype(frame: Frame, fn: Callable[..., Any], data: Value) -> Value | None:
     """The dtype that torch finds for data with NumPy's numbers in it; None for other data, of which the graph finds it itself."""
     try:
         known = data.hint if isinstance(data, NumpyFloat) else plain(data)
@@ -108,20 +118,20 @@ def numpy_dtype(frame, fn, data):
     return fold_plain(frame, fn, known).dtype if has_numbers else None
 
 
-def leaves_of(known):
+def leaves_of(known: list[int] | float) -> list[float]:
     if isinstance(known, (list, tuple)):
         return [leaf for item in known for leaf in leaves_of(item)]
     return [known]
 
 
-def holds(frame, value, kinds):
+def holds(frame: Frame, value: Value, kinds: tuple[type, ...]) -> bool:
     """Whether a nested sequence has values of these classes in it."""
     if isinstance(value, SequenceValue):
         return any(holds(frame, v, kinds) for v in value.all_items(frame))
     return isinstance(value, kinds) and not (isinstance(value, FloatValue) and value.known)
 
 
-def asked_dtype(kwargs):
+def asked_dtype(kwargs: dict[str, Value]) -> torch.dtype | None:
     """The dtype that is asked for, or None."""
     asked = kwargs.get("dtype")
     return asked.constant() if asked is not None and asked.is_constant() else None
@@ -130,7 +140,7 @@ def asked_dtype(kwargs):
 # --- tensors and numbers that change among the data ----------------------------------------------------------------------
 
 
-def tensor_of_leaves(frame, data, args, kwargs):
+def tensor_of_leaves(frame: Frame, data: SequenceValue, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """Numbers of the tensors and of Python, side by side; None where converting them would not be exact."""
     leaves, shape = [], nested_shape(frame, data)
     regular = shape is not None and collect(frame, data, shape, leaves)
@@ -147,7 +157,7 @@ def tensor_of_leaves(frame, data, args, kwargs):
     return frame.graph.call_method(frame, "clone", (shaped,))  # nobody's view, as what torch.tensor gives
 
 
-def single(frame, leaf, dtype, device=None):
+def single(frame: Frame, leaf: Value, dtype: torch.dtype, device: Any = None) -> AbstractTensor:
     """A tensor of one number, in memory of its own. device: None for the CPU."""
     if isinstance(leaf, FloatValue) and not leaf.known:
         leaf = leaf.as_tensor(frame)
@@ -158,7 +168,7 @@ def single(frame, leaf, dtype, device=None):
     return call_torch(frame, torch.full, [TupleValue([]), leaf], {**where, "dtype": ConstantValue(dtype)})
 
 
-def nested_shape(frame, data):
+def nested_shape(frame: Frame, data: SequenceValue) -> list[int]:
     """Lengths of the sequences, from their first items down; None when one is empty."""
     shape = []
     while isinstance(data, SequenceValue):
@@ -170,7 +180,7 @@ def nested_shape(frame, data):
     return shape
 
 
-def collect(frame, data, shape, leaves):
+def collect(frame: Frame, data: Value, shape: list[int], leaves: list[Value]) -> bool:
     """Gathers the leaves; False when lengths differ or a leaf is no single number on the CPU without history."""
     if shape:
         if not isinstance(data, SequenceValue) or len(items := data.all_items(frame)) != shape[0]:
@@ -183,7 +193,7 @@ def collect(frame, data, shape, leaves):
     return isinstance(data, (SymNumber, FloatValue)) or (data.is_constant() and type(data.constant()) in (bool, int, float))
 
 
-def leaf_dtype(leaf):
+def leaf_dtype(leaf: Value) -> torch.dtype:
     return leaf.example.dtype if isinstance(leaf, AbstractTensor) else number_dtype(leaf.python_type())
 
 
@@ -194,7 +204,7 @@ EXACT_DTYPES = {
 }
 
 
-def is_exact(leaf, dtype):
+def is_exact(leaf: Value, dtype: torch.dtype) -> bool:
     """Whether the leaf becomes the same number in this dtype whichever way it is converted."""
     if isinstance(leaf, AbstractTensor):
         return leaf.example.dtype is dtype or leaf.example.dtype in EXACT_DTYPES.get(dtype, ())

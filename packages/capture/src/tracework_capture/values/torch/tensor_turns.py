@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ... import _torch
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import remember
 
+if TYPE_CHECKING:
+    from torch import fx
+
+    from ..protocol.value import Frame, Value
+
 __all__ = ["TURNING_METHODS"]
 
 
-def view_in_place(frame, self, name, args, kwargs):
+def view_in_place(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """t_, squeeze_, ...: the tensor object goes on as the view; not for tensors that others hold already.
 
     It counts as written to: a backward that needs what it was refuses.
@@ -32,7 +39,7 @@ def view_in_place(frame, self, name, args, kwargs):
     return self
 
 
-def refuse_turn(frame, self, name):
+def refuse_turn(frame: Frame, self: AbstractTensor, name: str) -> None:
     """Breaks the graph for tensors that others hold, and where autograd refuses or does more than to make a view."""
     if self.source is not None:
         frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor")
@@ -46,7 +53,7 @@ def refuse_turn(frame, self, name):
         frame.break_graph("side_effect_unknown", f"Tensor.{name} under no_grad of a tensor that keeps its history")
 
 
-def first_turn(node):
+def first_turn(node: fx.Node) -> Any:
     """The first of the views in place that end with this one and have nothing between them. What is written to counts as written before
     it is viewed: autograd gives views whose base was written to since another history."""
     first = node
@@ -55,7 +62,7 @@ def first_turn(node):
     return first if first.prev.target is torch.autograd.graph.increment_version else node
 
 
-def detach_(frame, self, name, args, kwargs):
+def detach_(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The tensor object goes on as the detached one; eager refuses it for views."""
     if self.source is not None:
         return frame.break_graph("side_effect_unknown", "Tensor.detach_ of an existing tensor, which may be a view")
@@ -66,7 +73,7 @@ def detach_(frame, self, name, args, kwargs):
     return view_in_place(frame, self, name, args, kwargs) if self.example.requires_grad else self
 
 
-def set_method(frame, self, name, args, kwargs):
+def set_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """Tensor.set_(source): a tensor that the program makes goes on as another one over the memory of the source."""
     source = args[0] if len(args) == 1 and not kwargs else None
     if self.source is not None or not isinstance(source, AbstractTensor) or self.example._is_view():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 
@@ -27,13 +27,22 @@ from ...protocol.value import SymbolicRaise, Value, is_none
 from ..hooks import gradient_of, stand_in_like
 from ..tensor import TensorValue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import fx
+
+    from ...plain.sequence import SequenceValue
+    from ...protocol.kinds import AbstractClass, AbstractFunction, AbstractTensor
+    from ...protocol.value import Frame
+
 _ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
 
 
 class FunctionContext(Value):
     """The ctx of an autograd.Function, from its forward to its backward."""
 
-    def __init__(self, cls, needs_input_grad):
+    def __init__(self, cls: type, needs_input_grad: list[bool]) -> None:
         super().__init__(None)
         self.cls = cls
         self.fields = {"needs_input_grad": TupleValue([ConstantValue(n) for n in needs_input_grad])}
@@ -44,22 +53,22 @@ class FunctionContext(Value):
         self.dirty = []
         self.materialize = True
 
-    def python_type(self):
+    def python_type(self) -> type:
         return torch.autograd.function.FunctionCtx
 
-    def describe(self):
+    def describe(self) -> str:
         return "ctx of an autograd.Function"
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if hasattr(torch.autograd.function.BackwardCFunction, name):
             return frame.break_graph("autograd_function", f"assignment to ctx.{name}")
         self.fields[name] = value
         return None
 
-    def delattr(self, frame, name):
+    def delattr(self, frame: Frame, name: str) -> None:
         if hasattr(torch.autograd.function.BackwardCFunction, name):
             return frame.break_graph("autograd_function", f"deletion of ctx.{name}")
         if name not in self.fields:
@@ -67,7 +76,7 @@ class FunctionContext(Value):
         del self.fields[name]
         return None
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name in self.fields:
             return self.fields[name]
         if name == "saved_tensors":
@@ -80,15 +89,15 @@ class FunctionContext(Value):
             return self.missing(frame, name)
         return frame.break_graph("autograd_function", f"ctx.{name}")
 
-    def missing(self, frame, name):
+    def missing(self, frame: Frame, name: str) -> NoReturn:
         """What an attribute that is not there raises; torch derives a class from each Function."""
         return frame.raise_new(AttributeError, f"'{self.cls.__name__}Backward' object has no attribute '{name}'")
 
 
-def checked_method(ctx, name, method):
+def checked_method(ctx: Value, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """A method of ctx; arguments that torch's own would refuse are left to it."""
 
-    def call(frame, args, kwargs):
+    def call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if kwargs or not accepted(getattr(torch.autograd.function.FunctionCtx, name), [ctx, *args], kwargs):
             return frame.break_graph("autograd_function", f"ctx.{name} with these arguments")
         return method(frame, ctx, args)
@@ -96,35 +105,35 @@ def checked_method(ctx, name, method):
     return call
 
 
-def _save(frame, ctx, args):
+def _save(frame: Frame, ctx: Value, args: list[AbstractTensor]) -> Value:
     if not all(isinstance(a, TensorValue) or (a.is_constant() and a.constant() is None) for a in args):
         return frame.break_graph("autograd_function", "save_for_backward of something that is no tensor")
     ctx.saved = list(args)
     return NONE
 
 
-def _save_for_forward(frame, ctx, args):
+def _save_for_forward(frame: Frame, ctx: Value, args: list[AbstractTensor]) -> Value:
     if not all(isinstance(a, TensorValue) or is_none(a) for a in args):
         return frame.break_graph("autograd_function", "save_for_forward of something that is no tensor")
     ctx.saved_for_forward = list(args)
     return NONE
 
 
-def _without_gradient(frame, ctx, args):
+def _without_gradient(frame: Frame, ctx: Value, args: list[AbstractTensor]) -> Value:
     if not all(isinstance(a, TensorValue) for a in args):
         return frame.break_graph("autograd_function", "a mark on something that is no tensor")
     ctx.without_gradient = list(args)
     return NONE
 
 
-def _dirty(frame, ctx, args):
+def _dirty(frame: Frame, ctx: Value, args: list[AbstractTensor]) -> Value:
     if not all(isinstance(a, TensorValue) for a in args):
         return frame.break_graph("autograd_function", "a mark on something that is no tensor")
     ctx.dirty = list(args)
     return NONE
 
 
-def _materialize(frame, ctx, args):
+def _materialize(frame: Frame, ctx: Value, args: list[Value]) -> Value:
     if args[0].python_type() is not bool:
         return frame.break_graph("autograd_function", "set_materialize_grads of something that is no bool")
     ctx.materialize = args[0].truth(frame)
@@ -140,7 +149,7 @@ CONTEXT_METHODS = {
 }
 
 
-def static_function(frame, cls, name):
+def static_function(frame: Frame, cls: type, name: str) -> tuple[AbstractFunction, list[Any]]:
     """The Value of a static method of the class, and the values that it is called with first: the class of a class method."""
     found, _ = lookup_class(cls, name)
     if not isinstance(found, (staticmethod, classmethod)):
@@ -152,7 +161,7 @@ APPLY = torch.autograd.Function.__dict__["apply"]
 
 
 @call(getattr(APPLY, "__func__", APPLY))  # from torch 2.15 on C defines it
-def apply(frame, args, kwargs):
+def apply(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls.apply(*args): what Function.apply does, with the class in front."""
     if not args or not isinstance(args[0], ClassValue) or not issubclass(args[0].cls, torch.autograd.Function):
         return frame.break_graph("autograd_function", "apply of no class of functions")
@@ -169,7 +178,7 @@ def apply(frame, args, kwargs):
     return _Application(frame, cls, list(args), has_setup).run()
 
 
-def not_transformed(cls, transforms, has_setup):
+def not_transformed(cls: type, transforms: tuple[tuple[Any, ...], ...], has_setup: bool) -> str:
     """Why a Function is none for these transforms of torch.func, as the end of a text; empty where it is."""
     kinds = {level.kind for level in transforms}
     generated, own = lookup_class(cls, "generate_vmap_rule")[0] is True, is_own(cls, "vmap")
@@ -186,12 +195,14 @@ BATCHING, FORWARD_MODE = ("vmap", "jacfwd"), ("jvp", "jacfwd")
 """Transforms that ask for a Function's rule for vmap, and for its jvp."""
 
 
-def is_own(cls, name):
+def is_own(cls: type, name: str) -> bool:
     """Whether a class defines a method that autograd.Function has, too."""
     return lookup_class(cls, name)[0] is not lookup_class(torch.autograd.Function, name)[0]
 
 
-def with_defaults(frame, forward, leading, args, kwargs):
+def with_defaults(
+    frame: Frame, forward: AbstractFunction, leading: list[AbstractClass], args: list[Value], kwargs: dict[str, Value]
+) -> Value:
     """The arguments as apply binds them when there is a setup_context."""
     bound = bind_arguments(frame, forward, [*leading, *args], kwargs)
     code = forward.code
@@ -226,7 +237,7 @@ class TracedBackward:
 class _Application:
     """One call of apply."""
 
-    def __init__(self, frame, cls, args, has_setup):
+    def __init__(self, frame: Frame, cls: type, args: list[Value], has_setup: bool) -> None:
         self.frame, self.cls, self.args, self.has_setup = frame, cls, args, has_setup
         self.builder = frame.graph
         self.transforms = frame.root.transforms
@@ -235,13 +246,13 @@ class _Application:
         self.ctx = FunctionContext(cls, self.needs)
         self.outputs = []
 
-    def needs_gradient(self, value):
+    def needs_gradient(self, value: Value) -> bool:
         if not isinstance(value, TensorValue):
             return False
         dtype = value.example.dtype
         return self.transformed and (dtype.is_floating_point or dtype.is_complex) or value.example.requires_grad
 
-    def run(self):
+    def run(self) -> Value:
         """The result, and the node that stands for the call."""
         start = region(self.builder)
         found = self.in_forward()
@@ -265,17 +276,17 @@ class _Application:
         values = [o if any(o is d for d in self.ctx.dirty) else v for o, v in zip(outputs, values)]  # written in place
         return TupleValue(values) if isinstance(found, TupleValue) else values[0]
 
-    def stop(self, detail):
+    def stop(self, detail: str) -> NoReturn:
         return self.frame.break_graph("autograd_function", f"{self.cls.__name__}: {detail}")
 
-    def output_values(self, found):
+    def output_values(self, found: Value) -> list[AbstractTensor]:
         if isinstance(found, TupleValue):
             return list(found.items)
         if not isinstance(found, TensorValue) and not found.is_constant():
             self.stop(f"forward returns a {found.describe()}")
         return [found]
 
-    def in_forward(self):
+    def in_forward(self) -> Value:
         """forward and setup_context, without gradients."""
         frame, cls = self.frame, self.cls
         with torch.no_grad():
@@ -288,7 +299,7 @@ class _Application:
         return found
 
     # --- no gradient is asked of it -----------------------------------------------------------------------------
-    def plain(self, nodes, tensors):
+    def plain(self, nodes: list[fx.Node], tensors: list[AbstractTensor]) -> list[AbstractTensor]:
         """The forward alone: in the graph as it is, but without gradients to what it read beside its arguments."""
         if not torch.is_grad_enabled() or not any(
             getattr(a.meta["example_value"], "requires_grad", False) for n in nodes for a in n.all_input_nodes
@@ -300,7 +311,7 @@ class _Application:
         return found.items
 
     # --- all halves ---------------------------------------------------------------------------------------------
-    def differentiable(self, forward_nodes, tensors):
+    def differentiable(self, forward_nodes: list[fx.Node], tensors: list[AbstractTensor]) -> list[AbstractTensor]:
         """The node with the forward and the backward, or the backwards."""
         frame, builder, name = self.frame, self.builder, self.cls.__name__
         has_backward = any(is_own(self.cls, way) for way in ("backward", "vjp"))
@@ -348,10 +359,10 @@ class _Application:
         forget_nodes(frame, {*forward_nodes, *tangents, *(n for t in traced.values() for n in t.nodes)})
         return found.items
 
-    def is_marked(self, tensor):
+    def is_marked(self, tensor: AbstractTensor) -> bool:
         return any(tensor is m for m in self.ctx.without_gradient)
 
-    def masks(self, tensors):
+    def masks(self, tensors: list[AbstractTensor]) -> list[int]:
         """For which results there is a gradient, in each way in which the backward is called, as the bits of a number."""
         if self.ctx.materialize:
             return [(1 << len(tensors)) - 1]
@@ -360,17 +371,17 @@ class _Application:
             self.stop("set_materialize_grads(False) with many outputs")
         return [sum(1 << i for i in chosen) for count in range(1, len(places) + 1) for chosen in combinations(places, count)]
 
-    def is_once_differentiable(self):
+    def is_once_differentiable(self) -> bool:
         return getattr(self.backward_function(), "__code__", None) is _ONCE
 
-    def backward_name(self):
+    def backward_name(self) -> str:
         """A class defines backward, or vjp, which is the same."""
         return "vjp" if self.cls.vjp is not torch.autograd.Function.vjp else "backward"
 
-    def backward_function(self):
+    def backward_function(self) -> Callable[..., Any]:
         return getattr(self.cls, self.backward_name())
 
-    def in_backward(self, tensors, mask):
+    def in_backward(self, tensors: list[AbstractTensor], mask: int) -> Any:
         """The backward where these results have a gradient."""
         frame, builder = self.frame, self.builder
         tangents = [gradient_of(frame, t) if mask >> place & 1 else None for place, t in enumerate(tensors)]
@@ -387,14 +398,14 @@ class _Application:
             self.stop(f"its backward {changed}")
         return TracedBackward(self.per_argument(found), nodes, [None if t is None else t.node for t in tangents])
 
-    def traced_now(self, function, args, name):
+    def traced_now(self, function: AbstractFunction, args: list[Value], name: str) -> Value:
         """What a function gives that eager calls later, if at all: where it raises is then, too, and what it traced is no part of the graph."""
         try:
             return function.call(self.frame, args, {})
         except SymbolicRaise as error:
             return self.stop(f"its {name} raises: {error}")
 
-    def in_jvp(self, tensors):
+    def in_jvp(self, tensors: list[AbstractTensor]) -> Any:
         """The jvp, for all tensors among the arguments: torch gives it zeros where one has no tangent."""
         frame, ctx = self.frame, self.ctx
         if not all(self.needs_gradient(a) for a in self.args if isinstance(a, TensorValue)):
@@ -415,12 +426,12 @@ class _Application:
         return TracedBackward([i.node for i in items], start.nodes(self.builder), [t.node for t in tangents if t is not None])
 
     # --- under vmap, by a rule of its own -----------------------------------------------------------------------
-    def vmap_level(self):
+    def vmap_level(self) -> int | None:
         """The place of the innermost vmap among the transforms around, if the class has a rule for it."""
         places = [place for place, level in enumerate(self.transforms) if level.kind == "vmap"]
         return places[-1] if places and is_own(self.cls, "vmap") else None
 
-    def in_vmap(self, tensors, others, call_args):
+    def in_vmap(self, tensors: list[AbstractTensor], others: list[fx.Node], call_args: list[fx.Node]) -> Any:
         """What the class's vmap rule makes of the arguments, traced under the transforms around that vmap: a BatchedHalf, or None."""
         place = self.vmap_level()
         if place is None:
@@ -444,7 +455,7 @@ class _Application:
             self.stop(f"its vmap rule {changed}")
         return self.batched_half(start.nodes(self.builder), found, given, in_front, call_args)
 
-    def argument_in_vmap(self, value, is_batched, level):
+    def argument_in_vmap(self, value: Value, is_batched: bool, level: tuple[Any, ...]) -> Value:
         """A stand-in for an argument as the vmap rule is given it, with the batch in front. What may be asked for a gradient is."""
         if not isinstance(value, TensorValue):
             return value
@@ -460,7 +471,7 @@ class _Application:
         made.node.meta["stands_for"] = value.node
         return made
 
-    def is_batched(self, node, level):
+    def is_batched(self, node: fx.Node, level: tuple[Any, ...]) -> bool:
         """Whether a value depends on what this vmap takes apart."""
         seen, waiting = set(), [node]
         while waiting:
@@ -472,7 +483,9 @@ class _Application:
                 waiting += [*found.all_input_nodes, *([found.meta["stands_for"]] if "stands_for" in found.meta else [])]
         return False
 
-    def batched_half(self, nodes, found, given, in_front, call_args):
+    def batched_half(
+        self, nodes: list[fx.Node], found: SequenceValue, given: list[Value], in_front: list[bool], call_args: list[fx.Node]
+    ) -> Any:
         """Of what the rule gave: (results, where they have the batch)."""
         if not isinstance(found, TupleValue) or len(found.items) != 2:
             self.stop("its vmap rule gives no pair")
@@ -498,12 +511,12 @@ class _Application:
             self.builder.graph.erase_node(node)
         return half
 
-    def gradients_for(self, tangents):
+    def gradients_for(self, tangents: list[AbstractTensor | None]) -> list[Value]:
         """What backward is handed: None for outputs that are no tensors."""
         waiting = iter([NONE if t is None else t for t in tangents])
         return [next(waiting) if isinstance(o, TensorValue) else NONE for o in self.outputs]
 
-    def per_argument(self, found):
+    def per_argument(self, found: Value) -> list[fx.Node | None]:
         """Nodes of the gradients of the tensor arguments."""
         items = list(found.items) if isinstance(found, TupleValue) else [found]
         if len(items) < len(self.args) or not all(is_none(i) for i in items[len(self.args) :]):
@@ -523,11 +536,11 @@ class _Application:
 class WithoutGradient:
     """Calls a captured graph with grad mode off; target of a node."""
 
-    def __init__(self, name, module):
+    def __init__(self, name: str, module: torch.nn.Module) -> None:
         self.__name__ = self.__qualname__ = name
         self.__module__ = __name__
         self.runs = module
 
-    def __call__(self, *args):
+    def __call__(self, *args: torch.Tensor) -> tuple[torch.Tensor]:
         with torch.no_grad():
             return self.runs.forward(*args)

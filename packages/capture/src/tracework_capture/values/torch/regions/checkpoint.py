@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch.utils import checkpoint as torch_checkpoint
 
@@ -18,12 +20,17 @@ from ...protocol.value import Value
 from ..context import set_grad
 from ..tensor import TensorValue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.value import Frame
+
 UNMARKED = torch_checkpoint.checkpoint.__wrapped__
 OWN_OPTIONS = {"preserve_rng_state", *UNMARKED.__kwdefaults__}
 
 
 @call(torch_checkpoint.checkpoint)
-def checkpoint_row(frame, args, kwargs):
+def checkpoint_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.utils.checkpoint.checkpoint(function, *args, **kwargs); without a function its own code makes the decorator."""
     function = args[0] if args else kwargs.get("function")
     if function is None or function.python_type() is type(None):
@@ -34,14 +41,14 @@ def checkpoint_row(frame, args, kwargs):
 
 
 @call(call_of_checkpointed)
-def call_of_decorated(frame, args, kwargs):
+def call_of_decorated(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What the decorator's functions call: (function, args, kwargs, *, options)"""
     function, positional, named = args
     given = {key.constant(): named.getitem(frame, key) for key in named.call_method(frame, "keys", [], {}).unpack(frame)}
     return checkpointed(frame, function, positional.unpack(frame), given, kwargs)
 
 
-def checkpointed(frame, function, args, kwargs, options):
+def checkpointed(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value], options: Any) -> Any:
     """The call of a function whose nodes are computed again in the backward."""
     reentrant = force_plain(frame, options["use_reentrant"]) if "use_reentrant" in options else None
     if kwargs and reentrant is not False:
@@ -66,11 +73,11 @@ def checkpointed(frame, function, args, kwargs, options):
     return found
 
 
-def requires_grad(value):
+def requires_grad(value: Value) -> Any:
     return isinstance(value, TensorValue) and value.example.requires_grad
 
 
-def recompute_mark(frame, context_fn):
+def recompute_mark(frame: Frame, context_fn: Any) -> Any:
     """What the given contexts ask for: none, or those of selective checkpoints; others may do anything."""
     if context_fn is None or context_fn.python_type() is type(None):
         return "must"
@@ -84,17 +91,17 @@ def recompute_mark(frame, context_fn):
 class SelectiveContexts(Value):
     """What create_selective_checkpoint_contexts gives: for checkpoint alone."""
 
-    def python_type(self):
+    def python_type(self) -> type:
         return tuple
 
 
 @call(torch_checkpoint.create_selective_checkpoint_contexts)
-def selective_contexts_row(frame, args, kwargs):
+def selective_contexts_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.utils.checkpoint.create_selective_checkpoint_contexts(policy, ...)"""
     return SelectiveContexts()
 
 
-def python_function(value):
+def python_function(value: Value) -> Any:
     """The function behind a value, or None."""
     try:
         return value.real() if value is not None else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ....graph.known import known_tensor
@@ -15,6 +17,13 @@ from ...protocol.unchanged import Unchanged
 from ..structure import leaves, rebuilt, same_structure
 from ..tensor import TensorValue
 
+if TYPE_CHECKING:
+    from torch import fx
+    from tracework_primops import FakeTensor
+
+    from ...protocol.kinds import AbstractTensor
+    from ...protocol.value import Frame, Value
+
 NAMES = ("pred", "true_fn", "false_fn", "operands")
 
 
@@ -23,16 +32,16 @@ class Arms:
 
     name = "cond"
 
-    def __init__(self, graphs, places):
+    def __init__(self, graphs: list[torch.nn.Module], places: list[tuple[int, ...]]) -> None:
         self.graphs, self.places = graphs, places
 
-    def __call__(self, condition, *tensors):
+    def __call__(self, condition: torch.Tensor, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         chosen = 0 if bool(condition) else 1
         return self.graphs[chosen](*[tensors[i] for i in self.places[chosen]])
 
 
 @call(torch.cond)
-def cond_row(frame, args, kwargs):
+def cond_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.cond(pred, true_fn, false_fn, operands=())"""
     given = dict(zip(NAMES, args)) | kwargs
     condition, arms = given["pred"], (given["true_fn"], given["false_fn"])
@@ -47,7 +56,7 @@ def cond_row(frame, args, kwargs):
     return rebuilt(frame, found, iter(operator_results(frame, condition, [first, second])))
 
 
-def traced_part(frame, function, args, name):
+def traced_part(frame: Frame, function: Value, args: list[Value], name: str) -> tuple[Value, tuple[Any, ...], Any]:
     """(what a function gives, facts of its tensors, the function as a graph of its own)"""
     start, unchanged, random = region(frame.graph), Unchanged(frame, function, *args), frame.root.effects.random
     frame.root.effects.random = False
@@ -69,22 +78,22 @@ def traced_part(frame, function, args, name):
     return found, tuple(ResultFacts.of(leaf.example) for leaf in results), made
 
 
-def is_followed(node):
+def is_followed(node: fx.Node) -> Any:
     """Whether autograd follows what a node gives."""
     return torch.is_grad_enabled() and getattr(node.meta["example_value"], "requires_grad", False)
 
 
-def is_fixed(example):
+def is_fixed(example: FakeTensor) -> bool:
     """Whether sizes and strides are known."""
     return all(type(n) is int for n in (*example.shape, *example.stride()))
 
 
-def fits(example):
+def fits(example: FakeTensor) -> bool:
     """Whether a tensor has known sizes and no history."""
     return is_fixed(example) and not (torch.is_grad_enabled() and example.requires_grad)
 
 
-def operator_results(frame, condition, traced):
+def operator_results(frame: Frame, condition: AbstractTensor, traced: list[list[Any]]) -> list[AbstractTensor]:
     """What the operator gives, tensor by tensor, for the facts and the graph of each arm."""
     (facts, _), (other_facts, _) = traced
     if not same_facts(frame, facts, other_facts):
@@ -96,7 +105,7 @@ def operator_results(frame, condition, traced):
     return call_traced(frame, arms, text, [condition.node, *inputs], facts)
 
 
-def same_facts(frame, facts, others):
+def same_facts(frame: Frame, facts: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
     """Whether these are the same kinds of tensors, of sizes that are guarded to be the same."""
     pairs = list(zip(facts, others))
     if len(facts) != len(others) or any((a.dtype, a.device, len(a.sizes)) != (b.dtype, b.device, len(b.sizes)) for a, b in pairs):
@@ -105,7 +114,13 @@ def same_facts(frame, facts, others):
     return all(compare_sizes(frame, "==", a, b) for a, b in sizes)
 
 
-def call_traced(frame, function, text, nodes, facts):
+def call_traced(
+    frame: Frame,
+    function: Any,
+    text: tuple[str | tuple[tuple[Any, ...] | str, ...], ...],
+    nodes: list[fx.Node],
+    facts: tuple[Any, ...],
+) -> list[AbstractTensor]:
     """What the operator of a function of traced graphs gives, tensor by tensor. Sizes that are symbols, of results too, are arguments."""
     sizes = [size for fact in facts for size in (*fact.sizes, *fact.strides) if type(size) is not int]
     of_sizes = {size: frame.graph.size_node(size) for size in sizes}

@@ -3,6 +3,8 @@ them."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from torch._higher_order_ops.associative_scan import associative_scan_op
 from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.map import map_impl
@@ -18,19 +20,24 @@ from ...protocol.value import Value
 from .cond import cond_row
 from .loops import With, associative_scan_row, map_row, scan_row, while_row
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ...protocol.value import Frame
+
 
 class OverLists(Value):
     """A function of items of lists, and of others after them, as one of the lists; it gives `carried` items and others as a pair, or all of
     them."""
 
-    def __init__(self, function, others, carried=None):
+    def __init__(self, function: Callable[..., Any], others: Any, carried: Any = None) -> None:
         super().__init__(None)
         self.function, self.others, self.carried = function, others, carried
 
-    def held(self):
+    def held(self) -> Iterable[Any]:
         return self.function, *self.others
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = [item for arg in args for item in arg.unpack(frame)]
         found = self.function.call(frame, [*given, *self.others], kwargs).unpack(frame)
         if self.carried is None:
@@ -38,14 +45,14 @@ class OverLists(Value):
         return TupleValue([TupleValue(found[: self.carried]), TupleValue(found[self.carried :])])
 
 
-def while_operator_row(frame, args, kwargs):
+def while_operator_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """while_loop(cond_fn, body_fn, carried_inputs, additional_inputs)"""
     condition, body, carried, others = args
     functions = [With(function, others.unpack(frame)) for function in (condition, body)]
     return while_row(frame, [*functions, carried], kwargs)
 
 
-def scan_operator_row(frame, args, kwargs):
+def scan_operator_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """scan(combine_fn, init, xs, additional_inputs)"""
     function, init, xs, others = args
     started = TupleValue(init.unpack(frame))
@@ -54,16 +61,16 @@ def scan_operator_row(frame, args, kwargs):
     return TupleValue([item for part in found.unpack(frame) for item in part.unpack(frame)])
 
 
-def map_operator_row(frame, args, kwargs):
+def map_operator_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """map_impl(f, xs, pos_args)"""
     function, xs, others = args
     return map_row(frame, [OverLists(function, others.unpack(frame)), TupleValue(xs.unpack(frame))], kwargs)
 
 
-def traced_row(function):
+def traced_row(function: Callable[..., Any]) -> Callable[..., Any]:
     """The call of a function of stand_ins.py, traced."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return frame.wrap(function, Const(function, function.__name__)).call(frame, args, kwargs)
 
     return handler

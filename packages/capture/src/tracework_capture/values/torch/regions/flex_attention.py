@@ -5,6 +5,8 @@ torch calls them under vmap, with single numbers. That is the same where they co
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ....attention import attended, before_change
@@ -16,6 +18,14 @@ from ...protocol.calls import CALLS, call
 from ...protocol.wraps import wraps_derived
 from ..tensor import TensorValue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import fx
+
+    from ....sources import Source
+    from ...protocol.value import Frame, Value
+
 _ELEMENTWISE = frozenset(
     "add sub mul truediv true_divide div floordiv floor_divide mod remainder pow neg abs exp exp2 log sigmoid tanh sin cos sqrt rsqrt"
     " relu erf floor ceil round where maximum minimum clamp eq ne lt le gt ge and_ or_ xor invert logical_and logical_or logical_not"
@@ -26,7 +36,7 @@ PARAMETERS = ("query", "key", "value", "score_mod", "block_mask", "scale", "kern
 
 
 @call(torch.ops.higher_order.flex_attention)
-def attention_row(frame, args, kwargs):
+def attention_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """flex_attention(query, key, value, score_mod, block_mask, scale, kernel_options, buffers of score_mod, of mask_mod)"""
     given = dict(zip(PARAMETERS, args))
     tensors = [given.get(name) for name in PARAMETERS[:3]]
@@ -49,12 +59,12 @@ def attention_row(frame, args, kwargs):
     return own(frame, attended, [query, value, scores, changed, mask])
 
 
-def own(frame, function, args):
+def own(frame: Frame, function: Callable[..., Any], args: list[Value]) -> Any:
     """Traces a function of attention.py."""
     return frame.wrap(function, Const(function, function.__name__)).call(frame, args, {})
 
 
-def is_elementwise(node):
+def is_elementwise(node: fx.Node) -> Any:
     """Whether the call gives for whole dims of indices what it gives for single ones."""
     if node.op not in ("call_function", "call_method"):
         return False
@@ -74,7 +84,7 @@ def is_elementwise(node):
 
 
 @wraps_derived(torch._ops.HigherOrderOperator)
-def wrap_higher_order(frame, obj, source):
+def wrap_higher_order(frame: Frame, obj: Any, source: Source) -> Value:
     """An operator that takes functions: those with a row are known by identity."""
 
     row = CALLS.get(obj)

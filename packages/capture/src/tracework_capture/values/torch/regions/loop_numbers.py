@@ -6,6 +6,8 @@ small numbers added; what else is computed from that may be compared, and go int
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, NoReturn
+
 import torch
 
 from ...number.late_values import read_late
@@ -16,6 +18,13 @@ from ...protocol.operators import compare
 from ...protocol.value import Value
 from ..structure import leaves, rebuilt
 from ..tensor import TensorValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...plain.sequence import SequenceValue
+    from ...protocol.kinds import AbstractFunction, AbstractTensor
+    from ...protocol.value import Frame
 
 SMALL, LARGE, MOST_STEPS = 2**12, 2**40, 4
 """What may be added or multiplied with, where a loop begins, how often a round may add: 2**36 rounds, which take days, stay within 64 bits."""
@@ -29,21 +38,21 @@ class CarriedInt(Value):
     """An int that is known when the loop runs, over a tensor of the graph. `steps`: how often something was added to what the round got; None
     for what no round may hand on."""
 
-    def __init__(self, tensor, steps=0):
+    def __init__(self, tensor: AbstractTensor, steps: int | None = 0) -> None:
         super().__init__(None)
         self.tensor = tensor
         self.steps = steps
 
-    def held(self):
+    def held(self) -> Iterable[Any]:
         return (self.tensor,)
 
-    def python_type(self):
+    def python_type(self) -> type:
         return int
 
-    def describe(self):
+    def describe(self) -> str:
         return "an int that a loop carries"
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if isinstance(other, TensorValue) or op.endswith("="):
             return None
         pair = (operand(other), self.tensor) if reverse else (self.tensor, operand(other))
@@ -56,15 +65,15 @@ class CarriedInt(Value):
             return self.unknown(frame, op)
         return CarriedInt(frame.graph.call(frame, (STEPS | OTHERS)[op], pair), steps)
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if not is_int(other):
             return None if isinstance(other, TensorValue) else self.unknown(frame, op)
         return CarriedTruth(frame.graph.call(frame, COMPARE_FUNCTIONS[op], (self.tensor, operand(other))))
 
-    def unknown(self, frame, op):
+    def unknown(self, frame: Frame, op: str) -> NoReturn:
         return frame.break_graph("operation_unknown", f"{op} of {self.describe()}")
 
-    def as_operand(self, frame, tensors, op=None):
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str = None) -> AbstractTensor:
         """The tensor in its place, where that makes no other dtype and no other digits."""
         own_dtype = all(t.example.ndim or t.example.dtype.is_floating_point or t.example.dtype.is_complex for t in tensors)
         return self.tensor if own_dtype and op in EXACT else self.unknown(frame, op)
@@ -73,34 +82,34 @@ class CarriedInt(Value):
 class CarriedTruth(Value):
     """What a comparison of carried ints gives."""
 
-    def __init__(self, tensor):
+    def __init__(self, tensor: AbstractTensor) -> None:
         super().__init__(None)
         self.tensor = tensor
 
-    def held(self):
+    def held(self) -> Iterable[Any]:
         return (self.tensor,)
 
-    def python_type(self):
+    def python_type(self) -> type:
         return bool
 
-    def as_operand(self, frame, tensors, op=None):
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str = None) -> AbstractTensor:
         if op not in ("&", "|") or any(t.example.dtype is not torch.bool for t in tensors):
             return frame.break_graph("operation_unknown", f"{op} of a comparison of ints that a loop carries")
         return self.tensor
 
 
-def is_small(value):
+def is_small(value: Value) -> bool:
     return value.is_constant() and type(value.constant()) is int and abs(value.constant()) <= SMALL
 
 
-def is_int(value):
+def is_int(value: Value) -> bool:
     """Whether it is an int of 64 bits."""
     if isinstance(value, (CarriedInt, SymNumber)):
         return True
     return value.is_constant() and type(value.constant()) is int and abs(value.constant()) < 2**63
 
 
-def operand(value):
+def operand(value: Value) -> Value:
     """What stands for an int in a node."""
     return value.tensor if isinstance(value, CarriedInt) else value
 
@@ -108,12 +117,12 @@ def operand(value):
 # --- the loop ------------------------------------------------------------------------------------------------------------------
 
 
-def places_of_ints(frame, carried):
+def places_of_ints(frame: Frame, carried: SequenceValue) -> frozenset[int]:
     """Which of the leaves that a loop begins with are ints."""
     return frozenset(at for at, leaf in enumerate(leaves(frame, carried)) if is_begin(frame, leaf))
 
 
-def is_begin(frame, value):
+def is_begin(frame: Frame, value: Value) -> bool:
     """Whether it is an int that a loop may begin with; a size is guarded to be one."""
     if isinstance(value, SymNumber):
         bounds = (("<", LARGE), (">", -LARGE))
@@ -121,7 +130,7 @@ def is_begin(frame, value):
     return value.is_constant() and type(value.constant()) is int and abs(value.constant()) < LARGE
 
 
-def as_tensor(frame, value):
+def as_tensor(frame: Frame, value: Value) -> AbstractTensor:
     """An int, or a comparison, as a tensor; other values as they are."""
     if isinstance(value, (CarriedInt, CarriedTruth)):
         return value.tensor
@@ -131,7 +140,7 @@ def as_tensor(frame, value):
     return frame.graph.call(frame, torch.full, ((), value), {k: ConstantValue(v) for k, v in options.items()})
 
 
-def with_tensors(frame, carried, places):
+def with_tensors(frame: Frame, carried: SequenceValue, places: frozenset[int]) -> SequenceValue:
     """The carried value with tensors for its ints."""
     return rebuilt(
         frame, carried, iter([as_tensor(frame, v) if at in places else v for at, v in enumerate(leaves(frame, carried))])
@@ -141,14 +150,14 @@ def with_tensors(frame, carried, places):
 class OverInts(Value):
     """A function of a loop, which gets ints for tensors at these places, and whose ints become tensors."""
 
-    def __init__(self, function, places, gives_carried):
+    def __init__(self, function: AbstractFunction, places: frozenset[int], gives_carried: bool) -> None:
         super().__init__(None)
         self.function, self.places, self.gives_carried = function, places, gives_carried
 
-    def held(self):
+    def held(self) -> Iterable[Any]:
         return (self.function,)
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         over = leaves(frame, TupleValue(args))
         given = [CarriedInt(v) if at in self.places else v for at, v in enumerate(over)]
         found = self.function.call(frame, rebuilt(frame, TupleValue(args), iter(given)).items, kwargs)
@@ -159,18 +168,18 @@ class OverInts(Value):
             return frame.break_graph("call_unknown", "torch.while_loop whose body gives other kinds of numbers than it takes")
         return with_tensors(frame, found, self.places)
 
-    def may_go_on(self, frame, at, value):
+    def may_go_on(self, frame: Frame, at: int, value: Value) -> bool:
         """Whether a round may hand a value on at a place."""
         if at not in self.places:
             return not isinstance(value, CarriedInt)
         return value.steps is not None if isinstance(value, CarriedInt) else is_begin(frame, value)
 
 
-def with_ints(frame, values, places):
+def with_ints(frame: Frame, values: list[AbstractTensor], places: frozenset[int]) -> list[Value]:
     """The results of a loop, the tensors at these places read as ints of Python."""
     return [read_int(frame, v) if at in places else v for at, v in enumerate(values)]
 
 
-def read_int(frame, tensor):
+def read_int(frame: Frame, tensor: AbstractTensor) -> Value:
     found = read_late(frame, tensor, "item")
     return found if found is not None else frame.break_graph("tensor_to_python", "an int that torch.while_loop carried is needed")

@@ -3,6 +3,8 @@ number of steps that changes as an operator, too."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch._higher_order_ops.associative_scan import generic_associative_scan
 from torch._higher_order_ops.map import map as map_steps
@@ -21,6 +23,15 @@ from ..tensor import TensorValue
 from .cond import call_traced, same_facts, traced_part
 from .loop_numbers import OverInts, places_of_ints, with_ints, with_tensors
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import fx
+
+    from ...plain.sequence import SequenceValue
+    from ...protocol.kinds import AbstractFunction, AbstractTensor
+    from ...protocol.value import Frame
+
 LONGEST = 64
 """Steps of a scan or map that go into the graph one by one."""
 
@@ -30,10 +41,12 @@ class Loop:
 
     name = "while_loop"
 
-    def __init__(self, condition, body, places, count):
+    def __init__(
+        self, condition: torch.nn.Module, body: torch.nn.Module, places: tuple[tuple[int, ...], ...], count: int
+    ) -> None:
         self.condition, self.body, self.places, self.count = condition, body, places, count
 
-    def __call__(self, *given):
+    def __call__(self, *given: torch.Tensor | int) -> tuple[torch.Tensor, ...]:
         carried, others = given[: self.count], given[self.count :]
         while True:
             given = (*carried, *others)
@@ -43,7 +56,7 @@ class Loop:
 
 
 @call(while_loop, torch.while_loop)
-def while_row(frame, args, kwargs):
+def while_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.while_loop(cond_fn, body_fn, carried_inputs)"""
     given = dict(zip(("cond_fn", "body_fn", "carried_inputs"), args)) | kwargs
     if len(args) > 3 or set(given) - {"cond_fn", "body_fn", "carried_inputs"} or frame.root.transforms:
@@ -65,7 +78,7 @@ def while_row(frame, args, kwargs):
     return rebuilt(frame, found, iter(with_ints(frame, results, ints)))
 
 
-def first_round(frame, carried, name):
+def first_round(frame: Frame, carried: SequenceValue, name: str) -> tuple[SequenceValue, list[fx.Node]]:
     """What the first round gets: copies, which stand for no other tensors in its graph; and their nodes."""
     over = leaves(frame, carried)
     if not over or not all(type(v) is TensorValue for v in over):
@@ -74,7 +87,7 @@ def first_round(frame, carried, name):
     return rebuilt(frame, carried, iter(copies)), [v.node for v in copies]
 
 
-def facts_of(nodes):
+def facts_of(nodes: list[fx.Node]) -> tuple[Any, ...]:
     return tuple(ResultFacts.of(node.meta["example_value"]) for node in nodes)
 
 
@@ -86,10 +99,10 @@ class Steps:
 
     name = "scan"
 
-    def __init__(self, body, places, counts, dim, backwards):
+    def __init__(self, body: Any, places: Any, counts: Any, dim: Any, backwards: Any) -> None:
         self.body, self.places, self.counts, self.dim, self.backwards = body, places, counts, dim, backwards
 
-    def __call__(self, *tensors):
+    def __call__(self, *tensors: Any) -> Any:
         over, carries = self.counts
         xs, carried, others = tensors[:over], tensors[over : over + carries], tensors[over + carries :]
         rows = []
@@ -103,12 +116,12 @@ class Steps:
         return (*carried, *[stacked_along(torch.stack(column), self.dim) for column in columns])
 
 
-def stacked_along(stack, dim):
+def stacked_along(stack: Any, dim: Any) -> Any:
     """Results of steps, which lie along the first dim, along another where they have it."""
     return stack.movedim(0, dim) if 0 < dim < stack.ndim else stack
 
 
-def steps_operator(frame, name, function, init, xs, dim, backwards):
+def steps_operator(frame: Frame, name: str, function: Value, init: Any, xs: AbstractTensor, dim: int, backwards: bool) -> Any:
     """(carried value or None, results) of a long scan, or map where `init` is None."""
     over = leaves(frame, xs)
     firsts = [frame.graph.call_method(frame, "select", (leaf, dim, 0)) for leaf in over]
@@ -135,7 +148,7 @@ def steps_operator(frame, name, function, init, xs, dim, backwards):
     return carried, rebuilt(frame, pair[1], iter(values[count:]))
 
 
-def along(facts, length, dim):
+def along(facts: Any, length: Any, dim: Any) -> Any:
     """The facts of the results of all steps."""
     from tracework_primops.symbols.layout import contiguous_strides  # primops is imported when the first graph is made
 
@@ -149,7 +162,7 @@ def along(facts, length, dim):
 # --- steps one by one ------------------------------------------------------------------------------------------------------
 
 
-def number_of_steps(frame, name, xs, dim):
+def number_of_steps(frame: Frame, name: str, xs: Value, dim: int) -> int:
     """How many there are is what the graph is made for."""
     over = leaves(frame, xs)
     if not over or dim < 0 or not all(type(v) is TensorValue and v.example.ndim > dim for v in over):
@@ -160,19 +173,19 @@ def number_of_steps(frame, name, xs, dim):
     return length
 
 
-def is_unrolled(frame, length):
+def is_unrolled(frame: Frame, length: int) -> bool:
     """Whether the steps go into the graph one by one."""
     return type(length) is int and (length <= LONGEST or bool(frame.root.transforms))
 
 
-def steps_of(frame, xs, dim, length):
+def steps_of(frame: Frame, xs: Value, dim: int, length: int) -> list[Value]:
     """The items of each step."""
     over = leaves(frame, xs)
     parts = [[frame.graph.call_method(frame, "select", (leaf, dim, step)) for leaf in over] for step in range(length)]
     return [rebuilt(frame, xs, iter(part)) for part in parts]
 
 
-def stacked(frame, results, dim):
+def stacked(frame: Frame, results: list[Value], dim: int) -> Value:
     """The results of all steps, leaf by leaf, along a new dim."""
     rows = [leaves(frame, result) for result in results]
     if not all(isinstance(leaf, TensorValue) for row in rows for leaf in row):
@@ -181,7 +194,7 @@ def stacked(frame, results, dim):
     return rebuilt(frame, results[0], iter(made))
 
 
-def stack(frame, row, dim):
+def stack(frame: Frame, row: tuple[AbstractTensor, ...], dim: int) -> AbstractTensor:
     """stacked_along, traced."""
     found = frame.graph.call(frame, torch.stack, (TupleValue(list(row)),))
     return frame.graph.call(frame, torch.movedim, (found, 0, dim)) if 0 < dim < found.example.ndim else found
@@ -190,19 +203,19 @@ def stack(frame, row, dim):
 class With(Value):
     """A function with further arguments."""
 
-    def __init__(self, function, others):
+    def __init__(self, function: AbstractFunction, others: list[Any]) -> None:
         super().__init__(None)
         self.function, self.others = function, others
 
-    def held(self):
+    def held(self) -> Iterable[Any]:
         return self.function, *self.others
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.function.call(frame, [*args, *self.others], kwargs)
 
 
 @call(map_steps)
-def map_row(frame, args, kwargs):
+def map_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """map(f, xs, *args)"""
     if kwargs or len(args) < 2:
         return frame.break_graph("call_unknown", "map with these arguments")
@@ -214,7 +227,7 @@ def map_row(frame, args, kwargs):
 
 
 @call(scan)
-def scan_row(frame, args, kwargs):
+def scan_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """scan(combine_fn, init, xs, *, dim=0, reverse=False)"""
     given = dict(zip(("combine_fn", "init", "xs"), args)) | kwargs
     dim, backwards = (given.pop(name, ConstantValue(default)) for name, default in (("dim", 0), ("reverse", False)))
@@ -238,7 +251,7 @@ def scan_row(frame, args, kwargs):
     return TupleValue([carry, stacked(frame, results, dim.constant())])
 
 
-def associative_scan_row(frame, args, kwargs):
+def associative_scan_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The operator behind associative_scan(combine_mode="pointwise"): what eager runs for it is traced."""
     source = Const(generic_associative_scan, "generic_associative_scan")
     given = dict(zip(("combine_fn", "xs", "additional_inputs"), args)) | kwargs

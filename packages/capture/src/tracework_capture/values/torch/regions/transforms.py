@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -24,6 +24,16 @@ from ...protocol.value import SymbolicRaise, Value
 from ..hooks import stand_in_like
 from ..structure import leaves, rebuilt, same_structure, spread
 from ..tensor import TensorValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import fx
+    from tracework_primops import FakeTensor
+
+    from ...plain.sequence import SequenceValue
+    from ...protocol.kinds import AbstractFunction, AbstractTensor
+    from ...protocol.value import Emitter, Frame
 
 RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "exponential", "poisson", "uniform", "rrelu", "gumbel")
 
@@ -47,7 +57,15 @@ class Level(NamedTuple):
 class Body:
     """A function traced on stand-ins: `results` are what it gave, `module` its graph."""
 
-    def __init__(self, frame, kind, function, call, stand_ins, batch=None):
+    def __init__(
+        self,
+        frame: Frame,
+        kind: str,
+        function: Value,
+        call: Callable[..., Any],
+        stand_ins: list[AbstractTensor],
+        batch: tuple[Any, ...] | None = None,
+    ) -> None:
         self.frame, self.builder = frame, frame.graph
         root = frame.root
         start, before = region(self.builder), Unchanged(frame)
@@ -71,7 +89,7 @@ class Body:
         for node in self.stand_ins:
             self.builder.graph.erase_node(node)
 
-    def take_back(self, before):
+    def take_back(self, before: Any) -> None:
         """The function raises, and so does the transform: the graph goes on without what was traced until then, which nobody gets. Writes to
         its own tensors may be refused under the transform, with another exception before this one."""
         inside = {*self.nodes, *self.stand_ins}
@@ -84,24 +102,30 @@ class Body:
         for node in [*reversed(self.nodes), *self.stand_ins]:
             self.builder.graph.erase_node(node)
 
-    def node(self, kind, tensors, options, more=()):
+    def node(
+        self,
+        kind: str,
+        tensors: list[AbstractTensor],
+        options: dict[str, tuple[int | None, ...] | str | int | None],
+        more: list[AbstractTensor] | tuple[Any, ...] = (),
+    ) -> list[AbstractTensor]:
         """The tensors that the transform gives, `tensors` being what it is given in place of the stand-ins."""
         order = [*self.stand_ins, *self.free]
         places = tuple(order.index(n) for n in self.made.inputs)
         target = TransformCall(kind, self.name, self.made.module, places, options)
         return self.builder.call(self.frame, target, [*tensors, *self.free, *more]).unpack(self.frame)
 
-    def done(self):
+    def done(self) -> None:
         """Nothing outside may use what was traced."""
         forget_nodes(self.frame, {*self.nodes, *self.stand_ins})
 
-    def all_tensors(self, results):
+    def all_tensors(self, results: list[AbstractTensor]) -> list[AbstractTensor]:
         """`results` when all are tensors."""
         if not results or not all(isinstance(r, TensorValue) for r in results):
             self.frame.break_graph("call_unknown", "a function under a transform of torch.func gives something that is no tensor")
         return results
 
-    def is_random(self):
+    def is_random(self) -> bool:
         return any(word in str(getattr(n.target, "__name__", n.target)) for n in self.nodes for word in RANDOM)
 
 
@@ -109,14 +133,14 @@ EFFECTS = ("may_raise", "may_write", "data_dependent", "of_history")
 """What a node is marked with that does, or may do, something beside computing tensors."""
 
 
-def has_effect(node):
+def has_effect(node: fx.Node) -> bool:
     """Whether somebody may see that the node is gone: by what it is marked with, or since it gives something else than tensors."""
     example = node.meta.get("example_value")
     parts = example if isinstance(example, (tuple, list)) else [example]
     return any(map(node.meta.get, EFFECTS)) or not all(isinstance(part, torch.Tensor) for part in parts)
 
 
-def stand_in(frame, tensor, dim=None):
+def stand_in(frame: Frame, tensor: AbstractTensor, dim: int | None = None) -> AbstractTensor:
     """A tensor as the function under the transform sees it."""
     with torch.no_grad():
         example = frame.graph.run_on_fakes(frame, torch.Tensor.detach, (tensor.example,), {}, "call_function")
@@ -130,7 +154,7 @@ def stand_in(frame, tensor, dim=None):
     return value
 
 
-def on_stand_ins(frame, args, chosen, dims=None):
+def on_stand_ins(frame: Frame, args: list[Value], chosen: list[int] | range, dims: Any = None) -> tuple[list[Value], ...]:
     """(arguments with stand-ins for the tensors of those at the places `chosen`, the tensors, the stand-ins)."""
     given, tensors, stand_ins = list(args), [], []
     for place in chosen:
@@ -147,7 +171,13 @@ def on_stand_ins(frame, args, chosen, dims=None):
 # --- the transforms ------------------------------------------------------------------------------------------------------
 
 
-def vmap(frame, function, options, args, kwargs):
+def vmap(
+    frame: Frame,
+    function: Value,
+    options: dict[str, int | str | tuple[int | None, ...] | None],
+    args: list[Value],
+    kwargs: dict[str, Value],
+) -> Value:
     """torch.vmap(function)(*args)"""
     in_dims = options.get("in_dims", 0)
     structure = TupleValue(list(args))
@@ -175,7 +205,7 @@ def vmap(frame, function, options, args, kwargs):
     return rebuilt(frame, body.result, iter(made))
 
 
-def chosen_arguments(frame, args, argnums):
+def chosen_arguments(frame: Frame, args: list[Value], argnums: tuple[int, ...] | int) -> tuple[list[int], bool]:
     """(places, whether there is only one)"""
     single = isinstance(argnums, int)
     places = [argnums] if single else list(argnums)
@@ -184,13 +214,13 @@ def chosen_arguments(frame, args, argnums):
     return [p % len(args) for p in places], single
 
 
-def like_arguments(frame, args, places, single, made):
+def like_arguments(frame: Frame, args: list[Value], places: list[int], single: bool, made: Any) -> Value:
     """Values nested as the chosen arguments."""
     found = [rebuilt(frame, args[p], made) for p in places]
     return found[0] if single else TupleValue(found)
 
 
-def with_aux(frame, body, has_aux):
+def with_aux(frame: Frame, body: Any, has_aux: bool) -> tuple[Value, None] | list[Value]:
     """(the results proper, the auxiliary ones): values"""
     if not has_aux:
         return body.result, None
@@ -199,14 +229,21 @@ def with_aux(frame, body, has_aux):
     return body.result.items
 
 
-def rebuilt_aux(frame, aux, made):
+def rebuilt_aux(frame: Frame, aux: SequenceValue, made: Any) -> SequenceValue:
     """Auxiliary results."""
     if not all(isinstance(a, TensorValue) for a in leaves(frame, aux)):
         return frame.break_graph("call_unknown", "auxiliary results of torch.func that are no tensors")
     return rebuilt(frame, aux, made)
 
 
-def grad(frame, function, options, args, kwargs, with_value=False):
+def grad(
+    frame: Frame,
+    function: AbstractFunction,
+    options: dict[str, tuple[int, ...] | int],
+    args: list[Value],
+    kwargs: dict[Any, Any],
+    with_value: bool = False,
+) -> Value:
     """torch.func.grad(function)(*args), and grad_and_value"""
     has_aux = options.get("has_aux", False)
     places, single = chosen_arguments(frame, args, options.get("argnums", 0))
@@ -225,15 +262,23 @@ def grad(frame, function, options, args, kwargs, with_value=False):
     return TupleValue([gradients, TupleValue([value, others]) if has_aux else value])
 
 
-def grad_and_value(frame, function, options, args, kwargs):
+def grad_and_value(
+    frame: Frame,
+    function: AbstractFunction,
+    options: dict[str, tuple[int, ...] | bool],
+    args: list[Value],
+    kwargs: dict[str, Value],
+) -> Value:
     """torch.func.grad_and_value(function)(*args)"""
     return grad(frame, function, options, args, kwargs, with_value=True)
 
 
-def jacobian(kind):
+def jacobian(kind: str) -> Callable[..., Any]:
     """torch.func.jacrev, jacfwd"""
 
-    def handler(frame, function, options, args, kwargs):
+    def handler(
+        frame: Frame, function: Value, options: dict[Any, Any], args: list[Value], kwargs: dict[str, Value]
+    ) -> AbstractTensor:
         has_aux = options.get("has_aux", False)
         places, single = chosen_arguments(frame, args, options.get("argnums", 0))
         given, tensors, stand_ins = on_stand_ins(frame, args, places)
@@ -251,12 +296,16 @@ def jacobian(kind):
     return handler
 
 
-def hessian(frame, function, options, args, kwargs):
+def hessian(
+    frame: Frame, function: AbstractFunction, options: dict[Any, Any], args: list[Value], kwargs: dict[str, Value]
+) -> AbstractTensor:
     """torch.func.hessian: jacfwd of jacrev"""
     return jacobian("jacfwd")(frame, TransformedValue("jacrev", function, options), options, args, kwargs)
 
 
-def functionalize(frame, function, options, args, kwargs):
+def functionalize(
+    frame: Frame, function: AbstractFunction, options: dict[Any, Any], args: list[Value], kwargs: dict[str, Value]
+) -> AbstractTensor:
     """torch.func.functionalize(function)(*args): writes are removed from every graph later on"""
     if options.get("remove", "mutations") != "mutations":
         return frame.break_graph("call_unknown", f"torch.func.functionalize that removes {options['remove']}")
@@ -271,23 +320,23 @@ def functionalize(frame, function, options, args, kwargs):
 class TransformedValue(Value):
     """What torch.vmap(function, ...) and its like give."""
 
-    def __init__(self, kind, function, options):
+    def __init__(self, kind: str, function: Value, options: dict[str, int | str | tuple[int | None, ...] | None]) -> None:
         super().__init__(None)
         self.kind, self.function, self.options = kind, function, options
 
-    def python_type(self):
+    def python_type(self) -> type:
         return types.FunctionType
 
-    def describe(self):
+    def describe(self) -> str:
         return f"torch.func.{self.kind}({self.function.describe()})"
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return TRANSFORMS[self.kind](frame, self.function, self.options, list(args), kwargs)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         given = [emit.load(self.function)] + [f"{k}={emit.literal(v)}" for k, v in self.options.items()]
         return f"{emit.const(getattr(torch.func, self.kind), self.kind)}({', '.join(given)})"
 
@@ -304,11 +353,11 @@ TRANSFORMS = {
 """Name in torch.func -> fn(frame, function, options, args, kwargs) for a call of the transformed function."""
 
 
-def transform_row(kind):
+def transform_row(kind: str) -> Callable[..., Any]:
     """torch.func.<kind>(function, ...)"""
     signature = inspect.signature(getattr(torch.func, kind))
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -321,10 +370,10 @@ def transform_row(kind):
     return row
 
 
-def made_before(kind):
+def made_before(kind: str) -> Callable[..., Any]:
     """A call of a transformed function that was made outside of the traced program."""
 
-    def row(frame, function, args, kwargs):
+    def row(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
         held = dict(zip(function.__code__.co_freevars, (c.cell_contents for c in function.__closure__)))
         inner = held.pop("func")
         names = inspect.signature(getattr(torch.func, kind)).parameters
@@ -340,7 +389,7 @@ calls({getattr(torch.func, k)(abs).__code__: made_before(k) for k in TRANSFORMS 
 # --- vjp, jvp and linearize ----------------------------------------------------------------------------------------------
 
 
-def vjp_row(frame, args, kwargs):
+def vjp_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.func.vjp(function, *primals, has_aux=False)"""
     function, primals = args[0], list(args[1:])
     has_aux = "has_aux" in kwargs and force_plain(frame, kwargs["has_aux"])
@@ -355,7 +404,7 @@ def vjp_row(frame, args, kwargs):
     found = rebuilt(frame, value, made)
 
     # the forward runs again in the node of the gradients: what is equal is computed once by the backend
-    def pull_back(frame, args, kwargs):
+    def pull_back(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         cotangents = leaves(frame, args[0] if len(args) == 1 else TupleValue(list(args)))
         if len(cotangents) != results or kwargs or not all(isinstance(c, TensorValue) for c in cotangents):
             return frame.break_graph("call_unknown", "arguments of the function that torch.func.vjp gave")
@@ -366,7 +415,7 @@ def vjp_row(frame, args, kwargs):
     return TupleValue([found, function, rebuilt_aux(frame, aux, made)] if has_aux else [found, function])
 
 
-def jvp_row(frame, args, kwargs):
+def jvp_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.func.jvp(function, primals, tangents, has_aux=False)"""
     names = ("func", "primals", "tangents")
     given = dict(zip(names, args)) | kwargs
@@ -384,7 +433,7 @@ def jvp_row(frame, args, kwargs):
     return TupleValue([*found, rebuilt_aux(frame, aux, made)] if has_aux else found)
 
 
-def linearize_row(frame, args, kwargs):
+def linearize_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.func.linearize(function, *primals)"""
     function, primals = args[0], list(args[1:])
     given, tensors, stand_ins = on_stand_ins(frame, primals, range(len(primals)))
@@ -397,7 +446,7 @@ def linearize_row(frame, args, kwargs):
     body.done()
 
     # torch runs the function again for this, too, though once
-    def push_forward(frame, args, kwargs):
+    def push_forward(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         tangents, like = TupleValue(list(args)), TupleValue(primals)
         pairs = zip(leaves(frame, tangents), tensors) if same_structure(frame, tangents, like) else ()
         fits = [isinstance(a, TensorValue) and kind_of(a.example) == kind_of(b.example) for a, b in pairs]
@@ -410,7 +459,7 @@ def linearize_row(frame, args, kwargs):
     return TupleValue([rebuilt(frame, body.result, iter(made)), PartialBuiltin(types.FunctionType, push_forward)])
 
 
-def kind_of(example):
+def kind_of(example: FakeTensor) -> tuple[torch.Size, torch.dtype, torch.device]:
     """What of a tangent has to be as its primal's."""
     return example.shape, example.dtype, example.device
 

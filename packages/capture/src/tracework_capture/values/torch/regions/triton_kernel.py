@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,6 +18,10 @@ from ...protocol.value import Value
 from ...protocol.wraps import wraps_named
 from ..tensor import TensorValue
 
+if TYPE_CHECKING:
+    from ....sources import Source
+    from ...protocol.value import Frame
+
 MOST_CONFIGS = 64
 
 
@@ -26,7 +31,7 @@ MOST_CONFIGS = 64
     "triton.runtime.autotuner.Autotuner",
     "triton.runtime.autotuner.Heuristics",
 )
-def wrap_kernel(frame, obj, source):
+def wrap_kernel(frame: Frame, obj: Any, source: Source | None) -> Any:
     frame.guard("IDENTITY", source, obj)
     return KernelValue(obj, source)
 
@@ -34,41 +39,41 @@ def wrap_kernel(frame, obj, source):
 class KernelValue(Value):
     """A kernel."""
 
-    def __init__(self, obj, source):
+    def __init__(self, obj: Any, source: Source | None) -> None:
         super().__init__(source)
         self.obj = obj
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.obj)
 
-    def real(self):
+    def real(self) -> Any:
         return self.obj
 
-    def describe(self):
+    def describe(self) -> str:
         return f"Triton kernel {python_function(self.obj).__qualname__}"
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         return LaunchValue(self, key)
 
 
 class LaunchValue(Value):
     """kernel[grid]"""
 
-    def __init__(self, kernel, grid):
+    def __init__(self, kernel: Any, grid: Any) -> None:
         super().__init__(None)
         self.kernel = kernel
         self.grid = grid
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(lambda: None)
 
-    def describe(self):
+    def describe(self) -> str:
         return f"a launch of {self.kernel.describe()}"
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         names = list(self.kernel.obj.arg_names)
         if len(args) > len(names) or set(names[: len(args)]) & set(kwargs) or "warmup" in kwargs or "grid" in kwargs:
             return frame.break_graph("call_unknown", f"{self.describe()} with these arguments")
@@ -84,7 +89,7 @@ class LaunchValue(Value):
         frame.graph.call(frame, operator, (*nodes, list(itertools.chain(*grids))))
         return NONE
 
-    def grids(self, frame, given, names):
+    def grids(self, frame: Frame, given: Any, names: Any) -> Any:
         """(settings, grid for each): one grid, or one for each configuration of an autotuner whose grid is a function."""
         if self.grid.python_type() is tuple:
             return ((),), [whole(frame, self.grid)]
@@ -101,7 +106,7 @@ class LaunchValue(Value):
         return tuple(tuple(settings.items()) for settings in tried), found
 
 
-def whole(frame, grid):
+def whole(frame: Frame, grid: Any) -> Any:
     """The sizes of a grid."""
     sizes = grid.unpack(frame)
     if not all(isinstance(s, SymNumber) or (s.is_constant() and isinstance(s.constant(), int)) for s in sizes) or not sizes:
@@ -109,7 +114,7 @@ def whole(frame, grid):
     return sizes
 
 
-def configs_of(kernel):
+def configs_of(kernel: Any) -> Any:
     """The configurations that an autotuner may choose from; one without settings where there is none."""
     while not hasattr(kernel, "configs"):
         kernel = getattr(kernel, "fn", None)
@@ -122,13 +127,13 @@ class _NoSettings:
     kwargs: dict = {}
 
 
-def constexpr_names(kernel):
+def constexpr_names(kernel: Any) -> Any:
     """Parameters that are part of the compiled kernel."""
     annotations = python_function(kernel).__annotations__
     return {name for name, kind in annotations.items() if "constexpr" in str(getattr(kind, "__name__", kind))}
 
 
-def sorted_arguments(frame, given, fixed):
+def sorted_arguments(frame: Frame, given: Any, fixed: Any) -> Any:
     """([(name, kind, value) of what the node passes], [(name, object) of what is the same in every call])."""
     passed, constants = [], []
     for name, value in given.items():
@@ -140,7 +145,7 @@ def sorted_arguments(frame, given, fixed):
     return passed, constants
 
 
-def kind_of(value):
+def kind_of(value: Value) -> Any:
     """What the operator's schema calls it; None for what has no place there."""
     if isinstance(value, TensorValue):
         return "tensor"
@@ -151,7 +156,7 @@ def kind_of(value):
     return None
 
 
-def fixed_object(frame, value):
+def fixed_object(frame: Frame, value: Value) -> Any:
     """The object of an argument that is part of the operator."""
     if isinstance(value, (SymNumber, FloatValue)):
         return force_plain(frame, value)
@@ -167,7 +172,7 @@ def fixed_object(frame, value):
     return found
 
 
-def without_history(frame, value):
+def without_history(frame: Frame, value: Value) -> Any:
     """A tensor as the kernel sees it: autograd does not know of the launch."""
     if isinstance(value, TensorValue) and value.example.requires_grad:
         return frame.graph.call_method(frame, "detach", (value,))
@@ -175,6 +180,6 @@ def without_history(frame, value):
 
 
 @call(getattr(torch.library, "wrap_triton", None))
-def wrap_triton_row(frame, args, kwargs):
+def wrap_triton_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.library.wrap_triton(kernel)"""
     return args[0] if args else kwargs["triton_kernel"]
