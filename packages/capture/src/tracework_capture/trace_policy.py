@@ -89,8 +89,8 @@ _DISABLE_MARKS = ("_torchdynamo_disable", "__tracework_disable__")
 
 def is_disabled(function: Any) -> bool:
     """Whether the user or a library marked a function to run as plain Python."""
-    marks = getattr(function, "__dict__", None)
-    return bool(marks) and any(marks.get(mark) for mark in _DISABLE_MARKS)
+    marks = getattr(function, "__dict__", None) or {}
+    return any(marks.get(mark) for mark in _DISABLE_MARKS)
 
 
 def disabled_inside(function: Any) -> Any:

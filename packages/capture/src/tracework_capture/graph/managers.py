@@ -36,7 +36,7 @@ def refuse_open_managers(root: Any) -> None:
 def record_plain(frame: Any, target: Callable[..., Any], args: tuple[Any, ...]) -> fx.Node:
     """A node whose arguments and result are not values (autocast's enter and exit); gives the node."""
     example = frame.graph.run_on_fakes(frame, target, args, {}, "call_function")
-    node = frame.graph.graph.call_function(target, args)
+    node: fx.Node = frame.graph.graph.call_function(target, args)
     node.meta.update(example_value=example, val=example, stack=frame.user_location(), stack_trace=frame.user_location())
     frame.graph.calls += 1
     return node

@@ -67,28 +67,40 @@ def wrap_container_subclass(frame: Frame, obj: Any, source: Source) -> Value:
         return wrap_tuple(frame, obj, source)
     guard_type(frame, obj, source)
     native = native_base(kind)
+    part: Value
     if issubclass(native, dict):
-        has_an_order(frame, obj)
-        part = DictValue(source, native, obj)
-        if native is collections.defaultdict:
-            place = collections.defaultdict.default_factory
-            factory = frame.wrap(place.__get__(obj), Member(source, place))
-            part.default_factory = None if factory.is_constant() else factory
+        part = mapping_part(frame, obj, source, native)
     elif native in (list, tuple, collections.deque):
-        if native is tuple:
-            frame.guard("LENGTH", source, tuple.__len__(obj))
-        items = [Pending(item, PartItem(source, i)) for i, item in enumerate(native.__iter__(obj))]
-        if native is collections.deque:
-            if lookup_class(kind, "__len__")[1] is not native:  # which a guard would call
-                frame.break_graph("value_not_known", f"a deque of the class {kind.__name__}, which has its own length")
-            part = DequeValue(items, source, maxlen=guarded_maxlen(frame, obj, source))
-        else:
-            part = {list: ListValue, tuple: TupleValue}[native](items, source)
+        part = sequence_part(frame, obj, source, native)
     else:
         if any(lookup_class(kind, name)[1] is not native for name in ("__iter__", "__len__", "__contains__", "copy")):
             frame.break_graph("iterator_unsupported", f"a set of the class {kind.__name__}, which goes over it in its own way")
         part = wrap_set(frame, obj, source, native)
     return ObjectValue(kind, obj, source, part)
+
+
+def mapping_part(frame: Frame, obj: Any, source: Source, native: type) -> Value:
+    """The dict in an instance of a class derived from `native`."""
+    has_an_order(frame, obj)
+    part = DictValue(source, native, obj)
+    if native is collections.defaultdict:
+        place: Any = vars(collections.defaultdict)["default_factory"]
+        factory = frame.wrap(place.__get__(obj), Member(source, place))
+        part.default_factory = None if factory.is_constant() else factory
+    return part
+
+
+def sequence_part(frame: Frame, obj: Any, source: Source, native: Any) -> Value:
+    """The list, tuple or deque in an instance of a class derived from `native`."""
+    if native is tuple:
+        frame.guard("LENGTH", source, tuple.__len__(obj))
+    items = [Pending(item, PartItem(source, i)) for i, item in enumerate(native.__iter__(obj))]
+    if native is not collections.deque:
+        return ListValue(items, source) if native is list else TupleValue(items, source)
+    kind = type(obj)
+    if lookup_class(kind, "__len__")[1] is not native:  # which a guard would call
+        frame.break_graph("value_not_known", f"a deque of the class {kind.__name__}, which has its own length")
+    return DequeValue(items, source, maxlen=guarded_maxlen(frame, obj, source))
 
 
 @wraps_derived(ATOMS)
@@ -122,10 +134,8 @@ def wrap_cell(frame: Frame, obj: Any, source: Source) -> Value:
 @wraps(types.MethodType)
 def wrap_method(frame: Frame, obj: Any, source: Source) -> Value:
     guard_type(frame, obj, source)
-    if isinstance(source, Const):
-        function, owner = Const(obj.__func__), Const(obj.__self__)
-    else:
-        function, owner = Attr(source, "__func__"), Attr(source, "__self__")
+    function: Source = Const(obj.__func__) if isinstance(source, Const) else Attr(source, "__func__")
+    owner: Source = Const(obj.__self__) if isinstance(source, Const) else Attr(source, "__self__")
     owner_value = frame.wrap(obj.__self__, owner)
     if owner_value.models_methods:
         return BoundBuiltin(owner_value, obj.__func__.__name__)
@@ -146,7 +156,8 @@ def wrap_getter(frame: Frame, obj: Any, source: Source) -> Value:
     named = make.keywords if type(make) is functools.partial else {}
     given = [*make.args, *given] if named else given
     args, kwargs = [frame.wrap(a, Const(a)) for a in given], {name: frame.wrap(a, Const(a)) for name, a in named.items()}
-    value = CALLS[type(obj)].handler(frame, args, kwargs)
+    kind: Any = type(obj)
+    value = CALLS[kind].handler(frame, args, kwargs)
     value.source = source
     return value
 
@@ -154,7 +165,8 @@ def wrap_getter(frame: Frame, obj: Any, source: Source) -> Value:
 @wraps(types.ModuleType)
 @wraps_derived(types.ModuleType)
 def wrap_namespace(frame: Frame, obj: Any, source: Source) -> Value:
-    if type(obj).__getattribute__ is not types.ModuleType.__getattribute__:  # looking into it runs code of the user
+    looks_up: Any = type(obj).__getattribute__
+    if looks_up is not types.ModuleType.__getattribute__:  # looking into it runs code of the user
         return wrap_object(frame, obj, source)
     frame.guard("IDENTITY", source, obj)
     guard_type(frame, obj, source)

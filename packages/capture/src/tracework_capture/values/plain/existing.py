@@ -60,7 +60,8 @@ def guarded_maxlen(frame: Frame, obj: Any, source: Source) -> int | None:
             "value_not_known", f"maxlen of a deque of the class {kind.__name__}, which reads it in its own way"
         )
     frame.guard("IS_NONE" if obj.maxlen is None else "CONSTANT", Attr(source, "maxlen"), obj.maxlen)
-    return obj.maxlen
+    most: int | None = obj.maxlen
+    return most
 
 
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
@@ -104,7 +105,8 @@ def wrap_range(frame: Frame, obj: Any, source: Source) -> Value:
 @wraps(slice)
 def wrap_slice(frame: Frame, obj: Any, source: Source) -> Value:
     guard_type(frame, obj, source)
-    return SliceValue(*(frame.wrap(getattr(obj, n), Attr(source, n)) for n in ("start", "stop", "step")), source=source)
+    start, stop, step = (frame.wrap(getattr(obj, n), Attr(source, n)) for n in ("start", "stop", "step"))
+    return SliceValue(start, stop, step, source)
 
 
 @wraps(*NATIVE_ITERATORS)
@@ -121,7 +123,8 @@ def iterator_to_ask(frame: Frame, obj: Any, source: Source) -> Value | None:
         except LookupError:
             return None
         return ExistingSequenceIterator(obj, source)
-    return frame.root.services.unstarted_generator(frame, obj, source)
+    found: Value | None = frame.root.services.unstarted_generator(frame, obj, source)
+    return found
 
 
 @wraps(
@@ -169,7 +172,7 @@ def guard_alias(frame: Frame, obj: Any, source: Source) -> None:
     guard_type(frame, obj, source)
     arguments = Attr(source, "__args__")
     frame.guard("LENGTH", arguments, len(obj.__args__))
-    parts = [(Item(arguments, place), part) for place, part in enumerate(obj.__args__)]
+    parts: list[tuple[Source, Any]] = [(Item(arguments, place), part) for place, part in enumerate(obj.__args__)]
     if type(obj) is types.GenericAlias:
         parts += [(Attr(source, name), getattr(obj, name)) for name in ("__origin__", "__unpacked__")]
     for place, part in parts:

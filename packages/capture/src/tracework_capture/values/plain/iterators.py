@@ -118,7 +118,9 @@ class ExistingIterator(IteratorValue):
         return frame.break_graph("loop_goes_on", f"{name} of an existing {self.kind.__name__}")
 
 
-OVER_SEQUENCES = frozenset((itertools.count, *(type(iter(made)) for made in ([], (), "", "\xe9", b"", range(0), range(1 << 70)))))
+OVER_SEQUENCES: frozenset[type] = frozenset(
+    (itertools.count, *(type(iter(made)) for made in ([], (), "", "\xe9", b"", range(0), range(1 << 70))))
+)
 
 
 class HasLeft(NamedTuple):
@@ -215,7 +217,7 @@ class _Items:
 ITEM_ITERATOR = type(iter(_Items()))
 
 
-NATIVE_ITERATORS = frozenset(
+NATIVE_ITERATORS: frozenset[type] = frozenset(
     {
         types.GeneratorType,
         enumerate,
