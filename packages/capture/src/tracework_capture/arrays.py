@@ -12,6 +12,7 @@ from numpy._core._multiarray_umath import _array_converter as CONVERTER
 __all__ = [
     "CONVERTER",
     "DTYPES",
+    "NUMPY_DTYPES",
     "array_errors",
     "array_number",
     "as_view",
@@ -24,6 +25,8 @@ __all__ = [
 _NAMES = "bool int8 int16 int32 int64 uint8 float16 float32 float64 complex64 complex128"
 DTYPES: dict[Any, torch.dtype] = {numpy.dtype(n): getattr(torch, n) for n in _NAMES.split()}
 """dtype of NumPy -> torch's, for arrays in a graph."""
+NUMPY_DTYPES: dict[torch.dtype, Any] = {of_torch: of_numpy for of_numpy, of_torch in DTYPES.items()}
+"""And back."""
 
 
 def tensor_of_array(array: Any, flips: tuple[int, ...] = (), writeable: bool = True) -> torch.Tensor | None:

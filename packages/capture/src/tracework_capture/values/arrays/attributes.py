@@ -7,25 +7,17 @@ import torch
 from ...arrays import numpy
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.value import Value
-from .array import ArrayValue, refuse
-
-
-def in_c_order(array):
-    return not array.flips and array.example.is_contiguous()
-
-
-def in_fortran_order(array):
-    example = array.example
-    return not array.flips and example.permute(tuple(reversed(range(example.ndim)))).is_contiguous()
-
+from .array import ARRAY_ATTRIBUTES, ArrayValue
+from .breaks import refuse
+from .layouts import is_in_c_order, is_in_fortran_order
 
 FLAGS = {
-    "contiguous": in_c_order,
-    "c_contiguous": in_c_order,
-    "f_contiguous": in_fortran_order,
-    "fortran": lambda array: in_fortran_order(array) and not in_c_order(array),
-    "fnc": lambda array: in_fortran_order(array) and not in_c_order(array),
-    "forc": lambda array: in_fortran_order(array) or in_c_order(array),
+    "contiguous": is_in_c_order,
+    "c_contiguous": is_in_c_order,
+    "f_contiguous": is_in_fortran_order,
+    "fortran": lambda array: is_in_fortran_order(array) and not is_in_c_order(array),
+    "fnc": lambda array: is_in_fortran_order(array) and not is_in_c_order(array),
+    "forc": lambda array: is_in_fortran_order(array) or is_in_c_order(array),
     "writeable": lambda array: array.writeable and not array.scalar,
     "aligned": lambda array: True,
     "owndata": lambda array: array.base is None if array.source is None else None,
@@ -97,7 +89,7 @@ class Flat(Value):
         return self.items(frame).iterate(frame)
 
     def setitem(self, frame, key, value):
-        if not in_c_order(self.array) or not self.array.writeable:
+        if not is_in_c_order(self.array) or not self.array.writeable:
             return refuse(frame, "flat of an array that is not in C order, or read-only, is written to")
         if isinstance(value, ArrayValue) and value.example.ndim:
             taken = ArrayValue(frame.graph.call(frame, torch.reshape, (self.array.memory, (-1,)))).getitem(frame, key)
@@ -105,3 +97,6 @@ class Flat(Value):
                 return refuse(frame, "items of flat are set to another number of items")
         flat = ArrayValue(frame.graph.call(frame, torch.reshape, (self.array.memory, (-1,))))
         return flat.setitem(frame, key, value)
+
+
+ARRAY_ATTRIBUTES.add({"flags": lambda frame, self: Flags(self), "flat": lambda frame, self: Flat(self)})

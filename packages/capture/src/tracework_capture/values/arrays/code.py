@@ -14,8 +14,10 @@ from ..protocol.calls import call
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, plain
 from ..protocol.value import Value
 from ..protocol.wraps import wraps
-from .array import ArrayValue, as_array, refuse
-from .ufuncs import known_result
+from ..torch.callables import wrap_builtin
+from .array import ArrayValue
+from .breaks import refuse
+from .operands import as_array, known_result
 
 
 def traced_row(program):
@@ -41,8 +43,6 @@ def traced_row(program):
 @wraps(type(numpy.prod))
 def wrap_dispatcher(frame, obj, source):
     """One of NumPy's functions that ask their arguments for __array_function__."""
-    from ..torch.callables import wrap_builtin
-
     value = wrap_builtin(frame, obj, source)
     program = obj._implementation
     traced = getattr(value, "row", None) is None and type(program) is types.FunctionType

@@ -21,26 +21,18 @@ from . import places as numpy_places  # noqa: F401  # fills a table
 from . import products as numpy_products
 from . import shapes as numpy_shapes
 from . import spectra as numpy_spectra  # noqa: F401  # fills a table
-from .array import (
-    ARRAY_METHODS,
-    ArrayValue,
-    array_from_tensor,
-    as_array,
-    as_operand,
-    cast,
-    constant_array,
-    dtype_of,
-    is_open_float,
-    refuse,
-)
+from .arguments import axes_of, dtype_of, known, one_axis, sizes_of
+from .array import ARRAY_METHODS, ArrayValue
 from .attributes import FLAGS
-from .layouts import ordered, ordered_as, ordered_as_examples, ordered_in_c, ordered_like
+from .breaks import refuse
+from .layouts import in_c_order, ordered, ordered_as, ordered_as_examples, ordered_in_c, ordered_like
+from .operands import array_from_tensor, as_array, as_operand, cast, constant_array, is_open_float, known_result, prepared
 from .own import own_call, own_row, own_rows
 from .products import promoted
 from .reductions import float_dtype, reduced
-from .table import NUMPY_FUNCTIONS, axes_of, call, function, function_row, in_c_order, known, one_axis, result, sizes_of
+from .table import NUMPY_FUNCTIONS, call, function, function_row, result
 from .tensors import on_tensors
-from .ufuncs import apply, known_result, prepared, ufunc_rows
+from .ufuncs import apply, ufunc_rows
 from .views import inside_of, view_of
 
 

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from .array import refuse
+from .breaks import refuse
 
 
 def axis_order(operands, ndim):
@@ -98,3 +98,18 @@ def ordered_without(frame, tensor, arrays, dims, keepdims):
     strides = [strides_in(e, examples[0].ndim) for e in examples]
     left = [[0 if d in dims else s for d, s in enumerate(own) if keepdims or d not in dims] for own in strides]
     return arranged(frame, tensor, axis_order(left, ndim))
+
+
+def is_in_c_order(array):
+    return not array.flips and array.example.is_contiguous()
+
+
+def is_in_fortran_order(array):
+    example = array.example
+    return not array.flips and example.permute(tuple(reversed(range(example.ndim)))).is_contiguous()
+
+
+def in_c_order(frame, name, arrays, dims):
+    """Results of several dims lie in memory as the arguments do; torch does the same for those in C order."""
+    if dims > 1 and not all(a.example.is_contiguous() for a in arrays):
+        refuse(frame, f"numpy.{name} of arrays that are not in C order")

@@ -15,8 +15,9 @@ from ...graph.opaque_operators import Refusal, operator_of
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import NotPlain, plain
 from ..torch.opaque_call import fits, observed
-from .array import ArrayValue, refuse
-from .ufuncs import known_result
+from .array import ArrayValue
+from .breaks import refuse
+from .operands import known_result
 from .views import held_sizes, inside_of
 
 OWN = (

@@ -10,8 +10,11 @@ import torch
 from ...arrays import numpy
 from ..plain.sequence import NONE, ListValue, SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue
-from .array import ArrayValue, as_array, cast, refuse
-from .table import call, function, known, one_axis
+from .arguments import known, one_axis
+from .array import ArrayValue
+from .breaks import refuse
+from .operands import as_array, cast
+from .table import call, function
 
 
 def target(frame, name, a):

@@ -9,10 +9,13 @@ import torch
 from ...arrays import numpy
 from ..number.symint import SymNumber
 from ..protocol.constant import force_plain
-from .array import ArrayValue, as_array, as_operand, refuse
-from .layouts import ordered_in_c
-from .table import call, function, in_c_order, known, result
-from .ufuncs import apply, kind_of, prepared
+from .arguments import known
+from .array import ArrayValue
+from .breaks import refuse
+from .layouts import in_c_order, ordered_in_c
+from .operands import as_array, as_operand, prepared
+from .table import call, function, result
+from .ufuncs import apply, kind_of
 from .views import viewed
 
 

@@ -14,6 +14,7 @@ import threading
 
 import torch
 
+from ...arrays import NUMPY_DTYPES
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...signals import let_through
 from ...sources import Const
@@ -24,7 +25,7 @@ from ..protocol.calls import CALLS, call, calls
 from ..protocol.constant import ConstantValue, NotPlain, fold_literal, fold_plain, force_plain, plain
 from ..protocol.keys import IdentityKey
 from ..protocol.value import NEW, Value
-from .array import NUMPY_DTYPES, ArrayValue
+from .array import ArrayValue
 
 
 def draw(frame, function, generator, source, args, kwargs):

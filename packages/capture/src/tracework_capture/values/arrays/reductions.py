@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from ...arrays import numpy
+from ...arrays import NUMPY_DTYPES, numpy
 from ..plain.sequence import NONE
 from ..protocol.constant import ConstantValue
-from .array import NUMPY_DTYPES, ArrayValue, as_array, cast, constant_array, dtype_of, refuse
+from .arguments import axes_of, dtype_of, known, one_axis
+from .array import ArrayValue
+from .breaks import refuse
 from .layouts import ordered_as, ordered_without
-from .table import NUMPY_FUNCTIONS, axes_of, call, function, known, one_axis, put, result
-from .ufuncs import METHOD_FUNCTIONS, apply, prepared
+from .operands import as_array, cast, constant_array, prepared
+from .table import NUMPY_FUNCTIONS, call, function, put, result
+from .ufuncs import METHOD_FUNCTIONS, apply
 
 
 def reduced(frame, name, a, axis, keepdims, compute, mask=None):

@@ -7,11 +7,13 @@ import torch
 from ...arrays import numpy
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
 from ..protocol.constant import fold_plain
-from .array import ARRAY_METHODS, ArrayValue, as_array, cast, refuse
-from .layouts import ordered_as
+from .arguments import axes_of, known, one_axis, sizes_of
+from .array import ARRAY_METHODS, ArrayValue
+from .breaks import refuse
+from .operands import as_array, joined, stacked
 from .reductions import sum_
-from .table import axes_of, call, function, function_row, in_c_order, known, one_axis, sizes_of
-from .views import SpecialView, viewed
+from .table import call, function, function_row
+from .views import SpecialView, permuted, viewed
 
 
 def no_flips(frame, name, a):
@@ -54,11 +56,6 @@ def flatten(frame, a):
 
 
 ARRAY_METHODS["flatten"] = function_row(flatten, None, "flatten")
-
-
-def permuted(frame, a, dims):
-    dims = tuple(dims)
-    return viewed(frame, a, call(frame, torch.permute, a.memory, dims), dims)
 
 
 @function("transpose", "permute_dims", complex=True)
@@ -130,28 +127,6 @@ def squeeze(frame, a, axis=None):
         return refuse(frame, "squeeze of an axis whose size is not one")
     left = [d for d in range(a.example.ndim) if d not in axes]
     return viewed(frame, a, call(frame, torch.squeeze, a.memory, axes), left)
-
-
-def stacked(frame, sequence, axis=0):
-    """An array of arrays of equal sizes, of numbers, or of nested sequences of them."""
-    return joined(frame, torch.stack, "stack", sequence, axis)
-
-
-def joined(frame, fn, name, sequence, axis, least=0):
-    """concatenate and stack: of one dtype, which NumPy chooses."""
-    items = [
-        as_array(frame, v) for v in (sequence.all_items(frame) if isinstance(sequence, SequenceValue) else sequence.unpack(frame))
-    ]
-    if not items or any(i.example.ndim < least for i in items):
-        return refuse(frame, f"numpy.{name} of these arrays")
-    dtype = numpy.result_type(*[i.dtype for i in items])
-    ndim = items[0].example.ndim + (fn is torch.stack)
-    if fn is torch.stack:
-        in_c_order(frame, name, items, ndim)
-    if any(type(s) is int and s == 0 and n > 1 for i in items for n, s in zip(i.example.shape, i.example.stride(), strict=True)):
-        return refuse(frame, f"numpy.{name} of arrays whose items are the same memory")
-    tensors = TupleValue([cast(frame, i.tensor, dtype) for i in items])
-    return ArrayValue(ordered_as(frame, call(frame, fn, tensors, dim=one_axis(frame, axis, ndim)), items))
 
 
 @function("stack", complex=True)

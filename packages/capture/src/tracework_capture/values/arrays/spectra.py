@@ -5,9 +5,12 @@ from __future__ import annotations
 import torch
 
 from ...arrays import numpy
-from .array import ArrayValue, as_array, cast, refuse
+from .arguments import axes_of, known, one_axis
+from .array import ArrayValue
+from .breaks import refuse
 from .layouts import ordered_like
-from .table import axes_of, call, function, known, one_axis
+from .operands import as_array, cast
+from .table import call, function
 
 
 def prepared(frame, name, a):

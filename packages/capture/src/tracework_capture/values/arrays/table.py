@@ -11,14 +11,12 @@ import inspect
 import types
 
 from ...arrays import numpy
-from ...graph.known import known_tensor
 from ...sources import Const
-from ..number.symint import SymNumber
-from ..plain.sequence import SequenceValue
-from ..protocol.constant import NotPlain, force_plain, plain
+from ..protocol.constant import NotPlain, plain
 from ..protocol.value import Value
-from .array import ARRAY_METHODS, ArrayValue, refuse, watch_errors
-from .ufuncs import known_result
+from .array import ARRAY_METHODS, ArrayValue
+from .breaks import refuse, watch_errors
+from .operands import known_result
 
 NUMPY_FUNCTIONS = {}
 """Function of NumPy -> fn(frame, args, kwargs)."""
@@ -83,14 +81,6 @@ def put(frame, name, out, found):
     return out
 
 
-def known(frame, value):
-    """The plain object of an argument, given or not; of an array whose data is known its items."""
-    data = known_tensor(value.memory.node) if isinstance(value, ArrayValue) and not value.flips else None
-    if data is not None:
-        return tuple(data.tolist()) if data.ndim == 1 else data.numpy()[()]
-    return force_plain(frame, value) if isinstance(value, Value) else value
-
-
 def call(frame, fn, *args, **kwargs):
     """A node."""
     return frame.graph.call(frame, fn, args, kwargs)
@@ -99,34 +89,3 @@ def call(frame, fn, *args, **kwargs):
 def result(tensor):
     """What a function gives: a number where no dims are left."""
     return ArrayValue(tensor, scalar=tensor.example.ndim == 0)
-
-
-def in_c_order(frame, name, arrays, dims):
-    """Results of several dims lie in memory as the arguments do; torch does the same for those in C order."""
-    if dims > 1 and not all(a.example.is_contiguous() for a in arrays):
-        refuse(frame, f"numpy.{name} of arrays that are not in C order")
-
-
-def axes_of(frame, axis, ndim):
-    """Normalised axes, or None for all of them."""
-    axis = known(frame, axis)
-    if axis is None:
-        return None
-    found = axis if isinstance(axis, tuple) else (axis,)
-    if not all(type(a) is int and -ndim <= a < ndim for a in found):
-        return refuse(frame, f"axis {axis} of an array of {ndim} dims")
-    return tuple(a % ndim for a in found)
-
-
-def one_axis(frame, axis, ndim):
-    found = axes_of(frame, axis, ndim)
-    return found[0] if found is not None and len(found) == 1 else refuse(frame, "several axes")
-
-
-def sizes_of(frame, shape):
-    """The argument of a shape: an int, or a sequence of ints; sizes that change stay so."""
-    if isinstance(shape, ArrayValue):
-        found = known(frame, shape)
-        return found if isinstance(found, tuple) else (int(found),)
-    parts = shape.all_items(frame) if isinstance(shape, SequenceValue) else [shape]
-    return tuple(p if isinstance(p, SymNumber) else int(force_plain(frame, p)) for p in parts)

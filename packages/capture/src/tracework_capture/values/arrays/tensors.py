@@ -14,11 +14,14 @@ from typing import Any
 import torch
 
 from ...arrays import numpy
+from ..objects.rows_warned import warn_
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.binding import class_value
 from ..protocol.constant import ConstantValue
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
-from .array import array_from_tensor, refuse
+from .breaks import refuse
+from .operands import array_from_tensor
 from .ufuncs import apply
 
 Row = Callable[[Any, list[Value], dict[str, Value]], Value]
@@ -126,9 +129,6 @@ def asking(name: str, row: Row) -> Row:
 
 def warn(frame: Any, function: Callable[[torch.Tensor], Any]) -> None:
     """Says what NumPy says when it is given a tensor, where it would."""
-    from ..objects.rows_warned import warn_
-    from ..protocol.binding import class_value
-
     for message, category in warnings_of(function):
         warn_(frame, [ConstantValue(message), class_value(frame, category)], {})
 

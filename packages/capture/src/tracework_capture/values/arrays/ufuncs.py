@@ -9,33 +9,26 @@ from collections.abc import Callable
 
 import torch
 
-from ...arrays import DTYPES, array_errors, numpy
+from ...arrays import array_errors, numpy
 from ...graph.known import known_tensor
 from ..number.numpy_arithmetic import NUMPY_OPERATORS
 from ..number.symint import SymNumber
 from ..objects.row_value import RowValue
 from ..plain.rows_operators import DIVMOD
-from ..plain.sequence import TupleValue
+from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import CALLS
-from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
+from ..protocol.constant import ConstantValue, NotPlain, force_plain, plain
 from ..protocol.kinds import AbstractArray
 from ..protocol.value import Frame, Value
 from ..protocol.wraps import wraps
 from ..torch.tensor import TensorValue
-from .array import (
-    ArrayValue,
-    as_array,
-    as_operand,
-    cast,
-    constant_array,
-    dtype_of,
-    index,
-    is_open_float,
-    is_open_number,
-    refuse,
-    watch_errors,
-)
+from .arguments import dtype_of
+from .array import OPERATIONS, ArrayValue
+from .breaks import refuse, watch_errors
+from .items import index
 from .layouts import ordered_as
+from .operands import as_array, as_operand, cast, is_open_float, is_open_number, known_result, prepared, to_store
 
 BINARY = {
     "+": "add",
@@ -74,6 +67,35 @@ def apply(frame, name, values, out=None, dtype=None):
         made = ordered_as(frame, made, [v for v in operands if isinstance(v, ArrayValue)])
     return ArrayValue(made, scalar=made.example.ndim == 0) if out is None else written(frame, name, out, made, wanted)
 
+
+def binary(frame, array, op, other, reverse=False):
+    """array op other, or the other way round."""
+    if isinstance(other, TensorValue):
+        return array.as_operand(frame, [other]) and refuse(frame, f"arithmetic of a {array.describe()} and a tensor")
+    in_place = op.endswith("=")
+    if op == "@=":
+        return refuse(frame, "matrix multiplication in place")
+    if array.scalar and isinstance(other, SequenceValue):
+        return refuse(frame, "a number of NumPy and a sequence")
+    if as_operand(frame, other, refusing=False) is None:
+        return refuse(frame, f"arithmetic with a {other.describe()}")
+    pair = [other, array] if reverse else [array, other]
+    if op.startswith("**") and isinstance(pair[0], ArrayValue) and pair[0].dtype.kind == "b":
+        return refuse(frame, "powers of booleans, whose dtype depends on the exponent")
+    return apply(frame, BINARY[op.rstrip("=")], pair, out=array if in_place and not array.scalar else None)
+
+
+def compare(frame, array, op, other):
+    if as_operand(frame, other, refusing=False) is None:
+        return refuse(frame, f"comparison with a {other.describe()}")
+    return apply(frame, COMPARE[op], [array, other])
+
+
+def unary(frame, array, op):
+    return apply(frame, UNARY[op], [array])
+
+
+OPERATIONS.add({"binary": binary, "compare": compare, "unary": unary})
 
 SAME_AS_NUMPY = ("+", "-", "*", "/")
 
@@ -118,27 +140,6 @@ def kind_of(operand):
     return numpy.dtype(bool) if isinstance(operand, bool) else type(operand)
 
 
-_WIDEST = 8  # bytes of the dtypes that hold any size
-
-
-def prepared(frame, operand, dtype):
-    """A tensor of the dtype; NumPy refuses numbers that do not fit."""
-    if isinstance(operand, ArrayValue):
-        return cast(frame, operand.tensor, dtype)
-    if is_open_float(operand):
-        return cast(frame, operand.as_tensor(frame), dtype)
-    if dtype not in DTYPES:
-        return refuse(frame, f"numbers of dtype {dtype}")
-    if isinstance(operand, SymNumber) and dtype.itemsize == _WIDEST:
-        return frame.graph.call(frame, torch.full, ((), operand), {"dtype": ConstantValue(DTYPES[dtype])})
-    if isinstance(operand, SymNumber):
-        operand = force_plain(frame, operand)
-    if dtype.kind in "iu" and not numpy.iinfo(dtype).min <= operand <= numpy.iinfo(dtype).max:
-        return refuse(frame, f"{operand} does not fit into {dtype}")
-    number = dtype.type(operand).item()
-    return frame.graph.call(frame, torch.full, ((), ConstantValue(number)), {"dtype": ConstantValue(DTYPES[dtype])})
-
-
 def computed_in(frame, tensor):
     """Halves are computed with as floats, as NumPy does."""
     return frame.graph.call_method(frame, "float", (tensor,)) if tensor.example.dtype is torch.float16 else tensor
@@ -150,12 +151,6 @@ def written(frame, name, out, made, dtype):
         return refuse(frame, f"numpy.{name}: the result of dtype {dtype} does not go into {out.describe()}")
     out.write(frame, made)
     return out
-
-
-def known_result(frame, function, args, kwargs):
-    """A pure function of known arguments; an array that it gives becomes a constant of the graph."""
-    found = fold_plain(frame, function, *args, **kwargs)
-    return constant_array(frame, found) if isinstance(found, numpy.ndarray) else literal(frame, found)
 
 
 # --- rows ----------------------------------------------------------------------------------------------------------------
@@ -448,8 +443,6 @@ class UfuncValue(RowValue):
         return super().call_method(frame, name, args, kwargs) if row is None else row(frame, self.fn.__name__, args, kwargs)
 
     def getattr(self, frame, name):
-        from ..protocol.binding import BoundBuiltin
-
         return BoundBuiltin(self, name) if name in UFUNC_METHODS else super().getattr(frame, name)
 
 
@@ -488,7 +481,7 @@ def add_at(frame, name, args, kwargs):
     array = args[0] if args else None
     if name != "add" or kwargs or len(args) != 3 or not isinstance(array, ArrayValue) or array.flips or not array.writeable:
         return refuse(frame, f"numpy.{name}.at with these arguments")
-    keys, numbers = index(frame, array, args[1]), array.to_store(frame, args[2])
+    keys, numbers = index(frame, array, args[1]), to_store(frame, array, args[2])
     if not keys or not all(isinstance(k, TensorValue) for k in keys):
         return refuse(frame, f"numpy.{name}.at with indices that are no arrays")
     frame.graph.call_method(frame, "index_put_", (array.tensor, TupleValue(list(keys)), numbers, ConstantValue(True)))

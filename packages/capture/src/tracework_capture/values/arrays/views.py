@@ -6,18 +6,12 @@ the memory as it is then, writing to it writes there, and what the program gets 
 
 from __future__ import annotations
 
-import operator
-
 import torch
 
 from ...arrays import as_view, numpy
-from ..number.symint import SymNumber
-from ..plain.ranges import SliceValue
-from ..plain.sequence import TupleValue
-from ..protocol.constant import ConstantValue, force_plain
-from ..torch.tensor import TensorValue
-from .array import ArrayValue, index, is_element, refuse
-from .layouts import axis_order, ordered, strides_in
+from .array import ARRAY_ATTRIBUTES, ArrayValue
+from .breaks import refuse
+from .layouts import is_in_fortran_order
 
 
 class SpecialView(ArrayValue):
@@ -89,155 +83,40 @@ def view_of(frame, array, made, flips=()):
     return SpecialView(frame, made, flips, array.writeable, array)
 
 
-# --- items ---------------------------------------------------------------------------------------------------------------
+def permuted(frame, a, dims):
+    dims = tuple(dims)
+    return viewed(frame, a, frame.graph.call(frame, torch.permute, (a.memory, dims)), dims)
 
 
-def runs_backwards(part):
-    """Whether a part of a key is a slice with a negative step."""
-    return isinstance(part, SliceValue) and part.parts[2].is_constant() and type(s := part.parts[2].constant()) is int and s < 0
+def transposed(frame, self):
+    return permuted(frame, self, reversed(range(self.example.ndim)))
 
 
-def item(frame, array, key):
-    """array[key]"""
-    parts = key.all_items(frame) if isinstance(key, TupleValue) else [key]
-    keys = index(frame, array, key)
-    if any(isinstance(k, TensorValue) for k in keys):
-        if any(map(runs_backwards, parts)):
-            return refuse(frame, "indices that are arrays beside slices with negative steps")
-        return advanced_item(frame, array, keys)
-    if not array.flips and not any(map(runs_backwards, parts)):
-        found = frame.graph.call(frame, operator.getitem, (array.memory, keys))
-        if is_element(keys, array.example.ndim):
-            return ArrayValue(frame.graph.call_method(frame, "clone", (found,)), scalar=True)
-        return view_of(frame, array, found)
-    places, flips = in_memory(frame, array, keys)
-    found = frame.graph.call(frame, operator.getitem, (array.memory, places))
-    if is_element(keys, array.example.ndim):
-        return ArrayValue(frame.graph.call_method(frame, "clone", (found,)), scalar=True)
-    return view_of(frame, array, found, flips)
+def matrix_transposed(frame, self):
+    if self.example.ndim < 2:
+        return refuse(frame, "mT of an array of less than two dims")
+    dims = list(range(self.example.ndim))
+    return permuted(frame, self, [*dims[:-2], dims[-1], dims[-2]])
 
 
-def advanced_item(frame, array, keys):
-    """An item by arrays of indices, which is a copy."""
-    found = frame.graph.call(frame, operator.getitem, (array.tensor, keys))
-    single = [k for k in keys if isinstance(k, TensorValue) and k.example.ndim == 0]
-    if single and found.example.ndim == 0:
-        return ArrayValue(frame.graph.call_method(frame, "clone", (found,)), scalar=True)
-    if single:
-        return refuse(frame, "a view whose place is not known")
-    if found.example.ndim < 2:
-        return ArrayValue(found, scalar=found.example.ndim == 0)
-    before, outer, order = taken_order(array, keys)
-    made = ordered(frame, found, order)
-    if not before:
-        return ArrayValue(made)
-    front = (*range(before, before + outer), *range(before), *range(before + outer, made.example.ndim))
-    held = frame.graph.call(frame, torch.permute, (made, front))  # NumPy makes that and gives a view of it
-    return view_of(frame, ArrayValue(held), made)
+def part(frame, self, which):
+    """real and imag: views of complex arrays; real arrays are their own real part, and their imaginary one is read-only."""
+    if self.dtype.kind == "c":
+        pairs = frame.graph.call(frame, torch.view_as_real, (self.memory,))
+        found = frame.graph.call(frame, torch.select, (pairs, -1, which))
+        return viewed(frame, self, found, range(self.example.ndim))
+    if which == 0:
+        return self
+    layout = torch.preserve_format if is_in_fortran_order(self) else torch.contiguous_format
+    zeros = frame.graph.call(frame, torch.zeros_like, (self.tensor,), {"memory_format": layout})
+    return ArrayValue(zeros, scalar=True) if self.scalar else SpecialView(frame, zeros, (), False, None)
 
 
-def taken_order(array, keys):
-    """Of what arrays of indices take: how many dims come before those of the indices, how many these are, and the order of all in
-    memory, in which these are outermost."""
-    parts, steps, dim = whole(keys, array.example.ndim), [], 0
-    for part in parts:
-        if isinstance(part, TensorValue) or isinstance(part, (int, SymNumber)):
-            steps.append(None)
-        else:
-            steps.append(0 if part is None else abs(array.memory.example.stride(dim) * step_of(part)))
-        dim += dims_of(part)
-    indices = [k.example for k in keys if isinstance(k, TensorValue)]
-    outer = max(1 if is_mask(k) else k.example.ndim for k in keys if isinstance(k, TensorValue))
-    strides = [strides_in(e, outer) for e in indices if e.dtype is not torch.bool]
-    first = steps.index(None)
-    chosen = [place for place, step in enumerate(steps) if step is None]
-    before = first if chosen[-1] - first + 1 == len(chosen) else 0
-    left = sorted(((place, step) for place, step in enumerate(step for step in steps if step is not None)), key=lambda s: -s[1])
-    places = [place if place < before else place + outer for place, _ in left]
-    return before, outer, (*(before + d for d in (range(outer) if left else axis_order(strides, outer))), *places)
-
-
-def dims_of(part):
-    """Of how many dims a part of a key takes items."""
-    if part is None or part is Ellipsis:
-        return 0
-    return part.example.ndim if is_mask(part) else 1
-
-
-def is_mask(part):
-    """Whether a part of a key is an array of booleans."""
-    return isinstance(part, TensorValue) and part.example.dtype is torch.bool
-
-
-def step_of(part):
-    """The step of a slice, 1 where it is not known."""
-    step = part.parts[2].constant() if part.parts[2].is_constant() else None
-    return step if type(step) is int else 1
-
-
-def whole(keys, ndim):
-    """The parts of a key with as many slices as it leaves out."""
-    missing = ndim - sum(dims_of(k) for k in keys)
-    everything = SliceValue(*[ConstantValue(None)] * 3)
-    if Ellipsis not in [k for k in keys if not isinstance(k, (SymNumber, SliceValue))]:
-        keys = (*keys, Ellipsis)
-    found = []
-    for k in keys:
-        found += [everything] * missing if k is Ellipsis else [k]
-    return found
-
-
-def in_memory(frame, array, keys):
-    """(the key that finds the same items in the memory, the dims of the result that run backwards there)"""
-    places, flips, dim, new = [], [], 0, 0
-    for key in whole(keys, array.example.ndim):
-        if key is None:
-            places.append(None)
-            new += 1
-            continue
-        if isinstance(key, SliceValue):
-            place, backwards = slice_in_memory(frame, array, dim, key)
-            places.append(place)
-            flips += [new] if backwards else []
-            new += 1
-        else:
-            places.append(opposite(frame, key) if dim in array.flips else key)
-        dim += 1
-    return tuple(places), flips
-
-
-def opposite(frame, place):
-    """The index from the other end."""
-    return ConstantValue(-1).binary(frame, "-", place) if isinstance(place, SymNumber) else -1 - place
-
-
-def slice_in_memory(frame, array, dim, key):
-    """(a slice with a positive step, whether its items come the other way round)"""
-    backwards, bounds = dim in array.flips, [force_plain(frame, p) for p in key.parts]
-    if bounds[:2] == [None, None] and bounds[2] in (None, 1, -1):
-        return slice(None), backwards != (bounds[2] == -1)
-    size = int(array.example.shape[dim])
-    taken = range(size)[:: -1 if backwards else 1][slice(*bounds)]
-    if not taken:
-        return slice(0, 0), taken.step < 0
-    if taken.step > 0:
-        return slice(taken[0], taken[-1] + 1, taken.step), False
-    return slice(taken[-1], taken[0] + 1, -taken.step), True
-
-
-def set_item(frame, array, key, source):
-    """array[key] = source, a tensor of its dtype; of arrays with dims that run backwards, or such a key."""
-    keys = index(frame, array, key)
-    if any(isinstance(k, TensorValue) for k in keys):
-        return refuse(frame, "items by arrays of indices or of booleans in a view with negative strides")
-    places, flips = in_memory(frame, array, keys)
-    if is_element(keys, array.example.ndim):
-        return frame.graph.call(frame, operator.setitem, (array.memory, places, source))
-    found = frame.graph.call(frame, operator.getitem, (array.memory, places))
-    return SpecialView(frame, found, flips, array.writeable, array).write(frame, source)
-
-
-def is_special_place(frame, array, key):
-    """Whether set_item is what stores there."""
-    parts = key.all_items(frame) if isinstance(key, TupleValue) else [key]
-    return bool(array.flips) or any(map(runs_backwards, parts))
+ARRAY_ATTRIBUTES.add(
+    {
+        "T": transposed,
+        "mT": matrix_transposed,
+        "real": lambda frame, self: part(frame, self, 0),
+        "imag": lambda frame, self: part(frame, self, 1),
+    }
+)

@@ -6,10 +6,11 @@ import os
 import sys
 import types
 
+from ...atoms import NUMPY_NUMBERS
 from ...guards.classes import lookup_class
 from ..number.late_values import LateValue, late_shown
 from ..protocol.calls import calls
-from ..protocol.constant import NUMPY_NUMBERS, fold, force_plain
+from ..protocol.constant import fold, force_plain
 from ..protocol.kinds import AbstractInstance
 from ..protocol.operators import operand_of
 from .shown import is_open_number, shown

@@ -1,0 +1,56 @@
+"""Arguments of functions of NumPy: known ones, axes, sizes, dtypes."""
+
+from __future__ import annotations
+
+from ...arrays import numpy
+from ...graph.known import known_tensor
+from ..number.symint import SymNumber
+from ..plain.sequence import SequenceValue
+from ..protocol.constant import force_plain
+from ..protocol.kinds import AbstractArray
+from ..protocol.value import Value
+from .breaks import refuse
+
+
+def known(frame, value):
+    """The plain object of an argument, given or not; of an array whose data is known its items."""
+    data = known_tensor(value.memory.node) if isinstance(value, AbstractArray) and not value.flips else None
+    if data is not None:
+        return tuple(data.tolist()) if data.ndim == 1 else data.numpy()[()]
+    return force_plain(frame, value) if isinstance(value, Value) else value
+
+
+def axes_of(frame, axis, ndim):
+    """Normalised axes, or None for all of them."""
+    axis = known(frame, axis)
+    if axis is None:
+        return None
+    found = axis if isinstance(axis, tuple) else (axis,)
+    if not all(type(a) is int and -ndim <= a < ndim for a in found):
+        return refuse(frame, f"axis {axis} of an array of {ndim} dims")
+    return tuple(a % ndim for a in found)
+
+
+def one_axis(frame, axis, ndim):
+    found = axes_of(frame, axis, ndim)
+    return found[0] if found is not None and len(found) == 1 else refuse(frame, "several axes")
+
+
+def sizes_of(frame, shape):
+    """The argument of a shape: an int, or a sequence of ints; sizes that change stay so."""
+    if isinstance(shape, AbstractArray):
+        found = known(frame, shape)
+        return found if isinstance(found, tuple) else (int(found),)
+    parts = shape.all_items(frame) if isinstance(shape, SequenceValue) else [shape]
+    return tuple(p if isinstance(p, SymNumber) else int(force_plain(frame, p)) for p in parts)
+
+
+def dtype_of(frame, value):
+    """The dtype that an argument names; None when it was not given."""
+    if value is None:
+        return None
+    known = force_plain(frame, value) if isinstance(value, Value) else value
+    try:
+        return None if known is None else numpy.dtype(known)
+    except TypeError as error:
+        return frame.raise_new(TypeError, *error.args)
