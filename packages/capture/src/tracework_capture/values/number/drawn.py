@@ -5,15 +5,19 @@ the graph has run.
 from __future__ import annotations
 
 import operator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from ... import _torch
 from ..protocol.constant import COMPARE_FUNCTIONS
 from ..protocol.kinds import AbstractTensor
-from ..protocol.value import Value
+from ..protocol.value import Emitter, Frame, Value
 from .floats import FloatValue, LateFloat, is_exact_number
 from .symint import SAME_INT
+
+if TYPE_CHECKING:
+    from torch import fx
 
 EXACT = 2**53
 """Ints up to this one are floats, too."""
@@ -25,7 +29,7 @@ INT_ARITHMETIC = {
 """Operator -> its function, and the one that gives the largest magnitude of its results from those of its operands."""
 
 
-def needed(frame):
+def needed(frame: Frame) -> NoReturn:
     """The graph ends here."""
     return frame.break_graph("random_state", "the value of a random number is needed while tracing")
 
@@ -33,40 +37,40 @@ def needed(frame):
 class DrawnValue(LateFloat):
     """A float that was drawn, or computed from one."""
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         other = other.as_float(frame) if isinstance(other, DrawnInt) else other
         return super().binary(frame, op, other, reverse)
 
-    def specialise(self, frame):
+    def specialise(self, frame: Frame) -> Any:
         return needed(frame)
 
 
 class DrawnInt(Value):
     """An int that was drawn, or computed from one; `node` gives it as a tensor. It is never farther from 0 than `most`."""
 
-    def __init__(self, node, most):
+    def __init__(self, node: fx.Node, most: int) -> None:
         super().__init__(None)
         self.node = node
         self.most = most
 
-    def python_type(self):
+    def python_type(self) -> type:
         return int
 
-    def describe(self):
+    def describe(self) -> str:
         return "an int that is drawn"
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return True if self is other else None
 
-    def as_tensor(self, frame):
+    def as_tensor(self, frame: Frame) -> AbstractTensor:
         """The tensor of one int."""
         return DrawnValue(self.node).as_tensor(frame)
 
-    def as_float(self, frame):
+    def as_float(self, frame: Frame) -> Value:
         """float(self)"""
         return DrawnValue(frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.float64)).node)
 
-    def as_operand(self, frame, tensors, op=None):
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         """What stands for it in arithmetic with these tensors. Those of fewer bits may not hold it; for powers, quotients and bits numbers
         have rules of their own."""
         if op is not None and op not in COMPARE_FUNCTIONS and op.rstrip("=") not in ("+", "-", "*", "/"):
@@ -77,7 +81,7 @@ class DrawnInt(Value):
             return self.as_float(frame).as_operand(frame, tensors)
         return needed(frame)
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         op = op.rstrip("=")
         if isinstance(other, AbstractTensor):
             return None
@@ -92,36 +96,36 @@ class DrawnInt(Value):
         known = isinstance(other, FloatValue) or is_exact_number(other)
         return self.as_float(frame).binary(frame, op, other, reverse) if known else needed(frame)
 
-    def unary(self, frame, op):
+    def unary(self, frame: Frame, op: str) -> Value:
         made = frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),)) if op == "-" else needed(frame)
         return DrawnInt(made.node, self.most)
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         return None if isinstance(other, AbstractTensor) else needed(frame)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return needed(frame)
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return needed(frame)
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         return needed(frame)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args or kwargs:
             return needed(frame)
         return self.as_float(frame) if name == "__float__" else self if name in SAME_INT else needed(frame)
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return needed(frame)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.node.meta.get("moved"):
             return super().reload(emit)
         return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
 
 
-def is_int(value):
+def is_int(value: Value) -> bool:
     """Whether it is an int, drawn or known."""
     return isinstance(value, DrawnInt) or (value.is_constant() and type(value.constant()) is int)

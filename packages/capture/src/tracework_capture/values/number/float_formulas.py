@@ -10,8 +10,11 @@ an int are here where their range alone does not tell that Python can compute th
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tracework_primops.symbols import Expr
 
 from ...formulas import ERRORS, formula_function, int_of_formula
 from ...graph.inputs import open_int
@@ -19,7 +22,13 @@ from ...guards.kinds import MOST_RELATED
 from ...sources import ComputedInt, Source, TensorStride
 from ..protocol.constant import ConstantValue
 from ..protocol.make import make
+from ..protocol.value import Frame, Value
 
+if TYPE_CHECKING:
+    from ...graph.builder import GraphBuilder
+
+Roots: TypeAlias = frozenset[tuple[Any, Any]]
+"""The inputs and sizes that a number was computed from, with their values."""
 MOST_TEXT = 300  # characters: longer formulas take longer to check than they save
 
 
@@ -41,16 +50,16 @@ class Formula:
     numbers: tuple[Number, ...]
 
     @property
-    def names(self):
+    def names(self) -> str:
         """Of the numbers, as the parameters of a function."""
         return ", ".join(number.name for number in self.numbers)
 
     @property
-    def function(self):
+    def function(self) -> Callable[..., Any]:
         """The formula as a function of the numbers."""
         return formula_function(self.text, self.names)
 
-    def value(self):
+    def value(self) -> Any:
         """Its value now, or the exception that Python would raise."""
         try:
             return self.function(*(number.value for number in self.numbers))
@@ -61,11 +70,11 @@ class Formula:
 class Answer:
     """A guard's predicate: a formula has the value that it had while tracing."""
 
-    def __init__(self, text, names, kinds, expected):
+    def __init__(self, text: str, names: str, kinds: tuple[type, ...], expected: bool) -> None:
         self.function, self.kinds, self.expected = formula_function(text, names), kinds, expected
         self.__doc__ = f"{text} is {expected}"
 
-    def __call__(self, *numbers):
+    def __call__(self, *numbers: Any) -> bool:
         try:
             return tuple(map(type, numbers)) == self.kinds and self.function(*numbers) == self.expected
         except ERRORS:
@@ -75,7 +84,7 @@ class Answer:
 _answer = functools.lru_cache(maxsize=1000, typed=True)(Answer)  # one object for each, so that a guard is recorded once
 
 
-def formula_of(template, *operands):
+def formula_of(template: str, *operands: Value) -> Formula | None:
     """The formula of `template`, in which each {} is an operand: formulas, and numbers; None for others."""
     parts = [_text_of(operand) for operand in operands]
     formulas = [operand.input_formula for operand in operands if not operand.is_constant() and None not in parts]
@@ -86,7 +95,7 @@ def formula_of(template, *operands):
     return Formula(text, tuple(numbers.values()))
 
 
-def formula_of_size(graph, text, sizes):
+def formula_of_size(graph: GraphBuilder, text: str, sizes: Iterable[Expr]) -> Formula | None:
     """The formula of a number that is computed from these sizes, where they all are of one int that the program was given; else None."""
     symbols = {symbol for size in sizes for symbol in size.free_symbols}
     source = graph.symbols.origins.get(next(iter(symbols))) if len(symbols) == 1 else None
@@ -96,7 +105,7 @@ def formula_of_size(graph, text, sizes):
     return Formula(text, (Number(str(symbol), graph.size_node(symbol), source, graph.symbols.hint(symbol)),))
 
 
-def _text_of(value):
+def _text_of(value: Value) -> str | None:
     if not value.is_constant():
         formula = getattr(value, "input_formula", None)
         return None if formula is None else formula.text
@@ -105,7 +114,7 @@ def _text_of(value):
     return f"({number!r})" if is_number else None
 
 
-def answer(frame, template, *operands):
+def answer(frame: Frame, template: str, *operands: Value) -> bool | None:
     """The bool that Python computes now, which holds of the calls of this entry; None where it is none."""
     formula = formula_of(template, *operands)
     found = None if formula is None else formula.value()
@@ -120,14 +129,14 @@ def answer(frame, template, *operands):
     return found
 
 
-def answer_of(frame, text, name, source, number):
+def answer_of(frame: Frame, text: str, name: str, source: Source, number: Any) -> bool:
     """The bool of a formula over one number, at `source`, which holds of the calls of this entry."""
     found = formula_function(text, name)(number)
     frame.guard("PREDICATE", source, _answer(text, name, (type(number),), found))
     return found
 
 
-def computed_by_python(frame, template, *operands):
+def computed_by_python(frame: Frame, template: str, *operands: Value) -> Value | None:
     """The float of this formula, which Python computes anew for each call; None where it raises now, or is no float."""
     formula = formula_of(template, *operands)
     number = None if formula is None else formula.value()
@@ -138,7 +147,7 @@ def computed_by_python(frame, template, *operands):
     return make.float(node, number, frozenset().union(*(v.roots for v in operands if not v.is_constant())), formula=formula)
 
 
-def computed_int(frame, template, *operands):
+def computed_int(frame: Frame, template: str, *operands: Value) -> Value | None:
     """The int of this formula, which Python computes anew for each call, as a symbol; None where it raises now, or is no int."""
     formula = formula_of(template, *operands)
     if formula is None or len(formula.numbers) > 1 or not frame.root.options.keeps_sizes_open:
@@ -151,7 +160,7 @@ def computed_int(frame, template, *operands):
     return make.size(frame, open_int(frame.root, number, ComputedInt(given.source, formula.text, given.name)))
 
 
-def number_of(frame, template, *operands):
+def number_of(frame: Frame, template: str, *operands: Value) -> Value | None:
     """A float or an int, computed for each call, or a bool, guarded, as a value; None where the number itself is needed."""
     made = computed_by_python(frame, template, *operands) or computed_int(frame, template, *operands)
     if made is not None:
@@ -160,13 +169,13 @@ def number_of(frame, template, *operands):
     return None if found is None else ConstantValue(found)
 
 
-def extremum_of_inputs(frame, fn, items):
+def extremum_of_inputs(frame: Frame, fn: Callable[..., Any], items: list[Value]) -> Value | None:
     """min or max of floats, several of them open; None for others: of one open float and numbers, the comparisons tell more."""
     if not all(i.python_type() is float for i in items) or sum(not i.is_constant() for i in items) < 2:
         return None
     return computed_by_python(frame, f"{fn.__name__}({', '.join(['{}'] * len(items))})", *items)
 
 
-def called(frame, name, args):
+def called(frame: Frame, name: str, args: list[Value]) -> Value | None:
     """name(*args) of numbers, some of them formulas; None where the numbers themselves are needed."""
     return number_of(frame, f"{name}({', '.join(['{}'] * len(args))})", *args)

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
+from tracework_primops.symbols import Condition
 
 from ... import _torch
 from ...arrays import DTYPES, numpy
@@ -17,12 +20,15 @@ from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, fold
 from ..protocol.kinds import AbstractFloat, AbstractTensor, is_plain_tensor
 from ..protocol.make import make
 from ..protocol.memory import remember
-from ..protocol.value import Value
+from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
-from .float_formulas import Formula, Number, answer, called, computed_by_python, formula_of
+from .float_formulas import Formula, Number, Roots, answer, called, computed_by_python, formula_of
 from .numpy_arithmetic import numpy_arithmetic
 from .size_formulas import float_of_size
 from .symint import SymNumber
+
+if TYPE_CHECKING:
+    from torch import fx
 
 PURE_METHODS = frozenset("is_integer __int__ __trunc__ __round__ __floor__ __ceil__ __abs__ __float__".split())
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -32,7 +38,9 @@ class FloatValue(AbstractFloat):
     """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs and sizes that it was computed from, with
     their values; `input_formula` is what it is of inputs, where Python can compute it from those alone."""
 
-    def __init__(self, node, hint, roots, source=None, formula=None):
+    def __init__(
+        self, node: fx.Node, hint: float, roots: Roots, source: Source | None = None, formula: Formula | None = None
+    ) -> None:
         super().__init__(source)
         self.node = node
         self.hint = hint
@@ -40,22 +48,20 @@ class FloatValue(AbstractFloat):
         self.known = False
         self.input_formula = formula
 
-    def python_type(self):
+    def python_type(self) -> type:
         return float
 
-    def describe(self):
+    def describe(self) -> str:
         return "a float that changes"
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return self.known
 
-    def constant(self):
+    def constant(self) -> Any:
         return self.hint
 
-    def specialise(self, frame):
+    def specialise(self, frame: Frame) -> Any:
         """The number of this call."""
-        from tracework_primops import Condition
-
         if not self.known:
             for root, value in self.roots:
                 if isinstance(root, Source):
@@ -65,21 +71,21 @@ class FloatValue(AbstractFloat):
             self.known = True
         return self.hint
 
-    def is_number(self):
+    def is_number(self) -> bool:
         return self.python_type() is float
 
-    def make_known(self, frame):
+    def make_known(self, frame: Frame) -> bool:
         self.specialise(frame)
         return True
 
-    def number(self, frame):
+    def number(self, frame: Frame) -> Value:
         return ConstantValue(self.specialise(frame))
 
-    def as_float(self):
+    def as_float(self) -> Value:
         """float(self)"""
         return self
 
-    def as_tensor(self, frame):
+    def as_tensor(self, frame: Frame) -> AbstractTensor:
         """The tensor of one number."""
         if self.node.meta.get("moved"):
             return frame.break_graph("autograd_function", f"{self.describe()}, made inside, is used outside")
@@ -87,7 +93,7 @@ class FloatValue(AbstractFloat):
         remember(frame, value)
         return value
 
-    def as_operand(self, frame, tensors, op=None):
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         """What stands for the float in arithmetic with these tensors: the result has their dtype, as with a float."""
         if shown_to_hooks(frame):
             return self.number(frame)
@@ -102,7 +108,7 @@ class FloatValue(AbstractFloat):
             return frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.get_default_dtype()))
         return self.number(frame)
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         op = op.rstrip("=")
         if not self.known and not issubclass(other.python_type(), (int, float, complex)):  # which a float leaves to the other
             return None
@@ -125,7 +131,7 @@ class FloatValue(AbstractFloat):
             else number.binary(frame, op, other, reverse)
         )
 
-    def stays(self, op, other, reverse):
+    def stays(self, op: str, other: Value, reverse: bool) -> bool:
         """Whether tensors give the number, or the error, that floats would."""
         if isinstance(other, FloatValue):
             return op in ARITHMETIC or (op == "/" and (self if reverse else other).is_never_zero())
@@ -133,7 +139,7 @@ class FloatValue(AbstractFloat):
             return False
         return op in ARITHMETIC or (op == "/" and not reverse and other.constant() != 0)
 
-    def computed(self, frame, op, other, reverse):
+    def computed(self, frame: Frame, op: str, other: Value, reverse: bool) -> Value:
         mine = self.as_tensor(frame)
         theirs = other.as_tensor(frame) if isinstance(other, FloatValue) else ConstantValue(float(other.constant()))
         number = other.hint if isinstance(other, FloatValue) else other.constant()
@@ -146,15 +152,15 @@ class FloatValue(AbstractFloat):
         value.input_formula = formula_of(f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
         return value
 
-    def like(self, other):
+    def like(self, other: Value) -> type[FloatValue]:
         """The class of what is computed from this and another value."""
         return other.like(ConstantValue(0)) if isinstance(other, FloatValue) else FloatValue
 
-    def is_never_zero(self):
+    def is_never_zero(self) -> bool:
         """Whether it is another number than 0 in all calls."""
         return False
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         from ..protocol.special_methods import REFLECTED
 
         if isinstance(other, AbstractTensor):
@@ -168,22 +174,22 @@ class FloatValue(AbstractFloat):
             return ConstantValue(found)
         return self.number(frame).compare(frame, op, fixed(frame, other))
 
-    def is_input(self):
+    def is_input(self) -> bool:
         """Whether the program was given it as it is."""
         return not self.known and self.source is not None and self.roots == {(self.source, self.hint)}
 
-    def ordered(self, frame, op, number):
+    def ordered(self, frame: Frame, op: str, number: float) -> bool:
         """On which side of a number it is, which holds of the calls of this entry."""
         answer = COMPARE_FUNCTIONS[op](self.hint, number)
         frame.guard("ORDER", self.source, (op, number, answer))
         return answer
 
-    def special(self, frame, fn, name, args):
+    def special(self, frame: Frame, fn: Callable[..., Any], name: str, args: list[Value]) -> Value:
         """abs, round, ceil, floor, trunc."""
         found = called(frame, fn.__name__, [self, *args])
         return fold(frame, fn, [self, *args]) if found is None else found
 
-    def unary(self, frame, op):
+    def unary(self, frame: Frame, op: str) -> Value:
         if op == "-" and not self.known:
             made = frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),))
             value = self.like(None)(made.node, -self.hint, self.roots)
@@ -191,19 +197,19 @@ class FloatValue(AbstractFloat):
             return value
         return self if op == "+" else self.number(frame).unary(frame, op)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         if self.is_input():
             return self.ordered(frame, "!=", 0)
         found = answer(frame, "bool({})", self)
         return bool(self.specialise(frame)) if found is None else found
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return self.specialise(frame)
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return True if self is other else None
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         from ..protocol.binding import attribute_of_builtin
 
         if self.python_type() is not float:
@@ -212,16 +218,16 @@ class FloatValue(AbstractFloat):
             return self
         return ConstantValue(0.0) if name == "imag" else attribute_of_builtin(frame, self, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         found = called(frame, f"float.{name}", [self, *args]) if name in PURE_METHODS and not kwargs else None
         if found is not None:
             return found
         return self.number(frame).call_method(frame, name, args, kwargs)
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return self.specialise(frame)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.node.meta.get("moved"):
             return super().reload(emit)
         return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
@@ -231,57 +237,57 @@ class NumpyFloat(FloatValue):
     """A float of NumPy that the program was given, open in arithmetic with tensors, which take it as any float, in NumPy's own arithmetic
     and among arrays; all else needs the number."""
 
-    def __init__(self, node, number, source):
+    def __init__(self, node: fx.Node, number: Value, source: Source | None) -> None:
         super().__init__(node, number, frozenset(((source, number),)), source)
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.hint)
 
-    def describe(self):
+    def describe(self) -> str:
         return "a float of NumPy that changes"
 
-    def as_float(self):
+    def as_float(self) -> Value:
         if self.known:
             return ConstantValue(float(self.hint))
         formula = Formula(f"float({self.node.name})", (Number(self.node.name, self.node, self.source, self.hint),))
         return FloatValue(self.node, float(self.hint), self.roots, formula=formula)
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if isinstance(other, AbstractTensor) and not self.known:
             return None
         made = None if self.known else numpy_arithmetic(frame, op.rstrip("="), self, other, reverse)
         return self.number(frame).binary(frame, op, settled(frame, other), reverse) if made is None else made
 
-    def as_array_tensor(self, frame):
+    def as_array_tensor(self, frame: Frame) -> AbstractTensor:
         """The tensor of one number, of its dtype, that stands for it among arrays."""
         return frame.graph.call_method(frame, "to", (self.as_tensor(frame), DTYPES[numpy.dtype(type(self.hint))]))
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         return None if isinstance(other, AbstractTensor) else self.number(frame).compare(frame, op, settled(frame, other))
 
-    def unary(self, frame, op):
+    def unary(self, frame: Frame, op: str) -> Value:
         return self.number(frame).unary(frame, op)
 
-    def special(self, frame, fn, name, args):
+    def special(self, frame: Frame, fn: Callable[..., Any], name: str, args: list[Value]) -> Value:
         return fold(frame, fn, [self, *args])
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return bool(self.specialise(frame))
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.number(frame).call_method(frame, name, args, kwargs)
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return self.number(frame).as_graph_arg(frame)
 
 
 class LateFloat(FloatValue):
     """A float that is known only when the compiled code runs, or computed from one; the hint means nothing."""
 
-    def __init__(self, node, hint=0.0, roots=frozenset(), source=None):
+    def __init__(self, node: fx.Node, hint: float = 0.0, roots: Roots = frozenset(), source: Source | None = None) -> None:
         super().__init__(node, 0.0, frozenset(), source)
 
-    def like(self, other):
+    def like(self, other: Value) -> type[FloatValue]:
         return type(self)
 
 
@@ -290,23 +296,23 @@ class DataFloat(LateFloat):
 
     never_zero = False
 
-    def is_never_zero(self):
+    def is_never_zero(self) -> bool:
         return self.never_zero
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         divisor = self if reverse else other
         if op.rstrip("=") == "/" and isinstance(divisor, DataFloat) and not isinstance(other, AbstractTensor):
             divisor.never_zero = divisor.never_zero or truth_of_state(frame, divisor.node) is True
         return super().binary(frame, op, other, reverse)
 
-    def stays(self, op, other, reverse):
+    def stays(self, op: str, other: Value, reverse: bool) -> bool:
         number = other.is_constant() and type(other.constant()) in (int, float)
         return super().stays(op, other, reverse) or (number and op == "/" and reverse and self.never_zero)
 
-    def specialise(self, frame):
+    def specialise(self, frame: Frame) -> Any:
         return frame.break_graph("tensor_to_python", "the number in a tensor is needed while tracing")
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if isinstance(other, FloatValue) and not other.known:
             theirs = other.as_tensor(frame)
         elif is_exact_number(other):
@@ -320,26 +326,26 @@ class DataBool(Value):
     """What a comparison of the number of a tensor gives: known when the graph has run; what steers by it breaks the graph, or both arms
     are traced."""
 
-    def __init__(self, node, number):
+    def __init__(self, node: fx.Node, number: Value) -> None:
         super().__init__(None)
         self.node, self.number = node, number
 
-    def python_type(self):
+    def python_type(self) -> type:
         return bool
 
-    def describe(self):
+    def describe(self) -> str:
         return "a comparison of data"
 
-    def as_tensor(self, frame):
+    def as_tensor(self, frame: Frame) -> AbstractTensor:
         return FloatValue.as_tensor(self, frame)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return self.as_tensor(frame).truth(frame)
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return True if self is other else None
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
 
 
@@ -347,35 +353,35 @@ class StepCount(DataFloat):
     """How many steps an optimizer has made, another number that an update rule of torch.optim reads from its tensors (a norm), or what is
     computed from them, as corrections of bias are; where Python needs the number itself, it is a tensor, as under torch.compile."""
 
-    def stays(self, op, other, reverse):
+    def stays(self, op: str, other: Value, reverse: bool) -> bool:
         known = other.is_constant() and type(other.constant()) in (int, float)
         if known and op == "/" and not reverse and not other.constant():
             return False
         return (op in ARITHMETIC or op in ("/", "**")) and (known or isinstance(other, FloatValue))
 
-    def computed(self, frame, op, other, reverse):
+    def computed(self, frame: Frame, op: str, other: Value, reverse: bool) -> Value:
         theirs = other.as_tensor(frame) if isinstance(other, FloatValue) else ConstantValue(float(other.constant()))
         function = {"/": operator.truediv, "**": operator.pow}.get(op) or ARITHMETIC[op]
         operands = (self.as_tensor(frame), theirs)
         return StepCount(frame.graph.call(frame, function, operands[::-1] if reverse else operands).node)
 
-    def number(self, frame):
+    def number(self, frame: Frame) -> Value:
         return self.as_tensor(frame)
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return self.as_tensor(frame).as_graph_arg(frame)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return self.as_tensor(frame).truth(frame)
 
 
-def is_exact_number(value):
+def is_exact_number(value: Value) -> bool:
     """Whether it is a float, or an int that one stands for."""
     number = value.constant() if value.is_constant() else None
     return type(number) is float or (type(number) is int and abs(number) <= 2**53)
 
 
-def kind_of_choice(condition, first, second):
+def kind_of_choice(condition: Value, first: Value, second: Value) -> type[FloatValue] | None:
     """The class of the number that is one of two when the graph has run; None where it is no float for all data."""
     values = (first, second)
     if not all(isinstance(v, FloatValue) or is_exact_number(v) for v in values):
@@ -386,7 +392,7 @@ def kind_of_choice(condition, first, second):
     return DataFloat if all(v.python_type() is float for v in values) else None
 
 
-def either(frame, condition, kind, first, second):
+def either(frame: Frame, condition: AbstractTensor, kind: type[FloatValue], first: Value, second: Value) -> FloatValue:
     """first or second, two numbers, as a tensor of one truth tells, as a value of this class."""
     if first.is_constant() and second.is_constant():
         first = frame.graph.call(frame, torch.full, ((), float(first.constant())), {"dtype": torch.float64})
@@ -394,7 +400,9 @@ def either(frame, condition, kind, first, second):
     return kind(frame.graph.compute(frame, torch.where, (condition, *operands)).node)
 
 
-def extremum_of_data(frame, compare, op, items):
+def extremum_of_data(
+    frame: Frame, compare: Callable[[Frame, str, Value, Value], Value], op: str, items: list[Value]
+) -> Value | None:
     """min or max of numbers of which some are known when the graph has run; None for others."""
     best = items[0]
     for item in items[1:]:
@@ -409,19 +417,19 @@ def extremum_of_data(frame, compare, op, items):
     return best
 
 
-def changes(value):
+def changes(value: Value) -> bool:
     """A float without a number that is known while tracing."""
     return isinstance(value, FloatValue) and not value.known and not isinstance(value, StepCount)
 
 
-def shown_to_hooks(frame):
+def shown_to_hooks(frame: Frame) -> bool:
     """Whether hooks of saved tensors see what autograd saves: a tensor that stands for a number would be shown to them, no number is."""
     around = _torch.any_saved_tensor_hooks()
     frame.root.guards.state("saved_tensor_hooks", around)
     return around or frame.root.uses_saved_hooks
 
 
-def number_of_tensor(frame, tensor, name):
+def number_of_tensor(frame: Frame, tensor: AbstractTensor, name: str) -> DataFloat | None:
     """item() or float() of a tensor of one number, on the CPU, where computing in double precision is what Python does; else None."""
     example = tensor.example
     real = example.dtype.is_floating_point or (name == "__float__" and not example.dtype.is_complex)
@@ -433,7 +441,7 @@ def number_of_tensor(frame, tensor, name):
     return kind(frame.graph.call_method(frame, "to", (alone,), {"dtype": torch.float64, "copy": True}).node)
 
 
-def is_update_rule(frame):
+def is_update_rule(frame: Frame) -> bool:
     """Whether this is the code of an update rule of torch.optim."""
     module = frame.globals.get("__name__")
     return type(module) is str and module.startswith("torch.optim.") and frame.code.co_qualname.startswith(UPDATE_RULES)
@@ -442,12 +450,12 @@ def is_update_rule(frame):
 UPDATE_RULES = ("_single_tensor_", "_multi_tensor_")
 
 
-def float_of(frame, size):
+def float_of(frame: Frame, size: SymNumber) -> Value:
     """float(size) of a symbolic int."""
     return float_of_size(frame, size) or ConstantValue(float(size.specialise(frame)))
 
 
-def plus_lost(frame, total, lost):
+def plus_lost(frame: Frame, total: Value, lost: Value) -> Value:
     """total + lost, where lost is a finite number other than 0 (which could turn the sign of a zero); total otherwise."""
     if lost.is_constant():
         number = lost.constant()
@@ -466,18 +474,18 @@ def plus_lost(frame, total, lost):
     return total.like(lost)(made.node, hint, total.roots | lost.roots)
 
 
-def fixed(frame, value):
+def fixed(frame: Frame, value: Value) -> Value:
     """A value without floats that change."""
     return value.number(frame) if isinstance(value, FloatValue) else value
 
 
-def settled(frame, value):
+def settled(frame: Frame, value: Value) -> Value:
     """A value without numbers that change."""
     return ConstantValue(value.specialise(frame)) if isinstance(value, SymNumber) else fixed(frame, value)
 
 
 @changes_in(float, numpy.float64, numpy.float32)
-def changing_float(frame, number, source):
+def changing_float(frame: Frame, number: Any, source: Source) -> FloatValue | None:
     """The value of a float that had another value in an earlier capture, or is one of NumPy, which programs compute, not write; None when it
     stays a constant."""
     root = frame.root

@@ -6,6 +6,9 @@ What needs such a value while tracing captures the frame again, and the graph th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
 import torch
 
 from ... import _torch
@@ -14,10 +17,18 @@ from ...signals import let_through
 from ..protocol.constant import READ_AT_ONCE, ConstantValue, NotPlain, plain
 from ..protocol.kinds import is_plain_tensor
 from ..protocol.make import make
-from ..protocol.value import Value
+from ..protocol.value import Emitter, Frame, Value
 from .floats import DataFloat
 from .symint import SymNumber
 
+if TYPE_CHECKING:
+    from ..protocol.kinds import AbstractTensor
+
+Place: TypeAlias = tuple[str, int, str, int]
+"""The file, first line and name of a code object, and an instruction in it."""
+Places: TypeAlias = frozenset[Place]
+Writer: TypeAlias = Callable[[Emitter], str]
+"""Gives the expression of an object."""
 MOST = 2**512
 """Ints up to this one are floats, too, also where some are multiplied."""
 ARITHMETIC = ("+", "-", "*")
@@ -36,7 +47,7 @@ class LateValue(Value):
     """`write(emit)` is the expression of the object, of class `kind`. `places`: where the program asked for data. An int is never farther from
     0 than `most`."""
 
-    def __init__(self, kind, write, places, most=2**63):
+    def __init__(self, kind: type, write: Writer, places: Places, most: int = 2**63) -> None:
         super().__init__(None)
         self.kind = kind
         self.write = write
@@ -45,16 +56,16 @@ class LateValue(Value):
 
     is_late = True
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.kind
 
-    def is_number(self):
+    def is_number(self) -> bool:
         return self.kind in ZERO
 
-    def describe(self):
+    def describe(self) -> str:
         return f"{self.kind.__name__} out of the data of a tensor"
 
-    def needed(self, frame, *_):
+    def needed(self, frame: Frame, *_: Any) -> NoReturn:
         """Something asks for the object itself."""
         if self.places - frame.root.history.asked_early:
             frame.root.history.asked_early |= self.places
@@ -64,26 +75,26 @@ class LateValue(Value):
     truth = hash_key = getattr = setattr = delattr = call = contains = as_graph_arg = needed
     getitem = setitem = delitem = iterate = length = make_known = needed
 
-    def negated(self):
+    def negated(self) -> LateValue:
         """not self"""
         return LateValue(bool, lambda emit: f"(not {emit.load(self)})", self.places)
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return True if self is other else super().same_object(other)
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         return self.needed(frame)
 
-    def unary(self, frame, op):
+    def unary(self, frame: Frame, op: str) -> Value:
         if op == "~" or self.kind not in ZERO:
             return self.needed(frame)
         return self.made_of(type(+ZERO[self.kind]), [self], op + "{}", self.most)
 
-    def made_of(self, kind, operands, pattern, most=0):
+    def made_of(self, kind: type, operands: list[Value], pattern: str, most: int = 0) -> LateValue:
         """The value of an expression of these operands."""
         return LateValue(kind, lambda emit: f"({pattern.format(*map(emit.load, operands))})", places_of(operands), most)
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         op = op.rstrip("=")
         pair = [other, self] if reverse else [self, other]
         if op == "+" and self.kind is str is other.python_type():
@@ -98,7 +109,7 @@ class LateValue(Value):
             return self.made_of(float if op == "/" else kind, pair, f"{{}} {op} {{}}", most)
         return self.needed(frame)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__round__" and not kwargs:
             return rounded(self, args) or self.needed(frame)
         conversion = {"__int__": int, "__index__": int, "__float__": float}.get(name)
@@ -106,18 +117,18 @@ class LateValue(Value):
             return self.needed(frame)
         return LateValue(conversion, lambda emit: f"{emit.const(conversion)}({emit.load(self)})", self.places, self.most)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return self.write(emit)
 
 
 class LateList(LateValue):
     """What tolist() gives of a tensor of this shape, whose items are of class `item_class`; None for shapes that are open."""
 
-    def __init__(self, write, places, shape, item_class):
+    def __init__(self, write: Writer, places: Places, shape: tuple[int, ...] | None, item_class: type) -> None:
         super().__init__(list, write, places)
         self.shape, self.item_class, self.made = shape, item_class, None
 
-    def items(self, frame):
+    def items(self, frame: Frame) -> list[LateValue]:
         """Each item as a value: nothing was written to the list."""
         if self.shape is None or self.shape[0] > READ_AT_ONCE:
             return self.needed(frame)
@@ -125,30 +136,30 @@ class LateList(LateValue):
             self.made = [self.item(place) for place in range(self.shape[0])]
         return self.made
 
-    def item(self, place):
+    def item(self, place: int) -> LateValue:
         """The item at a place."""
 
-        def write(emit):
+        def write(emit: Emitter) -> str:
             return f"{emit.load(self)}[{place}]"
 
         left = self.shape[1:]
         return LateList(write, self.places, left, self.item_class) if left else LateValue(self.item_class, write, self.places)
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         return ConstantValue(len(self.items(frame)))
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return bool(self.items(frame))
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         return make.iterator(self.items(frame))
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         items, place = self.items(frame), key.constant() if key.is_constant() else None
         return items[place] if type(place) is int and -len(items) <= place < len(items) else self.needed(frame)
 
 
-def magnitude(value):
+def magnitude(value: Value) -> int:
     """What an int is not farther from 0 than; 0 for floats, of which arithmetic raises nothing."""
     if value.python_type() is float:
         return 0
@@ -157,19 +168,19 @@ def magnitude(value):
     return abs(value.constant()) if value.is_constant() else 2**63
 
 
-def largest(op, first, second):
+def largest(op: str, first: int, second: int) -> int:
     """What the results of an operator of ints are not farther from 0 than."""
     return first * second if op == "*" else first + second
 
 
-def is_not_zero(frame, value):
+def is_not_zero(frame: Frame, value: Value) -> bool:
     """Whether it is a known number other than 0, or a size that is guarded not to be."""
     if isinstance(value, SymNumber):
         return value.truth(frame)
     return value.is_constant() and bool(value.constant()) and magnitude(value) <= MOST
 
 
-def rounded(value, args):
+def rounded(value: Value, args: list[Value]) -> LateValue | None:
     """round(value, digits) where that is a float of a float, whatever it is; else None."""
     digits = args[0].constant() if len(args) == 1 and args[0].is_constant() else None
     if value.python_type() is not float or type(digits) is not int or not 0 <= digits <= 300:
@@ -177,32 +188,32 @@ def rounded(value, args):
     return LateValue(float, lambda emit: f"{emit.const(round)}({emit.load(value)}, {digits})", places_of([value]))
 
 
-def late_sum(total, numbers):
+def late_sum(total: Value, numbers: list[Value]) -> LateValue:
     """sum(numbers, total) of floats and other numbers."""
     values = [total, *numbers]
 
-    def write(emit):
+    def write(emit: Emitter) -> str:
         return f"{emit.const(sum)}([{', '.join(map(emit.load, numbers))}], {emit.load(total)})"
 
     return LateValue(float, write, places_of(values))
 
 
-def places_of(values):
+def places_of(values: list[Value]) -> Places:
     """Where the program asked for the data in these values."""
     return frozenset().union(*(value.places for value in values if isinstance(value, LateValue)))
 
 
-def place_here(frame):
+def place_here(frame: Frame) -> Place:
     """What `history.asked_early` has the instruction under that the frame is at."""
     return frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, frame.current.index
 
 
-def copy_for_later(frame, tensor):
+def copy_for_later(frame: Frame, tensor: AbstractTensor) -> Writer:
     """Writes the expression of a tensor that holds what this one does now: what is written to it later is not in the copy."""
     alone = frame.graph.compute(frame, torch.detach, (tensor,))
     node = frame.graph.compute(frame, torch.clone, (alone,)).node
 
-    def write(emit):
+    def write(emit: Emitter) -> str:
         if node.meta.get("moved"):
             raise BreakGraph("cannot_rebuild", "what a tensor holds inside of a function that has a graph of its own")
         return emit.graph_output(node)
@@ -210,7 +221,7 @@ def copy_for_later(frame, tensor):
     return write
 
 
-def read_late(frame, tensor, name):
+def read_late(frame: Frame, tensor: AbstractTensor, name: str) -> LateValue | None:
     """What a method of a tensor (item, tolist, ...) reads from it, known when the graph has run; None where it is asked for at once."""
     kind, root = kind_of(tensor.example, name), frame.root
     place = place_here(frame)
@@ -219,7 +230,7 @@ def read_late(frame, tensor, name):
         return None
     load = copy_for_later(frame, tensor)
 
-    def write(emit):
+    def write(emit: Emitter) -> str:
         read = torch.Tensor.tolist if kind is list else _torch.item
         found = f"{emit.const(read)}({load(emit)})"
         return found if kind is list else f"{emit.const(kind)}({found})"
@@ -232,7 +243,7 @@ def read_late(frame, tensor, name):
     return LateValue(kind, write, places)
 
 
-def kind_of(example, name):
+def kind_of(example: Any, name: str) -> type | None:
     """The class of what a method gives for all data; None where it raises for some, or is not modelled."""
     if name == "tolist" and example.ndim:
         return list
@@ -245,17 +256,17 @@ def kind_of(example, name):
     return None if asked is int and held is float else asked
 
 
-def kind_held(dtype):
+def kind_held(dtype: torch.dtype) -> type:
     """The class of Python's numbers that a tensor of this dtype holds."""
     return bool if dtype is torch.bool else complex if dtype.is_complex else float if dtype.is_floating_point else int
 
 
-def is_shown(value):
+def is_shown(value: Value) -> bool:
     """Whether it is a number or a text that is known when the graph has run, or holds one."""
     return isinstance(value, (LateValue, DataFloat))
 
 
-def is_written(value):
+def is_written(value: Value) -> bool:
     """Whether its text is known: it is a constant, or a tuple of some."""
     if value.is_constant():
         return True
@@ -265,7 +276,7 @@ def is_written(value):
         return False
 
 
-def late_text(values, fn, write):
+def late_text(values: list[Value], fn: Callable[..., Any], write: Writer) -> LateValue | None:
     """A text that fn makes of the values, written when the graph has run; None where a value is not of a kind that is known here, or fn
     may raise."""
     if not any(map(is_shown, values)) or not all(is_written(v) or is_shown(v) and v.python_type() in OF_KIND for v in values):
@@ -280,13 +291,13 @@ def late_text(values, fn, write):
     return LateValue(str, write, places_of(values))
 
 
-def stand_in(kind, turn):
+def stand_in(kind: type, turn: int) -> Any:
     """One of the objects of a class."""
     known = OF_KIND[kind]
     return known[turn % len(known)]
 
 
-def late_percent(pattern, values):
+def late_percent(pattern: str, values: list[Value]) -> LateValue | None:
     """pattern % values, of which some are known when the graph has run; None for others."""
     return late_text(
         values,
@@ -295,27 +306,27 @@ def late_percent(pattern, values):
     )
 
 
-def late_format(pattern, args, kwargs):
+def late_format(pattern: str, args: list[Value], kwargs: dict[str, Value]) -> LateValue | None:
     """pattern.format(*args, **kwargs) of such values; None for others."""
     names, values = tuple(kwargs), [*args, *kwargs.values()]
 
-    def fill(*given):
+    def fill(*given: Any) -> None:
         return pattern.format(*given[: len(args)], **dict(zip(names, given[len(args) :])))
 
-    def write(emit):
+    def write(emit: Emitter) -> str:
         parts = [emit.load(v) for v in args] + [f"{name}={emit.load(v)}" for name, v in kwargs.items()]
         return f"{emit.literal(pattern)}.format({', '.join(parts)})"
 
     return late_text(values, fill, write)
 
 
-def late_shown(frame, value, fn, *rest):
+def late_shown(frame: Frame, value: Value, fn: Callable[..., Any], *rest: Any) -> Value:
     """fn(value, *rest), a text: str, repr or format with a specification."""
     extra = "".join(f", {part!r}" for part in rest)
     found = late_text([value], lambda given: fn(given, *rest), lambda emit: f"{emit.const(fn)}({emit.load(value)}{extra})")
     return found or value.needed(frame)
 
 
-def late_joined(parts):
+def late_joined(parts: list[Value]) -> LateValue:
     """The parts of a text, one after another, of which some are written when the graph has run."""
     return LateValue(str, lambda emit: f"''.join([{', '.join(map(emit.load, parts))}])", places_of(parts))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -10,11 +12,12 @@ from ...arrays import DTYPES, numpy
 from ...atoms import NUMPY_NUMBERS
 from ...formulas import ERRORS, INT_BITS, formula_function, int_of_formula
 from ...graph.inputs import open_int
-from ...sources import ComputedInt
+from ...sources import ComputedInt, Source
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue
 from ..protocol.kinds import AbstractTensor
 from ..protocol.make import make
 from ..protocol.open_constant import OpenConstant
+from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
 from .float_formulas import MOST_TEXT, answer_of
 from .floats import settled
@@ -34,29 +37,31 @@ class NumpyInt(OpenConstant):
     It is the int `text` over the number `given` at `place`. What the program was given has a source, results have none.
     """
 
-    def __init__(self, frame, number, place, given, text=f"int({NAME})", source=None):
+    def __init__(
+        self, frame: Frame, number: Any, place: Source, given: Any, text: str = f"int({NAME})", source: Source | None = None
+    ) -> None:
         super().__init__(number, lambda: frame.guard("CONSTANT", place, given), source)
         self.frame, self.place, self.given, self.text = frame, place, given, text
 
-    def describe(self):
+    def describe(self) -> str:
         return "an int of NumPy that changes"
 
     @property
-    def hint(self):
+    def hint(self) -> Any:
         """What it is in this call."""
         return self.obj
 
     @functools.cached_property
-    def size(self):
+    def size(self) -> Value:
         """The int."""
         source = ComputedInt(self.place, self.text, NAME)
         return size_value(self.frame, open_int(self.frame.root, int(self.obj), source))
 
-    def specialise(self, frame):
+    def specialise(self, frame: Frame) -> Any:
         """The number of this call; the entry then holds for it only."""
         return self.known().constant()
 
-    def text_of(self, other):
+    def text_of(self, other: Value) -> str | None:
         """What stands for another number in a formula over this one, or None."""
         if isinstance(other, NumpyInt) and other.settled is None and other.place == self.place:
             return other.text
@@ -64,7 +69,7 @@ class NumpyInt(OpenConstant):
         is_int = type(number) in (int, bool, type(self.obj)) and int(number).bit_length() <= INT_BITS
         return f"({int(number)})" if is_int else None
 
-    def computed(self, frame, text, function, *operands):
+    def computed(self, frame: Frame, text: str, function: Callable[..., Any], *operands: Any) -> NumpyInt | None:
         """The int that NumPy computes, which is that of the formula in all calls of this entry; None where it is another now, or none."""
         if self.settled is not None or len(text) > MOST_TEXT:
             return None
@@ -80,7 +85,7 @@ class NumpyInt(OpenConstant):
         answer_of(frame, f"{limits.min} <= {text} <= {limits.max}", NAME, self.place, self.given)
         return NumpyInt(frame, number, self.place, self.given, text)
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if isinstance(other, AbstractTensor) and self.settled is None:
             return None
         op, theirs = op.rstrip("="), self.text_of(other)
@@ -96,15 +101,15 @@ class NumpyInt(OpenConstant):
             made = numpy_arithmetic(frame, op, self, other, reverse)
         return self.known().binary(frame, op, settled(frame, other), reverse) if made is None else made
 
-    def as_array_tensor(self, frame):
+    def as_array_tensor(self, frame: Frame) -> AbstractTensor:
         """The tensor of one number, of its dtype, that stands for it among arrays."""
         dtype = ConstantValue(DTYPES[numpy.dtype(type(self.obj))])
         return frame.graph.call(frame, torch.full, (make.tuple([]), self.size), {"dtype": dtype})
 
-    def unary(self, frame, op):
+    def unary(self, frame: Frame, op: str) -> Value:
         return self.computed(frame, f"({op}{self.text})", UNARY_FUNCTIONS[op], self.obj) or self.known().unary(frame, op)
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if self.settled is None:
             if isinstance(other, AbstractTensor):
                 return None
@@ -114,27 +119,27 @@ class NumpyInt(OpenConstant):
                 return ConstantValue(COMPARE_FUNCTIONS[op](self.obj, other.obj))
         return self.known().compare(frame, op, settled(frame, other))
 
-    def as_index(self, frame):
+    def as_index(self, frame: Frame) -> Value:
         return self.call_method(frame, "__index__", [], {})
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         if self.settled is not None:
             return self.known().truth(frame)
         return answer_of(frame, f"{self.text} != 0", NAME, self.place, self.given)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in ("__int__", "__index__", "item") and not args and not kwargs and self.settled is None:
             return self.size
         return self.known().call_method(frame, name, args, kwargs)
 
-    def as_operand(self, frame, tensors, op=None):
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         """What stands for it in arithmetic with tensors."""
         return self.size if self.settled is None else self.known()
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return self.size.as_graph_arg(frame) if self.settled is None else self.known().as_graph_arg(frame)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.source is not None:
             return emit.source(self.source)
         number = f"{emit.const(int_of_formula)}({self.text!r}, {NAME!r}, {emit.source(self.place)})"
@@ -142,7 +147,7 @@ class NumpyInt(OpenConstant):
 
 
 @changes_in(*NUMPY_INTS)
-def changing_numpy_int(frame, number, source):
+def changing_numpy_int(frame: Frame, number: Any, source: Source) -> NumpyInt | None:
     """The value of an int that had another value in an earlier capture; None when it stays a constant."""
     root = frame.root
     if root.options.dynamic is False or not root.changes(source, number) or not root.options.keeps_sizes_open:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ...sources import Attr
+from ...sources import Attr, Source
 from ..protocol.open_constant import OpenConstant
+from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
 
 PARTS = ("numerator", "denominator")
@@ -14,29 +15,29 @@ PARTS = ("numerator", "denominator")
 class OpenFraction(OpenConstant):
     """Open where the program asks for its two ints, or makes a float of it, which is their quotient; all else needs the fraction."""
 
-    def __init__(self, frame, number, source):
+    def __init__(self, frame: Frame, number: Fraction, source: Source) -> None:
         super().__init__(number, lambda: frame.guard("CONSTANT", source, number), source)
         self.parts = {name: frame.wrap(getattr(number, name), Attr(source, name)) for name in PARTS}
 
-    def describe(self):
+    def describe(self) -> str:
         return "a fraction that changes"
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         return self.parts[name] if name in PARTS else self.known().getattr(frame, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from ..protocol.operators import binary
 
         if name == "__float__" and not args and not kwargs:
             return binary(frame, "/", *self.parts.values())
         return self.known().call_method(frame, name, args, kwargs)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return emit.source(self.source)
 
 
 @changes_in(Fraction)
-def changing_fraction(frame, number, source):
+def changing_fraction(frame: Frame, number: Fraction, source: Source) -> OpenFraction | None:
     """The value of a fraction that was another one in an earlier capture; None when it stays a constant."""
     root = frame.root
     ints = [(Attr(source, name), getattr(number, name)) for name in PARTS]

@@ -8,74 +8,82 @@ of the ints is decided by it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
-from tracework_primops.symbols import Condition, FloatNode, as_quotient
+from tracework_primops.symbols import Condition, FloatExpr, FloatNode, Symbol, as_quotient
 
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, fold
 from ..protocol.make import make
-from .float_formulas import called, computed_int, formula_of_size
+from ..protocol.value import Frame, Value
+from .float_formulas import Formula, called, computed_int, formula_of_size
 from .floats import FloatValue
-from .size_formulas import FUNCTIONS, combined, interval, keep_positive, made_of, python_text, sizes_in
+from .size_formulas import FUNCTIONS, Span, combined, interval, keep_positive, made_of, python_text, sizes_in
 from .symint import SymNumber, size_value
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from ...graph.builder import GraphBuilder
 
 
 class SizeFloat(FloatValue):
     """A float that is a formula over symbolic ints."""
 
-    def __init__(self, graph, formula, hint, span):
+    def __init__(self, graph: GraphBuilder, formula: FloatExpr, hint: float, span: Span) -> None:
         super().__init__(None, hint, frozenset((size, graph.symbols.hint(size)) for size in sizes_in(formula)))
         self.graph = graph
         self.formula = formula
         self.span = span
 
     @property
-    def input_formula(self):
+    def input_formula(self) -> Formula | None:
         return formula_of_size(self.graph, python_text(self.formula), sizes_in(self.formula))
 
     @input_formula.setter
-    def input_formula(self, formula):
+    def input_formula(self, formula: Formula | None) -> None:
         """Made when it is asked for."""
 
-    def in_formula(self):
+    def in_formula(self) -> Any:
         return self.constant() if self.known else self.formula
 
-    def is_never_zero(self):
+    def is_never_zero(self) -> bool:
         return self.span[0] > 0 or self.span[1] < 0
 
     @property
-    def node(self):
+    def node(self) -> fx.Node:
         symbols = sorted({s for size, _ in self.roots for s in size.free_symbols}, key=str)
         text = python_text(self.formula)
         nodes = [self.graph.size_node(symbol) for symbol in symbols]
         return self.graph.computed_input(text, nodes, function_of_text(text, symbols), self.hint)
 
     @node.setter
-    def node(self, node):
+    def node(self, node: fx.Node) -> None:
         """Made when it is asked for."""
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         made = None if self.known else combined(frame, op.rstrip("="), self, other, reverse)
         return super().binary(frame, op, other, reverse) if made is None else made
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         known = None if self.known else decided(frame, op, self, other)
         return super().compare(frame, op, other) if known is None else ConstantValue(known)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         known = decided(frame, "!=", self, ConstantValue(0))
         return super().truth(frame) if known is None else known
 
-    def unary(self, frame, op):
+    def unary(self, frame: Frame, op: str) -> Value:
         return self if op == "+" else made_of(frame, "neg", self) or super().unary(frame, op)
 
-    def special(self, frame, fn, name, args):
+    def special(self, frame: Frame, fn: Callable[..., Any], name: str, args: list[Value]) -> Value:
         """abs, round, ceil, floor, trunc."""
         if not self.known and (fn in (math.floor, math.ceil, math.trunc) or fn is round and not args):
             return self.whole(frame, fn.__name__)
         made = None if self.known else function_of(frame, fn, [self, *args])
         return fold(frame, fn, [self, *args]) if made is None else made
 
-    def whole(self, frame, how):
+    def whole(self, frame: Frame, how: str) -> Value:
         """floor, ceil, trunc or round of it, an int that may stay a symbol."""
         if as_quotient(self.formula, below=how == "floor") is None:
             found = computed_int(frame, f"{WHOLE_FUNCTIONS[how]}({{}})", self)
@@ -88,19 +96,19 @@ class SizeFloat(FloatValue):
 WHOLE_FUNCTIONS = {"floor": "floor", "ceil": "ceil", "trunc": "int", "round": "round"}
 
 
-def node_of(frame, formula, how):
+def node_of(frame: Frame, formula: FloatExpr, how: str) -> Any:
     """The size that `how` ("floor", "ceil", "trunc", "round") rounds a formula to."""
     return getattr(FloatNode(frame.symbols, formula), how)().value
 
 
-def fixed_size(frame, value):
+def fixed_size(frame: Frame, value: Value) -> Value:
     """A number that is no formula over sizes: those may be rewritten, which rounding does not survive."""
     if isinstance(value, SymNumber):
         return ConstantValue(value.specialise(frame))
     return value.number(frame) if isinstance(value, SizeFloat) else value
 
 
-def extremum_of_floats(frame, fn, items):
+def extremum_of_floats(frame: Frame, fn: Callable[..., Any], items: list[Value]) -> Value | None:
     """min or max of floats, some of them formulas; None for other values."""
     if not any(isinstance(i, SizeFloat) for i in items) or not all(i.python_type() is float for i in items):
         return None
@@ -112,7 +120,7 @@ def extremum_of_floats(frame, fn, items):
     return best
 
 
-def function_of(frame, fn, args):
+def function_of(frame: Frame, fn: Callable[..., Any], args: list[Value]) -> Value | None:
     """math.fn or round of sizes, floats and formulas, as a formula; None for others."""
     made = of_range(frame, fn.__name__, args)
     if made is not None or fn in (math.floor, math.ceil, math.trunc) and isinstance(args[0], (SizeFloat, SymNumber)):
@@ -120,7 +128,7 @@ def function_of(frame, fn, args):
     return called(frame, "float_pow" if fn is math.pow else fn.__name__, args)
 
 
-def of_range(frame, name, args):
+def of_range(frame: Frame, name: str, args: list[Value]) -> Value | None:
     """The same where the range of the sizes tells that Python can compute it for all of them."""
     if name not in FUNCTIONS or not any(isinstance(a, (SizeFloat, SymNumber)) for a in args):
         return None
@@ -133,7 +141,7 @@ def of_range(frame, name, args):
     return made_of(frame, name, *args) if len(args) == 1 else None
 
 
-def decided(frame, op, formula, other):
+def decided(frame: Frame, op: str, formula: SizeFloat, other: Value) -> bool | None:
     """The truth of `formula op other`, from ranges, or as a condition on sizes; None when only the number itself tells."""
     part = other.in_formula()
     span, against = interval(frame, formula.formula), None if part is None else interval(frame, part)
@@ -157,7 +165,7 @@ WHOLE = {">=": "floor", "<": "floor", ">": "ceil", "<=": "ceil"}
 """x >= 3 is floor(x) >= 3, x > 3 is ceil(x) > 3."""
 
 
-def node_of_quotient(frame, formula, how):
+def node_of_quotient(frame: Frame, formula: FloatExpr, how: str) -> Any:
     """floor or ceil of a formula that is a quotient of sizes, else None."""
     return None if as_quotient(formula, below=how == "floor") is None else node_of(frame, formula, how)
 
@@ -166,7 +174,7 @@ NAMES = {name: getattr(math, name) for name in FUNCTIONS if hasattr(math, name)}
 NAMES |= {"float": float, "min": min, "max": max, "abs": abs, "round": round}
 
 
-def function_of_text(text, symbols):
+def function_of_text(text: str, symbols: Iterable[Symbol]) -> Callable[..., Any]:
     """The formula as a function of the symbols' values."""
     return eval(f"lambda {', '.join(map(str, symbols))}: {text}", {"__builtins__": {}, **NAMES})
 

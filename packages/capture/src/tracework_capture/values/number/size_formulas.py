@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from tracework_primops.symbols import Condition, Expr, FloatExpr, Symbol, bounds
 
 from ..protocol.make import make
+from ..protocol.value import Frame, Value
 
+Size: TypeAlias = int | Expr
+Span: TypeAlias = tuple[float, float]
+"""(Lowest, highest)"""
+Part: TypeAlias = Expr | FloatExpr | int | float
+"""What a formula is made of."""
+Rule: TypeAlias = Callable[..., Span]
 LARGEST = 1e300  # what could be larger might overflow
 LARGEST_INT, LARGEST_PRODUCT = 2.0**63, 1e100  # of ints that guards can read, and of a few of them
 
 
-def float_of_size(frame, size):
+def float_of_size(frame: Frame, size: Value) -> Value | None:
     """float(size)"""
     return made_of(frame, "float", size)
 
 
-def made_of(frame, op, *operands):
+def made_of(frame: Frame, op: str, *operands: Value) -> Value | None:
     """The SizeFloat of an operation on sizes, floats that are formulas and numbers; None where it could raise or overflow."""
     args = tuple(operand.in_formula() for operand in operands)
     if any(a is None for a in args) or not any(isinstance(a, (Expr, FloatExpr)) for a in args):
@@ -32,7 +41,7 @@ def made_of(frame, op, *operands):
     return make.size_float(frame.graph, formula, formula.evaluate(frame.symbols.hint), interval(frame, formula))
 
 
-def sizes_in(formula):
+def sizes_in(formula: FloatExpr) -> list[Expr]:
     """The sizes that a formula reads."""
     found = []
     for arg in formula.args:
@@ -40,7 +49,7 @@ def sizes_in(formula):
     return found
 
 
-def combined(frame, op, left, right, reverse=False):
+def combined(frame: Frame, op: str, left: Value, right: Value, reverse: bool = False) -> Value | None:
     """left op right, one of them a size or a formula; None when it is no float that stays a formula."""
     if reverse:
         left, right = right, left
@@ -52,14 +61,14 @@ def combined(frame, op, left, right, reverse=False):
 # --- ranges --------------------------------------------------------------------------------------------------------------
 
 
-def keep_positive(frame, formula):
+def keep_positive(frame: Frame, formula: FloatExpr) -> None:
     """Ints that are positive now stay so: a condition, which most formulas need."""
     for size in sizes_in(formula):
         if frame.symbols.hint(size) >= 1:
             frame.symbols.guard(Condition.compare(">=", size, 1), frame.user_location())
 
 
-def interval(frame, part):
+def interval(frame: Frame, part: Part) -> Span | None:
     """(lowest, highest) of a size, a number or a formula; None when it might raise, overflow, or not be a number.
 
     Rounding never changes an order, so that what is computed from ends of ranges bounds what is computed from numbers between them.
@@ -80,33 +89,33 @@ def interval(frame, part):
     return (part, part) if abs(part) < LARGEST else None
 
 
-def corners(fn):
+def corners(fn: Callable[..., Any]) -> Rule:
     """Bounds of a function that is monotone in each argument."""
 
-    def rule(*spans):
+    def rule(*spans: Span) -> Span:
         found = [fn(a, b) for a in spans[0] for b in spans[1]]
         return min(found), max(found)
 
     return rule
 
 
-def quotient(above, below):
+def quotient(above: Span, below: Span) -> Span:
     if below[0] <= 0 <= below[1]:
         raise ZeroDivisionError
     return corners(lambda a, b: a / b)(above, below)
 
 
-def power(base, exponent):
+def power(base: Span, exponent: Span) -> Span:
     if base[0] < 0 or base[0] == 0 and exponent[0] <= 0:
         raise ValueError("a power of this base may not be a number")
     return corners(lambda a, b: float(a) ** b)(base, exponent)
 
 
-def rising(fn):
+def rising(fn: Callable[..., Any]) -> Rule:
     return lambda span: (fn(span[0]), fn(span[1]))
 
 
-def around_zero(span):
+def around_zero(span: Span) -> Span:
     return -1.0, 1.0
 
 
@@ -133,7 +142,7 @@ FUNCTIONS = INTERVALS.keys() - OPERATORS - {"float", "min", "max", "neg"}
 # --- as Python computes it ---------------------------------------------------------------------------------------------------
 
 
-def python_text(part):
+def python_text(part: Part) -> str:
     """The formula in Python."""
     if not isinstance(part, FloatExpr):
         return f"({part})" if isinstance(part, Expr) else f"({part!r})"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import torch
+from tracework_primops.symbols import Condition, Expr, maximum, minimum
 
 from ...atoms import NUMPY_NUMBERS
 from ...graph.data_sizes import relation_node
@@ -13,10 +16,14 @@ from ...graph.inputs import lift_number
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold, literal
 from ..protocol.kinds import AbstractFloat, AbstractTensor
 from ..protocol.make import make
-from ..protocol.value import Value
+from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in, wraps
-from .float_formulas import computed_by_python, computed_int, formula_of_size
-from .size_formulas import combined
+from .float_formulas import Formula, Roots, computed_by_python, computed_int, formula_of_size
+from .size_formulas import Size, combined
+
+if TYPE_CHECKING:
+    from ...graph.builder import GraphBuilder
+    from ...sources import Source
 
 MOST_DECISIONS = 100
 """So much is decided on open numbers at most: sorting a list of them, say, would be right for one order only, and takes long to prove."""
@@ -33,40 +40,38 @@ OTHER_NUMBERS = (float, complex, Fraction, *NUMPY_NUMBERS)
 class SymNumber(Value):
     """An int that is an expression over size symbols."""
 
-    def __init__(self, expr, graph, source=None):
+    def __init__(self, expr: Expr, graph: GraphBuilder, source: Source | None = None) -> None:
         super().__init__(source)
         self.expr = expr
         self.graph = graph
         self.fixed = None
 
     @property
-    def roots(self):
+    def roots(self) -> Roots:
         """The sizes that it is computed from, with their values, as a float has them."""
         return frozenset((symbol, self.graph.symbols.hint(symbol)) for symbol in self.expr.free_symbols)
 
     @property
-    def input_formula(self):
+    def input_formula(self) -> Formula | None:
         return formula_of_size(self.graph, f"({self.expr})", [self.expr])
 
-    def in_formula(self):
+    def in_formula(self) -> Any:
         return self.expr
 
-    def python_type(self):
+    def python_type(self) -> type:
         return int
 
-    def describe(self):
+    def describe(self) -> str:
         return f"size {self.expr}"
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return self.graph.size_node(self.expr)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return emit.graph_output(self.graph.size_node(self.expr))
 
-    def specialise(self, frame):
+    def specialise(self, frame: Frame) -> Any:
         """The number of this call; the entry then holds for it only."""
-        from tracework_primops.symbols import Condition
-
         hint = frame.symbols.hint(self.expr)
         known = self.expr - hint
         parts = [symbol - frame.symbols.hint(symbol) for symbol in self.expr.free_symbols] if is_large(known) else [known]
@@ -75,28 +80,28 @@ class SymNumber(Value):
         self.fixed = hint
         return hint
 
-    def is_number(self):
+    def is_number(self) -> bool:
         return True
 
-    def make_known(self, frame):
+    def make_known(self, frame: Frame) -> bool:
         self.specialise(frame)
         return True
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         if self.fixed is None:
             raise NotPlain(self)
         return self.fixed
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return self.specialise(frame)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return compare_sizes(frame, "!=", self.expr, 0)
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return True if self is other else None
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         from ..protocol.binding import attribute_of_builtin
 
         if name in ("real", "numerator"):
@@ -105,7 +110,7 @@ class SymNumber(Value):
             return ConstantValue(0)
         return attribute_of_builtin(frame, self, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from ..protocol.operators import call_dunder
 
         if name in SAME_INT and not args and not kwargs:
@@ -114,7 +119,7 @@ class SymNumber(Value):
             return call_dunder(frame, self, name, args, kwargs)
         return ConstantValue(self.specialise(frame)).call_method(frame, name, args, kwargs)
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if isinstance(other, AbstractTensor):
             return None
         op = op.rstrip("=") if op not in ("==",) else op
@@ -132,7 +137,7 @@ class SymNumber(Value):
         made = computed_int(frame, f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
         return self.as_number(frame).binary(frame, op, known(frame, other), reverse) if made is None else made
 
-    def as_size(self, frame, op, size, reverse):
+    def as_size(self, frame: Frame, op: str, size: Size | None, reverse: bool) -> Size | None:
         """self op size as an expression that conditions can be made of, else None."""
         if size is None or is_large(size) or op not in SIZE_OPERATIONS:
             return None
@@ -145,10 +150,10 @@ class SymNumber(Value):
             return None
         return found
 
-    def as_number(self, frame):
+    def as_number(self, frame: Frame) -> ConstantValue:
         return ConstantValue(self.specialise(frame))
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if isinstance(other, AbstractTensor):
             return None
         size = size_of(other)
@@ -160,12 +165,12 @@ class SymNumber(Value):
             return literal(frame, COMPARE_FUNCTIONS[op](self.specialise(frame), other.constant()))
         return None
 
-    def unary(self, frame, op):
+    def unary(self, frame: Frame, op: str) -> Value:
         if op == "~":
             return size_value(frame, -self.expr - 1)
         return size_value(frame, -self.expr) if op == "-" else self
 
-    def special(self, frame, fn, name, args):
+    def special(self, frame: Frame, fn: Callable[..., Any], name: str, args: list[Value]) -> Value:
         """abs, round, ceil, floor of a size."""
         if fn in (math.ceil, math.floor, math.trunc) or (fn is round and not args):
             return self
@@ -173,10 +178,8 @@ class SymNumber(Value):
             return self.absolute(frame)
         return fold(frame, fn, [self, *args])
 
-    def absolute(self, frame):
+    def absolute(self, frame: Frame) -> Value:
         """abs(self): of an int that the program was given, which may be of either sign, an expression; else a guard says which it is."""
-        from tracework_primops.symbols import Condition, maximum
-
         sign = Condition.compare(">=", self.expr, 0)
         if frame.symbols.is_true(sign) is None and are_numbers(frame, self.expr) and not is_large(self.expr):
             return size_value(frame, maximum(self.expr, -self.expr))
@@ -193,17 +196,17 @@ SIZE_OPERATIONS = {
 }
 
 
-def is_large(size):
+def is_large(size: Size) -> bool:
     """Whether it has a number that guards cannot compute with: they do so with int64."""
     return any(number.bit_length() > 63 for number in ((size,) if isinstance(size, int) else size.terms.values()))
 
 
-def is_heavy(size):
+def is_heavy(size: Size) -> bool:
     """Whether it takes too long to compute or prove anything with it."""
     return not isinstance(size, int) and size.weight > MOST_WEIGHT
 
 
-def size_of(value):
+def size_of(value: Value) -> Size | None:
     """int or Expr of a value that is a size, else None."""
     if isinstance(value, SymNumber):
         return value.expr
@@ -212,15 +215,13 @@ def size_of(value):
     return None
 
 
-def known(frame, value):
+def known(frame: Frame, value: Value) -> Value:
     """A value without symbols."""
     return ConstantValue(value.specialise(frame)) if isinstance(value, SymNumber) else value
 
 
-def compare_sizes(frame, op, left, right):
+def compare_sizes(frame: Frame, op: str, left: Size, right: Size) -> bool:
     """left op right, guarded unless it is always so."""
-    from tracework_primops.symbols import Condition
-
     difference = left - right
     if isinstance(difference, int):
         return COMPARE_FUNCTIONS[op](difference, 0)
@@ -233,10 +234,8 @@ def compare_sizes(frame, op, left, right):
     return frame.symbols.guard(Condition(op, difference), frame.user_location())
 
 
-def relation(frame, op, left, right):
+def relation(frame: Frame, op: str, left: Size, right: Size) -> Value:
     """left op right as a value: open when it depends on data, guarded otherwise."""
-    from tracework_primops.symbols import Condition
-
     condition = Condition.compare(op, left, right)
     if is_large(left - right):
         return ConstantValue(compare_sizes(frame, op, left, right))
@@ -248,28 +247,28 @@ def relation(frame, op, left, right):
 class SizeRelation(Value):
     """A bool that is known only when the graph runs: a condition on sizes that depend on data. torch._check may state it."""
 
-    def __init__(self, condition, graph):
+    def __init__(self, condition: Condition, graph: GraphBuilder) -> None:
         super().__init__(None)
         self.condition = condition
         self.graph = graph
 
-    def python_type(self):
+    def python_type(self) -> type:
         return bool
 
-    def describe(self):
+    def describe(self) -> str:
         return f"truth of {self.condition}"
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return frame.symbols.guard(self.condition, frame.user_location())
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return True if self is other else None
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return emit.graph_output(relation_node(self.graph, self.condition))
 
 
-def compare_with_float(frame, op, size, number):
+def compare_with_float(frame: Frame, op: str, size: Expr, number: float) -> bool:
     """size op number, which Python compares exactly."""
     below = math.floor(number)
     if below == number:
@@ -280,12 +279,12 @@ def compare_with_float(frame, op, size, number):
 
 
 @wraps(torch.SymInt)
-def wrap_symint(frame, obj, source):
+def wrap_symint(frame: Frame, obj: torch.SymInt, source: Source) -> Value:
     return size_value(frame, obj)
 
 
 @changes_in(int)
-def changing_int(frame, number, source):
+def changing_int(frame: Frame, number: int, source: Source) -> Value | None:
     """The size of an int that had another value in an earlier capture; None when it stays a constant."""
     symbol = lift_number(frame, number, source)
     if symbol is None:
@@ -295,23 +294,21 @@ def changing_int(frame, number, source):
     return made
 
 
-def size_value(frame, size):
+def size_value(frame: Frame, size: Any) -> Value:
     """The value of an int, an Expr or a SymInt."""
     if not isinstance(size, int):
         size = frame.symbols.from_symint(size) if hasattr(size, "node") else size
     return ConstantValue(size) if isinstance(size, int) else SymNumber(size, frame.graph)
 
 
-def are_numbers(frame, size):
+def are_numbers(frame: Frame, size: Any) -> bool:
     """Whether a size is computed from ints that the program was given, and no sizes of tensors."""
     return all(frame.symbols.origins.get(symbol) in frame.root.numbers for symbol in getattr(size, "free_symbols", ()))
 
 
-def extremum_of_sizes(frame, fn, items):
+def extremum_of_sizes(frame: Frame, fn: Callable[..., Any], items: list[Value]) -> Value | None:
     """min or max of sizes: decided by guards; an expression where one depends on data, or all are ints that the program was given, and none
     is a bool."""
-    from tracework_primops.symbols import maximum, minimum
-
     sizes = [size_of(i) for i in items]
     if any(s is None for s in sizes):
         return None

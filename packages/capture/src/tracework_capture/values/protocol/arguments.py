@@ -10,12 +10,19 @@ import itertools
 import operator
 import types
 import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .value import Frame, Value
+
+if TYPE_CHECKING:
+    from .calls import Handler
 
 __all__ = ["call_row", "checked"]
 
 
 @functools.cache
-def positional_limits(handler, given):
+def positional_limits(handler: Handler, given: int) -> tuple[int, int]:
     """(least, most) number of positional arguments after the first `given` of a handler."""
     code = handler.__code__
     most = code.co_argcount - given
@@ -23,7 +30,7 @@ def positional_limits(handler, given):
     return least, (1 << 30 if code.co_flags & inspect.CO_VARARGS else most)
 
 
-def call_row(frame, self, name, handler, args, kwargs):
+def call_row(frame: Frame, self: Value, name: str, handler: Handler, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """handler(frame, self, *args, **kwargs) for a method of a built-in type."""
     least, most = positional_limits(handler, 2)
     if least <= len(args) <= most and (not kwargs or named(handler, self, name, args, kwargs)):
@@ -31,7 +38,7 @@ def call_row(frame, self, name, handler, args, kwargs):
     return frame.break_graph("call_unknown", f"{self.python_type().__name__}.{name} with these arguments")
 
 
-def named(handler, self, name, args, kwargs):
+def named(handler: Handler, self: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether the method and its handler know the keywords."""
     code = handler.__code__
     if any(name in kwargs for name in code.co_varnames[code.co_posonlyargcount : 2]):
@@ -51,7 +58,7 @@ _CHECK_THEMSELVES = {"torch", "torch._C", "torch._C._nn", "torch.autograd.variab
 
 
 @functools.cache
-def signature_of(function):
+def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     """The signature, or None when Python does not know it; of a class with a __new__ of its own, such as torch.no_grad, what that takes."""
     make = function.__new__ if isinstance(function, type) else None
     if isinstance(make, types.FunctionType):
@@ -64,7 +71,7 @@ def signature_of(function):
         return None
 
 
-def accepted(function, args, kwargs):
+def accepted(function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether a function takes these arguments; also when that is not known."""
     signature = None if function is None else signature_of(function)
     if signature is None:
@@ -78,11 +85,11 @@ def accepted(function, args, kwargs):
     return True
 
 
-def checked(function, handler):
+def checked(function: Callable[..., Any], handler: Handler) -> Handler:
     """The handler of a builtin function, behind a check of the number and names of its arguments."""
 
     @functools.wraps(handler)
-    def call(frame, args, kwargs):
+    def call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         limits = builtin_limits(function)
         fits = not kwargs and (limits is None or limits[0] <= len(args) <= limits[1])
         if not fits and not accepted(function, args, kwargs):
@@ -93,7 +100,7 @@ def checked(function, handler):
 
 
 @functools.cache
-def builtin_limits(function):
+def builtin_limits(function: Callable[..., Any]) -> tuple[int, int] | None:
     """(least, most) number of positional arguments that a builtin always takes; None when that is not known."""
     signature = signature_of(function)
     if signature is None:

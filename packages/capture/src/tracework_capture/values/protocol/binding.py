@@ -8,6 +8,7 @@ import threading
 import types
 import typing
 from collections.abc import Callable
+from typing import Any
 
 from ... import _C
 from ..._torch import FunctionBase
@@ -20,7 +21,7 @@ from .kinds import AbstractClass, AbstractInstance
 from .make import make
 from .properties import function_value, held_function, use_property
 from .registry import Registry
-from .value import Frame, Value
+from .value import Emitter, Frame, Value
 
 DELETED = object()
 
@@ -74,7 +75,7 @@ def class_value(frame: Frame, cls: type) -> Value:
     return frame.wrap(cls, Const(cls, cls.__name__))
 
 
-def python_new(cls):
+def python_new(cls: type) -> types.FunctionType | None:
     """The Python function that makes the instances of a class, None where C does."""
     static, _ = lookup_class(cls, "__new__")
     if isinstance(static, staticmethod):
@@ -82,12 +83,12 @@ def python_new(cls):
     return static if isinstance(static, types.FunctionType) else None  # set when the class was there
 
 
-def is_data_descriptor(static):
+def is_data_descriptor(static: Any) -> bool:
     """Whether a class attribute goes before the instance dict."""
     return defines(type(static), "__set__", "__delete__")
 
 
-def bind_class_attribute(frame, self, cls, name):
+def bind_class_attribute(frame: Frame, self: Value, cls: type, name: str) -> Value:
     """self.name where the class says what it is."""
     static, owner = lookup_class(cls, name)
     if static is NO_ATTRIBUTE:
@@ -95,7 +96,7 @@ def bind_class_attribute(frame, self, cls, name):
     return bind_static(frame, self, cls, owner, static, name)
 
 
-def binding_kind(static):
+def binding_kind(static: Any) -> type:
     """The type that says how a class attribute binds: a subclass of property that does not change how it is read is a property."""
     kind = type(static)
     for base in (property, classmethod, staticmethod):
@@ -104,7 +105,7 @@ def binding_kind(static):
     return kind
 
 
-def bind_static(frame, self, cls, owner, static, name):
+def bind_static(frame: Frame, self: Value, cls: type, owner: type, static: Any, name: str) -> Value:
     """The descriptor protocol, on a class attribute that is known."""
     kind = binding_kind(static)
     if kind is types.FunctionType or kind is functools._lru_cache_wrapper:
@@ -143,7 +144,7 @@ def bind_static(frame, self, cls, owner, static, name):
     return class_attribute(frame, static, owner, name)
 
 
-def class_attribute(frame, static, owner, name):
+def class_attribute(frame: Frame, static: Any, owner: type, name: str) -> Value:
     """An attribute of a class that binds to nothing."""
     if type(static) is Stored:
         return static.value
@@ -156,42 +157,42 @@ def class_attribute(frame, static, owner, name):
 class BoundBuiltin(Value):
     """A method implemented in C, bound to its owner."""
 
-    def __init__(self, owner, name, descriptor=None):
+    def __init__(self, owner: Value, name: str, descriptor: Any | None = None) -> None:
         super().__init__(None)
         self.owner = owner
         self.name = name
         self.descriptor = descriptor
 
-    def python_type(self):
+    def python_type(self) -> type:
         found = self.descriptor or lookup_class(self.owner.python_type(), self.name)[0]
         return BOUND_TYPES.get(type(found), types.BuiltinMethodType)
 
-    def describe(self):
+    def describe(self) -> str:
         return f"{self.owner.describe()}.{self.name}"
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return MethodKey(self.owner, self.name)
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "__self__":
             return self.owner
         if name == "__name__":
             return ConstantValue(self.name)
         return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.descriptor is not None:
             return call_c_method(frame, self.descriptor, self.owner, self.name, args, kwargs)
         return self.owner.call_method(frame, self.name, args, kwargs)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.load(self.owner)}.{self.name}"
 
 
-def call_c_method(frame, descriptor, owner, name, args, kwargs):
+def call_c_method(frame: Frame, descriptor: Any, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Calls a method that C defines, such as dict.get or object.__setattr__, on a value."""
     base = getattr(descriptor, "__objclass__", object)
     native = native_base(owner.python_type())
@@ -213,18 +214,18 @@ def call_c_method(frame, descriptor, owner, name, args, kwargs):
     return owner.call_native(frame, name, args, kwargs)
 
 
-def refuse_method(frame, owner, base, name):
+def refuse_method(frame: Frame, owner: Value, base: type, name: str) -> None:
     """Breaks for a method that `base` defines in C for instances whose built-in part is not modelled: a str's, say."""
     if owner.part is None and base is not object and base not in NATIVE_BASES:
         frame.break_graph("lock" if base in LOCKS else "call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
 
 
-def is_modelled(static):
+def is_modelled(static: Any) -> bool:
     """Whether a method in a class is a function, of Cython's say, that has a row."""
     return type(static).__name__ in FOREIGN_FUNCTIONS and static in CALLS
 
 
-def attribute_of_builtin(frame, value, name):
+def attribute_of_builtin(frame: Frame, value: Value, name: str) -> Value:
     """An attribute of a value whose type is a built-in container: its methods."""
     if name == "__class__":
         return class_value(frame, value.python_type())
@@ -243,7 +244,7 @@ def is_callable(value: Value) -> bool:
     return isinstance(value, AbstractClass) or find(value.python_type(), "__call__")[1] is not None
 
 
-def native_base(cls):
+def native_base(cls: type) -> type:
     """The built-in class whose __new__ makes instances of cls."""
     for base in cls.__mro__:
         if base in NATIVE_BASES or base is object:

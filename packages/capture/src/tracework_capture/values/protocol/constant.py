@@ -12,7 +12,7 @@ import inspect
 import operator
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy
 import torch
@@ -36,6 +36,7 @@ from ...sources import (
     Member,
     PartItem,
     PlainPart,
+    Source,
 )
 from .iteration import iterate_all
 from .kinds import AbstractInstance, holds_own_instance
@@ -44,7 +45,7 @@ from .program_code import check_frame_hooks
 from .pure import reads_locale
 from .registry import Registry
 from .special_methods import COMPARE_SPECIAL, SPECIAL
-from .value import Frame, Value
+from .value import Emitter, Frame, Value
 
 KNOWN_TO_NUMPY = (numpy.generic, numpy.ndarray, torch.Tensor)
 """Classes of which NumPy's numbers take what they give themselves, or leave it to them."""
@@ -122,7 +123,7 @@ class NotPlain(Exception):
     """The value is not known entirely, so there is no Python object for it."""
 
 
-def is_atom(obj) -> bool:
+def is_atom(obj: Any) -> bool:
     """True for objects that a ConstantValue may hold."""
     return type(obj) in ATOM_TYPES or issubclass(type(obj), enum.Enum)
 
@@ -130,44 +131,44 @@ def is_atom(obj) -> bool:
 class ConstantValue(Value):
     """A Python object that is known, immutable and compared by value."""
 
-    def __init__(self, obj, source=None, place=None):
+    def __init__(self, obj: Any, source: Source | None = None, place: Source | None = None) -> None:
         super().__init__(source)
         self.obj = obj
         self.place = place  # where it was found: a guard there says what it equals, not which object it is
 
     @property
-    def kept_at(self):
+    def kept_at(self) -> Source | None:
         """Where the object itself is taken from: equal ones are told apart by `is`."""
         kept = type(self.place) is Local or isinstance(self.place, KEEPING) and not self.is_single()
         return self.place if kept else None
 
-    def is_single(self):
+    def is_single(self) -> bool:
         """Whether no other object equals it."""
         obj = self.obj
         return type(obj) in SINGLE_TYPES or isinstance(obj, enum.Enum) or type(obj) is int and -5 <= obj <= 256
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"ConstantValue({self.obj!r})"
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.obj)
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return True
 
-    def constant(self):
+    def constant(self) -> Any:
         return self.obj
 
-    def real(self):
+    def real(self) -> Any:
         return self.obj
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return fold_plain(frame, bool, self.obj)
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return self.obj
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         obj = self.obj
         getter = self.getter() if name == "__get__" else None
         if getter is not None:
@@ -187,12 +188,12 @@ class ConstantValue(Value):
             return frame.wrap(found, Const(found))
         return literal(frame, found)
 
-    def getter(self):
+    def getter(self) -> Value | None:
         """The function torch.Tensor.name.__get__, where this is that attribute of torch.Tensor; else None."""
         made = GETTERS.get(self.obj) if type(self.obj) is types.GetSetDescriptorType else None
         return None if made is None else made()
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         obj = self.obj
         if isinstance(obj, str) and name == "join" and len(args) == 1 and not kwargs:
             return fold_literal(frame, obj.join, [force_plain(frame, v) for v in iterate_all(frame, args[0], asks_length=True)])
@@ -219,24 +220,24 @@ class ConstantValue(Value):
             method = functools.partial(called_there, frame, method)
         return fold(frame, method, args, kwargs)
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         if type(self.obj) not in ATOM_TYPES and holds_own_instance(key):
             return frame.break_graph("builtin_unsupported", f"{self.describe()}[...] that holds an instance of an own class")
         return fold(frame, operator.getitem, [self, key.as_place(frame)])
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         if type(self.obj) in (str, bytes, TorchVersion):
             return make.text_iterator(self.obj)
         fold_plain(frame, iter, self.obj)
         return frame.break_graph("iterator_unsupported", self.describe())
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         return fold(frame, len, [self])
 
-    def contains(self, frame, item):
+    def contains(self, frame: Frame, item: Value) -> Value:
         return fold(frame, operator.contains, [self, item])
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if not other.is_constant():
             if isinstance(self.obj, str) and op == "%" and not reverse:
                 return TEXT_RULES["%"](frame, self.obj, [other], {}) or fold(frame, operator.mod, [self, other])
@@ -244,7 +245,7 @@ class ConstantValue(Value):
         left, right = (other.constant(), self.obj) if reverse else (self.obj, other.constant())
         return fold_literal(frame, BINARY_FUNCTIONS[op], left, right)
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if type(self.obj) in NUMPY_DTYPES and issubclass(other.python_type(), type):
             return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.real())  # a dtype is compared with what names it
         if not other.is_constant():
@@ -254,7 +255,7 @@ class ConstantValue(Value):
         found = getattr(type(self.obj), ORDERINGS[op])(self.obj, other.constant())
         return None if found is NotImplemented else ConstantValue(found)
 
-    def asked(self, frame, op, other, reverse=False):
+    def asked(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         """self op other for an object of the program, where the method is Python code, as those of Fraction are; else None, for
         NotImplemented. NumPy's numbers make arrays of sequences, and ask objects for what they do with a number of Python."""
         kind = other.python_type()
@@ -267,24 +268,24 @@ class ConstantValue(Value):
             return None
         return implemented(frame.wrap(method, Const(method, name)).call(frame, [self, other], {}))
 
-    def unary(self, frame, op):
+    def unary(self, frame: Frame, op: str) -> Value:
         return fold_literal(frame, UNARY_FUNCTIONS[op], self.obj)
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if callable(self.obj):
             return frame.break_graph("call_unknown", self.describe())
         return frame.raise_new(TypeError, f"'{type(self.obj).__name__}' object is not callable")
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         if type(self.obj) is numpy.bool_:  # a float to arithmetic of tensors, a truth to flags
             return frame.break_graph("not_a_graph_argument", "a truth of NumPy")
         return self.obj.item() if type(self.obj) in NUMPY_NUMBERS else self.obj
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return emit.known(self.obj)
 
 
-def plain(value):
+def plain(value: Value) -> Any:
     """The Python object that a value stands for.
 
     Raises:
@@ -298,7 +299,7 @@ def plain(value):
     return method()
 
 
-def force_plain(frame, value):
+def force_plain(frame: Frame, value: Value) -> Any:
     """`plain`, or a graph break that names what was not known."""
     try:
         return plain(value)
@@ -309,7 +310,7 @@ def force_plain(frame, value):
         return frame.break_graph("value_not_known", f"the value of {part.describe()} is needed while tracing")
 
 
-def attribute_name(frame, value):
+def attribute_name(frame: Frame, value: Value) -> str:
     """The text that an attribute is set or deleted by."""
     name = force_plain(frame, value)
     if not isinstance(name, str):
@@ -321,7 +322,7 @@ READ_AT_ONCE = 256
 """Items of a container that may be read, and guarded, because something asks for all of it."""
 
 
-def reads_whole(frame, value):
+def reads_whole(frame: Frame, value: Value) -> bool:
     """Reads the rest of an existing list, tuple or dict; whether there was any."""
     unread = getattr(value, "unread", None)
     if unread is None or not 0 < unread() <= READ_AT_ONCE:
@@ -330,19 +331,19 @@ def reads_whole(frame, value):
     return True
 
 
-def fold(frame, fn, args, kwargs=None):
+def fold(frame: Frame, fn: Callable[..., Any], args: list[Value], kwargs: dict[str, Value] | None = None) -> Value:
     """Calls a pure function now, on arguments that must be known; a Python error becomes the user's."""
     plain_args = [force_plain(frame, a) for a in args]
     plain_kwargs = {k: force_plain(frame, v) for k, v in (kwargs or {}).items()}
     return fold_literal(frame, fn, *plain_args, **plain_kwargs)
 
 
-def fold_literal(frame, fn, /, *args, **kwargs):
+def fold_literal(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Value:
     """Calls fn on plain objects and makes a value of what it gives."""
     return literal(frame, fold_plain(frame, fn, *args, **kwargs))
 
 
-def fold_plain(frame, fn, /, *args, **kwargs):
+def fold_plain(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Calls fn on plain objects; a Python error becomes the user's."""
     if reads_locale(fn, args):
         frame.root.guards.state("locale", current_locale(), frame.user_location())
@@ -353,7 +354,7 @@ def fold_plain(frame, fn, /, *args, **kwargs):
         return raise_python(frame, error)
 
 
-def called_there(frame, fn, /, *args, **kwargs):
+def called_there(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """fn(*args, **kwargs) from frames with the globals and at the places of the traced ones, where what it warns of is said."""
     check_frame_hooks(frame.root)
     while frame is not None:
@@ -366,11 +367,11 @@ def called_there(frame, fn, /, *args, **kwargs):
     return fn(*args, **kwargs)
 
 
-def _calls(fn, args, kwargs):
+def _calls(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return fn(*args, **kwargs)
 
 
-def raise_python(frame, error):
+def raise_python(frame: Frame, error: BaseException) -> NoReturn:
     """Raises a Python exception in the traced program, with what it carries beside its arguments; never returns."""
     raised = frame.root.services.new_exception(frame, type(error), error.args)
     carried = {name: getattr(error, name, None) for name in ("name", "path", "filename", "filename2")}
@@ -379,7 +380,7 @@ def raise_python(frame, error):
     return frame.raise_user(raised)
 
 
-def literal(frame, obj):
+def literal(frame: Frame, obj: Any) -> Value:
     """A value for an object that tracing itself made: nothing to guard, nothing to reload."""
     if type(obj) in ATOM_TYPES:
         return ConstantValue(obj)

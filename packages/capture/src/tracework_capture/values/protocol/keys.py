@@ -6,6 +6,8 @@ import enum
 import types
 import typing
 import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
@@ -16,13 +18,13 @@ from .constant import is_atom
 from .kinds import AbstractTensor, AbstractTuple
 from .make import make
 from .record_keys import RecordKey, record_key
-from .value import Value
+from .value import Frame, Value
 
 LOWEST_ADDRESS = 2**16
 """No object lies below (Linux's vm.mmap_min_addr), so smaller ints are no id() of one."""
 
 
-def plain_key(key):
+def plain_key(key: Any) -> bool:
     """True when a key of an existing dict can be used as it is."""
     return is_atom(key) or (isinstance(key, tuple) and all(plain_key(k) for k in key))
 
@@ -32,13 +34,13 @@ class IdentityKey:
 
     __slots__ = ("obj",)
 
-    def __init__(self, obj):
+    def __init__(self, obj: Any) -> None:
         self.obj = obj
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(other) is IdentityKey and other.obj is self.obj
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return id(self.obj)
 
 
@@ -48,16 +50,16 @@ class MethodKey:
 
     __slots__ = ("function", "owner")
 
-    def __init__(self, owner, function):
+    def __init__(self, owner: Value, function: Callable[..., Any]) -> None:
         self.owner, self.function = owner, function
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(other) is MethodKey and other.owner is self.owner and other.function == self.function
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((id(self.owner), self.function))
 
-    def made(self):
+    def made(self) -> Any:
         """A method that equals the key."""
         if type(self.function) is str:
             return getattr(self.owner, self.function)
@@ -70,15 +72,15 @@ class ReferenceKey:
 
     __slots__ = ("number", "reference", "value")
 
-    def __init__(self, referent):
+    def __init__(self, referent: Any) -> None:
         self.number = id(referent)
         self.value = referent if isinstance(referent, Value) else None
         self.reference = weakref.ref(referent) if self.value is None else None
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(other) is ReferenceKey and other.number == self.number
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(("reference", self.number))
 
 
@@ -88,17 +90,17 @@ class NumberKey:
 
     __slots__ = ("number",)
 
-    def __init__(self, number):
+    def __init__(self, number: Value) -> None:
         self.number = number
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(other) is NumberKey and other.number.of is self.number.of
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return id(self.number.of)
 
 
-def among(frame, hashed, keys, is_existing):
+def among(frame: Frame, hashed: Any, keys: Iterable[Any], is_existing: bool) -> Any:
     """What a table with these keys has the key `hashed` under. Where there are numbers that are known, it is compared as one of them."""
     asked = type(hashed) is NumberKey
     if not asked and not (type(hashed) is int and hashed >= LOWEST_ADDRESS):
@@ -115,13 +117,13 @@ def among(frame, hashed, keys, is_existing):
     return hashed
 
 
-def refers_to_identity(reference):
+def refers_to_identity(reference: weakref.ref[Any]) -> bool:
     """Whether an existing weak reference compares as the object itself does: by identity."""
     target = reference()
     return target is None or type(target).__hash__ in IDENTITY_HASH
 
 
-def by_identity(hashed):
+def by_identity(hashed: Any) -> Any:
     """The key that `entries` has for a `hash_key`: what is compared by identity, classes and functions, say, goes by it."""
     if type(hashed) is tuple:
         return tuple(by_identity(part) for part in hashed)
@@ -132,24 +134,24 @@ def by_identity(hashed):
     return IdentityKey(hashed) if isinstance(hashed, _BY_IDENTITY) or _is_unequal_to_others(hashed) else hashed
 
 
-def _is_unequal_to_others(hashed):
+def _is_unequal_to_others(hashed: Any) -> bool:
     """Whether it is an object of a C type that is equal to itself alone, as a TypeVar or a property."""
     return type(hashed).__hash__ is object.__hash__ and not isinstance(hashed, Value) and not plain_key(hashed)
 
 
-def hashed_here(frame, key):
+def hashed_here(frame: Frame, key: Value) -> Any:
     """The same where it is compared with objects that exist already, or orders them: which tensors and owners of methods are in it is
     guarded."""
     guard_tensors(frame, key)
     return hashed_apart(frame, key)
 
 
-def hashed_apart(frame, key):
+def hashed_apart(frame: Frame, key: Value) -> Any:
     """The same without the tensors: different inputs stay different objects, whichever they are."""
     return _with_owners(frame, by_identity(key.hash_key(frame)))
 
 
-def _with_owners(frame, hashed):
+def _with_owners(frame: Frame, hashed: Any) -> Any:
     """The same with the objects that own its methods, where they exist already."""
     if type(hashed) is tuple:
         return tuple(_with_owners(frame, part) for part in hashed)
@@ -165,7 +167,7 @@ def _with_owners(frame, hashed):
     return MethodKey(obj, hashed.function)
 
 
-def guard_tensors(frame, key):
+def guard_tensors(frame: Frame, key: Value) -> None:
     """Guards the identity of tensors in a key."""
     if isinstance(key, AbstractTuple):
         for part in key.all_items(frame):
@@ -174,12 +176,12 @@ def guard_tensors(frame, key):
         frame.guard("IDENTITY", key.source, key.obj)
 
 
-def is_input_tensor(key):
+def is_input_tensor(key: Value) -> bool:
     """Whether it is a tensor that was there before."""
     return isinstance(key, AbstractTensor) and key.obj is not None
 
 
-def behind(hashed):
+def behind(hashed: Any) -> Any:
     """The real key of an entry of an existing mapping."""
     if type(hashed) is tuple:
         return tuple(behind(part) for part in hashed)
@@ -190,7 +192,7 @@ def behind(hashed):
     return hashed.obj if isinstance(hashed, IdentityKey) else hashed
 
 
-def is_new(hashed):
+def is_new(hashed: Any) -> bool:
     """Whether a key is, or holds, an object that the traced program made: no mapping of before has it."""
     if type(hashed) is tuple:
         return any(map(is_new, hashed))
@@ -205,7 +207,7 @@ _BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.Modul
 IDENTITY_HASH = (object.__hash__, torch.nn.Module.__hash__, torch.Tensor.__hash__)
 
 
-def simple_key(key):
+def simple_key(key: Any) -> bool:
     """Whether a lookup among other keys is known without running an __eq__ or __hash__ of the user."""
     if type(key) is tuple:
         return all(simple_key(part) for part in key)
@@ -221,7 +223,7 @@ def simple_key(key):
 _NATIVE_KEYS = (types.MethodType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, type(typing.Any))
 
 
-def key_of_existing(key):
+def key_of_existing(key: Any) -> Any:
     """What `hash_key` of the wrapped key will be."""
     if type(key) is tuple:
         return tuple(key_of_existing(part) for part in key)
@@ -234,7 +236,7 @@ def key_of_existing(key):
     return key if plain_key(key) else record_key(key) or IdentityKey(key)
 
 
-def held_key(frame, key):
+def held_key(frame: Frame, key: Any) -> Any:
     """What a guard on the keys of a dict holds of one. Of objects with an equality of their own others than these may be equal, too, and
     guards do not ask them."""
     if type(key) in REFERENCES and simple_key(key):
@@ -249,12 +251,12 @@ def held_key(frame, key):
         )
 
 
-def has_record(key):
+def has_record(key: Any) -> bool:
     """Whether the key is an object that compares by its fields, or a tuple with one."""
     return any(map(has_record, key)) if type(key) is tuple else record_key(key) is not None
 
 
-def wrap_key(frame, dict_value, key):
+def wrap_key(frame: Frame, dict_value: Value, key: Any) -> Value:
     """The Value of a key of an existing dict."""
     if plain_key(key):
         return make.result(frame, key)

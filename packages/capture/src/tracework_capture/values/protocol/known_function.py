@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from .value import Value
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .value import Frame, Value
+
+if TYPE_CHECKING:
+    from ...sources import Source
 
 
 class KnownFunction(Value):
     """A function as an object: subclasses say what a call does."""
 
-    def __init__(self, fn, source=None):
+    def __init__(self, fn: Callable[..., Any], source: Source | None = None) -> None:
         super().__init__(source)
         self.fn = fn
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.fn)
 
-    def real(self):
+    def real(self) -> Any:
         return self.fn
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         return self.fn
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return self.fn
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return self.fn
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         try:
             return other.real() is self.fn
         except LookupError:

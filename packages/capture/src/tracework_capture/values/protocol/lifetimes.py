@@ -7,6 +7,8 @@ from __future__ import annotations
 import collections
 import gc
 import types
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,9 +16,12 @@ from ...bytecode.resume import held_in_others, is_of_the_prologue
 from ...guards.classes import attributes_of, defines
 from ...guards.deaths import dies_unseen
 from ...guards.kinds import REFERENCES
-from ...sources import Local
+from ...sources import Local, Source
 from .kinds import AbstractCell, AbstractClass, AbstractFunction, AbstractSequence
-from .value import Deferred, Value
+from .value import Deferred, Frame, Value
+
+if TYPE_CHECKING:
+    from ...interp.frame import CaptureRoot
 
 MOST_LOOKED_AT = 1000  # objects that are looked into for the classes of what goes
 HOLDERS_OF_A_SLOT = 3  # the frame, the table that the evaluator makes of it, and that of the arguments
@@ -24,7 +29,7 @@ HOLDERS_HERE = 4  # names of functions, and what calls pass
 ATOMS = (type(None), bool, int, float, complex, str, bytes, *REFERENCES)
 
 
-def acting_arguments(code, slots):
+def acting_arguments(code: types.CodeType, slots: dict[str, Any]) -> tuple[Any, ...]:
     """The arguments of a frame that is about to run which are no one's but its own, and of which the program sees when they die: by what they
     do then, what they alone hold does, or a weak reference's callback."""
     passed_on = held_in_others(code)
@@ -39,13 +44,13 @@ def acting_arguments(code, slots):
     return tuple(acting)
 
 
-def refuse_to_drop(frame, value):
+def refuse_to_drop(frame: Frame, value: Value) -> None:
     """Breaks where what goes may be the last that holds an object which the traced program made, and that acts when it dies."""
     if defines(value.python_type(), "__del__"):
         frame.break_graph("side_effect_unknown", f"{value.python_type().__name__} has __del__, and may be dropped")
 
 
-def let_go(frame, holder, source, where):
+def let_go(frame: Frame, holder: Any, source: Source | None, where: Any) -> None:
     """What an existing holder has at a place (guards.deaths) goes, and with it the last reference, maybe: breaks where somebody notices
     that, and guards that nobody does."""
     held = kinds_in(held_at(holder, where))
@@ -58,7 +63,7 @@ def let_go(frame, holder, source, where):
     frame.guard("DIES_UNSEEN", source, where)
 
 
-def kinds_in(objects):
+def kinds_in(objects: Iterable[Any]) -> set[type]:
     """The classes of objects; of lists, tuples and dicts those of what they hold."""
     open_, kinds = [*objects], set()
     for obj in open_:
@@ -69,7 +74,7 @@ def kinds_in(objects):
     return kinds
 
 
-def held_at(holder, where):
+def held_at(holder: Any, where: Any) -> list[Any]:
     """The objects there."""
     if where is True:
         return gc.get_referents(holder)
@@ -86,7 +91,7 @@ def held_at(holder, where):
     return [dict.__getitem__(holder, where)] if dict.__contains__(holder, where) else []  # past an own class of dicts
 
 
-def guard_arguments(frame, given):
+def guard_arguments(frame: Frame, given: Iterable[Value]) -> None:
     """Of the arguments that the frame no longer holds when its captured part ends, and does not give to its caller: nobody notices when they
     die. given: the values that it returns."""
     root = frame.root
@@ -97,7 +102,7 @@ def guard_arguments(frame, given):
             frame.guard("DIES_UNSEEN", Local(name), times[id(obj)])
 
 
-def refuse_to_let_go(frame):
+def refuse_to_let_go(frame: Frame) -> None:
     """Breaks where the captured frame's stack and locals no longer hold one of the arguments in `acting`."""
     if is_of_the_prologue(frame.code, frame.current):
         return
@@ -106,7 +111,7 @@ def refuse_to_let_go(frame):
             frame.break_graph("side_effect_unknown", f"a {type(obj).__name__} that acts when it dies is let go of")
 
 
-def holds(frame, obj, given=()):
+def holds(frame: Frame, obj: Any, given: Iterable[Value] = ()) -> bool:
     """Whether the frame's stack, locals or cells, or `given`, hold the object, itself or in a sequence that the traced program made."""
     if any(held is obj for held, _ in frame.locals.slots.values()):
         return True
@@ -118,7 +123,7 @@ def holds(frame, obj, given=()):
     return False
 
 
-def parts_of(value):
+def parts_of(value: Value) -> set[int]:
     """The identities of a value and of what sequences of the traced program in it hold."""
     open_, found = [value], set()
     while open_:
@@ -129,7 +134,7 @@ def parts_of(value):
     return found
 
 
-def is_held(frame, value):
+def is_held(frame: Frame, value: Value) -> bool:
     """Whether an object surely lives: it was there before and nothing was changed, or a local has it, or what a local has."""
     if value.source is not None and not frame.mutations.entries and not may_have_died(frame, existing(value)):
         return True
@@ -147,12 +152,12 @@ def is_held(frame, value):
     return False
 
 
-def existing(value):
+def existing(value: Value) -> Any:
     """The object that a value with a source is."""
     return value.real() if isinstance(value, (AbstractClass, AbstractFunction)) else value.obj
 
 
-def may_have_died(frame, obj):
+def may_have_died(frame: Frame, obj: Any) -> bool:
     """Whether the traced program let go of an object that lives as long as that is not done: an argument that no local of the frame is
     any more, or what a variable held that functions share and that was written to."""
     root = frame.root
@@ -166,7 +171,7 @@ def may_have_died(frame, obj):
     return any(cell.lets_go_of(obj) for cell in root.cells.values()) or may_be_dropped(root, obj)
 
 
-def may_be_dropped(root, obj):
+def may_be_dropped(root: CaptureRoot, obj: Any) -> bool:
     """Whether something existing let go of such an object, or of what may hold it."""
     if isinstance(obj, torch.Tensor):
         return not root.dropped.issubset(ATOMS)

@@ -2,47 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from .constant import ConstantValue
 from .value import Value
+
+if TYPE_CHECKING:
+    from ...sources import Source
 
 
 class OpenConstant(Value):
     """An object of the kinds that constants are. `settle()` fixes it: what needs the object calls it, and the entry then holds for that
     object only."""
 
-    def __init__(self, obj, settle, source=None):
+    def __init__(self, obj: Any, settle: Callable[[], Any], source: Source | None = None) -> None:
         super().__init__(source)
         self.obj = obj
         self.settle = settle
         self.settled = None
 
-    def known(self):
+    def known(self) -> ConstantValue:
         """The constant, once something needed it."""
         if self.settled is None:
             self.settle()
             self.settled = ConstantValue(self.obj)
         return self.settled
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.obj)
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return self.settled is not None
 
-    def constant(self):
+    def constant(self) -> Any:
         return self.known().constant()
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         return self.known().constant()
 
-    def real(self):
+    def real(self) -> Any:
         return self.known().real()
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return True if other is self else None
 
 
-def _settling(name):
+def _settling(name: str) -> Callable[..., Any]:
     return lambda self, frame, *args: getattr(self.known(), name)(frame, *args)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ... import _C
 from ...graph.replaced import identity_is_asked
 from ...guards.classes import lookup_class, resolution_order
-from ...sources import Const
+from ...sources import Const, Source
 from .arguments import positional_limits
 from .binding import ATOMS, FIELD
 from .constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
@@ -34,7 +34,7 @@ READ = (types.GetSetDescriptorType, types.MemberDescriptorType, FIELD)
 """Descriptors of built-in types that give what an object holds, which may be called, where others bind a method."""
 
 
-def binary(frame, op, left, right):
+def binary(frame: Frame, op: str, left: Value, right: Value) -> Value | None:
     """left op right, by Python's protocol. op may end in `=` for the in-place form."""
     symbol = op[:-1] if op.endswith("=") else op
     if right.is_late and left.is_number():
@@ -76,7 +76,7 @@ def past_its_class(frame: Frame, value: Value, operation: Callable[..., Any], *a
         raise
 
 
-def asked(frame, operation, symbol, other, *reverse):
+def asked(frame: Frame, operation: Callable[..., Value | None], symbol: str, other: Value, *reverse: Any) -> Value | None:
     """value.binary or value.compare, which see the number or text that an instance of a subclass is."""
     value = operation.__self__
     given = other if isinstance(value, AbstractInstance) else operand_of(other)
@@ -85,7 +85,7 @@ def asked(frame, operation, symbol, other, *reverse):
     return past_its_class(frame, other, operation, symbol, given, *reverse)
 
 
-def order_of_operands(left, right, reflected):
+def order_of_operands(left: Value, right: Value, reflected: str) -> list[tuple[Value, Value, bool]]:
     """(the operand whose method is asked, the other one, whether it is the reflected method), one after the other."""
     left_type, right_type = left.python_type(), right.python_type()
     if right_type is left_type and isinstance(left, AbstractInstance):  # which has refused it already
@@ -104,7 +104,7 @@ SEQUENCES = (list, tuple, collections.deque)
 """Types that C joins and repeats when no number can."""
 
 
-def unsupported(op, left, right):
+def unsupported(op: str, left: type, right: type) -> str:
     """What CPython says of an operator that neither of two types has."""
     kind = next((kind for kind in SEQUENCES if issubclass(left, kind)), None)
     if op == "+" and kind is not None:
@@ -115,7 +115,7 @@ def unsupported(op, left, right):
     return f"unsupported operand type(s) for {shown}: '{_C.type_name(left)}' and '{_C.type_name(right)}'"
 
 
-def compare(frame, op, left, right):
+def compare(frame: Frame, op: str, left: Value, right: Value) -> Value | None:
     """left op right for the six comparisons."""
     left_type, right_type = left.python_type(), right.python_type()
     tries = [(left, op, right), (right, REFLECTED[op], left)]
@@ -133,7 +133,7 @@ def compare(frame, op, left, right):
     )
 
 
-def same(frame, left, right):
+def same(frame: Frame, left: Value, right: Value) -> bool:
     """left is right"""
     answer = left.same_object(right)
     if answer is None:
@@ -146,12 +146,12 @@ def same(frame, left, right):
     return answer
 
 
-def place_of(value):
+def place_of(value: Value) -> Source | None:
     """Where an existing object was found."""
     return value.place if value.source is None else value.source
 
 
-def hold_as_one(frame, left, right):
+def hold_as_one(frame: Frame, left: Value, right: Value) -> None:
     """Two constants, or tuples, are one object, which the guards of their values do not say: a guard."""
     places = [place for place in map(place_of, (left, right)) if place is not None]
     if not isinstance(left, (ConstantValue, AbstractTuple)) or isinstance(left, ConstantValue) and left.is_single():
@@ -162,7 +162,7 @@ def hold_as_one(frame, left, right):
         frame.guard("IDENTITY", places[0], left.obj)
 
 
-def is_known(value):
+def is_known(value: Value) -> bool:
     """Whether it is guarded which object a value is."""
     if not getattr(value, "by_identity", True):
         return False
@@ -173,7 +173,7 @@ def is_known(value):
     return True
 
 
-def tell_apart(frame, left, right):
+def tell_apart(frame: Frame, left: Value, right: Value) -> None:
     """Two existing objects are different ones, which a later call need not have: a guard, where their types do not say so."""
     first, second = places = place_of(left), place_of(right)
     pair = frozenset(places)
@@ -192,14 +192,14 @@ def tell_apart(frame, left, right):
         frame.guard("DISTINCT", first, places)
 
 
-def equal(frame, left, right):
+def equal(frame: Frame, left: Value, right: Value) -> bool:
     """Identity or equality, as containers ask it."""
     if left is right or left.same_object(right):
         return True
     return compare(frame, "==", left, right).truth(frame)
 
 
-def compare_sequences(frame, op, left, right):
+def compare_sequences(frame: Frame, op: str, left: list[Value], right: list[Value]) -> Value:
     """Lexicographic comparison of two lists of values."""
     if op in ("==", "!="):
         same_items = len(left) == len(right) and all(equal(frame, a, b) for a, b in zip(left, right))
@@ -218,17 +218,17 @@ NOT_IMPLEMENTED = ConstantValue(NotImplemented)
 NONE = ConstantValue(None)
 
 
-def none_of(result):
+def none_of(result: None) -> Value:
     return NONE
 
 
-def is_operation(name):
+def is_operation(name: str) -> bool:
     """Whether a special method stands for an operation that values have."""
     of_values = name in DUNDERS and name not in ("__hash__", "__repr__", "__str__")
     return of_values or any(name in table for table in OPERATIONS)
 
 
-def takes(name, count):
+def takes(name: str, count: int) -> bool:
     """Whether a special method by that name takes so many arguments."""
     if name in BY_UNARY_METHOD:
         return count == 0
@@ -238,7 +238,7 @@ def takes(name, count):
     return count == 1
 
 
-def call_dunder(frame, self, name, args, kwargs):
+def call_dunder(frame: Frame, self: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """self.__name__(*args) for values of built-in types, through the operation it stands for; what is no method is read, and called."""
     if isinstance(lookup_class(self.python_type(), name)[0], READ):
         return self.getattr(frame, name).call(frame, args, kwargs)
@@ -257,7 +257,7 @@ def call_dunder(frame, self, name, args, kwargs):
     return handler(frame, self, *args)
 
 
-def answered(frame, operation, symbol, other, *reverse):
+def answered(frame: Frame, operation: Callable[..., Value | None], symbol: str, other: Value, *reverse: Any) -> Value:
     """What value.binary or value.compare gives to who calls its special method. An operand that need not be fixed for operators, which then
     ask it in turn, is fixed here."""
     found = asked(frame, operation, symbol, other, *reverse)
@@ -289,13 +289,13 @@ DUNDERS.add(
 )
 
 
-def next_or_stop(frame, iterator):
+def next_or_stop(frame: Frame, iterator: Value) -> Value:
     """next(iterator) with StopIteration."""
     item = iterator.next_value(frame)
     return frame.raise_new(StopIteration) if item is None else item
 
 
-def text_of(frame, value, fn):
+def text_of(frame: Frame, value: Value, fn: Callable[..., Any]) -> Value:
     """str(value) or repr(value)."""
     try:
         return ConstantValue(fn(plain(value)))
@@ -304,7 +304,7 @@ def text_of(frame, value, fn):
     return fold(frame, fn, [value])
 
 
-def index_of(frame, args, kwargs):
+def index_of(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """operator.index"""
     value = args[0]
     if value.is_constant() or not hasattr(value.python_type(), "__index__"):

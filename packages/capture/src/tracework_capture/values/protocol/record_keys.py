@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import types
 import weakref
+from collections.abc import Iterable
+from typing import Any
 
 from ...guards.classes import NO_ATTRIBUTE, defines, lookup_class
 from .constant import is_atom
@@ -18,18 +20,18 @@ class RecordKey:
 
     __slots__ = ("cls", "names", "parts")
 
-    def __init__(self, cls, names, parts):
+    def __init__(self, cls: type, names: tuple[str, ...], parts: tuple[Any, ...]) -> None:
         self.cls, self.names, self.parts = cls, names, parts
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if type(other) is not RecordKey:
             return NotImplemented  # a UserKey refuses keys of other kinds with its hash
         return other.cls is self.cls and other.parts == self.parts
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self.parts)  # as the instances do
 
-    def made(self):
+    def made(self) -> Any:
         """An instance that equals the key."""
         found = object.__new__(self.cls)
         for name, part in zip(self.names, self.parts):
@@ -37,7 +39,7 @@ class RecordKey:
         return found
 
 
-def record_fields(cls):
+def record_fields(cls: type) -> tuple[str, ...] | None:
     """The names of the fields that keys of this class are compared by; None for classes whose equality is their own, or of which instances
     change."""
     functions = tuple(lookup_class(cls, name)[0] for name in ("__hash__", "__eq__"))
@@ -49,7 +51,7 @@ def record_fields(cls):
     return found[1]
 
 
-def _fields(cls, hasher, comparer):
+def _fields(cls: type, hasher: types.FunctionType, comparer: types.FunctionType) -> tuple[str, ...] | None:
     parameters = type.__getattribute__(cls, "__dict__").get("__dataclass_params__")
     if parameters is None or not parameters.frozen or not parameters.eq or defines(cls, "__getattr__"):
         return None
@@ -66,12 +68,12 @@ def _fields(cls, hasher, comparer):
     return tuple(names) if all(_is_plain(lookup_class(cls, name)[0]) for name in names) else None
 
 
-def _is_plain(attribute):
+def _is_plain(attribute: Any) -> bool:
     """Whether the class has no code that reading the field would run."""
     return attribute is NO_ATTRIBUTE or type(attribute) is types.MemberDescriptorType or not hasattr(type(attribute), "__get__")
 
 
-def record_key(key):
+def record_key(key: Any) -> RecordKey | None:
     """The RecordKey of an existing object; None for others, and where a field is no constant and no such object."""
     cls = type(key)
     names = record_fields(cls) if "__dataclass_params__" in type.__getattribute__(cls, "__dict__") else None
@@ -84,12 +86,12 @@ def record_key(key):
     return key_of_parts(cls, names, [record_key(part) or part for part in parts])
 
 
-def key_of_parts(cls, names, parts):
+def key_of_parts(cls: type, names: tuple[str, ...], parts: Iterable[Any]) -> RecordKey | None:
     """The RecordKey of these; None where equality of one of them is another."""
     return RecordKey(cls, names, tuple(parts)) if all(map(_is_part, parts)) else None
 
 
-def _is_part(part):
+def _is_part(part: Any) -> bool:
     if type(part) is tuple:
         return all(map(_is_part, part))
     return type(part) is RecordKey or is_atom(part) and part == part

@@ -11,7 +11,8 @@ import contextlib
 import dis
 import functools
 import types
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from ...errors import BreakGraph
 from ...signals import let_through
@@ -45,7 +46,7 @@ MOST_KEYS = 64
 
 
 @functools.lru_cache(maxsize=1000)
-def is_pure(code):
+def is_pure(code: types.CodeType) -> bool:
     """Whether nothing but what the code calls can have an effect."""
     for instruction in dis.get_instructions(code):
         in_place = instruction.opname == "BINARY_OP" and instruction.argrepr.endswith("=")
@@ -54,7 +55,7 @@ def is_pure(code):
     return True
 
 
-def globals_read(code, names):
+def globals_read(code: types.CodeType, names: Iterable[str]) -> list[str]:
     """The globals and builtins that the code reads; None for those that are not there."""
     builtins = names.get("__builtins__", {})
     builtins = builtins if isinstance(builtins, dict) else vars(builtins)
@@ -62,12 +63,12 @@ def globals_read(code, names):
     return [names.get(name, builtins.get(name)) for name in read]
 
 
-def is_pure_builtin(found):
+def is_pure_builtin(found: Any) -> bool:
     """Whether it is a builtin function without effects."""
     return isinstance(found, types.BuiltinFunctionType) and found in PURE_BUILTINS
 
 
-def calls_what_is_pure(code, names):
+def calls_what_is_pure(code: types.CodeType, names: Any) -> bool:
     """Whether the globals that the code reads are classes, constants, functions that are traced in turn, or builtins without effects."""
     for found in globals_read(code, names):
         known = isinstance(found, (types.FunctionType, type)) and found not in (iter, map, zip, filter, enumerate, reversed)
@@ -76,14 +77,14 @@ def calls_what_is_pure(code, names):
     return True
 
 
-def refuse_effects(frame, function):
+def refuse_effects(frame: Frame, function: Callable[..., Any]) -> None:
     """A function is called by a `__hash__` or `__eq__` that is traced for a table."""
     if not is_pure(function.code) or not calls_what_is_pure(function.code, function.globals):
         frame.break_graph("unhashable_value", f"{function.name}, which a table asks about its keys, may do more than to compare")
 
 
 @contextlib.contextmanager
-def asking(frame):
+def asking(frame: Frame) -> Iterator[None]:
     """While the program's own equality is traced for a table."""
     root = frame.root
     before, outer, root.asks_keys = root.mutations.changes, root.asks_keys, True
@@ -100,13 +101,13 @@ class UserKey:
 
     __slots__ = ("value", "number", "frame")
 
-    def __init__(self, value, number, frame):
+    def __init__(self, value: Value, number: int, frame: Frame) -> None:
         self.value, self.number, self.frame = value, number, frame
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return self.number
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         from .operators import equal
 
         if type(other) is UserKey and other.value is self.value:
@@ -121,7 +122,7 @@ class UserKey:
         return same_as_before(frame, frozenset((self.value, other.value)), answers[0])
 
 
-def user_key(frame, value):
+def user_key(frame: Frame, value: Value) -> Any:
     """The key of an instance whose class has a `__hash__` in Python."""
     with asking(frame):
         found = hash_of(frame, value)
@@ -134,32 +135,32 @@ def hash_of(frame: Frame, value: Value) -> int:
     return fold_plain(frame, hash, force_plain(frame, value)) if found is None else found
 
 
-def same_as_before(frame, asked, answer):
+def same_as_before(frame: Frame, asked: Any, answer: Any) -> Any:
     """The hash of a value, or whether two are equal. Tables keep what they were told; what changes its mind is left to Python."""
     if frame.root.key_answers.setdefault(asked, answer) != answer:
         frame.break_graph("unhashable_value", "a key that was changed while it was one")
     return answer
 
 
-def has_user_key(hashed):
+def has_user_key(hashed: Any) -> bool:
     """Whether it is, or holds, a UserKey."""
     return type(hashed) is UserKey or isinstance(hashed, (tuple, frozenset)) and any(map(has_user_key, hashed))
 
 
-def is_hashed_alike(hashed):
+def is_hashed_alike(hashed: Any) -> bool:
     """Whether what stands for a key has the hash of the object itself."""
     return type(hashed) in (UserKey, RecordKey) or (
         all(map(is_hashed_alike, hashed)) if type(hashed) is tuple else is_atom(hashed)
     )
 
 
-def refuse_user_keys(frame, keys):
+def refuse_user_keys(frame: Frame, keys: Iterable[Any]) -> None:
     """Of an existing table that is changed: it would ask for the hashes when the graph has run."""
     if any(map(has_user_key, keys)):
         frame.break_graph("unhashable_value", "an existing table gets, or loses, a key that defines equality itself")
 
 
-def cannot_be_made_again(keys):
+def cannot_be_made_again(keys: Iterable[Any]) -> None:
     """Raises BreakGraph for keys of a table that the program made."""
     if any(map(has_user_key, keys)):
         raise BreakGraph("cannot_rebuild", "a table with keys that define equality themselves")
@@ -170,10 +171,10 @@ class FindsItsKeys:
 
     runs_program = True
 
-    def __init__(self, disabled):
+    def __init__(self, disabled: Any) -> None:
         self.disabled = disabled
 
-    def __call__(self, table):
+    def __call__(self, table: Any) -> Any:
         try:
             return self.disabled(finds_its_keys)(table)
         except Exception as error:  # the program meets it where it looks a key up
@@ -181,5 +182,5 @@ class FindsItsKeys:
             return False
 
 
-def finds_its_keys(table):
+def finds_its_keys(table: Any) -> Any:
     return all(dict.__contains__(table, key) for key in table)
