@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from re import Pattern
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 import torch
 
@@ -64,7 +64,7 @@ _SHOWN = frozenset(
     {*_BY_VALUE, *_OF_TORCH, range, type(Ellipsis), Pattern, CodeType, FunctionType, BuiltinFunctionType, ModuleType}
 )
 """Types whose repr runs no code of the user's."""
-_BRACKETS = {tuple: ("(", ")"), list: ("[", "]"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
+_BRACKETS: dict[type, tuple[str, str]] = {tuple: ("(", ")"), list: ("[", "]"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
 
 
 class Source:
@@ -81,23 +81,30 @@ class Source:
         return f"{self}[{text_of(key)}]"
 
 
-def _source(cls: type) -> type:
+_AnySource = TypeVar("_AnySource", bound=Source)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def _source(cls: type[_AnySource]) -> type[_AnySource]:
     """Frozen dataclass whose hash is computed once: sources are dict keys everywhere and chains get long."""
-    if "base" in cls.__annotations__:
-        cls.base = field()  # else dataclass would take Source.base, None, for a default
-    cls = dataclass(frozen=True, eq=True, repr=False)(cls)
-    plain_hash = cls.__hash__
+    made: Any = cls
+    if "base" in made.__annotations__:
+        made.base = field()  # else dataclass would take Source.base, None, for a default
+    made = dataclass(frozen=True, eq=True, repr=False)(made)
+    plain_hash = made.__hash__
 
     def __hash__(self: Any) -> int:
+        known: dict[str, int] = self.__dict__
         try:
-            return self.__dict__["_hash"]
+            return known["_hash"]
         except KeyError:
-            value = self.__dict__["_hash"] = hash((type(self).__name__, plain_hash(self)))
+            value = known["_hash"] = hash((type(self).__name__, plain_hash(self)))
             return value
 
-    cls.__hash__ = __hash__  # type: ignore[assignment]
-    cls.__repr__ = lambda self: f"<{type(self).__name__} {self}>"  # type: ignore[assignment]
-    return cls
+    made.__hash__ = __hash__
+    made.__repr__ = lambda self: f"<{type(self).__name__} {self}>"
+    finished: type[_AnySource] = made
+    return finished
 
 
 @_source
@@ -177,6 +184,9 @@ class Const(Source):
     """
 
     __slots__ = ("holder", "text", "key")
+    holder: Any
+    text: str
+    key: tuple[Any, ...]
 
     def __init__(self, value: Any, text: str | None = None) -> None:
         object.__setattr__(self, "holder", held_if_of_program(value))
@@ -403,10 +413,11 @@ class DictItem(Source):
         return self is other or (isinstance(other, DictItem) and self._identity() == other._identity())
 
     def __hash__(self) -> int:
+        known: dict[str, int] = self.__dict__
         try:
-            return self.__dict__["_hash"]
+            return known["_hash"]
         except KeyError:
-            value = self.__dict__["_hash"] = hash(("DictItem", self._identity()))
+            value = known["_hash"] = hash(("DictItem", self._identity()))
             return value
 
     def __str__(self) -> str:

@@ -21,8 +21,12 @@ from ...errors import BreakGraph, NotReal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import CodeType
 
+    from ...bytecode.code import CodeInfo, Instruction
+    from ...errors import UserLocation
     from ...interp.frame import CaptureRoot
+    from ..objects.function import CellValue
 
 EXISTING = "existing"
 NEW = "new"
@@ -46,6 +50,9 @@ class Emitter(Protocol):
     def const(self, obj: object, hint: str = "c") -> str:
         """A name that refers to any Python object, held by the generated code's constants."""
 
+    def known(self, obj: object, hint: str = "c") -> str:
+        """The same for an object of the program's, which the generated code keeps alive only while it runs."""
+
     def source(self, source: Any) -> str:
         """The object at a source, as it was BEFORE the graph ran and before any replayed side effect."""
 
@@ -68,6 +75,18 @@ class Frame(Protocol):
     fake_mode: Any  # primops FakeMode
     options: Any  # CaptureOptions
     root: CaptureRoot  # the state of the whole capture
+    code: CodeType
+    info: CodeInfo
+    current: Instruction
+    globals: dict[str, Any]
+    locals: Any  # dict[str, Value]; of the captured frame interp.breaks.LazyLocals, which has the slots that nobody has read
+    cells: dict[str, CellValue]
+    stack: list[Value]
+    in_block: bool  # whether a caller is in a block that handles exceptions
+
+    @property
+    def parent(self) -> Frame | None:
+        """The frame that calls this one, which is inlined; None for the captured frame."""
 
     def wrap(self, obj: object, source: Any) -> Value:
         """The Value of an existing object; installs its guards. One Value per object and capture."""
@@ -90,11 +109,35 @@ class Frame(Protocol):
     def raise_new(self, exception_type: type[BaseException], *args: object) -> NoReturn:
         """Raise `exception_type(*args)` in the traced program; args are plain Python objects."""
 
+    def handling(self) -> Value | None:
+        """The exception that is being handled, here or in a caller."""
+
+    def passes(self, exception: Value) -> None:
+        """An exception is raised here, or comes out of a call."""
+
+    def leave_plain(self, reason_id: str, detail: str) -> NoReturn:
+        """What is called looks at the frame that calls it: the graph of the caller breaks, or the captured frame runs as plain Python."""
+
+    def line(self) -> int:
+        """Line of the current instruction."""
+
+    def offset(self) -> int:
+        """The byte in the program's own code at which this frame is."""
+
+    def location(self) -> UserLocation:
+        """Where this frame is."""
+
+    def locations(self) -> tuple[UserLocation, ...]:
+        """The call stack, outermost first."""
+
     def user_location(self) -> str:
         """file:line in function, of the innermost user frame."""
 
     def make_tuple(self, items: list[Value]) -> Value:
         """A new tuple."""
+
+    def make_list(self, items: list[Value]) -> Value:
+        """A new list."""
 
     def make_dict(self, pairs: list[tuple[Value, Value]]) -> Value:
         """A new dict."""
@@ -102,7 +145,7 @@ class Frame(Protocol):
     def log_effect(self, key: Any, write: Any) -> None:
         """Log a side effect that `mutations` has no form for: write(emit) emits its final state; a second one with the same key replaces the first."""
 
-    def existing_cell(self, cell: Any, contents: Any, source: Any) -> Value:
+    def existing_cell(self, cell: Any, contents: Any, source: Any) -> CellValue:
         """The CellValue of an existing cell whose contents are at `source`."""
 
 
