@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
 from ..protocol.operators import compare
-from ..protocol.value import NEW, Value
+from ..protocol.value import NEW, Emitter, Frame, Value
 
 KEY_WRAPPER = type(functools.cmp_to_key(max))
 """The class of what cmp_to_key gives, and of the keys that a call of it gives."""
@@ -18,44 +19,44 @@ class ComparedKey(Value):
 
     mutability = NEW
 
-    def __init__(self, function, obj=None):
+    def __init__(self, function: Value, obj: Value | None = None) -> None:
         super().__init__(None)
         self.function = function
         self.obj = obj
 
-    def python_type(self):
+    def python_type(self) -> type:
         return KEY_WRAPPER
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return frame.raise_new(TypeError, f"unhashable type: 'functools.{KEY_WRAPPER.__name__}'")
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         return self.obj if name == "obj" and self.obj is not None else super().getattr(frame, name)
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = [*args, *(kwargs[name] for name in kwargs if name == "obj")]
         if len(given) != 1 or len(args) + len(kwargs) != 1:
             return frame.break_graph("call_unknown", "a key of functools.cmp_to_key with these arguments")
         return ComparedKey(self.function, given[0])
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if not isinstance(other, ComparedKey):
             return frame.raise_new(TypeError, "other argument must be K instance")
         if self.obj is None or other.obj is None:
             return frame.raise_new(AttributeError, "object")
         return compare(frame, op, self.function.call(frame, [self.obj, other.obj], {}), ConstantValue(0))
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         made = f"{emit.const(functools.cmp_to_key)}({emit.load(self.function)})"
         return made if self.obj is None else f"{made}({emit.load(self.obj)})"
 
 
 @call(functools.cmp_to_key)
-def cmp_to_key(frame, args, kwargs):
+def cmp_to_key(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ComparedKey(args[0] if args else kwargs["mycmp"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue
 from ..protocol.keys import hashed_here
+from ..protocol.operators import call_dunder, equal
+from ..protocol.value import Emitter, Frame, Value
 from .iterators import builtins_own
-from .mapping import method
+from .mapping import DictValue, method
 from .sequence import TupleValue
 from .sets import IN_PLACE, OPERATORS, AbstractView, SetValue, as_set, is_plain_dict, made_set, members_of
 from .sets import METHODS as SET_METHODS
@@ -16,34 +19,32 @@ VIEW_TYPES = {"keys": type({}.keys()), "values": type({}.values()), "items": typ
 class DictView(AbstractView):
     """keys(), values() or items() of a dict; live."""
 
-    def __init__(self, mapping, kind):
+    def __init__(self, mapping: DictValue, kind: str) -> None:
         super().__init__(None)
         self.mapping = mapping
         self.kind = kind
         self.is_set = kind != "values"
 
-    def python_type(self):
+    def python_type(self) -> type:
         return VIEW_TYPES[self.kind]
 
-    def unpack(self, frame):
+    def unpack(self, frame: Frame) -> list[Value]:
         if self.kind == "keys":
             return self.mapping.all_keys(frame)
         if self.kind == "values":
             return self.mapping.all_values(frame)
         return [TupleValue(pair) for pair in self.mapping.all_items(frame)]
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         return self.mapping.iterator(frame, self.kind)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return self.mapping.truth(frame)
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         return self.mapping.length(frame)
 
-    def contains(self, frame, item):
-        from ..protocol.operators import equal
-
+    def contains(self, frame: Frame, item: Value) -> Value:
         if self.kind == "keys":
             return self.mapping.contains(frame, item)
         if self.kind == "items" and isinstance(item, TupleValue):  # the key is looked up, and only its value compared
@@ -53,30 +54,26 @@ class DictView(AbstractView):
             return ConstantValue(equal(frame, self.mapping.getitem(frame, pair[0]), pair[1]))
         return ConstantValue(any(equal(frame, i, item) for i in self.unpack(frame)))
 
-    def getattr(self, frame, name):
-        from ..protocol.binding import attribute_of_builtin
-
+    def getattr(self, frame: Frame, name: str) -> Value:
         return attribute_of_builtin(frame, self, name)
 
-    def call_method(self, frame, name, args, kwargs):
-        from ..protocol.operators import call_dunder
-
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.is_set and name in SET_METHODS:
             return SET_METHODS[name](frame, SetValue(frame, self.unpack(frame)), *args, **kwargs)
         return call_dunder(frame, self, name, args, kwargs)
 
-    def as_set(self, frame):
+    def as_set(self, frame: Frame) -> SetValue:
         """The set with the same members."""
         return SetValue(frame, self.unpack(frame))
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if not self.is_set or op not in ("|", "&", "-", "^"):
             return None
         if op == "&":
             return intersection_with_view(frame, self, other)
         return with_view(frame, op, *((other, self) if reverse else (self, other)))
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         """As sets, by looking up: values need no hash."""
         is_set = isinstance(other, SetValue) or isinstance(other, DictView) and other.is_set
         if not self.is_set or not is_set:
@@ -88,14 +85,14 @@ class DictView(AbstractView):
         same = same and all(large.contains(frame, member).constant() for member in members)
         return ConstantValue(same != (op == "!="))
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return builtins_own(emit, self.mapping, self.kind)
 
 
-def intersection_with_view(frame, view, other):
+def intersection_with_view(frame: Frame, view: DictView, other: Value) -> SetValue:
     """view & other, or other & view: the smaller of two views comes second, and a set that is not smaller walks the view. What is neither
     may be gone through only once."""
     walked, looked_up, given = other, as_set(frame, view), as_set(frame, other, strict=True)
@@ -107,7 +104,7 @@ def intersection_with_view(frame, view, other):
     return SetValue(frame, [member for hashed, member in walked if hashed in looked_up.members])
 
 
-def with_view(frame, op, left, right):
+def with_view(frame: Frame, op: str, left: Value, right: Value) -> SetValue:
     """left | right, left - right, left ^ right, of which one is a view: a new set of the first is changed."""
     if op == "^" and all(isinstance(value, DictView) and value.kind == "items" for value in (left, right)):
         return items_of_one(frame, left, right)
@@ -117,7 +114,7 @@ def with_view(frame, op, left, right):
     return made
 
 
-def items_of_one(frame, left, right):
+def items_of_one(frame: Frame, left: DictView, right: DictView) -> SetValue:
     """The items that one of two dicts has: those of the smaller one first."""
     if right.length(frame).constant() > left.length(frame).constant():
         left, right = right, left
@@ -126,15 +123,15 @@ def items_of_one(frame, left, right):
 
 
 @method("keys")
-def keys(frame, self):
+def keys(frame: Frame, self: DictValue) -> Value:
     return DictView(self, "keys")
 
 
 @method("values")
-def values(frame, self):
+def values(frame: Frame, self: DictValue) -> Value:
     return DictView(self, "values")
 
 
 @method("items")
-def items(frame, self):
+def items(frame: Frame, self: DictValue) -> Value:
     return DictView(self, "items")

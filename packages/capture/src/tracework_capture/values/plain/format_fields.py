@@ -4,16 +4,18 @@ and tensors are asked for their texts as it would ask them."""
 from __future__ import annotations
 
 import string
+from typing import Any
 
 from ...sources import Const
 from ..number.late_values import late_format
 from ..protocol.constant import TEXT_RULES, ConstantValue
 from ..protocol.kinds import AbstractArray, AbstractInstance, AbstractTensor
+from ..protocol.value import Frame, Value
 
 CONVERSIONS = {"s": str, "r": repr, "a": ascii}
 
 
-def looked_up(frame, template, args, kwargs):
+def looked_up(frame: Frame, template: str, args: list[Value], kwargs: dict[str, Value]) -> tuple[str, list[Value]] | None:
     """(template, arguments) with the lookups done, texts in the place of objects and tensors, and the fields numbered; None where there is
     nothing of it to do, or where the template is broken."""
     names = names_in(template)
@@ -24,13 +26,13 @@ def looked_up(frame, template, args, kwargs):
     return None if written is None else (written, fields.values)
 
 
-def is_asked(value):
+def is_asked(value: Value) -> bool:
     """Whether the value says itself what its text is, when the program runs or by code of its own."""
     asked = isinstance(value, (AbstractArray, AbstractInstance, AbstractTensor)) or value.python_type() in (list, tuple, dict)
     return asked and not value.is_constant()
 
 
-def names_in(template):
+def names_in(template: str) -> list[str]:
     """The field names of a template and of the specifications in it."""
     try:
         parts = list(string.Formatter().parse(template))
@@ -43,13 +45,13 @@ def names_in(template):
 class Fields:
     """The arguments of one call of format, and what its fields gave so far."""
 
-    def __init__(self, frame, args, kwargs):
+    def __init__(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> None:
         self.frame, self.args, self.kwargs = frame, args, kwargs
         self.values = []
         self.count = 0
         self.numbered = None  # whether the fields say which argument they take
 
-    def rewrite(self, template):
+    def rewrite(self, template: str) -> str | None:
         """The template with numbered fields; None where plain Python would raise."""
         text = ""
         for literal, name, spec, conversion in string.Formatter().parse(template):
@@ -67,17 +69,17 @@ class Fields:
             text += "{" + str(number) + (f"!{conversion}" if conversion else "") + (f":{inner}" if inner else "") + "}"
         return text
 
-    def text(self, value, conversion, spec):
+    def text(self, value: Value, conversion: str | None, spec: str) -> Value:
         """What a field makes of a value that is asked for its text."""
 
-        def called(function, *given):
+        def called(function: Any, *given: Value) -> Value:
             return self.frame.wrap(function, Const(function, function.__name__)).call(self.frame, list(given), {})
 
         if conversion:
             value = called(CONVERSIONS[conversion], value)
         return value if conversion and not spec else called(format, value, ConstantValue(spec))
 
-    def field(self, name):
+    def field(self, name: str) -> int | None:
         """The number of what a field gives."""
         first, lookups = string._string.formatter_field_name_split(name)
         value = self.argument(first)
@@ -88,7 +90,7 @@ class Fields:
         self.values.append(value)
         return len(self.values) - 1
 
-    def argument(self, first):
+    def argument(self, first: int | str) -> Value | None:
         """The argument that a field names; None where there is none."""
         if type(first) is str and first:
             return self.kwargs.get(first)
@@ -101,7 +103,7 @@ class Fields:
         return self.args[index] if index < len(self.args) else None
 
 
-def format_(frame, template, args, kwargs):
+def format_(frame: Frame, template: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """template.format(*args, **kwargs); None where it follows from its arguments alone."""
     found = looked_up(frame, template, args, kwargs)
     if found is not None:

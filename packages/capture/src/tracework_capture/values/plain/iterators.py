@@ -6,16 +6,23 @@ from __future__ import annotations
 import collections
 import itertools
 import types
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ...errors import BreakGraph
 from ...graph.raises import may_be
 from ...guards.access import goes_over, item_ahead
 from ...guards.classes import lookup_class
-from ...sources import ItemAhead, IteratedList
+from ...sources import ItemAhead, IteratedList, Source
+from ..protocol.binding import attribute_of_builtin, native_base
+from ..protocol.calls import Handler
 from ..protocol.constant import ConstantValue, force_plain, literal
 from ..protocol.make import make
-from ..protocol.value import EXISTING, SymbolicRaise, Value
+from ..protocol.operators import call_dunder, equal
+from ..protocol.value import EXISTING, Emitter, Frame, SymbolicRaise, Value
+
+if TYPE_CHECKING:
+    from .sequence import SequenceValue
 
 
 class IteratorValue(Value):
@@ -26,49 +33,43 @@ class IteratorValue(Value):
     is_alone = False  # whether nothing but the loop that it was made for can see it
     in_loop = False  # whether the captured frame's own loop is going over it
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.kind
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         return self
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def getattr(self, frame, name):
-        from ..protocol.binding import attribute_of_builtin
-
+    def getattr(self, frame: Frame, name: str) -> Value:
         return attribute_of_builtin(frame, self, name)
 
-    def call_method(self, frame, name, args, kwargs):
-        from ..protocol.operators import call_dunder
-
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return call_dunder(frame, self, name, args, kwargs)
 
-    def contains(self, frame, item):
-        from ..protocol.operators import equal
-
+    def contains(self, frame: Frame, item: Value) -> Value:
         while (found := self.next_value(frame)) is not None:
             if equal(frame, found, item):
                 return ConstantValue(True)
         return ConstantValue(False)
 
-    def remaining(self):
+    def remaining(self) -> list[Value] | None:
         """The items left, when that is a finite list of values that exist already; else None."""
         return None
 
-    def parts(self):
+    def parts(self) -> Iterable[Value]:
         """The iterators that it asks."""
         return ()
 
-    def rest(self, emit):
+    def rest(self, emit: Emitter) -> str | None:
         """Text of a tuple of the items left, when no part of the program can change which these are; else None."""
         return None
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         items = self.remaining()
         if items is None:
             return super().reload(emit)
@@ -82,12 +83,12 @@ class ContinuedIterator(IteratorValue):
     kind = type(iter(()))
     is_alone = in_loop = True
 
-    def __init__(self, items, source):
+    def __init__(self, items: tuple[Any, ...], source: Source) -> None:
         super().__init__(None)
         self.items, self.items_source = items, source
         self.sequence = None
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         root = frame.root
         if not root.unrolls:
             return frame.break_graph("loop_goes_on", f"{len(self.items)} items are left")
@@ -96,25 +97,25 @@ class ContinuedIterator(IteratorValue):
             self.sequence = frame.wrap(self.items, self.items_source).iterate(frame)
         return self.sequence.next_value(frame)
 
-    def rest(self, emit):
+    def rest(self, emit: Emitter) -> str | None:
         return emit.source(self.items_source) if self.sequence is None else self.sequence.rest(emit)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(iter)}({self.rest(emit)})"
 
 
 class ExistingIterator(IteratorValue):
     """An iterator of plain Python, alive at a break in a loop: asking it for an item is left to plain Python."""
 
-    def __init__(self, obj, source):
+    def __init__(self, obj: Any, source: Source) -> None:
         super().__init__(source)
         self.kind = type(obj)
         self.code = getattr(obj, "gi_code", None)
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         return frame.break_graph("loop_goes_on", f"an existing {self.kind.__name__}")
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return frame.break_graph("loop_goes_on", f"{name} of an existing {self.kind.__name__}")
 
 
@@ -128,7 +129,7 @@ class HasLeft(NamedTuple):
 
     count: int
 
-    def __call__(self, iterator):
+    def __call__(self, iterator: Any) -> bool:
         return iterator.__length_hint__() == self.count
 
 
@@ -137,7 +138,7 @@ class StandsAt(NamedTuple):
 
     place: int
 
-    def __call__(self, iterator):
+    def __call__(self, iterator: Any) -> bool:
         return goes_over(iterator)[1] == self.place
 
 
@@ -148,17 +149,17 @@ class ExistingSequenceIterator(ExistingIterator):
 
     mutability = EXISTING
 
-    def __init__(self, obj, source):
+    def __init__(self, obj: Any, source: Source) -> None:
         super().__init__(obj, source)
         self.obj = obj
         self.taken = 0
         self.is_asked = self.is_ended = False
         self.over_list = None
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return IteratorValue.call_method(self, frame, name, args, kwargs)
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if not frame.root.unrolls:
             return super().next_value(frame)
         if not self.is_asked:
@@ -168,7 +169,7 @@ class ExistingSequenceIterator(ExistingIterator):
         frame.mutations.effect(("iterator", id(self)), self.replay)
         return item
 
-    def following(self, frame):
+    def following(self, frame: Frame) -> Value | None:
         """The next item, None at the end."""
         if self.over_list is None:
             self.over_list = self.over_changed_list(frame)
@@ -183,7 +184,7 @@ class ExistingSequenceIterator(ExistingIterator):
         self.taken += 1
         return frame.wrap(item, ItemAhead(self.source, self.taken - 1))
 
-    def over_changed_list(self, frame):
+    def over_changed_list(self, frame: Frame) -> LiveSequenceIterator | None:
         """What goes over the list on from here, where the program changed it; else None."""
         items, place = goes_over(self.obj)
         known = frame.root.memo.get(id(items))
@@ -196,7 +197,7 @@ class ExistingSequenceIterator(ExistingIterator):
         made.position = place + self.taken
         return made
 
-    def replay(self, emit):
+    def replay(self, emit: Emitter) -> None:
         """Takes as many items off the iterator."""
         iterator = emit.source(self.source)
         if self.over_list is not None:
@@ -210,7 +211,7 @@ class ExistingSequenceIterator(ExistingIterator):
 class _Items:
     """What is gone over by its items alone."""
 
-    def __getitem__(self, position):
+    def __getitem__(self, position: int) -> NoReturn:
         raise IndexError
 
 
@@ -236,7 +237,7 @@ NATIVE_ITERATORS: frozenset[type] = frozenset(
 )
 
 
-def iterate_alone(frame, iterable, is_new=False):
+def iterate_alone(frame: Frame, iterable: Value, is_new: bool = False) -> Value:
     """iter(iterable) for a loop or for another iterator; says of the iterator whether the program can get at it in another way.
     is_new: the iterable was made by the instruction before, and only the stack has it."""
     made = iterable.iterate(frame)
@@ -252,40 +253,40 @@ def iterate_alone(frame, iterable, is_new=False):
 class SequenceIterator(IteratorValue):
     """Over items that are known and will not change."""
 
-    def __init__(self, items):
+    def __init__(self, items: list[Value]) -> None:
         super().__init__(None)
         self.items = items
         self.position = 0
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.position >= len(self.items):
             return None
         self.position += 1
         return self.items[self.position - 1]
 
-    def remaining(self):
+    def remaining(self) -> list[Value] | None:
         return self.items[self.position :]
 
-    def rest(self, emit):
+    def rest(self, emit: Emitter) -> str | None:
         return f"({''.join(emit.load(item) + ', ' for item in self.remaining())})"
 
 
 class TextIterator(IteratorValue):
     """Over a str or bytes."""
 
-    def __init__(self, text):
+    def __init__(self, text: str | bytes) -> None:
         super().__init__(None)
         self.text = text
         self.position = 0
         self.kind = type(iter(text))
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.position == len(self.text):
             return None
         self.position += 1
         return literal(frame, self.text[self.position - 1])
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(iter)}({emit.literal(self.text[self.position :])})"
 
 
@@ -295,18 +296,18 @@ _RANGE_ITERATORS = (type(iter(range(0))), type(iter(range(1 << 70))))
 class PlainIterator(IteratorValue):
     """Over a Python iterator of constants (a range, say)."""
 
-    def __init__(self, iterator):
+    def __init__(self, iterator: Iterator[Any]) -> None:
         super().__init__(None)
         self.iterator = iterator
         self.kind = type(iterator)
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         frame.root.turn(frame)
         for item in self.iterator:
             return literal(frame, item)
         return None
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if isinstance(self.iterator, _RANGE_ITERATORS):
             _, (numbers,), position = self.iterator.__reduce__()
             return f"{emit.const(iter)}({emit.const(numbers[position or 0 :])})"
@@ -314,10 +315,8 @@ class PlainIterator(IteratorValue):
         return f"{emit.const(iter)}({list(copy)!r})"
 
 
-def builtins_own(emit, container, name):
+def builtins_own(emit: Emitter, container: Any, name: str) -> str:
     """Text of a call of a method of a built-in container, past what a subclass has in its place (and may have asked this one)."""
-    from ..protocol.binding import native_base
-
     made = container.owner or container
     base = native_base(made.cls)
     if base is object or lookup_class(made.cls, name)[1] is lookup_class(base, name)[1]:
@@ -333,7 +332,7 @@ class LiveSequenceIterator(IteratorValue):
 
     KINDS = {list: type(iter([])), tuple: type(iter(())), collections.deque: type(iter(collections.deque()))}
 
-    def __init__(self, sequence, made_at=-1):
+    def __init__(self, sequence: SequenceValue, made_at: int = -1) -> None:
         super().__init__(None)
         self.sequence, self.made_at = sequence, made_at
         self.position = 0
@@ -342,7 +341,7 @@ class LiveSequenceIterator(IteratorValue):
         self.made_unchanged = sequence.kind != "deque" or sequence.is_unchanged()
         self.kind = self.KINDS.get(sequence.cls, type(iter([])))
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.sequence.kind == "deque" and self.sequence.state != self.state_at_start:
             return frame.raise_new(RuntimeError, "deque mutated during iteration")
         if self.position >= len(self.sequence.items):
@@ -351,11 +350,11 @@ class LiveSequenceIterator(IteratorValue):
         self.position += 1
         return self.sequence.item(frame, self.position - 1)
 
-    def rest(self, emit):
+    def rest(self, emit: Emitter) -> str | None:
         is_plain = self.sequence.cls is tuple and self.sequence.owner is None
         return f"{emit.load(self.sequence)}[{self.position}:]" if is_plain else None
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.made_from is not None:  # it is made from an existing deque as that was, and from a new one as that is
             exists = self.sequence.mutability is EXISTING
             if not (self.made_unchanged if exists else self.made_from == self.sequence.items):
@@ -367,7 +366,7 @@ class LiveSequenceIterator(IteratorValue):
         self.move(emit, made)
         return made
 
-    def move(self, emit, made):
+    def move(self, emit: Emitter, made: str) -> None:
         """Makes an iterator that stands before the first item stand where this one does."""
         position = min(self.position, len(self.sequence.items))
         if self.position > position:  # at its end for good
@@ -378,7 +377,7 @@ class LiveSequenceIterator(IteratorValue):
             emit.line(f"{made}.__setstate__({position})")
 
 
-def check_reach(iterator):
+def check_reach(iterator: LiveSequenceIterator | ReverseIterator) -> None:
     """Breaks where an iterator over an existing list was made, when it stands where that has items only when changes are replayed."""
     sequence = iterator.sequence
     if sequence.kind == "list" and sequence.mutability is EXISTING and len(sequence.original) < iterator.position < PAST_THE_END:
@@ -392,21 +391,21 @@ class ReverseIterator(IteratorValue):
 
     KINDS = {list: type(reversed([])), collections.deque: type(reversed(collections.deque()))}
 
-    def __init__(self, sequence, frame):
+    def __init__(self, sequence: SequenceValue, frame: Frame) -> None:
         super().__init__(None)
         self.sequence, self.made_at = sequence, frame.root.step
         sequence.look(frame)
         self.kind = self.KINDS.get(sequence.cls, reversed)
         self.position = len(sequence.items)
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.position == 0 or self.position > len(self.sequence.items):
             self.position = 0
             return None
         self.position -= 1
         return self.sequence.item(frame, self.position)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.sequence.kind == "deque":
             return super().reload(emit)
         check_reach(self)
@@ -423,12 +422,12 @@ class ReversedObject(IteratorValue):
 
     kind = reversed
 
-    def __init__(self, sequence, frame):
+    def __init__(self, sequence: Value, frame: Frame) -> None:
         super().__init__(None)
         self.sequence = sequence
         self.position = force_plain(frame, sequence.length(frame))
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.position > 0:
             self.position -= 1
             try:
@@ -439,12 +438,12 @@ class ReversedObject(IteratorValue):
         self.position, self.sequence = 0, None
         return None
 
-    def ask_length(self, frame):
+    def ask_length(self, frame: Frame) -> None:
         if self.sequence is not None:
             self.sequence.length(frame)
 
 
-def advanced(emit, iterator, count):
+def advanced(emit: Emitter, iterator: str, count: int) -> str:
     """Text of a statement that takes so many items off an iterator."""
     return f"{emit.const(collections.deque)}({emit.const(itertools.islice)}({iterator}, {count}), 0)"
 
@@ -452,22 +451,29 @@ def advanced(emit, iterator, count):
 class PartialBuiltin(Value):
     """A callable object of a built-in type (operator.itemgetter(...))."""
 
-    def __init__(self, cls, handler, args=None, kwargs=None, source=None):
+    def __init__(
+        self,
+        cls: type,
+        handler: Handler,
+        args: Sequence[Value] | None = None,
+        kwargs: dict[str, Value] | None = None,
+        source: Any = None,
+    ) -> None:
         super().__init__(source)
         self.cls = cls
         self.handler = handler
         self.args, self.kwargs = args, kwargs or {}
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.cls
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def call(self, frame, args, kwargs):
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.handler(frame, args, kwargs)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.args is None:
             return super().reload(emit)
         parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
@@ -478,7 +484,7 @@ MOST_ITEMS = 1000
 """That are asked of an object in one graph: nothing says that there is an end where no error comes while tracing."""
 
 
-def items_from(owner, position):
+def items_from(owner: Any, position: int) -> Iterator[Any]:
     """An iterator over what has no `__iter__`, from a position on."""
     made = iter(owner)
     made.__setstate__(position)
@@ -490,12 +496,12 @@ class ItemIterator(IteratorValue):
 
     kind = ITEM_ITERATOR
 
-    def __init__(self, owner):
+    def __init__(self, owner: Value) -> None:
         super().__init__(None)
         self.owner = owner
         self.position = 0
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.position == MOST_ITEMS:
             frame.break_graph("loop_goes_on", f"{MOST_ITEMS} items of {self.owner.python_type().__name__} and no end")
         raised = frame.root.effects.raised
@@ -511,10 +517,10 @@ class ItemIterator(IteratorValue):
         self.position += 1
         return item
 
-    def parts(self):
+    def parts(self) -> Iterable[Value]:
         return (self.owner,)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(items_from)}({emit.load(self.owner)}, {self.position})"
 
 

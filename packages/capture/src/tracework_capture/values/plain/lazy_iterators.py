@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
 
 from ..protocol.constant import ConstantValue
 from ..protocol.iteration import iterate, iterate_all
 from ..protocol.operators import binary, equal
+from ..protocol.value import Emitter, Frame, Value
 from .iterators import IteratorValue, advanced
 from .sequence import TupleValue
 
@@ -19,7 +22,14 @@ class LazyIterator(IteratorValue):
     `known` items, whose steps run no code of the program, is then brought to its place.
     """
 
-    def __init__(self, kind, steps, *args, made_of=None, known=False):
+    def __init__(
+        self,
+        kind: type,
+        steps: Callable[..., Generator[Value, None, None]],
+        *args: Any,
+        made_of: tuple[Sequence[Value], dict[str, Value]] | None = None,
+        known: bool = False,
+    ) -> None:
         super().__init__(None)
         self.kind = kind
         self.frame = None
@@ -28,7 +38,7 @@ class LazyIterator(IteratorValue):
         self.made_of, self.known = made_of, known
         self.steps = steps(self, *args)
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.broken or self.steps.gi_running:
             return frame.break_graph("iterator_unsupported", f"{self.kind.__name__} after an exception, or inside itself")
         self.frame, outer = frame, self.frame
@@ -41,7 +51,7 @@ class LazyIterator(IteratorValue):
         finally:
             self.frame = outer
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.made_of is None or self.asked and not self.known:
             return super().reload(emit)
         args, kwargs = self.made_of
@@ -53,7 +63,7 @@ class LazyIterator(IteratorValue):
         return made
 
 
-def made_anew(emit, kind, *args, **kwargs):
+def made_anew(emit: Emitter, kind: type, *args: str, **kwargs: str) -> str:
     """Text of kind(*args, **kwargs), whose arguments are texts."""
     return f"{emit.const(kind)}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})"
 
@@ -61,12 +71,12 @@ def made_anew(emit, kind, *args, **kwargs):
 class ZipIterator(IteratorValue):
     kind = zip
 
-    def __init__(self, iterators, strict=False):
+    def __init__(self, iterators: list[Value], strict: bool = False) -> None:
         super().__init__(None)
         self.iterators = iterators
         self.strict = strict
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         items = []
         for position, iterator in enumerate(self.iterators):
             item = iterator.next_value(frame)
@@ -75,16 +85,16 @@ class ZipIterator(IteratorValue):
             items.append(item)
         return TupleValue(items) if items else None
 
-    def parts(self):
+    def parts(self) -> Iterable[Value]:
         return self.iterators
 
-    def rest(self, emit):
+    def rest(self, emit: Emitter) -> str | None:
         items = [] if self.strict else [iterator.rest(emit) for iterator in self.iterators]
         if not items or None in items:
             return None
         return f"{emit.const(tuple)}({emit.const(zip)}({', '.join(items)}))"
 
-    def ended(self, frame, position):
+    def ended(self, frame: Frame, position: int) -> None:
         if not self.strict:
             return None
         if position:
@@ -94,45 +104,45 @@ class ZipIterator(IteratorValue):
                 return frame.raise_new(ValueError, f"zip() argument {later + 2} is longer than argument {later + 1}")
         return None
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(zip)}({''.join(emit.load(i) + ', ' for i in self.iterators)}strict={self.strict})"
 
 
 class EnumerateIterator(IteratorValue):
     kind = enumerate
 
-    def __init__(self, iterator, start):
+    def __init__(self, iterator: Value, start: int) -> None:
         super().__init__(None)
         self.iterator = iterator
         self.index = start
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         item = self.iterator.next_value(frame)
         if item is None:
             return None
         self.index += 1
         return TupleValue([ConstantValue(self.index - 1), item])
 
-    def parts(self):
+    def parts(self) -> Iterable[Value]:
         return (self.iterator,)
 
-    def rest(self, emit):
+    def rest(self, emit: Emitter) -> str | None:
         items = self.iterator.rest(emit)
         return None if items is None else f"{emit.const(tuple)}({emit.const(enumerate)}({items}, {self.index}))"
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(enumerate)}({emit.load(self.iterator)}, {self.index})"
 
 
 class MapIterator(IteratorValue):
     kind = map
 
-    def __init__(self, function, iterators):
+    def __init__(self, function: Value, iterators: list[Value]) -> None:
         super().__init__(None)
         self.function = function
         self.iterators = iterators
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         items = []
         for iterator in self.iterators:
             item = iterator.next_value(frame)
@@ -141,7 +151,7 @@ class MapIterator(IteratorValue):
             items.append(item)
         return self.function.call(frame, items, {})
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         parts = [emit.load(self.function), *(emit.load(i) for i in self.iterators)]
         return f"{emit.const(self.kind)}({', '.join(parts)})"
 
@@ -151,10 +161,10 @@ class StopMapIterator(MapIterator):
 
     kind = itertools.starmap
 
-    def __init__(self, function, iterator):
+    def __init__(self, function: Value, iterator: Value) -> None:
         super().__init__(function, [iterator])
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         item = self.iterators[0].next_value(frame)
         return None if item is None else self.function.call(frame, iterate_all(frame, item), {})
 
@@ -162,19 +172,19 @@ class StopMapIterator(MapIterator):
 class FilterIterator(IteratorValue):
     kind = filter
 
-    def __init__(self, function, iterator):
+    def __init__(self, function: Value | None, iterator: Value) -> None:
         super().__init__(None)
         self.function = function
         self.iterator = iterator
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         while (item := self.iterator.next_value(frame)) is not None:
             verdict = item if self.function is None else self.function.call(frame, [item], {})
             if verdict.truth(frame):
                 return item
         return None
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         function = "None" if self.function is None else emit.load(self.function)
         return f"{emit.const(filter)}({function}, {emit.load(self.iterator)})"
 
@@ -184,13 +194,13 @@ class TakeIterator(IteratorValue):
 
     kind = itertools.takewhile
 
-    def __init__(self, function, iterator):
+    def __init__(self, function: Value, iterator: Value) -> None:
         super().__init__(None)
         self.function = function
         self.iterator = iterator
         self.done = False
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.done:
             return None
         item = self.iterator.next_value(frame)
@@ -199,19 +209,19 @@ class TakeIterator(IteratorValue):
             return None
         return item
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return made_anew(emit, self.kind, emit.load(self.function), "()" if self.done else emit.load(self.iterator))
 
 
 class ChainIterator(IteratorValue):
     kind = itertools.chain
 
-    def __init__(self, sources):
+    def __init__(self, sources: Value) -> None:
         super().__init__(None)
         self.sources = sources
         self.current = None
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         while True:
             if self.current is None:
                 source = self.sources.next_value(frame)
@@ -223,7 +233,7 @@ class ChainIterator(IteratorValue):
                 return item
             self.current = None
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         begun = [] if self.current is None else [emit.load(self.current)]
         later = emit.load(self.sources)
         if not begun:
@@ -237,20 +247,20 @@ UNLIMITED = 1 << 62
 class IslicedIterator(IteratorValue):
     kind = itertools.islice
 
-    def __init__(self, iterator, limits):
+    def __init__(self, iterator: Value, limits: slice) -> None:
         super().__init__(None)
         self.iterator = iterator
         self.stop, self.step = UNLIMITED if limits.stop is None else limits.stop, limits.step or 1
         self.wanted = limits.start or 0
         self.position = 0
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         item = self.advanced(frame) if self.iterator is not None else None
         if item is None:
             self.iterator = None
         return item
 
-    def advanced(self, frame):
+    def advanced(self, frame: Frame) -> Value | None:
         """The next item that is wanted, None at the end; what comes before the end is taken from the iterator as well."""
         while self.position < self.wanted:
             if self.iterator.next_value(frame) is None:
@@ -262,7 +272,7 @@ class IslicedIterator(IteratorValue):
         self.wanted = min(self.wanted + self.step, self.stop)
         return self.iterator.next_value(frame)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.iterator is None:
             return made_anew(emit, self.kind, "()", "0")
         stop = "None" if self.stop == UNLIMITED else str(self.stop - self.position)
@@ -272,12 +282,12 @@ class IslicedIterator(IteratorValue):
 class RepeatIterator(IteratorValue):
     kind = itertools.repeat
 
-    def __init__(self, value, times):
+    def __init__(self, value: Value, times: int | None) -> None:
         super().__init__(None)
         self.value = value
         self.times = times
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.times is None:
             return self.value
         if self.times <= 0:
@@ -285,24 +295,24 @@ class RepeatIterator(IteratorValue):
         self.times -= 1
         return self.value
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return made_anew(emit, self.kind, emit.load(self.value), *([] if self.times is None else [str(max(self.times, 0))]))
 
 
 class CountIterator(IteratorValue):
     kind = itertools.count
 
-    def __init__(self, start, step):
+    def __init__(self, start: Value, step: Value) -> None:
         super().__init__(None)
         self.value = start
         self.step = step
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         current = self.value
         self.value = binary(frame, "+", current, self.step)
         return current
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(itertools.count)}({emit.load(self.value)}, {emit.load(self.step)})"
 
 
@@ -311,20 +321,20 @@ class CallIterator(IteratorValue):
 
     kind = type(iter(int, 1))
 
-    def __init__(self, function, sentinel):
+    def __init__(self, function: Value, sentinel: Value) -> None:
         super().__init__(None)
         self.function = function
         self.sentinel = sentinel
         self.ended = False
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.ended:
             return None
         item = self.function.call(frame, [], {})
         self.ended = equal(frame, item, self.sentinel)
         return None if self.ended else item
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.ended:
             return super().reload(emit)
         return made_anew(emit, iter, emit.load(self.function), emit.load(self.sentinel))

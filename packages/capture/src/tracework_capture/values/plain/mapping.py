@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import collections
 import itertools
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
 from ...guards.classes import lookup_class
 from ...guards.kinds import items_in_order, weak_key
 from ...sources import Const, DictItem, DictValueAt, FrameGlobals
 from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin, is_callable
+from ..protocol.calls import AnyHandler
 from ..protocol.constant import ConstantValue, NotPlain, plain
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
@@ -29,15 +32,16 @@ from ..protocol.keys import (
 )
 from ..protocol.lifetimes import let_go, refuse_to_drop
 from ..protocol.make import make
+from ..protocol.operators import call_dunder, compare_sequences, equal
 from ..protocol.user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
-from ..protocol.value import EXISTING, NEW, SymbolicRaise, Value, builtin_part
+from ..protocol.value import EXISTING, NEW, Emitter, Frame, SymbolicRaise, Value, builtin_part
 from .sequence import NONE, Pending, TupleValue
 from .table_iterators import DictIterator
 
 MISSING = object()
 
 
-def touched_name(frame, table, name):
+def touched_name(frame: Frame, table: dict[str, Any], name: str) -> Any:
     """What the program left at a name of a table of globals: a value, None when there is none, MISSING when the table is as it was.
     The program may have the same dict in its hands, as ns of exec(code, ns) or module.__dict__."""
     known = frame.root.memo.get(id(table))
@@ -48,7 +52,7 @@ def touched_name(frame, table, name):
     return frame.root.globals_written.get((id(table), name), MISSING)
 
 
-def write_name(frame, table, name, value):
+def write_name(frame: Frame, table: dict[str, Any], name: str, value: Value | None) -> None:
     """Writes at a name of a table of globals (None: deletes it); replayed after the graph."""
     known = frame.root.memo.get(id(table))
     if known is not None:  # the program has the dict itself, too
@@ -60,7 +64,7 @@ def write_name(frame, table, name, value):
     frame.root.globals_written[id(table), name] = value
     frame.root.keep.append(table)
 
-    def write(emit):
+    def write(emit: Emitter) -> None:
         place = emit.const(table, "globals")
         gone = f"{place}.pop({name!r}, None)"  # the program may have made it itself
         emit.line(gone if value is None else f"{place}[{name!r}] = {emit.load(value)}")
@@ -75,7 +79,7 @@ class DictValue(Value):
     takes_no_turns = True
     is_holder = True
 
-    def __init__(self, source=None, cls=dict, obj=None, default_factory=None):
+    def __init__(self, source: Any = None, cls: type = dict, obj: Any = None, default_factory: Value | None = None) -> None:
         super().__init__(source)
         self.cls = cls
         self.entries = {}
@@ -97,40 +101,40 @@ class DictValue(Value):
                 place = DictItem(source, weak_key(key)) if simple or own_values else DictValueAt(source, index)
                 self.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, place)]
 
-    def held(self):
+    def held(self) -> Iterable[Any]:
         return itertools.chain.from_iterable(self.entries.values())
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.cls
 
-    def whole(self):
+    def whole(self) -> Value:
         """The object that methods of C which ask it for others of its methods ask."""
         return self if self.owner is None else self.owner
 
     # --- keys ---------------------------------------------------------------------------------------------------
-    def guard_keys(self, frame):
+    def guard_keys(self, frame: Frame) -> None:
         """Somebody looked at the set of keys."""
         if not self.keys_guarded:
             self.keys_guarded = True
             frame.guard("DICT_KEYS", self.source, tuple(held_key(frame, key) for key, _ in items_in_order(self.obj)))
 
-    def unordered_names(self):
+    def unordered_names(self) -> list[str] | None:
         """The keys of an existing dict of names that nothing has looked at or changed so far; None for others."""
         if self.source is None or self.cls is not dict or self.keys_guarded or self.changes or self.obj is None:
             return None
         return list(self.obj) if all(type(key) is str for key in self.obj) else None
 
-    def key_value(self, frame, hashed):
+    def key_value(self, frame: Frame, hashed: Hashable) -> Value:
         entry = self.entries[hashed]
         if type(entry[0]) is Pending:
             entry[0] = wrap_key(frame, self, entry[0].obj)
         return entry[0]
 
-    def find(self, frame, key):
+    def find(self, frame: Frame, key: Value) -> Value | None:
         """The value at a key Value, or None; guards presence or absence."""
         return self.find_hashed(frame, self.hashed(frame, key))
 
-    def hashed(self, frame, key):
+    def hashed(self, frame: Frame, key: Value) -> Hashable:
         """What `entries` has the key under."""
         if self.odd:
             self.read_odd_keys(frame)
@@ -138,7 +142,7 @@ class DictValue(Value):
         hashed = hashed_here(frame, key) if is_existing else by_identity(key.hash_key(frame))
         return among(frame, hashed, self.entries, is_existing)
 
-    def read_odd_keys(self, frame):
+    def read_odd_keys(self, frame: Frame) -> None:
         """Asks the keys that define equality themselves for their hashes. Those that the dict keeps may be of other times."""
         check = FindsItsKeys(frame.root.services.call_disabled)
         if len(self.entries) > MOST_KEYS or self.changes or self.cleared:
@@ -150,7 +154,7 @@ class DictValue(Value):
         frame.guard("RELATION", self.source, (check, (self.source,)))
         self.entries, self.odd = entries, False
 
-    def find_hashed(self, frame, hashed):
+    def find_hashed(self, frame: Frame, hashed: Hashable) -> Value | None:
         entry = self.entries.get(hashed)
         if entry is None:
             self.guard_absence(frame, hashed)
@@ -159,7 +163,7 @@ class DictValue(Value):
             entry[1] = frame.wrap(entry[1].obj, entry[1].source)
         return entry[1]
 
-    def guard_absence(self, frame, hashed):
+    def guard_absence(self, frame: Frame, hashed: Hashable) -> None:
         if self.keys_guarded or hashed in self.lacking or hashed in self.changes or is_new(hashed):
             return
         if has_user_key(hashed):  # which any other key may equal
@@ -168,7 +172,7 @@ class DictValue(Value):
         self.lacking.add(hashed)
         frame.guard("DICT_LACKS", self.source, weak_key(behind(hashed)))
 
-    def store(self, frame, key, value):
+    def store(self, frame: Frame, key: Value, value: Value) -> None:
         """self[key] = value"""
         hashed = self.hashed(frame, key)
         entry = self.entries.get(hashed)
@@ -180,7 +184,7 @@ class DictValue(Value):
             entry[1] = value
         self.log(frame, hashed, "add" if entry is None else "set")
 
-    def remove(self, frame, hashed):
+    def remove(self, frame: Frame, hashed: Hashable) -> None:
         """del self[key], for a key that is there."""
         if self.mutability is EXISTING:
             self.guard_keys(frame)
@@ -190,7 +194,7 @@ class DictValue(Value):
         self.structure += 1
         self.log(frame, hashed, "delete", key)
 
-    def may_drop(self, frame, hashed):
+    def may_drop(self, frame: Frame, hashed: Hashable) -> None:
         """An item goes: where that may end its life, or its key's, what is seen of that is due now, and not when changes are replayed."""
         if self.mutability is not EXISTING:
             return
@@ -204,7 +208,7 @@ class DictValue(Value):
         else:
             let_go(frame, self.obj, self.source, True)
 
-    def log(self, frame, hashed, what, key=None):
+    def log(self, frame: Frame, hashed: Hashable, what: str, key: Value | None = None) -> None:
         if self.mutability is EXISTING:
             refuse_user_keys(frame, [hashed])
             before = self.changes.get(hashed, True)
@@ -213,20 +217,20 @@ class DictValue(Value):
             self.changes[hashed] = before if key is None else key
             frame.mutations.contents(self)
 
-    def all_keys(self, frame):
+    def all_keys(self, frame: Frame) -> list[Value]:
         self.guard_keys(frame)
         return [self.key_value(frame, h) for h in self.entries]
 
-    def all_values(self, frame):
+    def all_values(self, frame: Frame) -> list[Value]:
         self.guard_keys(frame)
         return [self.find_hashed(frame, h) for h in list(self.entries)]
 
-    def all_items(self, frame):
+    def all_items(self, frame: Frame) -> list[tuple[Value, Value]]:
         self.guard_keys(frame)
         return [(self.key_value(frame, h), self.find_hashed(frame, h)) for h in list(self.entries)]
 
     # --- operations ---------------------------------------------------------------------------------------------
-    def as_plain(self):
+    def as_plain(self) -> Any:
         made = {}
         for key, value in self.entries.values():
             if type(key) is Pending or type(value) is Pending:
@@ -236,30 +240,30 @@ class DictValue(Value):
             raise NotPlain(self)
         return made if self.cls is dict else self.cls(made)
 
-    def unread(self):
+    def unread(self) -> int:
         """How much of it nobody has read yet."""
         return sum(type(part) is Pending for entry in self.entries.values() for part in entry) + (not self.keys_guarded)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         self.guard_keys(frame)
         return bool(self.entries)
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         self.guard_keys(frame)
         return ConstantValue(len(self.entries))
 
-    def unpack(self, frame):
+    def unpack(self, frame: Frame) -> list[Value]:
         return self.all_keys(frame)
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         return self.iterator(frame, "keys")
 
-    def iterator(self, frame, kind):
+    def iterator(self, frame: Frame, kind: str) -> DictIterator:
         """An iterator over keys, values or items, which notices when keys come or go."""
         self.guard_keys(frame)
         return DictIterator(self, kind, frame.root.step)
 
-    def contains(self, frame, item):
+    def contains(self, frame: Frame, item: Value) -> Value:
         hashed = self.hashed(frame, item)
         if hashed not in self.entries:
             self.guard_absence(frame, hashed)
@@ -268,7 +272,7 @@ class DictValue(Value):
             self.find_hashed(frame, hashed)
         return ConstantValue(True)
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         found = self.find(frame, key)
         if found is not None:
             return found
@@ -278,40 +282,38 @@ class DictValue(Value):
             return made
         return frame.raise_new(KeyError, key)
 
-    def setitem(self, frame, key, value):
+    def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         self.store(frame, key, value)
 
-    def delitem(self, frame, key):
+    def delitem(self, frame: Frame, key: Value) -> None:
         hashed = self.hashed(frame, key)
         if hashed not in self.entries:
             self.guard_absence(frame, hashed)
             return frame.raise_new(KeyError, key)
         return self.remove(frame, hashed)
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default_factory or NONE
         if name in self.attributes:
             return self.attributes[name]
         return attribute_of_builtin(frame, self, name)
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if self.cls is not collections.OrderedDict or self.mutability is not NEW or hasattr(self.cls, name):
             return super().setattr(frame, name, value)
         self.attributes[name] = value
         return None
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         handler = METHODS.get(name)
         if handler is not None:
             return call_row(frame, self, name, handler, args, kwargs)
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.getattr(frame, name).call(frame, args, kwargs)
-        from ..protocol.operators import call_dunder
-
         return call_dunder(frame, self, name, args, kwargs)
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if op == "|=" and not reverse:
             METHODS["update"](frame, self, other)
             return self
@@ -325,9 +327,7 @@ class DictValue(Value):
         METHODS["update"](frame, made, right)
         return made
 
-    def compare(self, frame, op, other):
-        from ..protocol.operators import equal
-
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         other = builtin_part(other)
         if op not in ("==", "!=") or not isinstance(other, DictValue):
             return None
@@ -340,34 +340,32 @@ class DictValue(Value):
         )
         return ConstantValue(same == (op == "=="))
 
-    def compare_carefully(self, frame, op, other):
+    def compare_carefully(self, frame: Frame, op: str, other: DictValue) -> Value:
         """Two OrderedDicts are equal when their order is, too; odd keys are not compared at all."""
-        from ..protocol.operators import compare_sequences
-
         if self.odd or other.odd:
             return frame.break_graph("operation_unknown", "comparison of dicts with keys that define equality themselves")
         pairs = [[TupleValue(pair) for pair in mapping.all_items(frame)] for mapping in (self, other)]
         return compare_sequences(frame, op, *pairs)
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return frame.raise_new(TypeError, f"unhashable type: '{self.cls.__name__}'")
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return {plain(k): v.as_graph_arg(frame) for k, v in self.all_items(frame)}
 
     # --- leaving the trace --------------------------------------------------------------------------------------
-    def load_key(self, emit, key):
+    def load_key(self, emit: Emitter, key: Any) -> str:
         return emit.known(key.obj) if type(key) is Pending else emit.load(key)
 
-    def load_item(self, emit, value):
+    def load_item(self, emit: Emitter, value: Any) -> str:
         return emit.source(value.source) if type(value) is Pending else emit.load(value)
 
     two_phase = True
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         cannot_be_made_again(self.entries)
         if self.cls is dict:
             return "{}"
@@ -376,13 +374,13 @@ class DictValue(Value):
             return f"{cls}({emit.load(self.default_factory) if self.default_factory else 'None'})"
         return f"{cls}()"
 
-    def fill(self, emit, name):
+    def fill(self, emit: Emitter, name: str) -> None:
         for key, value in self.entries.values():
             emit.line(f"{name}[{self.load_key(emit, key)}] = {self.load_item(emit, value)}")
         for key, value in self.attributes.items():
             emit.line(f"{name}.__dict__[{key!r}] = {emit.load(value)}")
 
-    def replay(self, emit):
+    def replay(self, emit: Emitter) -> None:
         """Brings the existing object to the traced state, key by key, in the order in which they came, or came back."""
         name = emit.temp(emit.source(self.source))
         own = self.cls if type(self.obj) is not self.cls else None  # a user's subclass: past its own __setitem__
@@ -401,7 +399,7 @@ class DictValue(Value):
                 emit.line(f"{emit.const(own)}.__setitem__({name}, {key}, {item})" if own else f"{name}[{key}] = {item}")
 
 
-def factory_of(frame, given):
+def factory_of(frame: Frame, given: Value) -> Value | None:
     """What makes the missing items of a defaultdict, as its constructor takes it; None for nothing."""
     if given.is_constant() and given.constant() is None:
         return None
@@ -410,7 +408,7 @@ def factory_of(frame, given):
     return given
 
 
-def dict_of(frame, pairs):
+def dict_of(frame: Frame, pairs: Iterable[tuple[str | Value, Value]]) -> DictValue:
     """A new dict value from (str or key Value, Value) pairs."""
     made = DictValue()
     for key, value in pairs:
@@ -421,10 +419,10 @@ def dict_of(frame, pairs):
 METHODS = {}
 
 
-def method(*names):
+def method(*names: str) -> Callable[[AnyHandler], AnyHandler]:
     """Adds rows to METHODS."""
 
-    def add(handler):
+    def add(handler: AnyHandler) -> AnyHandler:
         for name in names:
             METHODS[name] = handler
         return handler
@@ -433,13 +431,13 @@ def method(*names):
 
 
 @method("get")
-def get(frame, self, key, default=NONE):
+def get(frame: Frame, self: DictValue, key: Value, default: Value = NONE) -> Value:
     found = self.find(frame, key)
     return default if found is None else found
 
 
 @method("setdefault")
-def setdefault(frame, self, key, default=NONE):
+def setdefault(frame: Frame, self: DictValue, key: Value, default: Value = NONE) -> Value:
     if self.cls is collections.OrderedDict and self.owner is not None:
         if self.owner.contains(frame, key).truth(frame):
             return self.owner.getitem(frame, key)
@@ -453,7 +451,7 @@ def setdefault(frame, self, key, default=NONE):
 
 
 @method("pop")
-def pop(frame, self, key, default=None):
+def pop(frame: Frame, self: DictValue, key: Value, default: Value | None = None) -> Value:
     found = self.find(frame, key)
     if found is not None:
         self.remove(frame, self.hashed(frame, key))
@@ -464,7 +462,7 @@ def pop(frame, self, key, default=None):
 
 
 @method("popitem")
-def popitem(frame, self, last=ConstantValue(True)):  # noqa: B008
+def popitem(frame: Frame, self: DictValue, last: Value = ConstantValue(True)) -> Value:  # noqa: B008
     if not self.truth(frame):
         said = "dictionary is empty" if self.cls is collections.OrderedDict else "popitem(): dictionary is empty"
         return frame.raise_new(KeyError, said)
@@ -475,7 +473,7 @@ def popitem(frame, self, last=ConstantValue(True)):  # noqa: B008
 
 
 @method("clear")
-def clear(frame, self):
+def clear(frame: Frame, self: DictValue) -> Value:
     self.guard_keys(frame)
     for hashed in self.entries:
         self.may_drop(frame, hashed)
@@ -489,7 +487,7 @@ def clear(frame, self):
 
 
 @method("copy", "__copy__")
-def copy(frame, self):
+def copy(frame: Frame, self: DictValue) -> Value:
     made = DictValue(cls=self.cls, default_factory=self.default_factory)
     for key, value in pairs_of_mapping(frame, self.whole()):
         made.store(frame, key, value)
@@ -497,7 +495,7 @@ def copy(frame, self):
 
 
 @method("update", "__init__")
-def update(frame, self, other=None, /, **kwargs):
+def update(frame: Frame, self: DictValue, other: Value | None = None, /, **kwargs: Value) -> Value:
     is_ordered = self.cls is collections.OrderedDict
     taker = self.whole() if is_ordered else self
     if other is not None:
@@ -508,7 +506,7 @@ def update(frame, self, other=None, /, **kwargs):
     return NONE
 
 
-def pairs_of_mapping(frame, mapping, asked=False):
+def pairs_of_mapping(frame: Frame, mapping: Value, asked: bool = False) -> Iterator[tuple[Value, Value]]:
     """(key, value) pairs of a mapping, each as it is taken: of dicts that iterate as dicts do what they hold, unless own classes of dicts
     are `asked`, too; of others what their keys() and items are."""
     part = builtin_part(mapping)
@@ -520,7 +518,7 @@ def pairs_of_mapping(frame, mapping, asked=False):
         yield key, mapping.getitem(frame, key)
 
 
-def pairs_of(frame, other, asked=False):
+def pairs_of(frame: Frame, other: Value, asked: bool = False) -> Iterator[Sequence[Value]]:
     """(key, value) pairs of a mapping or of an iterable of pairs, each as it is taken."""
     if hasattr(other.python_type(), "keys"):
         yield from pairs_of_mapping(frame, other, asked)
@@ -538,7 +536,7 @@ def pairs_of(frame, other, asked=False):
 
 
 @method("move_to_end")
-def move_to_end(frame, self, key, last=ConstantValue(True)):  # noqa: B008
+def move_to_end(frame: Frame, self: DictValue, key: Value, last: Value = ConstantValue(True)) -> Value:  # noqa: B008
     value = self.getitem(frame, key)
     hashed = self.hashed(frame, key)
     if last.truth(frame):
@@ -554,7 +552,7 @@ def move_to_end(frame, self, key, last=ConstantValue(True)):  # noqa: B008
 
 
 @method("fromkeys")
-def fromkeys(frame, self, keys, value=NONE):
+def fromkeys(frame: Frame, self: DictValue, keys: Value, value: Value = NONE) -> Value:
     made = DictValue(cls=self.cls)
     for key in iterate_all(frame, keys):
         made.store(frame, key, value)

@@ -8,7 +8,7 @@ import re
 from ..number.late_values import late_percent
 from ..number.symint import SymNumber
 from ..protocol.constant import TEXT_RULES, ConstantValue, fold, fold_plain
-from ..protocol.value import builtin_part
+from ..protocol.value import Frame, Value, builtin_part
 from .mapping import DictValue
 from .sequence import SequenceValue, TupleValue
 from .shown import shown_items
@@ -17,7 +17,7 @@ from .text import OpenText
 __all__ = ["conversions", "percent_text"]
 
 
-def conversions(pattern, count):
+def conversions(pattern: str, count: int) -> list[str | None]:
     """What the pattern makes of each of so many values: the letters of its conversions; None where that is not known."""
     if "*" in pattern or "%(" in pattern:
         return [None] * count
@@ -27,7 +27,7 @@ def conversions(pattern, count):
 _CONVERSION = re.compile(r"%[-#0 +\d.]*[hlL]?([a-zA-Z])")
 
 
-def percent_text(frame, pattern, value):
+def percent_text(frame: Frame, pattern: str, value: Value) -> Value | None:
     """`pattern % value` where value is a symbolic size, a tensor or a number out of data, or a tuple with some in it; None for other values."""
     named = by_names(frame, pattern, value)
     if named is not None:
@@ -39,7 +39,7 @@ def percent_text(frame, pattern, value):
         return late_percent(pattern, parts)
     hints = tuple(frame.symbols.hint(p.expr) if isinstance(p, SymNumber) else p.constant() for p in parts)
 
-    def settle():
+    def settle() -> None:
         for part in parts:
             if isinstance(part, SymNumber):
                 part.specialise(frame)
@@ -48,14 +48,14 @@ def percent_text(frame, pattern, value):
     return OpenText(found, settle, lambda emit: f"{emit.literal(pattern)} % ({''.join(emit.load(p) + ', ' for p in parts)})")
 
 
-def converted(frame, kind, value):
+def converted(frame: Frame, kind: str | None, value: Value) -> Value:
     """What a conversion of this letter, None where that is not known, takes a value for."""
     if kind == "s" and isinstance(value, (SequenceValue, DictValue)) and not value.is_constant():
         return shown_items(frame, value) or value
     return value.conversion_operand(frame, kind)
 
 
-def by_names(frame, pattern, value):
+def by_names(frame: Frame, pattern: str, value: Value) -> tuple[str, TupleValue] | None:
     """(pattern, tuple) of what a pattern with names takes out of a dict; None for other patterns and values."""
     if not isinstance(value, DictValue) or value.owner is not None or "%" in _NAMED.sub("", pattern):
         return None

@@ -5,11 +5,15 @@ from __future__ import annotations
 import collections
 import gc
 import types
+from typing import Any
 
-from ...sources import Const
+from ...sources import Const, Source
+from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import plain
-from ..protocol.value import Value
+from ..protocol.operators import binary, compare
+from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import wraps
+from .mapping import DictValue
 
 _METHODS = frozenset(
     {"get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__", "__reversed__"}
@@ -19,50 +23,46 @@ _METHODS = frozenset(
 class ProxyValue(Value):
     """A view of `mapping`."""
 
-    def __init__(self, mapping, source=None):
+    def __init__(self, mapping: Value, source: Any = None) -> None:
         super().__init__(source)
         self.mapping = mapping
 
-    def python_type(self):
+    def python_type(self) -> type:
         return types.MappingProxyType
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return self.mapping.truth(frame)
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         return self.mapping.length(frame)
 
-    def unpack(self, frame):
+    def unpack(self, frame: Frame) -> list[Value]:
         return self.mapping.unpack(frame)
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         return self.mapping.iterate(frame)
 
-    def contains(self, frame, item):
+    def contains(self, frame: Frame, item: Value) -> Value:
         return self.mapping.contains(frame, item)
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         return self.mapping.getitem(frame, key)
 
-    def setitem(self, frame, key, value):
+    def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         return frame.raise_new(TypeError, "'mappingproxy' object does not support item assignment")
 
-    def delitem(self, frame, key):
+    def delitem(self, frame: Frame, key: Value) -> None:
         return frame.raise_new(TypeError, "'mappingproxy' object does not support item deletion")
 
-    def getattr(self, frame, name):
-        from ..protocol.binding import attribute_of_builtin
-
+    def getattr(self, frame: Frame, name: str) -> Value:
         return attribute_of_builtin(frame, self, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in _METHODS:
             return self.mapping.call_method(frame, name, args, kwargs)
         return frame.break_graph("call_unknown", f"mappingproxy.{name}")
 
-    def binary(self, frame, op, other, reverse=False):
-        from ..protocol.operators import binary
-
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if op == "|=":
             return frame.raise_new(TypeError, "'|=' is not supported by mappingproxy; use '|' instead")
         if op != "|":
@@ -70,26 +70,24 @@ class ProxyValue(Value):
         other = other.mapping if isinstance(other, ProxyValue) else other
         return binary(frame, op, *((other, self.mapping) if reverse else (self.mapping, other)))
 
-    def compare(self, frame, op, other):
-        from ..protocol.operators import compare
-
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         return compare(frame, op, self.mapping, other)
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return frame.break_graph("unhashable_value", self.describe())
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         return types.MappingProxyType(plain(self.mapping))
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(types.MappingProxyType)}({emit.load(self.mapping)})"
 
 
 @wraps(types.MappingProxyType)
-def wrap_proxy(frame, obj, source):
+def wrap_proxy(frame: Frame, obj: types.MappingProxyType[Any, Any], source: Source) -> ProxyValue:
     """An existing view (of a class, of a signature's parameters, or of a dict that may change)."""
     frame.guard("IDENTITY", source, obj)
     mapping = gc.get_referents(obj)[0]
@@ -98,10 +96,8 @@ def wrap_proxy(frame, obj, source):
     return ProxyValue(frame.wrap(mapping, Const(mapping, "mapping")), source)
 
 
-def proxy_row(frame, args, kwargs):
+def proxy_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """types.MappingProxyType(mapping)"""
-    from .mapping import DictValue
-
     if not isinstance(args[0], DictValue):
         return frame.break_graph("builtin_unsupported", f"a mappingproxy of {args[0].describe()}")
     return ProxyValue(args[0])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 from ... import _C
+from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, plain
-from ..protocol.value import Value
+from ..protocol.operators import call_dunder
+from ..protocol.value import Emitter, Frame, Value
 from .iterators import PlainIterator
 
 
@@ -15,100 +18,94 @@ class RangeValue(Value):
 
     made_anew = True
 
-    def __init__(self, value, source=None):
+    def __init__(self, value: range, source: Any = None) -> None:
         super().__init__(source)
         self.value = value
 
-    def python_type(self):
+    def python_type(self) -> type:
         return range
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         return self.value
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return True
 
-    def constant(self):
+    def constant(self) -> Any:
         return self.value
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return bool(self.value)
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         return fold_literal(frame, len, self.value)
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return self.value
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         return PlainIterator(iter(self.value))
 
-    def contains(self, frame, item):
+    def contains(self, frame: Frame, item: Value) -> Value:
         return ConstantValue(force_plain(frame, item) in self.value)
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         if not isinstance(key, SliceValue):
             return fold_literal(frame, operator.getitem, self.value, force_plain(frame, key.as_place(frame)))
         bounds = slice(*(force_plain(frame, p.as_place(frame)) for p in key.parts))
         return fold_literal(frame, operator.getitem, self.value, bounds)
 
-    def getattr(self, frame, name):
-        from ..protocol.binding import attribute_of_builtin
-
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return ConstantValue(getattr(self.value, name))
         return attribute_of_builtin(frame, self, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in ("index", "count"):
             return fold_literal(frame, getattr(self.value, name), *[force_plain(frame, a) for a in args])
-        from ..protocol.operators import call_dunder
-
         return call_dunder(frame, self, name, args, kwargs)
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if isinstance(other, RangeValue) and op in ("==", "!="):
             return ConstantValue((self.value == other.value) == (op == "=="))
         return None
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(range)}({self.value.start}, {self.value.stop}, {self.value.step})"
 
 
 class SliceValue(Value):
     """A slice whose parts may be anything."""
 
-    def __init__(self, start, stop, step, source=None):
+    def __init__(self, start: Value, stop: Value, step: Value, source: Any = None) -> None:
         super().__init__(source)
         self.parts = (start, stop, step)
 
-    def python_type(self):
+    def python_type(self) -> type:
         return slice
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         return slice(*(plain(p) for p in self.parts))
 
-    def getattr(self, frame, name):
-        from ..protocol.binding import attribute_of_builtin
-
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
         return attribute_of_builtin(frame, self, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "indices":
             parts = [force_plain(frame, p) for p in self.parts]
             return fold_literal(frame, slice(*parts).indices, force_plain(frame, args[0]))
         return super().call_method(frame, name, args, kwargs)
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return slice(*(p.as_graph_arg(frame) for p in self.parts))
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(slice)}({', '.join(emit.load(p) for p in self.parts)})"
 
 
-def sequence_index(frame, key, kind=None):
+def sequence_index(frame: Frame, key: Value, kind: str | None = None) -> Any:
     """A plain int or slice from a key value; `kind` is that of the sequence whose item is asked for."""
     if isinstance(key, SliceValue):
         bounds = slice(*(force_plain(frame, p.as_place(frame)) for p in key.parts))

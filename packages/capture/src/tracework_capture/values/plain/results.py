@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from typing import Any
 
 import numpy
 import torch
@@ -12,6 +13,7 @@ from ...atoms import ATOM_TYPES
 from ...sources import Const
 from ..protocol.constant import ConstantValue
 from ..protocol.make import make
+from ..protocol.value import Frame, Value
 from .mapping import dict_of
 from .ranges import RangeValue, SliceValue
 from .sequence import ListValue, TupleValue, is_record
@@ -19,7 +21,7 @@ from .sequence import ListValue, TupleValue, is_record
 FOUND_ONE_BY_ONE = type(re.finditer("", ""))
 
 
-def wrap_constant(frame, obj):
+def wrap_constant(frame: Frame, obj: Any) -> Value:
     """The value of an object that tracing produced; containers are new ones."""
     kind = type(obj)
     if kind is FOUND_ONE_BY_ONE:  # of a function that depends on its arguments alone: when it is asked makes no difference

@@ -9,11 +9,12 @@ from ..number.floats import FloatValue, float_of
 from ..number.size_floats import SizeFloat
 from ..number.symint import SymNumber
 from ..protocol.arguments import call_row
-from ..protocol.calls import calls
+from ..protocol.calls import Handler, calls
 from ..protocol.constant import ConstantValue, fold, force_plain
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.kinds import AbstractTensor
 from ..protocol.operators import binary
+from ..protocol.value import Frame, Value
 from .mapping import METHODS as DICT_METHODS
 from .mapping import DictValue, factory_of
 from .proxy import proxy_row
@@ -24,40 +25,40 @@ from .sets import SetValue, made_set
 NONE = ConstantValue(None)
 
 
-def len_(frame, args, kwargs):
+def len_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return args[0].length(frame)
 
 
-def list_(frame, args, kwargs):
+def list_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ListValue(iterate_all(frame, args[0], asks_length=True) if args else [])
 
 
-def tuple_(frame, args, kwargs):
+def tuple_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if args and type(args[0]) is TupleValue and args[0].cls is tuple:
         return args[0]
     return TupleValue(iterate_all(frame, args[0], asks_length=True) if args else [])
 
 
-def dict_(frame, args, kwargs):
+def dict_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     made = DictValue()
     call_row(frame, made, "update", DICT_METHODS["update"], args, kwargs)
     return made
 
 
-def ordered_dict(frame, args, kwargs):
+def ordered_dict(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     made = DictValue(cls=collections.OrderedDict)
     call_row(frame, made, "update", DICT_METHODS["update"], args, kwargs)
     return made
 
 
-def defaultdict_(frame, args, kwargs):
+def defaultdict_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     factory = factory_of(frame, args[0]) if args else None
     made = DictValue(cls=collections.defaultdict, default_factory=factory)
     call_row(frame, made, "update", DICT_METHODS["update"], args[1:], kwargs)
     return made
 
 
-def count_elements(frame, args, kwargs):
+def count_elements(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The loop of collections.Counter that C has."""
     counts = args[0]
     for item in each_of(frame, args[1]):
@@ -66,7 +67,7 @@ def count_elements(frame, args, kwargs):
     return NONE
 
 
-def deque_(frame, args, kwargs):
+def deque_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("iterable", "maxlen"), args)) | kwargs
     if len(given) < len(args) + len(kwargs) or not given.keys() <= {"iterable", "maxlen"}:
         return fold(frame, collections.deque, args, kwargs)  # an error
@@ -77,11 +78,11 @@ def deque_(frame, args, kwargs):
     return DequeValue(items if limit is None else items[len(items) - limit if len(items) > limit else 0 :], maxlen=limit)
 
 
-def set_(frame, args, kwargs):
+def set_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return set_made_of(frame, set, args, kwargs)
 
 
-def set_made_of(frame, cls, args, kwargs):
+def set_made_of(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls(iterable)"""
     if len(args) > 1 or kwargs:
         return fold(frame, cls, args, kwargs)  # an error
@@ -90,11 +91,11 @@ def set_made_of(frame, cls, args, kwargs):
     return made_set(frame, cls, args[0])
 
 
-def frozenset_(frame, args, kwargs):
+def frozenset_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return set_made_of(frame, frozenset, args, kwargs)
 
 
-def range_(frame, args, kwargs):
+def range_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     bounds = [force_plain(frame, a.as_place(frame)) for a in args]
     try:
         return RangeValue(range(*bounds))
@@ -102,7 +103,7 @@ def range_(frame, args, kwargs):
         return frame.raise_new(type(error), *error.args)
 
 
-def slice_(frame, args, kwargs):
+def slice_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not 1 <= len(args) <= 3 or kwargs:
         return fold(frame, slice, args, kwargs)  # an error
     parts = list(args)
@@ -111,10 +112,10 @@ def slice_(frame, args, kwargs):
     return SliceValue(*(parts + [NONE] * (3 - len(parts))))
 
 
-def number(cls):
+def number(cls: type) -> Handler:
     """int, float, complex."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if len(args) != 1 or kwargs:
             return fold(frame, cls, args, kwargs)
         value = args[0]
@@ -138,7 +139,7 @@ def number(cls):
     return handler
 
 
-def bool_(frame, args, kwargs):
+def bool_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) != 1 or kwargs:
         return fold(frame, bool, args, kwargs)
     return args[0].late_truth(frame) or ConstantValue(args[0].truth(frame))

@@ -33,11 +33,11 @@ COPIED_AS_THEMSELVES = (types.FunctionType, types.BuiltinFunctionType, property,
 """Beside constants and classes; so are tuples by copy.copy."""
 
 
-def is_its_own_copy(value):
+def is_its_own_copy(value: Value) -> bool:
     return value.is_constant() or isinstance(value, AbstractClass) or value.python_type() in COPIED_AS_THEMSELVES
 
 
-def copy_(frame, args, kwargs):
+def copy_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0]
     if is_its_own_copy(value) or isinstance(value, TupleValue):
         return value
@@ -56,7 +56,7 @@ def copy_(frame, args, kwargs):
     return copied(frame, value, lambda part: part)
 
 
-def copy_of_subclass(frame, value):
+def copy_of_subclass(frame: Frame, value: Any) -> Value:
     """value.copy() of an instance of a subclass of OrderedDict, defaultdict or deque: the class is called."""
     native, cls = native_base(value.cls), make.class_(frame, value.cls)
     if native is collections.OrderedDict:
@@ -78,13 +78,13 @@ def copied(frame: Frame, value: Value, copy_part: Callable[[Value], Value]) -> V
     )
 
 
-def deepcopy_(frame, args, kwargs):
+def deepcopy_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) > 1 or kwargs:
         return frame.break_graph("builtin_unsupported", "copy.deepcopy with a memo")
     return deep(frame, args[0], {})
 
 
-def deep(frame, value, memo):
+def deep(frame: Frame, value: Value, memo: dict[int, tuple[Any, Value]]) -> Value:
     """copy.deepcopy of simple structures; `memo` keeps what was shared shared, and alive what its keys are the ids of."""
     if id(value) not in memo:
         if isinstance(value, AbstractTensor) and value.python_type() is torch.Tensor:
@@ -96,7 +96,7 @@ def deep(frame, value, memo):
     return memo[id(value)][1]
 
 
-def deep_unshared(frame, value, again):
+def deep_unshared(frame: Frame, value: Value, again: Callable[[Value], Value]) -> Value:
     """One level; `again` copies a part."""
     if is_its_own_copy(value):
         return value
@@ -123,7 +123,7 @@ def deep_unshared(frame, value, again):
     return copied(frame, value, again)
 
 
-def has_attributes(value):
+def has_attributes(value: Any) -> bool:
     return bool(value.attributes or getattr(value.obj, "__dict__", None))
 
 

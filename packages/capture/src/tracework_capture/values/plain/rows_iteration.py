@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NoReturn
 
 from ...bytecode.facts import VERSION
-from ..protocol.calls import call, calls
+from ...sources import Source
+from ..protocol.calls import Handler, call, calls
 from ..protocol.constant import ConstantValue, fold_plain, force_plain
 from ..protocol.iteration import iterate, iterate_all
 from ..protocol.kinds import AbstractInstance
 from ..protocol.operators import DUNDERS, binary, compare, equal, index_of
-from ..protocol.value import is_none
-from .iterators import PlainIterator, ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
+from ..protocol.value import Frame, Value, is_none
+from .iterators import IteratorValue, PlainIterator, ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
 from .lazy_iterators import (
     CallIterator,
     ChainIterator,
@@ -35,13 +38,13 @@ from .sets import SetValue
 NONE = ConstantValue(None)
 
 
-def iter_(frame, args, kwargs):
+def iter_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 2:
         return CallIterator(args[0], args[1])
     return iterate(frame, args[0])
 
 
-def next_(frame, args, kwargs):
+def next_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(args[0], AbstractInstance) and len(args) == 1:
         return args[0].required(frame, "__next__", [], "is not an iterator")
     if not hasattr(args[0].python_type(), "__next__"):
@@ -52,7 +55,7 @@ def next_(frame, args, kwargs):
     return args[1] if len(args) > 1 else end_of(frame, args[0])
 
 
-def end_of(frame, iterator):
+def end_of(frame: Frame, iterator: Any) -> NoReturn:
     """StopIteration, with what a generator returned."""
     returned, iterator.returned = getattr(iterator, "returned", None), None
     if is_none(returned):
@@ -60,35 +63,35 @@ def end_of(frame, iterator):
     return frame.raise_user(frame.root.services.new_exception(frame, StopIteration, (returned,)))
 
 
-def zip_(frame, args, kwargs):
+def zip_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     strict = kwargs.get("strict")
     made = ZipIterator([iterate_alone(frame, a) for a in args], strict is not None and strict.truth(frame))
     return made_now(frame, made)
 
 
-def enumerate_(frame, args, kwargs):
+def enumerate_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
     iterable = args[0] if args else kwargs["iterable"]
     first = fold_plain(frame, operator.index, force_plain(frame, start))
     return made_now(frame, EnumerateIterator(iterate_alone(frame, iterable), first))
 
 
-def made_now(frame, iterator):
+def made_now(frame: Frame, iterator: IteratorValue) -> IteratorValue:
     """The iterator, which knows when it came onto the stack of the captured frame."""
     if frame.parent is None:
         iterator.pushed_at = frame.root.step
     return iterator
 
 
-def map_(frame, args, kwargs):
+def map_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return MapIterator(args[0], [iterate(frame, a) for a in args[1:]])
 
 
-def filter_(frame, args, kwargs):
+def filter_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return FilterIterator(None if is_none(args[0]) else args[0], iterate(frame, args[1]))
 
 
-def reversed_(frame, args, kwargs):
+def reversed_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0]
     found = value.own_reversed(frame)
     if found is not None:
@@ -104,7 +107,7 @@ def reversed_(frame, args, kwargs):
     return SequenceIterator(iterate_all(frame, value)[::-1])
 
 
-def is_descending(frame, reverse):
+def is_descending(frame: Frame, reverse: Value | None) -> bool:
     """What sort's `reverse` asks for: CPython 3.11 takes a C int, later ones take any truth."""
     if reverse is None:
         return False
@@ -115,17 +118,17 @@ def is_descending(frame, reverse):
     return reverse.truth(frame)
 
 
-def sort_values(frame, items, key, descending):
+def sort_values(frame: Frame, items: list[Value], key: Value | None, descending: bool) -> None:
     """Sorts the list of values; when a comparison raises, it is left as CPython leaves it."""
     keys = list(items) if is_none(key) else [key.call(frame, [i], {}) for i in items]
 
     class Sorted:
         """An item as Python's own sort asks it, so that the program's comparisons come in its order."""
 
-        def __init__(self, position):
+        def __init__(self, position: int) -> None:
             self.position = position
 
-        def __lt__(self, other):
+        def __lt__(self, other: Sorted) -> bool:
             return compare(frame, "<", keys[self.position], keys[other.position]).truth(frame)
 
     order = [Sorted(position) for position in range(len(items))]
@@ -136,7 +139,7 @@ def sort_values(frame, items, key, descending):
         items[:] = [before[s.position] for s in order]
 
 
-def sorted_(frame, args, kwargs):
+def sorted_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     key = kwargs.get("key")
     by_themselves = key is None or key.is_constant() and key.constant() is None
     items = args[0].in_any_order() if by_themselves and isinstance(args[0], SetValue) else None
@@ -146,7 +149,7 @@ def sorted_(frame, args, kwargs):
     return ListValue(items)
 
 
-def any_(frame, args, kwargs):
+def any_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     iterator = iterate(frame, args[0])
     while (item := iterator.next_value(frame)) is not None:
         if item.truth(frame):
@@ -154,7 +157,7 @@ def any_(frame, args, kwargs):
     return ConstantValue(False)
 
 
-def all_(frame, args, kwargs):
+def all_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     iterator = iterate(frame, args[0])
     while (item := iterator.next_value(frame)) is not None:
         if not item.truth(frame):
@@ -162,7 +165,7 @@ def all_(frame, args, kwargs):
     return ConstantValue(True)
 
 
-def reduce_(frame, args, kwargs):
+def reduce_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     iterator = iterate(frame, args[1])
     total = args[2] if len(args) > 2 else iterator.next_value(frame)
     if total is None:
@@ -172,18 +175,18 @@ def reduce_(frame, args, kwargs):
     return total
 
 
-def chain_(frame, args, kwargs):
+def chain_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ChainIterator(SequenceIterator(list(args)))
 
 
-def chain_from_iterable(frame, args, kwargs):
+def chain_from_iterable(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ChainIterator(iterate(frame, args[0]))
 
 
-def combinatoric(fn):
+def combinatoric(fn: Any) -> Handler:
     """itertools.product and the like, over positions."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if fn is itertools.product:
             pools = [iterate_all(frame, a) for a in args]
             repeat = force_plain(frame, kwargs["repeat"]) if "repeat" in kwargs else 1
@@ -201,19 +204,19 @@ def combinatoric(fn):
     return handler
 
 
-def tuples(it, combinations):
+def tuples(it: LazyIterator, combinations: Iterator[Iterable[Value]]) -> Iterator[Value]:
     """Tuples of values."""
     for found in combinations:
         yield TupleValue(found)
 
 
-def accumulate_(frame, args, kwargs):
+def accumulate_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("iterable", "func"), args), **kwargs)
     parts = iterate(frame, given["iterable"]), given.get("func", NONE), given.get("initial", NONE)
     return LazyIterator(itertools.accumulate, accumulated, *parts, made_of=(parts[:2], {"initial": parts[2]}))
 
 
-def accumulated(it, iterator, fn, total):
+def accumulated(it: LazyIterator, iterator: Value, fn: Value, total: Value | None) -> Iterator[Value]:
     if is_none(total):
         total = iterator.next_value(it.frame)
         if total is None:
@@ -224,13 +227,13 @@ def accumulated(it, iterator, fn, total):
         yield total
 
 
-def zip_longest(frame, args, kwargs):
+def zip_longest(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     iterators = [iterate(frame, a) for a in args]
     fill = kwargs.get("fillvalue", NONE)
     return LazyIterator(itertools.zip_longest, zipped_longest, iterators, fill, made_of=(iterators, {"fillvalue": fill}))
 
 
-def zipped_longest(it, iterators, fill):
+def zipped_longest(it: LazyIterator, iterators: Sequence[Value], fill: Value) -> Iterator[Value]:
     iterators = list(iterators)
     while True:
         items = []
@@ -244,7 +247,7 @@ def zipped_longest(it, iterators, fill):
         yield TupleValue(items)
 
 
-def islice_(frame, args, kwargs):
+def islice_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     plain = [force_plain(frame, a) for a in args[1:]]
     try:
         itertools.islice((), *plain)
@@ -254,7 +257,7 @@ def islice_(frame, args, kwargs):
     return IslicedIterator(iterate(frame, args[0]), limits)
 
 
-def repeat_(frame, args, kwargs):
+def repeat_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("object", "times"), args), **kwargs)
     if "object" not in given:
         return frame.break_graph("call_unknown", "itertools.repeat() without an object")
@@ -265,7 +268,7 @@ def repeat_(frame, args, kwargs):
     return RepeatIterator(given["object"], times)
 
 
-def count_(frame, args, kwargs):
+def count_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     start = args[0] if args else kwargs.get("start", ConstantValue(0))
     step = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
     if start.python_type() is bool and step.is_constant() and step.python_type() is int and step.constant() == 1:
@@ -273,20 +276,20 @@ def count_(frame, args, kwargs):
     return CountIterator(start, step)
 
 
-def starmap_(frame, args, kwargs):
+def starmap_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return StopMapIterator(args[0], iterate(frame, args[1]))
 
 
-def takewhile_(frame, args, kwargs):
+def takewhile_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return TakeIterator(args[0], iterate(frame, args[1]))
 
 
-def dropwhile_(frame, args, kwargs):
+def dropwhile_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     parts = args[0], iterate(frame, args[1])
     return LazyIterator(itertools.dropwhile, dropped, *parts, made_of=(parts, {}))
 
 
-def dropped(it, predicate, iterator):
+def dropped(it: LazyIterator, predicate: Value, iterator: Value) -> Iterator[Value]:
     dropping = True
     while (item := iterator.next_value(it.frame)) is not None:
         dropping = dropping and predicate.call(it.frame, [item], {}).truth(it.frame)
@@ -294,24 +297,24 @@ def dropped(it, predicate, iterator):
             yield item
 
 
-def filterfalse_(frame, args, kwargs):
+def filterfalse_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     parts = args[0], iterate(frame, args[1])
     return LazyIterator(itertools.filterfalse, filtered_false, *parts, made_of=(parts, {}))
 
 
-def filtered_false(it, predicate, iterator):
+def filtered_false(it: LazyIterator, predicate: Value, iterator: Value) -> Iterator[Value]:
     while (item := iterator.next_value(it.frame)) is not None:
         if not (item if is_none(predicate) else predicate.call(it.frame, [item], {})).truth(it.frame):
             yield item
 
 
-def compress_(frame, args, kwargs):
+def compress_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("data", "selectors"), args), **kwargs)
     parts = [iterate(frame, given[name]) for name in ("data", "selectors")]
     return LazyIterator(itertools.compress, compressed, *parts, made_of=(parts, {}))
 
 
-def compressed(it, data, selectors):
+def compressed(it: LazyIterator, data: Value, selectors: Value) -> Iterator[Value]:
     while (item := data.next_value(it.frame)) is not None:
         chosen = selectors.next_value(it.frame)
         if chosen is None:
@@ -320,19 +323,19 @@ def compressed(it, data, selectors):
             yield item
 
 
-def pairwise_(frame, args, kwargs):
+def pairwise_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     iterator = iterate(frame, args[0])
     return LazyIterator(itertools.pairwise, paired, iterator, made_of=([iterator], {}))
 
 
-def paired(it, iterator):
+def paired(it: LazyIterator, iterator: Value) -> Iterator[Value]:
     before = iterator.next_value(it.frame)
     while before is not None and (item := iterator.next_value(it.frame)) is not None:
         yield TupleValue([before, item])
         before = item
 
 
-def batched_(frame, args, kwargs):
+def batched_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     size = force_plain(frame, args[1] if len(args) > 1 else kwargs["n"])
     if not isinstance(size, int) or size < 1 or "strict" in kwargs:
         return frame.break_graph("builtin_unsupported", "itertools.batched")
@@ -340,7 +343,7 @@ def batched_(frame, args, kwargs):
     return LazyIterator(itertools.batched, batches, iterator, size, made_of=([iterator, ConstantValue(size)], {}))
 
 
-def batches(it, iterator, size):
+def batches(it: LazyIterator, iterator: Value, size: int) -> Iterator[Value]:
     while True:
         items = []
         while len(items) < size and (item := iterator.next_value(it.frame)) is not None:
@@ -350,7 +353,7 @@ def batches(it, iterator, size):
         yield TupleValue(items)
 
 
-def groupby_(frame, args, kwargs):
+def groupby_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("iterable", "key"), args), **kwargs)
     iterator, key = iterate(frame, given["iterable"]), given.get("key", NONE)
     return LazyIterator(itertools.groupby, groups, Groups(iterator, key), made_of=([iterator, key], {}))
@@ -359,11 +362,11 @@ def groupby_(frame, args, kwargs):
 class Groups:
     """What a groupby object and its groups share: the item that was read ahead, its key, and which group may still ask."""
 
-    def __init__(self, iterator, key):
+    def __init__(self, iterator: Value, key: Value) -> None:
         self.iterator, self.key = iterator, key
         self.item = self.item_key = self.group = None
 
-    def ahead(self, frame):
+    def ahead(self, frame: Frame) -> bool:
         """Reads an item unless one waits; whether there is one."""
         if self.item is None:
             self.item = self.iterator.next_value(frame)
@@ -372,13 +375,13 @@ class Groups:
             self.item_key = self.item if is_none(self.key) else self.key.call(frame, [self.item], {})
         return True
 
-    def take(self):
+    def take(self) -> Value:
         """The item that waits."""
         item, self.item = self.item, None
         return item
 
 
-def groups(it, shared):
+def groups(it: LazyIterator, shared: Groups) -> Iterator[Value]:
     key = None
     while shared.ahead(it.frame):
         if key is not None and equal(it.frame, key, shared.item_key):
@@ -389,12 +392,12 @@ def groups(it, shared):
         yield TupleValue([key, shared.group])
 
 
-def members(it, shared, key):
+def members(it: LazyIterator, shared: Groups, key: Value) -> Iterator[Value]:
     while shared.group is it and shared.ahead(it.frame) and equal(it.frame, key, shared.item_key):
         yield shared.take()
 
 
-def tee_(frame, args, kwargs):
+def tee_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     times = force_plain(frame, args[1]) if len(args) > 1 else 2
     if not isinstance(times, int) or times < 0:
         return frame.break_graph("builtin_unsupported", "itertools.tee")
@@ -402,7 +405,7 @@ def tee_(frame, args, kwargs):
     return TupleValue([LazyIterator(itertools._tee, shared_items, source, seen) for _ in range(times)])
 
 
-def shared_items(it, source, seen):
+def shared_items(it: LazyIterator, source: Source | None, seen: list[Value | None]) -> Iterator[Value]:
     position = 0
     while True:
         if position == len(seen):
@@ -413,12 +416,12 @@ def shared_items(it, source, seen):
         yield seen[position - 1]
 
 
-def cycle_(frame, args, kwargs):
+def cycle_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     iterator = iterate(frame, args[0])
     return LazyIterator(itertools.cycle, repeated, iterator, made_of=([iterator], {}))
 
 
-def repeated(it, iterator):
+def repeated(it: LazyIterator, iterator: Value) -> Iterator[Value]:
     items = []
     while (item := iterator.next_value(it.frame)) is not None:
         items.append(item)

@@ -6,6 +6,7 @@ import builtins
 import math
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -18,7 +19,7 @@ from ..number.late_values import LateValue, late_sum, rounded
 from ..number.numpy_ints import NumpyInt
 from ..number.size_floats import SizeFloat, extremum_of_floats, fixed_size, function_of
 from ..number.symint import SymNumber, extremum_of_sizes
-from ..protocol.calls import CALLS, call, calls
+from ..protocol.calls import CALLS, Handler, call, calls
 from ..protocol.constant import ConstantValue, fold, force_plain, implemented
 from ..protocol.iteration import iterate, iterate_all
 from ..protocol.kinds import AbstractInstance, AbstractTensor
@@ -36,29 +37,29 @@ DIVMOD: Registry[type[Value], Callable[[Frame, Value, Value], list[Value]]] = Re
 """Kind of values -> divmod(left, right) where one of them is such, of (frame, left, right)."""
 
 
-def numbers(frame, args):
+def numbers(frame: Frame, args: list[Value]) -> bool:
     """True when some argument is not a constant, so the value protocol must decide."""
     return any(not a.is_constant() for a in args)
 
 
-def operator_row(symbol):
+def operator_row(symbol: str) -> Handler:
     """A handler for operator.add and its like."""
     return lambda frame, args, kwargs: binary(frame, symbol, args[0], args[1])
 
 
-def inplace_row(symbol):
+def inplace_row(symbol: str) -> Handler:
     return lambda frame, args, kwargs: binary(frame, symbol + "=", args[0], args[1])
 
 
-def compare_row(symbol):
+def compare_row(symbol: str) -> Handler:
     return lambda frame, args, kwargs: compare(frame, symbol, args[0], args[1])
 
 
-def abs_(frame, args, kwargs):
+def abs_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return special_or_fold(frame, abs, "__abs__", args, kwargs)
 
 
-def special_or_fold(frame, fn, name, args, kwargs):
+def special_or_fold(frame: Frame, fn: Callable[..., Any], name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """fn on constants; else the special method of the first argument."""
     if not args:
         return fold(frame, fn, args, kwargs)
@@ -70,7 +71,7 @@ def special_or_fold(frame, fn, name, args, kwargs):
     return args[0].call_method(frame, name, list(args[1:]), kwargs)
 
 
-def round_(frame, args, kwargs):
+def round_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     kind = args[0].python_type() if args else float
     if not defines(kind, "__round__"):
         return frame.raise_new(TypeError, f"type {_C.type_name(kind)} doesn't define __round__ method")
@@ -78,10 +79,10 @@ def round_(frame, args, kwargs):
     return late or special_or_fold(frame, round, "__round__", args, kwargs)
 
 
-def extremum(op, fn):
+def extremum(op: str, fn: Callable[..., Any]) -> Handler:
     """min or max."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         key, default = kwargs.get("key"), kwargs.get("default")
         if not args or not {"key", "default"}.issuperset(kwargs) or default is not None and len(args) > 1:
             return fold(frame, fn, args, kwargs)  # an error
@@ -108,7 +109,7 @@ def extremum(op, fn):
     return handler
 
 
-def open_extremum(frame, op, fn, items):
+def open_extremum(frame: Frame, op: str, fn: Callable[..., Any], items: list[Value]) -> Value | None:
     """min or max of numbers and tensors of which some are not known; None where comparisons tell."""
     if any(isinstance(i, DataFloat) for i in items):
         found = extremum_of_data(frame, compare, op, items)
@@ -127,7 +128,7 @@ def open_extremum(frame, op, fn, items):
 JOINED = {str: ("strings", "''"), bytes: ("bytes", "b''"), bytearray: ("bytearray", "b''")}
 
 
-def sum_(frame, args, kwargs):
+def sum_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """sum(iterable, start): numbers first, as C adds them, then whatever comes, by its own addition."""
     total = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
     for kind, (name, empty) in JOINED.items():
@@ -153,7 +154,7 @@ def sum_(frame, args, kwargs):
     return total
 
 
-def sum_of_floats(frame, total, numbers):
+def sum_of_floats(frame: Frame, total: Value, numbers: list[Value]) -> Value:
     """total + ... of a float and numbers: from 3.12 on what rounding takes from each float is added at the end (Neumaier)."""
     if not numbers:
         return total
@@ -175,18 +176,18 @@ def sum_of_floats(frame, total, numbers):
     return plus_lost(frame, total, lost)
 
 
-def pow_(frame, args, kwargs):
+def pow_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 2 and not kwargs and numbers(frame, args):
         return binary(frame, "**", args[0], args[1])
     found = called(frame, "pow", args) if len(args) == 3 and not kwargs else None
     return fold(frame, pow, args, kwargs) if found is None else found
 
 
-def all_of(frame, value):
+def all_of(frame: Frame, value: Value) -> list[Value]:
     return iterate_all(frame, value)
 
 
-def divmod_(frame, args, kwargs):
+def divmod_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if all(a.is_constant() for a in args):
         return fold(frame, divmod, args)
     if any(isinstance(a, FloatValue) for a in args):
@@ -206,7 +207,7 @@ def divmod_(frame, args, kwargs):
     return TupleValue([binary(frame, "//", *args), binary(frame, "%", *args)])
 
 
-def divmod_of_objects(frame, left, right):
+def divmod_of_objects(frame: Frame, left: Value, right: Value) -> list[Value]:
     """Objects of the program's classes have methods for it or refuse; what is built in refuses them."""
     for value, other, reverse in order_of_operands(left, right, "__rdivmod__"):
         if isinstance(value, AbstractInstance):
@@ -216,11 +217,11 @@ def divmod_of_objects(frame, left, right):
     return frame.raise_new(TypeError, unsupported("divmod()", left.python_type(), right.python_type()))
 
 
-def not_(frame, args, kwargs):
+def not_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ConstantValue(not args[0].truth(frame))
 
 
-def prod(frame, args, kwargs):
+def prod(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     total, items = kwargs.get("start", ConstantValue(1)), iterate(frame, args[0])
     while (item := items.next_value(frame)) is not None:
         total = binary(frame, "*", total, item)
@@ -228,10 +229,10 @@ def prod(frame, args, kwargs):
     return total
 
 
-def math_row(fn):
+def math_row(fn: Callable[..., Any]) -> Handler:
     """math.fn: on a tensor it reads data; on a size the size is specialised (sqrt of a symbol becomes a guard on it)."""
 
-    def handler(frame, args, kwargs):
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if any(isinstance(a, AbstractTensor) for a in (*args, *kwargs.values())):
             return frame.break_graph("tensor_to_python", f"math.{fn.__name__} of a tensor")
         made = None if kwargs else function_of(frame, fn, args)
@@ -244,20 +245,20 @@ def math_row(fn):
     return handler
 
 
-def itemgetter_row(frame, args, kwargs):
+def itemgetter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     keys = list(args)
 
-    def get(frame, inner, _):
+    def get(frame: Frame, inner: list[Value], _: dict[str, Value]) -> Value:
         found = [inner[0].getitem(frame, k) for k in keys]
         return found[0] if len(keys) == 1 else TupleValue(found)
 
     return PartialBuiltin(operator.itemgetter, get, args)
 
 
-def attrgetter_row(frame, args, kwargs):
+def attrgetter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     names = [force_plain(frame, a) for a in args]
 
-    def get(frame, inner, _):
+    def get(frame: Frame, inner: list[Value], _: dict[str, Value]) -> Value:
         found = []
         for name in names:
             value = inner[0]
@@ -269,7 +270,7 @@ def attrgetter_row(frame, args, kwargs):
     return PartialBuiltin(operator.attrgetter, get, args)
 
 
-def length_hint(frame, args, kwargs):
+def length_hint(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """operator.length_hint: len() where the class has it; what a __length_hint__ gives is left to Python."""
     cls = args[0].python_type()
     if defines(cls, "__len__"):
@@ -283,10 +284,10 @@ def length_hint(frame, args, kwargs):
     return default if default.python_type() is int else frame.break_graph("call_unknown", "length_hint with another default")
 
 
-def methodcaller_row(frame, args, kwargs):
+def methodcaller_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     name, given = force_plain(frame, args[0]), list(args[1:])
 
-    def call(frame, inner, _):
+    def call(frame: Frame, inner: list[Value], _: dict[str, Value]) -> Value:
         return inner[0].call_method(frame, name, list(given), dict(kwargs))
 
     return PartialBuiltin(operator.methodcaller, call, args, kwargs)

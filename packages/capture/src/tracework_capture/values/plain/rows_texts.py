@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import sys
 import types
+from collections.abc import Callable
 
 from ...atoms import NUMPY_NUMBERS
 from ...guards.classes import lookup_class
 from ..number.late_values import LateValue, late_shown
-from ..protocol.calls import calls
+from ..protocol.calls import Handler, calls
 from ..protocol.constant import fold, force_plain
 from ..protocol.kinds import AbstractInstance
 from ..protocol.operators import operand_of
+from ..protocol.value import Frame, Value
 from .shown import is_open_number, shown
 from .text import text_of_size
 from .text_codecs import break_for_own_codec
 
 
-def str_(frame, args, kwargs):
+def str_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 1 and not kwargs:
         return shown(frame, args[0], str)
     if set(kwargs) == {"object"} and not args:
@@ -26,21 +28,21 @@ def str_(frame, args, kwargs):
     return coded(str)(frame, args, kwargs)
 
 
-def coded(cls):
+def coded(cls: type) -> Handler:
     """str or bytes of an object, an encoding and an error handler."""
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         break_for_own_codec(frame, args[1:], kwargs)
         return fold(frame, cls, args, kwargs)
 
     return row
 
 
-def repr_(frame, args, kwargs):
+def repr_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return shown(frame, args[0], repr)
 
 
-def format_(frame, args, kwargs):
+def format_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     spec = force_plain(frame, args[1]) if len(args) > 1 else ""
     args = [args[0].format_operand(frame), *args[1:]]
     found = args[0].own_format(frame, spec)
@@ -55,11 +57,11 @@ def format_(frame, args, kwargs):
     return fold(frame, format, [operand_of(args[0]), *args[1:]])
 
 
-def folded(fn):
+def folded(fn: Callable[..., object]) -> Handler:
     return lambda frame, args, kwargs: fold(frame, fn, args, kwargs)
 
 
-def fspath(frame, args, kwargs):
+def fspath(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """os.fspath(path)"""
     if args[0].python_type() in (str, bytes):
         return args[0]

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import collections
 import types
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 
 from ...guards.classes import attributes_of, lookup_class
-from ...sources import Attr, Item
+from ...sources import Attr, Item, Source
 from ..protocol.arguments import call_row
+from ..protocol.binding import attribute_of_builtin, bind_class_attribute
+from ..protocol.calls import AnyHandler
 from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
 from ..protocol.iteration import iterate_all
 from ..protocol.kinds import AbstractSequence, AbstractTuple
+from ..protocol.lifetimes import let_go
 from ..protocol.make import make
+from ..protocol.operators import call_dunder, compare_sequences, equal
 from ..protocol.user_keys import has_user_key, is_hashed_alike
-from ..protocol.value import EXISTING, NEW, Deferred, builtin_part
+from ..protocol.value import EXISTING, NEW, Deferred, Emitter, Frame, Value, builtin_part
 from .iterators import LiveSequenceIterator
 from .ranges import sequence_index
 
@@ -28,12 +34,12 @@ class Pending:
 
     __slots__ = ("obj", "source")
 
-    def __init__(self, obj, source):
+    def __init__(self, obj: Any, source: Source | None) -> None:
         self.obj = obj
         self.source = source
 
 
-def pending_items(obj, source):
+def pending_items(obj: Sequence[Any], source: Source) -> list[Pending]:
     """The items of an existing sequence, unread."""
     return [Pending(item, Item(source, index)) for index, item in enumerate(obj)]
 
@@ -45,37 +51,37 @@ class SequenceValue(AbstractSequence):
     takes_no_turns = True
     is_holder = True
 
-    def __init__(self, items, source=None, cls=list):
+    def __init__(self, items: Iterable[Any], source: Any = None, cls: type = list) -> None:
         super().__init__(source)
         self.items = list(items)
         self.cls = cls
         self.mutability = NEW if source is None else EXISTING
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.cls
 
-    def held(self):
+    def held(self) -> Iterable[Any]:
         return self.items
 
-    def describe(self):
+    def describe(self) -> str:
         return f"{self.cls.__name__} of {len(self.items)}" + (f" from {self.source}" if self.source is not None else "")
 
-    def item(self, frame, index):
+    def item(self, frame: Frame, index: int) -> Value:
         """The item at a plain, valid index."""
         found = self.items[index]
         if type(found) is Pending:
             found = self.items[index] = frame.wrap(found.obj, found.source)
         return found
 
-    def look(self, frame):
+    def look(self, frame: Frame) -> None:
         """Somebody wants to know how many items there are."""
 
-    def all_items(self, frame):
+    def all_items(self, frame: Frame) -> list[Value]:
         """All items as values."""
         self.look(frame)
         return [self.item(frame, i) for i in range(len(self.items))]
 
-    def items_but(self, frame, unread):
+    def items_but(self, frame: Frame, unread: Collection[int]) -> list[Value]:
         """All items as values; those at the places `unread` that nobody has read are not looked at, and nobody will."""
         self.look(frame)
         return [
@@ -83,43 +89,43 @@ class SequenceValue(AbstractSequence):
             for place, item in enumerate(self.items)
         ]
 
-    def unpack(self, frame):
+    def unpack(self, frame: Frame) -> list[Value]:
         return self.all_items(frame)
 
     looked = True  # whether how many items there are is known, and guarded where that can change
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         if not self.looked or any(type(i) is Pending for i in self.items):
             raise NotPlain(self)
         return self.make(plain(i) for i in self.items)
 
-    def unread(self):
+    def unread(self) -> int:
         """How much of it nobody has read yet."""
         return sum(type(i) is Pending for i in self.items) + (not self.looked)
 
-    def make(self, items):
+    def make(self, items: Iterable[Any]) -> Any:
         """A plain object of this type."""
         return self.cls(items)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         self.look(frame)
         return bool(self.items)
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         self.look(frame)
         return ConstantValue(len(self.items))
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         self.look(frame)
         return LiveSequenceIterator(self, frame.root.step)
 
     state = 0  # how often items came or went
 
-    def found_at(self, frame, item, start=0, stop=None, changed=RuntimeError):
+    def found_at(
+        self, frame: Frame, item: Value, start: int = 0, stop: int | None = None, changed: type[Exception] = RuntimeError
+    ) -> Iterator[int]:
         """Positions of what equals the item, one at a time, in the sequence as the comparisons leave it. `changed` is raised where items
         of a deque come or go meanwhile."""
-        from ..protocol.operators import equal
-
         self.look(frame)
         state, position = self.state, start
         while position < min(len(self.items), len(self.items) if stop is None else stop):
@@ -129,10 +135,10 @@ class SequenceValue(AbstractSequence):
                 frame.raise_new(changed, MUTATED)
             position += 1
 
-    def contains(self, frame, item):
+    def contains(self, frame: Frame, item: Value) -> Value:
         return ConstantValue(next(self.found_at(frame, item), None) is not None)
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         index = sequence_index(frame, key, self.kind)
         if isinstance(index, slice) or index < 0 or index >= len(self.items) or type(self.items[index]) is not Pending:
             self.look(frame)
@@ -143,30 +149,26 @@ class SequenceValue(AbstractSequence):
             return frame.raise_new(IndexError, f"{self.kind} index out of range")
         return self.item(frame, index)
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return frame.raise_new(TypeError, f"unhashable type: '{self.cls.__name__}'")
 
-    def touch_slice(self, frame, index):
+    def touch_slice(self, frame: Frame, index: slice) -> None:
         for position in range(*index.indices(len(self.items))):
             self.item(frame, position)
 
-    def sliced(self, items):
+    def sliced(self, items: Iterable[Any]) -> SequenceValue:
         return type(self)(items, cls=self.cls)
 
-    def getattr(self, frame, name):
-        from ..protocol.binding import attribute_of_builtin
-
+    def getattr(self, frame: Frame, name: str) -> Value:
         return attribute_of_builtin(frame, self, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         handler = METHODS.get((type(self).kind, name)) or METHODS.get(("sequence", name))
         if handler is not None:
             return call_row(frame, self, name, handler, args, kwargs)
-        from ..protocol.operators import call_dunder
-
         return call_dunder(frame, self, name, args, kwargs)
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if op == "*":
             repeated = self.repeated(frame, other)
             return None if repeated is None else self.sliced(repeated)
@@ -176,7 +178,7 @@ class SequenceValue(AbstractSequence):
             return self.joined(left.all_items(frame) + right.all_items(frame), left, right)
         return None
 
-    def repeated(self, frame, times):
+    def repeated(self, frame: Frame, times: Value) -> list[Value] | None:
         """The items, repeated; None when `times` is no int."""
         count = force_plain(frame, times)
         if not isinstance(count, int):
@@ -185,12 +187,10 @@ class SequenceValue(AbstractSequence):
             return frame.break_graph("operation_unknown", f"a {self.kind} of {len(self.items) * count} items")
         return self.all_items(frame) * count
 
-    def joined(self, items, left, right):
+    def joined(self, items: Iterable[Any], left: SequenceValue, right: SequenceValue) -> SequenceValue:
         return type(self)(items, cls=left.cls)
 
-    def compare(self, frame, op, other):
-        from ..protocol.operators import compare_sequences
-
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         other = builtin_part(other)
         if not isinstance(other, SequenceValue) or other.kind != self.kind:
             return None
@@ -200,13 +200,13 @@ class SequenceValue(AbstractSequence):
             frame.break_graph("operation_unknown", f"comparison of a {self.kind} changes it")
         return found
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return [i.as_graph_arg(frame) for i in self.all_items(frame)]
 
-    def loaded_items(self, emit, start=0):
+    def loaded_items(self, emit: Emitter, start: int = 0) -> list[str]:
         """Expressions of the items from `start` on."""
         return [emit.source(i.source) if type(i) is Pending else emit.load(i) for i in self.items[start:]]
 
@@ -220,18 +220,23 @@ WRITTEN_ANEW = 1000
 class MutableSequenceValue(SequenceValue):
     """A list or deque; knows whether its changes so far were appends only."""
 
-    def __init__(self, items, source=None, cls=list):
+    original: tuple[Any, ...]
+    """The items of an existing one, as they were."""
+    maxlen: int | None = None
+    """The most items that it keeps; None where there is no limit."""
+
+    def __init__(self, items: Iterable[Any], source: Any = None, cls: type = list) -> None:
         super().__init__(items, source, cls)
         self.kept = len(self.items)
         self.filled = False  # set by a change that leaves items; sort looks at it
         self.looked = source is None
 
-    def look(self, frame):
+    def look(self, frame: Frame) -> None:
         if not self.looked:
             self.looked = True
             frame.guard("LENGTH", self.source, len(self.original))
 
-    def changed(self, frame, first):
+    def changed(self, frame: Frame, first: int) -> None:
         """Logs a change at or after position `first`."""
         self.kept = min(self.kept, first)
         self.filled |= bool(self.items)
@@ -244,28 +249,26 @@ class MutableSequenceValue(SequenceValue):
                 frame.break_graph("side_effect_unknown", what)
             frame.mutations.contents(self)
 
-    def may_drop(self, frame, first):
+    def may_drop(self, frame: Frame, first: int) -> None:
         """Items at or after position `first` may go: where that ends a life of which there is something to see, it is due now."""
-        from ..protocol.lifetimes import let_go
-
         if first < len(self.original):
             let_go(frame, [item.obj for item in self.original], self.source, True)
 
-    def resized(self, frame, first):
+    def resized(self, frame: Frame, first: int) -> None:
         """Logs that items came or went at or after position `first`."""
         self.state += 1
         self.changed(frame, first)
 
-    def is_unchanged(self):
+    def is_unchanged(self) -> bool:
         """Whether the items of an existing sequence are those that it had."""
         return self.kept == len(self.original) == len(self.items)
 
-    def rearranged(self, frame):
+    def rearranged(self, frame: Frame) -> None:
         """Logs a change of which the outcome depends on how many items there were."""
         self.look(frame)
         self.resized(frame, 0)
 
-    def setitem(self, frame, key, value):
+    def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         index = sequence_index(frame, key, self.kind)
         if isinstance(index, slice) or index >= 0 or -index > len(self.items):
             self.look(frame)
@@ -281,7 +284,7 @@ class MutableSequenceValue(SequenceValue):
             return frame.raise_new(IndexError, f"{self.cls.__name__} assignment index out of range")
         return self.changed(frame, index % len(self.items))
 
-    def delitem(self, frame, key):
+    def delitem(self, frame: Frame, key: Value) -> None:
         index = sequence_index(frame, key, self.kind)
         self.look(frame)
         try:
@@ -290,7 +293,7 @@ class MutableSequenceValue(SequenceValue):
             return frame.raise_new(IndexError, f"{self.cls.__name__} assignment index out of range")
         return self.rearranged(frame)
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if op == "+=" and not reverse:
             METHODS["list", "extend"](frame, self, other)
             return self
@@ -303,7 +306,7 @@ class MutableSequenceValue(SequenceValue):
             return self
         return super().binary(frame, op, other, reverse)
 
-    def replay(self, emit):
+    def replay(self, emit: Emitter) -> None:
         """Brings the existing object to the traced state."""
         name = emit.temp(emit.source(self.source))
         if self.kept < len(self.original):
@@ -315,7 +318,7 @@ class MutableSequenceValue(SequenceValue):
 
     two_phase = True
 
-    def fill(self, emit, name):
+    def fill(self, emit: Emitter, name: str) -> None:
         items = self.loaded_items(emit)
         if items:
             emit.line(f"{name}.extend(({', '.join(items)},))")
@@ -326,17 +329,17 @@ class ListValue(MutableSequenceValue):
 
     kind = "list"
 
-    def __init__(self, items, source=None, cls=list):
+    def __init__(self, items: Iterable[Any], source: Any = None, cls: type = list) -> None:
         super().__init__(items, source, cls)
         self.original = tuple(self.items) if source is not None else ()
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return "[]"
 
-    def replay_all(self, emit, name, items):
+    def replay_all(self, emit: Emitter, name: str, items: list[str]) -> None:
         emit.line(f"{emit.const(list)}.__setitem__({name}, {emit.const(slice(None))}, [{', '.join(items)}])")
 
-    def replay_nothing(self, emit, name):
+    def replay_nothing(self, emit: Emitter, name: str) -> None:
         """What came has gone: whoever sorts the list notices."""
         emit.line(f"{emit.const(list)}.append({name}, None)")
         emit.line(f"{emit.const(list)}.pop({name})")
@@ -347,12 +350,14 @@ class DequeValue(MutableSequenceValue):
 
     kind = "deque"
 
-    def __init__(self, items, source=None, cls=collections.deque, maxlen=None):
+    def __init__(
+        self, items: Iterable[Any], source: Any = None, cls: type = collections.deque, maxlen: int | None = None
+    ) -> None:
         super().__init__(items, source, cls)
         self.maxlen = maxlen
         self.original = tuple(self.items) if source is not None else ()
 
-    def changed(self, frame, first):
+    def changed(self, frame: Frame, first: int) -> None:
         if self.maxlen is not None:
             self.look(frame)
         if self.maxlen is not None and len(self.items) > self.maxlen:
@@ -360,32 +365,32 @@ class DequeValue(MutableSequenceValue):
             first = 0
         super().changed(frame, first)
 
-    def make(self, items):
+    def make(self, items: Iterable[Any]) -> Any:
         return collections.deque(items, self.maxlen)
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "maxlen":
             if self.source is not None:
                 frame.guard("CONSTANT" if self.maxlen is not None else "IS_NONE", Attr(self.source, "maxlen"), self.maxlen)
             return ConstantValue(self.maxlen)
         return super().getattr(frame, name)
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         if issubclass(key.python_type(), slice):
             return frame.raise_new(TypeError, "sequence index must be integer, not 'slice'")
         return super().getitem(frame, key)
 
-    def sliced(self, items):
+    def sliced(self, items: Iterable[Any]) -> SequenceValue:
         dropped = 0 if self.maxlen is None else max(len(items) - self.maxlen, 0)
         return DequeValue(items[dropped:], maxlen=self.maxlen)
 
-    def joined(self, items, left, right):
+    def joined(self, items: Iterable[Any], left: SequenceValue, right: SequenceValue) -> SequenceValue:
         return left.sliced(items)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(collections.deque)}((), {self.maxlen})"
 
-    def replay_nothing(self, emit, name):
+    def replay_nothing(self, emit: Emitter, name: str) -> None:
         """What came has gone: whoever goes over the deque notices. A full one would lose an item to what comes."""
         cls = emit.const(collections.deque)
         if self.items and self.maxlen is not None:
@@ -395,7 +400,7 @@ class DequeValue(MutableSequenceValue):
             if self.maxlen != 0:
                 emit.line(f"{cls}.pop({name})")
 
-    def replay_all(self, emit, name, items):
+    def replay_all(self, emit: Emitter, name: str, items: list[str]) -> None:
         cls = emit.const(collections.deque)
         emit.line(f"{cls}.clear({name})")
         emit.line(f"{cls}.extend({name}, [{', '.join(items)}])")
@@ -407,51 +412,51 @@ class TupleValue(SequenceValue, AbstractTuple):
     kind = "tuple"
     made_anew = True
 
-    def __init__(self, items, source=None, cls=tuple, obj=None):
+    def __init__(self, items: Iterable[Any], source: Any = None, cls: type = tuple, obj: Any = None) -> None:
         super().__init__(items, source, cls)
         self.mutability = None
         self.obj = obj  # the tuple itself, where it exists
 
-    def is_fixed(self):
+    def is_fixed(self) -> bool:
         return True
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return (
             self.cls is tuple
             and self.source is None
             and all(type(i) is not Pending and i.is_constant() and i.source is None for i in self.items)
         )
 
-    def constant(self):
+    def constant(self) -> Any:
         return tuple(i.constant() for i in self.items)
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         if self is other:
             return True
         if isinstance(other, TupleValue) and (self.source is None and other.source is None) and not (self.items or other.items):
             return True
         return isinstance(other, TupleValue) and self.obj is not None and self.obj is other.obj
 
-    def make(self, items):
+    def make(self, items: Iterable[Any]) -> Any:
         if hasattr(self.cls, "_make"):
             return self.cls._make(items)
         return self.cls(items)
 
-    def sliced(self, items):
+    def sliced(self, items: Iterable[Any]) -> SequenceValue:
         return TupleValue(items, cls=torch.Size if self.cls is torch.Size else tuple)
 
-    def joined(self, items, left, right):
+    def joined(self, items: Iterable[Any], left: SequenceValue, right: SequenceValue) -> SequenceValue:
         size = left.cls is torch.Size or right.cls is torch.Size
         return TupleValue(items, cls=torch.Size if size else tuple)
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return tuple(i.hash_key(frame) for i in self.all_items(frame))
 
-    def own_hash(self, frame):
+    def own_hash(self, frame: Frame) -> int | None:
         key = self.hash_key(frame)
         return hash(key) if has_user_key(key) and is_hashed_alike(key) else None
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         fields = getattr(self.cls, "_fields", None) or result_fields(self.cls)
         own = self.user_defined(name)
         if name in fields and not own:
@@ -459,28 +464,26 @@ class TupleValue(SequenceValue, AbstractTuple):
         if name in ("_fields", "_field_defaults") and hasattr(self.cls, "_fields"):
             return literal(frame, getattr(self.cls, name))
         if own:
-            from ..protocol.binding import bind_class_attribute
-
             return bind_class_attribute(frame, self, self.cls, name)
         return super().getattr(frame, name)
 
-    def user_defined(self, name):
+    def user_defined(self, name: str) -> bool:
         """Whether the class of a namedtuple has a Python method or property of that name, beside those that namedtuple makes."""
         if not hasattr(self.cls, "_fields") or ("tuple", name) in METHODS:
             return False
         static, _ = lookup_class(self.cls, name)
         return isinstance(static, (types.FunctionType, property, classmethod, staticmethod))
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.user_defined(name):
             return self.getattr(frame, name).call(frame, args, kwargs)
         return super().call_method(frame, name, args, kwargs)
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         items = [i.as_graph_arg(frame) for i in self.all_items(frame)]
         return self.cls._make(items) if hasattr(self.cls, "_make") else tuple(items)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.obj is not None:
             return emit.known(self.obj)
         items = self.loaded_items(emit)
@@ -494,7 +497,7 @@ class TupleValue(SequenceValue, AbstractTuple):
         return f"{emit.known(self.cls, self.cls.__name__)}({display})"
 
 
-def constant_of_code(frame, obj):
+def constant_of_code(frame: Frame, obj: Any) -> Value:
     """The value of a constant of a code object. A tuple is the same one each time."""
     if type(obj) is not tuple:
         return literal(frame, obj)
@@ -508,7 +511,7 @@ _OF_RECORDS = frozenset({"__new__", "__repr__", "__str__", "__format__", "__getn
 """What a namedtuple defines, and what is never asked of a TupleValue."""
 
 
-def is_record(cls):
+def is_record(cls: type) -> bool:
     """Whether the class is a namedtuple, or made of one, whose instances are tuples and nothing else: no operator or hook is its own, and
     no attribute can be set."""
     if not issubclass(cls, tuple) or not hasattr(cls, "_fields") or cls.__dictoffset__:
@@ -520,7 +523,7 @@ def is_record(cls):
     )
 
 
-def result_fields(cls):
+def result_fields(cls: type) -> Sequence[str]:
     """Field names of a structure that torch functions return (torch.return_types.*)."""
     if cls.__module__ != "torch.return_types":
         return ()
@@ -537,10 +540,10 @@ METHODS = {}
 """(kind, name) -> handler(frame, self, *args, **kwargs); filled by sequence_methods.py."""
 
 
-def method(*keys):
+def method(*keys: tuple[str, str]) -> Callable[[AnyHandler], AnyHandler]:
     """Adds rows to METHODS."""
 
-    def add(handler):
+    def add(handler: AnyHandler) -> AnyHandler:
         for key in keys:
             METHODS[key] = handler
         return handler

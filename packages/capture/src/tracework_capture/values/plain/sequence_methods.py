@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...bytecode.facts import VERSION
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.iteration import each_of, iterate_all
-from ..protocol.value import builtin_part
+from ..protocol.operators import binary
+from ..protocol.value import Frame, Value, builtin_part
+from .mapping import DictValue
 from .ranges import sequence_index
-from .sequence import MUTATED, NONE, TupleValue, method
+from .rows_iteration import is_descending, sort_values
+from .sequence import MUTATED, NONE, DequeValue, MutableSequenceValue, SequenceValue, TupleValue, method
 
 
 @method(("list", "__init__"), ("deque", "__init__"))
-def init(frame, self, items=None):
+def init(frame: Frame, self: MutableSequenceValue, items: Value | None = None) -> Value:
     if self.kind == "deque":
         return frame.break_graph("call_unknown", "deque.__init__")
     clear(frame, self)
@@ -19,20 +24,20 @@ def init(frame, self, items=None):
 
 
 @method(("list", "append"), ("deque", "append"))
-def append(frame, self, item):
+def append(frame: Frame, self: MutableSequenceValue, item: Value) -> Value:
     self.items.append(item)
     self.resized(frame, len(self.items) - 1)
     return NONE
 
 
 @method(("list", "extend"), ("deque", "extend"))
-def extend(frame, self, items):
+def extend(frame: Frame, self: MutableSequenceValue, items: Value) -> Value:
     for item in added_items(frame, self, items):
         append(frame, self, item)
     return NONE
 
 
-def added_items(frame, self, items):
+def added_items(frame: Frame, self: MutableSequenceValue, items: Value) -> Iterable[Value]:
     """What is added to a list or deque, one at a time; itself is gone over before, and from 3.13 on a list is repeated."""
     if builtin_part(items) is not self:
         return each_of(frame, items, asks_length=self.kind == "list")
@@ -40,7 +45,7 @@ def added_items(frame, self, items):
 
 
 @method(("deque", "appendleft"))
-def appendleft(frame, self, item):
+def appendleft(frame: Frame, self: DequeValue, item: Value) -> Value:
     self.items.insert(0, item)
     if self.maxlen is not None and len(self.items) > self.maxlen:
         del self.items[self.maxlen :]
@@ -49,17 +54,17 @@ def appendleft(frame, self, item):
 
 
 @method(("deque", "popleft"))
-def popleft(frame, self):
+def popleft(frame: Frame, self: DequeValue) -> Value:
     return pop(frame, self, ConstantValue(0))
 
 
 @method(("deque", "pop"))
-def pop_right(frame, self):
+def pop_right(frame: Frame, self: DequeValue) -> Value:
     return pop(frame, self)
 
 
 @method(("list", "insert"), ("deque", "insert"))
-def insert(frame, self, index, item):
+def insert(frame: Frame, self: MutableSequenceValue, index: Value, item: Value) -> Value:
     if self.kind == "deque" and self.maxlen is not None:
         self.look(frame)
         if len(self.items) >= self.maxlen:
@@ -70,7 +75,7 @@ def insert(frame, self, index, item):
 
 
 @method(("list", "pop"))
-def pop(frame, self, index=ConstantValue(-1)):  # noqa: B008
+def pop(frame: Frame, self: MutableSequenceValue, index: Value = ConstantValue(-1)) -> Value:  # noqa: B008
     self.look(frame)
     if not self.items:
         return frame.raise_new(
@@ -86,7 +91,7 @@ def pop(frame, self, index=ConstantValue(-1)):  # noqa: B008
 
 
 @method(("list", "remove"), ("deque", "remove"))
-def remove(frame, self, item):
+def remove(frame: Frame, self: MutableSequenceValue, item: Value) -> Value:
     state = self.state
     position = next(self.found_at(frame, item, changed=IndexError), None)
     if self.kind == "deque" and self.state != state:
@@ -99,14 +104,14 @@ def remove(frame, self, item):
 
 
 @method(("list", "clear"), ("deque", "clear"))
-def clear(frame, self):
+def clear(frame: Frame, self: MutableSequenceValue) -> Value:
     self.items.clear()
     self.rearranged(frame)
     return NONE
 
 
 @method(("list", "reverse"), ("deque", "reverse"))
-def reverse(frame, self):
+def reverse(frame: Frame, self: MutableSequenceValue) -> Value:
     self.items.reverse()
     self.look(frame)
     self.changed(frame, 0)
@@ -114,19 +119,19 @@ def reverse(frame, self):
 
 
 @method(("list", "copy"), ("list", "__copy__"), ("deque", "copy"), ("deque", "__copy__"))
-def copy(frame, self):
+def copy(frame: Frame, self: MutableSequenceValue) -> Value:
     return self.sliced(self.all_items(frame))
 
 
 @method(("deque", "extendleft"))
-def extendleft(frame, self, items):
+def extendleft(frame: Frame, self: DequeValue, items: Value) -> Value:
     for item in added_items(frame, self, items):
         appendleft(frame, self, item)
     return NONE
 
 
 @method(("deque", "rotate"))
-def rotate(frame, self, steps=ConstantValue(1)):  # noqa: B008
+def rotate(frame: Frame, self: DequeValue, steps: Value = ConstantValue(1)) -> Value:  # noqa: B008
     count = sequence_index(frame, steps)
     items = self.all_items(frame)
     if items:
@@ -137,9 +142,7 @@ def rotate(frame, self, steps=ConstantValue(1)):  # noqa: B008
 
 
 @method(("list", "sort"))
-def sort(frame, self, *, key=None, reverse=None):
-    from .rows_iteration import is_descending, sort_values
-
+def sort(frame: Frame, self: MutableSequenceValue, *, key: Value | None = None, reverse: Value | None = None) -> Value:
     descending = is_descending(frame, reverse)
     items = list(self.all_items(frame))
     self.items[:] = []  # as the program sees the list meanwhile
@@ -156,7 +159,7 @@ def sort(frame, self, *, key=None, reverse=None):
 
 
 @method(("sequence", "index"))
-def index(frame, self, item, *bounds):
+def index(frame: Frame, self: SequenceValue, item: Value, *bounds: Value) -> Value:
     limits = (
         slice(*(force_plain(frame, b) for b in bounds))
         if len(bounds) == 2
@@ -172,14 +175,12 @@ def index(frame, self, item, *bounds):
 
 
 @method(("sequence", "count"))
-def count(frame, self, item):
+def count(frame: Frame, self: SequenceValue, item: Value) -> Value:
     return ConstantValue(sum(1 for _ in self.found_at(frame, item)))
 
 
 @method(("tuple", "numel"))
-def numel(frame, self):
-    from ..protocol.operators import binary
-
+def numel(frame: Frame, self: TupleValue) -> Value:
     total = ConstantValue(1)
     for item in self.all_items(frame):
         total = binary(frame, "*", total, item)
@@ -187,7 +188,7 @@ def numel(frame, self):
 
 
 @method(("tuple", "_replace"))
-def replace(frame, self, **fields):
+def replace(frame: Frame, self: TupleValue, **fields: Value) -> Value:
     unknown = [name for name in fields if name not in self.cls._fields]
     if unknown:
         error = TypeError if VERSION >= (3, 13) else ValueError
@@ -197,9 +198,7 @@ def replace(frame, self, **fields):
 
 
 @method(("tuple", "_asdict"))
-def asdict(frame, self):
-    from .mapping import DictValue
-
+def asdict(frame: Frame, self: TupleValue) -> Value:
     made = DictValue()
     for name, item in zip(self.cls._fields, self.all_items(frame)):
         made.store(frame, ConstantValue(name), item)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 from ...errors import BreakGraph
 from ..protocol.arguments import call_row
+from ..protocol.binding import attribute_of_builtin
+from ..protocol.calls import AnyHandler, Handler
 from ..protocol.constant import ConstantValue, NotPlain, literal
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
@@ -23,14 +27,16 @@ from ..protocol.keys import (
 )
 from ..protocol.kinds import AbstractInstance
 from ..protocol.lifetimes import let_go, refuse_to_drop
+from ..protocol.operators import call_dunder
 from ..protocol.record_keys import RecordKey
 from ..protocol.user_keys import UserKey, cannot_be_made_again, refuse_user_keys
-from ..protocol.value import EXISTING, NEW, Frame, Value, builtin_part
+from ..protocol.value import EXISTING, NEW, Emitter, Frame, Value, builtin_part
 from .mapping import DictValue
 from .sequence import SequenceValue
 from .table_iterators import SetIterator
 
 NONE = ConstantValue(None)
+RealSet = set[Any] | frozenset[Any]
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Step:
     existing: SetValue | None = None  # the set itself that is given, which was there before and is as it was
     made_at: int = -1  # the step of the frame that asked for a set that was changed
 
-    def real(self, made=None):
+    def real(self, made: RealSet | None = None) -> list[Any]:
         """The arguments for a call of a method of `made`, of objects that exist while tracing."""
         if self.form == "itself":
             return [made]
@@ -57,13 +63,13 @@ class Step:
         keys = [real_key(hashed) for hashed in self.members]
         return {"item": keys, "list": [keys], "dict": [dict.fromkeys(keys)], "nothing": []}[self.form]
 
-    def unknown_order(self):
+    def unknown_order(self) -> BreakGraph:
         """The break where the order of a set that was changed is needed: before it was asked for, which leaves it to plain Python."""
         stop = BreakGraph("cannot_rebuild", "a set that was made of one which was changed before")
         stop.made_at = self.made_at
         return stop
 
-    def text(self, emit, made=""):
+    def text(self, emit: Emitter, made: str = "") -> str:
         """The arguments for a call of a method of `made` as an expression."""
         if self.form == "itself":
             return made
@@ -78,7 +84,7 @@ class Step:
         return {"list": f"[{members}]", "dict": f"{emit.const(dict)}.fromkeys([{members}])"}.get(self.form, members)
 
 
-def real_steps(cls, steps):
+def real_steps(cls: type, steps: tuple[Step, ...]) -> RealSet:
     """The set that these calls make."""
     first, *others = steps
     made = cls(*first.real())
@@ -88,7 +94,7 @@ def real_steps(cls, steps):
     return made
 
 
-def text_of_steps(emit, cls, steps):
+def text_of_steps(emit: Emitter, cls: type, steps: tuple[Step, ...]) -> str:
     """Expression of the set that these calls make."""
     first, *others = steps
     made = f"{emit.known(cls)}({first.text(emit)})"
@@ -102,7 +108,7 @@ def text_of_steps(emit, cls, steps):
     return made
 
 
-def of_a_changed_set(steps):
+def of_a_changed_set(steps: tuple[Step, ...]) -> Step | None:
     """The step in which one that was there and was changed became part of a set; None where none did."""
     for step in steps:
         found = step if step.form == "changed" else of_a_changed_set(step.steps)
@@ -111,7 +117,7 @@ def of_a_changed_set(steps):
     return None
 
 
-def alike(made, other):
+def alike(made: RealSet, other: RealSet) -> bool:
     """Whether two real sets lie in tables of one size in the same order."""
     return list(made) == list(other) and sys.getsizeof(made) == sys.getsizeof(other)
 
@@ -137,7 +143,15 @@ class SetValue(Value):
 
     owner = None  # the object of a subclass that this is the built-in part of
 
-    def __init__(self, frame, members, source=None, cls=set, order=None, steps=None):
+    def __init__(
+        self,
+        frame: Frame,
+        members: Iterable[Value],
+        source: Any = None,
+        cls: type = set,
+        order: RealSet | None = None,
+        steps: tuple[Step, ...] | None = None,
+    ) -> None:
         super().__init__(source)
         self.cls = cls
         self.members = {}
@@ -149,26 +163,26 @@ class SetValue(Value):
         self.order = order if order is not None else real_set(cls, self.members)
         self.steps = steps or (() if source is not None else (Step("", self.members, "list"),))
 
-    def hashed(self, frame, member):
+    def hashed(self, frame: Frame, member: Value) -> Hashable:
         """The hash key of a member."""
         if self.source is not None or not is_input_tensor(member):
             return among(frame, hashed_here(frame, member), self.members, self.source is not None)
         self.open[id(member)] = member
         return hashed_apart(frame, member)
 
-    def pin(self, frame):
+    def pin(self, frame: Frame) -> None:
         """Guards which input tensors the set has: their order, or another container, is asked for."""
         for member in self.open.values():
             guard_tensors(frame, member)
         self.open = {}
 
-    def held(self):
+    def held(self) -> Iterable[Any]:
         return self.members.values()
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.cls
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         if self.order is None or self.open:
             raise NotPlain(self)
         if self.mutability is not NEW:
@@ -180,13 +194,13 @@ class SetValue(Value):
             raise NotPlain(self)
         return made
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return bool(self.members)
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         return ConstantValue(len(self.members))
 
-    def unpack(self, frame):
+    def unpack(self, frame: Frame) -> list[Value]:
         if len(self.members) < 2:
             return list(self.members.values())
         self.pin(frame)
@@ -197,25 +211,25 @@ class SetValue(Value):
             return frame.break_graph("iterator_unsupported", "the order of a set of objects that compare by their contents")
         return found
 
-    def in_any_order(self):
+    def in_any_order(self) -> list[Value] | None:
         """The members, where they are ints or texts, of which no two are sorted alike; else None."""
         members = list(self.members.values())
         kinds = {type(m.constant()) if m.is_constant() else None for m in members}
         return members if kinds <= {int} or kinds <= {str} else None
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         return SetIterator(self, self.unpack(frame), frame.root.step)
 
-    def contains(self, frame, item):
+    def contains(self, frame: Frame, item: Value) -> Value:
         return ConstantValue(member_key(frame, self, item) in self.members)
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         if self.cls is frozenset:
             self.pin(frame)
             return frozenset(self.members)
         return frame.raise_new(TypeError, "unhashable type: 'set'")
 
-    def changed(self, frame, members, step):
+    def changed(self, frame: Frame, members: dict[Hashable, Value], step: Step) -> None:
         """New contents, and what makes them of the old ones."""
         if self.mutability is EXISTING:
             for key in self.members.keys() - members.keys():
@@ -235,38 +249,34 @@ class SetValue(Value):
         elif self.order is not None:
             getattr(self.cls, step.name)(self.order, *step.real(self.order))
 
-    def take(self, frame, hashed):
+    def take(self, frame: Frame, hashed: Hashable) -> None:
         """Without the member of this key."""
         kept = {k: m for k, m in self.members.items() if k != hashed}
         self.changed(frame, kept, Step("discard", {hashed: self.members[hashed]}, "item"))
 
-    def as_it_was(self):
+    def as_it_was(self) -> RealSet:
         """The set that was there before; breaks where the program has changed it since."""
         if self.order is None:
             raise BreakGraph("cannot_rebuild", "a set that was made of one which was changed afterwards")
         return self.order
 
-    def how_made(self, frame):
+    def how_made(self, frame: Frame) -> tuple[Step, ...]:
         """The steps that make a new set like this one."""
         return self.steps if self.source is None else (step_of(frame, "", self),)
 
-    def getattr(self, frame, name):
-        from ..protocol.binding import attribute_of_builtin
-
+    def getattr(self, frame: Frame, name: str) -> Value:
         return attribute_of_builtin(frame, self, name)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name not in OF_ONE_MEMBER:
             self.pin(frame)
             args = args if name == "isdisjoint" else [set_part(arg) for arg in args]
         handler = METHODS.get(name)
         if handler is not None and (self.cls is set or name not in CHANGING):
             return call_row(frame, self, name, handler, args, kwargs)
-        from ..protocol.operators import call_dunder
-
         return call_dunder(frame, self, name, args, kwargs)
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if isinstance(other, AbstractView):  # no set to the operators of sets
             self.pin(frame)
             return other.binary(frame, op, self, not reverse)
@@ -282,7 +292,7 @@ class SetValue(Value):
             return self
         return None
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         other_set = as_set(frame, other, strict=True)
         if other_set is None:
             return None
@@ -298,10 +308,10 @@ class SetValue(Value):
         }
         return ConstantValue(answers[op])
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         cannot_be_made_again(self.members)
         steps = (Step("", self.members, "list"),)
         if self.open or of_a_changed_set(self.steps) is not None:
@@ -312,12 +322,12 @@ class SetValue(Value):
             self.check_order(real_steps(self.cls, steps))
         return text_of_steps(emit, self.cls, steps)
 
-    def check_order(self, made):
+    def check_order(self, made: RealSet) -> None:
         """Breaks where a set that is made anew has its members in another order."""
         if list(made) != list(self.order):
             raise BreakGraph("cannot_rebuild", "a set in an order that follows from what was done to another one")
 
-    def refill(self, emit, name):
+    def refill(self, emit: Emitter, name: str) -> None:
         """Puts the members into the new, empty instance of a subclass of set that `name` is."""
         lost = of_a_changed_set(self.steps)
         if lost is not None:
@@ -329,20 +339,20 @@ class SetValue(Value):
         cannot_be_made_again(self.members)
         emit.line(f"{emit.const(set)}.update({name}, {members})")
 
-    def replay(self, emit):
+    def replay(self, emit: Emitter) -> None:
         """Does to the existing set what the program does to it."""
         name = emit.temp(emit.source(self.source))
         for step in self.steps:
             emit.line(f"{emit.const(set)}.{step.name}({', '.join(filter(None, (name, step.text(emit, name))))})")
 
 
-def set_part(value):
+def set_part(value: Value) -> Value:
     """The built-in set of an instance of a subclass, which functions of sets read past what the class overrides; else the value."""
     part = builtin_part(value)
     return part if isinstance(part, SetValue) else value
 
 
-def makes_of_subclass(made_of, name, args):
+def makes_of_subclass(made_of: SetValue, name: str, args: list[Value]) -> bool:
     """Whether the method of an instance of a subclass of set or frozenset gives one of that class, and not the built-in one: with some it
     depends on the number of members. Tried out on sets of as many."""
     native, count = made_of.cls, len(made_of.members)
@@ -357,7 +367,7 @@ def makes_of_subclass(made_of, name, args):
 _LIKE = {native: type("Like", (native,), {}) for native in (set, frozenset)}
 
 
-def real_key(hashed):
+def real_key(hashed: Hashable) -> Any:
     """The object whose hash orders a set.
 
     Raises:
@@ -374,7 +384,7 @@ def real_key(hashed):
     return hashed
 
 
-def real_set(cls, members):
+def real_set(cls: type, members: Iterable[Hashable]) -> RealSet | None:
     """A real set of the members, added one by one; None when they do not exist while tracing."""
     try:
         return cls([real_key(hashed) for hashed in members])
@@ -382,7 +392,7 @@ def real_set(cls, members):
         return None
 
 
-def member_key(frame, owner, item):
+def member_key(frame: Frame, owner: SetValue, item: Value) -> Hashable:
     """The hash key of a member that is looked for in a set; a set stands for the frozenset that equals it."""
     part = builtin_part(item)
     if part is not item and getattr(item.python_type(), "__hash__", None) not in (None, frozenset.__hash__):
@@ -394,7 +404,7 @@ def member_key(frame, owner, item):
     return owner.hashed(frame, item)
 
 
-def as_set(frame, value, strict=False):
+def as_set(frame: Frame, value: Value, strict: bool = False) -> Any:
     """A SetValue of any iterable; with `strict` only of sets and dict views, else None."""
     value = set_part(value)
     if isinstance(value, SetValue):
@@ -412,10 +422,10 @@ CHANGING = frozenset(
 )
 
 
-def method(name):
+def method(name: str) -> Callable[[AnyHandler], AnyHandler]:
     """Adds a row to METHODS."""
 
-    def add(handler):
+    def add(handler: AnyHandler) -> Handler:
         METHODS[name] = handler
         return handler
 
@@ -423,7 +433,7 @@ def method(name):
 
 
 @method("add")
-def add(frame, self, item):
+def add(frame: Frame, self: SetValue, item: Value) -> Value:
     hashed = self.hashed(frame, item)
     if hashed not in self.members:
         if self.order is not None and real_set(set, [hashed]) is None:
@@ -433,7 +443,7 @@ def add(frame, self, item):
 
 
 @method("discard")
-def discard(frame, self, item):
+def discard(frame: Frame, self: SetValue, item: Value) -> Value:
     hashed = member_key(frame, self, item)
     if hashed in self.members:
         self.take(frame, hashed)
@@ -441,14 +451,14 @@ def discard(frame, self, item):
 
 
 @method("remove")
-def remove(frame, self, item):
+def remove(frame: Frame, self: SetValue, item: Value) -> Value:
     if member_key(frame, self, item) not in self.members:
         return frame.raise_new(KeyError, item)
     return discard(frame, self, item)
 
 
 @method("pop")
-def pop(frame, self):
+def pop(frame: Frame, self: SetValue) -> Value:
     if not self.members:
         return frame.raise_new(KeyError, "pop from an empty set")
     if self.mutability is EXISTING or self.order is None:
@@ -460,19 +470,19 @@ def pop(frame, self):
 
 
 @method("clear")
-def clear(frame, self):
+def clear(frame: Frame, self: SetValue) -> Value:
     self.changed(frame, {}, Step("clear", {}, "nothing"))
     return NONE
 
 
 @method("__init__")
-def init(frame, self, *others):
+def init(frame: Frame, self: SetValue, *others: Value) -> Value:
     clear(frame, self)
     return update(frame, self, *others)
 
 
 @method("copy")
-def copy(frame, self):
+def copy(frame: Frame, self: SetValue) -> Value:
     self.pin(frame)
     if self.cls is frozenset:
         return self
@@ -481,7 +491,7 @@ def copy(frame, self):
     return made
 
 
-def step_with(frame, name, other, made):
+def step_with(frame: Frame, name: str, other: Value, made: SetValue) -> tuple[Step, SetValue, bool]:
     """The call of a method of `made` with another container; its members as a SetValue; whether they exist while tracing."""
     given = as_set(frame, other)
     if other is made:
@@ -493,7 +503,7 @@ def step_with(frame, name, other, made):
     return Step(name, given.members, form), given, real_set(set, given.members) is not None
 
 
-def step_of(frame, name, given):
+def step_of(frame: Frame, name: str, given: SetValue) -> Step:
     """The call of a method with a set."""
     if given.source is not None:
         if given.order is None:
@@ -502,7 +512,7 @@ def step_of(frame, name, given):
     return Step(name, given.members, "set" if given.source is None else "list", given.steps)
 
 
-def combine(self, given, name, of_sets):
+def combine(self: SetValue, given: SetValue, name: str, of_sets: bool) -> dict[Hashable, Value]:
     """The members of self.name(given)."""
     left, right = self.members, given.members
     return {
@@ -516,18 +526,18 @@ def combine(self, given, name, of_sets):
     }[name]()
 
 
-def intersection(left, right, of_sets):
+def intersection(left: dict[Hashable, Value], right: dict[Hashable, Value], of_sets: bool) -> dict[Hashable, Value]:
     """Of equal members those of the second; those of the first where both are sets and the second has more."""
     walked, other = (left, right) if of_sets and len(right) > len(left) else (right, left)
     return {k: m for k, m in walked.items() if k in other}
 
 
-def members_of(frame, value):
+def members_of(frame: Frame, value: Value) -> list[Value]:
     """The members of an iterable in its order."""
     return value.unpack(frame) if isinstance(value, (SetValue, AbstractView)) else iterate_all(frame, value)
 
 
-def made_set(frame, cls, given):
+def made_set(frame: Frame, cls: type, given: Value) -> SetValue:
     """cls(given), in Python's order: that of a copied set, of a dict's keys, or of members added one by one."""
     given = set_part(given)
     if isinstance(given, SetValue):
@@ -544,15 +554,15 @@ def made_set(frame, cls, given):
     return made
 
 
-def is_plain_dict(value):
+def is_plain_dict(value: Value) -> TypeGuard[DictValue]:
     """Whether a set makes room for all keys at once: of a dict, not of a subclass."""
     return isinstance(value, DictValue) and value.python_type() is dict and value.owner is None
 
 
-def combining(name):
+def combining(name: str) -> Handler:
     """The four operations that give a new set."""
 
-    def handler(frame, self, *others):
+    def handler(frame: Frame, self: SetValue, *others: Value) -> Value:
         self.pin(frame)
         made = self if others else copy(frame, self)
         if len(others) > 1 and self.cls is frozenset:
@@ -573,10 +583,10 @@ def combining(name):
     return handler
 
 
-def updating(name, real_name):
+def updating(name: str, real_name: str) -> Handler:
     """The four operations that change the set."""
 
-    def handler(frame, self, *others):
+    def handler(frame: Frame, self: SetValue, *others: Value) -> Value:
         for other in others:
             if name == "union" and not isinstance(other, (SetValue, AbstractView, DictValue, SequenceValue)):
                 for item in each_of(frame, other):
@@ -605,22 +615,22 @@ update = METHODS["update"]
 
 
 @method("issubset")
-def issubset(frame, self, other):
+def issubset(frame: Frame, self: SetValue, other: Value) -> Value:
     return literal(frame, self.members.keys() <= as_set(frame, other).members.keys())
 
 
 @method("issuperset")
-def issuperset(frame, self, other):
+def issuperset(frame: Frame, self: SetValue, other: Value) -> Value:
     return literal(frame, self.members.keys() >= as_set(frame, other).members.keys())
 
 
 @method("isdisjoint")
-def isdisjoint(frame, self, other):
+def isdisjoint(frame: Frame, self: SetValue, other: Value) -> Value:
     if isinstance(other, AbstractInstance):  # instances of own classes of sets are iterated over, too
         return ConstantValue(not any(self.contains(frame, item).truth(frame) for item in each_of(frame, other)))
     return literal(frame, self.members.keys().isdisjoint(as_set(frame, other).members.keys()))
 
 
-def set_of(frame, items):
+def set_of(frame: Frame, items: Iterable[Value]) -> SetValue:
     """A new set of values."""
     return SetValue(frame, items)

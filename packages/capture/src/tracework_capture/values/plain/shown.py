@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -12,7 +13,7 @@ from ..number.numpy_ints import NumpyInt
 from ..number.symint import SymNumber
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, plain, reads_whole
 from ..protocol.kinds import AbstractArray, AbstractTensor
-from ..protocol.value import Frame, Value
+from ..protocol.value import Emitter, Frame, Value
 from .mapping import DictValue
 from .sequence import ListValue, TupleValue
 from .text import OpenText, joined_text, known_text, text_of_size, text_of_sizes
@@ -60,7 +61,7 @@ def known_or_break(frame: Frame, value: Value, fn: Callable[[object], str]) -> V
 BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
 
 
-def shown_items(frame, value):
+def shown_items(frame: Frame, value: Value) -> Value | None:
     """The text of a list, tuple or dict, whose items' texts their classes make; dots inside of its own. None for other values."""
     if not isinstance(value, (ListValue, TupleValue, DictValue)) or value.python_type() not in BRACKETS:
         return None
@@ -81,12 +82,12 @@ def shown_items(frame, value):
     return late_joined(parts) if all(known_text(part) or isinstance(part, LateValue) for part in parts) else None
 
 
-def rows_of(value, items):
+def rows_of(value: Value, items: list[Any]) -> list[Any]:
     """Each item of a list or tuple as a row of one, each of a dict as key and value."""
     return items if isinstance(value, DictValue) else [(item,) for item in items]
 
 
-def texts_between(frame, value, items):
+def texts_between(frame: Frame, value: Value, items: list[Any]) -> Iterator[Value]:
     """The texts that stand between the brackets."""
     for number, row in enumerate(rows_of(value, items)):
         if number:
@@ -97,14 +98,14 @@ def texts_between(frame, value, items):
             yield shown(frame, part, repr)
 
 
-def is_open_number(value):
+def is_open_number(value: Value) -> bool:
     """Whether the value is a number that is not fixed."""
     if isinstance(value, NumpyInt):
         return not value.is_constant()
     return isinstance(value, SymNumber) or (isinstance(value, FloatValue) and not value.known)
 
 
-def all_sizes(value):
+def all_sizes(value: TupleValue) -> bool:
     """True for a tuple of numbers, some of them symbols."""
     return all(isinstance(item, SymNumber) or (type(item) is ConstantValue and type(item.obj) is int) for item in value.items)
 
@@ -112,22 +113,22 @@ def all_sizes(value):
 class SizesText(Value):
     """The text of sizes that depend on data, written when the graph has run: messages of checks that hold never ask for it."""
 
-    def __init__(self, fn, sizes):
+    def __init__(self, fn: Callable[..., str], sizes: TupleValue) -> None:
         super().__init__(None)
         self.fn = fn
         self.sizes = sizes
 
-    def python_type(self):
+    def python_type(self) -> type:
         return str
 
-    def describe(self):
+    def describe(self) -> str:
         return f"text of {self.sizes.describe()}"
 
-    def as_plain(self):
+    def as_plain(self) -> Any:
         raise NotPlain(self)
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         return frame.break_graph("value_not_known", self.describe())
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(self.fn)}({emit.load(self.sizes)})"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import collections
+from typing import TYPE_CHECKING, NoReturn
 
 from ...errors import BreakGraph
-from ..protocol.value import EXISTING
+from ..protocol.value import EXISTING, Emitter, Frame, Value
 from .iterators import IteratorValue, advanced, builtins_own
 from .sequence import TupleValue
+
+if TYPE_CHECKING:
+    from .mapping import DictValue
+    from .sets import SetValue
 
 
 class DictIterator(IteratorValue):
@@ -15,7 +20,7 @@ class DictIterator(IteratorValue):
 
     KINDS = {"keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items()))}
 
-    def __init__(self, mapping, what, made_at):
+    def __init__(self, mapping: DictValue, what: str, made_at: int) -> None:
         super().__init__(None)
         self.mapping, self.what, self.made_at = mapping, what, made_at
         self.kind = self.KINDS[what]
@@ -23,7 +28,7 @@ class DictIterator(IteratorValue):
         self.structure = mapping.structure
         self.position = 0
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.position is None:
             return None
         if self.mapping.structure != self.structure:
@@ -39,7 +44,7 @@ class DictIterator(IteratorValue):
         found = mapping.find_hashed(frame, hashed)
         return found if self.what == "values" else TupleValue([mapping.key_value(frame, hashed), found])
 
-    def changed(self, frame):
+    def changed(self, frame: Frame) -> NoReturn:
         """Keys came or went."""
         ordered = issubclass(self.mapping.cls, collections.OrderedDict)
         if len(self.mapping.entries) == len(self.order) and not ordered:
@@ -48,7 +53,7 @@ class DictIterator(IteratorValue):
         what = "OrderedDict mutated" if ordered else "dictionary changed size"
         return frame.raise_new(RuntimeError, f"{what} during iteration")
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.position is None:
             return f"{emit.const(iter)}(())"
         rebuilds(self, self.mapping, "a dict whose keys")
@@ -60,13 +65,13 @@ class SetIterator(IteratorValue):
 
     kind = type(iter(set()))
 
-    def __init__(self, owner, items, made_at):
+    def __init__(self, owner: SetValue, items: list[Value], made_at: int) -> None:
         super().__init__(None)
         self.owner, self.items, self.made_at = owner, items, made_at
         self.structure = owner.structure
         self.position = 0
 
-    def next_value(self, frame):
+    def next_value(self, frame: Frame) -> Value | None:
         if self.position is None:
             return None
         if self.owner.structure != self.structure:
@@ -80,14 +85,14 @@ class SetIterator(IteratorValue):
         self.position += 1
         return self.items[self.position - 1]
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         if self.position is None:
             return f"{emit.const(iter)}({emit.const(frozenset)}())"
         rebuilds(self, self.owner, "a set whose members")
         return at_its_place(emit, self, builtins_own(emit, self.owner, "__iter__"))
 
 
-def rebuilds(iterator, owner, what):
+def rebuilds(iterator: DictIterator | SetIterator, owner: DictValue | SetValue, what: str) -> None:
     """Breaks where an iterator over a dict or a set cannot be made anew: it is made from an existing one as that was, and from a new one as
     that is."""
     if iterator.structure != (0 if owner.mutability is EXISTING else owner.structure):
@@ -96,7 +101,7 @@ def rebuilds(iterator, owner, what):
         raise stop
 
 
-def at_its_place(emit, iterator, text):
+def at_its_place(emit: Emitter, iterator: DictIterator | SetIterator, text: str) -> str:
     """An iterator made by `text` that has given as many items as this one."""
     made = emit.temp(text)
     if iterator.position:

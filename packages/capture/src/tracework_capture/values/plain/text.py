@@ -6,11 +6,15 @@ for that text only; tests that a helper steers by (equality, startswith, `in`) g
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ...guards.kinds import TEXT_TESTS
 from ...sources import Source
 from ..number.symint import SymNumber
 from ..protocol.constant import ConstantValue, fold_plain, plain
 from ..protocol.open_constant import OpenConstant
+from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
 
 __all__ = [
@@ -26,22 +30,24 @@ __all__ = [
 class OpenText(OpenConstant):
     """A str. `write(emit)` is an expression that makes it again."""
 
-    def __init__(self, text, settle, write, source=None):
+    def __init__(
+        self, text: str, settle: Callable[[], object], write: Callable[[Emitter], str] | None, source: Any = None
+    ) -> None:
         super().__init__(text, settle, source)
         self.write = write
 
     @property
-    def text(self):
+    def text(self) -> str:
         """What it is in this call."""
         return self.obj
 
-    def describe(self):
+    def describe(self) -> str:
         return f"text {self.text!r}"
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return self.write(emit)
 
-    def binary(self, frame, op, other, reverse=False):
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if op in ("+", "+=") and known_text(other):
             return joined_text([other, self] if reverse else [self, other])
         return self.known().binary(frame, op, other, reverse)
@@ -50,37 +56,37 @@ class OpenText(OpenConstant):
 class ChangingText(OpenText):
     """A str at `source` that had another value in an earlier call."""
 
-    def __init__(self, frame, text, source):
+    def __init__(self, frame: Frame, text: str, source: Source) -> None:
         super().__init__(text, lambda: frame.guard("CONSTANT", source, text), None, source)
 
-    def test(self, frame, name, operand):
+    def test(self, frame: Frame, name: str, operand: str) -> ConstantValue:
         """The answer of one of TEXT_TESTS, guarded."""
         answer = TEXT_TESTS[name](self.text, operand)
         if self.settled is None:
             frame.guard("TEXT", self.source, (name, operand, answer))
         return ConstantValue(answer)
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if op in TEXT_TESTS and other.is_constant() and type(other.constant()) is str:
             return self.test(frame, op, other.constant())
         return self.known().compare(frame, op, other)
 
-    def contains(self, frame, item):
+    def contains(self, frame: Frame, item: Value) -> Value:
         if item.is_constant() and type(item.constant()) is str:
             return self.test(frame, "contains", item.constant())
         return self.known().contains(frame, item)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in TEXT_TESTS and len(args) == 1 and not kwargs and args[0].is_constant() and type(args[0].constant()) is str:
             return self.test(frame, name, args[0].constant())
         return self.known().call_method(frame, name, args, kwargs)
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return not self.test(frame, "==", "").constant()
 
 
 @changes_in(str)
-def changing_text(frame, text, source: Source):
+def changing_text(frame: Frame, text: str, source: Source) -> ChangingText | None:
     """A ChangingText for an argument that had another value before, else None."""
     root = frame.root
     if root.options.dynamic is False or not root.history.number_changed(str(source), text):
@@ -89,7 +95,7 @@ def changing_text(frame, text, source: Source):
     return ChangingText(frame, text, source)
 
 
-def text_of_size(frame, fn, size, *args):
+def text_of_size(frame: Frame, fn: Callable[..., str], size: Any, *args: str) -> OpenText:
     """fn(size, *args) as a text, of a SymNumber or a float that changes: str, repr, or format with a specification."""
     hint = frame.symbols.hint(size.expr) if isinstance(size, SymNumber) else size.hint
     extra = "".join(f", {a!r}" for a in args)
@@ -97,12 +103,12 @@ def text_of_size(frame, fn, size, *args):
     return OpenText(text, lambda: size.specialise(frame), lambda emit: f"{emit.const(fn)}({emit.load(size)}{extra})")
 
 
-def text_of_sizes(frame, fn, sizes):
+def text_of_sizes(frame: Frame, fn: Callable[..., str], sizes: Any) -> OpenText:
     """fn(sizes) as a text, of a tuple or torch.Size with symbols in it."""
     items = sizes.items
     hints = sizes.cls(frame.symbols.hint(i.expr) if isinstance(i, SymNumber) else i.constant() for i in items)
 
-    def settle():
+    def settle() -> None:
         for item in items:
             if isinstance(item, SymNumber):
                 item.specialise(frame)
@@ -110,17 +116,17 @@ def text_of_sizes(frame, fn, sizes):
     return OpenText(fn(hints), settle, lambda emit: f"{emit.const(fn)}({emit.load(sizes)})")
 
 
-def known_text(value):
+def known_text(value: Value) -> bool:
     """Whether the characters of a str Value are known in this call."""
     return isinstance(value, OpenText) or (value.is_constant() and type(value.constant()) is str)
 
 
-def joined_text(parts):
+def joined_text(parts: list[Value]) -> Value:
     """The parts, one after another, as one text."""
     if not any(isinstance(p, OpenText) for p in parts):
         return ConstantValue("".join(plain(p) for p in parts))
 
-    def settle():
+    def settle() -> None:
         for part in parts:
             plain(part)
 

@@ -10,11 +10,12 @@ import importlib
 import types
 
 from ..protocol.constant import TEXT_RULES, force_plain
+from ..protocol.value import Frame, Value
 
 __all__ = ["break_for_own_codec"]
 
 
-def break_for_own_codec(frame, args, kwargs):
+def break_for_own_codec(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> None:
     """Breaks the graph where a text is encoded, or bytes are decoded, by a codec or an error handler that may be the program's.
 
     args, kwargs: the encoding and the errors, as the method takes them.
@@ -27,7 +28,7 @@ def break_for_own_codec(frame, args, kwargs):
 
 
 @functools.cache
-def _is_pythons_encoding(name):
+def _is_pythons_encoding(name: str) -> bool:
     stem = encodings.normalize_encoding(name.lower()) if name.isascii() else ""
     stem = encodings.aliases.aliases.get(stem, stem)
     if not stem.isidentifier():
@@ -39,7 +40,7 @@ def _is_pythons_encoding(name):
     return hasattr(module, "getregentry")
 
 
-def _is_pythons_handler(name):
+def _is_pythons_handler(name: str) -> bool:
     try:
         return isinstance(codecs.lookup_error(name), types.BuiltinFunctionType)
     except LookupError:  # it need not be there as long as there is no error
@@ -49,7 +50,7 @@ def _is_pythons_handler(name):
 _TESTS = {"encoding": _is_pythons_encoding, "errors": _is_pythons_handler}
 
 
-def _coded(frame, text, args, kwargs):
+def _coded(frame: Frame, text: str | bytes, args: list[Value], kwargs: dict[str, Value]) -> None:
     """text.encode(*args, **kwargs) and decode."""
     return break_for_own_codec(frame, args, kwargs)
 

@@ -8,7 +8,7 @@ import typing
 
 from ...bytecode.intrinsics import intrinsic_function, intrinsic_names
 from ..protocol.constant import EVALUATED_LATE
-from ..protocol.value import NEW, Value
+from ..protocol.value import NEW, Emitter, Frame, Value
 
 TYPES = {
     (1, "TYPEVAR"): "TypeVar",
@@ -34,33 +34,33 @@ class TypeParameterValue(Value):
 
     mutability = NEW
 
-    def __init__(self, intrinsic, operands):
+    def __init__(self, intrinsic: str, operands: list[Value]) -> None:
         super().__init__(None)
         self.intrinsic, self.operands = intrinsic, operands
         self.default = None
 
-    def python_type(self):
+    def python_type(self) -> type:
         return getattr(typing, TYPES[len(self.operands), self.intrinsic])
 
-    def describe(self):
+    def describe(self) -> str:
         return f"a {self.python_type().__name__} made in the traced program"
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "__name__" and self.intrinsic != "SUBSCRIPT_GENERIC":
             return self.operands[0].unpack(frame)[0] if self.intrinsic == "TYPEALIAS" else self.operands[0]
         return super().getattr(frame, name)
 
-    def set_default(self, evaluate):
+    def set_default(self, evaluate: Value) -> None:
         """`[T = default]` (3.13)"""
         self.default = evaluate
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         operands = [emit.load(operand) for operand in self.operands]
         made = intrinsic_text(emit, intrinsic_names(len(operands)).index(self.intrinsic), operands)
         if self.default is None:
@@ -68,6 +68,6 @@ class TypeParameterValue(Value):
         return intrinsic_text(emit, intrinsic_names(2).index("SET_TYPEPARAM_DEFAULT"), [made, emit.load(self.default)])
 
 
-def intrinsic_text(emit, number, operands):
+def intrinsic_text(emit: Emitter, number: int, operands: list[str]) -> str:
     """The call that does what an intrinsic does, as text of generated code."""
     return f"{emit.const(intrinsic_function(len(operands), number), 'intrinsic')}({', '.join(operands)})"
