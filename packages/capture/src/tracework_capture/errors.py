@@ -242,7 +242,7 @@ BREAK_REASONS: dict[str, BreakReason] = {
     ),
     "numpy_array": BreakReason(
         "NumPy does something with an array that functions of torch do not do in the same way",
-        "arrays in a graph are tensors; NUMPY_FUNCTIONS and UFUNCS have what is computed as NumPy does, the rest runs as plain Python",
+        "arrays in a graph are tensors; CALLS and UFUNCS have what is computed as NumPy does, the rest runs as plain Python",
         "use the function that the detail names outside of the compiled code, or the torch function of that name on tensors",
     ),
     "autograd_function": BreakReason(

@@ -65,6 +65,7 @@ ONLY_ROWS = (
     "torch.callables",
     "torch.existing",
     "torch.generators",
+    "torch.number_arguments",
     "torch.optimizer",
     "torch.regions.checkpoint",
     "torch.regions.exported",
@@ -72,6 +73,8 @@ ONLY_ROWS = (
     "torch.regions.triton_kernel",
     "torch.regions.loops",
     "torch.regions.transforms",
+    "torch.storage",
+    "torch.tensor_classes",
     "torch.tensor_data",
 )
 """Modules that add rows to tables, whoever else imports them."""

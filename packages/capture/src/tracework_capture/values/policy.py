@@ -11,7 +11,7 @@ from ..trace_policy import BREAK as LEFT_TO_PYTHON
 from ..trace_policy import call_policy, is_disabled
 from .protocol.calls import CallRow, Policy, row_of, row_of_function
 from .torch.graph_functions import is_graph_function
-from .torch.tensor import PLAIN_METHODS, TENSOR_METHODS
+from .torch.tensor import PLAIN_METHODS
 
 __all__ = ["break_reason", "method_policy", "method_reason", "torch_policy"]
 
@@ -47,20 +47,15 @@ def break_reason(fn: Any) -> str | None:
 
 def method_policy(name: str) -> Policy:
     """What becomes of a call of a method of a tensor."""
-    row = TENSOR_METHODS.get(name)
+    row = row_of((torch.Tensor, name))
     if row is not None:
-        return KINDS.get(row.__name__, Policy.MODELLED)
+        return row.policy
     if name in PLAIN_METHODS:
         return Policy.BREAK
-    if name.startswith("__"):
-        return Policy.MODELLED
-    return Policy.NODE
-
-
-KINDS = {"breaks": Policy.BREAK, "evaluates": Policy.EVALUATED}
+    return Policy.MODELLED if name.startswith("__") else Policy.NODE
 
 
 def method_reason(name: str) -> str | None:
     """The same for a method of a tensor."""
-    row = TENSOR_METHODS.get(name)
+    row = row_of((torch.Tensor, name))
     return "call_unknown" if row is None else row.reason

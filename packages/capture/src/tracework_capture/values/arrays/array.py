@@ -1,6 +1,6 @@
 """NumPy's arrays in a graph: an ndarray is a tensor over the same memory, a number of NumPy that is not known is a tensor of no dims.
 
-ARRAY_ATTRIBUTES and ARRAY_METHODS hold what arrays can do; what is not there breaks the graph. Arrays that torch cannot share memory
+ARRAY_ATTRIBUTES and CALLS hold what arrays can do; what is not there breaks the graph. Arrays that torch cannot share memory
 with (other dtypes and byte orders) are left to NumPy. Warnings of floating-point errors that
 NumPy gives are not given.
 """
@@ -19,6 +19,7 @@ from ..number.late_values import OF_KIND
 from ..plain.iterators import SequenceIterator
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
+from ..protocol.calls import method_handler
 from ..protocol.constant import ConstantValue, force_plain, literal
 from ..protocol.kinds import AbstractArray
 from ..protocol.registry import Registry
@@ -172,10 +173,10 @@ class ArrayValue(AbstractArray):
             return self.getattr(frame, "flat").getitem(frame, args[0]).tensor.call_method(frame, name, [], {})
         if name in NUMBER_METHODS:
             return self.tensor.call_method(frame, name, args, kwargs)
-        row = ARRAY_METHODS.get(name)
-        if row is None:
+        handler = method_handler(numpy.ndarray, name)
+        if handler is None:
             return refuse(frame, f"{name}() of a {self.describe()}")
-        return row(frame, [self, *args], kwargs)
+        return handler(frame, [self, *args], kwargs)
 
     def length(self, frame):
         if self.example.ndim == 0:
@@ -254,5 +255,3 @@ ARRAY_ATTRIBUTES.add(
         "__class__": lambda frame, self: literal(frame, self.python_type()),
     }
 )
-ARRAY_METHODS = {}
-"""Name of a method -> fn(frame, args, kwargs), the array being the first argument."""

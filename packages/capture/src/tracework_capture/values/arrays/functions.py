@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
-import types
 
 import torch
 
@@ -13,25 +11,24 @@ from ...arrays import DTYPES, multiarray, numpy
 from ...atoms import NUMPY_NUMBERS
 from ..number.symint import SymNumber
 from ..plain.sequence import NONE, TupleValue
-from ..protocol.calls import calls
+from ..protocol.calls import method
 from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
 from . import places as numpy_places  # noqa: F401  # fills a table
-from . import products as numpy_products
 from . import shapes as numpy_shapes
 from . import spectra as numpy_spectra  # noqa: F401  # fills a table
 from .arguments import axes_of, dtype_of, known, one_axis, sizes_of
-from .array import ARRAY_METHODS, ArrayValue
+from .array import ArrayValue
 from .attributes import FLAGS
 from .breaks import refuse
 from .layouts import in_c_order, ordered, ordered_as, ordered_as_examples, ordered_in_c, ordered_like
 from .operands import array_from_tensor, as_array, as_operand, cast, constant_array, is_open_float, known_result, prepared
 from .own import own_call, own_row, own_rows
-from .products import promoted
+from .products import correlate, promoted
 from .reductions import float_dtype, reduced
-from .table import NUMPY_FUNCTIONS, call, function, function_row, result
-from .tensors import on_tensors
+from .table import call, function, function_row, numpy_calls, result
+from .tensors import named
 from .ufuncs import apply, ufunc_rows
 from .views import inside_of, view_of
 
@@ -184,7 +181,7 @@ def argsort(frame, a, axis=-1, kind=None, order=None, *, stable=None):
     return ArrayValue(ordered_in_c(frame, found))
 
 
-ARRAY_METHODS["argsort"] = function_row(argsort, None, "argsort")
+method(numpy.ndarray, "argsort")(function_row(argsort, None, "argsort"))
 
 
 def sort_in_place(frame, a, axis=-1):
@@ -192,7 +189,7 @@ def sort_in_place(frame, a, axis=-1):
     return NONE
 
 
-ARRAY_METHODS["sort"] = function_row(sort_in_place, None, "sort")
+method(numpy.ndarray, "sort")(function_row(sort_in_place, None, "sort"))
 
 
 # --- several arrays ------------------------------------------------------------------------------------------------------------
@@ -251,7 +248,7 @@ def clip_method(frame, a, min=NONE, max=NONE):
     return clip(frame, a, min, max)
 
 
-ARRAY_METHODS["clip"] = function_row(clip_method, None, "clip")
+method(numpy.ndarray, "clip")(function_row(clip_method, None, "clip"))
 
 
 @function("linalg.norm")
@@ -328,9 +325,9 @@ def conjugated(frame, a):
     return apply(frame, "conjugate", [a]) if a.dtype.kind == "c" else a
 
 
-ARRAY_METHODS["conj"] = ARRAY_METHODS["conjugate"] = function_row(conjugated, None, "conj", complex=True)
-ARRAY_METHODS["__abs__"] = lambda frame, args, kwargs: apply(frame, "absolute", args)
-ARRAY_METHODS["copy"] = function_row(copy_method, None, "copy", complex=True)
+method(numpy.ndarray, "conj", "conjugate")(function_row(conjugated, None, "conj", complex=True))
+method(numpy.ndarray, "__abs__")(lambda frame, args, kwargs: apply(frame, "absolute", args))
+method(numpy.ndarray, "copy")(function_row(copy_method, None, "copy", complex=True))
 
 
 def astype(frame, a, dtype, copy=True):
@@ -355,8 +352,8 @@ def view_method(frame, a, dtype=None):
     return numpy_shapes.viewed(frame, a, frame.graph.call_method(frame, "view", (a.memory, wanted)))
 
 
-ARRAY_METHODS["view"] = function_row(view_method, None, "view")
-ARRAY_METHODS["astype"] = function_row(astype, None, "astype", complex=True)
+method(numpy.ndarray, "view")(function_row(view_method, None, "view"))
+method(numpy.ndarray, "astype")(function_row(astype, None, "astype", complex=True))
 function("astype", complex=True)(astype)
 
 
@@ -517,7 +514,7 @@ def fill_method(frame, a, value):
     return NONE
 
 
-ARRAY_METHODS["fill"] = function_row(fill_method, None, "fill")
+method(numpy.ndarray, "fill")(function_row(fill_method, None, "fill"))
 
 
 def arange_row(frame, args, kwargs):
@@ -546,28 +543,12 @@ def valued(argument):
 
 
 for _name in ("searchsorted", "argpartition"):
-    ARRAY_METHODS[_name] = own_row(getattr(numpy, _name))
+    method(numpy.ndarray, _name)(own_row(getattr(numpy, _name)))
 
 KNOWN_ONLY = (
     "finfo iinfo dtype eye identity tri hanning hamming blackman bartlett kaiser indices promote_types "
     "issubdtype min_scalar_type can_cast fft.fftfreq fft.rfftfreq tril_indices triu_indices broadcast_shapes"
 )
-
-
-def named(name):
-    """What NumPy has by this name, None where it is not that new."""
-    return functools.reduce(lambda space, part: getattr(space, part, None), name.split("."), numpy)
-
-
-def numpy_rows():
-    """Function, ufunc or class of numbers -> row."""
-    rows = ufunc_rows() | {fn: known_call(fn) for name in KNOWN_ONLY.split() if (fn := named(name)) is not None}
-    rows |= {numpy.arange: arange_row, multiarray.normalize_axis_index: known_call(multiarray.normalize_axis_index)}
-    rows |= {multiarray.correlate: numpy_products.correlate}
-    rows |= {kind: number_class(kind) for kind in NUMPY_NUMBERS} | own_rows() | NUMPY_FUNCTIONS
-    rows |= on_tensors(rows, named)
-    inner = {fn: getattr(fn, "_implementation", None) for fn in rows}  # NumPy's own code calls some of them past the dispatch
-    return rows | {inside: rows[fn] for fn, inside in inner.items() if isinstance(inside, types.BuiltinFunctionType)}
 
 
 def number_class(kind):
@@ -582,4 +563,10 @@ def number_class(kind):
     return computes
 
 
-calls(numpy_rows())
+numpy_calls(
+    ufunc_rows()
+    | own_rows()
+    | {kind: number_class(kind) for kind in NUMPY_NUMBERS}
+    | {fn: known_call(fn) for fn in (multiarray.normalize_axis_index, *map(named, KNOWN_ONLY.split())) if fn is not None}
+    | {numpy.arange: arange_row, multiarray.correlate: correlate}
+)

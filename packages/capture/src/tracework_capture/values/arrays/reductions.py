@@ -6,13 +6,14 @@ import torch
 
 from ...arrays import NUMPY_DTYPES, numpy
 from ..plain.sequence import NONE
+from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue
 from .arguments import axes_of, dtype_of, known, one_axis
 from .array import ArrayValue
 from .breaks import refuse
 from .layouts import ordered_as, ordered_without
 from .operands import as_array, cast, constant_array, prepared
-from .table import NUMPY_FUNCTIONS, call, function, put, result
+from .table import call, function, function_row, put, result
 from .ufuncs import METHOD_FUNCTIONS, apply
 
 
@@ -269,23 +270,20 @@ def running(name, fn):
         return found if not isinstance(out, ArrayValue) and known(frame, out) is None else put(frame, name, out, found)
 
     function(name, method=name, complex=True)(handler)
-
-
-running("cumsum", torch.cumsum)
-running("cumprod", torch.cumprod)
+    return function_row(handler, getattr(numpy, name), name, complex=True)
 
 
 METHOD_FUNCTIONS["reduce"].update(
-    add=NUMPY_FUNCTIONS[numpy.sum],
-    multiply=NUMPY_FUNCTIONS[numpy.prod],
-    maximum=NUMPY_FUNCTIONS[numpy.amax],
-    minimum=NUMPY_FUNCTIONS[numpy.amin],
-    logical_and=NUMPY_FUNCTIONS[numpy.all],
-    logical_or=NUMPY_FUNCTIONS[numpy.any],
+    add=CALLS[numpy.sum].handler,
+    multiply=CALLS[numpy.prod].handler,
+    maximum=CALLS[numpy.amax].handler,
+    minimum=CALLS[numpy.amin].handler,
+    logical_and=CALLS[numpy.all].handler,
+    logical_or=CALLS[numpy.any].handler,
 )
 METHOD_FUNCTIONS["accumulate"].update(
-    add=NUMPY_FUNCTIONS[numpy.cumsum],
-    multiply=NUMPY_FUNCTIONS[numpy.cumprod],
+    add=running("cumsum", torch.cumsum),
+    multiply=running("cumprod", torch.cumprod),
     maximum=running_extreme(torch.cummax),
     minimum=running_extreme(torch.cummin),
 )

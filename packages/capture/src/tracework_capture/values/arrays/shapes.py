@@ -6,9 +6,10 @@ import torch
 
 from ...arrays import numpy
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
+from ..protocol.calls import method
 from ..protocol.constant import fold_plain
 from .arguments import axes_of, known, one_axis, sizes_of
-from .array import ARRAY_METHODS, ArrayValue
+from .array import ArrayValue
 from .breaks import refuse
 from .operands import as_array, joined, stacked
 from .reductions import sum_
@@ -40,7 +41,7 @@ def reshape_method(frame, args, kwargs):
     return reshape(frame, a, shape[0] if len(shape) == 1 else TupleValue(shape))
 
 
-ARRAY_METHODS["reshape"] = reshape_method
+method(numpy.ndarray, "reshape")(reshape_method)
 
 
 @function("ravel", method="ravel", complex=True)
@@ -55,7 +56,7 @@ def flatten(frame, a):
     return ArrayValue(call(frame, torch.clone, call(frame, torch.reshape, a.tensor, (-1,))))
 
 
-ARRAY_METHODS["flatten"] = function_row(flatten, None, "flatten")
+method(numpy.ndarray, "flatten")(function_row(flatten, None, "flatten"))
 
 
 @function("transpose", "permute_dims", complex=True)
@@ -77,7 +78,7 @@ def transpose_method(frame, args, kwargs):
     return transpose(frame, a, axes[0] if len(axes) == 1 else TupleValue(axes))
 
 
-ARRAY_METHODS["transpose"] = transpose_method
+method(numpy.ndarray, "transpose")(transpose_method)
 
 
 @function("swapaxes", method="swapaxes", complex=True)

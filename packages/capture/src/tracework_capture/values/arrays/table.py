@@ -1,4 +1,4 @@
-"""NUMPY_FUNCTIONS: functions of NumPy and methods of arrays that functions of torch compute.
+"""Rows of functions of NumPy and methods of arrays that functions of torch compute.
 
 A handler has NumPy's parameters behind `frame`; values that are not given are plain Python objects. A call with other parameters, and
 whatever a handler does not compute as NumPy does, breaks the graph.
@@ -12,14 +12,20 @@ import types
 
 from ...arrays import numpy
 from ...sources import Const
+from ..protocol.calls import call as calls_of
 from ..protocol.constant import NotPlain, plain
 from ..protocol.value import Value
-from .array import ARRAY_METHODS, ArrayValue
+from .array import ArrayValue
 from .breaks import refuse, watch_errors
 from .operands import known_result
+from .tensors import named, taking_tensors
 
-NUMPY_FUNCTIONS = {}
-"""Function of NumPy -> fn(frame, args, kwargs)."""
+
+def numpy_calls(rows):
+    """Adds rows, function or class of NumPy -> row, which take tensors, too, where NumPy does."""
+    for fn, row in rows.items():
+        inside = getattr(fn, "_implementation", None)  # NumPy's own code calls some of them past the dispatch
+        calls_of(fn, inside if isinstance(inside, types.BuiltinFunctionType) else None)(taking_tensors(fn, row))
 
 
 def function(*names, method=None, pure=True, complex=False):
@@ -27,12 +33,13 @@ def function(*names, method=None, pure=True, complex=False):
     take complex numbers, too."""
 
     def add(handler):
+        rows = {}  # some are newer than others, and some have two names
         for name in names:
-            found = functools.reduce(lambda space, part: getattr(space, part, None), name.split("."), numpy)
-            if found is not None:  # some are newer than others
-                NUMPY_FUNCTIONS[found] = function_row(handler, found if pure else None, name, complex)
+            if (found := named(name)) is not None:
+                rows[found] = function_row(handler, found if pure else None, name, complex)
+        numpy_calls(rows)
         if method is not None:
-            ARRAY_METHODS[method] = function_row(handler, None, method, complex)
+            calls_of((numpy.ndarray, method))(function_row(handler, None, method, complex))
         return handler
 
     return add
@@ -45,6 +52,7 @@ def function_row(handler, known, name, complex=False):
     program = getattr(known, "_implementation", None)
     program = program if isinstance(program, types.FunctionType) and program.__module__ != "numpy._core.fromnumeric" else None
 
+    @functools.wraps(handler)
     def computes(frame, args, kwargs):
         if known is not None:
             try:

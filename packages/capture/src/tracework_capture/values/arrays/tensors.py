@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -72,6 +72,7 @@ def converted(frame: Any, value: Value) -> Value:
 def converting(row: Row, alone: bool = True, copying: bool = False) -> Row:
     """The row, for tensors and lists of tensors, too, or for lists of them."""
 
+    @functools.wraps(row)
     def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         made = row(frame, [converted(frame, a) if alone or not isinstance(a, TensorValue) else a for a in args], kwargs)
         for _ in range(copying and sum(isinstance(a, TensorValue) for a in args)):
@@ -93,6 +94,7 @@ def wrapping(ufunc: Any, row: Row) -> Row:
     """The row of a ufunc with one result."""
     name = ufunc.__name__
 
+    @functools.wraps(row)
     def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if kwargs or len(args) != ufunc.nin or not any([is_tensor(frame, a) for a in args]):
             return row(frame, args, kwargs)
@@ -105,6 +107,7 @@ def wrapping(ufunc: Any, row: Row) -> Row:
 def by_method(row: Row) -> Row:
     """The row of a function of WRAPPING; `out`, and tensors as other arguments, are left to it."""
 
+    @functools.wraps(row)
     def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         left = "out" in kwargs or any(isinstance(other, TensorValue) for other in (*args[1:], *kwargs.values()))
         if left or not args or not is_tensor(frame, args[0]):
@@ -118,6 +121,7 @@ def asking(name: str, row: Row) -> Row:
     """The row of a function of ASKING."""
     called = callable(getattr(torch.Tensor, name))
 
+    @functools.wraps(row)
     def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not args or (len(args) + len(kwargs) > 1 and not called) or not is_tensor(frame, args[0]):
             return row(frame, args, kwargs)
@@ -142,10 +146,23 @@ def warnings_of(function: Callable[[torch.Tensor], Any]) -> list[tuple[str, type
     return [(str(each.message), each.category) for each in found]
 
 
-def on_tensors(rows: Mapping[Any, Row], named: Callable[[str], Any]) -> dict[Any, Row]:
-    """The rows of those functions among `rows` that take tensors, with `named` finding a function by its name in NumPy."""
-    found = {fn: converting(rows[fn], copying=name in COPYING) for name in CONVERTING if (fn := named(name)) in rows}
-    found |= {fn: by_method(rows[fn]) for fn in map(named, WRAPPING) if fn in rows}
-    found |= {fn: asking(name, rows[fn]) for name in ASKING if (fn := named(name)) in rows}
-    found |= {fn: converting(rows[fn], alone=False) for fn in map(named, MAKING) if fn in rows}
-    return found | {fn: wrapping(fn, row) for fn, row in rows.items() if isinstance(fn, numpy.ufunc) and fn.nout == 1}
+def named(name: str) -> Any:
+    """What NumPy has by this name, None where it is not that new."""
+    return functools.reduce(lambda space, part: getattr(space, part, None), name.split("."), numpy)
+
+
+TAKE_TENSORS: dict[Any, Callable[[Row], Row]] = {
+    **{named(name): functools.partial(converting, copying=name in COPYING) for name in CONVERTING},
+    **dict.fromkeys(map(named, WRAPPING), by_method),
+    **{named(name): functools.partial(asking, name) for name in ASKING},
+    **dict.fromkeys(map(named, MAKING), functools.partial(converting, alone=False)),
+}
+"""Function of NumPy -> how its row comes to take tensors."""
+
+
+def taking_tensors(fn: Any, row: Row) -> Row:
+    """The row of a function of NumPy, for tensors, too, where NumPy takes them."""
+    if isinstance(fn, numpy.ufunc):
+        return wrapping(fn, row) if fn.nout == 1 else row
+    change = TAKE_TENSORS.get(fn)
+    return row if change is None else change(row)

@@ -5,6 +5,7 @@ UFUNCS: name -> fn(frame, operands, dtype), operands being tensors of the dtype 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -340,6 +341,7 @@ def ufunc_row(ufunc):
     """numpy.name(*operands, out=None, dtype=None)"""
     name = ufunc.__name__
 
+    @functools.wraps(UFUNCS.get(name, known_result))
     def computes(frame, args, kwargs):
         try:
             given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}

@@ -14,7 +14,7 @@ from torch.distributions.utils import lazy_property
 from ...guards.classes import DESCRIPTOR_METHODS, IMMUTABLE, defines, is_descriptor, is_stored_to, store
 from ...sources import Attr, Const
 from ..plain.iterators import SequenceIterator
-from ..plain.mapping import METHODS, DictValue
+from ..plain.mapping import DictValue
 from ..plain.sequence import NONE, ListValue
 from ..protocol.arguments import call_row
 from ..protocol.binding import C_METHODS, BoundBuiltin, bind_static, class_attribute, class_value, is_data_descriptor, python_new
@@ -261,7 +261,7 @@ class ClassValue(AbstractClass):
         if name == "fromkeys" and self.cls in (dict, collections.OrderedDict, collections.defaultdict):
             if self.cls is collections.OrderedDict and args and {*kwargs} == {"value"}:
                 args, kwargs = [*args, *kwargs.values()], {}
-            return call_row(frame, DictValue(cls=self.cls), "fromkeys", METHODS["fromkeys"], args, kwargs)
+            return call_row(frame, DictValue(cls=self.cls), "fromkeys", CALLS[dict, "fromkeys"].handler, args, kwargs)
         if name == "__new__" and python_new(self.cls) is None:
             return new_object(frame, args, kwargs)
         static, _ = lookup_class(self.cls, name)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ..protocol.binding import attribute_of_builtin
+from ..protocol.calls import CALLS, method, method_handler
 from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue
 from ..protocol.keys import hashed_here
 from ..protocol.operators import call_dunder, equal
 from ..protocol.value import Emitter, Frame, Value
 from .iterators import builtins_own
-from .mapping import DictValue, method
+from .mapping import DictValue
 from .sequence import TupleValue
 from .sets import IN_PLACE, OPERATORS, AbstractView, SetValue, as_set, is_plain_dict, made_set, members_of
-from .sets import METHODS as SET_METHODS
 
 VIEW_TYPES = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
 
@@ -58,8 +58,9 @@ class DictView(AbstractView):
         return attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if self.is_set and name in SET_METHODS:
-            return SET_METHODS[name](frame, SetValue(frame, self.unpack(frame)), *args, **kwargs)
+        handler = method_handler(set, name) if self.is_set else None
+        if handler is not None:
+            return handler(frame, SetValue(frame, self.unpack(frame)), *args, **kwargs)
         return call_dunder(frame, self, name, args, kwargs)
 
     def as_set(self, frame: Frame) -> SetValue:
@@ -110,7 +111,7 @@ def with_view(frame: Frame, op: str, left: Value, right: Value) -> SetValue:
         return items_of_one(frame, left, right)
     of_dict = isinstance(left, DictView) and left.kind == "keys" and is_plain_dict(left.mapping)
     made = made_set(frame, set, left.mapping if of_dict else left)
-    SET_METHODS[IN_PLACE[OPERATORS[op]]](frame, made, right)
+    CALLS[set, IN_PLACE[OPERATORS[op]]].handler(frame, made, right)
     return made
 
 
@@ -122,16 +123,16 @@ def items_of_one(frame: Frame, left: DictView, right: DictView) -> SetValue:
     return SetValue(frame, [m for k, m in others.items() if k not in mine] + [m for k, m in mine.items() if k not in others])
 
 
-@method("keys")
+@method(dict, "keys")
 def keys(frame: Frame, self: DictValue) -> Value:
     return DictView(self, "keys")
 
 
-@method("values")
+@method(dict, "values")
 def values(frame: Frame, self: DictValue) -> Value:
     return DictView(self, "values")
 
 
-@method("items")
+@method(dict, "items")
 def items(frame: Frame, self: DictValue) -> Value:
     return DictView(self, "items")

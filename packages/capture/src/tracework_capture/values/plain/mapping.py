@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...guards.classes import lookup_class
@@ -16,7 +16,7 @@ from ...guards.kinds import items_in_order, weak_key
 from ...sources import Const, DictItem, DictValueAt, FrameGlobals
 from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin, is_callable
-from ..protocol.calls import AnyHandler
+from ..protocol.calls import method, method_handler
 from ..protocol.constant import ConstantValue, NotPlain, plain
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
@@ -306,7 +306,7 @@ class DictValue(Value):
         return None
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        handler = METHODS.get(name)
+        handler = method_handler(dict, name)
         if handler is not None:
             return call_row(frame, self, name, handler, args, kwargs)
         if name == "default_factory" and self.cls is collections.defaultdict:
@@ -315,7 +315,7 @@ class DictValue(Value):
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if op == "|=" and not reverse:
-            METHODS["update"](frame, self, other)
+            update(frame, self, other)
             return self
         part = builtin_part(other)
         if not isinstance(part, DictValue) or op != "|":
@@ -323,8 +323,8 @@ class DictValue(Value):
         left, right = (other, self.whole()) if reverse else (self.whole(), other)
         kind = self if reverse and part.cls is not self.cls or not reverse else part
         made = DictValue(cls=kind.cls, default_factory=kind.default_factory)
-        METHODS["update"](frame, made, left)
-        METHODS["update"](frame, made, right)
+        update(frame, made, left)
+        update(frame, made, right)
         return made
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
@@ -416,27 +416,13 @@ def dict_of(frame: Frame, pairs: Iterable[tuple[str | Value, Value]]) -> DictVal
     return made
 
 
-METHODS = {}
-
-
-def method(*names: str) -> Callable[[AnyHandler], AnyHandler]:
-    """Adds rows to METHODS."""
-
-    def add(handler: AnyHandler) -> AnyHandler:
-        for name in names:
-            METHODS[name] = handler
-        return handler
-
-    return add
-
-
-@method("get")
+@method(dict, "get")
 def get(frame: Frame, self: DictValue, key: Value, default: Value = NONE) -> Value:
     found = self.find(frame, key)
     return default if found is None else found
 
 
-@method("setdefault")
+@method(dict, "setdefault")
 def setdefault(frame: Frame, self: DictValue, key: Value, default: Value = NONE) -> Value:
     if self.cls is collections.OrderedDict and self.owner is not None:
         if self.owner.contains(frame, key).truth(frame):
@@ -450,7 +436,7 @@ def setdefault(frame: Frame, self: DictValue, key: Value, default: Value = NONE)
     return default
 
 
-@method("pop")
+@method(dict, "pop")
 def pop(frame: Frame, self: DictValue, key: Value, default: Value | None = None) -> Value:
     found = self.find(frame, key)
     if found is not None:
@@ -461,7 +447,7 @@ def pop(frame: Frame, self: DictValue, key: Value, default: Value | None = None)
     return default
 
 
-@method("popitem")
+@method(dict, "popitem")
 def popitem(frame: Frame, self: DictValue, last: Value = ConstantValue(True)) -> Value:  # noqa: B008
     if not self.truth(frame):
         said = "dictionary is empty" if self.cls is collections.OrderedDict else "popitem(): dictionary is empty"
@@ -472,7 +458,7 @@ def popitem(frame: Frame, self: DictValue, last: Value = ConstantValue(True)) ->
     return pair
 
 
-@method("clear")
+@method(dict, "clear")
 def clear(frame: Frame, self: DictValue) -> Value:
     self.guard_keys(frame)
     for hashed in self.entries:
@@ -486,7 +472,7 @@ def clear(frame: Frame, self: DictValue) -> Value:
     return NONE
 
 
-@method("copy", "__copy__")
+@method(dict, "copy", "__copy__")
 def copy(frame: Frame, self: DictValue) -> Value:
     made = DictValue(cls=self.cls, default_factory=self.default_factory)
     for key, value in pairs_of_mapping(frame, self.whole()):
@@ -494,7 +480,7 @@ def copy(frame: Frame, self: DictValue) -> Value:
     return made
 
 
-@method("update", "__init__")
+@method(dict, "update", "__init__")
 def update(frame: Frame, self: DictValue, other: Value | None = None, /, **kwargs: Value) -> Value:
     is_ordered = self.cls is collections.OrderedDict
     taker = self.whole() if is_ordered else self
@@ -535,7 +521,7 @@ def pairs_of(frame: Frame, other: Value, asked: bool = False) -> Iterator[Sequen
         yield pair
 
 
-@method("move_to_end")
+@method(dict, "move_to_end")
 def move_to_end(frame: Frame, self: DictValue, key: Value, last: Value = ConstantValue(True)) -> Value:  # noqa: B008
     value = self.getitem(frame, key)
     hashed = self.hashed(frame, key)
@@ -551,7 +537,7 @@ def move_to_end(frame: Frame, self: DictValue, key: Value, last: Value = Constan
     return NONE
 
 
-@method("fromkeys")
+@method(dict, "fromkeys")
 def fromkeys(frame: Frame, self: DictValue, keys: Value, value: Value = NONE) -> Value:
     made = DictValue(cls=self.cls)
     for key in iterate_all(frame, keys):

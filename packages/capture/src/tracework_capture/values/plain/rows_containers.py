@@ -9,13 +9,12 @@ from ..number.floats import FloatValue, float_of
 from ..number.size_floats import SizeFloat
 from ..number.symint import SymNumber
 from ..protocol.arguments import call_row
-from ..protocol.calls import Handler, calls
+from ..protocol.calls import CALLS, Handler, calls
 from ..protocol.constant import ConstantValue, fold, force_plain
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.kinds import AbstractTensor
 from ..protocol.operators import binary
 from ..protocol.value import Frame, Value
-from .mapping import METHODS as DICT_METHODS
 from .mapping import DictValue, factory_of
 from .proxy import proxy_row
 from .ranges import RangeValue, SliceValue
@@ -41,20 +40,20 @@ def tuple_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 def dict_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     made = DictValue()
-    call_row(frame, made, "update", DICT_METHODS["update"], args, kwargs)
+    call_row(frame, made, "update", CALLS[dict, "update"].handler, args, kwargs)
     return made
 
 
 def ordered_dict(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     made = DictValue(cls=collections.OrderedDict)
-    call_row(frame, made, "update", DICT_METHODS["update"], args, kwargs)
+    call_row(frame, made, "update", CALLS[dict, "update"].handler, args, kwargs)
     return made
 
 
 def defaultdict_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     factory = factory_of(frame, args[0]) if args else None
     made = DictValue(cls=collections.defaultdict, default_factory=factory)
-    call_row(frame, made, "update", DICT_METHODS["update"], args[1:], kwargs)
+    call_row(frame, made, "update", CALLS[dict, "update"].handler, args[1:], kwargs)
     return made
 
 

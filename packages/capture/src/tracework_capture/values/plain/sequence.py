@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from ...guards.classes import attributes_of, lookup_class
 from ...sources import Attr, Item, Source
 from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin, bind_class_attribute
-from ..protocol.calls import AnyHandler
+from ..protocol.calls import CALLS, method_handler
 from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
 from ..protocol.iteration import iterate_all
 from ..protocol.kinds import AbstractSequence, AbstractTuple
@@ -163,7 +163,7 @@ class SequenceValue(AbstractSequence):
         return attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        handler = METHODS.get((type(self).kind, name)) or METHODS.get(("sequence", name))
+        handler = method_handler(type(self).native, name) or method_handler(Sequence, name)
         if handler is not None:
             return call_row(frame, self, name, handler, args, kwargs)
         return call_dunder(frame, self, name, args, kwargs)
@@ -211,6 +211,7 @@ class SequenceValue(AbstractSequence):
         return [emit.source(i.source) if type(i) is Pending else emit.load(i) for i in self.items[start:]]
 
     kind = "sequence"
+    native: type = Sequence
 
 
 WRITTEN_ANEW = 1000
@@ -295,7 +296,7 @@ class MutableSequenceValue(SequenceValue):
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if op == "+=" and not reverse:
-            METHODS["list", "extend"](frame, self, other)
+            CALLS[list, "extend"].handler(frame, self, other)
             return self
         if op == "*=" and not reverse:
             repeated = self.repeated(frame, other)
@@ -328,6 +329,7 @@ class ListValue(MutableSequenceValue):
     """A list."""
 
     kind = "list"
+    native: type = list
 
     def __init__(self, items: Iterable[Any], source: Any = None, cls: type = list) -> None:
         super().__init__(items, source, cls)
@@ -349,6 +351,7 @@ class DequeValue(MutableSequenceValue):
     """A collections.deque."""
 
     kind = "deque"
+    native: type = collections.deque
 
     def __init__(
         self, items: Iterable[Any], source: Any = None, cls: type = collections.deque, maxlen: int | None = None
@@ -410,6 +413,7 @@ class TupleValue(SequenceValue, AbstractTuple):
     """A tuple, a namedtuple, a torch.Size, or a structure that torch functions return."""
 
     kind = "tuple"
+    native: type = tuple
     made_anew = True
 
     def __init__(self, items: Iterable[Any], source: Any = None, cls: type = tuple, obj: Any = None) -> None:
@@ -469,7 +473,7 @@ class TupleValue(SequenceValue, AbstractTuple):
 
     def user_defined(self, name: str) -> bool:
         """Whether the class of a namedtuple has a Python method or property of that name, beside those that namedtuple makes."""
-        if not hasattr(self.cls, "_fields") or ("tuple", name) in METHODS:
+        if not hasattr(self.cls, "_fields") or (tuple, name) in CALLS:
             return False
         static, _ = lookup_class(self.cls, name)
         return isinstance(static, (types.FunctionType, property, classmethod, staticmethod))
@@ -534,21 +538,6 @@ def result_fields(cls: type) -> Sequence[str]:
     for name in named:
         order[getattr(probe, name)] = name
     return [order.get(i, f"_{i}") for i in range(count)]
-
-
-METHODS = {}
-"""(kind, name) -> handler(frame, self, *args, **kwargs); filled by sequence_methods.py."""
-
-
-def method(*keys: tuple[str, str]) -> Callable[[AnyHandler], AnyHandler]:
-    """Adds rows to METHODS."""
-
-    def add(handler: AnyHandler) -> AnyHandler:
-        for key in keys:
-            METHODS[key] = handler
-        return handler
-
-    return add
 
 
 MUTATED = "deque mutated during iteration"

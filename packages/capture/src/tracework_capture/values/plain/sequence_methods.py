@@ -1,10 +1,12 @@
-"""METHODS of lists, deques, tuples and all sequences: (kind, name) -> handler(frame, self, *args, **kwargs)."""
+"""Methods of lists, deques, tuples and all sequences: handler(frame, self, *args, **kwargs)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import collections
+from collections.abc import Iterable, Sequence
 
 from ...bytecode.facts import VERSION
+from ..protocol.calls import method
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.operators import binary
@@ -12,10 +14,11 @@ from ..protocol.value import Frame, Value, builtin_part
 from .mapping import DictValue
 from .ranges import sequence_index
 from .rows_iteration import is_descending, sort_values
-from .sequence import MUTATED, NONE, DequeValue, MutableSequenceValue, SequenceValue, TupleValue, method
+from .sequence import MUTATED, NONE, DequeValue, MutableSequenceValue, SequenceValue, TupleValue
 
 
-@method(("list", "__init__"), ("deque", "__init__"))
+@method(list, "__init__")
+@method(collections.deque, "__init__")
 def init(frame: Frame, self: MutableSequenceValue, items: Value | None = None) -> Value:
     if self.kind == "deque":
         return frame.break_graph("call_unknown", "deque.__init__")
@@ -23,14 +26,16 @@ def init(frame: Frame, self: MutableSequenceValue, items: Value | None = None) -
     return NONE if items is None else extend(frame, self, items)
 
 
-@method(("list", "append"), ("deque", "append"))
+@method(list, "append")
+@method(collections.deque, "append")
 def append(frame: Frame, self: MutableSequenceValue, item: Value) -> Value:
     self.items.append(item)
     self.resized(frame, len(self.items) - 1)
     return NONE
 
 
-@method(("list", "extend"), ("deque", "extend"))
+@method(list, "extend")
+@method(collections.deque, "extend")
 def extend(frame: Frame, self: MutableSequenceValue, items: Value) -> Value:
     for item in added_items(frame, self, items):
         append(frame, self, item)
@@ -44,7 +49,7 @@ def added_items(frame: Frame, self: MutableSequenceValue, items: Value) -> Itera
     return self.all_items(frame) if self.kind == "list" and VERSION >= (3, 13) else iterate_all(frame, items)
 
 
-@method(("deque", "appendleft"))
+@method(collections.deque, "appendleft")
 def appendleft(frame: Frame, self: DequeValue, item: Value) -> Value:
     self.items.insert(0, item)
     if self.maxlen is not None and len(self.items) > self.maxlen:
@@ -53,17 +58,18 @@ def appendleft(frame: Frame, self: DequeValue, item: Value) -> Value:
     return NONE
 
 
-@method(("deque", "popleft"))
+@method(collections.deque, "popleft")
 def popleft(frame: Frame, self: DequeValue) -> Value:
     return pop(frame, self, ConstantValue(0))
 
 
-@method(("deque", "pop"))
+@method(collections.deque, "pop")
 def pop_right(frame: Frame, self: DequeValue) -> Value:
     return pop(frame, self)
 
 
-@method(("list", "insert"), ("deque", "insert"))
+@method(list, "insert")
+@method(collections.deque, "insert")
 def insert(frame: Frame, self: MutableSequenceValue, index: Value, item: Value) -> Value:
     if self.kind == "deque" and self.maxlen is not None:
         self.look(frame)
@@ -74,7 +80,7 @@ def insert(frame: Frame, self: MutableSequenceValue, index: Value, item: Value) 
     return NONE
 
 
-@method(("list", "pop"))
+@method(list, "pop")
 def pop(frame: Frame, self: MutableSequenceValue, index: Value = ConstantValue(-1)) -> Value:  # noqa: B008
     self.look(frame)
     if not self.items:
@@ -90,7 +96,8 @@ def pop(frame: Frame, self: MutableSequenceValue, index: Value = ConstantValue(-
     return item
 
 
-@method(("list", "remove"), ("deque", "remove"))
+@method(list, "remove")
+@method(collections.deque, "remove")
 def remove(frame: Frame, self: MutableSequenceValue, item: Value) -> Value:
     state = self.state
     position = next(self.found_at(frame, item, changed=IndexError), None)
@@ -103,14 +110,16 @@ def remove(frame: Frame, self: MutableSequenceValue, item: Value) -> Value:
     return NONE
 
 
-@method(("list", "clear"), ("deque", "clear"))
+@method(list, "clear")
+@method(collections.deque, "clear")
 def clear(frame: Frame, self: MutableSequenceValue) -> Value:
     self.items.clear()
     self.rearranged(frame)
     return NONE
 
 
-@method(("list", "reverse"), ("deque", "reverse"))
+@method(list, "reverse")
+@method(collections.deque, "reverse")
 def reverse(frame: Frame, self: MutableSequenceValue) -> Value:
     self.items.reverse()
     self.look(frame)
@@ -118,19 +127,20 @@ def reverse(frame: Frame, self: MutableSequenceValue) -> Value:
     return NONE
 
 
-@method(("list", "copy"), ("list", "__copy__"), ("deque", "copy"), ("deque", "__copy__"))
+@method(list, "copy", "__copy__")
+@method(collections.deque, "copy", "__copy__")
 def copy(frame: Frame, self: MutableSequenceValue) -> Value:
     return self.sliced(self.all_items(frame))
 
 
-@method(("deque", "extendleft"))
+@method(collections.deque, "extendleft")
 def extendleft(frame: Frame, self: DequeValue, items: Value) -> Value:
     for item in added_items(frame, self, items):
         appendleft(frame, self, item)
     return NONE
 
 
-@method(("deque", "rotate"))
+@method(collections.deque, "rotate")
 def rotate(frame: Frame, self: DequeValue, steps: Value = ConstantValue(1)) -> Value:  # noqa: B008
     count = sequence_index(frame, steps)
     items = self.all_items(frame)
@@ -141,7 +151,7 @@ def rotate(frame: Frame, self: DequeValue, steps: Value = ConstantValue(1)) -> V
     return NONE
 
 
-@method(("list", "sort"))
+@method(list, "sort")
 def sort(frame: Frame, self: MutableSequenceValue, *, key: Value | None = None, reverse: Value | None = None) -> Value:
     descending = is_descending(frame, reverse)
     items = list(self.all_items(frame))
@@ -158,7 +168,7 @@ def sort(frame: Frame, self: MutableSequenceValue, *, key: Value | None = None, 
     return NONE
 
 
-@method(("sequence", "index"))
+@method(Sequence, "index")
 def index(frame: Frame, self: SequenceValue, item: Value, *bounds: Value) -> Value:
     limits = (
         slice(*(force_plain(frame, b) for b in bounds))
@@ -174,12 +184,12 @@ def index(frame: Frame, self: SequenceValue, item: Value, *bounds: Value) -> Val
     return frame.raise_new(ValueError, f"{force_plain(frame, item)!r} is not in {self.kind}")
 
 
-@method(("sequence", "count"))
+@method(Sequence, "count")
 def count(frame: Frame, self: SequenceValue, item: Value) -> Value:
     return ConstantValue(sum(1 for _ in self.found_at(frame, item)))
 
 
-@method(("tuple", "numel"))
+@method(tuple, "numel")
 def numel(frame: Frame, self: TupleValue) -> Value:
     total = ConstantValue(1)
     for item in self.all_items(frame):
@@ -187,7 +197,7 @@ def numel(frame: Frame, self: TupleValue) -> Value:
     return total
 
 
-@method(("tuple", "_replace"))
+@method(tuple, "_replace")
 def replace(frame: Frame, self: TupleValue, **fields: Value) -> Value:
     unknown = [name for name in fields if name not in self.cls._fields]
     if unknown:
@@ -197,7 +207,7 @@ def replace(frame: Frame, self: TupleValue, **fields: Value) -> Value:
     return TupleValue(items, cls=self.cls)
 
 
-@method(("tuple", "_asdict"))
+@method(tuple, "_asdict")
 def asdict(frame: Frame, self: TupleValue) -> Value:
     made = DictValue()
     for name, item in zip(self.cls._fields, self.all_items(frame)):

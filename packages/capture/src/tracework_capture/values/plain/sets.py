@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from ...errors import BreakGraph
 from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin
-from ..protocol.calls import AnyHandler, Handler
+from ..protocol.calls import CALLS, Handler, method, method_handler
 from ..protocol.constant import ConstantValue, NotPlain, literal
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
@@ -271,7 +271,7 @@ class SetValue(Value):
         if name not in OF_ONE_MEMBER:
             self.pin(frame)
             args = args if name == "isdisjoint" else [set_part(arg) for arg in args]
-        handler = METHODS.get(name)
+        handler = method_handler(set, name)
         if handler is not None and (self.cls is set or name not in CHANGING):
             return call_row(frame, self, name, handler, args, kwargs)
         return call_dunder(frame, self, name, args, kwargs)
@@ -286,9 +286,9 @@ class SetValue(Value):
         self.pin(frame)
         if op in OPERATORS:
             left, right = (other_set, self) if reverse else (self, other_set)
-            return METHODS[OPERATORS[op]](frame, left, right)
+            return CALLS[set, OPERATORS[op]].handler(frame, left, right)
         if op[:-1] in OPERATORS and not reverse and self.cls is set:
-            METHODS[IN_PLACE[OPERATORS[op[:-1]]]](frame, self, other_set)
+            CALLS[set, IN_PLACE[OPERATORS[op[:-1]]]].handler(frame, self, other_set)
             return self
         return None
 
@@ -415,24 +415,13 @@ def as_set(frame: Frame, value: Value, strict: bool = False) -> Any:
     return None if strict else SetValue(frame, iterate_all(frame, value))
 
 
-METHODS = {}
 OF_ONE_MEMBER = frozenset(("add", "discard", "remove", "__contains__", "__len__"))
 CHANGING = frozenset(
     "add discard remove pop clear update intersection_update difference_update symmetric_difference_update __init__".split()
 )
 
 
-def method(name: str) -> Callable[[AnyHandler], AnyHandler]:
-    """Adds a row to METHODS."""
-
-    def add(handler: AnyHandler) -> Handler:
-        METHODS[name] = handler
-        return handler
-
-    return add
-
-
-@method("add")
+@method(set, "add")
 def add(frame: Frame, self: SetValue, item: Value) -> Value:
     hashed = self.hashed(frame, item)
     if hashed not in self.members:
@@ -442,7 +431,7 @@ def add(frame: Frame, self: SetValue, item: Value) -> Value:
     return NONE
 
 
-@method("discard")
+@method(set, "discard")
 def discard(frame: Frame, self: SetValue, item: Value) -> Value:
     hashed = member_key(frame, self, item)
     if hashed in self.members:
@@ -450,14 +439,14 @@ def discard(frame: Frame, self: SetValue, item: Value) -> Value:
     return NONE
 
 
-@method("remove")
+@method(set, "remove")
 def remove(frame: Frame, self: SetValue, item: Value) -> Value:
     if member_key(frame, self, item) not in self.members:
         return frame.raise_new(KeyError, item)
     return discard(frame, self, item)
 
 
-@method("pop")
+@method(set, "pop")
 def pop(frame: Frame, self: SetValue) -> Value:
     if not self.members:
         return frame.raise_new(KeyError, "pop from an empty set")
@@ -469,19 +458,19 @@ def pop(frame: Frame, self: SetValue) -> Value:
     return found
 
 
-@method("clear")
+@method(set, "clear")
 def clear(frame: Frame, self: SetValue) -> Value:
     self.changed(frame, {}, Step("clear", {}, "nothing"))
     return NONE
 
 
-@method("__init__")
+@method(set, "__init__")
 def init(frame: Frame, self: SetValue, *others: Value) -> Value:
     clear(frame, self)
     return update(frame, self, *others)
 
 
-@method("copy")
+@method(set, "copy")
 def copy(frame: Frame, self: SetValue) -> Value:
     self.pin(frame)
     if self.cls is frozenset:
@@ -571,7 +560,7 @@ def combining(name: str) -> Handler:
             if number and name in ("union", "difference"):  # they change the set that the first other gave
                 if other is self and name == "union":  # which is passed over
                     continue
-                METHODS[IN_PLACE[name]](frame, made, other)
+                CALLS[set, IN_PLACE[name]].handler(frame, made, other)
                 continue
             step, given, exists = step_with(frame, name, other, made)
             order = getattr(made.cls, name)(made.order, *step.real(made.order)) if exists and made.order is not None else None
@@ -609,22 +598,22 @@ IN_PLACE = {
     "symmetric_difference": "symmetric_difference_update",
 }
 for _name, _changing in IN_PLACE.items():
-    METHODS[_name] = combining(_name)
-    METHODS[_changing] = updating(_name, _changing)
-update = METHODS["update"]
+    method(set, _name)(combining(_name))
+    method(set, _changing)(updating(_name, _changing))
+update = CALLS[set, "update"].handler
 
 
-@method("issubset")
+@method(set, "issubset")
 def issubset(frame: Frame, self: SetValue, other: Value) -> Value:
     return literal(frame, self.members.keys() <= as_set(frame, other).members.keys())
 
 
-@method("issuperset")
+@method(set, "issuperset")
 def issuperset(frame: Frame, self: SetValue, other: Value) -> Value:
     return literal(frame, self.members.keys() >= as_set(frame, other).members.keys())
 
 
-@method("isdisjoint")
+@method(set, "isdisjoint")
 def isdisjoint(frame: Frame, self: SetValue, other: Value) -> Value:
     if isinstance(other, AbstractInstance):  # instances of own classes of sets are iterated over, too
         return ConstantValue(not any(self.contains(frame, item).truth(frame) for item in each_of(frame, other)))

@@ -111,6 +111,25 @@ def calls(handlers: Mapping[Any, Handler], policy: Policy = Policy.MODELLED, bin
         call(key, policy=policy, binds=binds)(handler)
 
 
+def method(
+    owner: type, *names: str, policy: Policy = Policy.MODELLED, reason: str | None = None
+) -> Callable[[AnyHandler], AnyHandler]:
+    """Adds a row for methods of a class that its values know by name. What their handlers take is said where the class looks them up."""
+    return call(*((owner, name) for name in names), policy=policy, reason=reason)
+
+
+def methods(owner: type, handlers: Mapping[str, Handler], policy: Policy = Policy.MODELLED) -> None:
+    """Adds rows for methods of a class, name -> handler."""
+    for name, handler in handlers.items():
+        method(owner, name, policy=policy)(handler)
+
+
+def method_handler(owner: type, name: str) -> Handler | None:
+    """The handler of a method that has a row."""
+    row = CALLS.get((owner, name))
+    return None if row is None else row.handler
+
+
 def breaks(reason: str, *functions: Any, within: str = "") -> None:
     """Calls of these functions are left to plain Python; `within` is the module that they are known by, where it is
     not that of Python's builtins."""

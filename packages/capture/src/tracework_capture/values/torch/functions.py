@@ -20,7 +20,7 @@ from ..objects.class_value import ClassValue
 from ..objects.remembered import waits_for_writes
 from ..objects.row_value import RowValue
 from ..plain.sequence import NONE, SequenceValue, TupleValue
-from ..protocol.calls import CALLS, Policy, breaks, call
+from ..protocol.calls import CALLS, Policy, breaks, call, method
 from ..protocol.constant import ConstantValue, fold, fold_literal, force_plain, literal
 from ..protocol.handlers import stand_in_row
 from ..protocol.iteration import iterate_all
@@ -29,14 +29,9 @@ from ..protocol.operators import compare
 from ..protocol.program_code import check_frame_hooks
 from .call import call_torch
 from .data_indices import is_out_of_data
-from .generators import DRAW_METHODS, draw_method
-from .number_arguments import NUMBER_METHODS
 from .overrides import dispatch, dispatch_function, is_overridden
 from .state import read_row
-from .storage import STORAGE_METHODS
-from .subclass import as_subclass_method
-from .tensor import TENSOR_METHODS, TensorValue
-from .tensor_classes import new_method, new_tensor_method
+from .tensor import TensorValue
 from .tensor_turns import TURNING_METHODS
 
 if TYPE_CHECKING:
@@ -373,6 +368,7 @@ def states_split(frame: Frame, tensor: AbstractTensor, sizes: Value, dim: Value 
     state(frame, Condition.compare("==", sum(exprs[1:]), exprs[0]), RuntimeError, text)
 
 
+@method(torch.Tensor, "split", "split_with_sizes")
 def split_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.split and Tensor.split_with_sizes"""
     given = dict(zip(("split_size", "dim"), args)) | kwargs
@@ -385,6 +381,12 @@ def split_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Valu
     given = dict(zip(("tensor", "split_size_or_sections", "dim"), args)) | kwargs
     states_split(frame, given.get("tensor"), given.get("split_size_or_sections"), given.get("dim"))
     return call_torch(frame, torch.split, args, kwargs)
+
+
+@method(torch.Tensor, "istft")
+def istft_method(frame, self, name, args, kwargs):
+    """Tensor.istft(...), as the function"""
+    return CALLS[torch.istft].handler(frame, [self, *args], kwargs)
 
 
 def method_row(name: str) -> Callable[..., Any]:
@@ -436,8 +438,3 @@ breaks(
     torch.resize_as_,
     within="torch",
 )
-TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | STORAGE_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
-TENSOR_METHODS.update(dict.fromkeys(DRAW_METHODS, draw_method))
-TENSOR_METHODS["new_tensor"] = new_tensor_method
-TENSOR_METHODS.update(dict.fromkeys(("split", "split_with_sizes"), split_method))
-TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: CALLS[torch.istft].handler(frame, [self, *args], kwargs)

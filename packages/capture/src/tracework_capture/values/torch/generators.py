@@ -15,7 +15,7 @@ from ...signals import let_through
 from ...sources import Const
 from ..objects.instance import ObjectValue
 from ..protocol.binding import BoundBuiltin
-from ..protocol.calls import call
+from ..protocol.calls import call, method
 from ..protocol.constant import NotPlain, plain
 from ..protocol.value import NEW, Value
 
@@ -86,6 +86,10 @@ def tensor_of(frame: Frame, generator: Value, real: torch.Tensor, draw: Callable
     return frame.graph.wrap_result(frame, node, node.meta["example_value"])
 
 
+DRAW_METHODS = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_".split()
+
+
+@method(torch.Tensor, *DRAW_METHODS)
 def draw_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """normal_(), uniform_(), ...: with a generator of the program the numbers are drawn into memory of the same form, and copied."""
     made = drawn_memory(frame, self, name, args, kwargs) if "generator" in kwargs else None
@@ -128,9 +132,6 @@ def form_of(example: FakeTensor) -> dict[str, torch.device | tuple[int, ...] | t
     if 0 in sizes or last != example.numel() or any(step == 0 and n > 1 for n, step in zip(sizes, strides, strict=True)):
         return None
     return {"size": sizes, "stride": strides, "dtype": example.dtype, "device": example.device}
-
-
-DRAW_METHODS = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_".split()
 
 
 class Place(threading.local):

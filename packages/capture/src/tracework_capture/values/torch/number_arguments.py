@@ -14,7 +14,7 @@ import torch
 
 from ..number.floats import FloatValue
 from ..plain.sequence import SequenceValue, TupleValue
-from ..protocol.calls import call
+from ..protocol.calls import call, method
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
 from .call import call_torch
@@ -178,7 +178,7 @@ def method_row(frame: Frame, self: AbstractTensor, name: str, args: list[Value],
 
 
 OPERATORS = ("mul", "div", *NUMBER_FORMS)
-NUMBER_METHODS = dict.fromkeys([n + end for n in OPERATORS for end in ("", "_")], method_row)
+method(torch.Tensor, *(n + end for n in OPERATORS for end in ("", "_")))(method_row)
 
 
 def function_row(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..protocol.calls import method
 from ..protocol.constant import ConstantValue
 from ..protocol.value import Emitter, Frame, Value
 from .tensor import TensorValue, break_row
-
-__all__ = ["STORAGE_METHODS"]
 
 COUNTS = frozenset(("size", "nbytes", "__len__"))
 _left_to_python = break_row("tensor_to_python")
@@ -49,10 +48,8 @@ class StorageValue(Value):
         return f"{emit.load(self.tensor)}.untyped_storage()"
 
 
+@method(torch.Tensor, "untyped_storage")
 def untyped_storage(frame: Any, self: Any, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.untyped_storage()"""
     known = type(self) is TensorValue and self.obj is not None and self.source is not None and not self.versions
     return StorageValue(self) if known else _left_to_python(frame, self, name, args, kwargs)
-
-
-STORAGE_METHODS = {"untyped_storage": untyped_storage}

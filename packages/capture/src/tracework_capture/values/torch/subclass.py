@@ -19,7 +19,7 @@ from ...sources import InstanceAttr
 from ..objects.construction import MODELLED_BASES
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
 from ..protocol.binding import bind_static, is_data_descriptor
-from ..protocol.calls import call, calls
+from ..protocol.calls import call, calls, method
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.memory import remember
 from .context import ContextValue
@@ -208,6 +208,7 @@ def of_class(frame: Frame, value: AbstractTensor, cls: type) -> AbstractTensor:
     return made
 
 
+@method(Tensor, "as_subclass")
 def as_subclass_method(
     frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> AbstractTensor:

@@ -1,6 +1,6 @@
 """Tensors: every operation is a node of the graph, what describes the tensor (shape, dtype, device) is read from its fake.
 
-TENSOR_ATTRIBUTES (tensor_attributes.py) and TENSOR_METHODS hold what is not simply a node.
+TENSOR_ATTRIBUTES (tensor_attributes.py) and CALLS hold what is not simply a node.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ..number.symint import SymNumber, size_value
 from ..objects.function import BoundMethodValue
 from ..plain.sequence import NONE, ListValue, TupleValue
 from ..protocol.binding import BoundBuiltin, bind_static, is_data_descriptor
+from ..protocol.calls import CALLS, Policy, method, methods
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from ..protocol.keys import IdentityKey
 from ..protocol.kinds import AbstractArray, AbstractTensor, is_plain_tensor
@@ -192,7 +193,7 @@ class TensorOperations(AbstractTensor):
         if self.obj is not None and name in getattr(self.obj, "__dict__", ()):
             return self.own_attribute(frame, name)
         of_its_class = lookup_class(self.python_type(), name)[0] is not NO_ATTRIBUTE
-        if of_its_class and (name in TENSOR_METHODS or callable(getattr(torch.Tensor, name, None))):
+        if of_its_class and ((torch.Tensor, name) in CALLS or callable(getattr(torch.Tensor, name, None))):
             return BoundBuiltin(self, name)
         if hasattr(self.python_type(), name):
             return frame.break_graph("attribute_unknown", f"Tensor.{name}")
@@ -338,9 +339,9 @@ class TensorOperations(AbstractTensor):
         patch = self.patch(frame, name)
         if patch is not None:
             return patch.call(frame, args, kwargs)
-        row = TENSOR_METHODS.get(name)
+        row = CALLS.get((torch.Tensor, name))
         if row is not None:
-            return row(frame, self, name, args, kwargs)
+            return row.handler(frame, self, name, args, kwargs)
         if name in self.attributes or not hasattr(torch.Tensor, name):
             return self.getattr(frame, name).call(frame, args, kwargs)
         if name.startswith("__"):
@@ -476,12 +477,11 @@ def is_inference(frame: Frame, self: AbstractTensor, name: str, args: list[Value
 def break_row(reason: str) -> Callable[..., Any]:
     """A method that is left to plain Python."""
 
-    def breaks(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def handler(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         memory_is_asked(frame.root, self)
         return frame.break_graph(reason, f"Tensor.{name}")
 
-    breaks.reason = reason
-    return breaks
+    return handler
 
 
 def number_row(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -598,78 +598,39 @@ def numpy_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value
     return make.array_of(frame, self)
 
 
-TENSOR_METHODS = {
-    "is_inference": is_inference,
-    "backward": backward_method,
-    "size": size,
-    "stride": stride,
-    "numel": numel,
-    "nelement": numel,
-    "__len__": length_method,
-    "type": type_method,
-    "requires_grad_": requires_grad_,
-    "__abs__": unary_row(operator.abs),
-    "__round__": unary_row(torch.round),
-    "mode": unary_row(torch.mode),  # fakes have another attribute of that name
-    "__deepcopy__": break_row("call_unknown"),
-    "storage_offset": storage_offset,
-    **{
-        n: fact_method
-        for n in (
-            "dim",
-            "ndimension",
-            "element_size",
-            "is_floating_point",
-            "is_complex",
-            "is_contiguous",
-            "get_device",
-            "is_signed",
-            "is_conj",
-            "is_neg",
-            "dim_order",
-            "has_names",
-        )
-    },
-    **{n: number_row for n in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero")},
-    **{
-        n: break_row("tensor_to_python")
-        for n in (
-            "data_ptr",
-            "storage",
-            "is_shared",
-            "is_pinned",
-            "equal",
-            "allclose",
-            "__repr__",
-            "__str__",
-            "__format__",
-            "__hash__",
-            "is_set_to",
-        )
-    },
-    "numpy": numpy_method,
-    **{n: break_row("tensor_to_numpy") for n in ("__array__", "__dlpack__", "__dlpack_device__")},
-    **{n: hook_method for n in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")},
-    **{
-        n: break_row("call_unknown")
-        for n in (
-            "share_memory_",
-            "pin_memory",
-            "apply_",
-            "map_",
-            "map2_",
-            "to_sparse",
-            "to_mkldnn",
-            "__reduce_ex__",
-            "__setstate__",
-            "module_load",
-            "resize_",
-            "resize_as_",
-            "names",
-            "refine_names",
-            "rename",
-        )
-    },
+FACTS = (
+    "dim ndimension element_size is_floating_point is_complex is_contiguous get_device is_signed is_conj is_neg dim_order has_names"
+).split()
+AS_NUMBERS = "item tolist __bool__ __int__ __float__ __index__ __complex__ is_nonzero".split()
+LEFT_TO_PYTHON = {
+    "tensor_to_python": "data_ptr storage is_shared is_pinned equal allclose __repr__ __str__ __format__ __hash__ is_set_to",
+    "tensor_to_numpy": "__array__ __dlpack__ __dlpack_device__",
+    "call_unknown": "__deepcopy__ share_memory_ pin_memory apply_ map_ map2_ to_sparse to_mkldnn __reduce_ex__ __setstate__ module_load "
+    "resize_ resize_as_ names refine_names rename",
 }
+"""Why -> the methods that break the graph."""
+methods(
+    torch.Tensor,
+    {
+        "is_inference": is_inference,
+        "backward": backward_method,
+        "size": size,
+        "stride": stride,
+        **dict.fromkeys(("numel", "nelement"), numel),
+        "__len__": length_method,
+        "type": type_method,
+        "requires_grad_": requires_grad_,
+        "__abs__": unary_row(operator.abs),
+        "__round__": unary_row(torch.round),
+        "mode": unary_row(torch.mode),  # fakes have another attribute of that name
+        "storage_offset": storage_offset,
+        **dict.fromkeys(FACTS, fact_method),
+        **dict.fromkeys(AS_NUMBERS, number_row),
+        "numpy": numpy_method,
+        **dict.fromkeys(("register_hook", "register_post_accumulate_grad_hook", "retain_grad"), hook_method),
+    },
+)
+for _reason, _names in LEFT_TO_PYTHON.items():
+    method(torch.Tensor, *_names.split(), policy=Policy.BREAK, reason=_reason)(break_row(_reason))
 
 make.provide(tensor=TensorValue)

@@ -11,7 +11,7 @@ import torch
 
 from ..number.symint import SymNumber
 from ..plain.sequence import SequenceValue, TupleValue
-from ..protocol.calls import CALLS, calls
+from ..protocol.calls import CALLS, calls, method
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractArray, AbstractTensor
 from .call import call_torch
@@ -32,11 +32,13 @@ def class_row(cls: type) -> Callable[..., Any]:
     return handler
 
 
+@method(torch.Tensor, "new")
 def new_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """Tensor.new(...)"""
     return legacy_tensor(frame, self.example.dtype, self.example.device, args, kwargs)
 
 
+@method(torch.Tensor, "new_tensor")
 def new_tensor_method(
     frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> AbstractTensor:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ... import _torch
+from ..protocol.calls import methods
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import remember
 
@@ -93,3 +94,4 @@ TURNING_METHODS = {
     "set_": set_method,
     **{n: view_in_place for n in ("t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_")},
 }
+methods(torch.Tensor, TURNING_METHODS)
