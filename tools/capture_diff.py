@@ -3,7 +3,7 @@
     python tools/run_in_tree.py python tools/capture_diff.py OUT [--only language|breaks|zoo] [--name TEXT] [--zoo] [--against FOLDER]
 
 A text has, in the order in which they come: attempts (each start of a capture), why they stopped, graphs, and entries with their guards and the
-code that replaces the frame; at its end what explain() says. Addresses and counters are numbered as they appear, paths are relative, and of
+code that replaces the frame; at its end what explain() says. Addresses are left out, counters numbered, paths relative, and of
 capture's own files only the package's name is left, so that files can move. Each program runs in a process of its own, and none depends on
 those before it. With --against, prints a unified diff and exits with 1 where a text differs.
 """

@@ -25,8 +25,10 @@ PATHS = (
     (re.compile(r"\btracework_capture(\.\w+)+\.(?=\w)"), "tracework_capture."),
     (re.compile(re.escape(f"{ROOT}{os.sep}")), ""),
     (re.compile(r"[^\s\"'(<]*/(?=(site-packages|lib/python3\.\d+|packages)/)"), ""),
+    (re.compile(r"\b0x[0-9a-f]{6,}\b|\b1[34]\d{13}\b"), "@"),
 )
-NUMBERED = re.compile(r"(?<![0-9A-Za-z])0x[0-9a-f]{6,}\b|\b1[34]\d{13}\b|(?<=<eval_with_key>\.)\d+")
+NUMBERED = re.compile(r"(?<=_at_)0x[0-9a-f]{6,}|(?<=<eval_with_key>\.)\d+")
+"""Names of graphs and of their inputs. An address elsewhere may be of an object that another one has followed there: it gets no number."""
 JUMPS = {*dis.hasjrel, *dis.hasjabs}
 
 
@@ -139,7 +141,7 @@ def listing(code: types.CodeType, seen: set[int]) -> Iterator[str]:
 
 
 def normalised(text: str) -> str:
-    """Paths relative, addresses and counters numbered."""
+    """Paths relative, addresses left out, counters numbered."""
     for pattern, short in PATHS:
         text = pattern.sub(short, text)
     numbers: dict[str, str] = {}
