@@ -61,7 +61,7 @@ class Recorder(logging.Handler):
             self.entry(**signature.bind(*args, **kwargs).arguments)
             return make(*args, **kwargs)
 
-        tracework_primops.FakeMode.__init__ = attempt  # type: ignore[method-assign]
+        tracework_primops.FakeMode.__init__ = attempt  # type: ignore[method-assign, assignment]
         cache.make_entry = make_entry
 
     def compiled(self, function: Any, **options: Any) -> Any:
@@ -128,7 +128,7 @@ def listing(code: types.CodeType, seen: set[int]) -> Iterator[str]:
         now = each.positions.lineno if each.positions else None
         place = f"{f'+{now - code.co_firstlineno}' if now and now != line else '':5}{labels.get(each.offset, ''):4}"
         line = now
-        constant = shown(code.co_consts[each.arg]) if each.opcode in dis.hasconst else ""
+        constant = shown(code.co_consts[each.arg or 0]) if each.opcode in dis.hasconst else ""
         argument = labels[each.argval] if each.opcode in JUMPS else constant or each.argrepr or each.arg
         yield f"    {place} {each.opname} {'' if argument is None else argument}".rstrip()
     for each in covered:
