@@ -278,6 +278,16 @@ def breaks(session: nox.Session) -> None:
     session.run("python", "-m", "zoo.breaks", *session.posargs, env={"PYTHONPATH": os.pathsep.join((".", "integration_tests"))})
 
 
+@nox.session(python=PYTHON)
+def attempts(session: nox.Session) -> None:
+    """How often capture begins for each record of the zoo; writes integration_tests/zoo/ATTEMPTS.md."""
+    install(session, PACKAGES[-1].folders, *MODEL_TOOLS, "einops")
+    session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
+    session.install(*CONSTRAINTS, "diffusers")
+    given = "--only", "zoo", "--zoo", "--counts", "integration_tests/zoo/ATTEMPTS.md"
+    session.run("python", "tools/capture_diff.py", session.create_tmp(), *given, *session.posargs)
+
+
 @nox.session(python=PYTHON, tags=["ci"])
 def cpython(session: nox.Session) -> None:
     """A sample of CPython's own tests with every frame going through capture; the tables beside the tool have all of them."""

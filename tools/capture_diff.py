@@ -31,8 +31,8 @@ FORK = multiprocessing.get_context("fork")
 COUNTED = {"graphs": r"^graph of ", "breaks": r"^break \d+: ", "attempts": r"^attempt$"}
 COUNTS = """# Attempts of capture
 
-Written by `nox -s attempts`: for all calls of a record of the zoo, as zoo.breaks makes them, the graphs that were captured, the breaks, and how
-often a capture began, in the frame as it was called or again with what the attempt before had learnt.
+Written by `nox -s attempts`: for all calls of a record of the zoo, as zoo.breaks makes them, the graphs that were captured, the breaks that
+explain() lists, and how often a capture began: for a frame that was called, or again with what the attempt before had learnt.
 
 | record | graphs | breaks | attempts |
 |---|---|---|---|
