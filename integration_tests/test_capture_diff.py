@@ -57,14 +57,14 @@ def test_a_changed_program_shows(tmp_path):
         done = run(script, tmp_path / added)
         assert done.returncode == 0, done.stderr
         texts.append((tmp_path / added / "program.txt").read_text().splitlines())
-    (changed,) = [(one, other) for one, other in zip(*texts, strict=True) if one != other]
-    assert "(%in_x, 1)" in changed[0] and "(%in_x, 2)" in changed[1]
+    changed = [(one, other) for one, other in zip(*texts, strict=True) if one != other]
+    assert any("(%in_x, 1)" in one and "(%in_x, 2)" in other for one, other in changed)
 
 
 def rows(table):
     """Record -> its counts."""
-    cells = (line.strip("| \n").split(" | ") for line in table.read_text().splitlines() if line.count("|") == 5)
-    return {name: tuple(map(int, counts)) for name, *counts in cells if counts[-1].isdigit()}
+    cells = [line.strip("| ").split(" | ") for line in table.read_text().splitlines() if line.startswith("| ")]
+    return {name: tuple(map(int, counts)) for name, *counts in cells[1:]}
 
 
 def test_attempts_are_those_of_the_table(tmp_path):
