@@ -341,6 +341,27 @@ static PyObject *add_entry(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *before_full_collection(PyObject *function, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !PyUnicode_Check(args[0]) || !PyDict_Check(args[1])) {
+        return PyErr_Format(PyExc_TypeError, "a callback of the collector takes a phase and a dict");
+    }
+    PyObject *generation = PyDict_GetItemString(args[1], "generation");
+    if (generation == NULL || PyUnicode_CompareWithASCIIString(args[0], "start") != 0 || PyLong_AsLong(generation) < 2) {
+        Py_RETURN_NONE;
+    }
+    return PyObject_CallNoArgs(function);
+}
+
+static PyMethodDef before_full_collection_method = {"before_full_collection", (PyCFunction)(void (*)(void))before_full_collection, METH_FASTCALL, NULL};
+
+/* A Python function would look for signals where it begins: what their handlers raise then, also those of signals that came during the
+ * collection, is dropped by the collector, and the program would miss it. */
+static PyObject *full_collection_callback(PyObject *module, PyObject *function)
+{
+    return PyCFunction_New(&before_full_collection_method, function);
+}
+
 PyMethodDef tw_cache_methods[] = {
     {"set_mark", set_mark, METH_VARARGS, "set_mark(code, mark): one of the MARK_ numbers"},
     {"mark_continuation", mark_continuation, METH_O, "mark_continuation(code): only what go_on gave calls functions of this code"},
@@ -348,5 +369,6 @@ PyMethodDef tw_cache_methods[] = {
     {"get_entries", get_entries, METH_O, "get_entries(code) -> tuple of Entry, in the order they are tried"},
     {"set_entries", set_entries, METH_VARARGS, "set_entries(code, tuple of Entry)"},
     {"add_entry", add_entry, METH_VARARGS, "add_entry(code, entry): tried first from now on"},
+    {"full_collection_callback", full_collection_callback, METH_O, "full_collection_callback(function) -> one of gc.callbacks"},
     {NULL, NULL, 0, NULL},
 };

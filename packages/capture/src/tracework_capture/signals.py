@@ -4,11 +4,13 @@ KeyboardInterrupt is, and no failure of ours, nor an answer to what was tried.""
 from __future__ import annotations
 
 import functools
+import inspect
+import itertools
 import signal
 import threading
 import traceback
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 __all__ = ["handlers_apart", "let_through"]
@@ -19,61 +21,64 @@ Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 class _FromHandler(BaseException):
     """Carries the error of a handler past every `except Exception`."""
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
-
 
 class _Apart:
-    """Stands for a handler of the program while code of ours runs."""
+    """Stands for a handler of the program while code of ours runs; `raised` takes what it raises."""
 
-    def __init__(self, handler: Callable[..., Any]) -> None:
+    def __init__(self, handler: Callable[..., Any], raised: list[BaseException]) -> None:
         self.handler = handler
+        self.raised = raised
         self.active = False
 
     def __call__(self, number: int, frame: Any) -> Any:
         try:
             return self.handler(number, frame)
-        except Exception as error:
+        except BaseException as error:
             if not self.active:
                 raise
-            raise _FromHandler(error) from None
+            self.raised.append(error)
+            if isinstance(error, Exception):
+                raise _FromHandler(error) from None
+            raise
 
 
 def handlers_apart(function: Wrapped) -> Wrapped:
-    """The function, out of which an error of a handler of a signal comes as it was raised, whatever is caught inside."""
+    """The function, out of which an error of a handler of a signal comes as it was raised, whatever is caught inside, and where Python drops
+    it: a handler may run in a destructor, a callback of a weak reference or one of the garbage collector. It then comes at the end."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        found = None
-        switched = _switched()
+        raised: list[BaseException] = []
+        switched = _switched(raised)
         try:
             for stand_in in switched.values():
                 stand_in.active = True
             return function(*args, **kwargs)
-        except _FromHandler as carried:
+        except _FromHandler:
             if not switched:  # it is inside of another such function
                 raise
-            found = carried.error
         finally:
             for stand_in in switched.values():
                 stand_in.active = False
             for number, stand_in in switched.items():
                 if signal.getsignal(number) is stand_in:  # and the handler put no other there
                     signal.signal(number, stand_in.handler)
-        raise found
+            if raised:
+                raise raised[-1]
 
     return call  # type: ignore[return-value]
 
 
-def _switched() -> dict[int, _Apart]:
+def _switched(raised: list[BaseException]) -> dict[int, _Apart]:
     """Number of a signal -> what stands for the handler that the program has for it; where handlers run is the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     if any(type(handler) is _Apart and handler.active for handler in handlers.values()):
         return {}
-    own = {number: _Apart(handler) for number, handler in handlers.items() if callable(handler) and handler is not _INTERRUPT}
+    own = {
+        number: _Apart(handler, raised) for number, handler in handlers.items() if callable(handler) and handler is not _INTERRUPT
+    }
     for number, stand_in in own.items():
         signal.signal(number, stand_in)
     return own
@@ -89,8 +94,19 @@ def let_through(error: Exception) -> None:
     if isinstance(error, RecursionError):
         raise error
     handlers = {_code_of(signal.getsignal(number)) for number in _SIGNALS} - {None}
-    if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)):
+    if any(frame.f_code in handlers or _got_its_caller(frame) for frame, _ in traceback.walk_tb(error.__traceback__)):
         raise error
+
+
+def _got_its_caller(frame: FrameType) -> bool:
+    """Whether this was called as Python calls a handler, which by now may have put another in its place: with a number and the frame that
+    is interrupted."""
+    code, names = frame.f_code, frame.f_locals
+    given = [names.get(name) for name in code.co_varnames[: code.co_argcount]]
+    if code.co_flags & inspect.CO_VARARGS:
+        given += names.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
+    called = (interrupted is frame.f_back for number, interrupted in itertools.pairwise(given) if type(number) is int)
+    return frame.f_back is not None and any(called)
 
 
 def _code_of(handler: Any) -> CodeType | None:

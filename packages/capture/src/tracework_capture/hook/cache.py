@@ -140,12 +140,10 @@ class _Invalidate:
             self.gone.append(self.place)
 
 
-def let_go_of_unused(phase: str, info: dict[str, int]) -> None:
+def let_go_of_unused() -> None:
     """Before a full collection: entries that served once and lead to no graph, which are cheap to make anew, go. They hold functions
     and classes that nothing else may hold, and the collector does not see into code objects. A round of a loop that is collected in
     loses what it goes on in once."""
-    if phase != "start" or info["generation"] < 2:
-        return
     for code in _graphless:
         entries = _C.get_entries(code)
         kept = entries if code in _lost else tuple(entry for entry in entries if not _is_unused(entry))
@@ -179,7 +177,7 @@ def _leads_to_graph(entry: _C.Entry) -> bool:
     return False
 
 
-gc.callbacks.append(let_go_of_unused)
+gc.callbacks.append(_C.full_collection_callback(let_go_of_unused))
 
 
 def build_lean_programs() -> None:

@@ -1,8 +1,13 @@
 """Functions through the native evaluator: breaks, side effects, with and try, decorators, marks."""
 
 import contextlib
+import fcntl
 import functools
+import gc
+import io
+import os
 import signal
+import weakref
 
 import pytest
 import torch
@@ -515,6 +520,20 @@ def remembered(n):
     return n + 1
 
 
+def stays(number, frame):
+    del number, frame
+    raise TimeIsUp
+
+
+def serves_once(number, frame):
+    signal.signal(number, signal.SIG_IGN)
+    raise TimeIsUp
+
+
+def takes_anything(*given):
+    serves_once(*given)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -526,10 +545,8 @@ def remembered(n):
     ids=["a missing attribute", "a key", "a check of classes", "a function that remembers"],
 )
 @pytest.mark.parametrize("served", [False, True])
-def test_what_a_handler_raises_in_code_of_the_program_is_lost_nowhere(function, served):
-    def handler(number, frame):
-        raise TimeIsUp
-
+@pytest.mark.parametrize("handler", [stays, serves_once, takes_anything])
+def test_what_a_handler_raises_in_code_of_the_program_is_lost_nowhere(function, served, handler):
     before = signal.signal(signal.SIGUSR1, handler)
     compiled = capture.optimize(eager)(function)
     try:
@@ -544,3 +561,75 @@ def test_what_a_handler_raises_in_code_of_the_program_is_lost_nowhere(function, 
         RINGS.armed = KEY.armed = False
         signal.signal(signal.SIGUSR1, before)
     assert_same(compiled(torch.ones(2)), function(torch.ones(2)))
+
+
+def in_a_destructor(raise_signal):
+    class Dies:
+        def __del__(self):
+            raise_signal()
+
+    Dies()
+
+
+def in_a_callback_of_a_weak_reference(raise_signal):
+    class Dies:
+        pass
+
+    dies = Dies()
+    _reference = weakref.ref(dies, lambda dead: raise_signal())
+    del dies
+
+
+def in_a_callback_of_the_collector(raise_signal):
+    def callback(phase, info):
+        gc.callbacks.remove(callback)
+        raise_signal()
+
+    gc.callbacks.append(callback)
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("where", [in_a_destructor, in_a_callback_of_a_weak_reference, in_a_callback_of_the_collector])
+@pytest.mark.parametrize("error", [TimeIsUp, SystemExit])
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_handler_raises_where_python_drops_errors_comes_after_the_compilation(where, error, fails):
+    def handler(number, frame):
+        raise error
+
+    def backend(gm, inputs):
+        where(lambda: signal.raise_signal(signal.SIGUSR1))
+        return None if fails else gm.forward
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(error):
+            capture.optimize(backend)(lambda x: x.sin() * 2)(torch.ones(2))
+        assert signal.getsignal(signal.SIGUSR1) is handler
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_handler_raises_in_the_program_though_its_signal_came_during_a_collection():
+    """Python looks for signals where a Python function begins: the collector drops what is raised in a callback of its own."""
+
+    def handler(number, frame):
+        raise TimeIsUp
+
+    others = [callback for callback in gc.callbacks if str(callback.__module__).startswith("hypothesis")]
+    gc.callbacks[:] = [callback for callback in gc.callbacks if callback not in others]
+    before = signal.signal(signal.SIGIO, handler)
+    read, write = os.pipe()
+    fcntl.fcntl(read, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(read, fcntl.F_SETFL, os.O_ASYNC)  # the signal comes when the other end is closed
+    file = io.FileIO(write, "w")
+    file.itself = file
+    try:
+        with pytest.raises(TimeIsUp):
+            del file
+            gc.collect()
+    finally:
+        os.close(read)
+        signal.signal(signal.SIGIO, before)
+        gc.callbacks += others
