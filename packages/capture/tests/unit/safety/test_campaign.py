@@ -45,7 +45,7 @@ def test_a_program_alone(name):
     program, found = campaign.alone(wrong, lambda: "the program", 1)
     assert program == "the program"
     assert found is None if expected is None else expected in found
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def test_a_generator_that_hangs_or_fails():
