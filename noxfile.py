@@ -18,6 +18,8 @@ CONSTRAINTS = ("-c", "constraints.txt")
 TEST_TOOLS = ("pytest", "pytest-xdist", "hypothesis", "expecttest")
 MODEL_TOOLS = ("transformers", "numpy", "pillow")
 ENGINES = ("onnx", "onnxruntime")
+PYTEST = ("timeout", "--signal=INT", "--kill-after=60", "1800", "python", "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal")
+"""On two cores, and for half an hour at most: a test that hangs is ended by faulthandler_timeout of pytest.ini, this ends xdist."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def share_torch(session: nox.Session) -> None:
 
 def run_tests(session: nox.Session, *folders: str) -> None:
     """pytest on two cores; exit 5 (no test found) is a failure here too."""
-    session.run("python", "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "--durations=5", *folders, *session.posargs)
+    session.run(*PYTEST, "--durations=5", *folders, *session.posargs, external=True)
 
 
 @nox.session(python=PYTHON, tags=["ci"])
@@ -150,8 +152,7 @@ def matrix(session: nox.Session, pair: Pair) -> None:
     try:
         session.install("torch", "triton")
         session.install(*wheels(session, pair.python), *TEST_TOOLS, *MODEL_TOOLS)
-        options = ("-q", "-n", "2", "--dist", "worksteal", "--durations=5", f"--junitxml={report}")
-        session.run("python", "-m", "pytest", *options, *CORE, success_codes=[0, 1])
+        session.run(*PYTEST, "--durations=5", f"--junitxml={report}", *CORE, success_codes=[0, 1], external=True)
         session.run("python", "tools/supported.py", str(report), *session.posargs)
     finally:
         shutil.rmtree(session.virtualenv.location)

@@ -25,7 +25,7 @@ def test_many_threads_and_shapes():
     call, wrong, barrier = tracework.compile(program), [], threading.Barrier(32)
 
     def work(number):
-        barrier.wait()
+        barrier.wait(60)
         try:
             for i in range(200):
                 n = 2 + (i * 7 + number * 13) % 200

@@ -94,5 +94,7 @@ def test_on_a_gpu():
     """What is out of range ends a process."""
     table = Path(__file__).parent / "indices.py"
     names = [n for n in SAMPLE if n in CASES][::2]
-    ended = subprocess.run([sys.executable, table, "--device", "cuda", *names], capture_output=True, text=True, env=os.environ)
+    ended = subprocess.run(
+        [sys.executable, table, "--device", "cuda", *names], capture_output=True, text=True, env=os.environ, timeout=300
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -49,7 +49,7 @@ def foreign(tmp_path_factory):
     product = folder / ("tracework_foreign" + sysconfig.get_config_var("EXT_SUFFIX"))
     (folder / "module.c").write_text(SOURCE)
     include = f"-I{sysconfig.get_paths()['include']}"
-    subprocess.run(["gcc", "-shared", "-fPIC", include, str(folder / "module.c"), "-o", str(product)], check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", include, str(folder / "module.c"), "-o", str(product)], check=True, timeout=300)
     spec = importlib.util.spec_from_file_location("tracework_foreign", product)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

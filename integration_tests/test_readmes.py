@@ -15,5 +15,5 @@ READMES = sorted(p for p in (ROOT / "packages").glob("*/README.md") if "```pytho
 def test_examples_run(readme, tmp_path):
     script = tmp_path / "example.py"  # a file, because capture reads the source of what it captures
     script.write_text("\n".join(re.findall(r"```python\n(.*?)```", readme.read_text(), re.DOTALL)))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -122,7 +122,9 @@ def install_entry_points(site: Path, groups: dict[str, dict[str, str]]) -> None:
 
 def run_with(site: Path, program: str) -> None:
     path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=path))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=path), timeout=300
+    )
     assert done.stdout.strip().endswith("DONE"), done.stderr
 
 
@@ -141,11 +143,11 @@ def test_a_backend_of_another_distribution_is_found_by_name(tmp_path):
 
 
 def test_torch_compile_with_our_backend_static_training_and_dynamic():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300)
     assert done.stdout.strip().endswith("DONE"), done.stderr
 
 
 def test_what_torch_compile_made_is_part_of_the_graph():
     """Modules, functions under two names, and what it puts around the methods of optimizers."""
-    done = subprocess.run([sys.executable, "-c", INSIDE], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", INSIDE], capture_output=True, text=True, timeout=300)
     assert done.stdout.strip().endswith("DONE"), done.stderr

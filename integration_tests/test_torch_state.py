@@ -341,5 +341,5 @@ def test_the_first_compilation_is_under_a_default_device_that_is_not_there():
         "torch.set_default_device('cuda:99')\n"
         "print(tracework.compile(lambda x: x * 2)(torch.ones(2, device='cpu')).tolist())"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "[2.0, 2.0]\n"), done.stderr

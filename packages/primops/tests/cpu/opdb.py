@@ -121,7 +121,7 @@ class Worker:
         if self.process.poll() is None and time.time() - self.results.stat().st_mtime > LIMIT:
             self.is_late = True
             self.process.kill()
-            self.process.wait()
+            self.process.wait(60)
         if self.process.poll() is None:
             return True
         self._report_unfinished()

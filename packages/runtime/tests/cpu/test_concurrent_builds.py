@@ -59,4 +59,4 @@ def test_processes_load_while_another_clears(tmp_path):
             assert said(process)[0] == "right"
     finally:
         clearing.kill()
-        clearing.communicate()
+        clearing.communicate(timeout=60)

@@ -418,15 +418,15 @@ def file_system(place: Path, *options: str) -> Iterator[None]:
     mounted.rename(kept)
     mounted.mkdir(mode=0o700)
     command = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "none", str(mounted)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
+    if subprocess.run(command, capture_output=True, check=False, timeout=300).returncode:
         pytest.skip("this machine lets nobody mount")
     try:
         shutil.copytree(kept, mounted, dirs_exist_ok=True)
         mounted.chmod(0o700)
-        subprocess.run(["mount", "-o", ",".join(("remount", *options)), str(mounted)], check=True)
+        subprocess.run(["mount", "-o", ",".join(("remount", *options)), str(mounted)], check=True, timeout=300)
         yield
     finally:
-        subprocess.run(["umount", "-l", str(mounted)], check=True)
+        subprocess.run(["umount", "-l", str(mounted)], check=True, timeout=300)
         mounted.rmdir()
         kept.rename(mounted)
 
@@ -614,7 +614,7 @@ def test_builds_of_others_are_left_alone(place):
 
 def test_what_killed_writers_leave_is_removed(place):
     process = subprocess.Popen(["true"])
-    process.wait()
+    process.wait(60)
     tmp = place / "cache" / next(p.name for p in (place / "cache").iterdir()) / "tmp"
     killed, alive, old = (tmp / f"{store_module._machine()}-{pid}-x" for pid in (process.pid, os.getppid(), os.getppid()))
     elsewhere, old = tmp / f"another-{process.pid}-x", tmp / "another-1-old"
@@ -651,7 +651,7 @@ def test_a_process_killed_while_it_compiles(place):
             break
         time.sleep(0.1)
     os.killpg(process.pid, 9)
-    process.wait()
+    process.wait(60)
     (tmp,) = (place / "cache").glob("*/tmp")
     assert list(tmp.iterdir())
     assert run("artifact", place) == (2.0, [], [])

@@ -132,7 +132,7 @@ except tracework.MissingCompiler as error:
     print('said:', error)
 """
     environment = {"PATH": str(tmp_path), "PYTHONPATH": ":".join(p for p in sys.path if p), "HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=300)
     assert "said: kernels for the CPU need a C++ compiler" in done.stdout, done.stderr
 
 

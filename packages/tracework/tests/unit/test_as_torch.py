@@ -350,5 +350,5 @@ except getattr(__import__("torch._dynamo.exc", fromlist=["exc"]), sys.argv[1]) a
 
 @pytest.mark.parametrize("name", ("Unsupported", "BackendCompilerFailed"))
 def test_torchs_errors_catch_ours_where_the_clause_imports_them(name):
-    done = subprocess.run([sys.executable, "-c", LATE, name], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", LATE, name], capture_output=True, text=True, timeout=300)
     assert done.stdout.startswith("caught"), done.stderr

@@ -27,7 +27,7 @@ print(sorted(name for name in tracework_runtime.counters() if name.startswith("c
 
 def run(task, file, cache, monkeypatch):
     monkeypatch.setenv("TRACEWORK_CACHE_DIR", str(cache))
-    done = subprocess.run([sys.executable, "-c", PROGRAM, task, str(file)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, task, str(file)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -108,7 +108,7 @@ def test_importing_the_front_door_imports_no_code_generator():
     """What a backend needs is imported when compile() is first asked for it."""
     loaded = "print(sorted({m.partition('.')[0] for m in sys.modules if m.startswith(('tracework_', 'torch.'))}))"
     code = f"import sys, tracework; {loaded}; import torch; tracework.compile; {loaded}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout.splitlines() == ["[]", "['torch', 'tracework_capture']"]
 
 
@@ -153,7 +153,9 @@ def test_dynamism_is_kept_in_a_file(tmp_path, variable):
     )
     environment = {**os.environ, variable: str(tmp_path / "seen" / "dynamism.json"), "TRACEWORK_CACHE_DIR": str(tmp_path)}
     runs = [
-        subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(
+            [sys.executable, str(program)], env=environment, capture_output=True, text=True, check=True, timeout=300
+        ).stdout.strip()
         for _ in range(2)
     ]
     assert runs == ["2", "1"]
@@ -170,7 +172,7 @@ def test_cuts_are_kept_on_disk(tmp_path):
     )
     environment = {**os.environ, "TRACEWORK_CACHE_DIR": str(tmp_path / "cache")}
     runs = [
-        subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True, env=environment)
+        subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True, env=environment, timeout=300)
         for _ in range(2)
     ]
     assert [done.stdout.strip() for done in runs] == ["True", "False"]

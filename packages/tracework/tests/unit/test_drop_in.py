@@ -148,7 +148,7 @@ for reset in (lambda: None, lambda: None, torch._dynamo.reset, torch.compiler.re
 
 
 def test_torchs_resets_forget_what_is_compiled_here():
-    done = subprocess.run([sys.executable, "-c", RESET], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", RESET], capture_output=True, text=True, timeout=300)
     assert done.stdout == "1 1 2 3 ", done.stderr
 
 
@@ -192,7 +192,9 @@ print("DONE")
     "before", ["Early = None", "from torch._dynamo import OptimizedModule as Early"], ids=["later", "before"]
 )
 def test_libraries_that_ask_for_torchs_wrapper_know_ours(before):
-    done = subprocess.run([sys.executable, "-c", LIBRARIES.replace("BEFORE", before)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LIBRARIES.replace("BEFORE", before)], capture_output=True, text=True, timeout=300
+    )
     assert done.stdout.strip() == "DONE", done.stderr
 
 

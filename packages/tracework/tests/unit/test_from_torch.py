@@ -469,7 +469,7 @@ def test_torchs_compiler_is_not_imported_for_its_settings(tmp_path):
     )
     environment = dict(os.environ, TORCH_LOGS="guards", TORCHINDUCTOR_MAX_AUTOTUNE="0", TRACEWORK_CACHE_DIR=str(tmp_path / "c"))
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "dump")], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", program, str(tmp_path / "dump")], env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]" and "[tracework.products.guards]" in done.stderr

@@ -32,7 +32,7 @@ def test_artifacts_print_what_they_say(tmp_path):
     environment = dict(
         os.environ, TRACEWORK_LOGS="graph,breaks,prims,output_code,fallbacks,timing", TRACEWORK_CACHE_DIR=str(tmp_path / "cache")
     )
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     for logger, words in WORDS.items():
         parts = [part.split("\n[tracework")[0] for part in done.stderr.split(f"[{logger}] ")[1:]]
@@ -71,7 +71,7 @@ def test_the_graphs_of_aotautograd_are_text(tmp_path):
     environment = dict(
         os.environ, TRACEWORK_LOGS="aot", TRACEWORK_DUMP=str(tmp_path / "dump"), TRACEWORK_CACHE_DIR=str(tmp_path / "cache")
     )
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     dumped = "".join(path.read_text() for path in (tmp_path / "dump").glob("*-aotautograd.txt"))
     for text in (done.stderr, dumped):

@@ -52,6 +52,7 @@ def outcome(command, arguments, folder, text=None, **environment):
         [sys.executable, *COMMANDS[command], *arguments],
         **{"capture_output": True, "text": True, "cwd": folder, "input": text},
         env={**os.environ, "PYTHONPATH": paths, **environment},
+        timeout=300,
     )
 
 
@@ -86,6 +87,7 @@ def test_switches_of_the_first_python_are_passed_on(folder):
             "import sys; print(sys.flags.dev_mode, sys.orig_argv[1:4])",
         ],
         **{"capture_output": True, "text": True, "cwd": folder},
+        timeout=300,
     )
     assert done.stdout == "True ['-u', '-X', 'dev']\n", done.stderr
 
@@ -145,5 +147,6 @@ def test_a_python_without_us_runs_as_it_is(folder):
     done = subprocess.run(
         [folder / "other" / "bin" / "python", "-c", "import sys; print('tracework' in sys.modules, sys.path[:2])"],
         **{"capture_output": True, "text": True, "cwd": folder, "env": {"PYTHONPATH": f"{run.AT_START}{os.pathsep}there"}},
+        timeout=300,
     )
     assert done.stdout.startswith("False ['', ") and "there" in done.stdout and not done.stderr

@@ -107,7 +107,9 @@ print(failure(stored_programs.Net(), torch.ones(2, 9, 4).double()))
 stored_programs.Net.forward = lambda self, x: x
 print(failure(stored_programs.Net(), torch.ones(2, 9, 4)))
 """
-    done = subprocess.run([sys.executable, "-c", code], input=text, capture_output=True, text=True, check=True, cwd=HERE)
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=text, capture_output=True, text=True, check=True, cwd=HERE, timeout=300
+    )
     same, scale, text, dtype, method = done.stdout.splitlines()
     assert same == scale == "None", "under dynamic=True numbers are open, too"
     assert "str" in text and "has dtype torch.float64, had torch.float32" in dtype and "methods of the classes" in method

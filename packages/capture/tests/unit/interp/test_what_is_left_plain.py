@@ -258,7 +258,7 @@ tracework_capture.optimize(lambda gm, inputs: gm.forward)(len)
 names = {m.name.partition(".")[2] for m in pkgutil.walk_packages(tracework_capture.__path__, "tracework_capture.")}
 print(sorted(name for name in names if f"tracework_capture.{name}" not in sys.modules))
 """
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300).stdout
     assert found.strip() == "['values.policy']"
 
 

@@ -37,7 +37,7 @@ def test_many_threads_and_shapes():
         return x * 2 + y.sum() + x.shape[0]
 
     def work(number):
-        barrier.wait()
+        barrier.wait(60)
         try:
             for i in range(200):
                 n = 2 + (i * 7 + number * 13) % 200

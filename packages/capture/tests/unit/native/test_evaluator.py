@@ -451,7 +451,7 @@ def test_threads():
     call, asked = replacing(plain, lambda inputs, n: ("fast", inputs[0], n), first_argument_is)
 
     def work(number):
-        barrier.wait()
+        barrier.wait(60)
         for i in range(2000):
             if call(number % 3) != ("fast", number % 3, number % 3) or plain(i) != ("plain", i):
                 wrong.append(i)
