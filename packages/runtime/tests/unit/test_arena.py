@@ -1,6 +1,7 @@
 """The memory that recordings share: which pool what comes from, and that torch's allocator is asked in the way that it asserts."""
 
 import contextlib
+import gc
 import itertools
 import sys
 import types
@@ -130,7 +131,7 @@ def test_an_arena_that_ended_is_not_entered_again(pools):
     assert len(set(pools.taken)) == 6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.sampled_from(["record", "fail", "alone", "drop"]), st.integers(0, 5)), max_size=30))
 def test_any_order(steps):
     with allocator() as made:
@@ -161,8 +162,9 @@ def test_what_lies_in_the_arena_is_seen(pools, monkeypatch):
 def test_snapshots_leave_the_numbers_of_a_pool_alone():
     """torch gives up references to them that it does not have: the pool's name would be freed while it is used."""
     pool = int("4" * 15), int("5" * 15)
+    gc.collect()  # garbage of other tests holds False, too
     before, of_false = [sys.getrefcount(number) for number in pool], sys.getrefcount(False)
-    for _ in range(100):
+    for _ in range(1000):
         assert _torch.pool_parts(pool) == []
     assert [sys.getrefcount(number) for number in pool] == before
-    assert abs(sys.getrefcount(False) - of_false) < 50
+    assert abs(sys.getrefcount(False) - of_false) < 500, "one in two calls"

@@ -37,7 +37,7 @@ def bounded(made):
     return all(f.made <= f.most_recordings() for f in made.functions.values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(steps, min_size=20, max_size=120))
 def test_programs(program):
     STEPS.number, made = 0, machine()

@@ -1,13 +1,13 @@
 """Compiled functions for long and by many: threads, calls by the hundred thousand, other evaluators, what is left when they go."""
 
 import gc
-import os
 import sys
 import threading
 import weakref
 
 import pytest
 import torch
+from growth import growth, resident
 from tracework_capture import CaptureError, optimize, run_only
 from tracework_capture.hook import cache
 
@@ -60,11 +60,6 @@ def test_many_threads_and_shapes():
     assert len(cache.entries_of(plain.__wrapped__.__code__)) == len(compiles)
 
 
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def test_memory_does_not_grow():
     model = Block()
     call = optimize(eager)(lambda x: model(x))
@@ -72,13 +67,8 @@ def test_memory_does_not_grow():
         x = torch.randn(2, 4)
         for _ in range(2000):
             call(x)
-        gc.collect()
-        before, blocks = resident(), sys.getallocatedblocks()
-        for _ in range(30_000):
-            call(x)
-        gc.collect()
-    assert sys.getallocatedblocks() - blocks < 200
-    assert resident() - before < 2 << 20
+        assert growth(sys.getallocatedblocks, 6000, lambda: call(x)) < 600, "a block in ten calls"
+        assert growth(resident, 6000, lambda: call(x)) < 6000 * 64, "64 bytes a call"
 
 
 def test_everything_goes_with_the_compiled_function():

@@ -45,7 +45,7 @@ nodes = st.integers(1, 6).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(nodes)
 def test_no_order_has_fewer_changes(nodes):
     predecessors, between = nodes
