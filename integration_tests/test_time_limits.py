@@ -1,4 +1,5 @@
-"""What a test waits for may never come: each process that is run or waited for has a limit, below the one that pytest.ini gives a test."""
+"""What a test waits for may never come: each process that is run or waited for has a limit, below the one that pytest.ini gives a test; and
+no lock of ours waits for its own thread."""
 
 import ast
 import re
@@ -30,3 +31,9 @@ def test_every_wait_of_a_test_has_a_limit():
     assert len(files) > 400 and len(asked) > 20
     found = {str(file.relative_to(ROOT)): without_limit(text) for file, text in asked.items()}
     assert not {file: lines for file, lines in found.items() if lines}
+
+
+def test_locks_may_be_taken_again():
+    """While one is held a destructor may run, or a handler of a signal, that compiles: it would wait for its own thread."""
+    found = {str(file.relative_to(ROOT)): file.read_text() for file in ROOT.glob("packages/*/src/**/*.py")}
+    assert not [file for file, text in found.items() if re.search(r"= threading\.Lock\(\)", text)]

@@ -1,6 +1,7 @@
 import dataclasses
 import logging
 import os
+import threading
 
 import pytest
 from tracework_runtime import KEY_PARTS, Artifact, Cache, CacheUnsafe, KeyFacts, RuntimeOptions, Store, cache_key, explain_key
@@ -25,6 +26,24 @@ def test_get_or_make_makes_once(store):
     assert cache.get_or_make("k1", make) is first
     assert Cache(store).get_or_make("k1", make) == first
     assert made == [1]
+
+
+def test_destructors_may_ask_the_cache(store):
+    """What leaves it may run code of the program's, which compiles in its turn."""
+    cache, found = Cache(store, entries=1), []
+
+    class Asks(Artifact):
+        def __del__(self):
+            found.append(cache.get("k2"))
+
+    def work():
+        cache.put("k1", Asks("k1", HOST))
+        cache.put("k2", Artifact("k2", HOST))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert [artifact.key for artifact in found] == ["k2"]
 
 
 def test_damaged_entry_is_made_again(store, caplog):

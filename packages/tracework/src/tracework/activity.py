@@ -100,7 +100,7 @@ class Line:
 
     def __init__(self, running: list[_Running]):
         self._running = running
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._shown: Any = None
         self._over = False
         self._timer = threading.Timer(PATIENCE, self._show)

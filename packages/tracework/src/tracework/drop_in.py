@@ -65,7 +65,7 @@ class Replacement(contextlib.AbstractContextManager[None]):
 
 
 _undo = contextlib.ExitStack()
-_lock = threading.Lock()
+_lock = threading.RLock()
 _replaced: list[Any] = []
 
 

@@ -111,18 +111,26 @@ class TritonPool:
         try:
             answer = worker.ask(request)
         except EOFError as gone:
-            with self._free:
-                self._all.remove(worker)
-                self._free.notify()
-            status = worker.process.wait()
+            status = self._let_go(worker)
             raise BuildError(
                 f"the process compiling Triton kernel {request['entry']!r} ended with status {status}",
                 advice="import triton in a shell to see whether it works",
             ) from gone
+        except BaseException:  # an interrupt: the answer would be taken for that to the next request
+            worker.process.kill()
+            self._let_go(worker)
+            raise
         with self._free:
             self._idle.append(worker)
             self._free.notify()
         return answer
+
+    def _let_go(self, worker: _Worker) -> int:
+        """Others may begin a process in its place; gives the status that it ends with."""
+        with self._free:
+            self._all.remove(worker)
+            self._free.notify()
+        return worker.process.wait()
 
     def _take(self) -> _Worker:
         with self._free:
@@ -137,7 +145,7 @@ class TritonPool:
 
 
 _POOL: TritonPool | None = None
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
 
 
 def triton_pool(limit: int | None = None) -> TritonPool:

@@ -30,7 +30,7 @@ class Cache:
         self.entries = entries
         self._memory: OrderedDict[str, Artifact] = OrderedDict()
         self._read: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a destructor that runs while it is held may compile
 
     def get(self, key: str) -> Artifact | None:
         """The artifact of a key, or None."""
