@@ -15,6 +15,7 @@ import torch
 
 from ..._torch import torch_functions_on
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ..number.late_values import LateValue
 from ..number.symint import SymNumber
 from ..objects.function import FunctionValue
 from ..objects.instance import ObjectValue
@@ -24,6 +25,7 @@ from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin, class_value
 from ..protocol.calls import calls
 from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, GETTERS, UNARY_FUNCTIONS, ConstantValue, force_plain
+from ..protocol.operators import call_dunder
 from ..protocol.value import Value
 from .foreign_tensor import ForeignTensor
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES
@@ -100,8 +102,6 @@ class Dispatching(Value):
 
     def takes(self, frame: Frame, other: Value) -> bool:
         """Whether an operator with this operand is one that a __torch_function__ is asked about."""
-        from ..number.late_values import LateValue
-
         if not self.is_on(frame):
             return False
         if isinstance(other, LateValue):
@@ -225,8 +225,6 @@ def by_protocol(
     if not isinstance(owner, Dispatching):
         return frame.break_graph("tensor_subclass", f"Tensor.{name} of a {owner.describe()}")
     if name.startswith("__"):
-        from ..protocol.operators import call_dunder
-
         return call_dunder(frame, owner, name, args, kwargs)
     return owner.call_method(frame, name, args, kwargs)
 
