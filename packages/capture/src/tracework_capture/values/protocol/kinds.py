@@ -19,8 +19,8 @@ class AbstractTensor(Value):
 
     is_chosen_by_data = True
 
-    node: fx.Node | None
-    """Its node; None when that became part of an inner graph."""
+    node: Any
+    """Its fx.Node; None when that became part of an inner graph."""
     example: Any
     """Its FakeTensor."""
     obj: torch.Tensor | None
@@ -136,6 +136,16 @@ class AbstractInstance(Value):
 
 class AbstractModule(AbstractInstance):
     """A module of torch.nn (torch/module.py ModuleValue)."""
+
+    obj: torch.nn.Module
+    seen_entries: dict[str, Value]
+    """Parameters and buffers that a functional call puts in the places of the module's own."""
+    replaced: int
+    """How many of them."""
+
+    def existing(self, frame: Frame, table: str) -> dict[str, Any]:
+        """The object's own dict of a table; breaks the graph where Module.__init__ has not run yet."""
+        raise NotImplementedError
 
 
 class AbstractFunction(Value):

@@ -23,9 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import CodeType
 
+    from tracework_primops import FakeMode, SymbolTable
+
     from ...bytecode.code import CodeInfo, Instruction
     from ...errors import UserLocation
+    from ...graph.builder import GraphBuilder
+    from ...graph.mutations import MutationLog
     from ...interp.frame import CaptureRoot
+    from ...options import CaptureOptions
     from ..objects.function import CellValue
 
 EXISTING = "existing"
@@ -69,11 +74,11 @@ class Emitter(Protocol):
 class Frame(Protocol):
     """What a Value may ask of the interpreter."""
 
-    graph: Any  # graph.builder.GraphBuilder
-    mutations: Any  # graph.mutations.MutationLog
-    symbols: Any  # primops SymbolTable
-    fake_mode: Any  # primops FakeMode
-    options: Any  # CaptureOptions
+    graph: GraphBuilder
+    mutations: MutationLog
+    symbols: SymbolTable
+    fake_mode: FakeMode
+    options: CaptureOptions
     root: CaptureRoot  # the state of the whole capture
     code: CodeType
     info: CodeInfo

@@ -30,7 +30,6 @@ from .saved_hooks import EnterSavedHooks
 if TYPE_CHECKING:
     from tracework_primops import FakeTensor
 
-    from ..plain.sequence import SequenceValue
     from ..protocol.value import Emitter, Frame, Value
 
 
@@ -97,7 +96,7 @@ def gradients(
     outputs: AbstractTensor | list[AbstractTensor],
     inputs: list[AbstractTensor] | Value,
     given: dict[str, Value | None],
-) -> SequenceValue:
+) -> Value:
     """The node that asks the engine. Where an earlier backward used the history up, the graph ends before that one: eager's engine has
     accumulated some gradients when it comes to what is gone."""
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import numpy
 import torch
@@ -27,6 +27,8 @@ from .overrides import dispatch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torch import fx
+
     from ...sources import Source
     from ..protocol.kinds import AbstractFunction
     from ..protocol.value import Emitter, Frame
@@ -35,15 +37,15 @@ if TYPE_CHECKING:
 class ContextValue(Value):
     """A manager made in the traced program. `enter` and `leave` record nodes; it can also decorate a function."""
 
-    def __init__(self, cls: Callable[..., Any] | type, args: list[Value], kwargs: dict[str, Value]) -> None:
+    def __init__(self, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
         super().__init__(None)
         self.cls = cls
         self.args = args
         self.kwargs = kwargs
-        self.obj = None
+        self.obj: Any = None  # the manager itself, where it existed before
 
     def python_type(self) -> type:
-        return self.cls
+        return cast(type, self.cls)
 
     def truth(self, frame: Frame) -> bool:
         return True
@@ -80,23 +82,24 @@ class ContextValue(Value):
             return DecoratedValue(self, args[0])
         return frame.break_graph("context_unknown", f"call of {self.cls.__name__}")
 
-    def for_call(self, frame: Frame) -> Any:
+    def for_call(self, frame: Frame) -> ContextValue:
         """The manager that a call of a function which this one decorates enters."""
         return self
 
-    def copied(self) -> ContextValue:
+    def copied(self) -> Self:
         """A manager like this one that was not entered."""
         made = copy.copy(self)
         made.source = made.obj = None
         return made
 
-    def enter(self, frame: Frame) -> None:
+    def enter(self, frame: Frame) -> Value | None:
         """Records what entering does; returns what `as` gives when that is not None."""
+        return None
 
     def leave(self, frame: Frame) -> None:
         """Records what leaving does."""
 
-    outlives_graph = False
+    outlives_graph: bool | property = False
     """Whether the manager may be entered in a graph and left after it, where no with block says so."""
 
     def leave_at_break(self, frame: Frame) -> None:
@@ -138,7 +141,7 @@ class GradModeContext(ContextValue):
     def __init__(self, cls: type, args: list[Value], kwargs: dict[Any, Any], mode: bool) -> None:
         super().__init__(cls, args, kwargs)
         self.mode = mode
-        self.before = None
+        self.before: bool | None = None
 
     outlives_graph = True
 
@@ -154,7 +157,7 @@ class GradModeContext(ContextValue):
     def for_call(self, frame: Frame) -> ContextValue:
         return self.copied()
 
-    def copied(self) -> ContextValue:
+    def copied(self) -> Self:
         made = super().copied()
         made.before = None
         return made
@@ -175,7 +178,7 @@ class GradModeContext(ContextValue):
         if before is not None:
             set_grad(frame, before)
 
-    def mode_before(self, frame: Frame) -> bool:
+    def mode_before(self, frame: Frame) -> bool | None:
         """What leaving brings back; None where it was not entered."""
         if self.before is None and self.obj is not None:
             return force_plain(frame, self.getattr(frame, "prev"))
@@ -215,10 +218,11 @@ def grad_switch(mode: bool, before: bool) -> Any:
     return made
 
 
-def switch_grad(frame: Frame, mode: bool) -> Value | None:
+def switch_grad(frame: Frame, mode: bool) -> None:
     """The program's own switch, about which torch asks the modes that are on."""
     if not frame.root.function_modes:
-        return set_grad(frame, mode)
+        set_grad(frame, mode)
+        return
     dispatch(frame, frame.wrap(torch._C._set_grad_enabled, Const(torch._C._set_grad_enabled)), [ConstantValue(mode)], {})
 
 
@@ -257,11 +261,11 @@ class InferenceMode(GradModeContext):
 
     def __init__(self, args: list[Value], wanted: bool) -> None:
         super().__init__(torch.inference_mode, args, {}, not wanted)
-        self.entered = []
+        self.entered: list[bool] = []
 
     outlives_graph = False
 
-    def for_call(self, frame: Frame) -> Any:
+    def for_call(self, frame: Frame) -> ContextValue:
         return self  # it knows each of the blocks that it is entered for
 
     def enter(self, frame: Frame) -> Any:
@@ -297,7 +301,7 @@ class AutocastContext(ContextValue):
     ) -> None:
         super().__init__(cls, args, kwargs)
         self.settings = settings
-        self.nodes = []
+        self.nodes: list[fx.Node] = []
 
     def enter(self, frame: Frame) -> ContextValue:
         if self.nodes:  # it has one place for what held before, and so stays in force

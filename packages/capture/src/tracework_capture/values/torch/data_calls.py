@@ -51,7 +51,7 @@ CTC_NAMES = list(inspect.signature(F.ctc_loss).parameters)
 def ctc_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     """ctc_loss, whose backward needs a tensor as large as the longest target: where the lengths are tensors, that is data."""
 
-    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = dict(zip(CTC_NAMES, args)) | kwargs
         scores = given.get("log_probs")
         lengths = [given.get("input_lengths"), given.get("target_lengths")]

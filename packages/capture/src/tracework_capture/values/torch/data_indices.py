@@ -56,7 +56,7 @@ def places_of(
     return None if dims is None else (places, dims, where)
 
 
-def one_place(frame: Frame, item: AbstractTensor) -> AbstractTensor:
+def one_place(frame: Frame, item: AbstractTensor) -> Value:
     """The index as a tensor of one int."""
     return frame.graph.call_method(frame, "unsqueeze", (as_kind(frame, item, torch.int64), ConstantValue(0)))
 
@@ -151,7 +151,7 @@ def is_int_inside(item: Value, tensor: AbstractTensor, dim: int) -> bool:
     return type(size) is int and -size <= item.constant() < size
 
 
-def store_by_data(frame: Frame, tensor: AbstractTensor, key: Value, value: Value) -> bool:
+def store_by_data(frame: Frame, tensor: AbstractTensor, key: Value, value: Any) -> bool:
     """Whether tensor[key] = value was done, at places that are ints of data."""
     items = key.all_items(frame) if type(key) is TupleValue else [key]
     found = places_of(frame, tensor, items)

@@ -19,7 +19,7 @@ EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex1
 WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
-def as_kind(frame: Frame, tensor: AbstractTensor, dtype: torch.dtype) -> AbstractTensor:
+def as_kind(frame: Frame, tensor: AbstractTensor, dtype: torch.dtype) -> Value:
     """The tensor in this dtype; itself when it has it."""
     return tensor if tensor.example.dtype == dtype else frame.graph.call_method(frame, "to", (tensor, ConstantValue(dtype)))
 

@@ -6,7 +6,7 @@ FLOAT_CURVES: name of a function or method -> form(frame, name, args, kwargs), a
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -24,25 +24,26 @@ if TYPE_CHECKING:
     from ..protocol.value import Frame, Value
 
 
-def call(frame: Frame, name: str, *args: Value, **kwargs: Any) -> AbstractTensor:
-    return frame.graph.call_method(frame, name, args, kwargs)
+def call(frame: Frame, name: str, *args: Any, **kwargs: Any) -> AbstractTensor:
+    """A method of tensors that gives one tensor."""
+    return cast(AbstractTensor, frame.graph.call_method(frame, name, args, kwargs))
 
 
-def where(frame: Frame, condition: Any, first: Any, second: Any) -> Any:
-    return frame.graph.call(frame, torch.where, (condition, first, second))
+def where(frame: Frame, condition: AbstractTensor, first: Value, second: Value) -> AbstractTensor:
+    return cast(AbstractTensor, frame.graph.call(frame, torch.where, (condition, first, second)))
 
 
-def operand(frame: Frame, value: Value, tensor: AbstractTensor) -> AbstractTensor:
+def operand(frame: Frame, value: Any, tensor: AbstractTensor) -> Any:
     """A number, changing or not, as what stands for it in arithmetic with a tensor; a tensor and None are themselves."""
     return value.as_operand(frame, [tensor]) if changes(value) else value
 
 
-def holds(frame: Frame, op: str, left: Any, right: Any) -> Any:
+def holds(frame: Frame, op: str, left: Value, right: Value) -> bool:
     """Whether Python finds this of two numbers, which is guarded where one of them changes."""
     return compare(frame, op, left, right).truth(frame)
 
 
-def is_factor(frame: Frame, number: Any) -> Any:
+def is_factor(frame: Frame, number: Value) -> bool:
     """Whether it is finite and not 0."""
     found = answer(frame, "(isfinite({0}) and {0} != 0)", number) if changes(number) else None
     if found is None:
@@ -51,7 +52,7 @@ def is_factor(frame: Frame, number: Any) -> Any:
     return found
 
 
-def arguments(args: list[Value], kwargs: dict[str, Value], defaults: Any) -> Any:
+def arguments(args: list[Value], kwargs: dict[str, Value], defaults: dict[str, Any]) -> list[Any] | None:
     """The arguments by the order of `defaults`, a dict; None where more is given, or one without a default is not."""
     given = dict(zip(defaults, args)) | kwargs
     if len(args) > len(defaults) or not given.keys() <= defaults.keys():
@@ -60,7 +61,7 @@ def arguments(args: list[Value], kwargs: dict[str, Value], defaults: Any) -> Any
     return None if None in found else found
 
 
-def is_number(value: Value) -> Any:
+def is_number(value: Value) -> bool:
     return changes(value) or (value.is_constant() and type(value.constant()) in (int, float))
 
 
@@ -68,7 +69,7 @@ def activation(**defaults: float | None) -> Callable[..., Any]:
     """A form of an elementwise curve body(frame, x, *numbers). Halves are computed with in float32 and rounded once, as eager does."""
 
     def add(body: Callable[..., Any]) -> Callable[..., Any]:
-        def form(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        def form(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
             given = arguments(args, kwargs, {"input": None, **defaults, "inplace": False})
             if given is None or not isinstance(given[0], AbstractTensor) or not all(map(is_number, given[1:-1])):
                 return None
@@ -146,7 +147,7 @@ def hardtanh(frame: Frame, x: Any, low: Any, high: Any) -> Any:
     return where(frame, call(frame, "le", x, low), low, below)
 
 
-def clamped(frame: Frame, end: str, x: AbstractTensor, bound: Value) -> AbstractTensor:
+def clamped(frame: Frame, end: str, x: AbstractTensor, bound: Value) -> Value:
     """clamp_min or clamp_max, after `end`; where it has no gradient at a bound that is a number, the bound is chosen in place of x."""
     name, number = f"clamp_{end}", operand(frame, bound, x)
     if not has_no_gradient_at(x, bound):
@@ -155,7 +156,7 @@ def clamped(frame: Frame, end: str, x: AbstractTensor, bound: Value) -> Abstract
     return where(frame, inside, x, call(frame, name, call(frame, "detach", x), number))
 
 
-def clamped_in_place(frame: Frame, end: str, x: AbstractTensor, bound: Value) -> AbstractTensor:
+def clamped_in_place(frame: Frame, end: str, x: AbstractTensor, bound: Value) -> Value:
     """clamp_min_ or clamp_max_"""
     if has_no_gradient_at(x, bound):
         return call(frame, "copy_", x, clamped(frame, end, x, bound))
@@ -167,7 +168,7 @@ def has_no_gradient_at(x: AbstractTensor, bound: Value) -> bool:
     return _torch.BOUNDS_TAKE_GRADIENTS and changes(bound) and x.example.requires_grad and torch.is_grad_enabled()
 
 
-def normalize(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def normalize(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     given = arguments(args, kwargs, {"input": None, "p": 2.0, "dim": 1, "eps": 1e-12})
     if given is None or not isinstance(given[0], AbstractTensor) or not changes(given[3]):
         return None
@@ -180,7 +181,7 @@ def is_exact(value: Value) -> Any:
     return isinstance(value, AbstractTensor) and value.example.dtype in EXACT
 
 
-def renorm(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def renorm(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """Without a gradient, which would not be eager's where a norm is infinite."""
     given = arguments(args, kwargs, {"input": None, "p": None, "dim": None, "maxnorm": None})
     if given is None or not is_exact(given[0]) or not changes(given[3]) or not given[2].is_constant():
@@ -192,7 +193,7 @@ def renorm(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value])
         return None
     ndim = x.example.ndim
     others = tuple(d for d in range(ndim) if d != dim.constant() % ndim)
-    norm = frame.graph.call(frame, torch.linalg.vector_norm, (x, p, others, True))
+    norm: Any = frame.graph.call(frame, torch.linalg.vector_norm, (x, p, others, True))
     most = operand(frame, most, norm)
     scale = call(frame, "div", most, call(frame, "add", norm, ConstantValue(1e-7)))
     scale = where(frame, call(frame, "gt", norm, most), scale, ConstantValue(1.0))
@@ -202,22 +203,22 @@ def renorm(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value])
 PRODUCTS = {"addmm": "mm", "addbmm": "bmm", "baddbmm": "bmm", "addmv": "mv", "addr": "outer"}
 
 
-def added_product(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def added_product(frame: Frame, name: str, args: list[Any], kwargs: dict[str, Value]) -> Value | None:
     """beta * input + alpha * (first @ second); what is multiplied by 0 is not looked at."""
     beta, alpha = (kwargs.get(n, ConstantValue(1)) for n in ("beta", "alpha"))
     if len(args) != 3 or not kwargs.keys() <= {"beta", "alpha"} or not all(map(is_exact, args)):
         return None
     if not (is_factor(frame, beta) and is_factor(frame, alpha)):
         return None
-    product = call(frame, PRODUCTS[name.rstrip("_")], *args[1:])
+    product: Any = call(frame, PRODUCTS[name.rstrip("_")], *args[1:])
     if name.startswith("addbmm"):
         product = call(frame, "sum", product, ConstantValue(0))
     product = call(frame, "mul", product, operand(frame, alpha, product))
-    found = call(frame, "add", call(frame, "mul", args[0], operand(frame, beta, args[0])), product)
+    found: Any = call(frame, "add", call(frame, "mul", args[0], operand(frame, beta, args[0])), product)
     return call(frame, "copy_", args[0], found) if name.endswith("_") else found
 
 
-def rsub(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def rsub(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """other - alpha * input"""
     given = arguments(args, kwargs, {"input": None, "other": None, "alpha": 1})
     if given is None or not is_exact(given[0]):
@@ -236,7 +237,7 @@ def without_usual(kwargs: dict[str, Value]) -> Any:
     return {k: v for k, v in kwargs.items() if k not in usual or not v.is_constant() or v.constant() not in usual[k]}
 
 
-def arange(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def arange(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """In double precision, as eager computes it; as many numbers as Python finds for each call."""
     kwargs = without_usual(kwargs)
     options = {key: kwargs.pop(key) for key in ("dtype", "device") if key in kwargs}
@@ -251,12 +252,12 @@ def arange(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value])
     count = computed_int(frame, "ceil(({} - {}) / {})", end, start, step)
     if count is None:
         return None
-    place = frame.graph.call(frame, torch.arange, (count,), {"dtype": ConstantValue(torch.float64), **options})
-    found = call(frame, "mul", place, operand(frame, step, place))
+    place: Any = frame.graph.call(frame, torch.arange, (count,), {"dtype": ConstantValue(torch.float64), **options})
+    found: Any = call(frame, "mul", place, operand(frame, step, place))
     return as_kind(frame, call(frame, "add", found, operand(frame, start, place)), dtype.constant())
 
 
-def linspace(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def linspace(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """From both ends to the middle, as eager computes it."""
     kwargs = without_usual(kwargs)
     options = {"dtype": ConstantValue(torch.get_default_dtype())}
@@ -267,7 +268,7 @@ def linspace(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value
     start, end, count = *given[:2], given[2].constant()
     if type(count) is not int or count < 2 or options["dtype"].constant() not in EXACT:
         return None
-    place = frame.graph.call(frame, torch.arange, (count,), options)
+    place: Any = frame.graph.call(frame, torch.arange, (count,), options)
     step = binary(frame, "/", binary(frame, "-", end, start), ConstantValue(count - 1))
     step, start, end = (operand(frame, v, place) for v in (step, start, end))
     up = call(frame, "add", call(frame, "mul", place, step), start)

@@ -6,7 +6,7 @@ otherwise than eager does with a number, or another operator's gradient would di
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -55,22 +55,22 @@ def largest_number(given: list[Value]) -> float:
     return min(torch.finfo(dtype).max for dtype in found)
 
 
-def element(frame: Frame, value: Value, tensor: AbstractTensor) -> Value:
+def element(frame: Frame, value: Any, tensor: AbstractTensor) -> Value:
     """A number that is stored in a tensor."""
     return as_kind(frame, value.as_tensor(frame), tensor.example.dtype) if changes(value) and is_real(tensor) else value
 
 
-def is_real(value: AbstractTensor) -> bool:
+def is_real(value: Value | None) -> TypeGuard[AbstractTensor]:
     return isinstance(value, AbstractTensor) and value.example.dtype.is_floating_point
 
 
-def named(args: list[Value], kwargs: dict[Any, Any], *names: str) -> list[Value]:
+def named(args: list[Value], kwargs: dict[Any, Any], *names: str) -> list[Any] | None:
     """The arguments by name, None for what is not given; nothing where more is given."""
     given = dict(zip(names, args)) | kwargs
     return [given.get(n) for n in names] if len(args) <= len(names) and given.keys() <= set(names) else None
 
 
-def bounded(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+def bounded(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor | None:
     """clamp: the lower bound first, so that the upper one wins as in eager."""
     ends = {"clamp_min": ("min",), "clamp_max": ("max",)}.get(name.rstrip("_"), ("min", "max"))
     given = named(args, kwargs, "input", *ends)
@@ -88,7 +88,7 @@ def bounded(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]
     return given[0] if name.endswith("_") else found
 
 
-def chosen(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def chosen(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """where(condition, input, other)"""
     given = named(args, kwargs, "condition", "input", "other")
     if given is None or any(v is None for v in given):
@@ -103,7 +103,7 @@ def chosen(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value])
     return frame.graph.call(frame, torch.where, (given[0], *(operand(frame, v, tensors[0]) for v in given[1:])))
 
 
-def filled(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+def filled(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """fill and masked_fill take the number as a tensor of any floating dtype."""
     names = ("input", "mask", "value") if name.startswith("masked") else ("input", "value")
     given = named(args, kwargs, *names)
@@ -119,7 +119,7 @@ def filled(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value])
 def made(empty: str, count: int) -> Callable[..., Any]:
     """full, full_like and new_full: memory, then the number in it. The number is argument number `count`."""
 
-    def form(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+    def form(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
         value = args.pop(count) if len(args) > count else kwargs.pop("fill_value", None)
         known = {"size", "dtype", "device", "input", "memory_format"}
         if value is None or not changes(value) or len(args) > count or not kwargs.keys() <= known:
@@ -134,7 +134,7 @@ def made(empty: str, count: int) -> Callable[..., Any]:
     return form
 
 
-def leaky(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def leaky(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """leaky_relu(x, slope)"""
     given = named(args, kwargs, "input", "negative_slope", "inplace")
     if given is None or not is_real(given[0]) or (given[2] is not None and given[2].truth(frame)):
@@ -144,7 +144,7 @@ def leaky(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) 
     return frame.graph.call(frame, torch.where, (positive, x, scaled))
 
 
-def between(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+def between(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """lerp(start, end, weight), whose tensors are of one dtype, the weight's too."""
     given = named(args, kwargs, "input", "end", "weight")
     if given is None or not isinstance(given[0], AbstractTensor) or given[0].example.dtype not in EXACT or not changes(given[2]):
@@ -154,7 +154,7 @@ def between(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]
     return x if name.endswith("_") else found
 
 
-def power(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+def power(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """pow(x, exponent)"""
     given = named(args, kwargs, "input", "exponent")
     if given is None or not all(isinstance(v, AbstractTensor) or changes(v) for v in given):
@@ -165,7 +165,7 @@ def power(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) 
     return frame.graph.call(frame, torch.pow, tuple(operand(frame, v, tensor) for v in given))
 
 
-def normalized(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def normalized(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """F.batch_norm(input, ..., momentum): the operator gives the batch's own statistics, which are averaged with the running ones here, in
     double precision as its kernel on the CPU does."""
     given = named(args, kwargs, "input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
@@ -188,7 +188,7 @@ def normalized(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Val
 def of_two(function: Callable[..., Any]) -> Callable[..., Any]:
     """An elementwise function of two, as which the operators of Python are written, too; the number is a tensor without dims."""
 
-    def form(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def form(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
         given = named(args, kwargs, "input", "other")
         if given is None or None in given or sum(map(changes, given)) != 1:
             return None
@@ -211,7 +211,7 @@ OF_TWO = (
 ).split()
 
 
-def diagonal_filled(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def diagonal_filled(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """x.fill_diagonal_(number) of a matrix"""
     given = named(args, kwargs, "input", "fill_value")
     if given is None or not is_real(given[0]) or not changes(given[1]) or given[0].example.ndim != len("ij"):
@@ -225,7 +225,7 @@ def alone(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) 
     return made("empty", 1)(frame, "full", [TupleValue([]), *args], kwargs) if len(args) == 1 else None
 
 
-def padded(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def padded(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """pad(x, widths, "constant", number): zeros, which the number takes the place of."""
     names = ("input", "pad", "value") if name == "constant_pad_nd" else ("input", "pad", "mode", "value")
     given = named(args, kwargs, *names)
@@ -243,7 +243,7 @@ def padded(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value])
 def written(name: str) -> Callable[..., Any]:
     """The form of the method that writes, of an elementwise one of FLOAT_CURVES."""
 
-    def form(frame: Frame, name_: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def form(frame: Frame, name_: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
         found = FLOAT_CURVES[name](frame, name, args, kwargs) if args else None
         if found is None:
             return None
@@ -253,7 +253,7 @@ def written(name: str) -> Callable[..., Any]:
     return form
 
 
-def at_indices(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def at_indices(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """index_fill and scatter with a number: the same with a tensor of it at all places."""
     fills = name.startswith("index_fill")
     given = named(args, kwargs, "input", "dim", "index", "value")
@@ -272,7 +272,7 @@ def at_indices(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Val
     return x if name.endswith("_") else found
 
 
-def added_at(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def added_at(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """index_add(x, dim, index, source, alpha=number)"""
     given = named(args, kwargs, "input", "dim", "index", "source", "alpha")
     if given is None or not changes(given[4]) or not isinstance(given[3], AbstractTensor) or sum(map(changes, given)) > 1:
@@ -284,7 +284,7 @@ def added_at(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value
     return x if name.endswith("_") else found
 
 
-def found_in(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def found_in(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """searchsorted(sorted, number), bucketize(number, sorted)"""
     places = args[::-1] if name == "bucketize" else args
     if len(args) != len(("sorted", "number")) or not is_real(places[0]) or not changes(places[1]):
@@ -295,7 +295,7 @@ def found_in(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value
     return frame.graph.call(frame, getattr(torch, name), tuple(found), kwargs)
 
 
-def differences(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def differences(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """torch.gradient(x, spacing=number), torch.gradient(x, spacing=[number, ...])"""
     given = named(args, kwargs, "input", "spacing", "dim", "edge_order")
     if given is None or not is_real(given[0]):
@@ -316,7 +316,7 @@ def differences(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Va
     return frame.wrap(gradient_of_even, Const(gradient_of_even, "gradient")).call(frame, given, {})
 
 
-def fused_step(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def fused_step(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Any]) -> Value | None:
     """The step of an optimizer, whose learning rate may be a tensor."""
     if not changes(kwargs.get("lr")) or sum(map(changes, [*args, *kwargs.values()])) > 1:
         return None

@@ -20,7 +20,7 @@ METHODS = {
 }
 
 
-def each(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def each(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The results of the method of each tensor, as eager computes them."""
     method = METHODS[name.removeprefix("_foreach_").rstrip("_")] + ("_" if name.endswith("_") else "")
     columns = [a.unpack(frame) if isinstance(a, SequenceValue) else None for a in args]

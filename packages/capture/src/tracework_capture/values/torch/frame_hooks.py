@@ -67,7 +67,7 @@ class FrameHook(Handle):
         return self.refused()
 
 
-def put_on(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def put_on(frame: Frame, name: str, args: list[Any], kwargs: dict[str, Value]) -> Value | None:
     """The handle of module.register_forward_hook(hook) and its like; None where the hook must be one of the module."""
     root, given = frame.root, dict(zip(OF_ONE_FRAME[:1], args[1:])) | kwargs
     place = place_here(frame)

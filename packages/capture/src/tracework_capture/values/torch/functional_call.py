@@ -24,9 +24,9 @@ NAMES = ("module", "parameter_and_buffer_dicts", "args", "kwargs")
 
 
 @call(torch.func.functional_call)
-def functional_call_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+def functional_call_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.func.functional_call(module, dicts, args, kwargs, tie_weights=True, strict=False)"""
-    given = dict(zip(NAMES, args)) | kwargs
+    given: dict[str, Any] = dict(zip(NAMES, args)) | kwargs
     module, dicts = given["module"], given["parameter_and_buffer_dicts"]
     if not isinstance(module, ModuleValue) or set(given) - {*NAMES, "tie_weights", "strict"}:
         return frame.break_graph("call_unknown", "functional_call")
@@ -48,7 +48,7 @@ def positional(frame: Frame, value: Value) -> list[AbstractTensor]:
     return value.unpack(frame) if isinstance(value, TupleValue) else [value]
 
 
-def keywords(frame: Frame, value: Value | None) -> dict[Any, Any]:
+def keywords(frame: Frame, value: Any) -> dict[Any, Any]:
     if value is None or (value.is_constant() and value.constant() is None):
         return {}
     return {force_plain(frame, k): v for k, v in value.all_items(frame)}

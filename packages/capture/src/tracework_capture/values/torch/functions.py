@@ -371,14 +371,14 @@ def states_split(frame: Frame, tensor: AbstractTensor, sizes: Value, dim: Value 
 @method(torch.Tensor, "split", "split_with_sizes")
 def split_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.split and Tensor.split_with_sizes"""
-    given = dict(zip(("split_size", "dim"), args)) | kwargs
+    given: dict[str, Any] = dict(zip(("split_size", "dim"), args)) | kwargs
     states_split(frame, self, given.get("split_size", given.get("split_sizes")), given.get("dim"))
     return frame.graph.call_method(frame, name, (self, *args), kwargs)
 
 
 @call(torch.split)
 def split_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    given = dict(zip(("tensor", "split_size_or_sections", "dim"), args)) | kwargs
+    given: dict[str, Any] = dict(zip(("tensor", "split_size_or_sections", "dim"), args)) | kwargs
     states_split(frame, given.get("tensor"), given.get("split_size_or_sections"), given.get("dim"))
     return call_torch(frame, torch.split, args, kwargs)
 

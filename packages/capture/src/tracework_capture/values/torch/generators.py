@@ -37,7 +37,7 @@ def is_default(generator: torch.Generator) -> bool:
     return any(generator is each for each in (torch.default_generator, *torch.cuda.default_generators))
 
 
-def is_drawn_from(frame: Frame, generator: Value) -> bool:
+def is_drawn_from(frame: Frame, generator: Any) -> bool:
     """Whether tensors may be drawn from the generator before the graph runs; guards what that depends on."""
     root = frame.root
     if isinstance(generator, MadeGenerator):
@@ -55,7 +55,7 @@ def is_drawn_from(frame: Frame, generator: Value) -> bool:
     return True
 
 
-def drawn(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def drawn(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """A tensor of random numbers that are drawn from a generator of the program; None for other calls, and those of numbers that are not
     known."""
     generator = kwargs.get("generator")
@@ -79,7 +79,7 @@ def drawn(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value]) ->
     return frame.graph.call_method(frame, "clone", (made,))  # which the program may write to
 
 
-def tensor_of(frame: Frame, generator: Value, real: torch.Tensor, draw: Callable[..., Any]) -> AbstractTensor:
+def tensor_of(frame: Frame, generator: Value, real: torch.Tensor, draw: Callable[..., Any]) -> Value:
     """The input for a tensor like `real` that is drawn for each run."""
     node = frame.graph.drawn_tensor(place_of(generator), real, lambda at: draw(at.now if type(at) is Place else at))
     frame.mutations.changes += 1
@@ -145,7 +145,7 @@ class Place(threading.local):
         self.now = torch.Generator(device=self.device)
         return 0.0
 
-    def take(self) -> torch.Generator:
+    def take(self) -> torch.Generator | None:
         return self.now
 
     def get_state(self) -> Any:

@@ -83,7 +83,7 @@ def real_function(frame: Frame, value: Value) -> Any:
     return lambda: made
 
 
-def real_method(frame: Frame, value: Value) -> Any:
+def real_method(frame: Frame, value: Any) -> Any:
     """The same of a method, whose owner the graph does not keep alive."""
     owner, make = value.owner, real_function(frame, value.function)
     if getattr(owner, "obj", None) is None or owner.source is None or make is None:
@@ -161,7 +161,7 @@ def register_later(frame: Frame, tensor: AbstractTensor, method: str, hook: Abst
 
 
 def register_post_accumulate_grad_hook(
-    frame: Frame, tensor: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]
+    frame: Frame, tensor: AbstractTensor, name: str, args: list[Any], kwargs: dict[str, Any]
 ) -> Value:
     """Tensor.register_post_accumulate_grad_hook(hook), of leaves only"""
     if frame.root.transforms or not tensor.example.requires_grad or not tensor.is_leaf():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def assign_data(frame: Frame, tensor: AbstractTensor, value: Value) -> Value | None:
+def assign_data(frame: Frame, tensor: Any, value: Any) -> Value | None:
     """tensor.data = value"""
     if value is tensor:
         return None
@@ -62,7 +62,7 @@ def assign_data(frame: Frame, tensor: AbstractTensor, value: Value) -> Value | N
     return None
 
 
-def change_requires_grad(frame: Frame, tensor: AbstractTensor, wanted: bool) -> AbstractTensor:
+def change_requires_grad(frame: Frame, tensor: Any, wanted: bool) -> AbstractTensor:
     """tensor.requires_grad_(wanted) of one that asks for a gradient before the graph runs; a gradient that is asked for in the graph alone
     would not come to the tensor of the program."""
     real, key = tensor.obj, ("requires_grad", id(tensor))
@@ -75,7 +75,7 @@ def change_requires_grad(frame: Frame, tensor: AbstractTensor, wanted: bool) -> 
         (tensor.node, tensor.example), tensor.asking = tensor.asking, None
         frame.mutations.drop(key)
         return tensor
-    made = frame.graph.call_method(frame, "detach", (tensor,))
+    made: Any = frame.graph.call_method(frame, "detach", (tensor,))
     tensor.asking, tensor.node, tensor.example = (tensor.node, tensor.example), made.node, made.example
     remember(frame, tensor)
     frame.mutations.keep.append(tensor)

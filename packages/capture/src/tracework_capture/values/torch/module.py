@@ -189,7 +189,7 @@ class ModuleValue(ObjectValue, AbstractModule):
             return forward.call(frame, args, kwargs)
         return self.call_with_hooks(frame, backward, forward, args, kwargs)
 
-    def forward_alone(self, frame: Frame) -> Value:
+    def forward_alone(self, frame: Frame) -> Value | None:
         """What Module.__call__ calls with its arguments as they are; None where hooks see them, or code of the module's own."""
         if lookup_class(self.cls, "_call_impl")[0] is not Module._call_impl or isinstance(self.obj, LazyModuleMixin):
             return None
@@ -360,15 +360,15 @@ def dict_value(frame: Frame, kwargs: dict[str, Value]) -> Value:
 # --- Module's own methods, by function: fn(frame, args, kwargs) ---------------------------------------------------------
 
 
-def call_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
     return args[0].call_impl(frame, list(args[1:]), kwargs)
 
 
-def getattr_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def getattr_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
     return args[0].module_getattr(frame, force_plain(frame, args[1]))
 
 
-def setattr_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def setattr_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
     args[0].module_setattr(frame, force_plain(frame, args[1]), args[2])
     return NONE
 
@@ -417,7 +417,7 @@ def option(
 def members(table: str) -> Callable[..., Any]:
     """named_parameters, named_buffers: (name, tensor) pairs, each module and tensor once unless `remove_duplicate` says otherwise."""
 
-    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def handler(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
         prefix = option(frame, args, kwargs, 1, "prefix", "")
         recurse = option(frame, args, kwargs, 2, "recurse", True)
         once = option(frame, args, kwargs, 3, "remove_duplicate", True)
@@ -462,7 +462,7 @@ def named_children(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     return pairs
 
 
-def named_modules(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def named_modules(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
     if "memo" in kwargs or len(args) > 1:
         return frame.break_graph("call_unknown", "named_modules with a memo")
     prefix, once = option(frame, args, kwargs, 2, "prefix", ""), option(frame, args, kwargs, 3, "remove_duplicate", True)
@@ -478,7 +478,7 @@ def hook_row(name: str) -> Callable[..., Any]:
     return lambda frame, args, kwargs: put_on(frame, name, args, kwargs) or refused_row(frame, args, kwargs)
 
 
-def to_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractModule:
+def to_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """module.to(dtype or device): the module where everything is so already, else its own code."""
     if not frame.root.function_modes and all(w.is_constant() for w in (*args[1:], *kwargs.values())):
         wanted = [a.constant() for a in args[1:]], {k: v.constant() for k, v in kwargs.items()}

@@ -82,7 +82,7 @@ class ModuleHooks:
         self.module, self.node, self.arguments = module, None, 0
         frame.guard("IDENTITY", module.source, module.obj)
 
-    def enter(self, frame: Frame, args: list[AbstractTensor]) -> list[AbstractTensor]:
+    def enter(self, frame: Frame, args: list[Value]) -> list[Value]:
         """The arguments, as forward gets them."""
         self.arguments = len(args)
         return self.through(frame, args, "setup_input_hook")
@@ -105,7 +105,7 @@ class ModuleHooks:
             return class_value(frame, result.cls).call(frame, passed, {})
         return TupleValue(passed)
 
-    def through(self, frame: Frame, values: list[AbstractTensor], method: str) -> list[AbstractTensor]:
+    def through(self, frame: Frame, values: list[Value], method: str) -> list[Value]:
         tensors = {i: v for i, v in enumerate(values) if issubclass(v.python_type(), torch.Tensor)}
         if not torch.is_grad_enabled() or not any(v.example.requires_grad for v in tensors.values()):
             return values

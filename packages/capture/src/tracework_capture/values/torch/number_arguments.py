@@ -104,7 +104,7 @@ NUMBER_FORMS = {
 """Name -> (form, the number's keyword, how many tensors come after the first)."""
 
 
-def without_number(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def without_number(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result of the form without a number argument, or None when the number is a number, or the form would round otherwise."""
     form, keyword, count = NUMBER_FORMS[name.removeprefix("_foreach_").rstrip("_")]
     number = kwargs.get(keyword)
@@ -168,7 +168,7 @@ def each_without_number(frame: Frame, form: Any, name: str, args: list[Value], c
     return given_back(args, {}) if writes_to_lists(name) else TupleValue(made)
 
 
-def method_row(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+def method_row(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.add and its like."""
     found = without_number(frame, name, [self, *args], kwargs) if name.rstrip("_") in NUMBER_FORMS else None
     if found is not None:

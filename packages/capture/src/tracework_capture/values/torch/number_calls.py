@@ -30,7 +30,7 @@ FUNCTIONS = {
 }
 
 
-def read_when_run(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def read_when_run(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The call with its floats read from tensors; None where a gradient is asked for, or something else decides what it gives."""
     kwargs = without_usual(kwargs)
     values = [*args, *kwargs.values()]

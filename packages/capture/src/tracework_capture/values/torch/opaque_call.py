@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tracework.capture.opaque")
 
 
-def opaque_call(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
+def opaque_call(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result as a value; None when the call must break the graph."""
     values = [*args, *kwargs.values()]
     tensors = [v for v in values if isinstance(v, TensorValue)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..protocol.value import Frame, Value
 
 
-def select_open(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Value, ...]:
+def select_open(frame: Frame, tensor: Any, key: Value) -> tuple[Value, ...]:
     """What `key` indexes once the symbolic ints in it are applied, and the rest of the key, None where nothing is left."""
     items = key.all_items(frame) if type(key) is TupleValue else [key]
     places = [place for place, item in enumerate(items) if isinstance(item, SymNumber)]
@@ -28,7 +28,7 @@ def select_open(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Value
     return tensor, TupleValue(rest) if rest else None
 
 
-def dims_of_items(items: list[Value], ndim: int) -> list[int]:
+def dims_of_items(items: list[Value], ndim: int) -> list[int] | None:
     """The dim that each item of an index begins at; None for an index that torch refuses."""
     taken = [dims_taken(item) for item in items]
     left = ndim - sum(n for n in taken if n is not None)

@@ -91,7 +91,7 @@ class Dispatching(Value):
         return dispatch(frame, method_function(name), [self, *args], kwargs)
 
     # --- operators ----------------------------------------------------------------------------------------------
-    def operate(self, frame: Frame, function: Callable[..., Any], values: list[Value]) -> AbstractTensor:
+    def operate(self, frame: Frame, function: Callable[..., Any], values: list[Value]) -> Value:
         """A Python operator."""
         tensors = [value for value in values if isinstance(value, Dispatching)]
         for value in tensors:
@@ -279,7 +279,7 @@ def dispatch_function(frame: Frame, function: Value, args: list[Value], kwargs: 
     return inline(frame, fn, args, kwargs) if asks_itself(fn) else dispatch(frame, function, args, kwargs)
 
 
-def override(frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def override(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """A call of a function that has a row, where a __torch_function__ is asked about it; else None."""
     if is_overridden(frame, args, kwargs) and is_overridable(frame, function.fn):
         return dispatch_function(frame, function, args, kwargs)
@@ -393,7 +393,7 @@ def push_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
     return ConstantValue(None)
 
 
-def pop_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractInstance:
+def pop_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._pop_torch_function_stack"""
     if not frame.root.function_modes:
         return frame.break_graph("function_mode", "the mode of a default device is taken off the stack")

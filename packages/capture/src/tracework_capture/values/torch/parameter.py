@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -47,7 +47,7 @@ def parameter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
     if not isinstance(data, TensorValue) or frame.root.transforms:
         return frame.break_graph("call_unknown", "construction of nn.Parameter without a tensor")
     wanted = given.get("requires_grad", ConstantValue(True)).truth(frame)
-    made = frame.graph.call(frame, leaf, (data, wanted))
+    made: Any = frame.graph.call(frame, leaf, (data, wanted))
     value = NewParameterValue(made.node, made.example)
     value.may_be_freed = made.may_be_freed
     remember(frame, value)
@@ -62,7 +62,7 @@ def buffer_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
 
 
 @call(torch.autograd.Variable)
-def variable_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+def variable_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.autograd.Variable(data, requires_grad=False) of programs older than torch 0.4: the tensor without its history, or a leaf."""
     given = dict(zip(("data", "requires_grad"), args)) | kwargs
     data, asks = given.get("data"), given.get("requires_grad", ConstantValue(False))

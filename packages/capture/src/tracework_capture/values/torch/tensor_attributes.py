@@ -34,7 +34,7 @@ def fact(frame: Frame, self: AbstractTensor, name: str) -> Value:
     return literal(frame, getattr(self.example, name))
 
 
-def view_attribute(frame: Frame, self: AbstractTensor, name: str) -> AbstractTensor:
+def view_attribute(frame: Frame, self: AbstractTensor, name: str) -> Value:
     return frame.graph.call(frame, getattr, (self, name))
 
 

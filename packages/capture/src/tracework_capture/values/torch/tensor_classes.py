@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def class_row(cls: type) -> Callable[..., Any]:
     """The row of a tensor type; torch.Tensor stands for the default one."""
 
-    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         like = torch.Tensor() if cls is torch.Tensor else cls()
         return legacy_tensor(frame, like.dtype, like.device, args, kwargs)
 
@@ -33,15 +33,13 @@ def class_row(cls: type) -> Callable[..., Any]:
 
 
 @method(torch.Tensor, "new")
-def new_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+def new_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.new(...)"""
     return legacy_tensor(frame, self.example.dtype, self.example.device, args, kwargs)
 
 
 @method(torch.Tensor, "new_tensor")
-def new_tensor_method(
-    frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]
-) -> AbstractTensor:
+def new_tensor_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.new_tensor(data): torch.tensor with this one's dtype and device where no others are given."""
     options = {k: v for k, v in kwargs.items() if not (k in ("dtype", "device") and v.is_constant() and v.constant() is None)}
     options.setdefault("dtype", ConstantValue(self.example.dtype))
@@ -50,9 +48,7 @@ def new_tensor_method(
     return CALLS[torch.tensor].handler(frame, args, options)
 
 
-def legacy_tensor(
-    frame: Frame, dtype: torch.dtype, device: torch.device, args: list[Value], kwargs: dict[str, Value]
-) -> AbstractTensor:
+def legacy_tensor(frame: Frame, dtype: torch.dtype, device: torch.device, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A tensor of this dtype on this device; what torch refuses is left to plain Python, which raises."""
     given = kwargs.get("device", ConstantValue(None))
     if set(kwargs) - {"device"} or not given.is_constant() or not is_same_device(given.constant(), device):

@@ -28,7 +28,7 @@ NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
 def factory_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The row of one of these functions."""
 
-    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         if isinstance(data, AbstractArray):
             return tensor_of_array(frame, fn, data, args[1:], {k: v for k, v in kwargs.items() if k not in ("data", "obj")})
@@ -51,7 +51,7 @@ def factory_row(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def tensor_of_array(
     frame: Frame, fn: Callable[..., Any], array: AbstractArray, args: list[Value], kwargs: dict[str, Value]
-) -> AbstractTensor:
+) -> Value:
     """tensor() copies, as_tensor and asarray share the memory of an array where its dtype is the one asked for."""
     dtype = kwargs.get("dtype", ConstantValue(None))
     if args or set(kwargs) - {"dtype"} or not dtype.is_constant() or torch.get_default_device().type != "cpu":
@@ -63,9 +63,9 @@ def tensor_of_array(
     return over_memory(frame, array)
 
 
-def over_memory(frame: Frame, array: AbstractArray) -> AbstractTensor:
+def over_memory(frame: Frame, array: AbstractArray) -> Value:
     """A tensor without a history over the memory of an array."""
-    tensor = frame.graph.call(frame, getattr, (array.shared(frame), "data"))
+    tensor: Any = frame.graph.call(frame, getattr, (array.shared(frame), "data"))
     if 0 not in tensor.example.shape:
         return tensor
     sizes, strides = (tuple(size_value(frame, s) for s in given) for given in (tensor.example.shape, array.strides()))
@@ -73,7 +73,7 @@ def over_memory(frame: Frame, array: AbstractArray) -> AbstractTensor:
 
 
 @call(torch.from_numpy)
-def from_numpy(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+def from_numpy(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.from_numpy(array): a tensor over its memory"""
     if len(args) != 1 or kwargs or not isinstance(args[0], AbstractArray) or args[0].scalar:
         return frame.break_graph("tensor_to_numpy", "torch.from_numpy with these arguments")
@@ -140,7 +140,7 @@ def asked_dtype(kwargs: dict[str, Value]) -> torch.dtype | None:
 # --- tensors and numbers that change among the data ----------------------------------------------------------------------
 
 
-def tensor_of_leaves(frame: Frame, data: SequenceValue, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+def tensor_of_leaves(frame: Frame, data: SequenceValue, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """Numbers of the tensors and of Python, side by side; None where converting them would not be exact."""
     leaves, shape = [], nested_shape(frame, data)
     regular = shape is not None and collect(frame, data, shape, leaves)
@@ -157,7 +157,7 @@ def tensor_of_leaves(frame: Frame, data: SequenceValue, args: list[Value], kwarg
     return frame.graph.call_method(frame, "clone", (shaped,))  # nobody's view, as what torch.tensor gives
 
 
-def single(frame: Frame, leaf: Value, dtype: torch.dtype, device: Any = None) -> AbstractTensor:
+def single(frame: Frame, leaf: Value, dtype: torch.dtype, device: Any = None) -> Value:
     """A tensor of one number, in memory of its own. device: None for the CPU."""
     if isinstance(leaf, FloatValue) and not leaf.known:
         leaf = leaf.as_tensor(frame)
@@ -168,7 +168,7 @@ def single(frame: Frame, leaf: Value, dtype: torch.dtype, device: Any = None) ->
     return call_torch(frame, torch.full, [TupleValue([]), leaf], {**where, "dtype": ConstantValue(dtype)})
 
 
-def nested_shape(frame: Frame, data: SequenceValue) -> list[int]:
+def nested_shape(frame: Frame, data: SequenceValue) -> list[int] | None:
     """Lengths of the sequences, from their first items down; None when one is empty."""
     shape = []
     while isinstance(data, SequenceValue):

@@ -82,7 +82,7 @@ def set_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value],
     old, new = self.example, source.example
     if (old.dtype, old.device) != (new.dtype, new.device) or old.requires_grad or new.requires_grad or self.of_inference:
         return frame.break_graph("side_effect_unknown", f"Tensor.{name} of tensors of another kind, or with history")
-    made = frame.graph.call(frame, getattr, (source, "data"))
+    made: Any = frame.graph.call(frame, getattr, (source, "data"))
     frame.graph.plain_node(frame, _torch.set_version, (made.node, old._version + 1))  # writes are counted on
     self.node, self.example = made.node, made.example
     remember(frame, self)

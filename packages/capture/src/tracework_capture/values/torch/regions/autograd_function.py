@@ -105,35 +105,35 @@ def checked_method(ctx: Value, name: str, method: Callable[..., Any]) -> Callabl
     return call
 
 
-def _save(frame: Frame, ctx: Value, args: list[AbstractTensor]) -> Value:
+def _save(frame: Frame, ctx: Any, args: list[AbstractTensor]) -> Value:
     if not all(isinstance(a, TensorValue) or (a.is_constant() and a.constant() is None) for a in args):
         return frame.break_graph("autograd_function", "save_for_backward of something that is no tensor")
     ctx.saved = list(args)
     return NONE
 
 
-def _save_for_forward(frame: Frame, ctx: Value, args: list[AbstractTensor]) -> Value:
+def _save_for_forward(frame: Frame, ctx: Any, args: list[AbstractTensor]) -> Value:
     if not all(isinstance(a, TensorValue) or is_none(a) for a in args):
         return frame.break_graph("autograd_function", "save_for_forward of something that is no tensor")
     ctx.saved_for_forward = list(args)
     return NONE
 
 
-def _without_gradient(frame: Frame, ctx: Value, args: list[AbstractTensor]) -> Value:
+def _without_gradient(frame: Frame, ctx: Any, args: list[AbstractTensor]) -> Value:
     if not all(isinstance(a, TensorValue) for a in args):
         return frame.break_graph("autograd_function", "a mark on something that is no tensor")
     ctx.without_gradient = list(args)
     return NONE
 
 
-def _dirty(frame: Frame, ctx: Value, args: list[AbstractTensor]) -> Value:
+def _dirty(frame: Frame, ctx: Any, args: list[AbstractTensor]) -> Value:
     if not all(isinstance(a, TensorValue) for a in args):
         return frame.break_graph("autograd_function", "a mark on something that is no tensor")
     ctx.dirty = list(args)
     return NONE
 
 
-def _materialize(frame: Frame, ctx: Value, args: list[Value]) -> Value:
+def _materialize(frame: Frame, ctx: Any, args: list[Value]) -> Value:
     if args[0].python_type() is not bool:
         return frame.break_graph("autograd_function", "set_materialize_grads of something that is no bool")
     ctx.materialize = args[0].truth(frame)

@@ -30,7 +30,7 @@ OWN_OPTIONS = {"preserve_rng_state", *UNMARKED.__kwdefaults__}
 
 
 @call(torch_checkpoint.checkpoint)
-def checkpoint_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def checkpoint_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
     """torch.utils.checkpoint.checkpoint(function, *args, **kwargs); without a function its own code makes the decorator."""
     function = args[0] if args else kwargs.get("function")
     if function is None or function.python_type() is type(None):

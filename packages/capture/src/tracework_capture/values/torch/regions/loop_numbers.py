@@ -130,7 +130,7 @@ def is_begin(frame: Frame, value: Value) -> bool:
     return value.is_constant() and type(value.constant()) is int and abs(value.constant()) < LARGE
 
 
-def as_tensor(frame: Frame, value: Value) -> AbstractTensor:
+def as_tensor(frame: Frame, value: Value) -> Value:
     """An int, or a comparison, as a tensor; other values as they are."""
     if isinstance(value, (CarriedInt, CarriedTruth)):
         return value.tensor
@@ -140,7 +140,7 @@ def as_tensor(frame: Frame, value: Value) -> AbstractTensor:
     return frame.graph.call(frame, torch.full, ((), value), {k: ConstantValue(v) for k, v in options.items()})
 
 
-def with_tensors(frame: Frame, carried: SequenceValue, places: frozenset[int]) -> SequenceValue:
+def with_tensors(frame: Frame, carried: SequenceValue, places: frozenset[int]) -> Value:
     """The carried value with tensors for its ints."""
     return rebuilt(
         frame, carried, iter([as_tensor(frame, v) if at in places else v for at, v in enumerate(leaves(frame, carried))])

@@ -58,7 +58,7 @@ class Loop:
 @call(while_loop, torch.while_loop)
 def while_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.while_loop(cond_fn, body_fn, carried_inputs)"""
-    given = dict(zip(("cond_fn", "body_fn", "carried_inputs"), args)) | kwargs
+    given: dict[str, Any] = dict(zip(("cond_fn", "body_fn", "carried_inputs"), args)) | kwargs
     if len(args) > 3 or set(given) - {"cond_fn", "body_fn", "carried_inputs"} or frame.root.transforms:
         return frame.break_graph("call_unknown", "torch.while_loop with other arguments, or under a transform")
     carried = TupleValue(given["carried_inputs"].unpack(frame))
@@ -194,9 +194,9 @@ def stacked(frame: Frame, results: list[Value], dim: int) -> Value:
     return rebuilt(frame, results[0], iter(made))
 
 
-def stack(frame: Frame, row: tuple[AbstractTensor, ...], dim: int) -> AbstractTensor:
+def stack(frame: Frame, row: tuple[AbstractTensor, ...], dim: int) -> Value:
     """stacked_along, traced."""
-    found = frame.graph.call(frame, torch.stack, (TupleValue(list(row)),))
+    found: Any = frame.graph.call(frame, torch.stack, (TupleValue(list(row)),))
     return frame.graph.call(frame, torch.movedim, (found, 0, dim)) if 0 < dim < found.example.ndim else found
 
 
@@ -229,7 +229,7 @@ def map_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 @call(scan)
 def scan_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """scan(combine_fn, init, xs, *, dim=0, reverse=False)"""
-    given = dict(zip(("combine_fn", "init", "xs"), args)) | kwargs
+    given: dict[str, Any] = dict(zip(("combine_fn", "init", "xs"), args)) | kwargs
     dim, backwards = (given.pop(name, ConstantValue(default)) for name, default in (("dim", 0), ("reverse", False)))
     if set(given) != {"combine_fn", "init", "xs"} or not dim.is_constant() or not backwards.is_constant():
         return frame.break_graph("call_unknown", "scan with these arguments")

@@ -229,7 +229,7 @@ def with_aux(frame: Frame, body: Any, has_aux: bool) -> tuple[Value, None] | lis
     return body.result.items
 
 
-def rebuilt_aux(frame: Frame, aux: SequenceValue, made: Any) -> SequenceValue:
+def rebuilt_aux(frame: Frame, aux: SequenceValue, made: Any) -> Value:
     """Auxiliary results."""
     if not all(isinstance(a, TensorValue) for a in leaves(frame, aux)):
         return frame.break_graph("call_unknown", "auxiliary results of torch.func that are no tensors")
@@ -276,9 +276,7 @@ def grad_and_value(
 def jacobian(kind: str) -> Callable[..., Any]:
     """torch.func.jacrev, jacfwd"""
 
-    def handler(
-        frame: Frame, function: Value, options: dict[Any, Any], args: list[Value], kwargs: dict[str, Value]
-    ) -> AbstractTensor:
+    def handler(frame: Frame, function: Value, options: dict[Any, Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
         has_aux = options.get("has_aux", False)
         places, single = chosen_arguments(frame, args, options.get("argnums", 0))
         given, tensors, stand_ins = on_stand_ins(frame, args, places)
@@ -305,7 +303,7 @@ def hessian(
 
 def functionalize(
     frame: Frame, function: AbstractFunction, options: dict[Any, Any], args: list[Value], kwargs: dict[str, Value]
-) -> AbstractTensor:
+) -> Value:
     """torch.func.functionalize(function)(*args): writes are removed from every graph later on"""
     if options.get("remove", "mutations") != "mutations":
         return frame.break_graph("call_unknown", f"torch.func.functionalize that removes {options['remove']}")
@@ -418,7 +416,7 @@ def vjp_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def jvp_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.func.jvp(function, primals, tangents, has_aux=False)"""
     names = ("func", "primals", "tangents")
-    given = dict(zip(names, args)) | kwargs
+    given: dict[str, Any] = dict(zip(names, args)) | kwargs
     has_aux = "has_aux" in given and force_plain(frame, given["has_aux"])
     primals, tangents = given["primals"].unpack(frame), leaves(frame, given["tangents"])
     inside, tensors, stand_ins = on_stand_ins(frame, primals, range(len(primals)))
