@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DESCRIPTOR_METHODS",
+    "HEAP_TYPE",
     "IMMUTABLE",
     "NO_ATTRIBUTE",
     "ClassLookups",
@@ -40,7 +41,8 @@ __all__ = [
 
 NO_ATTRIBUTE = object()
 _BINDS_TO_NOTHING = object()
-IMMUTABLE = 1 << 8  # among the flags of a class that nothing can be stored in
+HEAP_TYPE = 1 << 9  # among the flags of a class that is made at run time
+IMMUTABLE = 1 << 8  # of one that nothing can be stored in
 DESCRIPTOR_METHODS = ("__get__", "__set__", "__delete__")
 _WRITTEN_BY_PYTHON = frozenset(
     {"__dict__", "__weakref__", "__doc__", "__annotations__", "__annotations_cache__", "__slotnames__"}

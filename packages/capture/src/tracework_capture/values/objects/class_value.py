@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.distributions.utils import lazy_property
 
-from ...guards.classes import DESCRIPTOR_METHODS, IMMUTABLE, defines, is_descriptor, is_stored_to, store
+from ...guards.classes import (
+    DESCRIPTOR_METHODS,
+    HEAP_TYPE,
+    IMMUTABLE,
+    NO_ATTRIBUTE,
+    defines,
+    is_descriptor,
+    is_stored_to,
+    lookup_class,
+    store,
+)
 from ...sources import Attr, Const
 from ..plain.iterators import SequenceIterator
 from ..plain.mapping import DictValue
@@ -30,7 +40,6 @@ from ..protocol.value import NEW, SymbolicRaise
 from .construction import construct, new_object
 from .enum_member import has_members
 from .function import BoundMethodValue
-from .instance import HEAP_TYPE, NO_ATTRIBUTE, lookup_class
 
 if TYPE_CHECKING:
     from ...sources import Source
@@ -48,13 +57,13 @@ PLAIN_CLASS_ATTRIBUTES = (
 )
 
 
-def subclasses(frame: Frame, cls: type):
+def subclasses(frame: Frame, cls: type) -> Value:
     """cls.__subclasses__(), of which a guard sees whether there are others."""
     if type(cls).__subclasses__ is not type.__subclasses__ or not cls.__flags__ & HEAP_TYPE or frame.root.made:
         return frame.break_graph("call_unknown", "__subclasses__")
     found = [weakref.ref(each) for each in type.__subclasses__(cls)]
 
-    def unchanged(now):
+    def unchanged(now: type) -> bool:
         """it has the same subclasses"""
         each_now = type.__subclasses__(now)
         return len(each_now) == len(found) and all(each is known() for each, known in zip(each_now, found))
@@ -173,7 +182,7 @@ class ClassValue(AbstractClass):
                 raise
         return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
 
-    def looked_up(self, frame: Frame, name: str):
+    def looked_up(self, frame: Frame, name: str) -> Value:
         """What type.__getattribute__ gives."""
         cls = self.cls
         meta_static, meta_owner = lookup_class(type(cls), name)
@@ -184,7 +193,7 @@ class ClassValue(AbstractClass):
             return self.from_metaclass(frame, name)
         return self.bind(frame, static, owner, name)
 
-    def bind(self, frame: Frame, static: Any, owner: Value, name: str):
+    def bind(self, frame: Frame, static: Any, owner: type, name: str) -> Value:
         """cls.name for what the MRO holds."""
         kind = type(static)
         if kind is types.FunctionType:
@@ -207,7 +216,7 @@ class ClassValue(AbstractClass):
             return literal(frame, fold_plain(frame, getter, static, None, self.cls))
         return class_attribute(frame, static, owner, name)
 
-    def from_metaclass(self, frame: Frame, name: str):
+    def from_metaclass(self, frame: Frame, name: str) -> Value:
         """Attributes of type(cls)."""
         meta = type(self.cls)
         static, owner = lookup_class(meta, name)
@@ -277,7 +286,7 @@ class ClassValue(AbstractClass):
             return fold(frame, getattr(self.cls, name), args, kwargs)
         return super().call_method(frame, name, args, kwargs)
 
-    def of_type(self, frame: Frame, descriptor: Any, name: str, args: list[Value], kwargs: dict[str, Value]):
+    def of_type(self, frame: Frame, descriptor: Any, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """type.name(cls, ...): past what the class itself and its metaclass have under the name."""
         if name == "__setattr__" and len(args) == 2 and not kwargs:
             self.plain_setattr(frame, attribute_name(frame, args[0]), args[1])

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...guards.classes import attributes_of, module_of
+from ...guards.classes import attributes_of, lookup_class, module_of
 from ..plain.mapping import DictValue, factory_of
 from ..plain.sequence import NONE, DequeValue, ListValue, TupleValue, is_record
 from ..plain.sets import SetValue, made_set
@@ -24,7 +24,7 @@ from .enum_member import has_members, member_of
 from .exception import BUILTIN_INITS, BUILTIN_NEWS, ExceptionValue
 from .exception_group import make_group
 from .function import FunctionValue, bind_arguments
-from .instance import ObjectValue, lookup_class
+from .instance import ObjectValue
 from .refused_classes import refuse_class
 
 if TYPE_CHECKING:

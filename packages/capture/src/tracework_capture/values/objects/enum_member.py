@@ -6,12 +6,12 @@ import enum
 import types
 from typing import TYPE_CHECKING, Any
 
-from ...guards.classes import attributes_of, find, lookup_class
+from ...guards.classes import NO_ATTRIBUTE, attributes_of, find, lookup_class
 from ...sources import Attr, Const
 from ..protocol.binding import C_METHODS, python_new
 from ..protocol.constant import ConstantValue, fold, fold_plain, force_plain, literal
 from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
-from .instance import NO_ATTRIBUTE, ObjectValue
+from .instance import ObjectValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from ..protocol.properties import function_value
 from ..protocol.value import NEW, SymbolicRaise, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...sources import Source
     from ..protocol.value import Emitter, Frame
@@ -39,7 +39,7 @@ class TracebackValue(Value):
     """A traceback: where an exception was raised in a traced frame, or came out of a call, and what is behind that: nearer to where it
     began."""
 
-    def __init__(self, frame: Any, behind) -> None:
+    def __init__(self, frame: Any, behind: TracebackValue | None) -> None:
         super().__init__(None)
         self.frame, self.behind = frame, behind
         self.offset, self.line = frame.offset(), frame.line()
@@ -62,19 +62,21 @@ class TracebackValue(Value):
             raise BreakGraph("cannot_rebuild", "a traceback with the captured frame, which the program may compare with itself")
         return self.text(emit)
 
-    def text(self, emit: Emitter):
+    def text(self, emit: Emitter) -> str:
         """What makes it, where only its exception refers to it."""
         behind = None if self.behind is None else self.behind.shown(emit)
         code = original_code(self.frame.code)
         maker = maker_of(code, self.frame.globals, self.frame.offset(), self.offset, self.line)
         return f"{emit.const(maker, 'traceback')}({behind})"
 
-    def shown(self, emit: Emitter):
+    def shown(self, emit: Emitter) -> str:
         """The same object where the program refers to it, too."""
         return self.text(emit) if self.frame.parent is None else emit.load(self)
 
 
-def maker_of(code: types.CodeType, globals_, ended, offset, line):
+def maker_of(
+    code: types.CodeType, globals_: dict[str, Any], ended: int, offset: int, line: int
+) -> Callable[[types.TracebackType | None], types.TracebackType]:
     """A function that gives a traceback of a place, before another one. The frame is not the one that would have run: it is where that
     ended, and has no locals."""
     return lambda behind: types.TracebackType(behind, _C.ended_frame(code, globals_, ended), offset, line)
@@ -97,7 +99,7 @@ class ExistingTraceback(Value):
         return f"{emit.load(self.exception)}.__traceback__"
 
 
-def attribute_asked(frame: Frame, owner: Value, name: str):
+def attribute_asked(frame: Frame, owner: Value, name: str) -> Value:
     """owner.name. An AttributeError that says neither what was asked for, nor of which object, learns it, as from Python's own lookup."""
     try:
         return owner.getattr(frame, name)
@@ -116,7 +118,7 @@ class ExceptionValue(AbstractException):
 
     mutability = NEW
 
-    def __init__(self, cls: Any, args: list[Value], fields=None) -> None:
+    def __init__(self, cls: type[BaseException], args: Sequence[Value], fields: dict[str, Value] | None = None) -> None:
         super().__init__(None)
         self.cls = cls
         self.args = list(args)
@@ -132,7 +134,7 @@ class ExceptionValue(AbstractException):
         """It is raised in the frame, or comes out of a call there: its traceback is another one from now on."""
         self.trace = TracebackValue(frame, self.trace)
 
-    def raise_during(self, handled) -> None:
+    def raise_during(self, handled: Value | None) -> None:
         """What is being handled when it is raised (None: nothing) becomes its context, unless it is behind that one already."""
         if handled is None:
             self.context_is_callers = self.context is NONE
@@ -149,7 +151,7 @@ class ExceptionValue(AbstractException):
         self.context = handled
 
     @classmethod
-    def of(cls, frame: Frame, error):
+    def of(cls, frame: Frame, error: BaseException) -> ExceptionValue:
         """From a Python exception."""
         return cls(type(error), [argument_value(frame, a) for a in error.args])
 
@@ -162,7 +164,7 @@ class ExceptionValue(AbstractException):
     def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def text(self):
+    def text(self) -> str:
         """Message for people."""
         try:
             native = native_class(self.cls)
@@ -213,7 +215,7 @@ class ExceptionValue(AbstractException):
         else:
             self.fields[name] = value
 
-    def take_trace(self, frame: Frame, value: Value):
+    def take_trace(self, frame: Frame, value: Value) -> ExceptionValue:
         """It gets the traceback of another one, or none."""
         if not isinstance(value, TracebackValue) and not value.is_constant():
             frame.break_graph("exception", f"{self.describe()} gets {value.describe()}")
@@ -246,7 +248,7 @@ class ExceptionValue(AbstractException):
             return none_of(self.setattr(frame, plain(args[0]), args[1]))
         return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}")
 
-    def add_note(self, frame: Frame, note):
+    def add_note(self, frame: Frame, note: Value) -> Value:
         """BaseException.add_note(note)"""
         if not issubclass(note.python_type(), str):
             frame.raise_new(TypeError, f"note must be a str, not '{note.python_type().__name__}'")
@@ -263,7 +265,7 @@ class ExceptionValue(AbstractException):
                 break
         return self.as_text(frame, fn)
 
-    def as_text(self, frame: Frame, fn: Any):
+    def as_text(self, frame: Frame, fn: Any) -> Value:
         """str(e) or repr(e) of a built-in class"""
         is_its_argument = fn is str and len(self.args) == 1 and native_class(self.cls).__str__ is BaseException.__str__
         if is_its_argument and self.args[0].python_type() is str:
@@ -305,7 +307,7 @@ class ExceptionValue(AbstractException):
             emit.line(f"{name}.__suppress_context__ = True")
 
 
-def native_class(cls: type):
+def native_class(cls: type) -> type[BaseException]:
     """The built-in exception that a class derives from."""
     return next(c for c in cls.__mro__ if c.__module__ == "builtins")
 
@@ -351,16 +353,16 @@ BUILTIN_NEWS = {
 }
 
 
-def none_of(result):
+def none_of(result: None) -> Value:
     return NONE
 
 
-def argument_value(frame: Frame, obj: Any):
+def argument_value(frame: Frame, obj: Any) -> Value:
     """The value of an exception argument."""
     return obj if isinstance(obj, Value) else literal(frame, obj)
 
 
-def matches(frame: Frame, exception: Value, handler):
+def matches(frame: Frame, exception: Value, handler: Value) -> bool:
     """Whether `except handler` catches; handler is a class value or a tuple of them."""
     if isinstance(handler, TupleValue):
         return any([matches(frame, exception, h) for h in handler.all_items(frame)])  # all of them are checked

@@ -1,7 +1,6 @@
-"""Instances of user classes, by Python's own attribute protocol: MRO, data descriptors, instance dict, __getattr__, slots.
+"""Instances of classes of the program: what operations do by the special methods of the class, as keys, as texts, after the graph.
 
-An existing object is read lazily from its source, a new one has only `fields`. A subclass of a built-in container has the
-container as its `part`; methods defined by the container act on that.
+A subclass of a built-in container has the container as its `part`; methods defined by the container act on that.
 """
 
 from __future__ import annotations
@@ -15,63 +14,32 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ... import _C
-from ...atoms import ATOM_TYPES
-from ...bytecode.facts import VERSION
 from ...guards.classes import NO_ATTRIBUTE, attributes_of, defines, lookup_class
-from ...signals import let_through
-from ...sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict, Member
-from ..plain.instance_dict import InstanceDictValue
 from ..plain.iterators import ItemIterator
 from ..plain.mapping import DictValue
 from ..plain.rows_copies import copy_of_subclass
 from ..plain.sequence import TupleValue
 from ..plain.sets import makes_of_subclass, set_part
 from ..plain.shown import shown
-from ..protocol.binding import (
-    ALIASES,
-    ATOMS,
-    C_METHODS,
-    DELETED,
-    FIELD,
-    GETSET,
-    LOOKUP_HOOKS,
-    NATIVE_BASES,
-    OF_OBJECT,
-    SLOT,
-    bind_static,
-    class_value,
-    is_data_descriptor,
-    native_base,
-    python_new,
-)
-from ..protocol.constant import (
-    ConstantValue,
-    NotPlain,
-    attribute_name,
-    fold_literal,
-    force_plain,
-    implemented,
-    is_evaluated_late,
-    plain,
-)
+from ..protocol.binding import ALIASES, ATOMS, C_METHODS, DELETED, GETSET, NATIVE_BASES, SLOT, bind_static, native_base
+from ..protocol.constant import ConstantValue, NotPlain, fold_literal, force_plain, implemented, plain
 from ..protocol.keys import IdentityKey
-from ..protocol.kinds import AbstractInstance, holds_own_instance
-from ..protocol.lifetimes import let_go, may_have_died, refuse_to_drop
-from ..protocol.operators import call_dunder, compare, equal, index_of, is_atomic, is_operation, operand_of, past_its_class
-from ..protocol.properties import function_value, is_property, use_property
+from ..protocol.kinds import holds_own_instance
+from ..protocol.operators import call_dunder, compare, equal, is_atomic, is_operation, operand_of, past_its_class
+from ..protocol.properties import function_value
 from ..protocol.record_keys import key_of_parts, record_fields
 from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
 from ..protocol.user_keys import hash_of, user_key
-from ..protocol.value import EXISTING, NEW, SymbolicRaise, builtin_part
+from ..protocol.value import SymbolicRaise, builtin_part
+from .instance_attributes import InstanceAttributes
+from .object_methods import NAMESPACE_METHODS, OBJECT_METHODS, opposite
 from .refused_classes import refuse_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from ...sources import Source
     from ..protocol.value import Emitter, Frame, Value
 
-NONE = ConstantValue(None)
 NAMELESS = (dict, list, tuple, *ATOMS)
 """Built-in classes whose texts do not show the class of an instance."""
 ASKING_DEQUES = frozenset(
@@ -82,9 +50,10 @@ MADE_OF_SUBCLASS = (collections.deque, collections.OrderedDict, collections.defa
 """Containers that make more of the class of the instance, not all of them in the same methods."""
 
 
-HEAP_TYPE = 1 << 9  # a flag of type objects: made at run time
-
-
+PART_LEAVES_TO_OBJECT = frozenset(
+    "__setattr__ __delattr__ __getattribute__ __init_subclass__ __class__ __reduce__ __reduce_ex__ __getstate__ __sizeof__".split()
+)
+"""What follows from the class and the attributes of an instance, which its built-in part has not."""
 ASKED_BY_NO_FUNCTION = frozenset(
     "__new__ __init__ __init_subclass__ __class_getitem__ __set_name__ __getnewargs__ __getnewargs_ex__ __getstate__ __setstate__ "
     "__reduce__ __reduce_ex__ __copy__ __deepcopy__ __replace__ __getattr__ __setattr__ __delattr__ __dir__".split()
@@ -92,7 +61,7 @@ ASKED_BY_NO_FUNCTION = frozenset(
 """Methods of an instance that functions of C which take numbers, texts and tuples do not call."""
 
 
-def behaves_as_its_part(cls: type, native):
+def behaves_as_its_part(cls: type, native: type) -> bool:
     """Whether what C computes of an instance of a subclass of `native` follows from its built-in part alone."""
     own = {n: static for c in cls.__mro__[: cls.__mro__.index(native)] for n, static in attributes_of(c).items()}
     return not any(
@@ -102,51 +71,8 @@ def behaves_as_its_part(cls: type, native):
     )
 
 
-def own_dict(obj: Any):
-    """The __dict__ of an object, past what its class makes of it; None where it has none."""
-    try:
-        return _C.instance_dict(obj)
-    except AttributeError:
-        return None
-
-
-class ObjectValue(AbstractInstance):
+class ObjectValue(InstanceAttributes):
     """An instance of a class that has no Value class of its own."""
-
-    two_phase = True
-    is_holder = True
-    is_referred_to = False
-    """Whether weak references to it were made here, which its __weakref__ gives."""
-
-    def __init__(self, cls: Any, obj: Any = None, source: Source | None = None, part=None) -> None:
-        super().__init__(source)
-        self.cls = cls
-        self.obj = obj
-        self.part = part
-        if part is not None and not is_atomic(part):
-            part.owner = self
-        self.fields = {}
-        self.seen = {}
-        self.mutability = NEW if source is None else EXISTING
-
-    def held(self) -> Iterable[Any]:
-        return self.part, *self.fields.values()
-
-    def python_type(self) -> type:
-        return self.cls
-
-    def identity(self, frame: Frame):
-        """The existing object, its identity guarded; None for a new one."""
-        if self.obj is not None:
-            frame.guard("IDENTITY", self.source, self.obj)
-        return self.obj
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
-
-    def as_index(self, frame: Frame) -> Value:
-        has_index = lookup_class(self.python_type(), "__index__")[0] is not NO_ATTRIBUTE
-        return index_of(frame, [self], {}) if has_index else self
 
     def as_plain(self) -> Any:
         """What functions of C see of an instance of a subclass of a number, a text or a tuple."""
@@ -185,291 +111,6 @@ class ObjectValue(AbstractInstance):
             return hash(int(number)) if not fits else -2 if number == -1 else int(number)
         return hash_of(frame, self.part) if self.part is not None and hasher not in (None, object.__hash__) else None
 
-    # --- fields -------------------------------------------------------------------------------------------------
-    def instance_dict(self):
-        """The __dict__ of the existing object, or None."""
-        return own_dict(self.obj) if self.obj is not None else None
-
-    def has_hidden_dict(self) -> bool:
-        """Whether the object has attributes of its own that its class shows no __dict__ of, as a ParamSpec of 3.12 and newer has."""
-        return self.obj is not None and type(self.obj).__dictoffset__ != 0 and self.instance_dict() is None
-
-    def field(self, frame: Frame, name: str):
-        """What the instance holds under name, or None."""
-        if name in self.fields:
-            found = self.fields[name]
-            return None if found is DELETED else found
-        if self.obj is None:
-            return None
-        if name in self.seen:
-            return self.seen[name]
-        attributes = self.instance_dict()
-        found = None
-        if attributes is not None:
-            if not self.seen:
-                self.meet_dict(frame, attributes)
-                if any(type(key) is not str for key in attributes):  # looking for a name may run code of the key
-                    frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which has a key that is no str")
-            if name in attributes:
-                found = frame.wrap(attributes[name], InstanceAttr(self.source, name))
-            else:
-                frame.guard("DICT_LACKS", InstanceDict(self.source), name)
-        self.seen[name] = found
-        return found
-
-    def meet_dict(self, frame: Frame, attributes) -> None:
-        """Whoever reaches the __dict__ of the existing object in another way finds these fields."""
-        known = frame.root.memo.setdefault(id(attributes), InstanceDictValue(self))
-        if not isinstance(known, InstanceDictValue):
-            frame.break_graph("attribute_unknown", f"attributes of {self.describe()}, whose __dict__ is used as a dict, too")
-
-    def may_drop(self, frame: Frame, name: str) -> None:
-        """What the existing object holds under a name goes."""
-        if self.mutability is not EXISTING:
-            return
-        if name in self.fields:
-            if self.fields[name] is not DELETED:
-                refuse_to_drop(frame, self.fields[name])
-            return
-        slot, _ = lookup_class(self.cls, name)
-        if type(slot) is SLOT:
-            let_go(frame, self.obj, self.source, slot)
-        elif self.instance_dict() is not None:
-            let_go(frame, self.instance_dict(), InstanceDict(self.source), name)
-
-    def set_field(self, frame: Frame, name: str, value: Value) -> None:
-        """Stores into the instance, past every descriptor and __setattr__."""
-        self.may_drop(frame, name)
-        self.fields[name] = value
-        if self.mutability is EXISTING:
-            attributes = self.instance_dict()
-            if attributes is not None:
-                self.meet_dict(frame, attributes)
-            frame.mutations.attribute(self, name, value)
-
-    def native_attribute(self, frame: Frame, static: Any, name: str) -> Value:
-        """A slot, or a getset of a C base class."""
-        hidden = lookup_class(self.cls, name)[0] is not static  # by what super() passes over
-        if name in self.fields and not hidden:
-            found = self.fields[name]
-            return self.empty_slot(frame, name) if found is DELETED else found
-        if name == "__dict__":
-            return InstanceDictValue(self)
-        if name == "__weakref__":
-            if self.mutability is NEW and not self.is_referred_to:
-                return NONE
-            known = self.obj is not None and self.part is None and not self.is_referred_to
-            reference = static.__get__(self.obj, self.cls) if known else None
-            if not known or reference is not None and may_have_died(frame, reference):
-                return frame.break_graph("attribute_unknown", f"__weakref__ of {self.describe()}")
-        if self.part is not None and is_atomic(self.part):
-            return self.part.getattr(frame, name)
-        if self.obj is None:
-            of_the_part = self.part is not None and lookup_class(native_base(self.cls), name)[0] is static
-            if of_the_part:
-                return self.part.getattr(frame, name)
-            return self.empty_slot(frame, name) if type(static) is SLOT else self.only_c_knows(frame, name)
-        if is_evaluated_late(self.obj, name):
-            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
-        try:
-            found = static.__get__(self.obj, self.cls)
-        except AttributeError as error:
-            if any(isinstance(lookup_class(self.cls, hook)[0], types.FunctionType) for hook in LOOKUP_HOOKS):
-                return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is not set and may be made")
-            if hidden:
-                return frame.break_graph("attribute_unknown", f"{name} of a base of {self.describe()}, which is not set")
-            frame.guard("LACKS_ATTR", self.source, name)
-            return frame.raise_new(AttributeError, *error.args)
-        except Exception as error:  # a released memoryview has no shape
-            let_through(error)
-            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which raises {type(error).__name__}")
-        if type(found) not in (tuple, *ATOM_TYPES) and static.__get__(self.obj, self.cls) is not found:
-            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is another object each time")
-        return frame.wrap(found, Member(self.source, static) if hidden else Attr(self.source, name))
-
-    def only_c_knows(self, frame: Frame, name: str):
-        """What a base in C says of an instance that the graph has not made."""
-        return frame.break_graph("attribute_unknown", f"{name} of a new {self.cls.__name__}")
-
-    def empty_slot(self, frame: Frame, name: str):
-        """A slot is read in which nothing was stored: 3.13 says where the class was made."""
-        cls = self.cls
-        if VERSION >= (3, 13) and cls.__flags__ & HEAP_TYPE:
-            place = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
-            error = frame.root.services.new_exception(
-                frame, AttributeError, (f"'{place}{cls.__qualname__}' object has no attribute '{name}'",)
-            )
-            error.fields.update(name=ConstantValue(name), obj=self)
-            return frame.raise_user(error)
-        return self.no_attribute(frame, name)
-
-    def fills(self, frame: Frame, slot, name: str):
-        """Whether there is something in a slot."""
-        if name in self.fields or self.obj is None:
-            return self.fields.get(name, DELETED) is not DELETED
-        try:
-            frame.wrap(slot.__get__(self.obj, self.cls), Attr(self.source, name))
-        except AttributeError:
-            frame.guard("LACKS_ATTR", self.source, name)
-            return False
-        return True
-
-    # --- attributes ---------------------------------------------------------------------------------------------
-    def getattr(self, frame: Frame, name: str) -> Value:
-        getter = self.hook(frame, "__getattribute__")
-        if getter is not None:
-            try:
-                return function_value(frame, getter).call(frame, [self, ConstantValue(name)], {})
-            except SymbolicRaise as raised:
-                if self.hook(frame, "__getattr__") is None or not issubclass(raised.value.python_type(), AttributeError):
-                    raise
-                return self.missing(frame, name)
-        return self.plain_getattr(frame, name)
-
-    def hook(self, frame: Frame, name: str):
-        """The function that the class has for a step of attribute access; None where that step is Python's own. Breaks where it is one
-        in C, as of weakref.proxy, threading.local and decimal.Context."""
-        static, _ = lookup_class(self.cls, name)
-        if isinstance(static, types.FunctionType):
-            return static
-        if type(static) is types.WrapperDescriptorType and name == static.__name__ and not _C.is_generic(static):
-            return frame.break_graph("attribute_unknown", f"{self.cls.__name__}.{name}, which is its own")
-        if static is NO_ATTRIBUTE or isinstance(static, C_METHODS) and static.__name__ == name:
-            return None
-        if isinstance(static, (types.MethodDescriptorType, types.WrapperDescriptorType)):  # __getattr__ = dict.__getitem__
-            return static
-        return frame.break_graph("attribute_unknown", f"{self.cls.__name__}.{name} is a {type(static).__name__}")
-
-    def pretends(self, frame: Frame):
-        """Whether code of the user says what __class__ is."""
-        return self.hook(frame, "__getattribute__") is not None or lookup_class(self.cls, "__class__")[1] is not object
-
-    def plain_getattr(self, frame: Frame, name: str, use_hook: bool = True) -> Value:
-        """object.__getattribute__, then __getattr__."""
-        static, owner = lookup_class(self.cls, name)
-        if name == "__class__" and owner is object:
-            return class_value(frame, self.cls)
-        if static is not NO_ATTRIBUTE and is_data_descriptor(static) and defines(type(static), "__get__"):
-            return self.bind_or_missing(frame, owner, static, name, use_hook)
-        found = self.field(frame, name)
-        if found is not None:
-            return found
-        if static is not NO_ATTRIBUTE:
-            if self.has_hidden_dict() and not defines(type(static), "__get__"):
-                return frame.wrap(object.__getattribute__(self.obj, name), Attr(self.source, name))
-            return self.bind_or_missing(frame, owner, static, name, use_hook)
-        if use_hook:
-            return self.missing(frame, name)
-        return self.no_attribute(frame, name)
-
-    def bind_or_missing(self, frame: Frame, owner: Value, static: Any, name: str, use_hook):
-        """Binds; an AttributeError inside a property falls to __getattr__, as in Python."""
-        if not use_hook or self.hook(frame, "__getattr__") is None:
-            return bind_static(frame, self, self.cls, owner, static, name)
-        try:
-            return bind_static(frame, self, self.cls, owner, static, name)
-        except SymbolicRaise as raised:
-            if not issubclass(raised.value.python_type(), AttributeError):
-                raise
-        return self.missing(frame, name)
-
-    def missing(self, frame: Frame, name: str):
-        """Normal look-up failed."""
-        hook = self.hook(frame, "__getattr__")
-        if hook is not None:
-            return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
-        return self.no_attribute(frame, name)
-
-    def no_attribute(self, frame: Frame, name: str, more=""):
-        text = f"'{_C.type_name(self.cls)}' object has no attribute '{name}'{more}"
-        error = frame.root.services.new_exception(frame, AttributeError, (text,))
-        error.fields.update(name=ConstantValue(name), obj=self)
-        return frame.raise_user(error)
-
-    def no_place(self, frame: Frame, name: str) -> None:
-        """An attribute is set or deleted for which the object has neither a slot nor a dict."""
-        if VERSION < (3, 13):
-            frame.raise_new(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
-        own = any(lookup_class(self.cls, hook)[1] is not object for hook in ("__setattr__", "__delattr__"))
-        self.no_attribute(frame, name, "" if own else " and no __dict__ for setting new attributes")
-
-    def setattr(self, frame: Frame, name: str, value: Value) -> None:
-        setter = self.hook(frame, "__setattr__")
-        if setter is not None:
-            function_value(frame, setter).call(frame, [self, ConstantValue(name), value], {})
-            return
-        self.plain_setattr(frame, name, value)
-
-    def plain_setattr(self, frame: Frame, name: str, value: Value):
-        """object.__setattr__"""
-        static, owner = lookup_class(self.cls, name)
-        if name == "__class__":
-            return frame.break_graph("side_effect_unknown", "assignment to __class__")
-        if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
-            return self.set_through(frame, static, owner, name, value)
-        self.refuse_member(frame, static, name)
-        if type(static) is not SLOT and not self.cls.__dictoffset__:
-            if static is NO_ATTRIBUTE:
-                return self.no_place(frame, name)
-            return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
-        return self.set_field(frame, name, value)
-
-    def refuse_member(self, frame: Frame, static: Any, name: str) -> None:
-        """What a class in C shows of its instances looks like a slot, and may be read-only."""
-        if type(static) is SLOT and "__slots__" not in attributes_of(static.__objclass__):
-            frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
-
-    def set_through(self, frame: Frame, static: Any, owner: Value, name: str, value: Value):
-        """A property or another data descriptor takes the value."""
-        if is_property(static, "__set__"):
-            return use_property(frame, static, "__set__", self, self.cls, value)
-        if type(static) is FIELD:
-            return frame.raise_new(AttributeError, "can't set attribute")
-        setter, _ = lookup_class(type(static), "__set__")
-        if not isinstance(setter, types.FunctionType):
-            return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
-        descriptor = frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
-        function_value(frame, setter).call(frame, [descriptor, self, value], {})
-        return None
-
-    def delattr(self, frame: Frame, name: str) -> None:
-        deleter = self.hook(frame, "__delattr__")
-        if deleter is not None:
-            function_value(frame, deleter).call(frame, [self, ConstantValue(name)], {})
-            return
-        self.plain_delattr(frame, name)
-
-    def plain_delattr(self, frame: Frame, name: str) -> None:
-        """object.__delattr__"""
-        static, _ = lookup_class(self.cls, name)
-        if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
-            if is_property(static, "__delete__"):
-                use_property(frame, static, "__delete__", self, self.cls)
-                return
-            if type(static) is FIELD:
-                frame.raise_new(AttributeError, "can't delete attribute")
-            frame.break_graph("side_effect_unknown", f"del {self.cls.__name__}.{name}")
-        self.refuse_member(frame, static, name)
-        if type(static) is SLOT:
-            if not self.fills(frame, static, name):
-                frame.raise_new(AttributeError, name)
-        elif self.field(frame, name) is None:
-            if static is NO_ATTRIBUTE and not self.cls.__dictoffset__:
-                self.no_place(frame, name)
-            if not self.cls.__dictoffset__:
-                frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
-            frame.raise_new(AttributeError, f"'{_C.type_name(self.cls)}' object has no attribute '{name}'")
-        self.delete_field(frame, name)
-
-    def delete_field(self, frame: Frame, name: str) -> None:
-        """Deletes from the instance, past every descriptor and __delattr__."""
-        self.may_drop(frame, name)
-        if self.mutability is EXISTING:
-            frame.mutations.deleted_attribute(self, name, stored_before=name in self.fields)
-            self.fields[name] = DELETED
-        else:
-            del self.fields[name]
-
     # --- special methods ----------------------------------------------------------------------------------------
     def special(self, frame: Frame, name: str, args: list[Value]) -> Value | None:
         """type(self).__name__(self, *args), or None when the class has no such method."""
@@ -494,7 +135,7 @@ class ObjectValue(AbstractInstance):
             return self.call_native(frame, static.__name__, args, {})
         return bind_static(frame, self, self.cls, owner, static, name).call(frame, list(args), {})
 
-    def required(self, frame: Frame, name: str, args: list[Value], text: str):
+    def required(self, frame: Frame, name: str, args: list[Value], text: str) -> Value:
         found = self.special(frame, name, args)
         return frame.raise_new(TypeError, f"'{self.cls.__name__}' object {text}") if found is None else found
 
@@ -534,7 +175,7 @@ class ObjectValue(AbstractInstance):
             return self if found is self.part else found
         return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__qualname__}.{name}")
 
-    def made_of_set(self, frame: Frame, name: str, args: list[Value], found: Value):
+    def made_of_set(self, frame: Frame, name: str, args: list[Value], found: Value) -> Value:
         """A new set that a method gives: of the class of the instance or of the built-in one."""
         others = [set_part(arg) for arg in args]
         if any(isinstance(builtin_part(other), DictValue) for other in others):
@@ -544,7 +185,7 @@ class ObjectValue(AbstractInstance):
         refuse_class(frame, self.cls)
         return ObjectValue(self.cls, part=found)
 
-    def call_atomic(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]):
+    def call_atomic(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A method of int, float, str or bytes."""
         if name == "__rmod__" and not behaves_as_its_part(self.cls, self.part.python_type()):  # which asks for its text
             return frame.break_graph("operation_unknown", f"{name} of {self.describe()}")
@@ -553,7 +194,7 @@ class ObjectValue(AbstractInstance):
             return past_its_class(frame, self, call_dunder, self.part, name, args, kwargs)
         return past_its_class(frame, self, self.part.call_method, name, args, kwargs)
 
-    def lacks(self, frame: Frame, args: list[Value]):
+    def lacks(self, frame: Frame, args: list[Value]) -> bool:
         """Whether a dict with __missing__ is asked for a key that it does not have."""
         hook, _ = lookup_class(self.cls, "__missing__")
         return isinstance(hook, types.FunctionType) and not self.part.contains(frame, *args).truth(frame)
@@ -565,7 +206,7 @@ class ObjectValue(AbstractInstance):
             return True if found is None else self.as_length(frame, found).truth(frame)
         return self.given(frame, "__bool__", found, bool).truth(frame)
 
-    def given(self, frame: Frame, name: str, found: Value, *kinds: Any):
+    def given(self, frame: Frame, name: str, found: Value, *kinds: type) -> Value:
         """What a special method gives, when it is of a type that Python takes from it as it is; refusing others is left to Python."""
         if found.python_type() not in kinds:
             frame.break_graph("operation_unknown", f"{self.cls.__name__}.{name} gives a {found.python_type().__name__}")
@@ -590,7 +231,7 @@ class ObjectValue(AbstractInstance):
                 self.as_length(frame, found)
             return
 
-    def as_length(self, frame: Frame, found: Value):
+    def as_length(self, frame: Frame, found: Value) -> Value:
         """What __len__ gives, which Python takes when it is a size."""
         self.given(frame, "__len__", found, int)
         for op, limit in (("<", 0), (">", sys.maxsize)):
@@ -735,7 +376,7 @@ class ObjectValue(AbstractInstance):
         self.part.replay(emit)
 
 
-def fill_part(emit: Emitter, part, native, name: str) -> None:
+def fill_part(emit: Emitter, part: Value, native: type, name: str) -> None:
     """Fills the built-in part of a new object past overridden methods."""
     cls = emit.const(native)
     if isinstance(part, DictValue):
@@ -750,7 +391,7 @@ def fill_part(emit: Emitter, part, native, name: str) -> None:
         part.refill(emit, name)
 
 
-def store_field(emit: Emitter, target, name: str, key: Value, value: Value) -> None:
+def store_field(emit: Emitter, target: Value, name: str, key: str, value: Value) -> None:
     """One field of an object, past __setattr__ and descriptors."""
     text = emit.load(value)
     static, _ = lookup_class(target.python_type(), key)
@@ -759,70 +400,3 @@ def store_field(emit: Emitter, target, name: str, key: Value, value: Value) -> N
         emit.line(f"{emit.const(object)}.__setattr__({name}, {key!r}, {text})")
     else:
         emit.line(f"{emit.const(_C.instance_dict)}({name})[{key!r}] = {text}")
-
-
-# --- object's own methods: name -> fn(frame, self, *args) ---------------------------------------------------------------
-
-
-def object_setattr(frame: Frame, self, name: str, value: Value):
-    self.plain_setattr(frame, attribute_name(frame, name), value)
-    return NONE
-
-
-def object_delattr(frame: Frame, self, name: str):
-    self.plain_delattr(frame, attribute_name(frame, name))
-    return NONE
-
-
-def object_init(frame: Frame, self, *args: Value, **kwargs: Value):
-    if (args or kwargs) and (lookup_class(self.cls, "__init__")[0] is not object.__init__ or python_new(self.cls) is None):
-        frame.break_graph("call_unknown", f"object.__init__ of {self.cls.__name__} with arguments")
-    return NONE
-
-
-def object_init_subclass(frame: Frame, self, *args: Value, **kwargs: Value):
-    return NONE
-
-
-def default_repr(frame: Frame, self):
-    return frame.break_graph("value_not_known", f"text of {self.describe()} shows an address")
-
-
-def identical(frame: Frame, self, other: Value):
-    return ConstantValue(True if self is other else NotImplemented)
-
-
-def opposite(frame: Frame, self, other: Value):
-    """Of what its class says of equality."""
-    if lookup_class(self.python_type(), "__eq__")[1] is object:
-        return ConstantValue(False if self is other else NotImplemented)
-    equal = self.compare(frame, "==", other)
-    return ConstantValue(NotImplemented if equal is None else not equal.truth(frame))
-
-
-def namespace_comparison(op: str):
-    """types.SimpleNamespace.__eq__ and __ne__: with another namespace, of what they hold."""
-
-    def compare(frame: Frame, self, other: Value):
-        if not issubclass(other.python_type(), types.SimpleNamespace):
-            return ConstantValue(NotImplemented)
-        return self.getattr(frame, "__dict__").compare(frame, op, other.getattr(frame, "__dict__"))
-
-    return compare
-
-
-NAMESPACE_METHODS = {"__eq__": namespace_comparison("=="), "__ne__": namespace_comparison("!=")}
-OF_OBJECT.add({"__eq__": identical, "__ne__": opposite, "__repr__": default_repr})
-PART_LEAVES_TO_OBJECT = frozenset(
-    "__setattr__ __delattr__ __getattribute__ __init_subclass__ __class__ __reduce__ __reduce_ex__ __getstate__ __sizeof__".split()
-)
-"""What follows from the class and the attributes of an instance, which its built-in part has not."""
-OBJECT_METHODS = {
-    "__setattr__": object_setattr,
-    "__delattr__": object_delattr,
-    "__init__": object_init,
-    "__getattribute__": lambda frame, self, name: self.plain_getattr(frame, force_plain(frame, name), use_hook=False),
-    "__init_subclass__": object_init_subclass,
-    **OF_OBJECT,
-    "__str__": default_repr,
-}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...guards.classes import defines
+from ...guards.classes import HEAP_TYPE, defines
 from ..plain.iterators import PartialBuiltin
 from ..plain.sequence import NONE
 from ..protocol.calls import calls
@@ -22,7 +22,6 @@ from ..protocol.constant import NotPlain, fold_plain, plain
 from ..protocol.value import NEW, Value
 from .class_value import ClassValue
 from .function import CellValue, FunctionValue, NewFunctionValue
-from .instance import HEAP_TYPE
 
 if TYPE_CHECKING:
     from ..protocol.calls import Handler

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ...guards.classes import defines
+from ...guards.classes import HEAP_TYPE, defines
 from ..protocol.binding import NATIVE_BASES
 
 if TYPE_CHECKING:
@@ -28,5 +28,5 @@ def refuse_class(frame: Frame, cls: type) -> None:
     if isinstance(new, types.BuiltinFunctionType) and new.__self__ not in ALLOWED_NATIVE:
         frame.break_graph("call_unknown", f"construction of {cls.__module__}.{cls.__name__}")
     for base in cls.__mro__:
-        if not (base.__flags__ & (1 << 9)) and base not in ALLOWED_NATIVE:
+        if not (base.__flags__ & HEAP_TYPE) and base not in ALLOWED_NATIVE:
             frame.break_graph("call_unknown", f"construction of {cls.__module__}.{cls.__name__}")

@@ -30,7 +30,8 @@ from ..protocol.keys import hashed_apart
 from ..protocol.user_keys import globals_read, is_pure
 from ..protocol.value import EXISTING, SymbolicRaise
 from .function import is_empty
-from .instance import ObjectValue, own_dict
+from .instance import ObjectValue
+from .instance_fields import own_dict
 from .row_value import RowValue
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
-from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ...guards.classes import HEAP_TYPE, NO_ATTRIBUTE, lookup_class
 from ...sources import Const, DictItem
 from ..plain.sequence import TupleValue
 from ..protocol.binding import class_value
@@ -18,7 +18,6 @@ from ..protocol.constant import ConstantValue, fold_literal, force_plain, litera
 from ..protocol.value import NEW
 from .class_value import ClassValue
 from .function import BoundMethodValue, FunctionValue
-from .instance import HEAP_TYPE
 from .partial import PartialValue
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ...bytecode.resume import original_code
-from ...guards.classes import resolution_order
+from ...guards.classes import lookup_class, resolution_order
 from ...sources import Const
 from ..plain.sequence import NONE
 from ..protocol.binding import C_METHODS, BoundBuiltin, bind_static, class_value, refuse_method
@@ -19,7 +19,7 @@ from .construction import init_part, new_object, type_call
 from .enum_member import EnumMember
 from .exception import ExceptionValue
 from .function import BoundMethodValue
-from .instance import ObjectValue, lookup_class
+from .instance import ObjectValue
 
 if TYPE_CHECKING:
     from ..protocol.value import Emitter, Frame

@@ -9,9 +9,10 @@ import torch
 from torch.nn.modules import module as torch_module
 from torch.nn.modules.lazy import LazyModuleMixin
 
+from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...sources import Const, DictValueAt, InstanceAttr, InstanceDict, ModuleEntry
 from ..objects.function import FunctionValue
-from ..objects.instance import NO_ATTRIBUTE, ObjectValue, lookup_class
+from ..objects.instance import ObjectValue
 from ..plain.iterators import SequenceIterator
 from ..plain.mapping import dict_of
 from ..plain.ranges import sequence_index

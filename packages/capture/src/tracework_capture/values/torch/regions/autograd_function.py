@@ -11,9 +11,9 @@ import torch
 
 from ....graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, BackwardHalf, BatchedHalf, Halves
 from ....graph.outline import outline, region
+from ....guards.classes import lookup_class
 from ...objects.class_value import ClassValue
 from ...objects.function import bind_arguments
-from ...objects.instance import lookup_class
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import NONE, TupleValue
 from ...protocol.arguments import accepted
