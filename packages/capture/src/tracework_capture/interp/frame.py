@@ -14,7 +14,7 @@ from ..regions import regions
 from ..sources import Const, DictItem, Item, Local
 from ..sources import root as root_of
 from ..values.objects.function import CellValue
-from ..values.protocol.value import Deferred, SymbolicRaise, Value
+from ..values.protocol.value import Deferred, Frame, SymbolicRaise, Value
 
 if TYPE_CHECKING:
     import types
@@ -149,13 +149,13 @@ class CaptureRoot:
         changed = self.history.number_changed(str(source), value)
         return changed or source == self.surely_changing or (self.options.dynamic is True and is_given_number(source, value))
 
-    def turn(self, frame: SymbolicFrame) -> None:
+    def turn(self, frame: Frame) -> None:
         """A loop goes round."""
         self.turns += 1
         self.idle += 1
         self.expect_growth(frame)
 
-    def expect_growth(self, frame: SymbolicFrame) -> None:
+    def expect_growth(self, frame: Frame) -> None:
         """Where a loop goes round or a function is called: what adds nothing to the graph for long is faster in plain Python."""
         limit = self.options.idle_limit
         if self.idle > limit:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from ... import _torch
-from ..protocol.constant import COMPARE_FUNCTIONS
+from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.kinds import AbstractTensor
 from ..protocol.value import Emitter, Frame, Value
 from .floats import FloatValue, LateFloat, is_exact_number

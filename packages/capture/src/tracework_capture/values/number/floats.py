@@ -9,14 +9,16 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 from tracework_primops.symbols import Condition
 
 from ... import _torch
-from ...arrays import DTYPES, numpy
+from ...arrays import DTYPES
 from ...graph.state_conditions import truth_of_state
+from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import Source
-from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, fold
+from ..protocol.constant import ConstantValue, fold
 from ..protocol.kinds import AbstractFloat, AbstractTensor, is_plain_tensor
 from ..protocol.make import make
 from ..protocol.memory import remember

@@ -6,14 +6,16 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 
-from ...arrays import DTYPES, numpy
+from ...arrays import DTYPES
 from ...atoms import NUMPY_NUMBERS
 from ...formulas import ERRORS, INT_BITS, formula_function, int_of_formula
 from ...graph.inputs import open_int
+from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import ComputedInt, Source
-from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue
+from ..protocol.constant import BINARY_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue
 from ..protocol.kinds import AbstractTensor
 from ..protocol.make import make
 from ..protocol.open_constant import OpenConstant

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracework_primops.symbols import Condition, FloatExpr, FloatNode, Symbol, as_quotient
 
-from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, fold
+from ...guards.kinds import COMPARE_FUNCTIONS
+from ..protocol.constant import ConstantValue, fold
 from ..protocol.make import make
 from ..protocol.value import Frame, Value
 from .float_formulas import Formula, called, computed_int, formula_of_size

@@ -13,7 +13,8 @@ from tracework_primops.symbols import Condition, Expr, maximum, minimum
 from ...atoms import NUMPY_NUMBERS
 from ...graph.data_sizes import relation_node
 from ...graph.inputs import lift_number
-from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold, literal
+from ...guards.kinds import COMPARE_FUNCTIONS
+from ..protocol.constant import ConstantValue, NotPlain, fold, literal
 from ..protocol.kinds import AbstractFloat, AbstractTensor
 from ..protocol.make import make
 from ..protocol.value import Emitter, Frame, Value

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.binding import attribute_of_builtin
 from ..protocol.calls import CALLS, method, method_handler
-from ..protocol.constant import COMPARE_FUNCTIONS, ConstantValue
+from ..protocol.constant import ConstantValue
 from ..protocol.keys import hashed_here
 from ..protocol.operators import call_dunder, equal
 from ..protocol.value import Emitter, Frame, Value

@@ -10,7 +10,6 @@ import itertools
 import operator
 import types
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .value import Frame, Value
@@ -58,7 +57,7 @@ _CHECK_THEMSELVES = {"torch", "torch._C", "torch._C._nn", "torch.autograd.variab
 
 
 @functools.cache
-def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+def signature_of(function: Any) -> inspect.Signature | None:
     """The signature, or None when Python does not know it; of a class with a __new__ of its own, such as torch.no_grad, what that takes."""
     make = function.__new__ if isinstance(function, type) else None
     if isinstance(make, types.FunctionType):
@@ -71,7 +70,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-def accepted(function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> bool:
+def accepted(function: Any, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether a function takes these arguments; also when that is not known."""
     signature = None if function is None else signature_of(function)
     if signature is None:
@@ -85,7 +84,7 @@ def accepted(function: Callable[..., Any], args: list[Value], kwargs: dict[str, 
     return True
 
 
-def checked(function: Callable[..., Any], handler: Handler) -> Handler:
+def checked(function: Any, handler: Handler) -> Handler:
     """The handler of a builtin function, behind a check of the number and names of its arguments."""
 
     @functools.wraps(handler)
@@ -100,7 +99,7 @@ def checked(function: Callable[..., Any], handler: Handler) -> Handler:
 
 
 @functools.cache
-def builtin_limits(function: Callable[..., Any]) -> tuple[int, int] | None:
+def builtin_limits(function: Any) -> tuple[int, int] | None:
     """(least, most) number of positional arguments that a builtin always takes; None when that is not known."""
     signature = signature_of(function)
     if signature is None:

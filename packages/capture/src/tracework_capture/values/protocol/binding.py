@@ -17,7 +17,7 @@ from ...sources import ClassAttr, Const
 from .calls import CALLS
 from .constant import ConstantValue, literal
 from .keys import MethodKey
-from .kinds import AbstractClass, AbstractInstance
+from .kinds import AbstractClass, AbstractInstance, AbstractSequence
 from .make import make
 from .properties import function_value, held_function, use_property
 from .registry import Registry
@@ -51,7 +51,7 @@ LOOKUP_HOOKS = ("__getattr__", "__getattribute__")
 GETSET = types.GetSetDescriptorType
 
 
-FIELD = type(collections.namedtuple("Record", "field").field)
+FIELD = type(vars(collections.namedtuple("Record", "field"))["field"])
 
 
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
@@ -75,7 +75,7 @@ def class_value(frame: Frame, cls: type) -> Value:
     return frame.wrap(cls, Const(cls, cls.__name__))
 
 
-def python_new(cls: type) -> types.FunctionType | None:
+def python_new(cls: type) -> Callable[..., Any] | None:
     """The Python function that makes the instances of a class, None where C does."""
     static, _ = lookup_class(cls, "__new__")
     if isinstance(static, staticmethod):
@@ -105,7 +105,7 @@ def binding_kind(static: Any) -> type:
     return kind
 
 
-def bind_static(frame: Frame, self: Value, cls: type, owner: type, static: Any, name: str) -> Value:
+def bind_static(frame: Frame, self: Value, cls: type, owner: Any, static: Any, name: str) -> Value:
     """The descriptor protocol, on a class attribute that is known."""
     kind = binding_kind(static)
     if kind is types.FunctionType or kind is functools._lru_cache_wrapper:
@@ -118,7 +118,7 @@ def bind_static(frame: Frame, self: Value, cls: type, owner: type, static: Any, 
         return make.bound_method(function_value(frame, held_function(frame, static)), class_value(frame, cls))
     if kind is staticmethod:
         return function_value(frame, held_function(frame, static))
-    if isinstance(static, functools.cached_property):
+    if isinstance(static, functools.cached_property) and isinstance(self, AbstractInstance):
         found = function_value(frame, static.func).call(frame, [self], {})
         self.set_field(frame, name, found)
         return found
@@ -129,8 +129,9 @@ def bind_static(frame: Frame, self: Value, cls: type, owner: type, static: Any, 
     if kind is SLOT or kind is GETSET:
         if not hasattr(self, "native_attribute"):
             return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name}")
-        return self.native_attribute(frame, static, name)
-    if kind is FIELD and getattr(self, "part", None) is not None:
+        read: Value = self.native_attribute(frame, static, name)
+        return read
+    if kind is FIELD and isinstance(self.part, AbstractSequence):
         index, _ = static.__reduce__()[1]
         return self.part.item(frame, index)
     if is_modelled(static):
@@ -144,11 +145,12 @@ def bind_static(frame: Frame, self: Value, cls: type, owner: type, static: Any, 
     return class_attribute(frame, static, owner, name)
 
 
-def class_attribute(frame: Frame, static: Any, owner: type, name: str) -> Value:
+def class_attribute(frame: Frame, static: Any, owner: Any, name: str) -> Value:
     """An attribute of a class that binds to nothing."""
     if type(static) is Stored:
-        return static.value
-    made = frame.root.made.get(id(owner))
+        kept: Value = static.value
+        return kept
+    made: Any = frame.root.made.get(id(owner))
     if made is not None:
         return made.namespace[name] if name in made.namespace else literal(frame, static)
     return frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
@@ -199,13 +201,15 @@ def call_c_method(frame: Frame, descriptor: Any, owner: Value, name: str, args: 
     if base is dict is not native and name in native.__dict__ and issubclass(native, dict):
         return frame.break_graph("call_unknown", f"dict.{name} of a {native.__name__}, which has its own")
     if base is type and hasattr(owner, "of_type"):
-        return owner.of_type(frame, descriptor, name, args, kwargs)
+        found: Value = owner.of_type(frame, descriptor, name, args, kwargs)
+        return found
     if not isinstance(owner, AbstractInstance):
         if lookup_class(owner.python_type(), name)[0] is not descriptor:
             if base is object and name in OF_OBJECT:
                 return OF_OBJECT[name](frame, owner, *args)
             if issubclass(base, BaseException) and hasattr(owner, "call_native"):  # ValueError.__init__(self, text)
-                return owner.call_native(frame, name, args, kwargs)
+                found = owner.call_native(frame, name, args, kwargs)
+                return found
         return owner.call_method(frame, name, args, kwargs)
     row = CALLS.get(descriptor)
     if row is not None:

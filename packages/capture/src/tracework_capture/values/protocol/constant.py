@@ -76,7 +76,7 @@ OF_OTHER_OBJECTS = frozenset({"__call__", "__get__", "__set__", "__delete__"})
 WRITING = frozenset({"tofile", "dump", "setfield", "setflags"})
 """Methods of NumPy's numbers that write."""
 
-BINARY_FUNCTIONS = {
+BINARY_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -105,7 +105,7 @@ BINARY_FUNCTIONS = {
     "@=": operator.imatmul,
 }
 ORDERINGS = {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
-UNARY_FUNCTIONS = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+UNARY_FUNCTIONS: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 
 EVALUATED_LATE: Registry[tuple[type, str], str] = Registry("EVALUATED_LATE")
@@ -163,7 +163,7 @@ class ConstantValue(Value):
         return self.obj
 
     def truth(self, frame: Frame) -> bool:
-        return fold_plain(frame, bool, self.obj)
+        return bool(fold_plain(frame, bool, self.obj))
 
     def hash_key(self, frame: Frame) -> Any:
         return self.obj
@@ -322,7 +322,7 @@ READ_AT_ONCE = 256
 """Items of a container that may be read, and guarded, because something asks for all of it."""
 
 
-def reads_whole(frame: Frame, value: Value) -> bool:
+def reads_whole(frame: Frame, value: Any) -> bool:
     """Reads the rest of an existing list, tuple or dict; whether there was any."""
     unread = getattr(value, "unread", None)
     if unread is None or not 0 < unread() <= READ_AT_ONCE:
@@ -357,13 +357,15 @@ def fold_plain(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: An
 def called_there(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """fn(*args, **kwargs) from frames with the globals and at the places of the traced ones, where what it warns of is said."""
     check_frame_hooks(frame.root)
-    while frame is not None:
-        code = frame.code
-        names = {"co_filename": code.co_filename, "co_name": code.co_name, "co_qualname": code.co_qualname}
-        moved = _calls.__code__.replace(**names, co_firstlineno=code.co_firstlineno)
-        place = at_one_place(moved, frame.info.position(frame.current))
+    caller: Frame | None = frame
+    while caller is not None:
+        code = caller.code
+        moved = _calls.__code__.replace(
+            co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno
+        )
+        place = at_one_place(moved, caller.info.position(caller.current))
         args, kwargs = (fn, args, kwargs), {}
-        fn, frame = types.FunctionType(place, frame.globals), frame.parent
+        fn, caller = types.FunctionType(place, caller.globals), caller.parent
     return fn(*args, **kwargs)
 
 
@@ -377,7 +379,7 @@ def raise_python(frame: Frame, error: BaseException) -> NoReturn:
     carried = {name: getattr(error, name, None) for name in ("name", "path", "filename", "filename2")}
     carried = {name: held for name, held in carried.items() if held is not None} | vars(error)
     raised.fields.update({name: literal(frame, held) for name, held in carried.items()})
-    return frame.raise_user(raised)
+    frame.raise_user(raised)
 
 
 def literal(frame: Frame, obj: Any) -> Value:

@@ -6,7 +6,7 @@ import enum
 import types
 import typing
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ class MethodKey:
 
     __slots__ = ("function", "owner")
 
-    def __init__(self, owner: Value, function: Callable[..., Any]) -> None:
+    def __init__(self, owner: Any, function: Any) -> None:
         self.owner, self.function = owner, function
 
     def __eq__(self, other: object) -> bool:
@@ -90,7 +90,7 @@ class NumberKey:
 
     __slots__ = ("number",)
 
-    def __init__(self, number: Value) -> None:
+    def __init__(self, number: Any) -> None:
         self.number = number
 
     def __eq__(self, other: object) -> bool:
@@ -136,7 +136,8 @@ def by_identity(hashed: Any) -> Any:
 
 def _is_unequal_to_others(hashed: Any) -> bool:
     """Whether it is an object of a C type that is equal to itself alone, as a TypeVar or a property."""
-    return type(hashed).__hash__ is object.__hash__ and not isinstance(hashed, Value) and not plain_key(hashed)
+    identity: Any = object.__hash__
+    return type(hashed).__hash__ is identity and not isinstance(hashed, Value) and not plain_key(hashed)
 
 
 def hashed_here(frame: Frame, key: Value) -> Any:
@@ -204,7 +205,7 @@ def is_new(hashed: Any) -> bool:
 
 
 _BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType)
-IDENTITY_HASH = (object.__hash__, torch.nn.Module.__hash__, torch.Tensor.__hash__)
+IDENTITY_HASH: tuple[Any, ...] = (object.__hash__, torch.nn.Module.__hash__, torch.Tensor.__hash__)
 
 
 def simple_key(key: Any) -> bool:

@@ -106,6 +106,10 @@ class AbstractSequence(Value):
     items: list[Any]
     """Its items; those that nobody has read yet are no values."""
 
+    def item(self, frame: Frame, index: int) -> Value:
+        """The item at a plain, valid index."""
+        raise NotImplementedError
+
     def all_items(self, frame: Frame) -> list[Value]:
         """All items as values."""
         raise NotImplementedError
@@ -124,6 +128,14 @@ class AbstractCell(Value):
 
 class AbstractInstance(Value):
     """An instance of a class of the program (objects/instance.py ObjectValue)."""
+
+    def set_field(self, frame: Frame, name: str, value: Value) -> None:
+        """Writes to the instance dict, past what the class says."""
+        raise NotImplementedError
+
+    def call_native(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """A method that C defines: on the built-in part, or object's own."""
+        raise NotImplementedError
 
     def required(self, frame: Frame, name: str, args: list[Value], text: str) -> Value:
         """What a special method of its class gives; a TypeError that ends in the text where the class has none."""

@@ -138,10 +138,12 @@ def is_held(frame: Frame, value: Value) -> bool:
     """Whether an object surely lives: it was there before and nothing was changed, or a local has it, or what a local has."""
     if value.source is not None and not frame.mutations.entries and not may_have_died(frame, existing(value)):
         return True
-    open_, seen = [], set()
-    while frame is not None:
-        open_ += [*dict.values(frame.locals), *(cell._contents for cell in frame.cells.values())]
-        frame = frame.parent
+    open_: list[Any] = []
+    seen: set[int] = set()
+    asked: Frame | None = frame
+    while asked is not None:
+        open_ += [*dict.values(asked.locals), *(cell._contents for cell in asked.cells.values())]
+        asked = asked.parent
     while open_:
         held = open_.pop()
         if held is value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .value import Frame, Value
 
@@ -14,14 +14,18 @@ if TYPE_CHECKING:
     from .kinds import AbstractTensor
 
 
+Items: TypeAlias = list[Value]
+Pairs: TypeAlias = list[tuple[Value, Value]]
+
+
 class Make:
     """One slot a kind of value. `values/__init__.py` checks that all are filled."""
 
-    tuple: Callable[[list[Value]], Value]
+    tuple: Callable[[Items], Value]
     """A new tuple of items."""
-    list: Callable[[list[Value]], Value]
+    list: Callable[[Items], Value]
     """A new list of items."""
-    dict: Callable[[Frame, list[tuple[Value, Value]]], Value]
+    dict: Callable[[Frame, Pairs], Value]
     """A new dict of pairs."""
     array: Callable[[Frame, numpy.ndarray], Value]
     """A new array with data that is known while tracing."""
@@ -41,7 +45,7 @@ class Make:
     """An int: of an int, an Expr or a SymInt."""
     size_float: Callable[..., Value]
     """A float that is a formula over symbolic ints (number/size_floats.py SizeFloat): of the graph, the formula, its hint and span."""
-    iterator: Callable[[list[Value]], Value]
+    iterator: Callable[[Items], Value]
     """A new iterator over items."""
     text_iterator: Callable[[str | bytes], Value]
     """A new iterator over a text or bytes."""

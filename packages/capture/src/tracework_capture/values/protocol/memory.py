@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def known_values(frame: Frame) -> dict[int, AbstractTensor]:
     """id of a fake -> its value, for this graph."""
-    return frame.graph.tensor_values
+    values: dict[int, AbstractTensor] = frame.graph.tensor_values
+    return values
 
 
 def remember(frame: Frame, value: AbstractTensor) -> None:

@@ -20,7 +20,7 @@ class OpenConstant(Value):
         super().__init__(source)
         self.obj = obj
         self.settle = settle
-        self.settled = None
+        self.settled: ConstantValue | None = None
 
     def known(self) -> ConstantValue:
         """The constant, once something needed it."""

@@ -34,11 +34,13 @@ READ = (types.GetSetDescriptorType, types.MemberDescriptorType, FIELD)
 """Descriptors of built-in types that give what an object holds, which may be called, where others bind a method."""
 
 
-def binary(frame: Frame, op: str, left: Value, right: Value) -> Value | None:
+def binary(frame: Frame, op: str, left: Value, right: Value) -> Value:
     """left op right, by Python's protocol. op may end in `=` for the in-place form."""
     symbol = op[:-1] if op.endswith("=") else op
     if right.is_late and left.is_number():
-        return right.binary(frame, symbol, left, reverse=True)
+        found = right.binary(frame, symbol, left, reverse=True)
+        if found is not None:
+            return found
     left_type, right_type = left.python_type(), right.python_type()
     # what has no in-place form gives way to an object on the right that answers first; errors name the operator
     if op != symbol and (not isinstance(right, AbstractInstance) or hasattr(left_type, f"__i{SPECIAL[symbol]}__")):
@@ -78,11 +80,12 @@ def past_its_class(frame: Frame, value: Value, operation: Callable[..., Any], *a
 
 def asked(frame: Frame, operation: Callable[..., Value | None], symbol: str, other: Value, *reverse: Any) -> Value | None:
     """value.binary or value.compare, which see the number or text that an instance of a subclass is."""
-    value = operation.__self__
+    value: Value = operation.__self__  # type: ignore[attr-defined]
     given = other if isinstance(value, AbstractInstance) else operand_of(other)
     if given is other or symbol == "%" and value.python_type() in (str, bytes):  # which asks for its text
         return operation(frame, symbol, other, *reverse)
-    return past_its_class(frame, other, operation, symbol, given, *reverse)
+    found: Value | None = past_its_class(frame, other, operation, symbol, given, *reverse)
+    return found
 
 
 def order_of_operands(left: Value, right: Value, reflected: str) -> list[tuple[Value, Value, bool]]:
@@ -115,7 +118,7 @@ def unsupported(op: str, left: type, right: type) -> str:
     return f"unsupported operand type(s) for {shown}: '{_C.type_name(left)}' and '{_C.type_name(right)}'"
 
 
-def compare(frame: Frame, op: str, left: Value, right: Value) -> Value | None:
+def compare(frame: Frame, op: str, left: Value, right: Value) -> Value:
     """left op right for the six comparisons."""
     left_type, right_type = left.python_type(), right.python_type()
     tries = [(left, op, right), (right, REFLECTED[op], left)]
@@ -148,7 +151,8 @@ def same(frame: Frame, left: Value, right: Value) -> bool:
 
 def place_of(value: Value) -> Source | None:
     """Where an existing object was found."""
-    return value.place if value.source is None else value.source
+    place: Source | None = value.place if value.source is None else value.source
+    return place
 
 
 def hold_as_one(frame: Frame, left: Value, right: Value) -> None:
@@ -180,7 +184,7 @@ def tell_apart(frame: Frame, left: Value, right: Value) -> None:
     if left.python_type() is not right.python_type() or pair in frame.root.told_apart:
         return
     are_constants = isinstance(left, ConstantValue) and isinstance(right, ConstantValue)
-    if are_constants and (left.is_single() or left.obj == left.obj and left.obj != right.obj):
+    if isinstance(left, ConstantValue) and are_constants and (left.is_single() or left.obj == left.obj and left.obj != right.obj):
         return
     if None in pair:
         if are_constants and first is not second:

@@ -37,6 +37,7 @@ def use_property(frame: Frame, static: Any, operation: str, self: Value, cls: ty
         return function_value(frame, function).call(frame, [self, *args], {})
     namesake = type(cls.__name__, (), {"__qualname__": cls.__qualname__})()  # all that the message says of the object
     try:
-        return getattr(property, operation)(static, namesake, *[None] * len(args))
+        found: Value = getattr(property, operation)(static, namesake, *[None] * len(args))
+        return found
     except AttributeError as error:
         return raise_python(frame, error)

@@ -32,7 +32,8 @@ EXCEPT = frozenset(
 PURE = frozenset(
     {
         *(f for module in MODULES for f in vars(module).values() if isinstance(f, types.BuiltinFunctionType) and f not in EXCEPT),
-        *(int.from_bytes, float.fromhex, float.__getformat__, bytes.fromhex),
+        *(int.from_bytes, bytes.fromhex),
+        *(getattr(float, name) for name in ("fromhex", "__getformat__")),
         *(getattr(datetime.date, name) for name in ("fromisoformat", "fromordinal", "fromisocalendar")),
         *(getattr(datetime.datetime, name) for name in ("fromisoformat", "fromordinal", "fromisocalendar", "combine")),
         datetime.time.fromisoformat,

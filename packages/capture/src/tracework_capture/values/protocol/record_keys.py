@@ -12,7 +12,8 @@ from ...guards.classes import NO_ATTRIBUTE, defines, lookup_class
 from .constant import is_atom
 
 SHAPE = ("co_code", "co_names", "co_consts", "co_varnames")
-_known = weakref.WeakKeyDictionary()  # class -> (its __hash__ and __eq__, names of its fields or None)
+_known: weakref.WeakKeyDictionary[type, tuple[Any, tuple[str, ...] | None]] = weakref.WeakKeyDictionary()
+"""Class -> (its __hash__ and __eq__, names of its fields or None)."""
 
 
 class RecordKey:
@@ -33,7 +34,7 @@ class RecordKey:
 
     def made(self) -> Any:
         """An instance that equals the key."""
-        found = object.__new__(self.cls)
+        found: Any = object.__new__(self.cls)
         for name, part in zip(self.names, self.parts):
             object.__setattr__(found, name, part.made() if type(part) is RecordKey else part)
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key")
 Row = TypeVar("Row")
@@ -35,5 +35,5 @@ class Registry(dict[Key, Row], Generic[Key, Row]):
         self.is_sealed = True
 
 
-REGISTRIES: list[Registry] = []
+REGISTRIES: list[Registry[Any, Any]] = []
 """All of them, for values/__init__.py, which seals them."""

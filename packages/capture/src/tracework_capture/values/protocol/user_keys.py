@@ -11,7 +11,7 @@ import contextlib
 import dis
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BreakGraph
@@ -55,7 +55,7 @@ def is_pure(code: types.CodeType) -> bool:
     return True
 
 
-def globals_read(code: types.CodeType, names: Iterable[str]) -> list[str]:
+def globals_read(code: types.CodeType, names: dict[str, Any]) -> list[Any]:
     """The globals and builtins that the code reads; None for those that are not there."""
     builtins = names.get("__builtins__", {})
     builtins = builtins if isinstance(builtins, dict) else vars(builtins)
@@ -68,7 +68,7 @@ def is_pure_builtin(found: Any) -> bool:
     return isinstance(found, types.BuiltinFunctionType) and found in PURE_BUILTINS
 
 
-def calls_what_is_pure(code: types.CodeType, names: Any) -> bool:
+def calls_what_is_pure(code: types.CodeType, names: dict[str, Any]) -> bool:
     """Whether the globals that the code reads are classes, constants, functions that are traced in turn, or builtins without effects."""
     for found in globals_read(code, names):
         known = isinstance(found, (types.FunctionType, type)) and found not in (iter, map, zip, filter, enumerate, reversed)
@@ -77,7 +77,7 @@ def calls_what_is_pure(code: types.CodeType, names: Any) -> bool:
     return True
 
 
-def refuse_effects(frame: Frame, function: Callable[..., Any]) -> None:
+def refuse_effects(frame: Frame, function: Any) -> None:
     """A function is called by a `__hash__` or `__eq__` that is traced for a table."""
     if not is_pure(function.code) or not calls_what_is_pure(function.code, function.globals):
         frame.break_graph("unhashable_value", f"{function.name}, which a table asks about its keys, may do more than to compare")
@@ -119,7 +119,7 @@ class UserKey:
             answers = equal(frame, self.value, other.value), equal(frame, other.value, self.value)
         if answers[0] != answers[1]:  # then it matters which of them was in the table
             frame.break_graph("unhashable_value", f"{self.value.describe()}, whose equality depends on the order")
-        return same_as_before(frame, frozenset((self.value, other.value)), answers[0])
+        return bool(same_as_before(frame, frozenset((self.value, other.value)), answers[0]))
 
 
 def user_key(frame: Frame, value: Value) -> Any:

@@ -64,6 +64,9 @@ class Emitter(Protocol):
     def graph_output(self, node: Any) -> str:
         """The run-time result of an fx node; makes it an output of the graph."""
 
+    def literal(self, obj: object) -> str:
+        """The expression of a constant."""
+
     def line(self, text: str) -> None:
         """Append one statement."""
 
@@ -178,6 +181,9 @@ class Value:
     """Whether going over it runs no code of the program."""
     is_known_elsewhere = False
     """Whether objects that the program did not make know of it, as the bases of a class do."""
+
+    obj: Any
+    """The object itself, of values that have it."""
 
     def __init__(self, source: Any = None) -> None:
         self.source = source

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from ...graph.replaced import may_be_replaced, note_replaced
+from ...guards.kinds import COMPARE_FUNCTIONS
 from ..plain.rows_operators import EXTREMA
-from ..protocol.constant import COMPARE_FUNCTIONS
 from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from ..protocol.operators import binary
 from ..protocol.value import Emitter, Frame, Value

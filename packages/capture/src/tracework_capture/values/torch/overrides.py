@@ -15,6 +15,7 @@ import torch
 
 from ..._torch import torch_functions_on
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ...guards.kinds import COMPARE_FUNCTIONS
 from ..number.late_values import LateValue
 from ..number.symint import SymNumber
 from ..objects.function import FunctionValue
@@ -24,7 +25,7 @@ from ..plain.mapping import dict_of
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin, class_value
 from ..protocol.calls import calls
-from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, GETTERS, UNARY_FUNCTIONS, ConstantValue, force_plain
+from ..protocol.constant import BINARY_FUNCTIONS, GETTERS, UNARY_FUNCTIONS, ConstantValue, force_plain
 from ..protocol.operators import call_dunder
 from ..protocol.value import Value
 from .foreign_tensor import ForeignTensor

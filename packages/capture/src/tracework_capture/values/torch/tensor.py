@@ -22,6 +22,7 @@ from ...graph.specialised import keep_data, specialised_tensor
 from ...graph.state_conditions import truth_of_state
 from ...graph.tensor_formulas import number_of_formula, truth_of_formula
 from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
+from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import Const, InstanceAttr, InstanceDict, ModuleEntry, TensorOffset
 from ..number.floats import number_of_tensor
 from ..number.late_values import read_late
@@ -30,7 +31,7 @@ from ..objects.function import BoundMethodValue
 from ..plain.sequence import NONE, ListValue, TupleValue
 from ..protocol.binding import BoundBuiltin, bind_static, is_data_descriptor
 from ..protocol.calls import CALLS, Policy, method, methods
-from ..protocol.constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
+from ..protocol.constant import BINARY_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from ..protocol.keys import IdentityKey
 from ..protocol.kinds import AbstractArray, AbstractTensor, is_plain_tensor
 from ..protocol.lifetimes import let_go

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from ....guards.kinds import COMPARE_FUNCTIONS
 from ...number.late_values import read_late
 from ...number.symint import SymNumber
 from ...plain.sequence import TupleValue
-from ...protocol.constant import COMPARE_FUNCTIONS, ConstantValue
+from ...protocol.constant import ConstantValue
 from ...protocol.operators import compare
 from ...protocol.value import Value
 from ..structure import leaves, rebuilt
