@@ -20,7 +20,7 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     ("scalar op", "tracework_inductor.ir.scalar_ops", "SCALAR_OPS"),
     ("C++ text", "tracework_inductor.codegen.cpp.text_rules", "CPP_TEXT"),
     ("Triton text", "tracework_inductor.codegen.triton.text_rules", "TRITON_TEXT"),
-    ("opcode handler", "tracework_capture.interp.handlers", "OPCODES"),
+    ("opcode handler", "tracework_capture.interp.opcodes", "OPCODES"),
     ("value class", "tracework_capture.values.protocol.wraps", "WRAP"),
     ("call", "tracework_capture.values.protocol.calls", "CALLS"),
     ("guard kind", "tracework_capture.guards.kinds", "GUARD_KINDS"),

@@ -18,6 +18,7 @@ from ..sources import Const
 from .checks import keep_apart
 from .data_sizes import bind_sizes
 from .defaults import with_defaults
+from .expressions import expression_node
 from .handlers import is_managed, is_swallowed
 from .kernel_choices import guard_choices
 from .known import learn, numbers_alone, with_numbers
@@ -177,13 +178,8 @@ class GraphBuilder:
             return size
         node = self._by_expr.get(size)
         if node is None:
-            node = self._by_expr[size] = self._compute_size(size)
+            node = self._by_expr[size] = expression_node(self, size)
         return node
-
-    def _compute_size(self, size: Any) -> Any:
-        from .inputs import expression_node
-
-        return expression_node(self, size)
 
     def know_size(self, symbol: Any, node: fx.Node) -> None:
         """The symbol's value is what the node gives."""

@@ -15,7 +15,7 @@ from ..values.objects.function import FunctionValue, bind_arguments
 from ..values.protocol.binding import BoundBuiltin
 from ..values.protocol.value import EXISTING, SymbolicRaise, Value
 from .frame import SymbolicFrame
-from .handlers import RETURNED
+from .handlers.table import RETURNED
 from .machine import run
 
 if TYPE_CHECKING:

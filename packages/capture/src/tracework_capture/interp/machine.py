@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BreakGraph
 from ..values.protocol.lifetimes import refuse_to_let_go
 from ..values.protocol.value import SymbolicRaise
-from .handlers import OPCODES, RETURNED, SUSPENDED
+from .handlers.table import RETURNED, SUSPENDED
+from .opcodes import find_handler
 
 if TYPE_CHECKING:
     from .frame import SymbolicFrame
@@ -88,19 +89,6 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                 return signal
     finally:
         root.current = outer
-
-
-def find_handler(opname: str) -> Any:
-    """The handler of an opcode, or one that breaks the graph."""
-    handler = OPCODES.get(opname)
-    if handler is None or isinstance(handler, str):
-        why = handler or "no handler"
-
-        def unsupported(frame: SymbolicFrame, instruction: Any) -> None:
-            frame.break_graph("opcode_unsupported", f"{opname}: {why}")
-
-        return unsupported
-    return handler
 
 
 def note_raise(frame: SymbolicFrame, raised: SymbolicRaise) -> None:

@@ -31,6 +31,8 @@ from ..values.torch.functions import TorchFunctionValue
 from ..values.torch.regions.cond import fits
 from ..values.torch.tensor import TensorValue
 from .arm_results import Refused, Traced, merged, traced_arm
+from .handlers.attributes import MethodRef
+from .handlers.table import find_handler
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -199,8 +201,6 @@ def _run(frame: Any, first: int, meet: int) -> None:
 
 
 def _steps(frame: Any, first: int, meet: int) -> None:
-    from .machine import find_handler
-
     frame.position = first
     while frame.position != meet:
         instruction = frame.instructions[frame.position]
@@ -213,8 +213,6 @@ def _steps(frame: Any, first: int, meet: int) -> None:
 
 def may_be_called(frame: Any, function: Any) -> bool:
     """Whether an arm may call this: a function or method of torch or of Python, or what makes one constant of others."""
-    from .handlers.attributes import MethodRef
-
     if isinstance(function, MethodRef) and isinstance(function.owner, ObjectValue):
         function = function.owner.getattr(frame, function.name)
     if isinstance(function, (BoundBuiltin, MethodRef)):

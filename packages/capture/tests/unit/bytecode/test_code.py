@@ -15,7 +15,7 @@ from tracework_capture.bytecode.emit import CodeWriter
 from tracework_capture.bytecode.liveness import live_locals, reachable
 from tracework_capture.bytecode.resume import ResumePoint, resume_code
 from tracework_capture.exception_table import exception_table
-from tracework_capture.interp.handlers import OPCODES
+from tracework_capture.interp.opcodes import OPCODES
 
 
 def codes(code):

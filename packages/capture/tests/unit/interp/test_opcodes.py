@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tracework_capture.bytecode.facts import SUPPORTED_VERSIONS
 from tracework_capture.bytecode.intrinsics import intrinsic_names
-from tracework_capture.interp.handlers import OPCODES
 from tracework_capture.interp.handlers.intrinsics import INTRINSICS
+from tracework_capture.interp.opcodes import OPCODES
 
 FOLDER = Path(__file__).with_name("opcodes")
 

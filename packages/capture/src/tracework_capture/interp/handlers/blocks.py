@@ -3,6 +3,7 @@
 import torch
 
 from ... import _C
+from ...sources import Const
 from ...values.objects.exception import ExistingException, ExistingTraceback
 from ...values.objects.exception_group import match_group, raised_by_clauses
 from ...values.plain.mapping import DictValue
@@ -11,6 +12,7 @@ from ...values.protocol.value import SymbolicRaise, is_none
 from ...values.torch.state import DeviceBlock
 from ..frame import HandlerMark
 from .attributes import MethodRef
+from .containers import call_builtin
 from .table import opcode
 
 
@@ -112,8 +114,6 @@ def reraise(frame, instruction):
 @opcode("LOAD_ASSERTION_ERROR")
 def load_assertion_error(frame, instruction):
     """AssertionError, whatever the name means in the module."""
-    from ...sources import Const
-
     frame.stack.append(frame.wrap(AssertionError, Const(AssertionError, "AssertionError")))
 
 
@@ -151,8 +151,6 @@ def match_keys(frame, instruction):
 @opcode("MATCH_CLASS")
 def match_class(frame, instruction):
     """case C(a, b=..):"""
-    from .containers import call_builtin
-
     names = list(frame.stack.pop().constant())
     cls, subject = frame.stack.pop(), frame.stack.pop()
     if not call_builtin(frame, isinstance, subject, cls).truth(frame):

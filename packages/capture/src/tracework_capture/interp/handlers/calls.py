@@ -174,8 +174,6 @@ def set_part(frame, function, flag, value):
 @opcode("LOAD_BUILD_CLASS")
 def load_build_class(frame, instruction):
     """What makes a class of its body: a builtin, the call of which breaks the graph."""
-    from ...sources import Const
-
     frame.stack.append(frame.wrap(builtins.__build_class__, Const(builtins.__build_class__, "__build_class__")))
 
 

@@ -3,6 +3,7 @@
 from ... import _C
 from ...bytecode.facts import VERSION
 from ...bytecode.liveness import live_locals
+from ...sources import Const
 from ...values.number.late_values import LateValue, late_joined
 from ...values.plain.sequence import SequenceValue
 from ...values.plain.text import joined_text, known_text
@@ -317,8 +318,6 @@ def formatted(frame, value, spec):
 
 def call_builtin(frame, function, *args):
     """Call a builtin through its handler."""
-    from ...sources import Const
-
     return frame.wrap(function, Const(function, function.__name__)).call(frame, list(args), {})
 
 

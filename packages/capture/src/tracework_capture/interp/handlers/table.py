@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["OPCODES", "RETURNED", "SUSPENDED", "opcode"]
+    from ...bytecode.code import Instruction
+    from ..frame import SymbolicFrame
+
+__all__ = ["OPCODES", "RETURNED", "SUSPENDED", "find_handler", "opcode"]
 
 RETURNED, SUSPENDED = "returned", "suspended"
 
@@ -25,6 +28,19 @@ def opcode(*names: str) -> Callable[[Any], Any]:
         return handler
 
     return register
+
+
+def find_handler(opname: str) -> Any:
+    """The handler of an opcode, or one that breaks the graph."""
+    handler = OPCODES.get(opname)
+    if handler is None or isinstance(handler, str):
+        why = handler or "no handler"
+
+        def unsupported(frame: SymbolicFrame, instruction: Instruction) -> None:
+            frame.break_graph("opcode_unsupported", f"{opname}: {why}")
+
+        return unsupported
+    return handler
 
 
 def unsupported(reason: str, *names: str) -> None:
