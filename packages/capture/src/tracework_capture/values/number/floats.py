@@ -18,10 +18,12 @@ from ...arrays import DTYPES
 from ...graph.state_conditions import truth_of_state
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import Source
+from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import ConstantValue, fold
 from ..protocol.kinds import AbstractFloat, AbstractTensor, is_plain_tensor
 from ..protocol.make import make
 from ..protocol.memory import remember
+from ..protocol.special_methods import REFLECTED
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
 from .float_formulas import Formula, Number, Roots, answer, called, computed_by_python, formula_of
@@ -163,8 +165,6 @@ class FloatValue(AbstractFloat):
         return False
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
-        from ..protocol.special_methods import REFLECTED
-
         if isinstance(other, AbstractTensor):
             return None
         if isinstance(other, SymNumber):
@@ -212,8 +212,6 @@ class FloatValue(AbstractFloat):
         return True if self is other else None
 
     def getattr(self, frame: Frame, name: str) -> Value:
-        from ..protocol.binding import attribute_of_builtin
-
         if self.python_type() is not float:
             return self.number(frame).getattr(frame, name)
         if name == "real":

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from ...sources import Attr, Source
 from ..protocol.open_constant import OpenConstant
+from ..protocol.operators import binary
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
 
@@ -26,8 +27,6 @@ class OpenFraction(OpenConstant):
         return self.parts[name] if name in PARTS else self.known().getattr(frame, name)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..protocol.operators import binary
-
         if name == "__float__" and not args and not kwargs:
             return binary(frame, "/", *self.parts.values())
         return self.known().call_method(frame, name, args, kwargs)

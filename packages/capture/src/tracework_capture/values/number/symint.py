@@ -14,9 +14,11 @@ from ...atoms import NUMPY_NUMBERS
 from ...graph.data_sizes import relation_node
 from ...graph.inputs import lift_number
 from ...guards.kinds import COMPARE_FUNCTIONS
+from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import ConstantValue, NotPlain, fold, literal
 from ..protocol.kinds import AbstractFloat, AbstractTensor
 from ..protocol.make import make
+from ..protocol.operators import call_dunder
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in, wraps
 from .float_formulas import Formula, Roots, computed_by_python, computed_int, formula_of_size
@@ -103,8 +105,6 @@ class SymNumber(Value):
         return True if self is other else None
 
     def getattr(self, frame: Frame, name: str) -> Value:
-        from ..protocol.binding import attribute_of_builtin
-
         if name in ("real", "numerator"):
             return self
         if name == "imag":
@@ -112,8 +112,6 @@ class SymNumber(Value):
         return attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..protocol.operators import call_dunder
-
         if name in SAME_INT and not args and not kwargs:
             return self
         if name in OPEN_DUNDERS and len(args) == 1 and not kwargs and issubclass(args[0].python_type(), int):

@@ -1,1 +1,28 @@
 """What a value is, and what is done with any two of them."""
+
+from . import (  # noqa: F401
+    arguments,
+    binding,
+    calls,
+    constant,
+    handlers,
+    iteration,
+    keys,
+    kinds,
+    known_function,
+    lifetimes,
+    make,
+    memory,
+    open_constant,
+    operators,
+    program_code,
+    properties,
+    pure,
+    record_keys,
+    registry,
+    special_methods,
+    unchanged,
+    user_keys,
+    value,
+    wraps,
+)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import BreakGraph
 from ...signals import let_through
 from .constant import fold_plain, force_plain, is_atom
+from .operators import equal
 from .record_keys import RecordKey
 
 if TYPE_CHECKING:
@@ -108,8 +109,6 @@ class UserKey:
         return self.number
 
     def __eq__(self, other: object) -> bool:
-        from .operators import equal
-
         if type(other) is UserKey and other.value is self.value:
             return True
         frame = self.frame.root.current or self.frame
