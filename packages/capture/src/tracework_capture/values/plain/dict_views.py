@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.binding import attribute_of_builtin
 from ..protocol.calls import CALLS, method, method_handler
@@ -98,20 +100,22 @@ def intersection_with_view(frame: Frame, view: DictView, other: Value) -> SetVal
     """view & other, or other & view: the smaller of two views comes second, and a set that is not smaller walks the view. What is neither
     may be gone through only once."""
     walked, looked_up, given = other, as_set(frame, view), as_set(frame, other, strict=True)
+    second: Any = other
     if given is not None:
         sizes = len(looked_up.members), len(given.members)
-        if (sizes[0] < sizes[1]) if isinstance(other, DictView) else (other.cls is set and sizes[0] <= sizes[1]):
+        if (sizes[0] < sizes[1]) if isinstance(other, DictView) else (second.cls is set and sizes[0] <= sizes[1]):
             walked, looked_up = view, given
-    walked = [(hashed_here(frame, member), member) for member in members_of(frame, walked)]
-    return SetValue(frame, [member for hashed, member in walked if hashed in looked_up.members])
+    pairs = [(hashed_here(frame, member), member) for member in members_of(frame, walked)]
+    return SetValue(frame, [member for hashed, member in pairs if hashed in looked_up.members])
 
 
 def with_view(frame: Frame, op: str, left: Value, right: Value) -> SetValue:
     """left | right, left - right, left ^ right, of which one is a view: a new set of the first is changed."""
-    if op == "^" and all(isinstance(value, DictView) and value.kind == "items" for value in (left, right)):
+    if op == "^" and isinstance(left, DictView) and isinstance(right, DictView) and left.kind == right.kind == "items":
         return items_of_one(frame, left, right)
-    of_dict = isinstance(left, DictView) and left.kind == "keys" and is_plain_dict(left.mapping)
-    made = made_set(frame, set, left.mapping if of_dict else left)
+    if isinstance(left, DictView) and left.kind == "keys" and is_plain_dict(left.mapping):
+        left = left.mapping
+    made = made_set(frame, set, left)
     CALLS[set, IN_PLACE[OPERATORS[op]]].handler(frame, made, right)
     return made
 

@@ -3,6 +3,7 @@ and tensors are asked for their texts as it would ask them."""
 
 from __future__ import annotations
 
+import _string
 import string
 from typing import Any
 
@@ -47,9 +48,9 @@ class Fields:
 
     def __init__(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> None:
         self.frame, self.args, self.kwargs = frame, args, kwargs
-        self.values = []
+        self.values: list[Value] = []
         self.count = 0
-        self.numbered = None  # whether the fields say which argument they take
+        self.numbered: bool | None = None  # whether the fields say which argument they take
 
     def rewrite(self, template: str) -> str | None:
         """The template with numbered fields; None where plain Python would raise."""
@@ -59,8 +60,8 @@ class Fields:
             if name is None:
                 continue
             number = self.field(name)
-            inner = self.rewrite(spec) if number is not None else None
-            if inner is None:
+            inner = None if number is None else self.rewrite(spec or "")
+            if number is None or inner is None:
                 return None
             if not conversion:
                 self.values[number] = self.values[number].format_operand(self.frame)
@@ -81,7 +82,7 @@ class Fields:
 
     def field(self, name: str) -> int | None:
         """The number of what a field gives."""
-        first, lookups = string._string.formatter_field_name_split(name)
+        first, lookups = _string.formatter_field_name_split(name)
         value = self.argument(first)
         if value is None:
             return None
@@ -94,11 +95,11 @@ class Fields:
         """The argument that a field names; None where there is none."""
         if type(first) is str and first:
             return self.kwargs.get(first)
-        numbered = first != ""
+        numbered = type(first) is int
         if self.numbered not in (None, numbered):
             return None
         self.numbered = numbered
-        index = first if numbered else self.count
+        index = first if type(first) is int else self.count
         self.count += not numbered
         return self.args[index] if index < len(self.args) else None
 

@@ -50,7 +50,7 @@ class InstanceDictValue(Value):
         return name
 
     def getitem(self, frame: Frame, key: Value) -> Value:
-        found = self.owner.field(frame, self.key(frame, key))
+        found: Value | None = self.owner.field(frame, self.key(frame, key))
         return frame.raise_new(KeyError, force_plain(frame, key)) if found is None else found
 
     def setitem(self, frame: Frame, key: Value, value: Value) -> None:
@@ -87,7 +87,7 @@ class InstanceDictValue(Value):
             return NONE
         if name == "pop":
             key = self.key(frame, args[0])
-            found = self.owner.field(frame, key)
+            found: Value | None = self.owner.field(frame, key)
             if found is None:
                 return args[1] if len(args) > 1 else frame.raise_new(KeyError, key)
             self.owner.delete_field(frame, key)

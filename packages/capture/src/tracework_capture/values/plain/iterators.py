@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class IteratorValue(Value):
     """An iterator made while tracing."""
 
-    kind = type(iter([]))
+    kind: type = type(iter([]))
     pushed_at = -2  # the step of the captured frame that put it onto its stack, where that is known
     is_alone = False  # whether nothing but the loop that it was made for can see it
     in_loop = False  # whether the captured frame's own loop is going over it
@@ -86,7 +86,7 @@ class ContinuedIterator(IteratorValue):
     def __init__(self, items: tuple[Any, ...], source: Source) -> None:
         super().__init__(None)
         self.items, self.items_source = items, source
-        self.sequence = None
+        self.sequence: IteratorValue | None = None
 
     def next_value(self, frame: Frame) -> Value | None:
         root = frame.root
@@ -94,7 +94,8 @@ class ContinuedIterator(IteratorValue):
             return frame.break_graph("loop_goes_on", f"{len(self.items)} items are left")
         if self.sequence is None:
             root.unrolled = True
-            self.sequence = frame.wrap(self.items, self.items_source).iterate(frame)
+            items: Any = frame.wrap(self.items, self.items_source)
+            self.sequence = items.iterate(frame)
         return self.sequence.next_value(frame)
 
     def rest(self, emit: Emitter) -> str | None:
@@ -119,18 +120,17 @@ class ExistingIterator(IteratorValue):
         return frame.break_graph("loop_goes_on", f"{name} of an existing {self.kind.__name__}")
 
 
-OVER_SEQUENCES: frozenset[type] = frozenset(
-    (itertools.count, *(type(iter(made)) for made in ([], (), "", "\xe9", b"", range(0), range(1 << 70))))
-)
+_SEQUENCES: tuple[Any, ...] = ([], (), "", "\xe9", b"", range(0), range(1 << 70))
+OVER_SEQUENCES: frozenset[type] = frozenset((itertools.count, *(type(iter(made)) for made in _SEQUENCES)))
 
 
 class HasLeft(NamedTuple):
     """the iterator has as many items left as before"""
 
-    count: int
+    left: int
 
     def __call__(self, iterator: Any) -> bool:
-        return iterator.__length_hint__() == self.count
+        return bool(iterator.__length_hint__() == self.left)
 
 
 class StandsAt(NamedTuple):
@@ -154,7 +154,7 @@ class ExistingSequenceIterator(ExistingIterator):
         self.obj = obj
         self.taken = 0
         self.is_asked = self.is_ended = False
-        self.over_list = None
+        self.over_list: LiveSequenceIterator | None = None
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return IteratorValue.call_method(self, frame, name, args, kwargs)
@@ -187,7 +187,7 @@ class ExistingSequenceIterator(ExistingIterator):
     def over_changed_list(self, frame: Frame) -> LiveSequenceIterator | None:
         """What goes over the list on from here, where the program changed it; else None."""
         items, place = goes_over(self.obj)
-        known = frame.root.memo.get(id(items))
+        known: Any = frame.root.memo.get(id(items))
         if known is None or type(items) is not list or known.is_unchanged():
             return None
         frame.wrap(items, IteratedList(self.source))
@@ -218,6 +218,8 @@ class _Items:
 ITEM_ITERATOR = type(iter(_Items()))
 
 
+_TABLES: tuple[Any, ...] = ({}, {}.values(), {}.items(), set(), bytearray())
+_REVERSIBLE: tuple[Any, ...] = ([], {}, range(0), collections.deque())
 NATIVE_ITERATORS: frozenset[type] = frozenset(
     {
         types.GeneratorType,
@@ -227,8 +229,8 @@ NATIVE_ITERATORS: frozenset[type] = frozenset(
         filter,
         reversed,
         *OVER_SEQUENCES,
-        *(type(iter(made)) for made in ({}, {}.values(), {}.items(), set(), bytearray())),
-        *(type(reversed(made)) for made in ([], {}, range(0), collections.deque())),
+        *(type(iter(made)) for made in _TABLES),
+        *(type(reversed(made)) for made in _REVERSIBLE),
         type(iter(collections.deque())),
         type(iter(int, 1)),
         ITEM_ITERATOR,
@@ -237,14 +239,14 @@ NATIVE_ITERATORS: frozenset[type] = frozenset(
 )
 
 
-def iterate_alone(frame: Frame, iterable: Value, is_new: bool = False) -> Value:
+def iterate_alone(frame: Frame, iterable: Value, is_new: bool = False) -> Any:
     """iter(iterable) for a loop or for another iterator; says of the iterator whether the program can get at it in another way.
     is_new: the iterable was made by the instruction before, and only the stack has it."""
-    made = iterable.iterate(frame)
-    if made is iterable:
-        made.is_alone = (
-            is_new and isinstance(made, IteratorValue) and all(getattr(part, "is_alone", False) for part in made.parts())
-        )
+    made: Any = iterable.iterate(frame)
+    is_itself = made is iterable
+    if is_itself:
+        parts = made.parts() if is_new and isinstance(made, IteratorValue) else None
+        made.is_alone = parts is not None and all(getattr(part, "is_alone", False) for part in parts)
     elif type(made) in (SequenceIterator, LiveSequenceIterator):
         made.is_alone = iterable.is_fixed()
     return made
@@ -264,7 +266,7 @@ class SequenceIterator(IteratorValue):
         self.position += 1
         return self.items[self.position - 1]
 
-    def remaining(self) -> list[Value] | None:
+    def remaining(self) -> list[Value]:
         return self.items[self.position :]
 
     def rest(self, emit: Emitter) -> str | None:
@@ -309,7 +311,8 @@ class PlainIterator(IteratorValue):
 
     def reload(self, emit: Emitter) -> str:
         if isinstance(self.iterator, _RANGE_ITERATORS):
-            _, (numbers,), position = self.iterator.__reduce__()
+            state: Any = self.iterator.__reduce__()
+            _, (numbers,), position = state
             return f"{emit.const(iter)}({emit.const(numbers[position or 0 :])})"
         self.iterator, copy = itertools.tee(self.iterator)
         return f"{emit.const(iter)}({list(copy)!r})"
@@ -330,7 +333,7 @@ PAST_THE_END = 1 << 62
 class LiveSequenceIterator(IteratorValue):
     """Over a list, tuple or deque; sees items appended to a list meanwhile, a deque must stay as long as it was."""
 
-    KINDS = {list: type(iter([])), tuple: type(iter(())), collections.deque: type(iter(collections.deque()))}
+    KINDS: dict[type, type] = {list: type(iter([])), tuple: type(iter(())), collections.deque: type(iter(collections.deque()))}
 
     def __init__(self, sequence: SequenceValue, made_at: int = -1) -> None:
         super().__init__(None)
@@ -389,7 +392,7 @@ def check_reach(iterator: LiveSequenceIterator | ReverseIterator) -> None:
 class ReverseIterator(IteratorValue):
     """reversed(sequence); sees items that are exchanged meanwhile."""
 
-    KINDS = {list: type(reversed([])), collections.deque: type(reversed(collections.deque()))}
+    KINDS: dict[type, type] = {list: type(reversed([])), collections.deque: type(reversed(collections.deque()))}
 
     def __init__(self, sequence: SequenceValue, frame: Frame) -> None:
         super().__init__(None)
@@ -424,11 +427,11 @@ class ReversedObject(IteratorValue):
 
     def __init__(self, sequence: Value, frame: Frame) -> None:
         super().__init__(None)
-        self.sequence = sequence
+        self.sequence: Value | None = sequence
         self.position = force_plain(frame, sequence.length(frame))
 
     def next_value(self, frame: Frame) -> Value | None:
-        if self.position > 0:
+        if self.sequence is not None and self.position > 0:
             self.position -= 1
             try:
                 return self.sequence.getitem(frame, ConstantValue(self.position))
@@ -484,9 +487,9 @@ MOST_ITEMS = 1000
 """That are asked of an object in one graph: nothing says that there is an end where no error comes while tracing."""
 
 
-def items_from(owner: Any, position: int) -> Iterator[Any]:
+def items_from(owner: Any, position: int) -> Any:
     """An iterator over what has no `__iter__`, from a position on."""
-    made = iter(owner)
+    made: Any = iter(owner)
     made.__setstate__(position)
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..protocol.constant import ConstantValue
@@ -25,18 +25,18 @@ class LazyIterator(IteratorValue):
     def __init__(
         self,
         kind: type,
-        steps: Callable[..., Generator[Value, None, None]],
+        steps: Callable[..., Iterator[Value]],
         *args: Any,
         made_of: tuple[Sequence[Value], dict[str, Value]] | None = None,
         known: bool = False,
     ) -> None:
         super().__init__(None)
         self.kind = kind
-        self.frame = None
+        self.frame: Any = None
         self.broken = False
         self.asked = 0
         self.made_of, self.known = made_of, known
-        self.steps = steps(self, *args)
+        self.steps: Any = steps(self, *args)
 
     def next_value(self, frame: Frame) -> Value | None:
         if self.broken or self.steps.gi_running:
@@ -44,7 +44,8 @@ class LazyIterator(IteratorValue):
         self.frame, outer = frame, self.frame
         self.asked += 1
         try:
-            return next(self.steps, None)
+            item: Value | None = next(self.steps, None)
+            return item
         except BaseException:
             self.broken = True
             raise
@@ -63,7 +64,7 @@ class LazyIterator(IteratorValue):
         return made
 
 
-def made_anew(emit: Emitter, kind: type, *args: str, **kwargs: str) -> str:
+def made_anew(emit: Emitter, kind: Callable[..., Any], *args: str, **kwargs: str) -> str:
     """Text of kind(*args, **kwargs), whose arguments are texts."""
     return f"{emit.const(kind)}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})"
 
@@ -71,7 +72,7 @@ def made_anew(emit: Emitter, kind: type, *args: str, **kwargs: str) -> str:
 class ZipIterator(IteratorValue):
     kind = zip
 
-    def __init__(self, iterators: list[Value], strict: bool = False) -> None:
+    def __init__(self, iterators: list[Any], strict: bool = False) -> None:
         super().__init__(None)
         self.iterators = iterators
         self.strict = strict
@@ -81,7 +82,8 @@ class ZipIterator(IteratorValue):
         for position, iterator in enumerate(self.iterators):
             item = iterator.next_value(frame)
             if item is None:
-                return self.ended(frame, position)
+                self.end(frame, position)
+                return None
             items.append(item)
         return TupleValue(items) if items else None
 
@@ -94,15 +96,15 @@ class ZipIterator(IteratorValue):
             return None
         return f"{emit.const(tuple)}({emit.const(zip)}({', '.join(items)}))"
 
-    def ended(self, frame: Frame, position: int) -> None:
+    def end(self, frame: Frame, position: int) -> None:
+        """The iterator at this position has no more items."""
         if not self.strict:
-            return None
+            return
         if position:
-            return frame.raise_new(ValueError, f"zip() argument {position + 1} is shorter than argument {position}")
+            frame.raise_new(ValueError, f"zip() argument {position + 1} is shorter than argument {position}")
         for later, iterator in enumerate(self.iterators[1:]):
             if iterator.next_value(frame) is not None:
-                return frame.raise_new(ValueError, f"zip() argument {later + 2} is longer than argument {later + 1}")
-        return None
+                frame.raise_new(ValueError, f"zip() argument {later + 2} is longer than argument {later + 1}")
 
     def reload(self, emit: Emitter) -> str:
         return f"{emit.const(zip)}({''.join(emit.load(i) + ', ' for i in self.iterators)}strict={self.strict})"
@@ -111,7 +113,7 @@ class ZipIterator(IteratorValue):
 class EnumerateIterator(IteratorValue):
     kind = enumerate
 
-    def __init__(self, iterator: Value, start: int) -> None:
+    def __init__(self, iterator: Any, start: int) -> None:
         super().__init__(None)
         self.iterator = iterator
         self.index = start
@@ -127,7 +129,7 @@ class EnumerateIterator(IteratorValue):
         return (self.iterator,)
 
     def rest(self, emit: Emitter) -> str | None:
-        items = self.iterator.rest(emit)
+        items: str | None = self.iterator.rest(emit)
         return None if items is None else f"{emit.const(tuple)}({emit.const(enumerate)}({items}, {self.index}))"
 
     def reload(self, emit: Emitter) -> str:
@@ -135,7 +137,7 @@ class EnumerateIterator(IteratorValue):
 
 
 class MapIterator(IteratorValue):
-    kind = map
+    kind: type = map
 
     def __init__(self, function: Value, iterators: list[Value]) -> None:
         super().__init__(None)
@@ -219,7 +221,7 @@ class ChainIterator(IteratorValue):
     def __init__(self, sources: Value) -> None:
         super().__init__(None)
         self.sources = sources
-        self.current = None
+        self.current: Value | None = None
 
     def next_value(self, frame: Frame) -> Value | None:
         while True:
@@ -234,11 +236,11 @@ class ChainIterator(IteratorValue):
             self.current = None
 
     def reload(self, emit: Emitter) -> str:
-        begun = [] if self.current is None else [emit.load(self.current)]
+        begun = None if self.current is None else emit.load(self.current)
         later = emit.load(self.sources)
-        if not begun:
+        if begun is None:
             return f"{emit.const(self.kind)}.from_iterable({later})"
-        return f"{emit.const(self.kind)}.from_iterable({emit.const(self.kind)}(({begun[0]},), {later}))"
+        return f"{emit.const(self.kind)}.from_iterable({emit.const(self.kind)}(({begun},), {later}))"
 
 
 UNLIMITED = 1 << 62
@@ -249,28 +251,28 @@ class IslicedIterator(IteratorValue):
 
     def __init__(self, iterator: Value, limits: slice) -> None:
         super().__init__(None)
-        self.iterator = iterator
+        self.iterator: Value | None = iterator
         self.stop, self.step = UNLIMITED if limits.stop is None else limits.stop, limits.step or 1
         self.wanted = limits.start or 0
         self.position = 0
 
     def next_value(self, frame: Frame) -> Value | None:
-        item = self.advanced(frame) if self.iterator is not None else None
+        item = None if self.iterator is None else self.advanced(frame, self.iterator)
         if item is None:
             self.iterator = None
         return item
 
-    def advanced(self, frame: Frame) -> Value | None:
+    def advanced(self, frame: Frame, iterator: Value) -> Value | None:
         """The next item that is wanted, None at the end; what comes before the end is taken from the iterator as well."""
         while self.position < self.wanted:
-            if self.iterator.next_value(frame) is None:
+            if iterator.next_value(frame) is None:
                 return None
             self.position += 1
         if self.position >= self.stop:
             return None
         self.position += 1
         self.wanted = min(self.wanted + self.step, self.stop)
-        return self.iterator.next_value(frame)
+        return iterator.next_value(frame)
 
     def reload(self, emit: Emitter) -> str:
         if self.iterator is None:

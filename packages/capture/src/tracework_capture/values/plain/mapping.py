@@ -75,24 +75,24 @@ def write_name(frame: Frame, table: dict[str, Any], name: str, value: Value | No
 class DictValue(Value):
     """A dict or one of its built-in relatives. `entries`: hash key -> [key Value or Pending, value Value or Pending]."""
 
-    owner = None  # the object of a subclass that this is the built-in part of
+    owner: Value | None = None  # the object of a subclass that this is the built-in part of
     takes_no_turns = True
     is_holder = True
 
     def __init__(self, source: Any = None, cls: type = dict, obj: Any = None, default_factory: Value | None = None) -> None:
         super().__init__(source)
         self.cls = cls
-        self.entries = {}
+        self.entries: dict[Hashable, list[Any]] = {}
         self.mutability = NEW if source is None else EXISTING
         self.default_factory = default_factory
         self.obj = obj
         self.keys_guarded = source is None
-        self.lacking = set()
-        self.changes = {}
+        self.lacking: set[Hashable] = set()
+        self.changes: dict[Hashable, Any] = {}
         self.cleared = False  # before the changes
         self.structure = 0  # counts insertions and removals of keys, for the iterators
         self.odd = False  # some key has an equality of its own, which a lookup would run
-        self.attributes = {}  # of a new OrderedDict, which has a __dict__
+        self.attributes: dict[str, Value] = {}  # of a new OrderedDict, which has a __dict__
         if obj is not None:
             own_values = lookup_class(type(obj), "values")[1] not in (dict, collections.OrderedDict)
             for index, (key, item) in enumerate(items_in_order(obj)):
@@ -128,13 +128,14 @@ class DictValue(Value):
         entry = self.entries[hashed]
         if type(entry[0]) is Pending:
             entry[0] = wrap_key(frame, self, entry[0].obj)
-        return entry[0]
+        key: Value = entry[0]
+        return key
 
     def find(self, frame: Frame, key: Value) -> Value | None:
         """The value at a key Value, or None; guards presence or absence."""
         return self.find_hashed(frame, self.hashed(frame, key))
 
-    def hashed(self, frame: Frame, key: Value) -> Hashable:
+    def hashed(self, frame: Frame, key: Value) -> Any:
         """What `entries` has the key under."""
         if self.odd:
             self.read_odd_keys(frame)
@@ -159,9 +160,15 @@ class DictValue(Value):
         if entry is None:
             self.guard_absence(frame, hashed)
             return None
+        return self.item(frame, hashed)
+
+    def item(self, frame: Frame, hashed: Hashable) -> Value:
+        """The value at a key that is there."""
+        entry = self.entries[hashed]
         if type(entry[1]) is Pending:
             entry[1] = frame.wrap(entry[1].obj, entry[1].source)
-        return entry[1]
+        value: Value = entry[1]
+        return value
 
     def guard_absence(self, frame: Frame, hashed: Hashable) -> None:
         if self.keys_guarded or hashed in self.lacking or hashed in self.changes or is_new(hashed):
@@ -223,11 +230,11 @@ class DictValue(Value):
 
     def all_values(self, frame: Frame) -> list[Value]:
         self.guard_keys(frame)
-        return [self.find_hashed(frame, h) for h in list(self.entries)]
+        return [self.item(frame, h) for h in list(self.entries)]
 
     def all_items(self, frame: Frame) -> list[tuple[Value, Value]]:
         self.guard_keys(frame)
-        return [(self.key_value(frame, h), self.find_hashed(frame, h)) for h in list(self.entries)]
+        return [(self.key_value(frame, h), self.item(frame, h)) for h in list(self.entries)]
 
     # --- operations ---------------------------------------------------------------------------------------------
     def as_plain(self) -> Any:
@@ -289,12 +296,12 @@ class DictValue(Value):
         hashed = self.hashed(frame, key)
         if hashed not in self.entries:
             self.guard_absence(frame, hashed)
-            return frame.raise_new(KeyError, key)
-        return self.remove(frame, hashed)
+            frame.raise_new(KeyError, key)
+        self.remove(frame, hashed)
 
     def getattr(self, frame: Frame, name: str) -> Value:
         if name == "default_factory" and self.cls is collections.defaultdict:
-            return self.default_factory or NONE
+            return NONE if self.default_factory is None else self.default_factory
         if name in self.attributes:
             return self.attributes[name]
         return attribute_of_builtin(frame, self, name)
@@ -336,7 +343,7 @@ class DictValue(Value):
         self.guard_keys(frame)
         other.guard_keys(frame)
         same = self.entries.keys() == other.entries.keys() and all(
-            equal(frame, self.find_hashed(frame, h), other.find_hashed(frame, h)) for h in self.entries
+            equal(frame, self.item(frame, h), other.item(frame, h)) for h in self.entries
         )
         return ConstantValue(same == (op == "=="))
 
@@ -344,7 +351,7 @@ class DictValue(Value):
         """Two OrderedDicts are equal when their order is, too; odd keys are not compared at all."""
         if self.odd or other.odd:
             return frame.break_graph("operation_unknown", "comparison of dicts with keys that define equality themselves")
-        pairs = [[TupleValue(pair) for pair in mapping.all_items(frame)] for mapping in (self, other)]
+        pairs: list[list[Value]] = [[TupleValue(pair) for pair in mapping.all_items(frame)] for mapping in (self, other)]
         return compare_sequences(frame, op, *pairs)
 
     def hash_key(self, frame: Frame) -> Any:
@@ -394,8 +401,8 @@ class DictValue(Value):
                 )
                 emit.line(f"{there} and {emit.const(own)}.__delitem__({name}, {key})" if own else f"{name}.pop({key}, None)")
             if hashed in self.entries:
-                key, value = self.entries[hashed]
-                key, item = self.load_key(emit, key), self.load_item(emit, value)
+                entry = self.entries[hashed]
+                key, item = self.load_key(emit, entry[0]), self.load_item(emit, entry[1])
                 emit.line(f"{emit.const(own)}.__setitem__({name}, {key}, {item})" if own else f"{name}[{key}] = {item}")
 
 
@@ -453,7 +460,7 @@ def popitem(frame: Frame, self: DictValue, last: Value = ConstantValue(True)) ->
         said = "dictionary is empty" if self.cls is collections.OrderedDict else "popitem(): dictionary is empty"
         return frame.raise_new(KeyError, said)
     hashed = list(self.entries)[-1 if last.truth(frame) else 0]
-    pair = TupleValue([self.key_value(frame, hashed), self.find_hashed(frame, hashed)])
+    pair = TupleValue([self.key_value(frame, hashed), self.item(frame, hashed)])
     self.remove(frame, hashed)
     return pair
 

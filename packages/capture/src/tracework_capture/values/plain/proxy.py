@@ -49,10 +49,10 @@ class ProxyValue(Value):
         return self.mapping.getitem(frame, key)
 
     def setitem(self, frame: Frame, key: Value, value: Value) -> None:
-        return frame.raise_new(TypeError, "'mappingproxy' object does not support item assignment")
+        frame.raise_new(TypeError, "'mappingproxy' object does not support item assignment")
 
     def delitem(self, frame: Frame, key: Value) -> None:
-        return frame.raise_new(TypeError, "'mappingproxy' object does not support item deletion")
+        frame.raise_new(TypeError, "'mappingproxy' object does not support item deletion")
 
     def getattr(self, frame: Frame, name: str) -> Value:
         return attribute_of_builtin(frame, self, name)

@@ -152,7 +152,7 @@ ROWS = {
     collections.OrderedDict: ordered_dict,
     collections.defaultdict: defaultdict_,
     collections.deque: deque_,
-    collections._count_elements: count_elements,
+    collections._count_elements: count_elements,  # type: ignore[attr-defined]
     set: set_,
     frozenset: frozenset_,
     range: range_,

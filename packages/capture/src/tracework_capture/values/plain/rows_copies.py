@@ -114,6 +114,7 @@ def deep_unshared(frame: Frame, value: Value, again: Callable[[Value], Value]) -
         return value.call_method(frame, "copy", [], {})
     if isinstance(value, DictValue) and value.cls is collections.OrderedDict and not has_attributes(value):
         made = value.call_method(frame, "copy", [], {})
+        assert isinstance(made, DictValue)
         for key, found in value.all_items(frame):
             made.store(frame, key, again(found))
         return made

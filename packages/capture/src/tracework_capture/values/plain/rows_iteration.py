@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ...bytecode.facts import VERSION
-from ...sources import Source
 from ..protocol.calls import Handler, call, calls
 from ..protocol.constant import ConstantValue, fold_plain, force_plain
 from ..protocol.iteration import iterate, iterate_all
@@ -59,8 +58,8 @@ def end_of(frame: Frame, iterator: Any) -> NoReturn:
     """StopIteration, with what a generator returned."""
     returned, iterator.returned = getattr(iterator, "returned", None), None
     if is_none(returned):
-        return frame.raise_new(StopIteration)
-    return frame.raise_user(frame.root.services.new_exception(frame, StopIteration, (returned,)))
+        frame.raise_new(StopIteration)
+    frame.raise_user(frame.root.services.new_exception(frame, StopIteration, (returned,)))
 
 
 def zip_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -120,7 +119,7 @@ def is_descending(frame: Frame, reverse: Value | None) -> bool:
 
 def sort_values(frame: Frame, items: list[Value], key: Value | None, descending: bool) -> None:
     """Sorts the list of values; when a comparison raises, it is left as CPython leaves it."""
-    keys = list(items) if is_none(key) else [key.call(frame, [i], {}) for i in items]
+    keys = list(items) if key is None or is_none(key) else [key.call(frame, [i], {}) for i in items]
 
     class Sorted:
         """An item as Python's own sort asks it, so that the program's comparisons come in its order."""
@@ -190,14 +189,15 @@ def combinatoric(fn: Any) -> Handler:
         if fn is itertools.product:
             pools = [iterate_all(frame, a) for a in args]
             repeat = force_plain(frame, kwargs["repeat"]) if "repeat" in kwargs else 1
-            made_of = [TupleValue(pool) for pool in pools], {"repeat": ConstantValue(repeat)}
+            given_pools = [TupleValue(pool) for pool in pools]
+            made_of: tuple[list[TupleValue], dict[str, Value]] = given_pools, {"repeat": ConstantValue(repeat)}
             return LazyIterator(fn, tuples, itertools.product(*pools, repeat=repeat), made_of=made_of, known=True)
         given = dict(zip(("iterable", "r"), args), **kwargs)
         items = iterate_all(frame, given["iterable"])
         rest = [force_plain(frame, given["r"])] if "r" in given else []
         try:
-            made_of = [TupleValue(items), *map(ConstantValue, rest)], {}
-            return LazyIterator(fn, tuples, fn(items, *rest), made_of=made_of, known=True)
+            parts = [TupleValue(items), *map(ConstantValue, rest)]
+            return LazyIterator(fn, tuples, fn(items, *rest), made_of=(parts, {}), known=True)
         except (TypeError, ValueError) as error:
             return frame.raise_new(type(error), *error.args)
 
@@ -216,11 +216,10 @@ def accumulate_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
     return LazyIterator(itertools.accumulate, accumulated, *parts, made_of=(parts[:2], {"initial": parts[2]}))
 
 
-def accumulated(it: LazyIterator, iterator: Value, fn: Value, total: Value | None) -> Iterator[Value]:
-    if is_none(total):
-        total = iterator.next_value(it.frame)
-        if total is None:
-            return
+def accumulated(it: LazyIterator, iterator: Value, fn: Value, initial: Value) -> Iterator[Value]:
+    total = iterator.next_value(it.frame) if is_none(initial) else initial
+    if total is None:
+        return
     yield total
     while (item := iterator.next_value(it.frame)) is not None:
         total = binary(it.frame, "+", total, item) if is_none(fn) else fn.call(it.frame, [total, item], {})
@@ -234,15 +233,15 @@ def zip_longest(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
 
 
 def zipped_longest(it: LazyIterator, iterators: Sequence[Value], fill: Value) -> Iterator[Value]:
-    iterators = list(iterators)
+    left: list[Value | None] = list(iterators)
     while True:
         items = []
-        for position, iterator in enumerate(iterators):
+        for position, iterator in enumerate(left):
             item = None if iterator is None else iterator.next_value(it.frame)
             if item is None:
-                iterators[position] = None
+                left[position] = None
             items.append(fill if item is None else item)
-        if not any(iterators):
+        if not any(left):
             return
         yield TupleValue(items)
 
@@ -340,12 +339,13 @@ def batched_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
     if not isinstance(size, int) or size < 1 or "strict" in kwargs:
         return frame.break_graph("builtin_unsupported", "itertools.batched")
     iterator = iterate(frame, args[0])
-    return LazyIterator(itertools.batched, batches, iterator, size, made_of=([iterator, ConstantValue(size)], {}))
+    kind: Any = itertools.batched  # type: ignore[attr-defined]
+    return LazyIterator(kind, batches, iterator, size, made_of=([iterator, ConstantValue(size)], {}))
 
 
 def batches(it: LazyIterator, iterator: Value, size: int) -> Iterator[Value]:
     while True:
-        items = []
+        items: list[Value] = []
         while len(items) < size and (item := iterator.next_value(it.frame)) is not None:
             items.append(item)
         if not items:
@@ -359,12 +359,18 @@ def groupby_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
     return LazyIterator(itertools.groupby, groups, Groups(iterator, key), made_of=([iterator, key], {}))
 
 
+GROUP: type = itertools._grouper  # type: ignore[attr-defined]
+TEE: type = itertools._tee  # type: ignore[attr-defined]
+
+
 class Groups:
     """What a groupby object and its groups share: the item that was read ahead, its key, and which group may still ask."""
 
     def __init__(self, iterator: Value, key: Value) -> None:
         self.iterator, self.key = iterator, key
-        self.item = self.item_key = self.group = None
+        self.item: Value | None = None
+        self.item_key: Any = None
+        self.group: LazyIterator | None = None
 
     def ahead(self, frame: Frame) -> bool:
         """Reads an item unless one waits; whether there is one."""
@@ -377,7 +383,9 @@ class Groups:
 
     def take(self) -> Value:
         """The item that waits."""
-        item, self.item = self.item, None
+        item = self.item
+        assert item is not None
+        self.item = None
         return item
 
 
@@ -388,7 +396,7 @@ def groups(it: LazyIterator, shared: Groups) -> Iterator[Value]:
             shared.take()
             continue
         key = shared.item_key
-        shared.group = LazyIterator(itertools._grouper, members, shared, key)
+        shared.group = LazyIterator(GROUP, members, shared, key)
         yield TupleValue([key, shared.group])
 
 
@@ -401,19 +409,21 @@ def tee_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     times = force_plain(frame, args[1]) if len(args) > 1 else 2
     if not isinstance(times, int) or times < 0:
         return frame.break_graph("builtin_unsupported", "itertools.tee")
-    source, seen = iterate(frame, args[0]), []
-    return TupleValue([LazyIterator(itertools._tee, shared_items, source, seen) for _ in range(times)])
+    source = iterate(frame, args[0])
+    seen: list[Value | None] = []
+    return TupleValue([LazyIterator(TEE, shared_items, source, seen) for _ in range(times)])
 
 
-def shared_items(it: LazyIterator, source: Source | None, seen: list[Value | None]) -> Iterator[Value]:
+def shared_items(it: LazyIterator, source: Value, seen: list[Value | None]) -> Iterator[Value]:
     position = 0
     while True:
         if position == len(seen):
             seen.append(source.next_value(it.frame))
-        if seen[position] is None:
+        item = seen[position]
+        if item is None:
             return
         position += 1
-        yield seen[position - 1]
+        yield item
 
 
 def cycle_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -27,7 +27,7 @@ from ..protocol.open_constant import OpenConstant
 from ..protocol.operators import binary, compare, equal, index_of, is_atomic, none_of, order_of_operands, same, unsupported
 from ..protocol.registry import Registry
 from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL
-from ..protocol.value import Frame, SymbolicRaise, Value
+from ..protocol.value import Frame, SymbolicRaise, Value, is_none
 from .iterators import PartialBuiltin
 from .sequence import TupleValue
 
@@ -86,18 +86,18 @@ def extremum(op: str, fn: Callable[..., Any]) -> Handler:
         key, default = kwargs.get("key"), kwargs.get("default")
         if not args or not {"key", "default"}.issuperset(kwargs) or default is not None and len(args) > 1:
             return fold(frame, fn, args, kwargs)  # an error
-        use_key = key is not None and not (key.is_constant() and key.constant() is None)
-        if use_key and len(args) == 1:  # the key of each item is asked for before the next one
+        key = None if is_none(key) else key
+        if key is not None and len(args) == 1:  # the key of each item is asked for before the next one
             iterator, items, keys = iterate(frame, args[0]), [], []
             while (item := iterator.next_value(frame)) is not None:
                 items.append(item)
                 keys.append(key.call(frame, [item], {}))
         else:
             items = iterate_all(frame, args[0]) if len(args) == 1 else list(args)
-            keys = [key.call(frame, [item], {}) for item in items] if use_key else items
+            keys = items if key is None else [key.call(frame, [item], {}) for item in items]
         if not items:
             return default if default is not None else fold(frame, fn, [TupleValue([])], {})
-        found = None if use_key else open_extremum(frame, op, fn, items)
+        found = None if key is not None else open_extremum(frame, op, fn, items)
         if found is not None:
             return found
         best, best_key = items[0], keys[0]
@@ -125,7 +125,7 @@ def open_extremum(frame: Frame, op: str, fn: Callable[..., Any], items: list[Val
     return found
 
 
-JOINED = {str: ("strings", "''"), bytes: ("bytes", "b''"), bytearray: ("bytearray", "b''")}
+JOINED: dict[type, tuple[str, str]] = {str: ("strings", "''"), bytes: ("bytes", "b''"), bytearray: ("bytearray", "b''")}
 
 
 def sum_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -163,7 +163,7 @@ def sum_of_floats(frame: Frame, total: Value, numbers: list[Value]) -> Value:
     if all(value.is_constant() for value in (total, *numbers)):
         return ConstantValue(sum([value.constant() for value in numbers], total.constant()))
     total = fixed_size(frame, total)
-    lost = ConstantValue(0.0)
+    lost: Value = ConstantValue(0.0)
     for number in numbers:
         number = fixed_size(frame, number)
         before, total = total, binary(frame, "+", total, number)
@@ -207,7 +207,7 @@ def divmod_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return TupleValue([binary(frame, "//", *args), binary(frame, "%", *args)])
 
 
-def divmod_of_objects(frame: Frame, left: Value, right: Value) -> list[Value]:
+def divmod_of_objects(frame: Frame, left: Value, right: Value) -> Value:
     """Objects of the program's classes have methods for it or refuse; what is built in refuses them."""
     for value, other, reverse in order_of_operands(left, right, "__rdivmod__"):
         if isinstance(value, AbstractInstance):

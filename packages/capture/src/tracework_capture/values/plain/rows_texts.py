@@ -6,6 +6,7 @@ import os
 import sys
 import types
 from collections.abc import Callable
+from typing import Any
 
 from ...atoms import NUMPY_NUMBERS
 from ...guards.classes import lookup_class
@@ -74,7 +75,7 @@ def fspath(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 PATHS_IN_C = [f for f in (os.path.normpath, getattr(os.path, "splitroot", None)) if isinstance(f, types.BuiltinFunctionType)]
 """Functions of texts of os.path that newer Pythons have in C."""
 
-ROWS = {
+ROWS: dict[Any, Handler] = {
     str: str_,
     bytes: coded(bytes),
     repr: repr_,

@@ -47,6 +47,9 @@ def pending_items(obj: Sequence[Any], source: Source) -> list[Pending]:
 class SequenceValue(AbstractSequence):
     """What list, tuple and deque share."""
 
+    original: tuple[Any, ...] = ()
+    """The items of an existing list or deque, as they were."""
+
     owner = None  # the object of a subclass that this is the built-in part of
     takes_no_turns = True
     is_holder = True
@@ -68,10 +71,11 @@ class SequenceValue(AbstractSequence):
 
     def item(self, frame: Frame, index: int) -> Value:
         """The item at a plain, valid index."""
-        found = self.items[index]
+        found: Any = self.items[index]
         if type(found) is Pending:
             found = self.items[index] = frame.wrap(found.obj, found.source)
-        return found
+        item: Value = found
+        return item
 
     def look(self, frame: Frame) -> None:
         """Somebody wants to know how many items there are."""
@@ -121,6 +125,10 @@ class SequenceValue(AbstractSequence):
 
     state = 0  # how often items came or went
 
+    def is_unchanged(self) -> bool:
+        """Whether the items of an existing sequence are those that it had."""
+        return True
+
     def found_at(
         self, frame: Frame, item: Value, start: int = 0, stop: int | None = None, changed: type[Exception] = RuntimeError
     ) -> Iterator[int]:
@@ -156,7 +164,7 @@ class SequenceValue(AbstractSequence):
         for position in range(*index.indices(len(self.items))):
             self.item(frame, position)
 
-    def sliced(self, items: Iterable[Any]) -> SequenceValue:
+    def sliced(self, items: list[Any]) -> SequenceValue:
         return type(self)(items, cls=self.cls)
 
     def getattr(self, frame: Frame, name: str) -> Value:
@@ -187,7 +195,7 @@ class SequenceValue(AbstractSequence):
             return frame.break_graph("operation_unknown", f"a {self.kind} of {len(self.items) * count} items")
         return self.all_items(frame) * count
 
-    def joined(self, items: Iterable[Any], left: SequenceValue, right: SequenceValue) -> SequenceValue:
+    def joined(self, items: list[Any], left: SequenceValue, right: SequenceValue) -> SequenceValue:
         return type(self)(items, cls=left.cls)
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
@@ -221,8 +229,6 @@ WRITTEN_ANEW = 1000
 class MutableSequenceValue(SequenceValue):
     """A list or deque; knows whether its changes so far were appends only."""
 
-    original: tuple[Any, ...]
-    """The items of an existing one, as they were."""
     maxlen: int | None = None
     """The most items that it keeps; None where there is no limit."""
 
@@ -261,7 +267,6 @@ class MutableSequenceValue(SequenceValue):
         self.changed(frame, first)
 
     def is_unchanged(self) -> bool:
-        """Whether the items of an existing sequence are those that it had."""
         return self.kept == len(self.original) == len(self.items)
 
     def rearranged(self, frame: Frame) -> None:
@@ -277,13 +282,14 @@ class MutableSequenceValue(SequenceValue):
             try:
                 self.items[index] = iterate_all(frame, value)
             except ValueError as error:
-                return frame.raise_new(ValueError, *error.args)
-            return self.rearranged(frame)
+                frame.raise_new(ValueError, *error.args)
+            self.rearranged(frame)
+            return
         try:
             self.items[index] = value
         except IndexError:
-            return frame.raise_new(IndexError, f"{self.cls.__name__} assignment index out of range")
-        return self.changed(frame, index % len(self.items))
+            frame.raise_new(IndexError, f"{self.cls.__name__} assignment index out of range")
+        self.changed(frame, index % len(self.items))
 
     def delitem(self, frame: Frame, key: Value) -> None:
         index = sequence_index(frame, key, self.kind)
@@ -291,8 +297,8 @@ class MutableSequenceValue(SequenceValue):
         try:
             del self.items[index]
         except IndexError:
-            return frame.raise_new(IndexError, f"{self.cls.__name__} assignment index out of range")
-        return self.rearranged(frame)
+            frame.raise_new(IndexError, f"{self.cls.__name__} assignment index out of range")
+        self.rearranged(frame)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if op == "+=" and not reverse:
@@ -316,6 +322,14 @@ class MutableSequenceValue(SequenceValue):
             emit.line(f"{emit.known(self.cls)}.extend({name}, ({', '.join(added)},))")
         elif self.state:
             self.replay_nothing(emit, name)
+
+    def replay_all(self, emit: Emitter, name: str, items: list[str]) -> None:
+        """Writes the items, given as expressions, into the existing object."""
+        raise NotImplementedError
+
+    def replay_nothing(self, emit: Emitter, name: str) -> None:
+        """Changes the existing object and changes it back."""
+        raise NotImplementedError
 
     two_phase = True
 
@@ -383,11 +397,11 @@ class DequeValue(MutableSequenceValue):
             return frame.raise_new(TypeError, "sequence index must be integer, not 'slice'")
         return super().getitem(frame, key)
 
-    def sliced(self, items: Iterable[Any]) -> SequenceValue:
+    def sliced(self, items: list[Any]) -> SequenceValue:
         dropped = 0 if self.maxlen is None else max(len(items) - self.maxlen, 0)
         return DequeValue(items[dropped:], maxlen=self.maxlen)
 
-    def joined(self, items: Iterable[Any], left: SequenceValue, right: SequenceValue) -> SequenceValue:
+    def joined(self, items: list[Any], left: SequenceValue, right: SequenceValue) -> SequenceValue:
         return left.sliced(items)
 
     def reload(self, emit: Emitter) -> str:
@@ -446,10 +460,10 @@ class TupleValue(SequenceValue, AbstractTuple):
             return self.cls._make(items)
         return self.cls(items)
 
-    def sliced(self, items: Iterable[Any]) -> SequenceValue:
+    def sliced(self, items: list[Any]) -> SequenceValue:
         return TupleValue(items, cls=torch.Size if self.cls is torch.Size else tuple)
 
-    def joined(self, items: Iterable[Any], left: SequenceValue, right: SequenceValue) -> SequenceValue:
+    def joined(self, items: list[Any], left: SequenceValue, right: SequenceValue) -> SequenceValue:
         size = left.cls is torch.Size or right.cls is torch.Size
         return TupleValue(items, cls=torch.Size if size else tuple)
 
@@ -470,6 +484,11 @@ class TupleValue(SequenceValue, AbstractTuple):
         if own:
             return bind_class_attribute(frame, self, self.cls, name)
         return super().getattr(frame, name)
+
+    def names(self) -> Sequence[str]:
+        """The names of its fields; none of a tuple that has no names for them."""
+        fields: Sequence[str] = getattr(self.cls, "_fields", ())
+        return fields
 
     def user_defined(self, name: str) -> bool:
         """Whether the class of a namedtuple has a Python method or property of that name, beside those that namedtuple makes."""
@@ -531,10 +550,11 @@ def result_fields(cls: type) -> Sequence[str]:
     """Field names of a structure that torch functions return (torch.return_types.*)."""
     if cls.__module__ != "torch.return_types":
         return ()
-    count = cls.n_sequence_fields
+    structure: Any = cls
+    count = structure.n_sequence_fields
     named = [n for n in dir(cls) if type(cls.__dict__.get(n)).__name__ == "member_descriptor"]
     order = {}
-    probe = cls(range(count))
+    probe = structure(range(count))
     for name in named:
         order[getattr(probe, name)] = name
     return [order.get(i, f"_{i}") for i in range(count)]

@@ -191,7 +191,7 @@ def count(frame: Frame, self: SequenceValue, item: Value) -> Value:
 
 @method(tuple, "numel")
 def numel(frame: Frame, self: TupleValue) -> Value:
-    total = ConstantValue(1)
+    total: Value = ConstantValue(1)
     for item in self.all_items(frame):
         total = binary(frame, "*", total, item)
     return total
@@ -199,17 +199,18 @@ def numel(frame: Frame, self: TupleValue) -> Value:
 
 @method(tuple, "_replace")
 def replace(frame: Frame, self: TupleValue, **fields: Value) -> Value:
-    unknown = [name for name in fields if name not in self.cls._fields]
+    names = self.names()
+    unknown = [name for name in fields if name not in names]
     if unknown:
         error = TypeError if VERSION >= (3, 13) else ValueError
         return frame.raise_new(error, f"Got unexpected field names: {unknown!r}")
-    items = [fields.get(n, i) for n, i in zip(self.cls._fields, self.all_items(frame))]
+    items = [fields.get(n, i) for n, i in zip(names, self.all_items(frame))]
     return TupleValue(items, cls=self.cls)
 
 
 @method(tuple, "_asdict")
 def asdict(frame: Frame, self: TupleValue) -> Value:
     made = DictValue()
-    for name, item in zip(self.cls._fields, self.all_items(frame)):
+    for name, item in zip(self.names(), self.all_items(frame)):
         made.store(frame, ConstantValue(name), item)
     return made

@@ -46,9 +46,9 @@ class Step:
     how much room they get, and so in which order the set has them."""
 
     name: str
-    members: dict
+    members: dict[Hashable, Value]
     form: str
-    steps: tuple = ()
+    steps: tuple[Step, ...] = ()
     existing: SetValue | None = None  # the set itself that is given, which was there before and is as it was
     made_at: int = -1  # the step of the frame that asked for a set that was changed
 
@@ -87,7 +87,7 @@ class Step:
 def real_steps(cls: type, steps: tuple[Step, ...]) -> RealSet:
     """The set that these calls make."""
     first, *others = steps
-    made = cls(*first.real())
+    made: RealSet = cls(*first.real())
     for step in others:
         given = getattr(made, step.name)(*step.real(made))
         made = made if given is None else given
@@ -154,16 +154,16 @@ class SetValue(Value):
     ) -> None:
         super().__init__(source)
         self.cls = cls
-        self.members = {}
+        self.members: dict[Hashable, Value] = {}
         self.structure = 0  # counts changes, for the iterators
-        self.open = {}  # the input tensors that are, or were, in it, where no guard says which they are
+        self.open: dict[int, Value] = {}  # the input tensors that are, or were, in it, where no guard says which they are
         self.mutability = None if cls is frozenset else NEW if source is None else EXISTING
         for member in members:
             self.members.setdefault(self.hashed(frame, member), member)
         self.order = order if order is not None else real_set(cls, self.members)
         self.steps = steps or (() if source is not None else (Step("", self.members, "list"),))
 
-    def hashed(self, frame: Frame, member: Value) -> Hashable:
+    def hashed(self, frame: Frame, member: Value) -> Any:
         """The hash key of a member."""
         if self.source is not None or not is_input_tensor(member):
             return among(frame, hashed_here(frame, member), self.members, self.source is not None)
@@ -187,7 +187,8 @@ class SetValue(Value):
             raise NotPlain(self)
         if self.mutability is not NEW:
             return self.order
-        made = self.cls.copy(self.order)
+        native: Any = self.cls  # past what the class of an existing set has
+        made: RealSet = native.copy(self.order)
         if not alike(made, self.order):  # a copy may have another order
             made = real_steps(self.cls, self.steps)
         if not alike(made, self.order):
@@ -206,8 +207,9 @@ class SetValue(Value):
         self.pin(frame)
         if self.order is None:
             return frame.break_graph("iterator_unsupported", "the order of a set of new objects, or of a set that was changed")
-        found = [self.members.get(key_of_existing(key)) for key in self.order]
-        if None in found:
+        known = [self.members.get(key_of_existing(key)) for key in self.order]
+        found = [member for member in known if member is not None]
+        if len(found) < len(known):
             return frame.break_graph("iterator_unsupported", "the order of a set of objects that compare by their contents")
         return found
 
@@ -313,7 +315,7 @@ class SetValue(Value):
 
     def reload(self, emit: Emitter) -> str:
         cannot_be_made_again(self.members)
-        steps = (Step("", self.members, "list"),)
+        steps: tuple[Step, ...] = (Step("", self.members, "list"),)
         if self.open or of_a_changed_set(self.steps) is not None:
             return text_of_steps(emit, self.cls, self.steps)
         leaves_gaps = any(step.name in ("discard", "difference_update", "symmetric_difference_update") for step in self.steps)
@@ -324,7 +326,7 @@ class SetValue(Value):
 
     def check_order(self, made: RealSet) -> None:
         """Breaks where a set that is made anew has its members in another order."""
-        if list(made) != list(self.order):
+        if self.order is not None and list(made) != list(self.order):
             raise BreakGraph("cannot_rebuild", "a set in an order that follows from what was done to another one")
 
     def refill(self, emit: Emitter, name: str) -> None:
@@ -357,14 +359,14 @@ def makes_of_subclass(made_of: SetValue, name: str, args: list[Value]) -> bool:
     depends on the number of members. Tried out on sets of as many."""
     native, count = made_of.cls, len(made_of.members)
     like = _LIKE[native](range(count))
-    others = []
+    others: list[Any] = []
     for arg in args:
-        length = len(arg.members) if isinstance(arg, SetValue) else None
-        others.append(like if arg is made_of else [] if length is None else arg.cls(range(length)))
+        given = arg.cls(range(len(arg.members))) if isinstance(arg, SetValue) else []
+        others.append(like if arg is made_of else given)
     return type(getattr(like, name)(*others)) is _LIKE[native]
 
 
-_LIKE = {native: type("Like", (native,), {}) for native in (set, frozenset)}
+_LIKE: dict[type, type] = {native: type("Like", (native,), {}) for native in (set, frozenset)}
 
 
 def real_key(hashed: Hashable) -> Any:
@@ -387,12 +389,13 @@ def real_key(hashed: Hashable) -> Any:
 def real_set(cls: type, members: Iterable[Hashable]) -> RealSet | None:
     """A real set of the members, added one by one; None when they do not exist while tracing."""
     try:
-        return cls([real_key(hashed) for hashed in members])
+        made: RealSet = cls([real_key(hashed) for hashed in members])
+        return made
     except NotPlain:
         return None
 
 
-def member_key(frame: Frame, owner: SetValue, item: Value) -> Hashable:
+def member_key(frame: Frame, owner: SetValue, item: Value) -> Any:
     """The hash key of a member that is looked for in a set; a set stands for the frozenset that equals it."""
     part = builtin_part(item)
     if part is not item and getattr(item.python_type(), "__hash__", None) not in (None, frozenset.__hash__):
@@ -452,7 +455,8 @@ def pop(frame: Frame, self: SetValue) -> Value:
         return frame.raise_new(KeyError, "pop from an empty set")
     if self.mutability is EXISTING or self.order is None:
         return frame.break_graph("call_unknown", "set.pop takes an arbitrary member")
-    hashed = key_of_existing(self.cls.pop(self.order))
+    native: Any = self.cls
+    hashed = key_of_existing(native.pop(self.order))
     found = self.members[hashed]
     self.take(frame, hashed)
     return found
@@ -471,12 +475,12 @@ def init(frame: Frame, self: SetValue, *others: Value) -> Value:
 
 
 @method(set, "copy")
-def copy(frame: Frame, self: SetValue) -> Value:
+def copy(frame: Frame, self: SetValue) -> SetValue:
     self.pin(frame)
     if self.cls is frozenset:
         return self
     made = SetValue(frame, self.members.values(), cls=set, steps=(*self.how_made(frame), Step("copy", {}, "nothing")))
-    made.order = None if self.order is None else self.cls.copy(self.order)
+    made.order = None if self.order is None else self.cls.copy(self.order)  # type: ignore[attr-defined]
     return made
 
 

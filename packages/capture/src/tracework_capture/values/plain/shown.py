@@ -58,7 +58,7 @@ def known_or_break(frame: Frame, value: Value, fn: Callable[[object], str]) -> V
         return frame.break_graph(reason, f"text of {value.describe()}")
 
 
-BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
+BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
 
 
 def shown_items(frame: Frame, value: Value) -> Value | None:

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 class DictIterator(IteratorValue):
     """Over the keys, values or items of a dict; keys that come or go meanwhile are an error, values are read when they are due."""
 
-    KINDS = {"keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items()))}
+    KINDS: dict[str, type] = {"keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items()))}
 
     def __init__(self, mapping: DictValue, what: str, made_at: int) -> None:
         super().__init__(None)
         self.mapping, self.what, self.made_at = mapping, what, made_at
         self.kind = self.KINDS[what]
         self.order = list(mapping.entries)
-        self.structure = mapping.structure
-        self.position = 0
+        self.structure: int | None = mapping.structure
+        self.position: int | None = 0
 
     def next_value(self, frame: Frame) -> Value | None:
         if self.position is None:
@@ -41,17 +41,17 @@ class DictIterator(IteratorValue):
         mapping = self.mapping
         if self.what == "keys":
             return mapping.key_value(frame, hashed)
-        found = mapping.find_hashed(frame, hashed)
+        found = mapping.item(frame, hashed)
         return found if self.what == "values" else TupleValue([mapping.key_value(frame, hashed), found])
 
     def changed(self, frame: Frame) -> NoReturn:
         """Keys came or went."""
         ordered = issubclass(self.mapping.cls, collections.OrderedDict)
         if len(self.mapping.entries) == len(self.order) and not ordered:
-            return frame.break_graph("iterator_unsupported", "keys of a dict were exchanged during iteration")
+            frame.break_graph("iterator_unsupported", "keys of a dict were exchanged during iteration")
         self.structure = None  # the error comes again
         what = "OrderedDict mutated" if ordered else "dictionary changed size"
-        return frame.raise_new(RuntimeError, f"{what} during iteration")
+        frame.raise_new(RuntimeError, f"{what} during iteration")
 
     def reload(self, emit: Emitter) -> str:
         if self.position is None:
@@ -63,13 +63,13 @@ class DictIterator(IteratorValue):
 class SetIterator(IteratorValue):
     """Over a set, in the order that Python has it in."""
 
-    kind = type(iter(set()))
+    kind: type = type(iter(set()))
 
     def __init__(self, owner: SetValue, items: list[Value], made_at: int) -> None:
         super().__init__(None)
         self.owner, self.items, self.made_at = owner, items, made_at
-        self.structure = owner.structure
-        self.position = 0
+        self.structure: int | None = owner.structure
+        self.position: int | None = 0
 
     def next_value(self, frame: Frame) -> Value | None:
         if self.position is None:

@@ -39,12 +39,14 @@ class OpenText(OpenConstant):
     @property
     def text(self) -> str:
         """What it is in this call."""
-        return self.obj
+        text: str = self.obj
+        return text
 
     def describe(self) -> str:
         return f"text {self.text!r}"
 
     def reload(self, emit: Emitter) -> str:
+        assert self.write is not None  # what has none has a source
         return self.write(emit)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:

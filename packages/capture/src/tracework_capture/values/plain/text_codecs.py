@@ -8,6 +8,7 @@ import encodings.aliases
 import functools
 import importlib
 import types
+from collections.abc import Callable
 
 from ..protocol.constant import TEXT_RULES, force_plain
 from ..protocol.value import Frame, Value
@@ -47,7 +48,7 @@ def _is_pythons_handler(name: str) -> bool:
         return False
 
 
-_TESTS = {"encoding": _is_pythons_encoding, "errors": _is_pythons_handler}
+_TESTS: dict[str, Callable[[str], bool]] = {"encoding": _is_pythons_encoding, "errors": _is_pythons_handler}
 
 
 def _coded(frame: Frame, text: str | bytes, args: list[Value], kwargs: dict[str, Value]) -> None:

@@ -37,10 +37,11 @@ class TypeParameterValue(Value):
     def __init__(self, intrinsic: str, operands: list[Value]) -> None:
         super().__init__(None)
         self.intrinsic, self.operands = intrinsic, operands
-        self.default = None
+        self.default: Value | None = None
 
     def python_type(self) -> type:
-        return getattr(typing, TYPES[len(self.operands), self.intrinsic])
+        made: type = getattr(typing, TYPES[len(self.operands), self.intrinsic])
+        return made
 
     def describe(self) -> str:
         return f"a {self.python_type().__name__} made in the traced program"
