@@ -57,9 +57,9 @@ ARITHMETIC = frozenset("add sub subtract mul multiply div divide true_divide flo
 """Functions that take numbers alone when they are given a tensor for the result."""
 
 
-def with_a_tensor(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def with_a_tensor(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]]:
     """The arguments with the first one a tensor, as eager makes it of a number, where there is none: operators of a graph need one."""
-    first = args[0] if args else kwargs.get("input")
+    first: Any = args[0] if args else kwargs.get("input")
     second = args[1] if len(args) > 1 else kwargs.get("other")
     if any(operand is None or operand.python_type() not in (bool, int, float, complex) for operand in (first, second)):
         return args, kwargs
@@ -74,7 +74,7 @@ def is_only_made(out: AbstractTensor) -> bool:
     return alone and type(example.numel()) is int and not example.numel()
 
 
-def into_empty(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, AbstractTensor], out: AbstractTensor) -> bool:
+def into_empty(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value], out: AbstractTensor) -> bool:
     """The call without out=, whose result the empty tensor becomes; False where it is not what eager makes of it."""
     given = [a.example for a in args if isinstance(a, AbstractTensor)]
     if not given or any(example.requires_grad for example in given):

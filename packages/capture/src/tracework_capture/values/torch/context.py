@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from ...sources import Source
+    from ..protocol.calls import Handler
     from ..protocol.kinds import AbstractFunction
     from ..protocol.value import Emitter, Frame
 
@@ -99,7 +100,7 @@ class ContextValue(Value):
     def leave(self, frame: Frame) -> None:
         """Records what leaving does."""
 
-    outlives_graph: bool | property = False
+    outlives_graph: bool = False
     """Whether the manager may be entered in a graph and left after it, where no with block says so."""
 
     def leave_at_break(self, frame: Frame) -> None:
@@ -181,7 +182,8 @@ class GradModeContext(ContextValue):
     def mode_before(self, frame: Frame) -> bool | None:
         """What leaving brings back; None where it was not entered."""
         if self.before is None and self.obj is not None:
-            return force_plain(frame, self.getattr(frame, "prev"))
+            before: bool = force_plain(frame, self.getattr(frame, "prev"))
+            return before
         return self.before
 
 
@@ -218,7 +220,7 @@ def grad_switch(mode: bool, before: bool) -> Any:
     return made
 
 
-def switch_grad(frame: Frame, mode: bool) -> None:
+def switch_grad(frame: Frame, mode: bool | None) -> None:
     """The program's own switch, about which torch asks the modes that are on."""
     if not frame.root.function_modes:
         set_grad(frame, mode)
@@ -226,13 +228,13 @@ def switch_grad(frame: Frame, mode: bool) -> None:
     dispatch(frame, frame.wrap(torch._C._set_grad_enabled, Const(torch._C._set_grad_enabled)), [ConstantValue(mode)], {})
 
 
-def set_grad(frame: Frame, mode: bool) -> None:
+def set_grad(frame: Frame, mode: bool | None) -> None:
     """A node that sets grad mode; none when it is so already."""
     if torch.is_grad_enabled() != mode:
         frame.graph.call(frame, torch._C._set_grad_enabled, (mode,))
 
 
-def grad_row(cls: type, mode: bool) -> Callable[..., Any]:
+def grad_row(cls: type, mode: bool) -> Handler:
     """no_grad() and enable_grad(); with a function they decorate it."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -342,7 +344,7 @@ def exit_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
 
 
 def unknown(frame: Frame, what: str) -> NoReturn:
-    return frame.break_graph("context_unknown", f"__{what}__ of a manager derived from torch's")
+    frame.break_graph("context_unknown", f"__{what}__ of a manager derived from torch's")
 
 
 GRAD_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)
@@ -355,7 +357,7 @@ calls(METHOD_ROWS)
 """What managers do when they are called as functions of their class."""
 
 
-def autocast_row(cls: type, device: Any = None) -> Callable[..., Any]:
+def autocast_row(cls: type, device: Any = None) -> Handler:
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         plain_args = [force_plain(frame, a) for a in args]
         plain_kwargs = {k: force_plain(frame, v) for k, v in kwargs.items()}
@@ -392,7 +394,7 @@ class NullContext(ContextValue):
         return super().getattr(frame, name)
 
 
-def null_row(cls: Callable[..., Any]) -> Callable[..., Any]:
+def null_row(cls: Callable[..., Any]) -> Handler:
     return lambda frame, args, kwargs: NullContext(cls, args, kwargs)
 
 
@@ -405,7 +407,7 @@ class NamedBlock(NullContext):
         return self
 
 
-def record_function_row(cls: type) -> Callable[..., Any]:
+def record_function_row(cls: type) -> Handler:
     return lambda frame, args, kwargs: NamedBlock(cls, args, kwargs)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tracework_primops import FakeTensor
 
+    from ..protocol.calls import Handler
     from ..protocol.value import Frame, Value
 
 
@@ -48,7 +49,7 @@ def called_as_it_is(
 CTC_NAMES = list(inspect.signature(F.ctc_loss).parameters)
 
 
-def ctc_row(fn: Callable[..., Any]) -> Callable[..., Any]:
+def ctc_row(fn: Callable[..., Any]) -> Handler:
     """ctc_loss, whose backward needs a tensor as large as the longest target: where the lengths are tensors, that is data."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -69,7 +70,7 @@ def ctc_row(fn: Callable[..., Any]) -> Callable[..., Any]:
 RECURRENT_NAMES = "input hx params has_biases num_layers dropout train bidirectional batch_first".split()
 
 
-def recurrent_row(fn: Callable[..., Any]) -> Callable[..., Any]:
+def recurrent_row(fn: Callable[..., Any]) -> Handler:
     """torch.lstm and its like. A layer that is one operator is part of the graph, and so is a single step; one that is operators step by
     step, which would all be compiled, or whose number of steps is open, is called as it is."""
 
@@ -118,7 +119,7 @@ def recurrent_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     return handler
 
 
-def random_state_row(fn: Callable[..., Any]) -> Callable[..., Any]:
+def random_state_row(fn: Callable[..., Any]) -> Handler:
     """manual_seed, get_rng_state and set_rng_state of the CPU's generator"""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -19,9 +19,11 @@ EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex1
 WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
-def as_kind(frame: Frame, tensor: AbstractTensor, dtype: torch.dtype) -> Value:
+def as_kind(frame: Frame, tensor: AbstractTensor, dtype: torch.dtype) -> AbstractTensor:
     """The tensor in this dtype; itself when it has it."""
-    return tensor if tensor.example.dtype == dtype else frame.graph.call_method(frame, "to", (tensor, ConstantValue(dtype)))
+    if tensor.example.dtype == dtype:
+        return tensor
+    return cast("AbstractTensor", frame.graph.call_method(frame, "to", (tensor, ConstantValue(dtype))))
 
 
 def fits(frame: Frame, number: Value, largest: float) -> bool:

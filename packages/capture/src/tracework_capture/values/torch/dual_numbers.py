@@ -14,6 +14,7 @@ from .context import ContextValue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..protocol.calls import Handler
     from ..protocol.value import Frame, Value
 
 
@@ -45,7 +46,7 @@ def dual_level_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     return DualLevel(forward_ad.dual_level, args, kwargs)
 
 
-def node_row(fn: Callable[..., Any]) -> Callable[..., Any]:
+def node_row(fn: Callable[..., Any]) -> Handler:
     """A function whose calls are nodes."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -6,7 +6,7 @@ FLOAT_CURVES: name of a function or method -> form(frame, name, args, kwargs), a
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import torch
 
@@ -40,7 +40,8 @@ def operand(frame: Frame, value: Any, tensor: AbstractTensor) -> Any:
 
 def holds(frame: Frame, op: str, left: Value, right: Value) -> bool:
     """Whether Python finds this of two numbers, which is guarded where one of them changes."""
-    return compare(frame, op, left, right).truth(frame)
+    found = compare(frame, op, left, right)
+    return found is not None and found.truth(frame)
 
 
 def is_factor(frame: Frame, number: Value) -> bool:
@@ -84,7 +85,7 @@ def activation(**defaults: float | None) -> Callable[..., Any]:
     return add
 
 
-def below_zero(frame: Frame, x: Any, scaled: Any, factor: Any) -> Any:
+def below_zero(frame: Frame, x: AbstractTensor, scaled: AbstractTensor, factor: Value) -> AbstractTensor:
     """x, but expm1(scaled) * factor where it is not positive; nothing overflows where it is not taken."""
     low = call(frame, "le", x, ConstantValue(0))
     curve = call(frame, "expm1", where(frame, low, scaled, ConstantValue(0.0)))
@@ -92,19 +93,19 @@ def below_zero(frame: Frame, x: Any, scaled: Any, factor: Any) -> Any:
 
 
 @activation(alpha=1.0)
-def elu(frame: Frame, x: Any, alpha: Any) -> Any:
+def elu(frame: Frame, x: AbstractTensor, alpha: Value) -> AbstractTensor | None:
     return below_zero(frame, x, x, alpha) if is_factor(frame, alpha) else None
 
 
 @activation(alpha=1.0)
-def celu(frame: Frame, x: Any, alpha: Any) -> Any:
+def celu(frame: Frame, x: AbstractTensor, alpha: Value) -> AbstractTensor | None:
     if not is_factor(frame, alpha):
         return None
     return below_zero(frame, x, call(frame, "div", x, operand(frame, alpha, x)), alpha)
 
 
 @activation(beta=1.0, threshold=20.0)
-def softplus(frame: Frame, x: Any, beta: Any, threshold: Any) -> Any:
+def softplus(frame: Frame, x: AbstractTensor, beta: Value, threshold: Value) -> AbstractTensor | None:
     if not is_factor(frame, beta):
         return None
     scaled = call(frame, "mul", x, operand(frame, beta, x))
@@ -114,7 +115,7 @@ def softplus(frame: Frame, x: Any, beta: Any, threshold: Any) -> Any:
 
 
 @activation(lambd=0.5)
-def softshrink(frame: Frame, x: Any, lambd: Any) -> Any:
+def softshrink(frame: Frame, x: AbstractTensor, lambd: Value) -> AbstractTensor | None:
     if not (holds(frame, ">=", lambd, ConstantValue(0)) and holds(frame, "<=", lambd, ConstantValue(3e38))):
         return None
     high, low = operand(frame, lambd, x), operand(frame, lambd.unary(frame, "-"), x)
@@ -124,7 +125,7 @@ def softshrink(frame: Frame, x: Any, lambd: Any) -> Any:
 
 
 @activation(lambd=0.5)
-def hardshrink(frame: Frame, x: Any, lambd: Any) -> Any:
+def hardshrink(frame: Frame, x: AbstractTensor, lambd: Value) -> AbstractTensor | None:
     if not holds(frame, "==", lambd, lambd):  # for a NaN, eager's vectorised and its plain code give other gradients
         return None
     high, low = operand(frame, lambd, x), operand(frame, lambd.unary(frame, "-"), x)
@@ -133,12 +134,12 @@ def hardshrink(frame: Frame, x: Any, lambd: Any) -> Any:
 
 
 @activation(threshold=None, value=None)
-def threshold(frame: Frame, x: Any, limit: Any, value: Value) -> Any:
+def threshold(frame: Frame, x: AbstractTensor, limit: Value, value: Value) -> AbstractTensor:
     return where(frame, call(frame, "le", x, operand(frame, limit, x)), operand(frame, value, x), x)
 
 
 @activation(min_val=-1.0, max_val=1.0)
-def hardtanh(frame: Frame, x: Any, low: Any, high: Any) -> Any:
+def hardtanh(frame: Frame, x: AbstractTensor, low: Value, high: Value) -> AbstractTensor | None:
     """Unlike clamp it has no gradient at its ends."""
     if not holds(frame, "<=", low, high):
         return None
@@ -177,7 +178,7 @@ def normalize(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Valu
     return call(frame, "div", x, clamped(frame, "min", norm, least))
 
 
-def is_exact(value: Value) -> Any:
+def is_exact(value: Value) -> TypeGuard[AbstractTensor]:
     return isinstance(value, AbstractTensor) and value.example.dtype in EXACT
 
 
@@ -231,7 +232,7 @@ AS_USUAL = {"layout": (None, torch.strided), "requires_grad": (None, False), "pi
 """What an argument is where it says nothing."""
 
 
-def without_usual(kwargs: dict[str, Value]) -> Any:
+def without_usual(kwargs: dict[str, Value]) -> dict[str, Value]:
     """The arguments that say something; a dtype of None is none."""
     usual = AS_USUAL | {"dtype": (None,)}
     return {k: v for k, v in kwargs.items() if k not in usual or not v.is_constant() or v.constant() not in usual[k]}
@@ -260,7 +261,7 @@ def arange(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value])
 def linspace(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """From both ends to the middle, as eager computes it."""
     kwargs = without_usual(kwargs)
-    options = {"dtype": ConstantValue(torch.get_default_dtype())}
+    options: dict[str, Any] = {"dtype": ConstantValue(torch.get_default_dtype())}
     options |= {key: kwargs.pop(key) for key in ("dtype", "device") if key in kwargs}
     given = arguments(args, kwargs, {"start": None, "end": None, "steps": None})
     if given is None or not all(map(is_number, given[:2])) or not given[2].is_constant():
@@ -269,7 +270,7 @@ def linspace(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value
     if type(count) is not int or count < 2 or options["dtype"].constant() not in EXACT:
         return None
     place: Any = frame.graph.call(frame, torch.arange, (count,), options)
-    step = binary(frame, "/", binary(frame, "-", end, start), ConstantValue(count - 1))
+    step: Any = binary(frame, "/", binary(frame, "-", end, start), ConstantValue(count - 1))
     step, start, end = (operand(frame, v, place) for v in (step, start, end))
     up = call(frame, "add", call(frame, "mul", place, step), start)
     left = frame.graph.call(frame, torch.rsub, (place, count - 1))

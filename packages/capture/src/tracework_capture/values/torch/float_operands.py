@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def tensor_form(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result of a function or method of torch by this name where one of its arguments is a float that changes; else None."""
-    form = TENSOR_FORMS.get(name)
+    form: Callable[..., Value | None] | None = TENSOR_FORMS.get(name)
     given = [*args, *kwargs.values()]
     if name in OF_LISTS:
         given += [item for value in given if isinstance(value, SequenceValue) for item in value.unpack(frame)]
@@ -76,7 +76,7 @@ def bounded(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]
     given = named(args, kwargs, "input", *ends)
     if given is None or not isinstance(given[0], AbstractTensor) or given[0].example.dtype.is_complex:
         return None
-    found = given[0]
+    found: Any = given[0]
     for end, bound in zip(ends, given[1:]):
         if bound is not None and bound is not NONE:
             clamp = clamped_in_place if name.endswith("_") else clamped
@@ -220,7 +220,7 @@ def diagonal_filled(frame: Frame, name: str, args: list[Value], kwargs: dict[str
     return given[0]
 
 
-def alone(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def alone(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """scalar_tensor(number)"""
     return made("empty", 1)(frame, "full", [TupleValue([]), *args], kwargs) if len(args) == 1 else None
 
@@ -300,7 +300,7 @@ def differences(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Va
     given = named(args, kwargs, "input", "spacing", "dim", "edge_order")
     if given is None or not is_real(given[0]):
         return None
-    x, spacing, dim, order = (NONE if value is None else value for value in given)
+    x, spacing, dim, order = [NONE if value is None else value for value in given]
     dims = range(x.example.ndim) if dim is NONE else plain(dim)
     dims = [d % x.example.ndim for d in ([dims] if type(dims) is int else dims)]
     order = 1 if order is NONE else plain(order)

@@ -11,6 +11,8 @@ from ..plain.sequence import NONE, SequenceValue, TupleValue
 from ..protocol.kinds import is_plain_tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..protocol.value import Frame, Value
 
 METHODS = {
@@ -34,14 +36,15 @@ def each(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -
     return given_back(args, kwargs) if name.endswith("_") else TupleValue(made)
 
 
-def given_back(args: list[Value], kwargs: dict[Any, Any]) -> SequenceValue:
+def given_back(args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What a function that writes to the tensors of a list gives: the list; nothing in older versions of torch."""
     return (args[0] if args else kwargs["self"]) if gives_lists() else NONE
 
 
 @functools.cache
 def gives_lists() -> bool:
-    return torch._foreach_zero_([torch.zeros(())]) is not None
+    zero: Callable[..., Any] = torch._foreach_zero_
+    return zero([torch.zeros(())]) is not None
 
 
 def writes_to_lists(name: str) -> bool:

@@ -35,9 +35,8 @@ from .tensor import TensorValue
 from .tensor_turns import TURNING_METHODS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...sources import Source
+    from ..protocol.calls import Handler
     from ..protocol.kinds import AbstractTensor
     from ..protocol.value import Frame, Value
 
@@ -149,7 +148,7 @@ STATE_QUERIES = {  # query -> the state that guards it; None where that is alway
     torch.get_num_threads: None,
     torch._C._get_tracing_state: None,
     torch._C._is_tracing: None,
-    torch.jit.is_tracing: None,
+    torch.jit.is_tracing: None,  # type: ignore[attr-defined]
     torch.cuda.is_available: None,
     torch.cuda.device_count: None,
     torch.cuda.is_initialized: "cuda_initialized",
@@ -220,7 +219,7 @@ for _fn, _other in STAND_INS.items():
     call(_fn)(stand_in_row(_other))
 
 
-def always(obj: bool | None) -> Callable[..., Any]:
+def always(obj: bool | None) -> Handler:
     """A query with one answer."""
 
     def evaluates(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -236,7 +235,7 @@ for _fn, _answer in {
     torch.backends.mha.get_fastpath_enabled: False,  # its fused layers fix symbolic sizes and hide what can be fused
     torch._C._log_api_usage_once: None,
     torch._jit_internal.is_scripting: False,
-    torch.jit.is_scripting: False,
+    torch.jit.is_scripting: False,  # type: ignore[attr-defined]
     "torch._dynamo.external_utils.is_compiling": True,
 }.items():
     call(_fn, policy=Policy.EVALUATED)(always(_answer))
@@ -257,7 +256,7 @@ def mark_stated(frame: Frame) -> None:
     mark_stated_conditions(frame.symbols, frame.user_location())
 
 
-def check_row(error: type) -> Callable[..., Any]:
+def check_row(error: type) -> Handler:
     """torch._check and its like: a condition on sizes is guarded, one that fails raises as in plain Python."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -349,7 +348,7 @@ def is_tensor(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Valu
     return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
 
 
-def states_split(frame: Frame, tensor: AbstractTensor, sizes: Value, dim: Value | None = None) -> None:
+def states_split(frame: Frame, tensor: Value | None, sizes: Value | None, dim: Value | None = None) -> None:
     """What torch asks of the sizes that a tensor is split into: stated where they are read from data, and looked at when the graph runs."""
     from tracework_primops import Condition
 
@@ -384,12 +383,12 @@ def split_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Valu
 
 
 @method(torch.Tensor, "istft")
-def istft_method(frame, self, name, args, kwargs):
+def istft_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.istft(...), as the function"""
     return CALLS[torch.istft].handler(frame, [self, *args], kwargs)
 
 
-def method_row(name: str) -> Callable[..., Any]:
+def method_row(name: str) -> Handler:
     """A function that is the method of its first argument."""
 
     def call_method(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

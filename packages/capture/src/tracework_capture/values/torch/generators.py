@@ -113,7 +113,8 @@ def drawn_memory(frame: Frame, self: AbstractTensor, name: str, args: list[Value
 
     def draw(at: torch.Generator) -> torch.Tensor:
         with torch.no_grad():
-            return getattr(torch.empty_strided(**form), name)(*given, **named, generator=at)
+            drawn_into: torch.Tensor = getattr(torch.empty_strided(**form), name)(*given, **named, generator=at)
+            return drawn_into
 
     try:
         real = draw(torch.Generator(device=generator.obj.device))
@@ -123,7 +124,7 @@ def drawn_memory(frame: Frame, self: AbstractTensor, name: str, args: list[Value
     return tensor_of(frame, generator, real, draw)
 
 
-def form_of(example: FakeTensor) -> dict[str, torch.device | tuple[int, ...] | torch.dtype] | None:
+def form_of(example: FakeTensor) -> dict[str, Any] | None:
     """What makes memory of the form of this tensor, each item in a place of its own and none between them; None for other forms."""
     sizes, strides = tuple(example.shape), tuple(example.stride())
     if any(type(n) is not int for n in (*sizes, *strides)) or example.layout is not torch.strided:
@@ -139,7 +140,7 @@ class Place(threading.local):
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.now = None
+        self.now: torch.Generator | None = None
 
     def make(self) -> float:
         self.now = torch.Generator(device=self.device)

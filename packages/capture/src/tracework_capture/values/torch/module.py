@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tracework_primops import FakeTensor
 
     from ...sources import Source
+    from ..protocol.calls import Handler
     from ..protocol.kinds import AbstractTensor
     from ..protocol.value import Emitter, Frame
 
@@ -415,7 +416,7 @@ def option(
     return force_plain(frame, kwargs[name]) if name in kwargs else default
 
 
-def members(table: str) -> Callable[..., Any]:
+def members(table: str) -> Handler:
     """named_parameters, named_buffers: (name, tensor) pairs, each module and tensor once unless `remove_duplicate` says otherwise."""
 
     def handler(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
@@ -436,13 +437,13 @@ def members(table: str) -> Callable[..., Any]:
     return handler
 
 
-def as_pairs(producer: Callable[..., Any]) -> Callable[..., Any]:
+def as_pairs(producer: Callable[..., Any]) -> Handler:
     return lambda frame, args, kwargs: SequenceIterator(
         [TupleValue([ConstantValue(n), v]) for n, v in producer(frame, args, kwargs)]
     )
 
 
-def as_values(producer: Callable[..., Any]) -> Callable[..., Any]:
+def as_values(producer: Callable[..., Any]) -> Handler:
     """parameters(), buffers(), modules(): `recurse` comes first there."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -474,7 +475,7 @@ def refused_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
     return frame.break_graph("hook", "a hook or an entry of a module is registered in the traced program")
 
 
-def hook_row(name: str) -> Callable[..., Any]:
+def hook_row(name: str) -> Handler:
     """The row of a method that puts a forward hook on a module."""
     return lambda frame, args, kwargs: put_on(frame, name, args, kwargs) or refused_row(frame, args, kwargs)
 
@@ -503,7 +504,7 @@ def is_converted(example: FakeTensor) -> bool:
     return example.is_floating_point() or example.is_complex()
 
 
-def module_handler(function: Callable[..., Any], row: Callable[..., Any]) -> Callable[..., Any]:
+def module_handler(function: Callable[..., Any], row: Callable[..., Any]) -> Handler:
     """The row of a function of nn.Module; of modules that the traced program made its own code is traced."""
 
     @functools.wraps(row)

@@ -8,7 +8,8 @@ reading the number does.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -22,9 +23,10 @@ from .dtypes import EXACT, WIDE, as_kind, fits
 from .foreach import given_back, writes_to_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from ..protocol.calls import Handler
     from ..protocol.value import Frame, Value
+
+    Form = Callable[[Frame, str, AbstractTensor, list[AbstractTensor], AbstractTensor], AbstractTensor]
 
 
 def is_number_tensor(value: Value | None) -> bool:
@@ -32,7 +34,7 @@ def is_number_tensor(value: Value | None) -> bool:
     return isinstance(value, AbstractTensor)
 
 
-def computed_in(tensors: Any) -> Any:
+def computed_in(tensors: Sequence[Any]) -> torch.dtype | None:
     """The dtype in which eager computes with these, or None. Without dimensions they are of one dtype, as the number is then."""
     if not all(isinstance(t, AbstractTensor) for t in tensors):
         return None
@@ -44,30 +46,37 @@ def computed_in(tensors: Any) -> Any:
     return wide if wide in EXACT else None
 
 
-def of_kind(frame: Frame, number: Any, tensors: Any) -> Any:
+def of_kind(frame: Frame, number: AbstractTensor, tensors: Sequence[AbstractTensor]) -> AbstractTensor:
     """The number as eager reads it: it takes no part in promotion, which among tensors without dimensions it would."""
     dtype = tensors[0].example.dtype
     if number.example.dtype == dtype or all(t.example.ndim > 0 for t in tensors) or number.example.dtype.is_complex:
         return number
-    return frame.graph.call_method(frame, "to", (number, ConstantValue(dtype)))
+    return as_kind(frame, number, dtype)
 
 
-def product(frame: Frame, *factors: Any) -> Any:
+def product(frame: Frame, *factors: AbstractTensor) -> AbstractTensor:
     """Their product, from left to right."""
     made = factors[0]
     for factor in factors[1:]:
-        made = frame.graph.call(frame, torch.mul, (made, factor))
+        made = cast(AbstractTensor, frame.graph.call(frame, torch.mul, (made, factor)))
     return made
 
 
-def changed(frame: Frame, name: str, target: Any, change: Any) -> Any:
+def changed(frame: Frame, name: str, target: AbstractTensor, change: AbstractTensor) -> AbstractTensor:
     """target.add(change) or target.add_(change)"""
     inplace = name.endswith("_")
-    found = frame.graph.call_method(frame, "add_" if inplace else "add", (target, change))
+    found = cast(AbstractTensor, frame.graph.call_method(frame, "add_" if inplace else "add", (target, change)))
     return target if inplace else found
 
 
-def apply_form(frame: Frame, form: Any, name: str, tensors: Any, number: Any, wide: Any) -> Any:
+def apply_form(
+    frame: Frame,
+    form: Form,
+    name: str,
+    tensors: Sequence[Any],
+    number: AbstractTensor,
+    wide: torch.dtype,
+) -> AbstractTensor:
     """The form on tensors of the dtype that eager computes in; a result in half precision is rounded once."""
     target, *others = tensors
     common = functools.reduce(torch.promote_types, (t.example.dtype for t in tensors))
@@ -78,20 +87,24 @@ def apply_form(frame: Frame, form: Any, name: str, tensors: Any, number: Any, wi
     return form(frame, name, target, [as_kind(frame, t, wide) for t in others], number)
 
 
-def add(frame: Frame, name: str, target: Any, tensors: Any, number: Any) -> Any:
+def add(frame: Frame, name: str, target: AbstractTensor, tensors: list[AbstractTensor], number: AbstractTensor) -> AbstractTensor:
     return changed(frame, name, target, product(frame, tensors[0], number))
 
 
-def sub(frame: Frame, name: str, target: Any, tensors: Any, number: Any) -> Any:
+def sub(frame: Frame, name: str, target: AbstractTensor, tensors: list[AbstractTensor], number: AbstractTensor) -> AbstractTensor:
     return changed(frame, name, target, product(frame, tensors[0], number.unary(frame, "-")))
 
 
-def addcmul(frame: Frame, name: str, target: Any, tensors: Any, number: Any) -> Any:
+def addcmul(
+    frame: Frame, name: str, target: AbstractTensor, tensors: list[AbstractTensor], number: AbstractTensor
+) -> AbstractTensor:
     return changed(frame, name, target, product(frame, number, *tensors))
 
 
-def addcdiv(frame: Frame, name: str, target: Any, tensors: Any, number: Any) -> Any:
-    scaled = frame.graph.call(frame, torch.div, (product(frame, number, tensors[0]), tensors[1]))
+def addcdiv(
+    frame: Frame, name: str, target: AbstractTensor, tensors: list[AbstractTensor], number: AbstractTensor
+) -> AbstractTensor:
+    scaled = cast(AbstractTensor, frame.graph.call(frame, torch.div, (product(frame, number, tensors[0]), tensors[1])))
     return changed(frame, name, target, scaled)
 
 
@@ -107,7 +120,7 @@ NUMBER_FORMS = {
 def without_number(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result of the form without a number argument, or None when the number is a number, or the form would round otherwise."""
     form, keyword, count = NUMBER_FORMS[name.removeprefix("_foreach_").rstrip("_")]
-    number = kwargs.get(keyword)
+    number: Any = kwargs.get(keyword)
     if number is None and len(args) > count + 1:
         number = args[count + 1]
     if "scalars" in kwargs:
@@ -130,10 +143,12 @@ def without_number(frame: Frame, name: str, args: list[Value], kwargs: dict[str,
     return apply_form(frame, form, name, args[: count + 1], number, wide)
 
 
-def may_be_tensor(frame: Frame, number: Any, operands: Any) -> Any:
+def may_be_tensor(frame: Frame, number: Value, operands: list[Value]) -> bool:
     """Whether a tensor can stand for the number: eager computes with these tensors, or rows of lists of them, in a dtype that is known
     and holds the number; it refuses a larger one."""
-    rows = [operands] if isinstance(operands[0], AbstractTensor) else zip(*(column.unpack(frame) for column in operands))
+    rows: Iterable[Sequence[Value]] = (
+        [operands] if isinstance(operands[0], AbstractTensor) else zip(*(column.unpack(frame) for column in operands))
+    )
     dtypes = {computed_in(row) for row in rows}
     return None not in dtypes and all(fits(frame, number, torch.finfo(dtype).max) for dtype in dtypes)
 
@@ -145,7 +160,7 @@ def with_operand(frame: Frame, args: list[Value]) -> list[Value]:
     return [args[0], args[1].as_operand(frame, [args[0]]), *args[2:]]
 
 
-def open_numbers(frame: Frame, numbers: Any) -> Value | None:
+def open_numbers(frame: Frame, numbers: Value | None) -> list[AbstractTensor] | None:
     """A list of numbers, some of them floats that change, as tensors and numbers; None for anything else."""
     items = numbers.unpack(frame) if isinstance(numbers, SequenceValue) else []
     if not any(isinstance(i, FloatValue) and not i.known for i in items) or not all(i.python_type() is float for i in items):
@@ -153,12 +168,14 @@ def open_numbers(frame: Frame, numbers: Any) -> Value | None:
     return [i.as_tensor(frame) if isinstance(i, FloatValue) else scalar(frame, i) for i in items]
 
 
-def scalar(frame: Frame, number: Any) -> Any:
+def scalar(frame: Frame, number: Value) -> AbstractTensor:
     """A number as a tensor without dims."""
-    return frame.graph.call(frame, torch.full, ((), number), {"dtype": torch.float64})
+    return cast(AbstractTensor, frame.graph.call(frame, torch.full, ((), number), {"dtype": torch.float64}))
 
 
-def each_without_number(frame: Frame, form: Any, name: str, args: list[Value], count: Any, factors: Any) -> Any:
+def each_without_number(
+    frame: Frame, form: Form, name: str, args: list[Value], count: int, factors: list[AbstractTensor]
+) -> Value | None:
     """The same for lists of tensors, with a number for each of them."""
     columns = [a.unpack(frame) for a in args[: count + 1]]
     dtypes = [computed_in(row) for row in zip(*columns)]
@@ -181,7 +198,7 @@ OPERATORS = ("mul", "div", *NUMBER_FORMS)
 method(torch.Tensor, *(n + end for n in OPERATORS for end in ("", "_")))(method_row)
 
 
-def function_row(fn: Callable[..., Any]) -> Callable[..., Any]:
+def function_row(fn: Callable[..., Any]) -> Handler:
     """torch.add, torch._foreach_add_ and their like."""
 
     def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

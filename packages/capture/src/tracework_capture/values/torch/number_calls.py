@@ -6,7 +6,7 @@ NUMBER_CALLS: name -> form(frame, name, args, kwargs), as the forms of float_ope
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -33,7 +33,7 @@ FUNCTIONS = {
 def read_when_run(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The call with its floats read from tensors; None where a gradient is asked for, or something else decides what it gives."""
     kwargs = without_usual(kwargs)
-    values = [*args, *kwargs.values()]
+    values: list[Any] = [*args, *kwargs.values()]
     places = [place for place, value in enumerate(values) if isinstance(value, AbstractTensor)]
     examples = [values[place].example for place in places]
     root = frame.root

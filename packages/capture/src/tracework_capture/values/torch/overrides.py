@@ -34,7 +34,7 @@ from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..protocol.kinds import AbstractInstance, AbstractTensor
+    from ..protocol.kinds import AbstractTensor
     from ..protocol.value import Frame
 
 Tensor = torch.Tensor
@@ -58,7 +58,7 @@ class Dispatching(Value):
 
     def not_modelled(self, frame: Frame, what: str) -> NoReturn:
         reason = "function_mode" if frame.root.function_modes else "tensor_subclass"
-        return frame.break_graph(reason, f"{what} of a {self.python_type().__name__}")
+        frame.break_graph(reason, f"{what} of a {self.python_type().__name__}")
 
     def getattr(self, frame: Frame, name: str) -> Value:
         found = self.users_attribute(frame, name)
@@ -76,7 +76,7 @@ class Dispatching(Value):
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if frame.root.function_modes and hasattr(Tensor, name):
-            return self.not_modelled(frame, f"assignment to {name}")
+            self.not_modelled(frame, f"assignment to {name}")
         return super().setattr(frame, name, value)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -243,7 +243,7 @@ def attribute_function(name: str) -> Value:
 
 def overloaded(args: list[Value], kwargs: dict[str, Value]) -> list[Value]:
     """The arguments whose classes are asked, one for each class, subclasses first."""
-    found = []
+    found: list[Value] = []
     for value in [*args, *kwargs.values()]:
         items = value.items if isinstance(value, SequenceValue) else [value]
         for item in items:
@@ -370,7 +370,7 @@ class UnknownTypes(Value):
         return tuple
 
 
-def ask_mode(frame: Frame, modes: list[AbstractInstance], given: list[Value]) -> Value:
+def ask_mode(frame: Frame, modes: list[Value], given: list[Value]) -> Value:
     """The innermost mode's answer; it is off meanwhile."""
     mode = modes.pop()
     try:

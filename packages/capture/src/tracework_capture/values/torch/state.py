@@ -25,6 +25,7 @@ from .context import ContextValue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..protocol.calls import Handler
     from ..protocol.value import Emitter, Frame, Value
 
 
@@ -39,7 +40,7 @@ def guard_state(frame: Frame, state: str) -> None:
     frame.root.guards.state(state, at_start(frame, state), frame.user_location())
 
 
-def read_row(fn: Any, state: str | None = None) -> Callable[..., Any]:
+def read_row(fn: Any, state: str | None = None) -> Handler:
     """A query of torch's state, guarded by the row of that name in guards.kinds.STATES unless it never changes, or is always guarded."""
 
     def evaluates(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -50,7 +51,7 @@ def read_row(fn: Any, state: str | None = None) -> Callable[..., Any]:
     return evaluates
 
 
-def autocast_row(fn: Callable[..., Any]) -> Callable[..., Any]:
+def autocast_row(fn: Callable[..., Any]) -> Handler:
     """A query of autocast's dtypes or cache: blocks of the program change them for real while it is traced."""
 
     def evaluates(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -60,7 +61,7 @@ def autocast_row(fn: Callable[..., Any]) -> Callable[..., Any]:
     return evaluates
 
 
-def write_row(fn: Callable[..., Any], states: tuple[str, ...], wanted: Callable[..., Any]) -> Callable[..., Any]:
+def write_row(fn: Callable[..., Any], states: tuple[str, ...], wanted: Callable[..., Any]) -> Handler:
     """A setter; wanted(*args, **kwargs) gives what the states will be."""
 
     def writes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -118,7 +119,7 @@ def set_flag(frame: Frame, name: str, value: list[int] | str | bool) -> None:
             node.meta["undo"] = (read, write)
 
 
-def default_row(name: str, argument: str, made: Callable[..., Any]) -> Callable[..., Any]:
+def default_row(name: str, argument: str, made: Callable[..., Any]) -> Handler:
     """torch.set_default_dtype, torch.set_default_device; made: what becomes of the argument."""
 
     def writes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -142,11 +143,11 @@ def default_row(name: str, argument: str, made: Callable[..., Any]) -> Callable[
 class DeviceBlock(ContextValue):
     """`with torch.device(...):`, entered for real while tracing; nodes inside say themselves which device they mean."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Value) -> None:
         super().__init__(torch.device, [device], {})
         self.device = device.constant()
 
-    def enter(self, frame: Frame) -> Any:
+    def enter(self, frame: Frame) -> Value:
         if frame.root.function_modes or not device_is_set_for_good():
             return frame.break_graph("context_unknown", "with torch.device(...) under another one, or under a mode")
         guard_state(frame, "default_device")
@@ -168,7 +169,7 @@ class AttentionKernels(ContextValue):
     def __init__(self, args: list[Value], kwargs: dict[str, Value], wanted: Callable[..., Any]) -> None:
         super().__init__(torch.nn.attention.sdpa_kernel, args, kwargs)
         self.wanted = wanted
-        self.before = []
+        self.before: list[dict[str, Any]] = []
 
     def python_type(self) -> type:
         return contextlib._GeneratorContextManager

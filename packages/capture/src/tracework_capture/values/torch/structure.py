@@ -10,7 +10,7 @@ from ..protocol.binding import class_value
 from ..protocol.value import builtin_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ..protocol.value import Frame, Value
 
@@ -30,13 +30,13 @@ def children(frame: Frame, value: Value) -> tuple[list[Value], Callable[..., Any
     return None
 
 
-def leaves(frame: Frame, value: Value) -> list[Value]:
+def leaves(frame: Frame, value: Value) -> list[Any]:
     """All leaves, in order."""
     found = children(frame, value)
     return [value] if found is None else [leaf for item in found[0] for leaf in leaves(frame, item)]
 
 
-def rebuilt(frame: Frame, value: Value, replacements: Any) -> Value:
+def rebuilt(frame: Frame, value: Value, replacements: Iterator[Value]) -> Value:
     """The nesting of value over the leaves that the iterator `replacements` gives."""
     found = children(frame, value)
     if found is None:
@@ -45,7 +45,7 @@ def rebuilt(frame: Frame, value: Value, replacements: Any) -> Value:
     return make([rebuilt(frame, item, replacements) for item in items])
 
 
-def same_structure(frame: Frame, value: Value, other: Any) -> bool:
+def same_structure(frame: Frame, value: Value, other: Value) -> bool:
     """Whether two values are nested in the same way."""
     first, second = children(frame, value), children(frame, other)
     if first is None or second is None:
@@ -59,7 +59,7 @@ def same_structure(frame: Frame, value: Value, other: Any) -> bool:
     return all(same_structure(frame, a, b) for a, b in zip(first[0], second[0]))
 
 
-def spread(frame: Frame, value: Value, option: tuple[int | None, ...] | int | None) -> list[int | None]:
+def spread(frame: Frame, value: Value, option: Any) -> list[int | None]:
     """An option for each leaf: `option` is one for all, or nested as the value is."""
     found = children(frame, value)
     if not isinstance(option, (tuple, list, dict)):

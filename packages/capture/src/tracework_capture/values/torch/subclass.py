@@ -26,12 +26,13 @@ from .context import ContextValue
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from torch import fx
     from tracework_primops import FakeTensor
 
     from ...sources import Source
+    from ..protocol.calls import Handler
     from ..protocol.kinds import AbstractTensor
     from ..protocol.value import Emitter, Frame, Value
 
@@ -126,7 +127,7 @@ class SubclassTensorValue(TensorValue):
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if isinstance(lookup_class(self.cls, name)[0], property) or lookup_class(self.cls, "__setattr__")[1] is not object:
-            return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
+            frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
         return super().setattr(frame, name, value)
 
     def refuse_own_operators(self, frame: Frame) -> None:
@@ -264,7 +265,7 @@ class AllFunctionsOff(FunctionsOff):
         frame.root.function_modes = self.modes.pop()
 
 
-def off_row(kind: type, cls: type) -> Callable[..., Any]:
+def off_row(kind: type, cls: type) -> Handler:
     return lambda frame, args, kwargs: kind(cls, [], {})
 
 

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     from ...sources import Source
     from ..plain.sequence import SequenceValue
+    from ..protocol.calls import Handler
     from ..protocol.value import Emitter
 
 NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
@@ -232,7 +233,7 @@ class TensorOperations(AbstractTensor):
                 return assign_data(frame, self, value)
             if name == "requires_grad":
                 return requires_grad_(frame, self, name, [value], {}) and None
-            return frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
+            frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
         if self.obj is not None and self.source is not None and name not in self.attributes:
             let_go(frame, self.obj.__dict__, InstanceDict(self.source), name)
         self.attributes[name] = value
@@ -254,7 +255,7 @@ class TensorOperations(AbstractTensor):
 
     def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         if value.python_type() in REFUSED_AS_ITEMS:
-            return frame.break_graph("operation_unknown", f"an item of a tensor is set to a {value.python_type().__name__}")
+            frame.break_graph("operation_unknown", f"an item of a tensor is set to a {value.python_type().__name__}")
         target, key = select_open(frame, self, key.as_index(frame))
         if key is None:
             key = ConstantValue(Ellipsis)
@@ -475,7 +476,7 @@ def is_inference(frame: Frame, self: AbstractTensor, name: str, args: list[Value
     return ConstantValue(is_for_inference(frame, self.example) if self.obj is None else is_input_for_inference(frame, self))
 
 
-def break_row(reason: str) -> Callable[..., Any]:
+def break_row(reason: str) -> Handler:
     """A method that is left to plain Python."""
 
     def handler(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -5,7 +5,7 @@ One argument decides what is meant: an int or a torch.Size is a size, any other 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,12 +17,11 @@ from ..protocol.kinds import AbstractArray, AbstractTensor
 from .call import call_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from ..protocol.calls import Handler
     from ..protocol.value import Frame, Value
 
 
-def class_row(cls: type) -> Callable[..., Any]:
+def class_row(cls: type) -> Handler:
     """The row of a tensor type; torch.Tensor stands for the default one."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -20,12 +20,13 @@ from .call import call_torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..protocol.calls import Handler
     from ..protocol.value import Frame, Value
 
 NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
 
 
-def factory_row(fn: Callable[..., Any]) -> Callable[..., Any]:
+def factory_row(fn: Callable[..., Any]) -> Handler:
     """The row of one of these functions."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

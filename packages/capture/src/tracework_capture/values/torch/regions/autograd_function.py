@@ -28,13 +28,15 @@ from ..hooks import gradient_of, stand_in_like
 from ..tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torch import fx
 
     from ...plain.sequence import SequenceValue
+    from ...protocol.calls import Handler
     from ...protocol.kinds import AbstractClass, AbstractFunction, AbstractTensor
     from ...protocol.value import Frame
+    from .transforms import Level
 
 _ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
 
@@ -46,11 +48,11 @@ class FunctionContext(Value):
         super().__init__(None)
         self.cls = cls
         self.fields = {"needs_input_grad": TupleValue([ConstantValue(n) for n in needs_input_grad])}
-        self.saved = []
-        self.saved_for_forward = []  # what its jvp finds instead
+        self.saved: list[Any] = []
+        self.saved_for_forward: list[Any] = []  # what its jvp finds instead
         self.unpacked = False  # whether all that is saved was read, and with that found to be as it was
-        self.without_gradient = []
-        self.dirty = []
+        self.without_gradient: list[Any] = []
+        self.dirty: list[Any] = []
         self.materialize = True
 
     def python_type(self) -> type:
@@ -94,7 +96,7 @@ class FunctionContext(Value):
         return frame.raise_new(AttributeError, f"'{self.cls.__name__}Backward' object has no attribute '{name}'")
 
 
-def checked_method(ctx: Value, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def checked_method(ctx: Value, name: str, method: Callable[..., Any]) -> Handler:
     """A method of ctx; arguments that torch's own would refuse are left to it."""
 
     def call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -149,7 +151,7 @@ CONTEXT_METHODS = {
 }
 
 
-def static_function(frame: Frame, cls: type, name: str) -> tuple[AbstractFunction, list[Any]]:
+def static_function(frame: Frame, cls: Any, name: str) -> tuple[Any, list[Value]]:
     """The Value of a static method of the class, and the values that it is called with first: the class of a class method."""
     found, _ = lookup_class(cls, name)
     if not isinstance(found, (staticmethod, classmethod)):
@@ -178,7 +180,7 @@ def apply(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return _Application(frame, cls, list(args), has_setup).run()
 
 
-def not_transformed(cls: type, transforms: tuple[tuple[Any, ...], ...], has_setup: bool) -> str:
+def not_transformed(cls: type, transforms: tuple[Level, ...], has_setup: bool) -> str:
     """Why a Function is none for these transforms of torch.func, as the end of a text; empty where it is."""
     kinds = {level.kind for level in transforms}
     generated, own = lookup_class(cls, "generate_vmap_rule")[0] is True, is_own(cls, "vmap")
@@ -237,14 +239,14 @@ class TracedBackward:
 class _Application:
     """One call of apply."""
 
-    def __init__(self, frame: Frame, cls: type, args: list[Value], has_setup: bool) -> None:
+    def __init__(self, frame: Frame, cls: Any, args: list[Value], has_setup: bool) -> None:
         self.frame, self.cls, self.args, self.has_setup = frame, cls, args, has_setup
         self.builder = frame.graph
         self.transforms = frame.root.transforms
         self.transformed = bool(self.transforms)  # stand-ins say nothing of what is asked for a gradient
         self.needs = [self.needs_gradient(a) for a in args]
         self.ctx = FunctionContext(cls, self.needs)
-        self.outputs = []
+        self.outputs: list[Any] = []
 
     def needs_gradient(self, value: Value) -> bool:
         if not isinstance(value, TensorValue):
@@ -279,7 +281,7 @@ class _Application:
     def stop(self, detail: str) -> NoReturn:
         return self.frame.break_graph("autograd_function", f"{self.cls.__name__}: {detail}")
 
-    def output_values(self, found: Value) -> list[AbstractTensor]:
+    def output_values(self, found: Value) -> list[Any]:
         if isinstance(found, TupleValue):
             return list(found.items)
         if not isinstance(found, TensorValue) and not found.is_constant():
@@ -299,7 +301,7 @@ class _Application:
         return found
 
     # --- no gradient is asked of it -----------------------------------------------------------------------------
-    def plain(self, nodes: list[fx.Node], tensors: list[AbstractTensor]) -> list[AbstractTensor]:
+    def plain(self, nodes: list[fx.Node], tensors: Sequence[AbstractTensor]) -> list[Any]:
         """The forward alone: in the graph as it is, but without gradients to what it read beside its arguments."""
         if not torch.is_grad_enabled() or not any(
             getattr(a.meta["example_value"], "requires_grad", False) for n in nodes for a in n.all_input_nodes
@@ -311,7 +313,7 @@ class _Application:
         return found.items
 
     # --- all halves ---------------------------------------------------------------------------------------------
-    def differentiable(self, forward_nodes: list[fx.Node], tensors: list[AbstractTensor]) -> list[AbstractTensor]:
+    def differentiable(self, forward_nodes: list[fx.Node], tensors: Sequence[AbstractTensor]) -> list[Any]:
         """The node with the forward and the backward, or the backwards."""
         frame, builder, name = self.frame, self.builder, self.cls.__name__
         has_backward = any(is_own(self.cls, way) for way in ("backward", "vjp"))
@@ -362,7 +364,7 @@ class _Application:
     def is_marked(self, tensor: AbstractTensor) -> bool:
         return any(tensor is m for m in self.ctx.without_gradient)
 
-    def masks(self, tensors: list[AbstractTensor]) -> list[int]:
+    def masks(self, tensors: Sequence[AbstractTensor]) -> list[int]:
         """For which results there is a gradient, in each way in which the backward is called, as the bits of a number."""
         if self.ctx.materialize:
             return [(1 << len(tensors)) - 1]
@@ -378,10 +380,10 @@ class _Application:
         """A class defines backward, or vjp, which is the same."""
         return "vjp" if self.cls.vjp is not torch.autograd.Function.vjp else "backward"
 
-    def backward_function(self) -> Callable[..., Any]:
+    def backward_function(self) -> Any:
         return getattr(self.cls, self.backward_name())
 
-    def in_backward(self, tensors: list[AbstractTensor], mask: int) -> Any:
+    def in_backward(self, tensors: Sequence[AbstractTensor], mask: int) -> Any:
         """The backward where these results have a gradient."""
         frame, builder = self.frame, self.builder
         tangents = [gradient_of(frame, t) if mask >> place & 1 else None for place, t in enumerate(tensors)]
@@ -398,14 +400,14 @@ class _Application:
             self.stop(f"its backward {changed}")
         return TracedBackward(self.per_argument(found), nodes, [None if t is None else t.node for t in tangents])
 
-    def traced_now(self, function: AbstractFunction, args: list[Value], name: str) -> Value:
+    def traced_now(self, function: Value, args: list[Value], name: str) -> Value:
         """What a function gives that eager calls later, if at all: where it raises is then, too, and what it traced is no part of the graph."""
         try:
             return function.call(self.frame, args, {})
         except SymbolicRaise as error:
             return self.stop(f"its {name} raises: {error}")
 
-    def in_jvp(self, tensors: list[AbstractTensor]) -> Any:
+    def in_jvp(self, tensors: Sequence[AbstractTensor]) -> Any:
         """The jvp, for all tensors among the arguments: torch gives it zeros where one has no tangent."""
         frame, ctx = self.frame, self.ctx
         if not all(self.needs_gradient(a) for a in self.args if isinstance(a, TensorValue)):
@@ -431,7 +433,7 @@ class _Application:
         places = [place for place, level in enumerate(self.transforms) if level.kind == "vmap"]
         return places[-1] if places and is_own(self.cls, "vmap") else None
 
-    def in_vmap(self, tensors: list[AbstractTensor], others: list[fx.Node], call_args: list[fx.Node]) -> Any:
+    def in_vmap(self, tensors: Sequence[AbstractTensor], others: list[fx.Node], call_args: list[fx.Node]) -> Any:
         """What the class's vmap rule makes of the arguments, traced under the transforms around that vmap: a BatchedHalf, or None."""
         place = self.vmap_level()
         if place is None:
@@ -455,7 +457,7 @@ class _Application:
             self.stop(f"its vmap rule {changed}")
         return self.batched_half(start.nodes(self.builder), found, given, in_front, call_args)
 
-    def argument_in_vmap(self, value: Value, is_batched: bool, level: tuple[Any, ...]) -> Value:
+    def argument_in_vmap(self, value: Value, is_batched: bool, level: Level) -> Value:
         """A stand-in for an argument as the vmap rule is given it, with the batch in front. What may be asked for a gradient is."""
         if not isinstance(value, TensorValue):
             return value
@@ -471,7 +473,7 @@ class _Application:
         made.node.meta["stands_for"] = value.node
         return made
 
-    def is_batched(self, node: fx.Node, level: tuple[Any, ...]) -> bool:
+    def is_batched(self, node: fx.Node, level: Level) -> bool:
         """Whether a value depends on what this vmap takes apart."""
         seen, waiting = set(), [node]
         while waiting:

@@ -21,11 +21,11 @@ from ..context import set_grad
 from ..tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from ...protocol.value import Frame
 
-UNMARKED = torch_checkpoint.checkpoint.__wrapped__
+UNMARKED = vars(torch_checkpoint.checkpoint)["__wrapped__"]
 OWN_OPTIONS = {"preserve_rng_state", *UNMARKED.__kwdefaults__}
 
 
@@ -48,7 +48,9 @@ def call_of_decorated(frame: Frame, args: list[Value], kwargs: dict[str, Value])
     return checkpointed(frame, function, positional.unpack(frame), given, kwargs)
 
 
-def checkpointed(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value], options: Any) -> Any:
+def checkpointed(
+    frame: Frame, function: Value, args: Sequence[Value], kwargs: dict[str, Value], options: dict[str, Any]
+) -> Value:
     """The call of a function whose nodes are computed again in the backward."""
     reentrant = force_plain(frame, options["use_reentrant"]) if "use_reentrant" in options else None
     if kwargs and reentrant is not False:
@@ -73,11 +75,11 @@ def checkpointed(frame: Frame, function: Callable[..., Any], args: list[Value], 
     return found
 
 
-def requires_grad(value: Value) -> Any:
+def requires_grad(value: Value) -> bool:
     return isinstance(value, TensorValue) and value.example.requires_grad
 
 
-def recompute_mark(frame: Frame, context_fn: Any) -> Any:
+def recompute_mark(frame: Frame, context_fn: Value | None) -> Any:
     """What the given contexts ask for: none, or those of selective checkpoints; others may do anything."""
     if context_fn is None or context_fn.python_type() is type(None):
         return "must"

@@ -18,6 +18,8 @@ from ..structure import leaves, rebuilt, same_structure
 from ..tensor import TensorValue
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import fx
     from tracework_primops import FakeTensor
 
@@ -93,7 +95,7 @@ def fits(example: FakeTensor) -> bool:
     return is_fixed(example) and not (torch.is_grad_enabled() and example.requires_grad)
 
 
-def operator_results(frame: Frame, condition: AbstractTensor, traced: list[list[Any]]) -> list[AbstractTensor]:
+def operator_results(frame: Frame, condition: AbstractTensor, traced: list[list[Any]]) -> list[Value]:
     """What the operator gives, tensor by tensor, for the facts and the graph of each arm."""
     (facts, _), (other_facts, _) = traced
     if not same_facts(frame, facts, other_facts):
@@ -105,7 +107,7 @@ def operator_results(frame: Frame, condition: AbstractTensor, traced: list[list[
     return call_traced(frame, arms, text, [condition.node, *inputs], facts)
 
 
-def same_facts(frame: Frame, facts: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+def same_facts(frame: Frame, facts: Sequence[Any], others: Sequence[Any]) -> bool:
     """Whether these are the same kinds of tensors, of sizes that are guarded to be the same."""
     pairs = list(zip(facts, others))
     if len(facts) != len(others) or any((a.dtype, a.device, len(a.sizes)) != (b.dtype, b.device, len(b.sizes)) for a, b in pairs):

@@ -23,6 +23,7 @@ from .loops import With, associative_scan_row, map_row, scan_row, while_row
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ...protocol.calls import Handler
     from ...protocol.value import Frame
 
 
@@ -30,7 +31,7 @@ class OverLists(Value):
     """A function of items of lists, and of others after them, as one of the lists; it gives `carried` items and others as a pair, or all of
     them."""
 
-    def __init__(self, function: Callable[..., Any], others: Any, carried: Any = None) -> None:
+    def __init__(self, function: Value, others: list[Value], carried: int | None = None) -> None:
         super().__init__(None)
         self.function, self.others, self.carried = function, others, carried
 
@@ -67,7 +68,7 @@ def map_operator_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) 
     return map_row(frame, [OverLists(function, others.unpack(frame)), TupleValue(xs.unpack(frame))], kwargs)
 
 
-def traced_row(function: Callable[..., Any]) -> Callable[..., Any]:
+def traced_row(function: Callable[..., Any]) -> Handler:
     """The call of a function of stand_ins.py, traced."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -59,12 +59,12 @@ def attention_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
     return own(frame, attended, [query, value, scores, changed, mask])
 
 
-def own(frame: Frame, function: Callable[..., Any], args: list[Value]) -> Any:
+def own(frame: Frame, function: Callable[..., Any], args: list[Value]) -> Value:
     """Traces a function of attention.py."""
     return frame.wrap(function, Const(function, function.__name__)).call(frame, args, {})
 
 
-def is_elementwise(node: fx.Node) -> Any:
+def is_elementwise(node: fx.Node) -> bool:
     """Whether the call gives for whole dims of indices what it gives for single ones."""
     if node.op not in ("call_function", "call_method"):
         return False
@@ -73,11 +73,12 @@ def is_elementwise(node: fx.Node) -> Any:
     if not all(isinstance(e, torch.Tensor) for e in examples):
         return False
     if name == "getitem":
+        held: Any
         held, key = node.args
         parts = key if isinstance(key, tuple) else (key,)
         return len(parts) == held.meta["example_value"].ndim and all(p in node.all_input_nodes for p in parts)
     if name in _FACTORIES:
-        return node.meta["example_value"].ndim == 0
+        return bool(node.meta["example_value"].ndim == 0)
     ranks = {e.dtype: min(e.ndim, 1) for e in examples}
     mixed = 0 in ranks.values() and len({e.dtype for e in examples}) > 1  # single numbers promote otherwise than many
     return name in _ELEMENTWISE and not mixed

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...plain.sequence import SequenceValue
-    from ...protocol.kinds import AbstractFunction, AbstractTensor
+    from ...protocol.kinds import AbstractTensor
     from ...protocol.value import Frame
 
 SMALL, LARGE, MOST_STEPS = 2**12, 2**40, 4
@@ -39,7 +39,7 @@ class CarriedInt(Value):
     """An int that is known when the loop runs, over a tensor of the graph. `steps`: how often something was added to what the round got; None
     for what no round may hand on."""
 
-    def __init__(self, tensor: AbstractTensor, steps: int | None = 0) -> None:
+    def __init__(self, tensor: Any, steps: int | None = 0) -> None:
         super().__init__(None)
         self.tensor = tensor
         self.steps = steps
@@ -72,9 +72,9 @@ class CarriedInt(Value):
         return CarriedTruth(frame.graph.call(frame, COMPARE_FUNCTIONS[op], (self.tensor, operand(other))))
 
     def unknown(self, frame: Frame, op: str) -> NoReturn:
-        return frame.break_graph("operation_unknown", f"{op} of {self.describe()}")
+        frame.break_graph("operation_unknown", f"{op} of {self.describe()}")
 
-    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str = None) -> AbstractTensor:
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> AbstractTensor:
         """The tensor in its place, where that makes no other dtype and no other digits."""
         own_dtype = all(t.example.ndim or t.example.dtype.is_floating_point or t.example.dtype.is_complex for t in tensors)
         return self.tensor if own_dtype and op in EXACT else self.unknown(frame, op)
@@ -83,7 +83,7 @@ class CarriedInt(Value):
 class CarriedTruth(Value):
     """What a comparison of carried ints gives."""
 
-    def __init__(self, tensor: AbstractTensor) -> None:
+    def __init__(self, tensor: Any) -> None:
         super().__init__(None)
         self.tensor = tensor
 
@@ -93,7 +93,7 @@ class CarriedTruth(Value):
     def python_type(self) -> type:
         return bool
 
-    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str = None) -> AbstractTensor:
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> AbstractTensor:
         if op not in ("&", "|") or any(t.example.dtype is not torch.bool for t in tensors):
             return frame.break_graph("operation_unknown", f"{op} of a comparison of ints that a loop carries")
         return self.tensor
@@ -141,7 +141,7 @@ def as_tensor(frame: Frame, value: Value) -> Value:
     return frame.graph.call(frame, torch.full, ((), value), {k: ConstantValue(v) for k, v in options.items()})
 
 
-def with_tensors(frame: Frame, carried: SequenceValue, places: frozenset[int]) -> Value:
+def with_tensors(frame: Frame, carried: Value, places: frozenset[int]) -> Value:
     """The carried value with tensors for its ints."""
     return rebuilt(
         frame, carried, iter([as_tensor(frame, v) if at in places else v for at, v in enumerate(leaves(frame, carried))])
@@ -151,7 +151,7 @@ def with_tensors(frame: Frame, carried: SequenceValue, places: frozenset[int]) -
 class OverInts(Value):
     """A function of a loop, which gets ints for tensors at these places, and whose ints become tensors."""
 
-    def __init__(self, function: AbstractFunction, places: frozenset[int], gives_carried: bool) -> None:
+    def __init__(self, function: Value, places: frozenset[int], gives_carried: bool) -> None:
         super().__init__(None)
         self.function, self.places, self.gives_carried = function, places, gives_carried
 
@@ -176,7 +176,7 @@ class OverInts(Value):
         return value.steps is not None if isinstance(value, CarriedInt) else is_begin(frame, value)
 
 
-def with_ints(frame: Frame, values: list[AbstractTensor], places: frozenset[int]) -> list[Value]:
+def with_ints(frame: Frame, values: list[Any], places: frozenset[int]) -> list[Value]:
     """The results of a loop, the tensors at these places read as ints of Python."""
     return [read_int(frame, v) if at in places else v for at, v in enumerate(values)]
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from ...plain.sequence import SequenceValue
-    from ...protocol.kinds import AbstractFunction, AbstractTensor
+    from ...protocol.kinds import AbstractTensor
     from ...protocol.value import Frame
 
 LONGEST = 64
@@ -46,7 +45,7 @@ class Loop:
     ) -> None:
         self.condition, self.body, self.places, self.count = condition, body, places, count
 
-    def __call__(self, *given: torch.Tensor | int) -> tuple[torch.Tensor, ...]:
+    def __call__(self, *given: torch.Tensor | int) -> tuple[Any, ...]:
         carried, others = given[: self.count], given[self.count :]
         while True:
             given = (*carried, *others)
@@ -78,7 +77,7 @@ def while_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Valu
     return rebuilt(frame, found, iter(with_ints(frame, results, ints)))
 
 
-def first_round(frame: Frame, carried: SequenceValue, name: str) -> tuple[SequenceValue, list[fx.Node]]:
+def first_round(frame: Frame, carried: Value, name: str) -> tuple[Any, list[fx.Node]]:
     """What the first round gets: copies, which stand for no other tensors in its graph; and their nodes."""
     over = leaves(frame, carried)
     if not over or not all(type(v) is TensorValue for v in over):
@@ -116,12 +115,12 @@ class Steps:
         return (*carried, *[stacked_along(torch.stack(column), self.dim) for column in columns])
 
 
-def stacked_along(stack: Any, dim: Any) -> Any:
+def stacked_along(stack: torch.Tensor, dim: int) -> torch.Tensor:
     """Results of steps, which lie along the first dim, along another where they have it."""
     return stack.movedim(0, dim) if 0 < dim < stack.ndim else stack
 
 
-def steps_operator(frame: Frame, name: str, function: Value, init: Any, xs: AbstractTensor, dim: int, backwards: bool) -> Any:
+def steps_operator(frame: Frame, name: str, function: Value, init: Value | None, xs: Value, dim: int, backwards: bool) -> Any:
     """(carried value or None, results) of a long scan, or map where `init` is None."""
     over = leaves(frame, xs)
     firsts = [frame.graph.call_method(frame, "select", (leaf, dim, 0)) for leaf in over]
@@ -148,7 +147,7 @@ def steps_operator(frame: Frame, name: str, function: Value, init: Any, xs: Abst
     return carried, rebuilt(frame, pair[1], iter(values[count:]))
 
 
-def along(facts: Any, length: Any, dim: Any) -> Any:
+def along(facts: ResultFacts, length: Any, dim: int) -> ResultFacts:
     """The facts of the results of all steps."""
     from tracework_primops.symbols.layout import contiguous_strides  # primops is imported when the first graph is made
 
@@ -162,7 +161,7 @@ def along(facts: Any, length: Any, dim: Any) -> Any:
 # --- steps one by one ------------------------------------------------------------------------------------------------------
 
 
-def number_of_steps(frame: Frame, name: str, xs: Value, dim: int) -> int:
+def number_of_steps(frame: Frame, name: str, xs: Value, dim: int) -> Any:
     """How many there are is what the graph is made for."""
     over = leaves(frame, xs)
     if not over or dim < 0 or not all(type(v) is TensorValue and v.example.ndim > dim for v in over):
@@ -203,7 +202,7 @@ def stack(frame: Frame, row: tuple[AbstractTensor, ...], dim: int) -> Value:
 class With(Value):
     """A function with further arguments."""
 
-    def __init__(self, function: AbstractFunction, others: list[Any]) -> None:
+    def __init__(self, function: Value, others: list[Value]) -> None:
         super().__init__(None)
         self.function, self.others = function, others
 

@@ -26,12 +26,12 @@ from ..structure import leaves, rebuilt, same_structure, spread
 from ..tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import fx
     from tracework_primops import FakeTensor
 
-    from ...plain.sequence import SequenceValue
+    from ...protocol.calls import Handler
     from ...protocol.kinds import AbstractFunction, AbstractTensor
     from ...protocol.value import Emitter, Frame
 
@@ -63,8 +63,8 @@ class Body:
         kind: str,
         function: Value,
         call: Callable[..., Any],
-        stand_ins: list[AbstractTensor],
-        batch: tuple[Any, ...] | None = None,
+        stand_ins: Sequence[Any],
+        batch: Batch | None = None,
     ) -> None:
         self.frame, self.builder = frame, frame.graph
         root = frame.root
@@ -105,10 +105,10 @@ class Body:
     def node(
         self,
         kind: str,
-        tensors: list[AbstractTensor],
+        tensors: Sequence[Any],
         options: dict[str, tuple[int | None, ...] | str | int | None],
-        more: list[AbstractTensor] | tuple[Any, ...] = (),
-    ) -> list[AbstractTensor]:
+        more: Sequence[Any] = (),
+    ) -> list[Value]:
         """The tensors that the transform gives, `tensors` being what it is given in place of the stand-ins."""
         order = [*self.stand_ins, *self.free]
         places = tuple(order.index(n) for n in self.made.inputs)
@@ -119,7 +119,7 @@ class Body:
         """Nothing outside may use what was traced."""
         forget_nodes(self.frame, {*self.nodes, *self.stand_ins})
 
-    def all_tensors(self, results: list[AbstractTensor]) -> list[AbstractTensor]:
+    def all_tensors(self, results: list[Any]) -> list[AbstractTensor]:
         """`results` when all are tensors."""
         if not results or not all(isinstance(r, TensorValue) for r in results):
             self.frame.break_graph("call_unknown", "a function under a transform of torch.func gives something that is no tensor")
@@ -154,7 +154,9 @@ def stand_in(frame: Frame, tensor: AbstractTensor, dim: int | None = None) -> Ab
     return value
 
 
-def on_stand_ins(frame: Frame, args: list[Value], chosen: list[int] | range, dims: Any = None) -> tuple[list[Value], ...]:
+def on_stand_ins(
+    frame: Frame, args: list[Value], chosen: list[int] | range, dims: Any = None
+) -> tuple[list[Value], list[Any], list[AbstractTensor]]:
     """(arguments with stand-ins for the tensors of those at the places `chosen`, the tensors, the stand-ins)."""
     given, tensors, stand_ins = list(args), [], []
     for place in chosen:
@@ -174,7 +176,7 @@ def on_stand_ins(frame: Frame, args: list[Value], chosen: list[int] | range, dim
 def vmap(
     frame: Frame,
     function: Value,
-    options: dict[str, int | str | tuple[int | None, ...] | None],
+    options: dict[str, Any],
     args: list[Value],
     kwargs: dict[str, Value],
 ) -> Value:
@@ -205,7 +207,7 @@ def vmap(
     return rebuilt(frame, body.result, iter(made))
 
 
-def chosen_arguments(frame: Frame, args: list[Value], argnums: tuple[int, ...] | int) -> tuple[list[int], bool]:
+def chosen_arguments(frame: Frame, args: list[Value], argnums: Any) -> tuple[list[int], bool]:
     """(places, whether there is only one)"""
     single = isinstance(argnums, int)
     places = [argnums] if single else list(argnums)
@@ -214,13 +216,13 @@ def chosen_arguments(frame: Frame, args: list[Value], argnums: tuple[int, ...] |
     return [p % len(args) for p in places], single
 
 
-def like_arguments(frame: Frame, args: list[Value], places: list[int], single: bool, made: Any) -> Value:
+def like_arguments(frame: Frame, args: list[Value], places: list[int], single: bool, made: list[Value]) -> Value:
     """Values nested as the chosen arguments."""
     found = [rebuilt(frame, args[p], made) for p in places]
     return found[0] if single else TupleValue(found)
 
 
-def with_aux(frame: Frame, body: Any, has_aux: bool) -> tuple[Value, None] | list[Value]:
+def with_aux(frame: Frame, body: Body, has_aux: Any) -> Any:
     """(the results proper, the auxiliary ones): values"""
     if not has_aux:
         return body.result, None
@@ -229,7 +231,7 @@ def with_aux(frame: Frame, body: Any, has_aux: bool) -> tuple[Value, None] | lis
     return body.result.items
 
 
-def rebuilt_aux(frame: Frame, aux: SequenceValue, made: Any) -> Value:
+def rebuilt_aux(frame: Frame, aux: Value, made: Iterator[Value]) -> Value:
     """Auxiliary results."""
     if not all(isinstance(a, TensorValue) for a in leaves(frame, aux)):
         return frame.break_graph("call_unknown", "auxiliary results of torch.func that are no tensors")
@@ -276,7 +278,7 @@ def grad_and_value(
 def jacobian(kind: str) -> Callable[..., Any]:
     """torch.func.jacrev, jacfwd"""
 
-    def handler(frame: Frame, function: Value, options: dict[Any, Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def handler(frame: Frame, function: Value, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
         has_aux = options.get("has_aux", False)
         places, single = chosen_arguments(frame, args, options.get("argnums", 0))
         given, tensors, stand_ins = on_stand_ins(frame, args, places)
@@ -295,14 +297,14 @@ def jacobian(kind: str) -> Callable[..., Any]:
 
 
 def hessian(
-    frame: Frame, function: AbstractFunction, options: dict[Any, Any], args: list[Value], kwargs: dict[str, Value]
+    frame: Frame, function: AbstractFunction, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]
 ) -> AbstractTensor:
     """torch.func.hessian: jacfwd of jacrev"""
     return jacobian("jacfwd")(frame, TransformedValue("jacrev", function, options), options, args, kwargs)
 
 
 def functionalize(
-    frame: Frame, function: AbstractFunction, options: dict[Any, Any], args: list[Value], kwargs: dict[str, Value]
+    frame: Frame, function: AbstractFunction, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
     """torch.func.functionalize(function)(*args): writes are removed from every graph later on"""
     if options.get("remove", "mutations") != "mutations":
@@ -318,7 +320,7 @@ def functionalize(
 class TransformedValue(Value):
     """What torch.vmap(function, ...) and its like give."""
 
-    def __init__(self, kind: str, function: Value, options: dict[str, int | str | tuple[int | None, ...] | None]) -> None:
+    def __init__(self, kind: str, function: Value, options: dict[str, Any]) -> None:
         super().__init__(None)
         self.kind, self.function, self.options = kind, function, options
 
@@ -351,7 +353,7 @@ TRANSFORMS = {
 """Name in torch.func -> fn(frame, function, options, args, kwargs) for a call of the transformed function."""
 
 
-def transform_row(kind: str) -> Callable[..., Any]:
+def transform_row(kind: str) -> Handler:
     """torch.func.<kind>(function, ...)"""
     signature = inspect.signature(getattr(torch.func, kind))
 
