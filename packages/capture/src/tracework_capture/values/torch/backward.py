@@ -41,7 +41,7 @@ def arguments(frame: Frame, args: list[Value], kwargs: dict[str, Value], names: 
     return {n: None if n not in given or is_none(given[n]) else given[n] for n in names}
 
 
-def tensors_of(frame: Frame, value: Value) -> list[AbstractTensor]:
+def tensors_of(frame: Frame, value: Any) -> list[Any]:
     """A tensor, or a sequence of them, as a list."""
     found = [value] if isinstance(value, AbstractTensor) else value.unpack(frame)
     if not all(isinstance(t, AbstractTensor) for t in found):
@@ -93,8 +93,8 @@ def refuse_what_is_unseen(frame: Frame) -> None:
 
 def gradients(
     frame: Frame,
-    outputs: AbstractTensor | list[AbstractTensor],
-    inputs: list[AbstractTensor] | Value,
+    outputs: Any,
+    inputs: Any,
     given: dict[str, Value | None],
 ) -> Value:
     """The node that asks the engine. Where an earlier backward used the history up, the graph ends before that one: eager's engine has
@@ -331,4 +331,4 @@ def write_grad(frame: Frame, tensor: AbstractTensor, value: Value) -> Value | No
     elif not is_none(value):
         return frame.break_graph("side_effect_unknown", "assignment to grad of a tensor")
     tensor.attributes["grad"] = value
-    return tensor.log_attribute(frame, "grad", value)
+    tensor.log_attribute(frame, "grad", value)

@@ -76,7 +76,8 @@ def recurrent_row(fn: Callable[..., Any]) -> Handler:
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = dict(zip(RECURRENT_NAMES, args)) | kwargs
-        sequence, first = given.get("input"), given.get("batch_first")
+        sequence: Any = given.get("input")
+        first: Any = given.get("batch_first")
         known = isinstance(sequence, AbstractTensor) and sequence.example.ndim == 3 and first is not None and first.is_constant()
         if not known or frame.root.transforms:
             return call_torch(frame, fn, args, kwargs)  # packed sequences have two dimensions

@@ -56,7 +56,7 @@ def places_of(
     return None if dims is None else (places, dims, where)
 
 
-def one_place(frame: Frame, item: AbstractTensor) -> Value:
+def one_place(frame: Frame, item: Any) -> Value:
     """The index as a tensor of one int."""
     return frame.graph.call_method(frame, "unsqueeze", (as_kind(frame, item, torch.int64), ConstantValue(0)))
 
@@ -69,11 +69,11 @@ def select_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Va
         return tensor, key
     places, dims, where = found
     taken = [at for at, item in enumerate(items) if at in places or is_int_inside(item, tensor, dims[at])]
-    row = tensor
+    row: Any = tensor
     for at in reversed(taken):
         dim, place = ConstantValue(dims[at]), items[at]
         if at in places:
-            index = TupleValue([ALL] * dims[at] + [one_place(frame, place)])
+            index = TupleValue([*[ALL] * dims[at], one_place(frame, place)])
             row, place = frame.graph.call(frame, operator.getitem, (row, index)), ConstantValue(0)
         row = frame.graph.call_method(frame, "select", (row, dim, place))
     left = [stride for dim, stride in enumerate(tensor.example.stride()) if dim not in {dims[at] for at in taken}]

@@ -58,7 +58,8 @@ def entries_for(
     frame: Frame, module: AbstractModule, new: dict[str, AbstractTensor], tie: bool
 ) -> dict[tuple[AbstractModule, str], AbstractTensor]:
     """{(module value, name): tensor value} for every entry that the call sees changed; with `tie`, all names of one tensor."""
-    found, tied = {}, {}
+    found: dict[tuple[ModuleValue, str], Value] = {}
+    tied: dict[int, Value] = {}
     owners = list(walk(frame, module, "", True, set()))
     if any(isinstance(owner.obj, torch.nn.RNNBase) for _, owner in owners):
         return frame.break_graph("call_unknown", "functional_call of an RNN, which keeps its weights in a list, too")

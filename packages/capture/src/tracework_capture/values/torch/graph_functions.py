@@ -29,9 +29,9 @@ NAMESPACES = {
     torch: "",
     torch._C._VariableFunctions: "",
     torch._C._nn: "",
-    torch._C._linalg: "linalg_",
-    torch._C._fft: "fft_",
-    torch._C._special: "special_",
+    torch._C._linalg: "linalg_",  # type: ignore[attr-defined]
+    torch._C._fft: "fft_",  # type: ignore[attr-defined]
+    torch._C._special: "special_",  # type: ignore[attr-defined]
     torch.nn.functional: "",
     torch.functional: "",
     torch.linalg: "linalg_",
@@ -56,7 +56,8 @@ NOT_PURE = frozenset("_add_docstr _overload _jit_unused boolean_dispatch handle_
 @functools.cache
 def functions_of_namespaces() -> set[Callable[..., Any]]:
     """All functions that go into the graph, by identity."""
-    operators, found = operator_names(), set()
+    operators = operator_names()
+    found: set[Callable[..., Any]] = set()
     for space, prefix in NAMESPACES.items():
         for name in dir(space):
             fn = getattr(space, name, None)

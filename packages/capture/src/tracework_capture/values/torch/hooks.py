@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from torch import fx
     from tracework_primops import FakeTensor
 
-    from ..protocol.kinds import AbstractFunction
     from ..protocol.value import Emitter, Frame
 
 
@@ -136,7 +135,7 @@ class HandleValue(Handle):
 class LaterHandle(Handle):
     """The handle of a hook that is registered when the graph has run, which loading the handle does."""
 
-    def __init__(self, tensor: AbstractTensor, method: str, hook: AbstractFunction) -> None:
+    def __init__(self, tensor: AbstractTensor, method: str, hook: Value) -> None:
         super().__init__(None)
         self.tensor, self.method, self.hook = tensor, method, hook
         self.version, self.removed = tensor.example.storage.version, False
@@ -152,7 +151,7 @@ class LaterHandle(Handle):
         return f"{emit.load(self.tensor)}.{self.method}({emit.load(self.hook)})"
 
 
-def register_later(frame: Frame, tensor: AbstractTensor, method: str, hook: AbstractFunction) -> Handle:
+def register_later(frame: Frame, tensor: AbstractTensor, method: str, hook: Value) -> Handle:
     """A hook that no backward of this frame may run."""
     handle = LaterHandle(tensor, method, hook)
     tensor.hooks |= {handle}

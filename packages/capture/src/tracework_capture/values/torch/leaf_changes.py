@@ -34,9 +34,11 @@ def assign_data(frame: Frame, tensor: Any, value: Any) -> Value | None:
     if reason is None and frame.root.options.fullgraph and tensor.example.requires_grad:
         reason = None if kind_of(value.example) == kind_of(tensor.example) else "a tensor that becomes another kind of tensor"
     if reason is not None:
-        return assign_in_graph(frame, tensor, value, reason)
+        assign_in_graph(frame, tensor, value, reason)
+        return
     before, is_leaf = tensor.example, leaf_of(frame, tensor)
-    made = data = frame.graph.call(frame, getattr, (value, "data"))
+    data: Any = frame.graph.call(frame, getattr, (value, "data"))
+    made = data
     tensor.is_another_kind = before.requires_grad and kind_of(data.example) != kind_of(before)
     if before.requires_grad and not tensor.is_another_kind:
         made = frame.graph.call(frame, with_data, (tensor, data))
@@ -95,7 +97,7 @@ def assign_in_graph(frame: Frame, tensor: AbstractTensor, value: Value, reason: 
     return None
 
 
-def set_data(tensor: AbstractTensor, value: Value) -> None:
+def set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """Target of a node. Raises RuntimeError while such a graph is compiled: its inputs would be other tensors afterwards."""
     if type(tensor) not in PLAIN:
         raise RuntimeError("assignment to data of a tensor")
@@ -106,7 +108,7 @@ def kind_of(example: FakeTensor) -> tuple[tuple[int, ...], torch.dtype, torch.de
     return tuple(example.shape), example.dtype, example.device
 
 
-def count_writes(tensor: AbstractTensor, writes: Any) -> None:
+def count_writes(tensor: torch.Tensor, writes: Any) -> None:
     """What the graph wrote to the new data counts as writes to the tensor."""
     for _ in range(writes):
         torch.autograd.graph.increment_version(tensor)

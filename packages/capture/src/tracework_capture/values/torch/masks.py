@@ -54,5 +54,5 @@ def meaning(node: fx.Node) -> Any:
 
 def is_unwritten(node: fx.Node) -> bool:
     """Whether the node is a tensor that nothing was written to since the graph began."""
-    example = node.meta.get("example_value")
+    example: Any = node.meta.get("example_value")
     return isinstance(example, torch.Tensor) and example.storage.version == 0 and not node.meta.get("moved")

@@ -109,10 +109,10 @@ class ModuleValue(ObjectValue, AbstractModule):
                 return found
         return None
 
-    def __init__(self, cls: type, obj: torch.nn.Module = None, source: Source = None, part: Any = None) -> None:
+    def __init__(self, cls: type, obj: Any = None, source: Source | None = None, part: Any = None) -> None:
         super().__init__(cls, obj, source, part)
         self.seen_entries = {}
-        self.hooks_guarded = None
+        self.hooks_guarded: tuple[list[str], bool] | None = None
         self.replaced = 0  # how many entries functional_call shows in place of its own
 
     def plain_getattr(self, frame: Frame, name: str, use_hook: bool = True) -> Value:

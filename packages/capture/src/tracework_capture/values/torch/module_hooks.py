@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import functools
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.nn.modules import module as torch_module
@@ -49,7 +49,7 @@ class MakeHook:
         self.module, self.count = weakref.ref(module), count
 
     def __call__(self) -> Any:
-        hook = _torch.backward_hook(self.module())
+        hook = _torch.backward_hook(cast(torch.nn.Module, self.module()))
         if self.count is not None:
             hook.setup_input_hook((None,) * self.count)
         return hook
@@ -61,13 +61,13 @@ class PassThrough:
     method: setup_input_hook or setup_output_hook. places: where the tensors are among `count` values.
     """
 
-    def __init__(self, method: str, places: tuple[int], count: int) -> None:
+    def __init__(self, method: str, places: tuple[int, ...], count: int) -> None:
         self.__name__ = self.__qualname__ = method
         self.__module__ = __name__
         self.places, self.count = places, count
 
-    def __call__(self, hook: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor]:
-        values = [None] * self.count
+    def __call__(self, hook: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values: list[torch.Tensor | None] = [None] * self.count
         for place, tensor in zip(self.places, tensors):
             values[place] = tensor
         found = getattr(hook, self.__name__)(tuple(values))
@@ -79,7 +79,8 @@ class ModuleHooks:
 
     def __init__(self, frame: Frame, module: AbstractModule) -> None:
         break_at_old_hooks(frame, module)
-        self.module, self.node, self.arguments = module, None, 0
+        self.module, self.arguments = module, 0
+        self.node: fx.Node | None = None
         frame.guard("IDENTITY", module.source, module.obj)
 
     def enter(self, frame: Frame, args: list[Value]) -> list[Value]:
@@ -106,7 +107,7 @@ class ModuleHooks:
         return TupleValue(passed)
 
     def through(self, frame: Frame, values: list[Value], method: str) -> list[Value]:
-        tensors = {i: v for i, v in enumerate(values) if issubclass(v.python_type(), torch.Tensor)}
+        tensors: dict[int, Any] = {i: v for i, v in enumerate(values) if issubclass(v.python_type(), torch.Tensor)}
         if not torch.is_grad_enabled() or not any(v.example.requires_grad for v in tensors.values()):
             return values
         if frame.root.transforms:
@@ -116,7 +117,7 @@ class ModuleHooks:
         if self.node is None:
             count = self.arguments if method == "setup_output_hook" else None
             self.node = as_it_is(frame, MakeHook(self.module.obj, count), (), None)
-        nodes = [v.as_graph_arg(frame) for v in tensors.values()]
+        nodes = tuple(v.as_graph_arg(frame) for v in tensors.values())
         example = frame.graph.run_on_fakes(frame, _torch.through_backward_hook, nodes, {}, "call_function")
         node = as_it_is(frame, PassThrough(method, tuple(tensors), len(values)), (self.node, *nodes), example)
         passed = frame.graph.wrap_result(frame, node, example).unpack(frame)

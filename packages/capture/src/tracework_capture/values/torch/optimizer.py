@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.optim import optimizer as torch_optimizer
@@ -18,6 +18,7 @@ from ..protocol.kinds import AbstractTensor
 from .context import set_grad
 
 if TYPE_CHECKING:
+    import types
     from collections.abc import Callable
 
     from ..protocol.value import Frame, Value
@@ -27,7 +28,7 @@ _WITH_GRAD_MODE = torch_optimizer._use_grad_for_differentiable(lambda self: None
 
 def step_in_grad_mode(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Optimizer.step runs with grad mode off, unless the optimizer is a differentiable one."""
-    inner = function.__closure__[function.__code__.co_freevars.index("func")].cell_contents
+    inner = cast("tuple[types.CellType, ...]", function.__closure__)[function.__code__.co_freevars.index("func")].cell_contents
     defaults = args[0].getattr(frame, "defaults")
     before = torch.is_grad_enabled()
     set_grad(frame, bool(force_plain(frame, defaults.getitem(frame, frame.constant("differentiable")))))
@@ -50,17 +51,18 @@ call(_WITH_GRAD_MODE)(step_in_grad_mode)
 
 def zero_grad(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.compile leaves zero_grad to plain Python; its code can be traced."""
-    inner = torch_optimizer.Optimizer.zero_grad.__wrapped__
+    inner = vars(torch_optimizer.Optimizer.zero_grad)["__wrapped__"]
     return frame.wrap(inner, Const(inner, inner.__qualname__)).call(frame, args, kwargs)
 
 
 def group_tensors(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Lists of tensors and Nones apart by the device and dtype of the first list's tensors, with their places when asked for."""
     given = dict(zip(("tensorlistlist", "with_indices"), args)) | kwargs
-    columns = [column.unpack(frame) for column in given["tensorlistlist"].unpack(frame)]
+    columns: list[list[Any]] = [column.unpack(frame) for column in given["tensorlistlist"].unpack(frame)]
     if not columns[0] or not all(isinstance(value, AbstractTensor) for value in columns[0]):
         return frame.break_graph("call_unknown", "groups of no tensors, or of some and None")
-    places, first = {}, {}
+    places: dict[Any, list[int]] = {}
+    first: dict[Any, Any] = {}
     for index, value in enumerate(columns[0]):
         key = value.example.device, value.example.dtype
         places.setdefault(key, []).append(index)

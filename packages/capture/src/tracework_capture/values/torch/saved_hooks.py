@@ -51,7 +51,9 @@ class SavedHooks(ContextValue):
 
     def __init__(self, cls: type, args: list[Value], kwargs: dict[str, Value], target: Any) -> None:
         super().__init__(cls, args, kwargs)
-        self.target, self.node, self.start = target, None, None
+        self.target = target
+        self.node: Any = None
+        self.start: Any = None
 
     def enter(self, frame: Frame) -> Any:
         if frame.root.transforms or frame.root.saved_hooks_refused:

@@ -18,7 +18,7 @@ _left_to_python = break_row("tensor_to_python")
 class HoldsBytes(NamedTuple):
     """the tensor's memory has as many bytes as before"""
 
-    count: int
+    count: int  # type: ignore[assignment]
 
     def __call__(self, tensor: torch.Tensor) -> bool:
         return tensor.untyped_storage().nbytes() == self.count

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Tensor = torch.Tensor
 
 
-def is_traced(cls: type) -> bool:
+def is_traced(cls: Any) -> bool:
     """Whether tensors of this class can be modelled: all that is special about them is their __torch_function__ and Python attributes."""
     if issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer)) or cls.__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return False
@@ -179,7 +179,7 @@ def default_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
     cls, func = given["cls"].real(), given["func"]
     if not all(issubclass(cls, kind.real()) for kind in given["types"].unpack(frame)):
         return ConstantValue(NotImplemented)
-    named = given.get("kwargs")
+    named: Any = given.get("kwargs")
     if named is None or (named.is_constant() and named.constant() is None):
         named = {}
     else:
@@ -201,7 +201,7 @@ def converted(frame: Frame, value: Value, cls: type) -> Value:
     return value
 
 
-def of_class(frame: Frame, value: AbstractTensor, cls: type) -> AbstractTensor:
+def of_class(frame: Frame, value: Any, cls: type) -> AbstractTensor:
     """The same tensor as an object of another class."""
     made = TensorValue(value.node, value.example) if cls is Tensor else SubclassTensorValue(value.node, value.example, cls)
     made.may_be_freed, made.of_inference = value.may_be_freed, value.of_inference
@@ -251,7 +251,7 @@ class AllFunctionsOff(FunctionsOff):
 
     def __init__(self, cls: type, args: list[Any], kwargs: dict[Any, Any]) -> None:
         super().__init__(cls, args, kwargs)
-        self.modes = []
+        self.modes: list[list[Value]] = []
 
     def enter(self, frame: Frame) -> None:
         super().enter(frame)
@@ -265,7 +265,7 @@ class AllFunctionsOff(FunctionsOff):
         frame.root.function_modes = self.modes.pop()
 
 
-def off_row(kind: type, cls: type) -> Handler:
+def off_row(kind: type[FunctionsOff], cls: Any) -> Handler:
     return lambda frame, args, kwargs: kind(cls, [], {})
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy
 import torch
@@ -228,16 +228,19 @@ class TensorOperations(AbstractTensor):
         static, _ = lookup_class(torch.Tensor, name)
         if static is not NO_ATTRIBUTE and is_data_descriptor(static):
             if name == "grad":
-                return write_grad(frame, self, value)
+                write_grad(frame, self, value)
+                return
             if name == "data":
-                return assign_data(frame, self, value)
+                assign_data(frame, self, value)
+                return
             if name == "requires_grad":
-                return requires_grad_(frame, self, name, [value], {}) and None
+                requires_grad_(frame, self, name, [value], {})
+                return
             frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
         if self.obj is not None and self.source is not None and name not in self.attributes:
             let_go(frame, self.obj.__dict__, InstanceDict(self.source), name)
         self.attributes[name] = value
-        return self.log_attribute(frame, name, value)
+        self.log_attribute(frame, name, value)
 
     def log_attribute(self, frame: Frame, name: str, value: Value) -> Any:
         """An attribute that is set when the graph has run."""
@@ -350,7 +353,7 @@ class TensorOperations(AbstractTensor):
             return call_dunder(frame, self, name, args, kwargs)
         if name in PLAIN_METHODS:
             return frame.break_graph("call_unknown", f"Tensor.{name}")
-        result = tensor_form(frame, name, (self, *args), kwargs)
+        result = tensor_form(frame, name, [self, *args], kwargs)
         if result is None:
             result = frame.graph.call_method(frame, name, (self, *args), kwargs)
         return self if is_inplace(name) else result
@@ -592,11 +595,11 @@ def backward_method(frame: Frame, self: AbstractTensor, name: str, args: list[Va
     return backward.backward_method(frame, self, name, args, kwargs)
 
 
-def numpy_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractArray:
+def numpy_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if args or not kwargs.keys() <= {"force"}:
         return frame.break_graph("tensor_to_numpy", "Tensor.numpy with these arguments")
     if "force" in kwargs and kwargs["force"].truth(frame):
-        self = frame.graph.call_method(frame, "detach", (self,))
+        self = cast(AbstractTensor, frame.graph.call_method(frame, "detach", (self,)))
     return make.array_of(frame, self)
 
 

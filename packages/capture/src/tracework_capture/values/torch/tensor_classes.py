@@ -52,7 +52,7 @@ def legacy_tensor(frame: Frame, dtype: torch.dtype, device: torch.device, args: 
     given = kwargs.get("device", ConstantValue(None))
     if set(kwargs) - {"device"} or not given.is_constant() or not is_same_device(given.constant(), device):
         return frame.break_graph("call_unknown", "a tensor type called with these arguments")
-    options = {"dtype": ConstantValue(dtype), "device": ConstantValue(device)}
+    options: dict[str, Value] = {"dtype": ConstantValue(dtype), "device": ConstantValue(device)}
     if all(is_size(a) for a in args):
         return call_torch(frame, torch.empty, [TupleValue(list(args) or [ConstantValue(0)])], options)
     data = args[0] if len(args) == 1 else None

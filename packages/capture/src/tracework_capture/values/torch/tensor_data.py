@@ -30,7 +30,7 @@ def factory_row(fn: Callable[..., Any]) -> Handler:
     """The row of one of these functions."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+        data: Any = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         if isinstance(data, AbstractArray):
             return tensor_of_array(frame, fn, data, args[1:], {k: v for k, v in kwargs.items() if k not in ("data", "obj")})
         if isinstance(data, SequenceValue) and holds(frame, data, (NumpyFloat, NumpyInt)):
@@ -125,7 +125,7 @@ def leaves_of(known: list[int] | float) -> list[float]:
     return [known]
 
 
-def holds(frame: Frame, value: Value, kinds: tuple[type, ...]) -> bool:
+def holds(frame: Frame, value: Value, kinds: type | tuple[type, ...]) -> bool:
     """Whether a nested sequence has values of these classes in it."""
     if isinstance(value, SequenceValue):
         return any(holds(frame, v, kinds) for v in value.all_items(frame))
@@ -143,10 +143,12 @@ def asked_dtype(kwargs: dict[str, Value]) -> torch.dtype | None:
 
 def tensor_of_leaves(frame: Frame, data: SequenceValue, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """Numbers of the tensors and of Python, side by side; None where converting them would not be exact."""
-    leaves, shape = [], nested_shape(frame, data)
-    regular = shape is not None and collect(frame, data, shape, leaves)
+    leaves: list[Value] = []
+    shape = nested_shape(frame, data)
+    if shape is None or not collect(frame, data, shape, leaves):
+        return None
     device = kwargs.get("device")
-    if not regular or len(args) > 1 or set(kwargs) - {"data", "dtype", "device"} or not is_known_device(device):
+    if len(args) > 1 or set(kwargs) - {"data", "dtype", "device"} or not is_known_device(device):
         return None
     dtype = asked_dtype(kwargs) or functools.reduce(torch.promote_types, map(leaf_dtype, leaves))
     if not all(is_exact(leaf, dtype) for leaf in leaves):
