@@ -6,7 +6,7 @@ import logging
 import operator
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import fx
@@ -28,6 +28,7 @@ from .tensor_formulas import learn_formula, number_of_formula
 
 if TYPE_CHECKING:
     from ..sources import Source
+    from ..values.protocol.kinds import AbstractTensor
     from ..values.protocol.value import Value
 
 __all__ = ["GraphBuilder", "graph_argument"]
@@ -240,13 +241,13 @@ class GraphBuilder:
         self.calls += 1
         return node
 
-    def compute(self, frame: Any, target: Any, args: Any) -> Value:
+    def compute(self, frame: Any, target: Any, args: Any) -> AbstractTensor:
         """As call, for floats that change, which the graph has as tensors of one number, and for what Python reads: it does so as fast, or
         faster, so no graph is worth its call for it."""
         calls = self.calls
         made = self.call(frame, target, args)
         self.calls = calls
-        return made
+        return cast("AbstractTensor", made)
 
     def call_method(self, frame: Any, name: str, args: Any, kwargs: Any = None) -> Value:
         """Record args[0].name(*args[1:], **kwargs)."""

@@ -11,7 +11,7 @@ import torch
 
 from ... import _torch
 from ...guards.kinds import COMPARE_FUNCTIONS
-from ..protocol.kinds import AbstractTensor
+from ..protocol.kinds import AbstractTensor, tensor_value
 from ..protocol.value import Emitter, Frame, Value
 from .floats import FloatValue, LateFloat, is_exact_number
 from .symint import SAME_INT
@@ -31,7 +31,7 @@ INT_ARITHMETIC = {
 
 def needed(frame: Frame) -> NoReturn:
     """The graph ends here."""
-    return frame.break_graph("random_state", "the value of a random number is needed while tracing")
+    frame.break_graph("random_state", "the value of a random number is needed while tracing")
 
 
 class DrawnValue(LateFloat):
@@ -66,9 +66,9 @@ class DrawnInt(Value):
         """The tensor of one int."""
         return DrawnValue(self.node).as_tensor(frame)
 
-    def as_float(self, frame: Frame) -> Value:
+    def as_float(self, frame: Frame) -> DrawnValue:
         """float(self)"""
-        return DrawnValue(frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.float64)).node)
+        return DrawnValue(tensor_value(frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.float64))).node)
 
     def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         """What stands for it in arithmetic with these tensors. Those of fewer bits may not hold it; for powers, quotients and bits numbers

@@ -87,7 +87,9 @@ _answer = functools.lru_cache(maxsize=1000, typed=True)(Answer)  # one object fo
 def formula_of(template: str, *operands: Value) -> Formula | None:
     """The formula of `template`, in which each {} is an operand: formulas, and numbers; None for others."""
     parts = [_text_of(operand) for operand in operands]
-    formulas = [operand.input_formula for operand in operands if not operand.is_constant() and None not in parts]
+    if None in parts:
+        return None
+    formulas = [f for f in (operand.input_formula for operand in operands if not operand.is_constant()) if f is not None]
     numbers = {number.name: number for formula in formulas for number in formula.numbers}
     text = template.format(*parts)
     if not numbers or len(numbers) > MOST_RELATED or len(text) > MOST_TEXT:
@@ -107,8 +109,7 @@ def formula_of_size(graph: GraphBuilder, text: str, sizes: Iterable[Expr]) -> Fo
 
 def _text_of(value: Value) -> str | None:
     if not value.is_constant():
-        formula = getattr(value, "input_formula", None)
-        return None if formula is None else formula.text
+        return None if value.input_formula is None else value.input_formula.text
     number = value.constant()
     is_number = type(number) in (float, bool) or type(number) is int and number.bit_length() < 64
     return f"({number!r})" if is_number else None
@@ -118,7 +119,7 @@ def answer(frame: Frame, template: str, *operands: Value) -> bool | None:
     """The bool that Python computes now, which holds of the calls of this entry; None where it is none."""
     formula = formula_of(template, *operands)
     found = None if formula is None else formula.value()
-    if type(found) is not bool:
+    if formula is None or type(found) is not bool:
         return None
     sources = tuple(number.source for number in formula.numbers)
     holds = _answer(formula.text, formula.names, tuple(type(number.value) for number in formula.numbers), found)
@@ -131,7 +132,7 @@ def answer(frame: Frame, template: str, *operands: Value) -> bool | None:
 
 def answer_of(frame: Frame, text: str, name: str, source: Source, number: Any) -> bool:
     """The bool of a formula over one number, at `source`, which holds of the calls of this entry."""
-    found = formula_function(text, name)(number)
+    found: bool = formula_function(text, name)(number)
     frame.guard("PREDICATE", source, _answer(text, name, (type(number),), found))
     return found
 
@@ -140,7 +141,7 @@ def computed_by_python(frame: Frame, template: str, *operands: Value) -> Value |
     """The float of this formula, which Python computes anew for each call; None where it raises now, or is no float."""
     formula = formula_of(template, *operands)
     number = None if formula is None else formula.value()
-    if type(number) is not float:
+    if formula is None or type(number) is not float:
         return None
     answer(frame, f"type({template}) is float", *operands)
     node = frame.graph.computed_input(formula.text, [n.node for n in formula.numbers], formula.function, number)

@@ -20,9 +20,10 @@ from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import Source
 from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import ConstantValue, fold
-from ..protocol.kinds import AbstractFloat, AbstractTensor, is_plain_tensor
+from ..protocol.kinds import AbstractFloat, AbstractTensor, is_plain_tensor, tensor_value
 from ..protocol.make import make
 from ..protocol.memory import remember
+from ..protocol.operators import binary
 from ..protocol.special_methods import REFLECTED
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
@@ -38,12 +39,24 @@ PURE_METHODS = frozenset("is_integer __int__ __trunc__ __round__ __floor__ __cei
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
+def tensor_of(frame: Frame, value: FloatValue | DataBool) -> AbstractTensor:
+    """The tensor that the graph has for it."""
+    if value.node.meta.get("moved"):
+        return frame.break_graph("autograd_function", f"{value.describe()}, made inside, is used outside")
+    found = make.tensor(value.node, value.node.meta["example_value"])
+    remember(frame, found)
+    return found
+
+
 class FloatValue(AbstractFloat):
     """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs and sizes that it was computed from, with
     their values; `input_formula` is what it is of inputs, where Python can compute it from those alone."""
 
+    roots: Roots = frozenset()
+    input_formula: Formula | None = None
+
     def __init__(
-        self, node: fx.Node, hint: float, roots: Roots, source: Source | None = None, formula: Formula | None = None
+        self, node: Any, hint: float, roots: Roots, source: Source | None = None, formula: Formula | None = None
     ) -> None:
         super().__init__(source)
         self.node = node
@@ -91,11 +104,7 @@ class FloatValue(AbstractFloat):
 
     def as_tensor(self, frame: Frame) -> AbstractTensor:
         """The tensor of one number."""
-        if self.node.meta.get("moved"):
-            return frame.break_graph("autograd_function", f"{self.describe()}, made inside, is used outside")
-        value = make.tensor(self.node, self.node.meta["example_value"])
-        remember(frame, value)
-        return value
+        return tensor_of(frame, self)
 
     def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         """What stands for the float in arithmetic with these tensors: the result has their dtype, as with a float."""
@@ -156,7 +165,7 @@ class FloatValue(AbstractFloat):
         value.input_formula = formula_of(f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
         return value
 
-    def like(self, other: Value) -> type[FloatValue]:
+    def like(self, other: Value) -> Callable[..., FloatValue]:
         """The class of what is computed from this and another value."""
         return other.like(ConstantValue(0)) if isinstance(other, FloatValue) else FloatValue
 
@@ -194,7 +203,7 @@ class FloatValue(AbstractFloat):
     def unary(self, frame: Frame, op: str) -> Value:
         if op == "-" and not self.known:
             made = frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),))
-            value = self.like(None)(made.node, -self.hint, self.roots)
+            value = self.like(ConstantValue(0))(made.node, -self.hint, self.roots)
             value.input_formula = formula_of("(-{})", self)
             return value
         return self if op == "+" else self.number(frame).unary(frame, op)
@@ -237,7 +246,7 @@ class NumpyFloat(FloatValue):
     """A float of NumPy that the program was given, open in arithmetic with tensors, which take it as any float, in NumPy's own arithmetic
     and among arrays; all else needs the number."""
 
-    def __init__(self, node: fx.Node, number: Value, source: Source | None) -> None:
+    def __init__(self, node: fx.Node, number: Any, source: Source) -> None:
         super().__init__(node, number, frozenset(((source, number),)), source)
 
     def python_type(self) -> type:
@@ -260,7 +269,7 @@ class NumpyFloat(FloatValue):
 
     def as_array_tensor(self, frame: Frame) -> AbstractTensor:
         """The tensor of one number, of its dtype, that stands for it among arrays."""
-        return frame.graph.call_method(frame, "to", (self.as_tensor(frame), DTYPES[numpy.dtype(type(self.hint))]))
+        return tensor_value(frame.graph.call_method(frame, "to", (self.as_tensor(frame), DTYPES[numpy.dtype(type(self.hint))])))
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         return None if isinstance(other, AbstractTensor) else self.number(frame).compare(frame, op, settled(frame, other))
@@ -287,7 +296,7 @@ class LateFloat(FloatValue):
     def __init__(self, node: fx.Node, hint: float = 0.0, roots: Roots = frozenset(), source: Source | None = None) -> None:
         super().__init__(node, 0.0, frozenset(), source)
 
-    def like(self, other: Value) -> type[FloatValue]:
+    def like(self, other: Value) -> Callable[..., FloatValue]:
         return type(self)
 
 
@@ -314,7 +323,7 @@ class DataFloat(LateFloat):
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if isinstance(other, FloatValue) and not other.known:
-            theirs = other.as_tensor(frame)
+            theirs: Value = other.as_tensor(frame)
         elif is_exact_number(other):
             theirs = ConstantValue(float(other.constant()))
         else:
@@ -337,7 +346,8 @@ class DataBool(Value):
         return "a comparison of data"
 
     def as_tensor(self, frame: Frame) -> AbstractTensor:
-        return FloatValue.as_tensor(self, frame)
+        """The tensor of one truth."""
+        return tensor_of(frame, self)
 
     def truth(self, frame: Frame) -> bool:
         return self.as_tensor(frame).truth(frame)
@@ -363,7 +373,7 @@ class StepCount(DataFloat):
         theirs = other.as_tensor(frame) if isinstance(other, FloatValue) else ConstantValue(float(other.constant()))
         function = {"/": operator.truediv, "**": operator.pow}.get(op) or ARITHMETIC[op]
         operands = (self.as_tensor(frame), theirs)
-        return StepCount(frame.graph.call(frame, function, operands[::-1] if reverse else operands).node)
+        return StepCount(tensor_value(frame.graph.call(frame, function, operands[::-1] if reverse else operands)).node)
 
     def number(self, frame: Frame) -> Value:
         return self.as_tensor(frame)
@@ -392,7 +402,7 @@ def kind_of_choice(condition: Value, first: Value, second: Value) -> type[FloatV
     return DataFloat if all(v.python_type() is float for v in values) else None
 
 
-def either(frame: Frame, condition: AbstractTensor, kind: type[FloatValue], first: Value, second: Value) -> FloatValue:
+def either(frame: Frame, condition: AbstractTensor, kind: Callable[..., FloatValue], first: Value, second: Value) -> FloatValue:
     """first or second, two numbers, as a tensor of one truth tells, as a value of this class."""
     if first.is_constant() and second.is_constant():
         first = frame.graph.call(frame, torch.full, ((), float(first.constant())), {"dtype": torch.float64})
@@ -408,7 +418,7 @@ def extremum_of_data(
     for item in items[1:]:
         found = compare(frame, op, item, best)
         kind = kind_of_choice(found, item, best) if isinstance(found, DataBool) else None
-        if kind is not None:
+        if isinstance(found, DataBool) and kind is not None:
             best = either(frame, found.as_tensor(frame), kind, item, best)
         elif found.is_constant():
             best = item if found.constant() else best
@@ -438,7 +448,7 @@ def number_of_tensor(frame: Frame, tensor: AbstractTensor, name: str) -> DataFlo
         return None
     alone = frame.graph.call_method(frame, "reshape", (frame.graph.call_method(frame, "detach", (tensor,)), ()))
     kind = StepCount if is_update_rule(frame) else DataFloat
-    return kind(frame.graph.call_method(frame, "to", (alone,), {"dtype": torch.float64, "copy": True}).node)
+    return kind(tensor_value(frame.graph.call_method(frame, "to", (alone,), {"dtype": torch.float64, "copy": True})).node)
 
 
 def is_update_rule(frame: Frame) -> bool:
@@ -461,8 +471,10 @@ def plus_lost(frame: Frame, total: Value, lost: Value) -> Value:
         number = lost.constant()
         if not number or not math.isfinite(number):
             return total
-        return ConstantValue(total.constant() + number) if total.is_constant() else total.binary(frame, "+", lost)
-    if total.is_constant():
+        return ConstantValue(total.constant() + number) if total.is_constant() else binary(frame, "+", total, lost)
+    if not isinstance(lost, FloatValue):
+        return binary(frame, "+", total, lost)
+    if total.is_constant() or not isinstance(total, FloatValue):
         return plus_lost(frame, total, fixed(frame, lost))
     alone, rest = total.as_tensor(frame), lost.as_tensor(frame)
     call = frame.graph.compute
@@ -493,13 +505,13 @@ def changing_float(frame: Frame, number: Any, source: Source) -> FloatValue | No
         return None
     if type(number) is float and not root.changes(source, number):
         return None
-    found = root.numbers.get(source)
+    found: FloatValue | None = root.numbers.get(source)
     if found is None:
         frame.guard("TYPE", source, type(number))
         node = root.graph.float_input(source, number)
         if type(number) is not float:
-            root.numbers[source] = NumpyFloat(node, number, source)
-            return root.numbers[source]
+            found = root.numbers[source] = NumpyFloat(node, number, source)
+            return found
         formula = Formula(node.name, (Number(node.name, node, source, number),))
         found = root.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
     return found

@@ -70,10 +70,7 @@ class LateValue(Value):
         if self.places - frame.root.history.asked_early:
             frame.root.history.asked_early |= self.places
             raise RestartAsked("what is read from a tensor is needed while tracing")
-        return frame.break_graph("tensor_to_python", f"{self.describe()} is needed while tracing")
-
-    truth = hash_key = getattr = setattr = delattr = call = contains = as_graph_arg = needed
-    getitem = setitem = delitem = iterate = length = make_known = needed
+        frame.break_graph("tensor_to_python", f"{self.describe()} is needed while tracing")
 
     def negated(self) -> LateValue:
         """not self"""
@@ -121,28 +118,35 @@ class LateValue(Value):
         return self.write(emit)
 
 
+for _name in (
+    *("truth", "hash_key", "getattr", "setattr", "delattr", "call", "contains", "as_graph_arg"),
+    *("getitem", "setitem", "delitem", "iterate", "length", "make_known"),
+):
+    setattr(LateValue, _name, LateValue.needed)
+
+
 class LateList(LateValue):
     """What tolist() gives of a tensor of this shape, whose items are of class `item_class`; None for shapes that are open."""
 
     def __init__(self, write: Writer, places: Places, shape: tuple[int, ...] | None, item_class: type) -> None:
         super().__init__(list, write, places)
-        self.shape, self.item_class, self.made = shape, item_class, None
+        self.shape, self.item_class = shape, item_class
+        self.made: list[Value] | None = None
 
-    def items(self, frame: Frame) -> list[LateValue]:
+    def items(self, frame: Frame) -> list[Value]:
         """Each item as a value: nothing was written to the list."""
         if self.shape is None or self.shape[0] > READ_AT_ONCE:
             return self.needed(frame)
         if self.made is None:
-            self.made = [self.item(place) for place in range(self.shape[0])]
+            self.made = [self.item(place, self.shape[1:]) for place in range(self.shape[0])]
         return self.made
 
-    def item(self, place: int) -> LateValue:
-        """The item at a place."""
+    def item(self, place: int, left: tuple[int, ...]) -> LateValue:
+        """The item at a place, which is a list of this shape, or a number."""
 
         def write(emit: Emitter) -> str:
             return f"{emit.load(self)}[{place}]"
 
-        left = self.shape[1:]
         return LateList(write, self.places, left, self.item_class) if left else LateValue(self.item_class, write, self.places)
 
     def length(self, frame: Frame) -> Value:
@@ -310,7 +314,7 @@ def late_format(pattern: str, args: list[Value], kwargs: dict[str, Value]) -> La
     """pattern.format(*args, **kwargs) of such values; None for others."""
     names, values = tuple(kwargs), [*args, *kwargs.values()]
 
-    def fill(*given: Any) -> None:
+    def fill(*given: Any) -> str:
         return pattern.format(*given[: len(args)], **dict(zip(names, given[len(args) :])))
 
     def write(emit: Emitter) -> str:
@@ -320,7 +324,7 @@ def late_format(pattern: str, args: list[Value], kwargs: dict[str, Value]) -> La
     return late_text(values, fill, write)
 
 
-def late_shown(frame: Frame, value: Value, fn: Callable[..., Any], *rest: Any) -> Value:
+def late_shown(frame: Frame, value: LateValue, fn: Callable[..., Any], *rest: Any) -> Value:
     """fn(value, *rest), a text: str, repr or format with a specification."""
     extra = "".join(f", {part!r}" for part in rest)
     found = late_text([value], lambda given: fn(given, *rest), lambda emit: f"{emit.const(fn)}({emit.load(value)}{extra})")

@@ -16,7 +16,7 @@ from ...graph.inputs import open_int
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import ComputedInt, Source
 from ..protocol.constant import BINARY_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue
-from ..protocol.kinds import AbstractTensor
+from ..protocol.kinds import AbstractTensor, tensor_value
 from ..protocol.make import make
 from ..protocol.open_constant import OpenConstant
 from ..protocol.value import Emitter, Frame, Value
@@ -67,7 +67,7 @@ class NumpyInt(OpenConstant):
         """What stands for another number in a formula over this one, or None."""
         if isinstance(other, NumpyInt) and other.settled is None and other.place == self.place:
             return other.text
-        number = other.constant() if type(other) is ConstantValue else None
+        number: Any = other.constant() if type(other) is ConstantValue else None
         is_int = type(number) in (int, bool, type(self.obj)) and int(number).bit_length() <= INT_BITS
         return f"({int(number)})" if is_int else None
 
@@ -94,8 +94,8 @@ class NumpyInt(OpenConstant):
         if theirs is not None and op in EXACT:
             values, texts = [self.obj, other.obj], [self.text, theirs]
             if reverse:
-                values.reverse(), texts.reverse()
-            made = self.computed(frame, f"({texts[0]} {op} {texts[1]})", BINARY_FUNCTIONS[op], *values)
+                values, texts = values[::-1], texts[::-1]
+            made: Value | None = self.computed(frame, f"({texts[0]} {op} {texts[1]})", BINARY_FUNCTIONS[op], *values)
             if made is not None:
                 return made
         made = None
@@ -106,7 +106,7 @@ class NumpyInt(OpenConstant):
     def as_array_tensor(self, frame: Frame) -> AbstractTensor:
         """The tensor of one number, of its dtype, that stands for it among arrays."""
         dtype = ConstantValue(DTYPES[numpy.dtype(type(self.obj))])
-        return frame.graph.call(frame, torch.full, (make.tuple([]), self.size), {"dtype": dtype})
+        return tensor_value(frame.graph.call(frame, torch.full, (make.tuple([]), self.size), {"dtype": dtype}))
 
     def unary(self, frame: Frame, op: str) -> Value:
         return self.computed(frame, f"({op}{self.text})", UNARY_FUNCTIONS[op], self.obj) or self.known().unary(frame, op)

@@ -115,9 +115,10 @@ def extremum_of_floats(frame: Frame, fn: Callable[..., Any], items: list[Value])
         return None
     best = items[0]
     for item in items[1:]:
-        best = made_of(frame, fn.__name__, best, item)
-        if best is None:
+        made = made_of(frame, fn.__name__, best, item)
+        if made is None:
             return None
+        best = made
     return best
 
 
@@ -177,7 +178,8 @@ NAMES |= {"float": float, "min": min, "max": max, "abs": abs, "round": round}
 
 def function_of_text(text: str, symbols: Iterable[Symbol]) -> Callable[..., Any]:
     """The formula as a function of the symbols' values."""
-    return eval(f"lambda {', '.join(map(str, symbols))}: {text}", {"__builtins__": {}, **NAMES})
+    found: Callable[..., Any] = eval(f"lambda {', '.join(map(str, symbols))}: {text}", {"__builtins__": {}, **NAMES})
+    return found
 
 
 make.provide(size_float=SizeFloat)

@@ -119,7 +119,7 @@ def around_zero(span: Span) -> Span:
     return -1.0, 1.0
 
 
-INTERVALS = {
+INTERVALS: dict[str, Rule] = {
     "float": lambda span: span,
     "+": corners(lambda a, b: a + b),
     "-": corners(lambda a, b: a - b),

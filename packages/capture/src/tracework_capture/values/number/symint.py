@@ -47,7 +47,7 @@ class SymNumber(Value):
         super().__init__(source)
         self.expr = expr
         self.graph = graph
-        self.fixed = None
+        self.fixed: int | None = None
 
     @property
     def roots(self) -> Roots:
@@ -143,7 +143,7 @@ class SymNumber(Value):
         left, right = (size, self.expr) if reverse else (self.expr, size)
         if op in ("//", "%", "**") and (not isinstance(right, int) or right < (0 if op == "**" else 1)):
             return None
-        found = SIZE_OPERATIONS[op](left, right)
+        found: Size = SIZE_OPERATIONS[op](left, right)
         known_product = op in ("*", "**") and frame.symbols.has_hint(found)
         if is_large(found) or is_heavy(found) or known_product and is_large(frame.symbols.hint(found)):
             return None
@@ -308,8 +308,8 @@ def are_numbers(frame: Frame, size: Any) -> bool:
 def extremum_of_sizes(frame: Frame, fn: Callable[..., Any], items: list[Value]) -> Value | None:
     """min or max of sizes: decided by guards; an expression where one depends on data, or all are ints that the program was given, and none
     is a bool."""
-    sizes = [size_of(i) for i in items]
-    if any(s is None for s in sizes):
+    sizes = [s for s in map(size_of, items) if s is not None]
+    if len(sizes) < len(items):
         return None
     depends = not all(frame.symbols.has_hint(s) for s in sizes) or all(are_numbers(frame, s) for s in sizes)
     if depends and all(i.python_type() is int for i in items) and not any(map(is_large, sizes)):

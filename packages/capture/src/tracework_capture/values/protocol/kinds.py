@@ -67,6 +67,12 @@ def is_plain_tensor(value: Value | None) -> TypeGuard[AbstractTensor]:
     return isinstance(value, AbstractTensor) and value.is_plain
 
 
+def tensor_value(value: Value) -> AbstractTensor:
+    """What an operation of the graph gave that makes one tensor of any tensors."""
+    assert isinstance(value, AbstractTensor), value
+    return value
+
+
 class AbstractArray(Value):
     """An array or a number of NumPy, as a tensor of a graph (arrays/array.py ArrayValue)."""
 

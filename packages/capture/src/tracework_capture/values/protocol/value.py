@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ...graph.mutations import MutationLog
     from ...interp.frame import CaptureRoot
     from ...options import CaptureOptions
+    from ..number.float_formulas import Formula
     from ..objects.function import CellValue
 
 EXISTING = "existing"
@@ -257,6 +258,16 @@ class Value:
     def is_number(self) -> bool:
         """Whether it is a bool, an int or a float of Python, known or not."""
         return self.is_constant() and self.python_type() in (int, bool, float)
+
+    @property
+    def roots(self) -> frozenset[Any]:
+        """Of a number: the inputs and sizes that it was computed from, with their values."""
+        return frozenset()
+
+    @property
+    def input_formula(self) -> Formula | None:
+        """Of a number: what it is of inputs, where Python can compute it from those alone."""
+        return None
 
     def in_formula(self) -> Any:
         """What it is in a formula over sizes: an Expr, a FloatExpr, an int or a float; None for what can be no part of one."""
