@@ -105,13 +105,13 @@ def list_options() -> None:
 
 
 @app.command()
-def where(name: Annotated[str, typer.Argument(help="an op, opcode, Python type, guard kind or option")]) -> None:
-    """Prints file:line of every rule for a name, from the tables themselves."""
+def where(name: Annotated[str, typer.Argument(help="an op, callable, opcode, Python type, guard kind or option")]) -> None:
+    """Prints file:line of every rule for a name, from the tables themselves, and which one decides on calls of it."""
     from .where import places
 
     found = places(name)
     if not found:
         console.print(f"nothing is known under the name {name!r}: give an op (gather), opcode (FOR_ITER), type (dict), ...")
         raise typer.Exit(1)
-    for what, place in found:
-        console.print(f"{what:24} {place}", highlight=False, soft_wrap=True)
+    for what, place, in_force in found:
+        console.print(f"{what:24} {place}{'  in force' if in_force else ''}", highlight=False, soft_wrap=True)

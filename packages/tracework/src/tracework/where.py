@@ -1,14 +1,18 @@
-"""`tracework where NAME`: file:line of every rule for an op, opcode, type, guard kind, break id or option, from the tables."""
+"""`tracework where NAME`: file:line of every rule for an op, callable, opcode, type, guard kind, break id or option, from the tables."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-# what is printed, module, table, and how a key of the table is written by a user
+# what is printed, module, table
 TABLES: tuple[tuple[str, str, str], ...] = (
     ("prim", "tracework_primops", "OPS"),
     ("shape rule", "tracework_primops.meta", "META"),
@@ -23,6 +27,8 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     ("opcode handler", "tracework_capture.interp.opcodes", "OPCODES"),
     ("value class", "tracework_capture.values.protocol.wraps", "WRAP"),
     ("call", "tracework_capture.values.protocol.calls", "CALLS"),
+    ("float that changes", "tracework_capture.values.torch.float_operands", "TENSOR_FORMS"),
+    ("formula of a ufunc", "tracework_capture.values.arrays.ufuncs", "UFUNCS"),
     ("guard kind", "tracework_capture.guards.kinds", "GUARD_KINDS"),
     ("break reason", "tracework_capture.errors", "BREAK_REASONS"),
     ("recompute rule", "tracework_aotautograd.partition.recompute", "RECOMPUTE"),
@@ -30,16 +36,56 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     ("environment", "tracework.config", "ENVIRONMENT"),
     ("backend", "tracework.backends", "BACKENDS"),
 )
+SPACES = (
+    *("builtins", "functools", "itertools", "math", "operator", "collections", "copy", "random", "re", "weakref", "dataclasses"),
+    *("contextlib", "inspect", "types", "typing", "warnings", "torch", "torch.Tensor", "torch.nn.functional", "torch.linalg"),
+    *("torch.fft", "torch.special", "torch.func", "torch.autograd", "torch.nn", "torch.utils.checkpoint", "torch.compiler"),
+    *("torch.random", "torch.cuda", "numpy", "numpy.ndarray", "numpy.linalg", "numpy.fft", "numpy.random"),
+)
+"""Where a callable is looked for that is written without its module."""
+ROOTS = frozenset({"torch", "numpy", *sys.stdlib_module_names})
+SHORT = {"np": "numpy", "F": "torch.nn.functional", "Tensor": "torch.Tensor"}
+OPERATOR_SPACES = ("torch", "torch.Tensor", "torch.nn.functional", "torch.ops.aten", "aten")
+FAMILIES = {"linalg": "torch.linalg", "special": "torch.special", "fft": "torch.fft"}
 
 
-def _names(key: Any) -> set[str]:
-    """How a user may write a key: gather, aten.gather.default, aten.gather, prims.gather, dict, FOR_ITER."""
-    text = str(key) if isinstance(key, str) or not hasattr(key, "__name__") else key.__name__
-    names = {text, str(key)}
-    packet = str(key).split(".")
-    if len(packet) == 3 and packet[0] == "aten":
-        names |= {packet[1], f"aten.{packet[1]}"}
-    return names
+class Found(NamedTuple):
+    """A rule that bears a name."""
+
+    what: str
+    """Which table has it, and the key where that is written otherwise."""
+    place: str
+    """file:line"""
+    in_force: bool
+    """Whether it decides on calls of the callable that the name stands for."""
+
+
+def names_of(key: Any) -> set[str]:
+    """How a user may write a key: gather, aten.gather.default, aten._softmax, softmax, prims.gather, dict, list.sort, FOR_ITER."""
+    if isinstance(key, tuple):
+        owner, name = key
+        return {f"{n}.{name}" for n in names_of(owner)} | {name}
+    if isinstance(key, types.CodeType):
+        return {key.co_name, key.co_qualname}
+    parts = str(key).split(".")
+    if len(parts) == 3 and parts[0] == "aten":
+        return _names_of_operator(parts[1]) | {str(key), f"torch.ops.{key}"}
+    if isinstance(key, str):
+        return {key, parts[-1]}
+    names = {str(getattr(key, "__qualname__", key)), str(getattr(key, "__name__", key))}
+    module = getattr(key, "__module__", None)
+    return names | ({f"{module}.{n}" for n in names} if module else set())
+
+
+def _names_of_operator(name: str) -> set[str]:
+    """`_softmax` is the operator of torch.softmax, Tensor.softmax and F.softmax."""
+    found: set[str] = set()
+    for each in {name, name.strip("_"), name.removeprefix("native_")}:
+        found |= {each, *(f"{space}.{each}" for space in OPERATOR_SPACES)}
+        family, _, rest = each.partition("_")
+        if rest and family in FAMILIES:
+            found |= {rest, f"{FAMILIES[family]}.{rest}"}
+    return found
 
 
 def _line_with(path: Path, words: tuple[str, ...]) -> int | None:
@@ -52,8 +98,8 @@ def _line_with(path: Path, words: tuple[str, ...]) -> int | None:
 def _place(row: Any, key: Any, module: Any) -> str:
     """The rule's own source; for a row that is data, the line of the table's module that names the key."""
     place = getattr(row, "place", None)
-    if place is not None:
-        return str(place)
+    if isinstance(place, str):
+        return place
     target = inspect.unwrap(row) if callable(row) else row
     code = getattr(target, "__code__", None)
     if code is not None:
@@ -77,13 +123,77 @@ def _rows(table: Any) -> Iterator[tuple[Any, Any]]:
         yield (row[0], row[1]) if isinstance(row, tuple) and len(row) > 1 else (row, row)
 
 
-def places(name: str) -> list[tuple[str, str]]:
-    """(what, file:line) for every table that has a row for `name`."""
-    found = []
+@functools.cache
+def _index() -> dict[str, list[tuple[str, Any, Callable[[], str]]]]:
+    """Name -> (table, key, its place) of all rows that bear it."""
+    importlib.import_module("tracework_capture.values")
+    found: dict[str, list[tuple[str, Any, Callable[[], str]]]] = {}
     for what, module_name, table_name in TABLES:
         module = importlib.import_module(module_name)
         for key, row in _rows(getattr(module, table_name)):
-            if name in _names(key):
-                label = f"{what} {key}" if str(key) != name else what
-                found.append((label, _place(row, key, module)))
+            for name in names_of(key):
+                found.setdefault(name, []).append((what, key, functools.partial(_place, row, key, module)))
     return found
+
+
+def _object(name: str) -> Any:
+    """The object of a dotted name of Python, torch or NumPy; None where there is none."""
+    parts = name.split(".")
+    if parts[0] not in ROOTS:
+        return None
+    for count in range(len(parts), 0, -1):
+        try:
+            return _inside(importlib.import_module(".".join(parts[:count])), parts[count:])
+        except ImportError:
+            continue
+    return None
+
+
+def _inside(space: Any, parts: list[str]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # names that NumPy is about to change
+        try:
+            return functools.reduce(getattr, parts, space)
+        except AttributeError:
+            return None
+
+
+@functools.cache
+def _spaces() -> dict[str, Any]:
+    return {name: _object(name) for name in SPACES}
+
+
+def _callables(name: str) -> dict[str, Any]:
+    """Dotted name -> callable that a name stands for, each once."""
+    tried = [(name, _object(name))] if "." in name else []
+    tried += [(f"{space}.{name}".removeprefix("builtins."), _inside(obj, name.split("."))) for space, obj in _spaces().items()]
+    found: dict[int, tuple[str, Any]] = {}
+    for each, obj in tried:
+        if callable(obj):
+            found.setdefault(id(obj), (each, obj))
+    return dict(found.values())
+
+
+def places(name: str) -> list[Found]:
+    """Every rule for `name`: what becomes of calls of the callables of that name, then the rows of the tables that bear it."""
+    policy = importlib.import_module("tracework_capture.values.policy")
+    first, _, rest = name.partition(".")
+    full = f"{SHORT.get(first, first)}.{rest}" if rest else name
+    found, calls = [], set()
+    for dotted, obj in _callables(full).items():
+        rule = policy.rule_of(obj)
+        calls.add(rule.place)
+        reason = f" ({rule.reason})" if rule.reason else ""
+        found.append(Found(f"call of {dotted}: {rule.policy.value}{reason}", rule.place, True))
+    for what, key, place in (row for spelling in dict.fromkeys((name, full)) for row in _index().get(spelling, ())):
+        if what == "call" and place() in calls:
+            continue
+        row = Found(f"{what} {_shown(key)}" if _shown(key) != name else what, place(), False)
+        found += [row] if row not in found else []
+    return found
+
+
+def _shown(key: Any) -> str:
+    if isinstance(key, tuple):
+        return f"{key[0].__name__}.{key[1]}"
+    return str(key)

@@ -1,61 +1,90 @@
-"""What becomes of each function of torch and each method of a tensor, read off the tables that decide it."""
+"""What becomes of a call of any callable, read off the tables that decide it."""
 
 from __future__ import annotations
 
+import collections
 import types
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 
+from ..atoms import ATOM_TYPES
 from ..trace_policy import BREAK as LEFT_TO_PYTHON
 from ..trace_policy import call_policy, is_disabled
-from .protocol.calls import CallRow, Policy, row_of, row_of_function
+from .objects.construction import construct
+from .objects.row_value import CFunctionValue
+from .protocol.calls import CallRow, Policy, place_of, row_of, row_of_function
+from .protocol.operators import call_dunder
+from .protocol.pure import is_pure
 from .torch.graph_functions import is_graph_function
-from .torch.tensor import PLAIN_METHODS
+from .torch.tensor import PLAIN_METHODS, TensorValue
 
-__all__ = ["break_reason", "method_policy", "method_reason", "torch_policy"]
-
-
-def row_in_force(fn: Any) -> CallRow | None:
-    """The row that answers for calls of a function or class, None when there is none."""
-    return row_of_function(fn) if isinstance(fn, types.FunctionType) else row_of(fn)
+__all__ = ["Rule", "rule_of", "rule_of_method"]
 
 
-def torch_policy(fn: Any) -> Policy:
-    """What becomes of a call of a function or class of torch."""
-    row = row_in_force(fn)
+class Rule(NamedTuple):
+    """What becomes of calls of one callable."""
+
+    policy: Policy
+    reason: str | None
+    """The id in BREAK_REASONS of the break that the call is, where the policy is BREAK."""
+    place: str
+    """file:line of what decides it."""
+
+
+def rule_of(fn: Any) -> Rule:
+    """The rule in force for a function or class."""
+    row = row_of_function(fn) if isinstance(fn, types.FunctionType) else row_of(fn)
     if row is not None:
-        return row.policy
+        return _of_row(row)
     if is_graph_function(fn):
-        return Policy.NODE
+        return Rule(Policy.NODE, None, place_of(is_graph_function))
     if isinstance(fn, types.FunctionType):
-        return Policy.BREAK if call_policy(fn, fn.__module__)[0] == LEFT_TO_PYTHON else Policy.TRACED
-    if isinstance(fn, type) and issubclass(fn, BaseException):
-        return Policy.MODELLED
-    return Policy.TRACED if isinstance(fn, type) and issubclass(fn, torch.nn.Module) else Policy.BREAK
+        if call_policy(fn, fn.__module__)[0] != LEFT_TO_PYTHON:
+            return Rule(Policy.TRACED, None, place_of(fn))
+        return Rule(Policy.BREAK, "call_disabled" if is_disabled(fn) else "call_skipped", place_of(call_policy))
+    if isinstance(fn, type):
+        return _of_class(fn)
+    owner = getattr(fn, "__objclass__", None)
+    if owner is not None:
+        return rule_of_method(owner, fn.__name__)
+    return Rule(Policy.BREAK, "call_unknown", place_of(CFunctionValue.call))
 
 
-def break_reason(fn: Any) -> str | None:
-    """The id in BREAK_REASONS of the break that a call of this function or class is, whose policy is BREAK."""
-    row = row_in_force(fn)
-    if row is not None:
-        return row.reason
-    if isinstance(fn, types.FunctionType):
-        return "call_disabled" if is_disabled(fn) else "call_skipped"
-    return "call_unknown"
+def rule_of_method(owner: type, name: str) -> Rule:
+    """The rule in force for a method that C defines, known by the class that has it and its name."""
+    for cls in (*owner.__mro__, *ALSO_OF.get(owner, ())):
+        row = row_of((cls, name)) or row_of(cls.__dict__.get(name))
+        if row is not None:
+            return _of_row(row)
+    is_tensor = issubclass(owner, torch._C.TensorBase)
+    if is_tensor and name in PLAIN_METHODS:
+        return Rule(Policy.BREAK, "call_unknown", place_of(TensorValue.call_method))
+    if name.startswith("__"):
+        return Rule(Policy.MODELLED, None, place_of(call_dunder))
+    if is_tensor:
+        return Rule(Policy.NODE, None, place_of(TensorValue.call_method))
+    if owner in ATOM_TYPES or is_pure(getattr(owner, name, None)):
+        return Rule(Policy.EVALUATED, None, place_of(is_pure))
+    return Rule(Policy.BREAK, "call_unknown", place_of(CFunctionValue.call))
 
 
-def method_policy(name: str) -> Policy:
-    """What becomes of a call of a method of a tensor."""
-    row = row_of((torch.Tensor, name))
-    if row is not None:
-        return row.policy
-    if name in PLAIN_METHODS:
-        return Policy.BREAK
-    return Policy.MODELLED if name.startswith("__") else Policy.NODE
+ALSO_OF: dict[type, tuple[type, ...]] = {
+    torch._C.TensorBase: (torch.Tensor,),
+    frozenset: (set,),
+    **dict.fromkeys((list, tuple, collections.deque), (Sequence,)),
+}
+"""Class -> others whose rows its values take, too."""
 
 
-def method_reason(name: str) -> str | None:
-    """The same for a method of a tensor."""
-    row = row_of((torch.Tensor, name))
-    return "call_unknown" if row is None else row.reason
+def _of_row(row: CallRow) -> Rule:
+    return Rule(row.policy, row.reason, row.place)
+
+
+def _of_class(cls: type) -> Rule:
+    if issubclass(cls, BaseException):
+        return Rule(Policy.MODELLED, None, place_of(construct))
+    if issubclass(cls, torch.nn.Module):
+        return Rule(Policy.TRACED, None, place_of(cls.__init__))
+    return Rule(Policy.BREAK, "call_unknown", place_of(construct))

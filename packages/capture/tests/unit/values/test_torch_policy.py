@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from tracework_capture.errors import BREAK_REASONS
-from tracework_capture.values.policy import break_reason, method_policy, method_reason, torch_policy
+from tracework_capture.values.policy import rule_of, rule_of_method
 from tracework_capture.values.protocol.calls import Policy
 
 TABLE = Path(__file__).with_name("torch_policy.txt")
@@ -36,17 +36,18 @@ def functions(space):
 
 def policies():
     """Namespace -> name -> policy."""
-    found = {space: {n: torch_policy(f) for n, f in functions(space).items()} for space in NAMESPACES}
+    found = {space: {n: rule_of(f).policy for n, f in functions(space).items()} for space in NAMESPACES}
     methods = [n for n in sorted(dir(torch.Tensor)) if callable(getattr(torch.Tensor, n, None))]
-    return found | {"torch.Tensor": {n: method_policy(n) for n in methods}}
+    return found | {"torch.Tensor": {n: rule_of_method(torch.Tensor, n).policy for n in methods}}
 
 
 def reasons(space, names):
     """Reason -> names that break for it."""
     found = {}
     for name in (n for n, p in names.items() if p is Policy.BREAK):
-        reason = method_reason(name) if space == "torch.Tensor" else break_reason(getattr(importlib.import_module(space), name))
-        found.setdefault(reason, []).append(name)
+        is_method = space == "torch.Tensor"
+        rule = rule_of_method(torch.Tensor, name) if is_method else rule_of(getattr(importlib.import_module(space), name))
+        found.setdefault(rule.reason, []).append(name)
     return found
 
 
@@ -95,7 +96,7 @@ def test_the_table_is_current():
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_some_policies(fn, policy):
-    assert torch_policy(fn) == policy
+    assert rule_of(fn).policy is policy
 
 
 if __name__ == "__main__":
