@@ -204,8 +204,8 @@ def class_attribute(cls: type, name: str) -> Any:
     return found
 
 
-def lookup_class(cls: type, name: str) -> tuple[Any, type | None]:
-    """(what the MRO of cls holds under name, the class that has it); NO_ATTRIBUTE when there is none. Guarded."""
+def lookup_class(cls: type, name: str) -> tuple[Any, Any]:
+    """(what the MRO of cls holds under name, the class that has it); (NO_ATTRIBUTE, None) when there is none. Guarded."""
     meet(cls)
     static, owner = find(cls, name)
     seen = getattr(_current, "lookups", None)

@@ -61,16 +61,17 @@ def subclasses(frame: Frame, cls: type) -> Value:
     """cls.__subclasses__(), of which a guard sees whether there are others."""
     if type(cls).__subclasses__ is not type.__subclasses__ or not cls.__flags__ & HEAP_TYPE or frame.root.made:
         return frame.break_graph("call_unknown", "__subclasses__")
-    found = [weakref.ref(each) for each in type.__subclasses__(cls)]
+    existing: list[type] = type.__subclasses__(cls)
+    found = [weakref.ref(each) for each in existing]
 
     def unchanged(now: type) -> bool:
         """it has the same subclasses"""
-        each_now = type.__subclasses__(now)
+        each_now: list[type] = type.__subclasses__(now)
         return len(each_now) == len(found) and all(each is known() for each, known in zip(each_now, found))
 
     value = class_value(frame, cls)
     frame.guard("PREDICATE", value.source, unchanged)
-    return ListValue([class_value(frame, known()) for known in found])
+    return ListValue([class_value(frame, each) for known in found if (each := known()) is not None])
 
 
 TYPE_METHODS = {
@@ -95,7 +96,7 @@ class ClassValue(AbstractClass):
 
     def __init__(self, cls: Any, source: Source | None = None) -> None:
         super().__init__(source if source is not None else Const(cls, cls.__name__))
-        self.cls = cls
+        self.cls: Any = cls
 
     def python_type(self) -> type:
         return type(self.cls)
@@ -262,9 +263,9 @@ class ClassValue(AbstractClass):
         frame.mutations.attribute(class_value(frame, cls), name, value)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        row = TYPE_METHODS.get(name)
-        if row is not None and not args and lookup_class(self.cls, name)[0] is NO_ATTRIBUTE:
-            return row(frame, self.cls)
+        of_types = TYPE_METHODS.get(name)
+        if of_types is not None and not args and lookup_class(self.cls, name)[0] is NO_ATTRIBUTE:
+            return of_types(frame, self.cls)
         if name in ("__instancecheck__", "__subclasscheck__"):
             return fold(frame, getattr(self.cls, name), args)
         if name == "fromkeys" and self.cls in (dict, collections.OrderedDict, collections.defaultdict):

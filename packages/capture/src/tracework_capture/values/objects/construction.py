@@ -6,7 +6,7 @@ import collections
 import inspect
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...guards.classes import attributes_of, lookup_class, module_of
 from ..plain.mapping import DictValue, factory_of
@@ -108,9 +108,10 @@ def new_object(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
     if native is object and (len(args) > 1 or kwargs) and takes_no_arguments(cls):
         frame.break_graph("call_unknown", f"object.__new__({cls.__name__}, ...)")
     if native is object and cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT:
-        return fold_plain(frame, object.__new__, cls)  # raises
+        fold_plain(frame, object.__new__, cls)  # raises
     if native is object or native in WITHOUT_PART:
         return ObjectValue(cls)
+    part: Any
     if native in (tuple, frozenset):
         if kwargs and lookup_class(cls, "__init__")[0] is object.__init__:  # as tuple has it; another __init__ takes them
             return frame.raise_new(TypeError, f"{native.__name__}() takes no keyword arguments")
@@ -125,9 +126,7 @@ def new_object(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
     elif issubclass(native, dict):
         part = DictValue(cls=native)
     else:
-        part = {list: lambda: ListValue([]), set: lambda: SetValue(frame, []), collections.deque: lambda: DequeValue([])}[
-            native
-        ]()
+        part = SetValue(frame, []) if native is set else ListValue([]) if native is list else DequeValue([])
     return part if cls is native else ObjectValue(cls, part=part)
 
 
@@ -136,7 +135,7 @@ def takes_no_arguments(cls: type) -> bool:
     return python_new(cls) is not None or lookup_class(cls, "__init__")[0] is object.__init__
 
 
-def init_part(frame: Frame, made: ObjectValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def init_part(frame: Frame, made: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """list.__init__, dict.__init__, ... on a new instance of a subclass."""
     native = native_base(made.cls)
     if native in (tuple, frozenset):
@@ -150,7 +149,7 @@ def init_part(frame: Frame, made: ObjectValue, args: list[Value], kwargs: dict[s
     return NONE
 
 
-def init_namespace(frame: Frame, made: ObjectValue, args: list[Value], kwargs: dict[str, Value]) -> None:
+def init_namespace(frame: Frame, made: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
     """types.SimpleNamespace.__init__"""
     if args:
         frame.break_graph("call_unknown", "types.SimpleNamespace with positional arguments")
@@ -158,7 +157,7 @@ def init_namespace(frame: Frame, made: ObjectValue, args: list[Value], kwargs: d
         made.set_field(frame, name, value)
 
 
-def make_namedtuple(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def make_namedtuple(frame: Frame, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls(...) of a namedtuple class; subclasses with their own __new__ run it."""
     new, owner = python_new(cls), lookup_class(cls, "__new__")[1]
     made_by_collections = "_fields" in owner.__dict__
@@ -170,11 +169,13 @@ def make_namedtuple(frame: Frame, cls: type, args: list[Value], kwargs: dict[str
             name: literal(frame, default) for name, default in cls._field_defaults.items() if name not in cls._fields[: len(args)]
         }
         kwargs = known | kwargs
-    bound = bind_arguments(frame, function_value(frame, new), [called, *args], kwargs)
+    function = function_value(frame, new)
+    assert isinstance(function, FunctionValue)
+    bound = bind_arguments(frame, function, [called, *args], kwargs)
     return TupleValue([bound[n] for n in cls._fields], cls=cls)
 
 
-def make_result(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def make_result(frame: Frame, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls(sequence) of a structure that torch functions return; C says what it takes."""
     items = iterate_all(frame, args[0]) if len(args) == 1 and not kwargs else []
     if len(items) != cls.n_fields or cls.n_fields != cls.n_sequence_fields:
@@ -182,7 +183,7 @@ def make_result(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Va
     return TupleValue(items, cls=cls)
 
 
-def make_exception(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def make_exception(frame: Frame, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls(*args, **kwargs) for an exception class."""
     init = cls.__init__
     if cls.__new__ is BaseExceptionGroup.__new__:

@@ -127,7 +127,7 @@ def _disallow(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[st
     frame.break_graph("call_disabled", f"{getattr(obj, '__qualname__', obj)}: marked with disallow_in_graph")
 
 
-def forbid(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def forbid(obj: Any, mark: Mark | None, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Raises ForbiddenCall."""
     raise ForbiddenCall(getattr(obj, "__qualname__", repr(obj)), frame.location())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 import types
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -51,7 +52,7 @@ def has_a_state(cls: type) -> bool:
     return all(isinstance(state, types.FunctionType) for state in states)
 
 
-def new_like(frame: Frame, value: ObjectValue) -> ObjectValue:
+def new_like(frame: Frame, value: ObjectValue) -> Any:
     """cls.__new__(cls), with the number or the text that the instance `value` of cls is one of."""
     given = [class_value(frame, value.cls), *([value.part] if value.part is not None and is_atomic(value.part) else [])]
     new = python_new(value.cls)
@@ -77,8 +78,8 @@ def copy_object(frame: Frame, value: ObjectValue, copy_part: Callable[[Value], V
     if copied_its_own_way(value.cls):
         return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
     made = new_like(frame, value)
-    fields = InstanceDictValue(value)
-    if value.cls.__getattribute__ is not object.__getattribute__:  # copy asks it for both dicts
+    fields: Any = InstanceDictValue(value)
+    if value.cls.__getattribute__ is not vars(object)["__getattribute__"]:  # copy asks it for both dicts
         fields = value.getattr(frame, "__dict__")
         own = isinstance(fields, InstanceDictValue) and fields.owner is value
         if not own or not isinstance(made.getattr(frame, "__dict__"), InstanceDictValue):
@@ -89,7 +90,8 @@ def copy_object(frame: Frame, value: ObjectValue, copy_part: Callable[[Value], V
         made.call_method(frame, "append", [copy_part(item)], {})
     for pair in iterate_all(frame, value.call_method(frame, "items", [], {})) if isinstance(value.part, DictValue) else ():
         made.setitem(frame, *map(copy_part, pair.unpack(frame)))
-    return made
+    copied: Value = made
+    return copied
 
 
 COPIES[ObjectValue] = copy_object

@@ -55,7 +55,7 @@ class EnumMember(ObjectValue):
     def plain_getattr(self, frame: Frame, name: str, use_hook: bool = True) -> Value:
         kept = OF_THE_MEMBER.get(name)
         if kept is not None and kept not in self.fields and lookup_class(self.cls, name)[0] is find(enum.Enum, name)[0]:
-            found = self.instance_dict().get(kept, NO_ATTRIBUTE)
+            found = (self.instance_dict() or {}).get(kept, NO_ATTRIBUTE)
             if found is not NO_ATTRIBUTE:
                 return literal(frame, found)
         return super().plain_getattr(frame, name, use_hook)
@@ -93,14 +93,14 @@ class EnumMember(ObjectValue):
         stem = SPECIAL[op.rstrip("=")]
         prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
         python = self.in_python(frame, f"{prefix}{stem}__")
-        return (super() if python else self.atom).binary(frame, op, other, reverse)
+        return super().binary(frame, op, other, reverse) if python else self.atom.binary(frame, op, other, reverse)
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         python = self.in_python(frame, COMPARE_SPECIAL[op], *(("__eq__",) if op == "!=" else ()))
-        return (super() if python else self.atom).compare(frame, op, other)
+        return super().compare(frame, op, other) if python else self.atom.compare(frame, op, other)
 
     def unary(self, frame: Frame, op: str) -> Value:
-        return (super() if self.in_python(frame, UNARY_SPECIAL[op]) else self.atom).unary(frame, op)
+        return super().unary(frame, op) if self.in_python(frame, UNARY_SPECIAL[op]) else self.atom.unary(frame, op)
 
 
 def has_members(frame: Frame, cls: type, method: str) -> bool:
@@ -113,7 +113,7 @@ def has_members(frame: Frame, cls: type, method: str) -> bool:
     return members is not None
 
 
-def member_of(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def member_of(frame: Frame, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls(value)"""
     if len(args) != 1 or kwargs or python_new(cls) is not enum.Enum.__new__:
         return frame.break_graph("call_unknown", f"{cls.__name__} with these arguments")

@@ -123,12 +123,14 @@ class ExceptionValue(AbstractException):
         self.cls = cls
         self.args = list(args)
         self.fields = dict(fields or {})
-        self.given = None  # what the __init__ of the built-in class got, which may keep it in fields of its own
-        self.cause = NONE
-        self.context = NONE
+        self.given: list[Value] | None = (
+            None  # what the __init__ of the built-in class got, which may keep it in fields of its own
+        )
+        self.cause: Value = NONE
+        self.context: Value = NONE
         self.suppress_context = False
         self.context_is_callers = False  # its context is what the program handled when it called the captured code
-        self.trace = None
+        self.trace: TracebackValue | None = None
 
     def passes(self, frame: Frame) -> None:
         """It is raised in the frame, or comes out of a call there: its traceback is another one from now on."""
@@ -139,7 +141,8 @@ class ExceptionValue(AbstractException):
         if handled is None:
             self.context_is_callers = self.context is NONE
             return
-        link, seen = handled, {id(handled)}
+        link: Any = handled
+        seen = {id(handled)}
         while isinstance(behind := getattr(link, "context", None), ExceptionValue):
             if behind is self:
                 link.context = NONE
@@ -219,12 +222,12 @@ class ExceptionValue(AbstractException):
         """It gets the traceback of another one, or none."""
         if not isinstance(value, TracebackValue) and not value.is_constant():
             frame.break_graph("exception", f"{self.describe()} gets {value.describe()}")
-        self.trace = None if value.is_constant() else value
+        self.trace = value if isinstance(value, TracebackValue) else None
         return self
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in ("__str__", "__repr__"):
-            return self.own_text(frame, str if name == "__str__" else repr)
+            return self.text_of_class(frame, str if name == "__str__" else repr)
         static = lookup_class(self.cls, name)[0]
         if name in ("with_traceback", "add_note") and static is vars(BaseException)[name]:
             return self.call_native(frame, name, args, kwargs)
@@ -245,7 +248,8 @@ class ExceptionValue(AbstractException):
         if name == "add_note" and len(args) == 1 and not kwargs:
             return self.add_note(frame, args[0])
         if name == "__setattr__":
-            return none_of(self.setattr(frame, plain(args[0]), args[1]))
+            self.setattr(frame, plain(args[0]), args[1])
+            return NONE
         return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}")
 
     def add_note(self, frame: Frame, note: Value) -> Value:
@@ -257,6 +261,10 @@ class ExceptionValue(AbstractException):
         return self.fields["__notes__"].call_method(frame, "append", [note], {})
 
     def own_text(self, frame: Frame, fn: Callable[[object], str]) -> Value | None:
+        return self.text_of_class(frame, fn)
+
+    def text_of_class(self, frame: Frame, fn: Callable[[object], str]) -> Value:
+        """str(e) or repr(e), by the class's own method if it has one"""
         for name in ("__str__", "__repr__")[fn is repr :]:
             static, owner = lookup_class(self.cls, name)
             if isinstance(static, types.FunctionType):
@@ -335,7 +343,7 @@ class ExistingException(Value):
         return frame.break_graph("exception", f"{name} of {self.describe()}")
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
-        return frame.break_graph("exception", f"{name} of {self.describe()}")
+        frame.break_graph("exception", f"{name} of {self.describe()}")
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.getattr(frame, name)
@@ -351,10 +359,6 @@ BUILTIN_NEWS = {
     for e in vars(__import__("builtins")).values()
     if isinstance(e, type) and issubclass(e, BaseException) and not issubclass(e, BaseExceptionGroup)
 }
-
-
-def none_of(result: None) -> Value:
-    return NONE
 
 
 def argument_value(frame: Frame, obj: Any) -> Value:

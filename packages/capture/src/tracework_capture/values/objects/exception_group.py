@@ -44,7 +44,7 @@ class GroupValue(ExceptionValue):
     def __init__(self, cls: Any, message: Value, given: Value, exceptions: list[Value]) -> None:
         super().__init__(cls, [message, given])
         self.message, self.exceptions = message, exceptions
-        self.part_of = None
+        self.part_of: GroupValue | None = None
 
     def text(self) -> str:
         message = self.message.constant() if self.message.is_constant() else self.message.describe()
@@ -104,7 +104,7 @@ def make_group(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Val
     if kwargs or len(args) != 2:
         return frame.break_graph("call_unknown", f"construction of {cls.__name__} with these arguments")
     made = made_group(frame, cls, *args)
-    init, _ = lookup_class(made.cls, "__init__")
+    init, _ = lookup_class(made.python_type(), "__init__")
     if isinstance(init, types.FunctionType):
         frame.inline(function_value(frame, init), [made, *args], {})
     return made
@@ -140,7 +140,8 @@ def split(frame: Frame, exception: Value, condition: Callable[[Value], bool]) ->
     if not isinstance(exception, GroupValue):
         return frame.break_graph("exception", f"parts of {exception.describe()}")
     parts = [split(frame, e, condition) for e in exception.exceptions]
-    return tuple(part_of(frame, exception, [part[side] for part in parts if part[side] is not NONE]) for side in (0, 1))
+    taken, rest = ([part[side] for part in parts if part[side] is not NONE] for side in (0, 1))
+    return part_of(frame, exception, taken), part_of(frame, exception, rest)
 
 
 def part_of(frame: Frame, group: GroupValue, exceptions: list[Value]) -> Value:

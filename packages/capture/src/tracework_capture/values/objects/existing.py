@@ -145,7 +145,8 @@ def wrap_method(frame: Frame, obj: Any, source: Source) -> Value:
 @wraps(functools.partial)
 def wrap_partial(frame: Frame, obj: Any, source: Source) -> Value:
     guard_type(frame, obj, source)
-    return PartialValue([frame.wrap(getattr(obj, name), Attr(source, name)) for name in PARTS], obj, source)
+    function, args, keywords = (frame.wrap(getattr(obj, name), Attr(source, name)) for name in PARTS)
+    return PartialValue((function, args, keywords), obj, source)
 
 
 @wraps(operator.attrgetter, operator.itemgetter, operator.methodcaller)

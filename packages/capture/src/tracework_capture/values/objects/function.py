@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import types
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ...code_origin import is_of_torch
 from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
 from ..protocol.keys import MethodKey
-from ..protocol.kinds import AbstractCell, AbstractFunction
+from ..protocol.kinds import AbstractCell, AbstractFunction, AbstractTuple
 from ..protocol.lifetimes import let_go
 from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Value
@@ -46,7 +46,7 @@ class CellValue(AbstractCell):
         if not self._read:
             self._read = True
             try:
-                contents = self.cell.cell_contents
+                contents = cast(types.CellType, self.cell).cell_contents
             except ValueError:
                 frame.guard("PREDICATE", self.source, is_empty)
                 return None
@@ -141,7 +141,7 @@ class FunctionValue(AbstractFunction):
 
     def default(self, frame: Frame, index: int) -> Value:
         """One positional default."""
-        return frame.wrap(self.function.__defaults__[index], DefaultArg(self.base, index))
+        return frame.wrap(cast(tuple[Any, ...], self.function.__defaults__)[index], DefaultArg(self.base, index))
 
     def default_count(self) -> int:
         """How many positional parameters have defaults."""
@@ -231,7 +231,7 @@ class NewFunctionValue(FunctionValue):
         self.code, self.globals = code, globals_
         self._defaults, self._kwdefaults, self._closure = defaults, kwdefaults, closure
         self.attributes: dict[str, Value] = {}
-        self.annotations: Value | None = None
+        self.annotations: AbstractTuple | None = None
         self.defaults_read: Value | None = None
         self.closure_read: Value | None = None
 

@@ -60,21 +60,24 @@ class IdentityNumber(LateValue):
 
     def known(self, frame: Frame) -> int:
         """The number itself, where the object was there before: which it is is guarded."""
-        if getattr(self.of, "obj", None) is None or self.of.source is None:
+        obj = getattr(self.of, "obj", None)
+        if obj is None or self.of.source is None:
             return self.needed(frame)
-        frame.guard("IDENTITY", self.of.source, self.of.obj)
-        return id(self.of.obj)
+        frame.guard("IDENTITY", self.of.source, obj)
+        return id(obj)
 
 
 def is_alive(frame: Frame, value: Value) -> bool:
     """Whether an object surely lives: it was there before, or a frame holds it, itself or in what the traced program made."""
     if is_held(frame, value):
         return True
-    open_, seen = [], set()
-    while frame is not None:
-        cells = (cell._contents for cell in frame.cells.values() if hasattr(cell, "_contents"))
-        open_ += [held for held in (*frame.stack, *dict.values(frame.locals), *cells) if isinstance(held, Value)]
-        frame = frame.parent
+    open_: list[Value] = []
+    seen: set[int] = set()
+    above: Frame | None = frame
+    while above is not None:
+        cells = (cell._contents for cell in above.cells.values() if hasattr(cell, "_contents"))
+        open_ += [held for held in (*above.stack, *dict.values(above.locals), *cells) if isinstance(held, Value)]
+        above = above.parent
     while open_:
         held = open_.pop()
         if held is value:

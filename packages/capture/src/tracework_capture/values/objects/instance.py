@@ -141,7 +141,7 @@ class ObjectValue(InstanceAttributes):
 
     def call_native(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A method that C defines: on the built-in part, or object's own."""
-        row = OBJECT_METHODS.get(name)
+        row: Callable[..., Value] | None = OBJECT_METHODS.get(name)
         if name in NAMESPACE_METHODS and issubclass(self.cls, types.SimpleNamespace):
             row = NAMESPACE_METHODS[name]
         of_the_part = self.part is not None and name not in PART_LEAVES_TO_OBJECT
@@ -160,8 +160,8 @@ class ObjectValue(InstanceAttributes):
             return frame.break_graph("value_not_known", f"text of {self.describe()}")
         if of_the_part:
             if name == "__getitem__" and self.lacks(frame, args):
-                return self.special(frame, "__missing__", args)
-            found = self.part.call_method(frame, name, args, kwargs)
+                return self.required(frame, "__missing__", args, "has no __missing__")
+            found: Value = self.part.call_method(frame, name, args, kwargs)
             if found is self.part and self.part.mutability is None:
                 frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives another object that is equal")
             if found is not self.part and found.python_type() is self.part.python_type() in (set, frozenset):
@@ -191,8 +191,10 @@ class ObjectValue(InstanceAttributes):
             return frame.break_graph("operation_unknown", f"{name} of {self.describe()}")
         args = [operand_of(arg) for arg in args]
         if is_operation(name):
-            return past_its_class(frame, self, call_dunder, self.part, name, args, kwargs)
-        return past_its_class(frame, self, self.part.call_method, name, args, kwargs)
+            found: Value = past_its_class(frame, self, call_dunder, self.part, name, args, kwargs)
+        else:
+            found = past_its_class(frame, self, self.part.call_method, name, args, kwargs)
+        return found
 
     def lacks(self, frame: Frame, args: list[Value]) -> bool:
         """Whether a dict with __missing__ is asked for a key that it does not have."""
@@ -235,7 +237,8 @@ class ObjectValue(InstanceAttributes):
         """What __len__ gives, which Python takes when it is a size."""
         self.given(frame, "__len__", found, int)
         for op, limit in (("<", 0), (">", sys.maxsize)):
-            if compare(frame, op, found, ConstantValue(limit)).truth(frame):
+            outside = compare(frame, op, found, ConstantValue(limit))
+            if outside is not None and outside.truth(frame):
                 frame.break_graph("operation_unknown", f"{self.cls.__name__}.__len__ gives no size")
         return found
 
@@ -332,7 +335,7 @@ class ObjectValue(InstanceAttributes):
     def own_format(self, frame: Frame, spec: str) -> Value | None:
         if not isinstance(lookup_class(self.cls, "__format__")[0], types.FunctionType):
             return None
-        found = self.special(frame, "__format__", [ConstantValue(spec)])
+        found = self.required(frame, "__format__", [ConstantValue(spec)], "has no __format__")
         if found.python_type() is str:
             return found
         return frame.raise_new(TypeError, f"__format__ must return a str, not {found.python_type().__name__}")
@@ -345,7 +348,7 @@ class ObjectValue(InstanceAttributes):
         names = ("__index__",) if kind in "xXo" else ("__int__", "__index__") if kind in "diu" else ()
         asked = next((name for name in names if isinstance(lookup_class(self.cls, name)[0], types.FunctionType)), None)
         found = self.special(frame, asked, []) if asked and self.part is None else self
-        return found if found.python_type() is int else self
+        return found if found is not None and found.python_type() is int else self
 
     # --- leaving the trace --------------------------------------------------------------------------------------
     def as_graph_arg(self, frame: Frame) -> Any:
@@ -376,12 +379,12 @@ class ObjectValue(InstanceAttributes):
         self.part.replay(emit)
 
 
-def fill_part(emit: Emitter, part: Value, native: type, name: str) -> None:
+def fill_part(emit: Emitter, part: Any, native: type, name: str) -> None:
     """Fills the built-in part of a new object past overridden methods."""
     cls = emit.const(native)
     if isinstance(part, DictValue):
         if part.default_factory is not None:
-            place = emit.const(collections.defaultdict.default_factory)
+            place = emit.const(vars(collections.defaultdict)["default_factory"])
             emit.line(f"{place}.__set__({name}, {emit.load(part.default_factory)})")
         for key, value in part.entries.values():
             emit.line(f"{cls}.__setitem__({name}, {part.load_key(emit, key)}, {part.load_item(emit, value)})")

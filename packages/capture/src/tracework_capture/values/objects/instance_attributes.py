@@ -87,12 +87,6 @@ class InstanceAttributes(InstanceFields):
             return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
         return self.no_attribute(frame, name)
 
-    def no_attribute(self, frame: Frame, name: str, more: str = "") -> NoReturn:
-        text = f"'{_C.type_name(self.cls)}' object has no attribute '{name}'{more}"
-        error = frame.root.services.new_exception(frame, AttributeError, (text,))
-        error.fields.update(name=ConstantValue(name), obj=self)
-        return frame.raise_user(error)
-
     def no_place(self, frame: Frame, name: str) -> NoReturn:
         """An attribute is set or deleted for which the object has neither a slot nor a dict."""
         if VERSION < (3, 13):
@@ -111,15 +105,16 @@ class InstanceAttributes(InstanceFields):
         """object.__setattr__"""
         static, owner = lookup_class(self.cls, name)
         if name == "__class__":
-            return frame.break_graph("side_effect_unknown", "assignment to __class__")
+            frame.break_graph("side_effect_unknown", "assignment to __class__")
         if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
-            return self.set_through(frame, static, owner, name, value)
+            self.set_through(frame, static, owner, name, value)
+            return
         self.refuse_member(frame, static, name)
         if type(static) is not SLOT and not self.cls.__dictoffset__:
             if static is NO_ATTRIBUTE:
-                return self.no_place(frame, name)
-            return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
-        return self.set_field(frame, name, value)
+                self.no_place(frame, name)
+            frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
+        self.set_field(frame, name, value)
 
     def refuse_member(self, frame: Frame, static: Any, name: str) -> None:
         """What a class in C shows of its instances looks like a slot, and may be read-only."""
@@ -129,15 +124,15 @@ class InstanceAttributes(InstanceFields):
     def set_through(self, frame: Frame, static: Any, owner: type, name: str, value: Value) -> None:
         """A property or another data descriptor takes the value."""
         if is_property(static, "__set__"):
-            return use_property(frame, static, "__set__", self, self.cls, value)
+            use_property(frame, static, "__set__", self, self.cls, value)
+            return
         if type(static) is FIELD:
-            return frame.raise_new(AttributeError, "can't set attribute")
+            frame.raise_new(AttributeError, "can't set attribute")
         setter, _ = lookup_class(type(static), "__set__")
         if not isinstance(setter, types.FunctionType):
-            return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
+            frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
         descriptor = frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
         function_value(frame, setter).call(frame, [descriptor, self, value], {})
-        return None
 
     def delattr(self, frame: Frame, name: str) -> None:
         deleter = self.hook(frame, "__delattr__")

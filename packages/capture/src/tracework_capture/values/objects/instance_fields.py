@@ -6,7 +6,7 @@ An existing object is read lazily from its source, a new one has only `fields`.
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ... import _C
 from ...atoms import ATOM_TYPES
@@ -43,18 +43,19 @@ class InstanceFields(AbstractInstance):
 
     two_phase = True
     is_holder = True
+    part: Any  # a ListValue, DictValue ..., a ConstantValue, or None
     is_referred_to = False
     """Whether weak references to it were made here, which its __weakref__ gives."""
 
-    def __init__(self, cls: type, obj: Any = None, source: Source | None = None, part: Value | None = None) -> None:
+    def __init__(self, cls: type, obj: Any = None, source: Source | None = None, part: Any = None) -> None:
         super().__init__(source)
         self.cls = cls
         self.obj = obj
         self.part = part
         if part is not None and not is_atomic(part):
             part.owner = self
-        self.fields = {}
-        self.seen = {}
+        self.fields: dict[str, Value] = {}
+        self.seen: dict[str, Value | None] = {}
         self.mutability = NEW if source is None else EXISTING
 
     def held(self) -> Iterable[Any]:
@@ -87,14 +88,14 @@ class InstanceFields(AbstractInstance):
     def field(self, frame: Frame, name: str) -> Value | None:
         """What the instance holds under name, or None."""
         if name in self.fields:
-            found = self.fields[name]
-            return None if found is DELETED else found
+            held = self.fields[name]
+            return None if held is DELETED else held
         if self.obj is None:
             return None
         if name in self.seen:
             return self.seen[name]
         attributes = self.instance_dict()
-        found = None
+        found: Value | None = None
         if attributes is not None:
             if not self.seen:
                 self.meet_dict(frame, attributes)
@@ -152,12 +153,12 @@ class InstanceFields(AbstractInstance):
             reference = static.__get__(self.obj, self.cls) if known else None
             if not known or reference is not None and may_have_died(frame, reference):
                 return frame.break_graph("attribute_unknown", f"__weakref__ of {self.describe()}")
-        if self.part is not None and is_atomic(self.part):
-            return self.part.getattr(frame, name)
+        part: Value | None = self.part
+        if part is not None and is_atomic(part):
+            return part.getattr(frame, name)
         if self.obj is None:
-            of_the_part = self.part is not None and lookup_class(native_base(self.cls), name)[0] is static
-            if of_the_part:
-                return self.part.getattr(frame, name)
+            if part is not None and lookup_class(native_base(self.cls), name)[0] is static:
+                return part.getattr(frame, name)
             return self.empty_slot(frame, name) if type(static) is SLOT else self.only_c_knows(frame, name)
         if is_evaluated_late(self.obj, name):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
@@ -177,6 +178,13 @@ class InstanceFields(AbstractInstance):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is another object each time")
         return frame.wrap(found, Member(self.source, static) if hidden else Attr(self.source, name))
 
+    def no_attribute(self, frame: Frame, name: str, more: str = "") -> NoReturn:
+        """Raises AttributeError, which knows what was asked for, and of which object."""
+        text = f"'{_C.type_name(self.cls)}' object has no attribute '{name}'{more}"
+        error = frame.root.services.new_exception(frame, AttributeError, (text,))
+        error.fields.update(name=ConstantValue(name), obj=self)
+        frame.raise_user(error)
+
     def only_c_knows(self, frame: Frame, name: str) -> Value:
         """What a base in C says of an instance that the graph has not made."""
         return frame.break_graph("attribute_unknown", f"{name} of a new {self.cls.__name__}")
@@ -191,7 +199,7 @@ class InstanceFields(AbstractInstance):
             )
             error.fields.update(name=ConstantValue(name), obj=self)
             return frame.raise_user(error)
-        return self.no_attribute(frame, name)
+        self.no_attribute(frame, name)
 
     def fills(self, frame: Frame, slot: Any, name: str) -> bool:
         """Whether there is something in a slot."""

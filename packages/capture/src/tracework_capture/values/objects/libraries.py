@@ -7,13 +7,14 @@ import re
 import sys
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from ... import _C
 from ...guards.classes import defines
 from ...sources import Const
+from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
 from ..protocol.calls import calls
 from ..protocol.constant import NotPlain, called_there, fold_literal, plain
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from ..protocol.calls import Handler
     from ..protocol.value import Frame, Value
 
-STAND_INS = {torch.Tensor: lambda: torch.empty(0), torch.nn.Parameter: lambda: torch.nn.Parameter(torch.empty(0))}
+STAND_INS: dict[type, Callable[[], torch.Tensor]] = {
+    torch.Tensor: lambda: torch.empty(0),
+    torch.nn.Parameter: lambda: torch.nn.Parameter(torch.empty(0)),
+}
 
 
 def einops_backend(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -55,12 +59,14 @@ def below_generation_tagging(name: str, variable: str) -> Handler:
 
 def graph_module_call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A torch.fx.GraphModule inside of the program: what its class puts around the call only says where an error was."""
-    module = args[0]
-    if module.python_type()._wrapped_call.cls_call is not None:
+    module: Any = args[0]
+    cls: Any = module.python_type()
+    if cls._wrapped_call.cls_call is not None:
         return frame.break_graph("call_unknown", f"{module.describe()}, whose class had a __call__ before it was recompiled")
-    inherited = super(module.python_type(), module.python_type()).__call__
+    inherited = super(cls, cls).__call__
     if inherited is torch.nn.Module.__call__:
-        return module.call_impl(frame, args[1:], kwargs)
+        found: Value = module.call_impl(frame, args[1:], kwargs)
+        return found
     return function_value(frame, inherited).call(frame, list(args), kwargs)
 
 
@@ -68,7 +74,9 @@ def optimized_module_call(frame: Frame, args: list[Value], kwargs: dict[str, Val
     """A module that torch.compile made inside of the program: what is put around the call warns of hooks on all modules only."""
     if torch.nn.modules.module._has_any_global_hook():
         return frame.break_graph("call_skipped", "a module that torch.compile made, while there are hooks on all modules")
-    return args[0].call_impl(frame, args[1:], kwargs)
+    module: Any = args[0]
+    found: Value = module.call_impl(frame, args[1:], kwargs)
+    return found
 
 
 def decided(function: str, kind: type) -> Handler:
@@ -107,11 +115,11 @@ def begin_step(module: str) -> Handler:
 
 def implementation(frame: Frame, function: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What functools.singledispatch calls for a class: it keeps what it found in a dict of its own. What is registered is guarded."""
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__))
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
     registry, cache = cells["registry"].cell_contents, cells["dispatch_cache"].cell_contents
     if type(cache) is not weakref.WeakKeyDictionary:
         return frame.break_graph("call_unknown", "functools.singledispatch with another dict for what it found")
-    table = frame.wrap(registry, Const(registry, "registry"))
+    table = cast(DictValue, frame.wrap(registry, Const(registry, "registry")))
     kinds = [key.real() for key in table.all_keys(frame)]
     if any(defines(kind, "__abstractmethods__") for kind in kinds):
         return frame.break_graph("call_unknown", "functools.singledispatch over abstract classes")
@@ -119,7 +127,7 @@ def implementation(frame: Frame, function: types.FunctionType, args: list[Value]
     return table.getitem(frame, frame.wrap(found, Const(found, found.__name__)))
 
 
-def of_texts(function: Callable[..., Any]) -> Handler:
+def of_texts(function: Any) -> Handler:
     """A function of re, which keeps what it compiles in a dict of its own."""
 
     def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -10,12 +10,13 @@ import abc
 import builtins
 import collections
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from ...guards.classes import HEAP_TYPE, defines
 from ..plain.iterators import PartialBuiltin
+from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
 from ..protocol.calls import calls
 from ..protocol.constant import NotPlain, fold_plain, plain
@@ -175,8 +176,8 @@ def build_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
 def class_of_parts(frame: Frame, args: list[Value]) -> Value:
     """type(name, bases, namespace)"""
     try:
-        bases, items = args[1].unpack(frame), args[2].all_items(frame)
-        namespace = {plain(key): value for key, value in items}
+        bases, entries = args[1].unpack(frame), cast(DictValue, args[2])
+        namespace = {plain(key): value for key, value in entries.all_items(frame)}
         namespace.setdefault("__module__", frame.constant(frame.globals.get("__name__")))
         return made_class(frame, plain(args[0]), bases, known_bases(frame, bases), namespace)
     except (Unfit, NotPlain) as why:
@@ -214,12 +215,12 @@ def made_class(
     return made
 
 
-_APART = {}  # a class of C, or abc.ABC -> one derived from it that nobody sees
+_APART: dict[type, type] = {}  # a class of C, or abc.ABC -> one derived from it that nobody sees
 
 
 def apart_from(known: list[type], template: type, classes: tuple[type, ...]) -> type:
     """The class that takes the place of a template's bases when the trace is over. Raises Unfit where their instances differ too much."""
-    base = template
+    base: Any = template
     while base.__flags__ & HEAP_TYPE and base is not abc.ABC:
         base = base.__base__
     apart = _APART.get(base) or _APART.setdefault(base, type(base)("Apart", (base,), {}))
@@ -235,7 +236,8 @@ def base_of(value: Value) -> type:
     """The class that a base is."""
     if not isinstance(value, ClassValue):
         raise Unfit("a base that is no class")
-    return value.cls
+    cls: type = value.cls
+    return cls
 
 
 def know(frame: Frame, real: Any, value: Value) -> None:
@@ -263,7 +265,7 @@ def template_of(frame: Frame, value: Value) -> Any:
     return standing
 
 
-def template_function(frame: Frame, value: Value) -> types.FunctionType:
+def template_function(frame: Frame, value: NewFunctionValue) -> types.FunctionType:
     """A function with the parameters of the one made; registered, so that it is never run."""
     defaults = tuple(map(plain, value._defaults)) or None
     closure = tuple(types.CellType() for _ in value.code.co_freevars)
@@ -275,7 +277,7 @@ def template_function(frame: Frame, value: Value) -> types.FunctionType:
     return made
 
 
-ROWS = {
+ROWS: dict[Any, Handler] = {
     collections.namedtuple: namedtuple_row,
     builtins.__build_class__: build_class,
     **{kind: descriptor_row(kind) for kind in (staticmethod, classmethod, property)},

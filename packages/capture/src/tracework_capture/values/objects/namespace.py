@@ -59,9 +59,9 @@ class NamespaceValue(Value):
         return self.obj
 
     def getattr(self, frame: Frame, name: str) -> Value:
-        found = touched_name(frame, self.obj.__dict__, name)
-        if found is not MISSING and (found is not None or not hasattr(types.ModuleType, name)):
-            return found if found is not None else self.no_attribute(frame, name)
+        touched: Value | None = touched_name(frame, self.obj.__dict__, name)
+        if touched is not MISSING and (touched is not None or not hasattr(types.ModuleType, name)):
+            return touched if touched is not None else self.no_attribute(frame, name)
         names = Const(self.obj.__dict__, str(self.name()))
         if name in self.obj.__dict__:
             return frame.wrap(self.obj.__dict__[name], DictItem(names, name))
@@ -73,7 +73,7 @@ class NamespaceValue(Value):
             found = called_there(frame, getattr, self.obj, name)
         except AttributeError as error:
             frame.guard("DICT_LACKS", names, name)
-            return raise_python(frame, error)
+            raise_python(frame, error)
         except Exception as error:  # code of the program, which is to run when its turn comes
             let_through(error)
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} raised {type(error).__name__}")
@@ -82,10 +82,11 @@ class NamespaceValue(Value):
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         static, _ = lookup_class(type(self.obj), name)
         if defines(type(static), "__set__"):
-            return frame.wrap(static, Const(static, name)).call_method(frame, "__set__", [self, value], {})
-        if self.writes_itself("__setattr__", name):
-            return super().setattr(frame, name, value)
-        return write_name(frame, self.obj.__dict__, name, value)
+            frame.wrap(static, Const(static, name)).call_method(frame, "__set__", [self, value], {})
+        elif self.writes_itself("__setattr__", name):
+            super().setattr(frame, name, value)
+        else:
+            write_name(frame, self.obj.__dict__, name, value)
 
     def delattr(self, frame: Frame, name: str) -> None:
         static, _ = lookup_class(type(self.obj), name)
@@ -98,8 +99,8 @@ class NamespaceValue(Value):
         else:
             there = found is not None
         if not there:
-            return frame.raise_new(AttributeError, f"'{type(self.obj).__name__}' object has no attribute '{name}'")
-        return write_name(frame, self.obj.__dict__, name, None)
+            frame.raise_new(AttributeError, f"'{type(self.obj).__name__}' object has no attribute '{name}'")
+        write_name(frame, self.obj.__dict__, name, None)
 
     def writes_itself(self, hook: str, name: str) -> bool:
         """Whether something else than the dict of the module takes an attribute, or what is replayed later (a print) looks at it."""
@@ -111,4 +112,4 @@ class NamespaceValue(Value):
 
     def no_attribute(self, frame: Frame, name: str) -> NoReturn:
         called = "module" if self.name() is None else f"module '{self.name()}'"
-        return frame.raise_new(AttributeError, f"{called} has no attribute '{name}'")
+        frame.raise_new(AttributeError, f"{called} has no attribute '{name}'")

@@ -27,7 +27,7 @@ def shown_once(frame: Frame, function: types.FunctionType, args: list[Value], kw
     if len(args) != 1 or kwargs:
         return frame.break_graph("call_unknown", f"{function.__qualname__} with these arguments")
     cells = FunctionValue(function, Const(function, function.__qualname__)).closure(frame)
-    held = {name: cell.get(frame) for name, cell in zip(function.__code__.co_freevars, cells)}
+    held = {name: found for name, cell in zip(function.__code__.co_freevars, cells) if (found := cell.get(frame)) is not None}
     if held["repr_running"].truth(frame):
         return frame.break_graph("value_not_known", f"{function.__qualname__} inside of itself")
     if any(shown is args[0] for shown in frame.root.shown):

@@ -59,14 +59,15 @@ def namespace_comparison(op: str) -> Callable[[Frame, Value, Value], Value]:
     def compare(frame: Frame, self: Value, other: Value) -> Value:
         if not issubclass(other.python_type(), types.SimpleNamespace):
             return ConstantValue(NotImplemented)
-        return self.getattr(frame, "__dict__").compare(frame, op, other.getattr(frame, "__dict__"))
+        found = self.getattr(frame, "__dict__").compare(frame, op, other.getattr(frame, "__dict__"))
+        return ConstantValue(NotImplemented) if found is None else found
 
     return compare
 
 
 NAMESPACE_METHODS = {"__eq__": namespace_comparison("=="), "__ne__": namespace_comparison("!=")}
 OF_OBJECT.add({"__eq__": identical, "__ne__": opposite, "__repr__": default_repr})
-OBJECT_METHODS = {
+OBJECT_METHODS: dict[str, Callable[..., Value]] = {
     "__setattr__": object_setattr,
     "__delattr__": object_delattr,
     "__init__": object_init,

@@ -13,6 +13,7 @@ from ..protocol.binding import is_callable
 from .instance import ObjectValue
 
 if TYPE_CHECKING:
+    from ...sources import Source
     from ..protocol.value import Emitter, Frame, Value
 
 PARTS = ("func", "args", "keywords")
@@ -22,9 +23,9 @@ PARTS = ("func", "args", "keywords")
 class PartialValue(ObjectValue):
     """A partial with the function, the tuple of positional arguments and the dict of those by name that it calls with."""
 
-    def __init__(self, parts: list[Value], obj: Any = None, source: Any = None) -> None:
+    def __init__(self, parts: tuple[Value, Any, Any], obj: Any = None, source: Source | None = None) -> None:
         super().__init__(functools.partial, obj, source)
-        self.parts = parts
+        self.parts = parts  # the function, a TupleValue and a DictValue
 
     def held(self) -> Any:
         return *self.parts, *super().held()
@@ -83,7 +84,7 @@ def partial_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
     elif not is_callable(function):
         return frame.raise_new(TypeError, "the first argument must be callable")
     named = frame.make_dict([(frame.constant(name), value) for name, value in kwargs.items()])
-    return PartialValue([function, TupleValue(positional), named])
+    return PartialValue((function, TupleValue(positional), named))
 
 
 def partial_call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

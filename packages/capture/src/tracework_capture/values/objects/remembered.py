@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from ...sources import Source
     from ..protocol.value import Frame, Value
 
-NOT_FOLLOWED = (types.ModuleType, types.FunctionType, *ATOM_TYPES)
-OF_NUMBERS = (abs, float, int, max, min, round, math)
+NOT_FOLLOWED: tuple[Any, ...] = (types.ModuleType, types.FunctionType, *ATOM_TYPES)
+OF_NUMBERS: tuple[Any, ...] = (abs, float, int, max, min, round, math)
 """Globals of a function that give the same for the same numbers."""
 REACHED = 10_000
 """Objects that are looked at for what a function may read."""
@@ -59,7 +59,9 @@ class Remembered:
 
     def __init__(self, disabled: Any, function: Any) -> None:
         self.disabled = disabled
-        self.calls = []  # (args, kwargs, result) in the program's order, which says what is forgotten next
+        self.calls: list[
+            tuple[list[Any], dict[str, Any], Any]
+        ] = []  # (args, kwargs, result) in the program's order, which says what is forgotten next
         self.asked = weakref.ref(function)
         self.counts = None  # what the function counted until tracing had asked it for the last time, until the guard was asked
 
@@ -248,7 +250,8 @@ def waits_for_writes(frame: Frame, function: Any, args: list[Value]) -> bool:
 def reached(objects: list[Any]) -> Iterable[Any] | None:
     """The objects and what they hold, though not what classes, modules and functions hold; None where they are more than REACHED, or one
     has slots."""
-    seen, left = {}, [*objects]
+    seen: dict[int, Any] = {}
+    left = [*objects]
     while left:
         found = left.pop()
         if id(found) in seen:

@@ -47,6 +47,8 @@ CALLS_WITHOUT_ROW: Registry[str, Callable[[Frame, Any, Sequence[Value], dict[str
 class RowValue(KnownFunction):
     """A function that a table answers for."""
 
+    row: Handler
+
     def __init__(self, fn: Any, row: Handler, source: Source | None = None) -> None:
         super().__init__(fn, source)
         self.row = row
@@ -88,7 +90,7 @@ class CFunctionValue(RowValue):
     """A C function without a row: methods act on their first argument, pure ones are folded, the rest breaks."""
 
     def __init__(self, fn: Any, source: Source | None = None) -> None:
-        super().__init__(fn, None, source)
+        KnownFunction.__init__(self, fn, source)
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         fn = self.fn

@@ -58,10 +58,9 @@ def isinstance_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
     if isinstance(args[0], ObjectValue) and args[0].pretends(frame):
         return frame.break_graph("call_unknown", f"isinstance of {args[0].describe()}, whose class says what its __class__ is")
     if isinstance(args[1], TupleValue):
-        found = (isinstance_(frame, [args[0], cls], {}) for cls in args[1].all_items(frame))
-        return ConstantValue(any(f.constant() for f in found))
+        return ConstantValue(any(isinstance_(frame, [args[0], cls], {}).constant() for cls in args[1].all_items(frame)))
     hook = hook_of(args[1], "__instancecheck__")
-    if hook is not None and args[0].python_type() is args[1].cls:
+    if hook is not None and args[0].python_type() is args[1].real():
         return ConstantValue(True)  # the hook is not asked
     if hook is not None:
         return ConstantValue(function_value(frame, hook).call(frame, [args[1], args[0]], {}).truth(frame))
@@ -153,8 +152,7 @@ def _follows(kind: type, protocol: type) -> bool:
 
 def issubclass_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(args[1], TupleValue):
-        found = (issubclass_(frame, [args[0], cls], {}) for cls in args[1].all_items(frame))
-        return ConstantValue(any(f.constant() for f in found))
+        return ConstantValue(any(issubclass_(frame, [args[0], cls], {}).constant() for cls in args[1].all_items(frame)))
     hook = hook_of(args[1], "__subclasscheck__")
     if hook is not None:
         return ConstantValue(function_value(frame, hook).call(frame, [args[1], args[0]], {}).truth(frame))
@@ -235,8 +233,12 @@ def hash_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def vars_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not args:
         return own_frame("vars")(frame, args, kwargs)
-    found = getattr_(frame, [args[0], ConstantValue("__dict__"), None], {})
-    return frame.raise_new(TypeError, "vars() argument must have __dict__ attribute") if found is None else found
+    try:
+        return args[0].getattr(frame, "__dict__")
+    except SymbolicRaise as raised:
+        if not issubclass(raised.value.python_type(), AttributeError):
+            raise
+    return frame.raise_new(TypeError, "vars() argument must have __dict__ attribute")
 
 
 def dir_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -245,7 +247,7 @@ def dir_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0]
     if value.is_constant():
         return fold(frame, dir, [value])
-    if isinstance(value, ClassValue) and type(value.cls).__dir__ is type.__dir__:
+    if isinstance(value, ClassValue) and type(value.cls).__dir__ is vars(type)["__dir__"]:
         return ListValue([ConstantValue(name) for name in names_of_class(frame, value.cls)])
     if type(value) is not ObjectValue or value.part is not None or lookup_class(value.cls, "__dir__")[0] is not object.__dir__:
         return frame.break_graph("builtin_unsupported", f"dir() of {value.describe()}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..plain.instance_dict import InstanceDictValue
 from ..plain.iterators import PartialBuiltin
@@ -18,6 +18,8 @@ from .instance import ObjectValue
 from .partial import partial_, partial_call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..protocol.value import Frame, Value
 
 
@@ -37,7 +39,7 @@ def attributes_given(frame: Frame, function: Value) -> list[tuple[str, Value]]:
     return [(name, function.getattr(frame, name)) for name in names]
 
 
-def arguments_of(frame: Frame, function: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
+def arguments_of(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
     """The arguments of a call of a Python function by their names, without the defaults."""
     try:
         return inspect.signature(function).bind(*args, **kwargs).arguments

@@ -42,7 +42,7 @@ def method_row(name: str) -> Handler:
     said = log_row(getattr(logging.Logger, name))
 
     def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        level = args[1:2] if LEVELS[name] is None else [ConstantValue(LEVELS[name])]
+        level: list[Value] = args[1:2] if LEVELS[name] is None else [ConstantValue(LEVELS[name])]
         if level and not args[0].call_method(frame, "isEnabledFor", level, {}).truth(frame):
             return NONE
         return said(frame, args, kwargs)
@@ -98,8 +98,9 @@ def shown_as(frame: Frame, value: Value, conversion: str | None) -> Value:
 def from_frames_of(frame: Frame, function: Any) -> tuple[Callable[..., Any], int]:
     """A function that calls `function` as from these frames, for those who look where a call comes from; and how many they are."""
     depth = 0
-    while frame is not None:
-        function, frame, depth = from_frame_of(frame, function), frame.parent, depth + 1
+    above: Frame | None = frame
+    while above is not None:
+        function, above, depth = from_frame_of(above, function), above.parent, depth + 1
     return function, depth
 
 
@@ -110,7 +111,7 @@ def from_frame_of(frame: Frame, function: Any) -> types.FunctionType:
         co_filename=code.co_filename,
         co_name=code.co_name,
         co_qualname=code.co_qualname,
-        co_firstlineno=frame.info.line(frame.current),
+        co_firstlineno=frame.line(),
     )
     return types.FunctionType(place, frame.globals, code.co_name, None, call.__closure__)
 

@@ -17,7 +17,7 @@ from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, literal
 from ..protocol.value import NEW
 from .class_value import ClassValue
-from .function import BoundMethodValue, FunctionValue
+from .function import BoundMethodValue, FunctionValue, NewFunctionValue
 from .partial import PartialValue
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ...sources import Source
     from ..protocol.calls import Handler
     from ..protocol.value import Frame, Value
+
+_dataclasses: Any = dataclasses
+"""The module with what it has for itself."""
 
 
 def is_dataclass(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -58,11 +61,12 @@ def replace(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not hasattr(value.python_type(), "__dataclass_fields__"):
         return frame.break_graph("call_unknown", "dataclasses.replace of no dataclass")
     guard_fields(frame, value.python_type())
-    declared = value.python_type().__dataclass_fields__.values()
-    given = [field for field in declared if field._field_type is not dataclasses._FIELD_CLASSVAR and field.name in kwargs]
-    kept = [f for f in declared if f._field_type is not dataclasses._FIELD_CLASSVAR and f.init and f.name not in kwargs]
+    cls: Any = value.python_type()
+    declared = cls.__dataclass_fields__.values()
+    given = [field for field in declared if field._field_type is not _dataclasses._FIELD_CLASSVAR and field.name in kwargs]
+    kept = [f for f in declared if f._field_type is not _dataclasses._FIELD_CLASSVAR and f.init and f.name not in kwargs]
     if not all(f.init for f in given) or any(
-        f._field_type is dataclasses._FIELD_INITVAR and f.default is dataclasses.MISSING for f in kept
+        f._field_type is _dataclasses._FIELD_INITVAR and f.default is dataclasses.MISSING for f in kept
     ):
         return frame.break_graph("call_unknown", "dataclasses.replace with fields that it refuses, or without some that it needs")
     changes = {**kwargs, **{f.name: value.getattr(frame, f.name) for f in kept}}
@@ -92,6 +96,7 @@ def of_signature(fn: Callable[..., object]) -> Handler:
 
 def stand_in(frame: Frame, value: Value, name: str) -> Callable[..., Any] | None:
     """What has the signature of a function, a method or a partial of one, guarded; None for other callables."""
+    found: Callable[..., Any] | None
     if isinstance(value, FunctionValue):
         found = plain_function(frame, value)
         guard_signature(frame, value)
@@ -126,7 +131,7 @@ def guard_signature_of_class(frame: Frame, cls: type, name: str) -> None:
             guard_facts(frame, method, Const(method, method.__qualname__))
 
 
-def guard_signature(frame: Frame, value: Value) -> None:
+def guard_signature(frame: Frame, value: FunctionValue) -> None:
     """What inspect.signature reads of an existing function stays as it is."""
     if value.mutability is not NEW:
         guard_facts(frame, value.real(), value.base)
@@ -148,7 +153,7 @@ def guard_facts(frame: Frame, function: Any, source: Source | None) -> None:
 
 def signature_facts(function: Any) -> list[Any]:
     """Objects that the signature of a function is made of, and that of the function it wraps; at the end what wraps nothing more."""
-    facts = []
+    facts: list[Any] = []
     while isinstance(function, types.FunctionType) and len(facts) < _LONGEST_CHAIN:
         own = function.__dict__
         facts += [function.__code__, function.__defaults__, function.__kwdefaults__, function.__annotations__]
@@ -164,12 +169,10 @@ def plain_options(frame: Frame, kwargs: dict[str, Value]) -> dict[str, Any]:
     return {k: force_plain(frame, v) for k, v in kwargs.items()}
 
 
-def plain_function(frame: Frame, value: Value) -> types.FunctionType:
+def plain_function(frame: Frame, value: FunctionValue) -> types.FunctionType:
     """The function, or a stand-in with the same signature for one that the traced program made."""
-    try:
-        return value.real()
-    except LookupError:
-        pass
+    if not isinstance(value, NewFunctionValue):
+        return value.function
     try:
         if value.attributes:
             raise LookupError("what it wraps")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ...sources import Source
     from ..protocol.value import Frame
 
+_warnings: Any = warnings
+"""The module with what it has for itself."""
 SIGNATURE = inspect.Signature(
     [
         inspect.Parameter("message", inspect.Parameter.POSITIONAL_OR_KEYWORD),
@@ -73,7 +75,7 @@ def filters_changed(frame: Frame) -> bool:
     if id(warnings.filters) not in frame.root.memo and touched_name(frame, vars(warnings), "filters") is MISSING:
         return False
     now = filters_now(frame)
-    return now is not frame.root.memo.get(id(warnings.filters)) or not now.is_unchanged()
+    return now is not frame.root.memo.get(id(warnings.filters)) or not isinstance(now, ListValue) or not now.is_unchanged()
 
 
 def filters_now(frame: Frame) -> Value:
@@ -114,8 +116,8 @@ def action_for(frame: Frame, text: str, category: type[Warning], module: str, li
             and issubclass(category, kind.real())
             and plain(at) in (0, line)
         ):
-            return plain(action)
-    return plain(frame.wrap(warnings, Const(warnings, "warnings")).getattr(frame, "defaultaction"))
+            return str(plain(action))
+    return str(plain(frame.wrap(warnings, Const(warnings, "warnings")).getattr(frame, "defaultaction")))
 
 
 def is_met(pattern: Any, text: str) -> bool:
@@ -125,7 +127,7 @@ def is_met(pattern: Any, text: str) -> bool:
 
 def is_recorded_in_a_list(frame: Frame) -> bool:
     """Whether a list that was there before takes warnings up, and the frame has it: it may look at it."""
-    record = getattr(warnings._showwarnmsg_impl, "__self__", None)
+    record = getattr(_warnings._showwarnmsg_impl, "__self__", None)
     if type(record) is not list:
         return False
     return isinstance(frame.root.memo.get(id(record)), ListValue) or any(
@@ -141,10 +143,10 @@ def taken_up_by(frame: Frame) -> BoundBuiltin | None:
     return take_up if is_usual and isinstance(take_up, BoundBuiltin) and isinstance(take_up.owner, ListValue) else None
 
 
-@call(warnings._filters_mutated)
+@call(_warnings._filters_mutated)
 def filters_mutated(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What each warning was issued for counts from here on as not issued."""
-    call_later(frame, warnings._filters_mutated, [], {})
+    call_later(frame, _warnings._filters_mutated, [], {})
     return NONE
 
 
@@ -167,7 +169,7 @@ def goes_where_nobody_looks(frame: Frame) -> bool:
     shown = getattr(warnings.showwarning, "__code__", None)
     if shown is None or not is_installed(shown):  # a function of the program
         return False
-    record = getattr(warnings._showwarnmsg_impl, "__self__", None)  # that of catch_warnings(record=True)
+    record = getattr(_warnings._showwarnmsg_impl, "__self__", None)  # that of catch_warnings(record=True)
     if type(record) is not list:
         return True
     known = frame.root.memo.setdefault(id(record), RecordOfWarnings(Const(record, "warnings")))
@@ -209,9 +211,10 @@ class AreErrors:
 
 def place_of(frame: Frame, level: int) -> tuple[tuple[dict[str, Any], str, int] | None, int]:
     """(globals, file, line) of the frame at this level, counted from 1; or None and the level counted from the caller of the whole."""
-    while frame is not None and level > 1:
-        frame, level = frame.parent, level - 1
-    return (None, level) if frame is None else ((frame.globals, frame.code.co_filename, frame.info.line(frame.current)), 0)
+    above: Frame | None = frame
+    while above is not None and level > 1:
+        above, level = above.parent, level - 1
+    return (None, level) if above is None else ((above.globals, above.code.co_filename, above.line()), 0)
 
 
 def warn_at(globals_: dict[str, Any], filename: str, line: int, message: Any, category: type[Warning], source: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...bytecode.resume import original_code
 from ...guards.classes import lookup_class, resolution_order
@@ -131,7 +131,7 @@ class NativeMethod(BoundBuiltin):
 
     def reload(self, emit: Emitter) -> str:
         if isinstance(self.owner, ClassValue):
-            return emit.const(self.descriptor.__get__(self.owner.cls, type(self.owner.cls)))
+            return emit.const(cast(Any, self.descriptor).__get__(self.owner.cls, type(self.owner.cls)))
         # its name may lead to an override; without a type, CPython's binding of some methods crashes
         owner = emit.load(self.owner)
         return f"{emit.const(self.descriptor)}.__get__({owner}, {emit.const(type)}({owner}))"
@@ -140,7 +140,7 @@ class NativeMethod(BoundBuiltin):
         owner = self.owner
         if isinstance(owner, ClassValue) and self.name == "__call__":
             return type_call(frame, owner, list(args), kwargs)
-        if self.descriptor is type.__setattr__ and len(args) == 2 and not kwargs:
+        if isinstance(owner, ClassValue) and self.descriptor is type.__setattr__ and len(args) == 2 and not kwargs:
             owner.plain_setattr(frame, force_plain(frame, args[0]), args[1])
             return NONE
         if isinstance(owner, ExceptionValue):
@@ -158,19 +158,19 @@ def super_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """super() and super(cls, obj)."""
     if len(args) == 2 and not kwargs:
         start = args[0].real()
-        owner = args[1]
+        of = args[1]
         fits = isinstance(start, type) and (
-            is_among_bases(start, owner.python_type()) or isinstance(owner, ClassValue) and is_among_bases(start, owner.cls)
+            is_among_bases(start, of.python_type()) or isinstance(of, ClassValue) and is_among_bases(start, of.cls)
         )
         if fits:
-            return SuperValue(start, owner)
+            return SuperValue(start, of)
     if args or kwargs:
         return frame.break_graph("call_unknown", "super() with these arguments")
     code = original_code(frame.code)  # a continuation has the first argument in its first slot, too (graph/finish.py)
     if not code.co_argcount:
         return frame.raise_new(RuntimeError, "super(): no arguments")
     first = code.co_varnames[0]
-    owner = frame.locals.get(first)
+    owner: Value | None = frame.locals.get(first)
     if owner is None and first in frame.cells:
         owner = frame.cells[first].get(frame)
     if owner is None:

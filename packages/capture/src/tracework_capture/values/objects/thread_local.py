@@ -34,7 +34,7 @@ class ThreadLocalValue(ObjectValue):
             found = getattr(self.obj, name)
         except AttributeError:
             frame.guard("LACKS_ATTR", self.source, name)
-            return self.no_attribute(frame, name)
+            self.no_attribute(frame, name)
         return frame.wrap(found, Attr(self.source, name))
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:

@@ -137,8 +137,13 @@ def is_same_definition(value: Value, other: Value) -> bool:
 @call(weakref.ref)
 def make_reference(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """weakref.ref(value), weakref.ref(value, callback)"""
-    value = args[0] if len(args) in (1, 2) and not kwargs else None
-    callback = args[1] if len(args) == 2 and args[1].python_type() is not type(None) else None
+    if len(args) not in (1, 2) or kwargs:
+        return frame.break_graph("call_unknown", "weakref.ref of something else than an object")
+    return reference_to(frame, args[0], args[1] if len(args) == 2 and args[1].python_type() is not type(None) else None)
+
+
+def reference_to(frame: Frame, value: Value, callback: Value | None) -> MadeReference:
+    """A new weak reference."""
     is_known = isinstance(value, (ObjectValue, AbstractTensor, NewFunctionValue, MadeClassValue)) or type(value) in DEFINITIONS
     if not is_known or value.source is not None and existing(value) is None:
         return frame.break_graph("call_unknown", "weakref.ref of something else than an object")
@@ -162,12 +167,12 @@ def make_keyed_reference(frame: Frame, args: list[Value], kwargs: dict[str, Valu
     """weakref.KeyedRef(value, callback, key)"""
     if len(args) != 3 or kwargs or args[1].python_type() is type(None):
         return frame.break_graph("call_unknown", "weakref.KeyedRef with these arguments")
-    made = make_reference(frame, args[:2], {})
+    made = reference_to(frame, args[0], args[1])
     made.key = args[2]
     return made
 
 
-def watching(frame: Frame, value: Value, callback: Value) -> Value:
+def watching(frame: Frame, value: Value, callback: Value) -> MadeReference:
     """A reference with a callback to an existing object: it is made when the graph has run, and the object must live until then and beyond."""
     root = frame.root
     if not is_held(frame, value) or may_be_dropped(root, existing(value)):

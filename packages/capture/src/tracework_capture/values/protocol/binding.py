@@ -23,7 +23,7 @@ from .properties import function_value, held_function, use_property
 from .registry import Registry
 from .value import Emitter, Frame, Value
 
-DELETED = object()
+DELETED: Any = object()
 
 
 CONTAINERS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)

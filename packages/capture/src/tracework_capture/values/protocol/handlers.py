@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
+from typing import Any
 
 from ...sources import Const
 from .value import Frame, Value
@@ -14,7 +14,7 @@ Handler = Callable[[Frame, list[Value], dict[str, Value]], Value]
 """What a call of a known function does: handler(frame, args, kwargs)."""
 
 
-def stand_in_row(function: types.FunctionType) -> Handler:
+def stand_in_row(function: Callable[..., Any]) -> Handler:
     """A call that is traced as one of `function`, Python code that does the same."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

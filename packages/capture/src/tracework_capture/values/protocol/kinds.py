@@ -173,6 +173,9 @@ class AbstractFunction(Value):
 class AbstractClass(Value):
     """A class (objects/class_value.py ClassValue)."""
 
+    cls: type
+    """The class itself; of one that the traced program makes its template."""
+
 
 class AbstractException(Value):
     """An exception (objects/exception.py ExceptionValue)."""

@@ -16,7 +16,7 @@ class KnownFunction(Value):
 
     def __init__(self, fn: Callable[..., Any], source: Source | None = None) -> None:
         super().__init__(source)
-        self.fn = fn
+        self.fn: Any = fn
 
     def python_type(self) -> type:
         return type(self.fn)
