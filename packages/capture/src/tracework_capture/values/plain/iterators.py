@@ -127,10 +127,10 @@ OVER_SEQUENCES: frozenset[type] = frozenset((itertools.count, *(type(iter(made))
 class HasLeft(NamedTuple):
     """the iterator has as many items left as before"""
 
-    left: int
+    count: int  # type: ignore[assignment]  # guards show it, and nobody counts in one
 
     def __call__(self, iterator: Any) -> bool:
-        return bool(iterator.__length_hint__() == self.left)
+        return bool(iterator.__length_hint__() == self.count)
 
 
 class StandsAt(NamedTuple):
