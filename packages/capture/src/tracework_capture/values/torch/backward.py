@@ -269,10 +269,11 @@ def with_freed_history(tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Ten
     if tensor._is_view():
         tensor = tensor.detach()  # graphs may run without grad mode, and the history of a view that was made so cannot be set
     with torch.enable_grad(), keeping_version(tensor):
-        return _Freed.apply(tensor, torch.zeros((), requires_grad=True), *leaves)
+        result: torch.Tensor = _Freed.apply(tensor, torch.zeros((), requires_grad=True), *leaves)
+        return result
 
 
-def view_with_freed_history(base: Any, tensor: AbstractTensor) -> Any:
+def view_with_freed_history(base: torch.Tensor, tensor: torch.Tensor) -> Any:
     """The view of a result with a freed history that shows what the tensor shows."""
     with torch.enable_grad():
         return base.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
@@ -322,13 +323,13 @@ def reload_freed(value: AbstractTensor, emit: Emitter) -> str:
 # --- .grad ---------------------------------------------------------------------------------------------------------------
 
 
-def write_grad(frame: Frame, tensor: AbstractTensor, value: Value) -> Value | None:
+def write_grad(frame: Frame, tensor: AbstractTensor, value: Value) -> None:
     """tensor.grad = value"""
     if isinstance(value, AbstractTensor):
         new, old = value.example, tensor.example
         if (tuple(new.shape), new.dtype, new.device) != (tuple(old.shape), old.dtype, old.device):
-            return frame.break_graph("side_effect_unknown", "assignment of another kind of tensor to grad")
+            frame.break_graph("side_effect_unknown", "assignment of another kind of tensor to grad")
     elif not is_none(value):
-        return frame.break_graph("side_effect_unknown", "assignment to grad of a tensor")
+        frame.break_graph("side_effect_unknown", "assignment to grad of a tensor")
     tensor.attributes["grad"] = value
     tensor.log_attribute(frame, "grad", value)

@@ -347,6 +347,7 @@ def unknown(frame: Frame, what: str) -> NoReturn:
     frame.break_graph("context_unknown", f"__{what}__ of a manager derived from torch's")
 
 
+AUTOCASTS = (torch.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast)  # type: ignore[attr-defined]
 GRAD_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)
 METHOD_ROWS = {
     f"{cls.__module__}.{cls.__qualname__}.__{name}__": row
@@ -503,7 +504,7 @@ def error_region_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) 
     "tracework_capture.regions.error_on_graph_break",
     "torch._dynamo.decorators.ErrorOnGraphBreakDecoratorContextManager",
 )
-def existing_error_region(frame: Frame, obj: Any, source: Source | None) -> Any:
+def existing_error_region(frame: Frame, obj: Any, source: Source) -> Any:
     wanted = frame.wrap(obj.error_on_graph_break, InstanceAttr(source, "error_on_graph_break"))
     guard_type(frame, obj, source)
     made = ErrorRegion([wanted], obj.error_on_graph_break, type(obj) is error_on_graph_break)
@@ -512,38 +513,38 @@ def existing_error_region(frame: Frame, obj: Any, source: Source | None) -> Any:
 
 
 @wraps_named("torch._dynamo.decorators.DynamoConfigPatchProxy")
-def existing_options(frame: Frame, obj: Any, source: Source | None) -> Any:
+def existing_options(frame: Frame, obj: Any, source: Source) -> Any:
     """Options of torch.compile."""
     guard_type(frame, obj, source)
     return existing(NullContext(type(obj), [], {}), obj, source)
 
 
 @wraps(numpy.errstate)
-def existing_error_state(frame: Frame, obj: Any, source: Source | None) -> Any:
+def existing_error_state(frame: Frame, obj: Any, source: Source) -> Any:
     guard_type(frame, obj, source)
     return existing(ErrorState(type(obj), [], {}), obj, source)
 
 
 @wraps(contextlib.nullcontext)
-def existing_null_context(frame: Frame, obj: Any, source: Source | None) -> Any:
+def existing_null_context(frame: Frame, obj: Any, source: Source) -> Any:
     if getattr(obj, "enter_result", obj) is not None:
         return wrap_object(frame, obj, source)
     return existing_with_fields(frame, NullContext(type(obj), [], {}), obj, source)
 
 
 @wraps_derived(torch.autocast)
-def existing_autocast(frame: Frame, obj: Any, source: Source | None) -> Any:
+def existing_autocast(frame: Frame, obj: Any, source: Source) -> Any:
     settings = (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled)
     return existing_with_fields(frame, AutocastContext(type(obj), [], {}, settings), obj, source)
 
 
-def existing(manager: Any, obj: Any, source: Source | None) -> Any:
+def existing(manager: Any, obj: Any, source: Source) -> Any:
     """The manager as the value of an object that was there, entered or not."""
     manager.source, manager.obj = source, obj
     return manager
 
 
-def existing_with_fields(frame: Frame, manager: Any, obj: Any, source: Source | None) -> Any:
+def existing_with_fields(frame: Frame, manager: Any, obj: Any, source: Source) -> Any:
     """The same with guards of what it was made with: one is made at each call of the code that uses it, so not of its identity."""
     guard_type(frame, obj, source)
     for name in FIELDS_OF_EXISTING.get(type(obj), ()):
@@ -553,9 +554,7 @@ def existing_with_fields(frame: Frame, manager: Any, obj: Any, source: Source | 
 
 FIELDS_OF_EXISTING = {
     contextlib.nullcontext: ("enter_result",),
-    **dict.fromkeys(
-        (torch.autocast, torch.cpu.amp.autocast, torch.cuda.amp.autocast), ("device", "fast_dtype", "_enabled", "_cache_enabled")
-    ),
+    **dict.fromkeys(AUTOCASTS, ("device", "fast_dtype", "_enabled", "_cache_enabled")),
 }
 """What is guarded of managers that existed before."""
 
@@ -575,7 +574,7 @@ calls(
     {
         torch.no_grad: grad_row(torch.no_grad, False),
         torch.enable_grad: grad_row(torch.enable_grad, True),
-        **{cls: autocast_row(cls) for cls in (torch.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast)},
+        **{cls: autocast_row(cls) for cls in AUTOCASTS},
         torch.autograd.profiler.record_function: record_function_row(torch.autograd.profiler.record_function),
         "torch.fx.traceback.annotate": null_row(torch.fx.traceback.annotate),
     }

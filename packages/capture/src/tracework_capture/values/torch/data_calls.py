@@ -120,7 +120,7 @@ def recurrent_row(fn: Callable[..., Any]) -> Handler:
     return handler
 
 
-def random_state_row(fn: Callable[..., Any]) -> Handler:
+def random_state_row(fn: Any) -> Handler:
     """manual_seed, get_rng_state and set_rng_state of the CPU's generator"""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

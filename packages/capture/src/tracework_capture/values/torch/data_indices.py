@@ -40,7 +40,7 @@ def is_place(frame: Frame, item: Value) -> bool:
 
 
 def places_of(
-    frame: Frame, tensor: AbstractTensor, items: list[Value]
+    frame: Frame, tensor: AbstractTensor, items: list[Any]
 ) -> tuple[list[int], list[int], tuple[str, int, str, int]] | None:
     """Where in the index of a tensor such ints are, and the dim that each item begins at; None where the graph is to break."""
     root = frame.root
@@ -85,7 +85,7 @@ def select_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Va
     return row, TupleValue(rest) if rest else None
 
 
-def slice_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Value, ...]:
+def slice_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Any, Value | None]:
     """What `key` slices once its bounds that only the data knows are applied, and the rest of the key, where the others are."""
     root = frame.root
     items = key.all_items(frame) if type(key) is TupleValue else [key]

@@ -110,7 +110,7 @@ def either(frame: Any, truth: AbstractTensor, first: Value, second: Value, key: 
     numbers = [value.constant() for value in operands if value.is_constant()]
     if len(kinds) != 1 or not all(is_exact(number, *kinds) for number in numbers):
         return None
-    made = frame.graph.call(frame, torch.where, (truth, *operands))
+    made: Value = frame.graph.call(frame, torch.where, (truth, *operands))
     if is_plain_tensor(first) and is_plain_tensor(second):
         for given in (first, second):
             note_replaced(frame.root, key, given, given, made)

@@ -6,7 +6,7 @@ otherwise than eager does with a number, or another operator's gradient would di
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import torch
 import torch.nn.functional as F
@@ -195,13 +195,13 @@ def of_two(function: Callable[..., Any]) -> Callable[..., Any]:
         tensor = next((v for v in given if isinstance(v, AbstractTensor)), None)
         if tensor is None or tensor.example.dtype.is_complex:
             return None
-        given = [operand(frame, v, tensor) for v in given]
-        if not all(isinstance(v, AbstractTensor) for v in given):
+        operands: list[Any] = [operand(frame, v, tensor) for v in given]
+        if not all(isinstance(v, AbstractTensor) for v in operands):
             return None
         if name.endswith("_"):
-            call(frame, name, *given)
-            return given[0]
-        return frame.graph.call(frame, function, tuple(given))
+            call(frame, name, *operands)
+            return cast(AbstractTensor, operands[0])
+        return frame.graph.call(frame, function, tuple(operands))
 
     return form
 
@@ -300,6 +300,8 @@ def differences(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Va
     given = named(args, kwargs, "input", "spacing", "dim", "edge_order")
     if given is None or not is_real(given[0]):
         return None
+    x: Any
+    order: Any
     x, spacing, dim, order = [NONE if value is None else value for value in given]
     dims = range(x.example.ndim) if dim is NONE else plain(dim)
     dims = [d % x.example.ndim for d in ([dims] if type(dims) is int else dims)]

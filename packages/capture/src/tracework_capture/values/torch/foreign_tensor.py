@@ -31,7 +31,7 @@ def foreign_tensor(frame: Frame, obj: torch.Tensor, source: Source, why: tuple[s
     return ForeignTensor(obj, source, why, asked)
 
 
-def asks_its_class(cls: type) -> bool:
+def asks_its_class(cls: Any) -> bool:
     """Whether functions of torch hand calls with tensors of this class to it."""
     return cls.__torch_function__ not in (torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
 

@@ -42,7 +42,7 @@ def functional_call_row(frame: Frame, args: list[Value], kwargs: dict[str, Value
         return module.call(frame, positional(frame, given.get("args")), keywords(frame, given.get("kwargs")))
 
 
-def positional(frame: Frame, value: Value) -> list[AbstractTensor]:
+def positional(frame: Frame, value: Value | None) -> list[Value]:
     if value is None or (value.is_constant() and value.constant() is None):
         return []
     return value.unpack(frame) if isinstance(value, TupleValue) else [value]
@@ -56,7 +56,7 @@ def keywords(frame: Frame, value: Any) -> dict[Any, Any]:
 
 def entries_for(
     frame: Frame, module: AbstractModule, new: dict[str, AbstractTensor], tie: bool
-) -> dict[tuple[AbstractModule, str], AbstractTensor]:
+) -> dict[tuple[ModuleValue, str], Value]:
     """{(module value, name): tensor value} for every entry that the call sees changed; with `tie`, all names of one tensor."""
     found: dict[tuple[ModuleValue, str], Value] = {}
     tied: dict[int, Value] = {}
@@ -90,7 +90,7 @@ def entries_of(frame: Frame, module: AbstractModule) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def replaced(frame: Frame, places: dict[tuple[AbstractModule, str], AbstractTensor]) -> Iterator[None]:
+def replaced(frame: Frame, places: dict[tuple[ModuleValue, str], Value]) -> Iterator[None]:
     """Entries as the call sees them; afterwards as they were. Modules with such entries take no assignments to them."""
     before = {key: key[0].seen_entries.get(key[1]) for key in places}
     for (owner, name), value in places.items():

@@ -108,6 +108,10 @@ class Handle(Value):
     def truth(self, frame: Frame) -> bool:
         return True
 
+    def remove(self, frame: Frame) -> None:
+        """The hook is not called any more."""
+        raise NotImplementedError
+
     def getattr(self, frame: Frame, name: str) -> Value:
         return BoundBuiltin(self, name)
 

@@ -42,9 +42,9 @@ def is_for_inference(frame: Frame, example: FakeTensor) -> bool:
     return found[storage] is not None
 
 
-def is_input_for_inference(frame: Frame, value: AbstractTensor) -> bool:
+def is_input_for_inference(frame: Frame, value: Any) -> bool:
     """Whether a tensor that was there before is an inference tensor, guarded."""
-    found = value.obj.is_inference()
+    found: bool = value.obj.is_inference()
     frame.guard("PREDICATE", value.source, torch.is_inference if found else is_normal)
     return found
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..protocol.value import Frame, Value
 
 
-def initialise(frame: Frame, module: AbstractModule, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def initialise(frame: Frame, module: AbstractModule, args: list[Value], kwargs: dict[str, Value]) -> None:
     """Does for real what the hook does, and starts the capture again with the module that this gives. Left to the hook, which breaks the
     graph, where sizes are open, random numbers were drawn or something was written before, which may tell of the module, and for lazy modules
     of others, which may look at more than sizes."""

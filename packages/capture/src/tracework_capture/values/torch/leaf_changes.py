@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def assign_data(frame: Frame, tensor: Any, value: Any) -> Value | None:
+def assign_data(frame: Frame, tensor: AbstractTensor, value: Any) -> None:
     """tensor.data = value"""
     if value is tensor:
         return None
@@ -34,8 +34,7 @@ def assign_data(frame: Frame, tensor: Any, value: Any) -> Value | None:
     if reason is None and frame.root.options.fullgraph and tensor.example.requires_grad:
         reason = None if kind_of(value.example) == kind_of(tensor.example) else "a tensor that becomes another kind of tensor"
     if reason is not None:
-        assign_in_graph(frame, tensor, value, reason)
-        return
+        return assign_in_graph(frame, tensor, value, reason)
     before, is_leaf = tensor.example, leaf_of(frame, tensor)
     data: Any = frame.graph.call(frame, getattr, (value, "data"))
     made = data
@@ -64,7 +63,7 @@ def assign_data(frame: Frame, tensor: Any, value: Any) -> Value | None:
     return None
 
 
-def change_requires_grad(frame: Frame, tensor: Any, wanted: bool) -> AbstractTensor:
+def change_requires_grad(frame: Frame, tensor: Any, wanted: bool) -> Any:
     """tensor.requires_grad_(wanted) of one that asks for a gradient before the graph runs; a gradient that is asked for in the graph alone
     would not come to the tensor of the program."""
     real, key = tensor.obj, ("requires_grad", id(tensor))
@@ -85,10 +84,10 @@ def change_requires_grad(frame: Frame, tensor: Any, wanted: bool) -> AbstractTen
     return tensor
 
 
-def assign_in_graph(frame: Frame, tensor: AbstractTensor, value: Value, reason: str) -> Any:
+def assign_in_graph(frame: Frame, tensor: AbstractTensor, value: Value, reason: str) -> None:
     """A graph that assigns to data runs as it is, so where a break is no error it is left to plain Python."""
     if not frame.root.options.fullgraph or not isinstance(value, AbstractTensor) or frame.root.transforms or tensor.asking:
-        return frame.break_graph("side_effect_unknown", f"assignment to data of {reason}")
+        frame.break_graph("side_effect_unknown", f"assignment to data of {reason}")
     builder = frame.graph
     builder.run_on_fakes(frame, setattr, (tensor.as_graph_arg(frame), "data", value.as_graph_arg(frame)), {}, "call_function")
     node = builder.graph.call_function(set_data, (tensor.node, value.node))

@@ -9,26 +9,26 @@ from ...sources import Attr
 
 if TYPE_CHECKING:
     import torch
-    from tracework_primops import FakeTensor
 
     from ..protocol.kinds import AbstractTensor
     from ..protocol.value import Frame
 
 
-def is_made_leaf(example: FakeTensor) -> bool:
+def is_made_leaf(example: Any) -> bool:
     """Whether the program asked this tensor for its gradient; a view made under no_grad only says what its base says."""
     return example.requires_grad and not (example._is_view() and example._base.requires_grad) and example.is_leaf
 
 
 def leaf_of(frame: Frame, tensor: AbstractTensor) -> bool:
     """Whether a tensor is a leaf. Of an input that requires a gradient the program says so, and it is guarded."""
-    if tensor.obj is None or not tensor.obj.requires_grad or not tensor.example.requires_grad:
+    real: Any = tensor.obj
+    if real is None or not real.requires_grad or not tensor.example.requires_grad:
         return tensor.is_leaf()
     if tensor.asks_its_class:  # which would see the guard read the attribute
-        found = tensor.obj.is_leaf
+        found: bool = real.is_leaf
         frame.guard("PREDICATE", tensor.source, is_leaf_unseen if found else is_result_unseen)
         return found
-    return frame.wrap(tensor.obj.is_leaf, Attr(tensor.source, "is_leaf")).constant()
+    return bool(frame.wrap(real.is_leaf, Attr(tensor.source, "is_leaf")).constant())
 
 
 @unseen

@@ -6,7 +6,7 @@ The second one is taken for the first, whose number of True ones the graph has a
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx
@@ -55,4 +55,4 @@ def meaning(node: fx.Node) -> Any:
 def is_unwritten(node: fx.Node) -> bool:
     """Whether the node is a tensor that nothing was written to since the graph began."""
     example: Any = node.meta.get("example_value")
-    return isinstance(example, torch.Tensor) and example.storage.version == 0 and not node.meta.get("moved")
+    return isinstance(example, torch.Tensor) and cast(Any, example).storage.version == 0 and not node.meta.get("moved")

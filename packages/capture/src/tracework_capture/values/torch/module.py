@@ -28,13 +28,12 @@ from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, 
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from tracework_primops import FakeTensor
 
     from ...sources import Source
     from ..protocol.calls import Handler
-    from ..protocol.kinds import AbstractTensor
     from ..protocol.value import Emitter, Frame
 
 Module = torch.nn.Module
@@ -52,7 +51,7 @@ COUNTS_MODULES = {torch.nn.ModuleList.__len__, torch.nn.Sequential.__len__}
 class ModuleValue(ObjectValue, AbstractModule):
     """An existing nn.Module."""
 
-    def written(self, frame: Frame, table: str) -> Value | None:
+    def written(self, frame: Frame, table: str) -> Any:
         """The value of a table (entries or hooks) that the traced program made or wrote to as a dict, None for others."""
         if table in self.fields:
             made = self.fields[table]
@@ -95,11 +94,12 @@ class ModuleValue(ObjectValue, AbstractModule):
                 return found
         return None
 
-    def changed_entry(self, frame: Frame, name: str, changed: dict[str, Value | None]) -> AbstractTensor | None:
+    def changed_entry(self, frame: Frame, name: str, changed: dict[str, Any]) -> Value | None:
         """The same where the program wrote to a table: entries and attributes come in the order in which Python looks."""
         if self.replaced:
             return frame.break_graph("side_effect_unknown", "functional_call of a module whose tables were changed")
         for table in TABLES:
+            found: Value | None
             if changed[table] is not None:
                 found = changed[table].find_hashed(frame, name)
             else:
@@ -239,13 +239,14 @@ class ModuleValue(ObjectValue, AbstractModule):
                 result = found
         return result if around is None else around.leave(frame, result)
 
-    def run_pre_hooks(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def run_pre_hooks(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]]:
         for hook, with_kwargs in self.hook_functions(frame, "_forward_pre_hooks"):
             if with_kwargs:
                 found = hook.call(frame, [self, TupleValue(args), dict_value(frame, kwargs)], {})
                 if not is_none(found):
                     if not isinstance(found, TupleValue) or len(found.items) != 2:
                         return frame.break_graph("hook", f"a pre-hook of {self.cls.__name__} gives no (args, kwargs)")
+                    new_kwargs: Any
                     new_args, new_kwargs = found.unpack(frame)
                     args = new_args.unpack(frame)
                     kwargs = {force_plain(frame, k): v for k, v in new_kwargs.all_items(frame)}
@@ -291,14 +292,15 @@ class ModuleValue(ObjectValue, AbstractModule):
             return ModuleSlice(self.cls, children[index])
         if not -len(children) <= index < len(children):
             return frame.raise_new(IndexError, f"index {index} is out of range")
-        return children[index]
+        child: Value = children[index]
+        return child
 
     def length(self, frame: Frame) -> Value:
         if lookup_class(self.cls, "__len__")[0] in COUNTS_MODULES:
             return ConstantValue(len(self.children(frame)))
         return super().length(frame)
 
-    def children(self, frame: Frame) -> list[AbstractModule]:
+    def children(self, frame: Frame) -> list[Any]:
         """Values of _modules, in order."""
         return [self.entry(frame, name) for name in self.names(frame, "_modules")]
 
@@ -349,9 +351,9 @@ class ModuleSlice(Value):
         return f"{cls}({items})" if self.cls is torch.nn.Sequential else f"{cls}([{items}])"
 
 
-def written_dict(frame: Frame, obj: dict[Any, Any]) -> Value | None:
+def written_dict(frame: Frame, obj: Any) -> Any:
     """The value of an existing dict that the traced program wrote to, None for others."""
-    found = frame.root.memo.get(id(obj))
+    found: Any = frame.root.memo.get(id(obj))
     return found if found is not None and (found.changes or found.cleared) else None
 
 
@@ -363,11 +365,13 @@ def dict_value(frame: Frame, kwargs: dict[str, Value]) -> Value:
 
 
 def call_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
-    return args[0].call_impl(frame, list(args[1:]), kwargs)
+    module: ModuleValue = args[0]
+    return module.call_impl(frame, list(args[1:]), kwargs)
 
 
 def getattr_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
-    return args[0].module_getattr(frame, force_plain(frame, args[1]))
+    module: ModuleValue = args[0]
+    return module.module_getattr(frame, force_plain(frame, args[1]))
 
 
 def setattr_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
@@ -375,18 +379,18 @@ def setattr_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Valu
     return NONE
 
 
-def is_module(value: AbstractModule) -> bool:
+def is_module(value: Value) -> bool:
     return issubclass(value.python_type(), Module)
 
 
-def names_in(frame: Frame, module: AbstractModule, table: str) -> list[str]:
+def names_in(frame: Frame, module: Any, table: str) -> list[str]:
     """The keys of a table of an existing module, or of one that the program made."""
     if isinstance(module, ModuleValue):
         return module.names(frame, table)
     return [force_plain(frame, key) for key in module.field(frame, table).all_keys(frame)]
 
 
-def entry_of(frame: Frame, module: AbstractModule, name: str) -> Value:
+def entry_of(frame: Frame, module: Any, name: str) -> Any:
     """What a table of such a module holds under this name."""
     if isinstance(module, ModuleValue):
         return module.entry(frame, name)
@@ -394,7 +398,7 @@ def entry_of(frame: Frame, module: AbstractModule, name: str) -> Value:
     return next(entry for entry in found if entry is not None)
 
 
-def walk(frame: Frame, module: AbstractModule, prefix: str, once: bool, seen: set[int]) -> Iterator[Any]:
+def walk(frame: Frame, module: Value, prefix: str, once: bool, seen: set[int]) -> Iterator[Any]:
     """(prefix, module value) of the module and all below; where `once`, those that are not in `seen`, which are added to it."""
     if id(module) in seen:
         return
@@ -407,19 +411,17 @@ def walk(frame: Frame, module: AbstractModule, prefix: str, once: bool, seen: se
             yield from walk(frame, child, f"{prefix}.{name}" if prefix else name, once, seen)
 
 
-def option(
-    frame: Frame, args: list[AbstractModule], kwargs: dict[Any, Any], position: int, name: str, default: str | bool
-) -> str | bool:
+def option(frame: Frame, args: Sequence[Value], kwargs: dict[str, Value], position: int, name: str, default: str | bool) -> Any:
     """A plain argument by position or name."""
     if len(args) > position:
         return force_plain(frame, args[position])
     return force_plain(frame, kwargs[name]) if name in kwargs else default
 
 
-def members(table: str) -> Handler:
+def members(table: str) -> Callable[..., list[tuple[str, Value]]]:
     """named_parameters, named_buffers: (name, tensor) pairs, each module and tensor once unless `remove_duplicate` says otherwise."""
 
-    def handler(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> list[tuple[str, Value]]:
         prefix = option(frame, args, kwargs, 1, "prefix", "")
         recurse = option(frame, args, kwargs, 2, "recurse", True)
         once = option(frame, args, kwargs, 3, "remove_duplicate", True)
@@ -454,7 +456,7 @@ def as_values(producer: Callable[..., Any]) -> Handler:
     return handler
 
 
-def named_children(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def named_children(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> list[tuple[str, Value]]:
     module = args[0]
     pairs, seen = [], set()
     for name, child in zip(module.names(frame, "_modules"), module.children(frame)):
@@ -464,7 +466,7 @@ def named_children(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     return pairs
 
 
-def named_modules(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
+def named_modules(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> list[tuple[str, Value]]:
     if "memo" in kwargs or len(args) > 1:
         return frame.break_graph("call_unknown", "named_modules with a memo")
     prefix, once = option(frame, args, kwargs, 2, "prefix", ""), option(frame, args, kwargs, 3, "remove_duplicate", True)
@@ -484,13 +486,13 @@ def to_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """module.to(dtype or device): the module where everything is so already, else its own code."""
     if not frame.root.function_modes and all(w.is_constant() for w in (*args[1:], *kwargs.values())):
         wanted = [a.constant() for a in args[1:]], {k: v.constant() for k, v in kwargs.items()}
-        tensors = [t for table in ("_parameters", "_buffers") for _, t in members(table)(frame, args[:1], {})]
+        tensors: list[Any] = [t for table in ("_parameters", "_buffers") for _, t in members(table)(frame, args[:1], {})]
         if is_so([t.example for t in tensors], *wanted):
             return args[0]
     return own_code(frame, Module.to, args, kwargs)
 
 
-def is_so(examples: list[FakeTensor], args: list[str | torch.dtype], kwargs: dict[str, str | bool | torch.dtype]) -> bool:
+def is_so(examples: list[FakeTensor], args: list[Any], kwargs: dict[str, Any]) -> bool:
     """Whether Module.to with these arguments leaves the tensors as they are: dtypes are meant for those of floating point."""
     try:
         device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
@@ -504,7 +506,7 @@ def is_converted(example: FakeTensor) -> bool:
     return example.is_floating_point() or example.is_complex()
 
 
-def module_handler(function: Callable[..., Any], row: Callable[..., Any]) -> Handler:
+def module_handler(function: Any, row: Handler) -> Handler:
     """The row of a function of nn.Module; of modules that the traced program made its own code is traced."""
 
     @functools.wraps(row)
@@ -516,7 +518,7 @@ def module_handler(function: Callable[..., Any], row: Callable[..., Any]) -> Han
     return handler
 
 
-def own_code(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
+def own_code(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Traces a function that has a row."""
     return FunctionValue(function, Const(function, function.__qualname__)).call(frame, list(args), kwargs)
 

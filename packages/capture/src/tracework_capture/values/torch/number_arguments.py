@@ -92,7 +92,7 @@ def add(frame: Frame, name: str, target: AbstractTensor, tensors: list[AbstractT
 
 
 def sub(frame: Frame, name: str, target: AbstractTensor, tensors: list[AbstractTensor], number: AbstractTensor) -> AbstractTensor:
-    return changed(frame, name, target, product(frame, tensors[0], number.unary(frame, "-")))
+    return changed(frame, name, target, product(frame, tensors[0], cast(AbstractTensor, number.unary(frame, "-"))))
 
 
 def addcmul(
@@ -149,7 +149,7 @@ def may_be_tensor(frame: Frame, number: Value, operands: list[Value]) -> bool:
     rows: Iterable[Sequence[Value]] = (
         [operands] if isinstance(operands[0], AbstractTensor) else zip(*(column.unpack(frame) for column in operands))
     )
-    dtypes = {computed_in(row) for row in rows}
+    dtypes: set[Any] = {computed_in(row) for row in rows}
     return None not in dtypes and all(fits(frame, number, torch.finfo(dtype).max) for dtype in dtypes)
 
 
@@ -178,7 +178,7 @@ def each_without_number(
 ) -> Value | None:
     """The same for lists of tensors, with a number for each of them."""
     columns = [a.unpack(frame) for a in args[: count + 1]]
-    dtypes = [computed_in(row) for row in zip(*columns)]
+    dtypes: list[Any] = [computed_in(row) for row in zip(*columns)]
     if not all(dtypes) or any(len(column) != len(factors) for column in columns):
         return None
     made = [apply_form(frame, form, name, row, factor, wide) for row, factor, wide in zip(zip(*columns), factors, dtypes)]

@@ -41,7 +41,8 @@ def step_in_grad_mode(frame: Frame, function: Callable[..., Any], args: list[Val
 def step_count(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The number of steps, which plain Python computes with in double precision."""
     if isinstance(args[0], AbstractTensor):
-        return StepCount(frame.graph.call_method(frame, "to", (args[0], torch.float64), {"copy": True}).node)
+        count: Any = frame.graph.call_method(frame, "to", (args[0], torch.float64), {"copy": True})
+        return StepCount(count.node)
     return args[0]
 
 

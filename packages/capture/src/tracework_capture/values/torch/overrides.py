@@ -262,7 +262,7 @@ def has_function(value: Any) -> bool:
     return isinstance(value, ObjectValue) and lookup_class(value.cls, "__torch_function__")[0] is not NO_ATTRIBUTE
 
 
-def is_overridden(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def is_overridden(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether a call of torch with these arguments goes to a __torch_function__."""
     root = frame.root
     return bool(root.function_modes) or not root.subclass_functions_off and bool(overloaded(args, kwargs))
@@ -299,7 +299,7 @@ def asks_itself(fn: Callable[..., Any]) -> bool:
     }  # boolean_dispatch
 
 
-def inline(frame: Frame, fn: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
+def inline(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return frame.inline(FunctionValue(fn, None), args, kwargs)
 
 

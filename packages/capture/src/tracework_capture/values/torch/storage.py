@@ -35,7 +35,8 @@ class StorageValue(Value):
         return torch.UntypedStorage
 
     def length(self, frame: Frame) -> Value:
-        count = self.tensor.obj.untyped_storage().nbytes()
+        real: Any = self.tensor.obj
+        count: int = real.untyped_storage().nbytes()
         frame.guard("PREDICATE", self.tensor.source, HoldsBytes(count))
         return ConstantValue(count)
 

@@ -45,7 +45,7 @@ def rebuilt(frame: Frame, value: Value, replacements: Iterator[Value]) -> Value:
     return make([rebuilt(frame, item, replacements) for item in items])
 
 
-def same_structure(frame: Frame, value: Value, other: Value) -> bool:
+def same_structure(frame: Frame, value: Value, other: Any) -> bool:
     """Whether two values are nested in the same way."""
     first, second = children(frame, value), children(frame, other)
     if first is None or second is None:

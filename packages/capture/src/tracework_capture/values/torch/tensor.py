@@ -203,7 +203,7 @@ class TensorOperations(AbstractTensor):
             frame.guard("LACKS_ATTR", self.source, name)
         return frame.raise_new(AttributeError, f"'{_C.type_name(self.python_type())}' object has no attribute '{name}'")
 
-    def patch(self, frame: Frame, name: str) -> Any:
+    def patch(self, frame: Frame, name: str) -> Value | None:
         """The method that the program has put into torch.Tensor, or what its own class of parameters has, None where it is torch's, or the
         tensor's own. Guarded."""
         cls = self.python_type()
@@ -220,7 +220,7 @@ class TensorOperations(AbstractTensor):
             return BoundMethodValue(frame.wrap(static, Const(static, name)), self)
         return None
 
-    def own_attribute(self, frame: Frame, name: str) -> Any:
+    def own_attribute(self, frame: Frame, name: str) -> Value:
         return frame.wrap(self.obj.__dict__[name], InstanceAttr(self.source, name))
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
@@ -249,19 +249,22 @@ class TensorOperations(AbstractTensor):
 
     # --- items --------------------------------------------------------------------------------------------------
     def getitem(self, frame: Frame, key: Value) -> Value:
-        target, key = select_open(frame, self, key.as_index(frame))
-        if key is not None:
-            target, key = select_by_data(frame, target, key)
-        if key is not None:
-            target, key = slice_by_data(frame, target, key)
-        return target if key is None else frame.graph.call(frame, operator.getitem, (target, positions(frame, key)))
+        target: Any
+        rest: Value | None
+        target, rest = select_open(frame, self, key.as_index(frame))
+        if rest is not None:
+            target, rest = select_by_data(frame, target, rest)
+        if rest is not None:
+            target, rest = slice_by_data(frame, target, rest)
+        if rest is not None:
+            target = frame.graph.call(frame, operator.getitem, (target, positions(frame, rest)))
+        return cast(Value, target)
 
     def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         if value.python_type() in REFUSED_AS_ITEMS:
             frame.break_graph("operation_unknown", f"an item of a tensor is set to a {value.python_type().__name__}")
-        target, key = select_open(frame, self, key.as_index(frame))
-        if key is None:
-            key = ConstantValue(Ellipsis)
+        target, rest = select_open(frame, self, key.as_index(frame))
+        key = ConstantValue(Ellipsis) if rest is None else rest
         if store_by_data(frame, target, key, value):
             return
         if isinstance(key, TensorValue) and key.example.ndim == 0 and key.example.dtype is torch.bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -71,7 +71,7 @@ def version(frame: Frame, self: AbstractTensor, name: str) -> Value:
     if any(storage.version for storage in others):  # in a later call they may be one memory
         return frame.break_graph("attribute_unknown", "Tensor._version after a write to another input")
     before = frame.wrap(self.obj._version, Attr(self.source, name))
-    return cast("Value", binary(frame, "+", before, ConstantValue(self.example._version)))
+    return binary(frame, "+", before, ConstantValue(self.example._version))
 
 
 def is_kind(kinds: tuple[str]) -> Callable[..., Any]:
@@ -85,7 +85,7 @@ def always(obj: bool) -> Callable[..., Any]:
 def numel(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     total: Value = ConstantValue(1)
     for item in shape(frame, self, name).items:
-        total = cast("Value", binary(frame, "*", total, item))
+        total = binary(frame, "*", total, item)
     return total
 
 

@@ -26,7 +26,8 @@ def view_in_place(frame: Frame, self: AbstractTensor, name: str, args: list[Valu
     """
     refuse_turn(frame, self, name)
     is_view = self.example._base is not None and not self.turned
-    made, counted = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs), not self.example.is_inference()
+    made: Any = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs)
+    counted = not self.example.is_inference()
     if name != "detach_" and not is_view:
         # no view of anything, though its example is one: writes that are not recorded would give a view another history
         made.node.target, self.turned = name, True

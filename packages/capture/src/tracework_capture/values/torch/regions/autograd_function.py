@@ -28,13 +28,13 @@ from ..hooks import gradient_of, stand_in_like
 from ..tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import fx
 
-    from ...plain.sequence import SequenceValue
+    from ...objects.function import FunctionValue
     from ...protocol.calls import Handler
-    from ...protocol.kinds import AbstractClass, AbstractFunction, AbstractTensor
+    from ...protocol.kinds import AbstractTensor
     from ...protocol.value import Frame
     from .transforms import Level
 
@@ -47,7 +47,7 @@ class FunctionContext(Value):
     def __init__(self, cls: type, needs_input_grad: list[bool]) -> None:
         super().__init__(None)
         self.cls = cls
-        self.fields = {"needs_input_grad": TupleValue([ConstantValue(n) for n in needs_input_grad])}
+        self.fields: dict[str, Value] = {"needs_input_grad": TupleValue([ConstantValue(n) for n in needs_input_grad])}
         self.saved: list[Any] = []
         self.saved_for_forward: list[Any] = []  # what its jvp finds instead
         self.unpacked = False  # whether all that is saved was read, and with that found to be as it was
@@ -66,17 +66,15 @@ class FunctionContext(Value):
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if hasattr(torch.autograd.function.BackwardCFunction, name):
-            return frame.break_graph("autograd_function", f"assignment to ctx.{name}")
+            frame.break_graph("autograd_function", f"assignment to ctx.{name}")
         self.fields[name] = value
-        return None
 
     def delattr(self, frame: Frame, name: str) -> None:
         if hasattr(torch.autograd.function.BackwardCFunction, name):
-            return frame.break_graph("autograd_function", f"deletion of ctx.{name}")
+            frame.break_graph("autograd_function", f"deletion of ctx.{name}")
         if name not in self.fields:
-            return self.missing(frame, name)
+            self.missing(frame, name)
         del self.fields[name]
-        return None
 
     def getattr(self, frame: Frame, name: str) -> Value:
         if name in self.fields:
@@ -93,10 +91,10 @@ class FunctionContext(Value):
 
     def missing(self, frame: Frame, name: str) -> NoReturn:
         """What an attribute that is not there raises; torch derives a class from each Function."""
-        return frame.raise_new(AttributeError, f"'{self.cls.__name__}Backward' object has no attribute '{name}'")
+        frame.raise_new(AttributeError, f"'{self.cls.__name__}Backward' object has no attribute '{name}'")
 
 
-def checked_method(ctx: Value, name: str, method: Callable[..., Any]) -> Handler:
+def checked_method(ctx: Value, name: str, method: Any) -> Handler:
     """A method of ctx; arguments that torch's own would refuse are left to it."""
 
     def call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -203,14 +201,15 @@ def is_own(cls: type, name: str) -> bool:
 
 
 def with_defaults(
-    frame: Frame, forward: AbstractFunction, leading: list[AbstractClass], args: list[Value], kwargs: dict[str, Value]
-) -> Value:
+    frame: Frame, forward: FunctionValue, leading: list[Value], args: list[Value], kwargs: dict[str, Value]
+) -> list[Value]:
     """The arguments as apply binds them when there is a setup_context."""
     bound = bind_arguments(frame, forward, [*leading, *args], kwargs)
     code = forward.code
     positional = [bound[n] for n in code.co_varnames[len(leading) : code.co_argcount]]
     if code.co_flags & 4:
-        return positional + bound[code.co_varnames[code.co_argcount + code.co_kwonlyargcount]].items
+        more: Any = bound[code.co_varnames[code.co_argcount + code.co_kwonlyargcount]]
+        return [*positional, *more.items]
     return positional
 
 
@@ -279,7 +278,7 @@ class _Application:
         return TupleValue(values) if isinstance(found, TupleValue) else values[0]
 
     def stop(self, detail: str) -> NoReturn:
-        return self.frame.break_graph("autograd_function", f"{self.cls.__name__}: {detail}")
+        self.frame.break_graph("autograd_function", f"{self.cls.__name__}: {detail}")
 
     def output_values(self, found: Value) -> list[Any]:
         if isinstance(found, TupleValue):
@@ -306,9 +305,9 @@ class _Application:
         if not torch.is_grad_enabled() or not any(
             getattr(a.meta["example_value"], "requires_grad", False) for n in nodes for a in n.all_input_nodes
         ):
-            return tensors
+            return list(tensors)
         made = outline(self.builder, nodes, [t.node for t in tensors], self.cls.__name__)
-        found = self.builder.call(self.frame, WithoutGradient(self.cls.__name__, made.module), made.inputs)
+        found: Any = self.builder.call(self.frame, WithoutGradient(self.cls.__name__, made.module), made.inputs)
         forget_nodes(self.frame, set(nodes))
         return found.items
 
@@ -486,7 +485,7 @@ class _Application:
         return False
 
     def batched_half(
-        self, nodes: list[fx.Node], found: SequenceValue, given: list[Value], in_front: list[bool], call_args: list[fx.Node]
+        self, nodes: list[fx.Node], found: Value, given: list[Value], in_front: list[bool], call_args: list[fx.Node]
     ) -> Any:
         """Of what the rule gave: (results, where they have the batch)."""
         if not isinstance(found, TupleValue) or len(found.items) != 2:

@@ -119,10 +119,10 @@ def same_facts(frame: Frame, facts: Sequence[Any], others: Sequence[Any]) -> boo
 def call_traced(
     frame: Frame,
     function: Any,
-    text: tuple[str | tuple[tuple[Any, ...] | str, ...], ...],
+    text: tuple[Any, ...],
     nodes: list[fx.Node],
-    facts: tuple[Any, ...],
-) -> list[AbstractTensor]:
+    facts: Sequence[Any],
+) -> list[Value]:
     """What the operator of a function of traced graphs gives, tensor by tensor. Sizes that are symbols, of results too, are arguments."""
     sizes = [size for fact in facts for size in (*fact.sizes, *fact.strides) if type(size) is not int]
     of_sizes = {size: frame.graph.size_node(size) for size in sizes}

@@ -38,8 +38,8 @@ PARAMETERS = ("query", "key", "value", "score_mod", "block_mask", "scale", "kern
 @call(torch.ops.higher_order.flex_attention)
 def attention_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """flex_attention(query, key, value, score_mod, block_mask, scale, kernel_options, buffers of score_mod, of mask_mod)"""
-    given = dict(zip(PARAMETERS, args))
-    tensors = [given.get(name) for name in PARAMETERS[:3]]
+    given: dict[str, Any] = dict(zip(PARAMETERS, args))
+    tensors: list[Any] = [given.get(name) for name in PARAMETERS[:3]]
     if kwargs or len(args) < 7 or not all(isinstance(t, TensorValue) for t in tensors) or frame.root.transforms:
         return frame.break_graph("call_unknown", "flex_attention with these arguments, or under a transform")
     query, key, value = tensors

@@ -71,10 +71,10 @@ class CarriedInt(Value):
             return None if isinstance(other, TensorValue) else self.unknown(frame, op)
         return CarriedTruth(frame.graph.call(frame, COMPARE_FUNCTIONS[op], (self.tensor, operand(other))))
 
-    def unknown(self, frame: Frame, op: str) -> NoReturn:
+    def unknown(self, frame: Frame, op: str | None) -> NoReturn:
         frame.break_graph("operation_unknown", f"{op} of {self.describe()}")
 
-    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> AbstractTensor:
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         """The tensor in its place, where that makes no other dtype and no other digits."""
         own_dtype = all(t.example.ndim or t.example.dtype.is_floating_point or t.example.dtype.is_complex for t in tensors)
         return self.tensor if own_dtype and op in EXACT else self.unknown(frame, op)
@@ -93,7 +93,7 @@ class CarriedTruth(Value):
     def python_type(self) -> type:
         return bool
 
-    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> AbstractTensor:
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         if op not in ("&", "|") or any(t.example.dtype is not torch.bool for t in tensors):
             return frame.break_graph("operation_unknown", f"{op} of a comparison of ints that a loop carries")
         return self.tensor

@@ -106,7 +106,7 @@ class Body:
         self,
         kind: str,
         tensors: Sequence[Any],
-        options: dict[str, tuple[int | None, ...] | str | int | None],
+        options: dict[str, Any],
         more: Sequence[Any] = (),
     ) -> list[Value]:
         """The tensors that the transform gives, `tensors` being what it is given in place of the stand-ins."""
@@ -216,7 +216,7 @@ def chosen_arguments(frame: Frame, args: list[Value], argnums: Any) -> tuple[lis
     return [p % len(args) for p in places], single
 
 
-def like_arguments(frame: Frame, args: list[Value], places: list[int], single: bool, made: list[Value]) -> Value:
+def like_arguments(frame: Frame, args: list[Value], places: list[int], single: bool, made: Iterator[Value]) -> Value:
     """Values nested as the chosen arguments."""
     found = [rebuilt(frame, args[p], made) for p in places]
     return found[0] if single else TupleValue(found)
@@ -241,9 +241,9 @@ def rebuilt_aux(frame: Frame, aux: Value, made: Iterator[Value]) -> Value:
 def grad(
     frame: Frame,
     function: AbstractFunction,
-    options: dict[str, tuple[int, ...] | int],
+    options: dict[str, Any],
     args: list[Value],
-    kwargs: dict[Any, Any],
+    kwargs: dict[str, Value],
     with_value: bool = False,
 ) -> Value:
     """torch.func.grad(function)(*args), and grad_and_value"""
@@ -267,7 +267,7 @@ def grad(
 def grad_and_value(
     frame: Frame,
     function: AbstractFunction,
-    options: dict[str, tuple[int, ...] | bool],
+    options: dict[str, Any],
     args: list[Value],
     kwargs: dict[str, Value],
 ) -> Value:
@@ -341,7 +341,7 @@ class TransformedValue(Value):
         return f"{emit.const(getattr(torch.func, self.kind), self.kind)}({', '.join(given)})"
 
 
-TRANSFORMS = {
+TRANSFORMS: dict[str, Callable[..., Value]] = {
     "vmap": vmap,
     "grad": grad,
     "grad_and_value": grad_and_value,
@@ -373,7 +373,7 @@ def transform_row(kind: str) -> Handler:
 def made_before(kind: str) -> Callable[..., Any]:
     """A call of a transformed function that was made outside of the traced program."""
 
-    def row(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+    def row(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         held = dict(zip(function.__code__.co_freevars, (c.cell_contents for c in function.__closure__)))
         inner = held.pop("func")
         names = inspect.signature(getattr(torch.func, kind)).parameters

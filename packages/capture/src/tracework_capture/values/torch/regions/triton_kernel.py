@@ -124,7 +124,7 @@ def configs_of(kernel: Any) -> Any:
 
 
 class _NoSettings:
-    kwargs: dict = {}
+    kwargs: dict[str, Value] = {}
 
 
 def constexpr_names(kernel: Any) -> Any:
