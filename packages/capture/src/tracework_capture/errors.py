@@ -1,6 +1,6 @@
 """The CaptureError tree, and BREAK_REASONS: why capture stopped, and what to do about it.
 
-The user's mistakes and what capture cannot do are CaptureError; BreakGraph, SkipFrame and RestartCapture steer the interpreter
+The user's mistakes and what capture cannot do are CaptureError; BreakGraph, SkipFrame and plan.Again steer the interpreter
 and never reach the user.
 """
 
@@ -26,14 +26,6 @@ __all__ = [
     "OpaqueCallError",
     "RecompileLimitError",
     "RecompileError",
-    "RestartByRounds",
-    "RestartApart",
-    "RestartAsked",
-    "RestartCapture",
-    "RestartInitialised",
-    "RestartWithoutSizes",
-    "RestartUnselected",
-    "RestartWithoutChecks",
     "SizesBurntIn",
     "SkipFrame",
     "StanceMisuse",
@@ -390,6 +382,10 @@ class BreakGraph(Exception):
         self.location = location
         self.made_at = -1
         """The step of the captured frame that made what cannot be taken over a break; -1 when that is not known."""
+        self.stack: tuple[UserLocation, ...] = ()
+        """Where the frames were, outermost first; empty until the interpreter has seen it."""
+        self.is_error = False
+        """Whether the program asked for an error where it breaks."""
 
     @property
     def reason(self) -> BreakReason:
@@ -419,44 +415,8 @@ class SkipFrame(Exception):
         self.stop: Any = None
 
 
-class RestartCapture(Exception):
-    """Start the frame again with what was learnt (speculation, a size that turned out dynamic)."""
-
-    def __init__(self, detail: str = "") -> None:
-        super().__init__(detail)
-        self.detail = detail
-
-
-class RestartInitialised(RestartCapture):
-    """A lazy module of the program got its parameters: one more attempt."""
-
-
-class RestartByRounds(RestartCapture):
-    """Start the frame again from nothing, and end the graph where the loop that it continues goes round."""
-
-
-class RestartWithoutSizes(RestartCapture):
-    """Start the frame again from nothing, and let operators whose result's size depends on data break the graph."""
-
-
-class RestartWithoutChecks(RestartCapture):
-    """Start the frame again from nothing, and let conditions on data break the graph."""
-
-
-class RestartUnselected(RestartCapture):
-    """Start the frame again from nothing, and let a condition on data break the graph whose arms were selected."""
-
-
-class RestartAsked(RestartCapture):
-    """Start the frame again from nothing, and let the graph break where a number is read that something needs while tracing."""
-
-
 class SizesBurntIn(Exception):
     """What the backend made of a graph with symbols may hold for the present sizes only: capture the frame with these as constants."""
-
-
-class RestartApart(RestartCapture):
-    """Start the frame again from nothing, and let writes to inputs and operators that may raise go into graphs of their own."""
 
 
 class Unsupported(CaptureError):

@@ -280,7 +280,7 @@ class GraphBuilder:
         if frame.root.effects.writing != self._writing:
             self._writing = frame.root.effects.writing
             node.meta["may_write"] = True
-        if frame.root.history.apart:
+        if frame.root.plan.learnt.apart:
             keep_apart(frame, node)
         learn(node, example)
         learn_formula(node, example)

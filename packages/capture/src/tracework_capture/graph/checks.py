@@ -33,7 +33,8 @@ import torch
 
 from .. import _torch
 from ..bytecode.reload import local_name
-from ..errors import ControlMisuse, RestartApart, RestartWithoutChecks
+from ..errors import ControlMisuse
+from ..plan import Again, Learnt
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from .data_sizes import holds
 from .handlers import is_swallowed
@@ -94,7 +95,7 @@ def can_be_checked(frame: Any, tensor: Any) -> bool:
     root = frame.root
     example = tensor.example
     return (
-        root.history.checks
+        not root.plan.learnt.unchecked
         and not root.transforms
         and example.device.type == "cpu"
         and type(example.numel()) is int
@@ -415,7 +416,7 @@ def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
 
 
 def check_conditions(root: Any, writer: CodeWriter) -> list[str]:
-    """Texts that are true when the frame must run plainly; asks the graph for its conditions. Raises RestartWithoutChecks."""
+    """Texts that are true when the frame must run plainly; asks the graph for its conditions. Raises Again."""
     if not root.checks:
         return []
     why = leaves_a_trace(root, checked=True)
@@ -423,8 +424,7 @@ def check_conditions(root: Any, writer: CodeWriter) -> list[str]:
         why = "a condition inside of an inner graph"
     if why:
         log.info("conditions on data break the graph: %s", why)
-        root.history.checks = False
-        raise RestartWithoutChecks(why)
+        raise Again("unchecked", Learnt(unchecked=True), why)
     texts = {f"{'not ' if check.expected else ''}{writer.graph_output(check.node)}": None for check in root.checks}
     return list(texts)
 
@@ -433,14 +433,13 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     """The statements that call the graph, and run the frame plainly when a check fails or the graph raises.
 
     The plain run gives the traceback the program's own line, and does what comes before it. writes_last: the graph writes to inputs
-    after all that may raise. Raises RestartApart.
+    after all that may raise. Raises Again.
     """
     root = frame.root
     lines = [f"__tw_out = {call}"]
     if not conditions and (why := leaves_a_trace(root, False, writes_last)):
-        if root.effects.raised and not root.history.apart and must_be_apart(root):
-            root.history.apart = True
-            raise RestartApart(f"an operator may raise, and the frame could not run again: {why}")
+        if root.effects.raised and not root.plan.learnt.apart and must_be_apart(root):
+            raise Again("apart", Learnt(apart=True), why)
         return lines
     restore = [f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({root.grad_at_start})"]
     for name, value in root.states_written.items():

@@ -330,7 +330,7 @@ def leave(
         writer.line(f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({inside})")
     leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts, held)
     if (
-        frame.root.ends_in_raise and instruction.value not in cells
+        frame.root.plan.ends_in_raise and instruction.value not in cells
     ):  # in the frame that goes on: tracebacks show it and its locals, where it is when it ends
         writer.forget_unused()
         writer.line("return " + leaving.continuation(start_of(frame, instruction), stack))
@@ -475,7 +475,7 @@ def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: l
     """The breaking instruction; its exceptions go to a frame that goes on inside of a try or with block, or that shows the program's locals
     in a traceback, where they are expected."""
     writer = leaving.writer
-    if instruction.handler is None and not leaving.frame.root.is_refused:
+    if instruction.handler is None and not leaving.frame.root.plan.is_refused:
         for line in executed.lines:
             writer.line(line)
         return []
@@ -506,7 +506,7 @@ def live_values(frame: Any, writer: CodeWriter, null: Any) -> tuple[list[str], l
     slots = frame.code.co_varnames  # in the order in which plain Python has them
     ordered = sorted(frame.locals, key=lambda name: (slots.index(name) if name in slots else len(slots), name))
     values = {name: value for name in (*first, *ordered) if (value := frame.peek_local(name)) is not null}
-    stays = is_shown if frame.root.ends_in_raise or frame.root.is_refused else is_held
+    stays = is_shown if frame.root.plan.ends_in_raise or frame.root.plan.is_refused else is_held
     held = {name for name, value in values.items() if name not in live and stays(writer, value)}
     kept = [name for name in values if name in live or name in held or name in first]
     return kept, [values[name] for name in kept], held

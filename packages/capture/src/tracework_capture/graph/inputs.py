@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -10,100 +9,26 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from ..dims import SMALLEST, DimMarks, DimRange, marks_of
-from ..errors import ControlMisuse, DynamicDimError, RestartCapture
+from ..errors import ControlMisuse, DynamicDimError
 from ..formulas import INT_BITS
 from ..guards.guard import TensorFacts
+from ..plan import Again, Learnt
 from ..shapes import DeclaredShapes, path_of
 from ..sources import ArrayTensor, Const, TensorSize, TensorStride
 
 if TYPE_CHECKING:
     from torch import fx
 
+    from ..hook.history import History
     from ..sources import Source
 
 __all__ = [
-    "SizeHistory",
     "check_guesses",
     "check_strict_dims",
     "distinct_inputs",
     "lift_number",
     "lift_tensor",
 ]
-
-
-log = logging.getLogger("tracework.capture.checks")
-MOST_FAILURES = 10
-
-
-class SizeHistory:
-    """Sizes and numbers seen by earlier captures of one code object; what changed becomes a symbol.
-
-    checks: whether conditions on data may be left to checks (graph.checks). forget_checked: drops the entries that rely on them."""
-
-    def __init__(self, checks: bool = True, forget_checked: Callable[[], None] = lambda: None) -> None:
-        self.checks = checks
-        self.forget_checked = forget_checked
-        self.failures = 0
-        self.apart = False  # whether writes to inputs and operators that may raise go into graphs of their own
-        self.traces_hooks = True  # until a hook of a tensor was traced in vain; those that can be are then registered as they are
-        self.asked_early: set[Any] = set()  # where data is read that something needs while tracing (values/number/late_values.py)
-        self.answers: dict[
-            Any, Any
-        ] = {}  # what remembering functions gave to earlier attempts of this capture (values.objects.remembered)
-        self.not_selected: set[Any] = set()  # conditions on data whose arms were tried in vain (interp.select)
-        self.sizes: dict[Any, list[Any]] = {}
-        self.gaps: dict[Any, dict[int, int | None]] = {}  # strides that are no products of sizes; None where they changed
-        self.numbers: dict[Any, Any] = {}
-        self.fixed_dims: set[tuple[Any, int]] = set()  # opened on a guess, and fixed by the program
-        self.written: set[str] = set()  # inputs whose data was taken as it is, and is written to (graph.specialised)
-        self.delayed = False
-        self.gone: list[str] = []  # where the objects were whose death has ended entries
-        self.operations = 0  # most that an attempt of the last capture recorded for the frame itself
-        self.traced_in_vain = 0  # instructions of captures that met no tensor
-
-    def check_failed(self) -> None:
-        """A condition that was left to a check does not hold in this call; after the last time that is borne none is left to one."""
-        self.failures += 1
-        if self.failures == MOST_FAILURES:
-            log.warning("conditions on data failed %d times; they break the graph from now on", self.failures)
-            self.checks = False
-            self.forget_checked()
-
-    def observe(self, names: dict[str, Any]) -> None:
-        """Remember the arguments of a call that was not captured."""
-        for name, value in names.items():
-            if isinstance(value, torch.Tensor):
-                self.remember(name, tuple(value.shape))
-            elif type(value) is int:
-                self.number_changed(name, value)
-
-    def changed_dims(self, key: Any, shape: tuple[int, ...]) -> frozenset[int]:
-        """Dims of the tensor at `key` that had another size before."""
-        seen = self.sizes.get(key)
-        if seen is None or len(seen) != len(shape):
-            return frozenset()
-        return frozenset(d for d, (old, new) in enumerate(zip(seen, shape)) if old is None or old != new)
-
-    def remember(self, key: Any, shape: tuple[int, ...]) -> None:
-        """Keep this call's sizes; a dim that changed once stays open (None)."""
-        seen = self.sizes.get(key)
-        if seen is None or len(seen) != len(shape):
-            self.sizes[key] = list(shape)
-        else:
-            self.sizes[key] = [old if old == new else None for old, new in zip(seen, shape)]
-
-    def remember_gaps(self, key: Any, gaps: dict[int, int]) -> None:
-        """Keep this call's strides that are no products of sizes; one that changed once stays open (None)."""
-        seen = self.gaps.setdefault(key, {})
-        for dim, stride in gaps.items():
-            seen[dim] = stride if seen.get(dim, stride) == stride else None
-
-    def number_changed(self, key: Any, value: Any) -> bool:
-        """Whether a number, or what else was taken as it is, had another value at `key` before; remembers it."""
-        before = self.numbers.setdefault(key, value)
-        if before is not None and before != value:
-            before = self.numbers[key] = None
-        return before is None
 
 
 LAYOUT, STATED = "layout of an input", "torch._check"  # origins of conditions that are no decisions of the program
@@ -185,14 +110,14 @@ def stride_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> 
 LEADING = 2  # batch and length, which change independently: when one of them did, both open
 
 
-def guessed_dims(history: SizeHistory, tensor: torch.Tensor, key: Any, changed: frozenset[int]) -> frozenset[int]:
+def guessed_dims(learnt: Learnt, tensor: torch.Tensor, key: Any, changed: frozenset[int]) -> frozenset[int]:
     """Leading dims of tokens, masks, signals and sequences of features that may change as another leading one did, and the batch of
     signals, images and videos whose sizes behind it did.
 
     The length of a sequence is its last dim where the program fixes the one before: there are the channels.
     """
     features = tensor.is_floating_point() or tensor.is_complex()
-    free = [d for d in range(tensor.dim()) if (key, d) not in history.fixed_dims]
+    free = [d for d in range(tensor.dim()) if (key, d) not in learnt.fixed_dims]
     leading = free[:LEADING]
     if tensor.dim() in ((LEADING, LEADING + 1) if features else (LEADING,)) and not changed.isdisjoint(leading):
         return frozenset(leading) - changed
@@ -200,13 +125,11 @@ def guessed_dims(history: SizeHistory, tensor: torch.Tensor, key: Any, changed: 
 
 
 def check_guesses(root: Any) -> None:
-    """Raises RestartCapture when the program fixes a size that was opened on a guess (it meets a weight): it stays a number."""
-    for symbol, (key, dim) in root.guessed_dims.items():
-        low, high = root.symbols.ranges[symbol]
-        if low is not None and low == high:
-            root.history.fixed_dims.add((key, dim))
-    if any(place in root.history.fixed_dims for place in root.guessed_dims.values()):
-        raise RestartCapture("a size that might have changed is fixed by the program")
+    """Raises Again when the program fixes a size that was opened on a guess (it meets a weight): it stays a number."""
+    ranges = ((root.symbols.ranges[symbol], place) for symbol, place in root.guessed_dims.items())
+    fixed = frozenset(place for (low, high), place in ranges if low is not None and low == high)
+    if fixed:
+        raise Again("guess_fixed", Learnt(fixed_dims=fixed))
 
 
 def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
@@ -225,12 +148,12 @@ def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
                 "pass a plain tensor as an argument",
             )
         return frozenset()
-    history: SizeHistory = root.history
+    history: History = root.history
     chosen = root.options.chosen_dims(key, shape)
     changed = frozenset(range(len(shape))) if root.options.dynamic else frozenset()
     if root.options.dynamic is None:
         changed = history.changed_dims(key, shape)
-        root.guesses[key] = guessed_dims(history, tensor, key, changed)
+        root.guesses[key] = guessed_dims(root.plan.learnt, tensor, key, changed)
         changed |= root.guesses[key]
     root.shapes_seen[key] = shape
     wanted = ((changed | marks.maybe | chosen) - marks.static - root.options.fixed_dims(key, shape)) | marks.strict

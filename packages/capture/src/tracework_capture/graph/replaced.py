@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from ..errors import RestartUnselected
+from ..plan import Again, Learnt
 from .opaque_operators import ResultFacts
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _is_changed(value: Any) -> bool:
 
 
 def check_replaced(root: Any, outputs: Iterable[fx.Node]) -> None:
-    """Raises RestartUnselected where the program, or who gets these outputs, may see which tensors were replaced."""
+    """Raises Again where the program, or who gets these outputs, may see which tensors were replaced."""
     if not root.replaced:
         return
     nodes = root.graph.graph.nodes
@@ -95,7 +95,7 @@ def check_replaced(root: Any, outputs: Iterable[fx.Node]) -> None:
 
 
 def identity_is_asked(root: Any, *values: Any) -> None:
-    """Raises RestartUnselected where data decides which tensor one of the values is."""
+    """Raises Again where data decides which tensor one of the values is."""
     chosen = [value for value in values if getattr(value, "is_chosen", False)]
     for group in _groups(root.replaced) if chosen else ():
         if any(value is each.old or value is each.new for value in chosen for each in group):
@@ -103,7 +103,7 @@ def identity_is_asked(root: Any, *values: Any) -> None:
 
 
 def memory_is_asked(root: Any, value: Any) -> None:
-    """Raises RestartUnselected where the tensor is a replaced one, or a view of one, that the program asks how it lies in its memory."""
+    """Raises Again where the tensor is a replaced one, or a view of one, that the program asks how it lies in its memory."""
     _memory_is_asked(root, {value.example.storage})
 
 
@@ -114,8 +114,7 @@ def _memory_is_asked(root: Any, memory: set[Any]) -> None:
 
 
 def _unselect(root: Any, group: list[Replaced]) -> NoReturn:
-    root.history.not_selected.update(each.key for each in group)
-    raise RestartUnselected("the program may see which tensor a selection replaced")
+    raise Again("selection_seen", Learnt(not_selected=frozenset(each.key for each in group)))
 
 
 def _groups(replaced: list[Replaced]) -> list[list[Replaced]]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import RestartAsked
 from ..guards.kinds import data_of
+from ..plan import Again
 from ..sources import InstanceAttr, ModuleEntry
 from .known import LARGEST, Known, held_data
 
@@ -134,10 +134,10 @@ def _owner(root: Any, source: Source) -> torch.nn.Module | None:
 
 
 def check_specialised(root: Any) -> None:
-    """Raises RestartAsked when the frame writes to what was taken as it is, which has another value in the next call."""
+    """Raises Again when the frame writes to what was taken as it is, which has another value in the next call."""
     written = [node for node in root.specialised if node.meta["example_value"].storage.version]
     for node in written:
         source = node.meta["kept_at"]
         root.specialised[node].add(str(source) if _owner(root, source) is None else source.name)
     if written:
-        raise RestartAsked("the frame writes to data that was taken as it is")
+        raise Again("data_written")

@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 import types
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,24 +16,12 @@ from .. import _C, _torch
 from ..bytecode.resume import is_inside_a_round, is_resume_code, result_slot
 from ..code_origin import is_of_torch
 from ..contracts import Break, Returned
-from ..errors import (
-    BreakGraph,
-    RestartApart,
-    RestartAsked,
-    RestartByRounds,
-    RestartCapture,
-    RestartInitialised,
-    RestartUnselected,
-    RestartWithoutChecks,
-    RestartWithoutSizes,
-    SkipFrame,
-    Unsupported,
-)
+from ..errors import BreakGraph, SkipFrame, Unsupported
 from ..graph.builder import GraphBuilder
 from ..graph.checks import only_sets
 from ..graph.data_sizes import switches_modes
 from ..graph.finish import Captured, finish
-from ..graph.inputs import SizeHistory, check_guesses, check_strict_dims, distinct_inputs
+from ..graph.inputs import check_guesses, check_strict_dims, distinct_inputs
 from ..graph.mutations import MutationLog
 from ..graph.specialised import check_specialised
 from ..guards.classes import ClassLookups, find, recorded_lookups
@@ -42,6 +31,7 @@ from ..interp.breaks import execute_text
 from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
 from ..interp.machine import StopHere, run
 from ..interp.services import Services
+from ..plan import Again, Done, Outcome, Plan, Retry, Stop, Stopped
 from ..signals import handlers_apart
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
 from ..trace_policy import call_policy
@@ -55,11 +45,11 @@ from .policy import is_module_call
 
 if TYPE_CHECKING:
     from ..options import CaptureOptions
+    from .history import History
 
 __all__ = ["FrameInput", "capture_frame"]
 
 log = logging.getLogger("tracework.capture.breaks")
-ATTEMPTS = 12
 SMALL_PIECE = 8  # operations between two breaks of one round of a loop from which on a graph is worth its call
 NOTHING, ONE_OPERATION = "no tensor operations", "one tensor operation, which a graph would not make faster"
 
@@ -83,90 +73,86 @@ class FrameInput:
 
 @handlers_apart
 @paused_collection()
-def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, call_disabled: Any) -> Captured:
+def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: History, call_disabled: Any) -> Captured:
     """Capture a frame. Raises SkipFrame when it must run plainly, Unsupported under fullgraph."""
     functions_off_for = _torch.torch_functions_off_for()
     # what is asked of tensors here is no call of the program, which its modes and classes of tensors would see
     with _torch.function_modes_aside(), _torch.saved_tensor_hooks_aside(), _torch.torch_functions_off():
-        try:
-            history.operations = 0
-            return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled, functions_off_for))
-        finally:
-            history.answers = {}
-
-
-def refuse_break(given: FrameInput, options: CaptureOptions, reason: BreakGraph, stack: tuple[Any, ...]) -> None:
-    """Raises Unsupported where a break is an error, and SkipFrame for a frame that raises below one without anything to capture: that one
-    runs plainly, and may handle the exception."""
-    if options.fullgraph and getattr(reason, "raises", False) and not given.outermost:
-        raise SkipFrame(str(reason))
-    if options.fullgraph or getattr(reason, "is_error", False):
-        raise Unsupported.from_break(reason, stack) from reason.__cause__
+        history.operations = 0
+        return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled, functions_off_for))
 
 
 def capture_in_attempts(
-    given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, services: Services
+    given: FrameInput, backend: Any, options: CaptureOptions, history: History, services: Services
 ) -> Captured:
-    """Each attempt stops where the one before it met a break."""
-    stop_before, reason, stack, unrolls = -1, None, (), True
-    keeps_sizes = options.unbacked is not False
-    attempts = ATTEMPTS
-    handled = sys.exc_info()[1]
-    while attempts:
-        attempts -= 1
-        root, frame = start(given, options, history, services, stop_before, keeps_sizes)
-        root.unrolls, root.ends_in_raise = unrolls, getattr(reason, "raises", False)
-        root.is_refused = is_refused(reason)
-        try:
-            with _StateKept(root):
-                return attempt(root, frame, reason, stack, backend, history)
-        except RestartWithoutSizes:
-            stop_before, reason, stack, keeps_sizes = -1, None, (), False
-            continue
-        except (RestartApart, RestartAsked, RestartUnselected, RestartWithoutChecks):
-            stop_before, reason, stack = -1, None, ()
-            continue
-        except RestartByRounds:
-            unrolls = False
-            continue
-        except RestartInitialised:
-            attempts += 1
-            continue
-        except RestartCapture:
-            continue
-        except BreakGraph as stopped:
-            forget_frames(stopped, handled)
-            if 0 < stopped.made_at < stop_before:
-                stop_before = stopped.made_at
-                continue
-            if stop_before >= 0:
-                raise not_continued(f"{stopped} while leaving at an earlier break ({reason})", reason, stack) from stopped
-            step = stopped.made_at if stopped.made_at > 0 else root.step
-            stop_before, reason, stack = step, stopped, getattr(stopped, "stack", ()) or frame.locations()
-        except SymbolicRaise as raised:
-            forget_frames(raised, handled)
-            step = getattr(raised.value, "root_step", root.step)  # where it was raised: handlers and exits run again, plainly
-            stop_before, reason, stack = step, BreakGraph("exception", raised.value.describe()), frame.locations()
-            reason.raises = True
-        except SkipFrame as skip:
-            raise (skip if reason is None else not_continued(skip.detail, reason, stack)) from skip.__cause__
-        except RecursionError as error:
-            if stop_before >= 0:
-                raise not_continued("calls nest too deeply to be inlined", reason, stack) from error
-            stop_before, reason, stack = root.step, BreakGraph("recursion", "Python's own recursion limit"), frame.locations()
-        finally:
-            history.operations = max(history.operations, root.graph.own_calls)
-            let_go(root, frame)
-        refuse_break(given, options, reason, stack)
-        log.info("graph break in %s: %s%s", given.code.co_qualname, reason, f" ({stack[-1]})" if stack else "")
-        if is_between_breaks(given.code, frame, reason) and root.graph.calls < SMALL_PIECE:
-            raise not_continued("its loop breaks more than once in each round", reason, stack)
+    """Each attempt sets out from what those before it met and learnt."""
+    plan = Plan(history.learnt, keeps_sizes=options.unbacked is not False)
+    while plan.attempts_left:
+        outcome = outcome_of(given, plan, backend, options, history, services)
+        match outcome:
+            case Done(captured):
+                return captured
+            case Retry(plan, why):
+                history.learnt |= plan.learnt
+                log.debug("%s is captured again: %s", given.code.co_qualname, why)
+            case Stopped(stop, is_small):
+                refuse_break(given, options, stop)
+                log.info("graph break in %s: %s (%s)", given.code.co_qualname, stop.reason, stop.stack[-1])
+                if is_small:
+                    raise not_continued("its loop breaks more than once in each round", stop)
+                plan = plan.stopped(stop)
     raise SkipFrame("no attempt to capture the frame came to an end")
 
 
-def is_refused(reason: BreakGraph | None) -> bool:
+def outcome_of(
+    given: FrameInput, plan: Plan, backend: Any, options: CaptureOptions, history: History, services: Services
+) -> Outcome:
+    """One attempt. Raises SkipFrame when the frame must run plainly."""
+    root, frame = start(given, options, history, services, plan)
+    handled = sys.exc_info()[1]
+    before = plan.stop
+    try:
+        with _StateKept(root):
+            return Done(attempt(root, frame, backend))
+    except Again as again:
+        return Retry(plan.after(again), str(again))
+    except BreakGraph as stopped:
+        forget_frames(stopped, handled)
+        if before is not None and 0 < stopped.made_at < before.step:
+            earlier = replace(before, step=stopped.made_at)
+            return Retry(plan.stopped(earlier), f"the graph must end before what was made at an earlier step ({stopped})")
+        if before is not None:
+            raise not_continued(f"{stopped} while leaving at an earlier break ({before.reason})", before) from stopped
+        step = stopped.made_at if stopped.made_at > 0 else root.step
+        stop = Stop(step, stopped, stopped.stack or frame.locations(), refused=is_refused(stopped))
+    except SymbolicRaise as raised:
+        forget_frames(raised, handled)
+        step = getattr(raised.value, "root_step", root.step)  # where it was raised: handlers and exits run again, plainly
+        stop = Stop(step, BreakGraph("exception", raised.value.describe()), frame.locations(), raises=True)
+    except SkipFrame as skip:
+        raise (skip if before is None else not_continued(skip.detail, before)) from skip.__cause__
+    except RecursionError as error:
+        if before is not None:
+            raise not_continued("calls nest too deeply to be inlined", before) from error
+        stop = Stop(root.step, BreakGraph("recursion", "Python's own recursion limit"), frame.locations())
+    finally:
+        history.operations = max(history.operations, root.graph.own_calls)
+        let_go(root, frame)
+    return Stopped(stop, is_between_breaks(given.code, frame, stop.reason) and root.graph.calls < SMALL_PIECE)
+
+
+def refuse_break(given: FrameInput, options: CaptureOptions, stop: Stop) -> None:
+    """Raises Unsupported where a break is an error, and SkipFrame for a frame that raises below one without anything to capture: that one
+    runs plainly, and may handle the exception."""
+    if options.fullgraph and stop.raises and not given.outermost:
+        raise SkipFrame(str(stop.reason))
+    if options.fullgraph or stop.reason.is_error:
+        raise Unsupported.from_break(stop.reason, stop.stack) from stop.reason.__cause__
+
+
+def is_refused(reason: BreakGraph) -> bool:
     """Whether the graph breaks at an operator that will raise, as its shape rule did; one without a rule may do what it likes."""
-    failed = reason.__cause__ if reason is not None and reason.reason_id == "fake_failed" else None
+    failed = reason.__cause__ if reason.reason_id == "fake_failed" else None
     return isinstance(failed, (RuntimeError, TypeError, ValueError, IndexError)) and not isinstance(failed, NotImplementedError)
 
 
@@ -176,10 +162,10 @@ def is_between_breaks(code: types.CodeType, frame: SymbolicFrame, reason: BreakG
     return same_round and is_inside_a_round(code) and reason.reason_id != "loop_goes_on"
 
 
-def not_continued(why: str, reason: BreakGraph, stack: tuple[Any, ...]) -> SkipFrame:
+def not_continued(why: str, stop: Stop) -> SkipFrame:
     """The frame runs as plain Python because it cannot be continued after a break."""
     skip = SkipFrame(why)
-    skip.stop = Break(reason.reason_id, str(reason), stack, reason.detail)
+    skip.stop = stop.as_break()
     return skip
 
 
@@ -219,16 +205,15 @@ def forget_frames(error: BaseException | None, handled: BaseException | None) ->
 
 
 def start(
-    given: FrameInput, options: CaptureOptions, history: SizeHistory, services: Services, stop_before: int, keeps_sizes: bool
+    given: FrameInput, options: CaptureOptions, history: History, services: Services, plan: Plan
 ) -> tuple[CaptureRoot, SymbolicFrame]:
     """A fresh root and frame for one attempt."""
     from tracework_primops import FakeMode, SymbolTable  # primops is imported when the first graph is made
 
     symbols = SymbolTable()
-    fake_mode = FakeMode(symbols, allow_unbacked=keeps_sizes, unbacked_numbers=options.unbacked is True)
+    fake_mode = FakeMode(symbols, allow_unbacked=plan.keeps_sizes, unbacked_numbers=options.unbacked is True)
     graph = GraphBuilder(fake_mode, symbols, services.wrap_result)
-    root = CaptureRoot(services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history)
-    root.stop_before = stop_before
+    root = CaptureRoot(services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history, plan)
     root.shapes = options.shapes if given.outermost and not is_resume_code(given.code) else None
     root.may_be_small = not given.outermost and (is_resume_code(given.code) or is_of_torch(given.code))
     slot = result_slot(given.code)
@@ -347,11 +332,9 @@ class _StateKept:
         _torch.write_settings(self.flags)
 
 
-def attempt(
-    root: CaptureRoot, frame: SymbolicFrame, reason: BreakGraph | None, stack: tuple[Any, ...], backend: Any, history: SizeHistory
-) -> Captured:
+def attempt(root: CaptureRoot, frame: SymbolicFrame, backend: Any) -> Captured:
     """Interpret once and finish."""
-    started = time.perf_counter()
+    started, ended = time.perf_counter(), root.plan.stop
     root.grad_at_start, root.autocast_at_start = torch.is_grad_enabled(), _torch.autocast_state()
     record_ambient(root.guards)
     wrap_function_modes(frame)
@@ -362,12 +345,13 @@ def attempt(
         with recorded_lookups(lookups):
             run(frame)
     except StopHere:
-        stop = Break(reason.reason_id, str(reason), stack, reason.detail)
+        assert ended is not None
+        stop = ended.as_break()
     except (BreakGraph, SymbolicRaise, SkipFrame, RecursionError):
         if keeps_sizes_on_trial(root):
-            raise RestartWithoutSizes from None
-        if root.unrolled and frame.current.in_loop and root.stop_before < 0:
-            raise RestartByRounds from None  # a later round breaks: let all rounds share what is compiled
+            raise Again("without_sizes") from None
+        if root.unrolled and frame.current.in_loop and ended is None:
+            raise Again("by_rounds") from None
         raise
     finally:
         RemovableHandle.next_id = number
@@ -376,15 +360,15 @@ def attempt(
     check_specialised(root)
     check_frame_hooks(root)
     if keeps_sizes_on_trial(root) and (isinstance(stop, Break) or switches_modes(root.graph.graph)):
-        raise RestartWithoutSizes
+        raise Again("without_sizes")
     if (
         not root.graph.calls
         and not root.options.keep_empty
         and (isinstance(stop, Returned) or not (root.graph.met() or root.sees_tensors))
     ):
         if not (root.graph.met() or root.sees_tensors):
-            history.traced_in_vain += root.idle
-        raise SkipFrame(str(reason) if getattr(reason, "reason_id", None) == "long_loop" else NOTHING)
+            root.history.traced_in_vain += root.idle
+        raise SkipFrame(str(ended.reason) if ended is not None and ended.reason.reason_id == "long_loop" else NOTHING)
     if root.graph.calls == 1 and isinstance(stop, Returned) and root.may_be_small and not root.options.keep_empty:
         raise SkipFrame(ONE_OPERATION)
     if root.graph.calls and isinstance(stop, Returned) and only_sets(root.graph.graph) and not root.options.keep_empty:
@@ -398,9 +382,9 @@ def attempt(
     captured = finish(frame, stop, backend, execute_text, NULL)
     check_strict_dims(root)
     for key, shape in root.shapes_seen.items():
-        history.remember(key, shape)
+        root.history.remember(key, shape)
     for key, gaps in root.gaps_seen.items():
-        history.remember_gaps(key, gaps)
+        root.history.remember_gaps(key, gaps)
     captured.seconds["trace"] = traced - started
     captured.seconds["total"] = time.perf_counter() - started
     if captured.graph is not None:

@@ -36,12 +36,12 @@ from ..errors import (
     UserLocation,
 )
 from ..graph.finish import BackendFailed, Captured, code_that_raises, name_of
-from ..graph.inputs import SizeHistory
 from ..graph.specialised import forget_kept
 from ..guards import store
 from ..guards.access import Scope
 from ..guards.filters import filter_guards
 from ..options import CaptureOptions
+from ..plan import Learnt
 from ..signals import handlers_apart, let_through
 from ..trace_policy import disabled_inside, is_disabled
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
@@ -49,6 +49,7 @@ from . import cache, dynamism
 from . import stance as stances
 from .code_set import CodeSet
 from .compile_frame import NOTHING, ONE_OPERATION, FrameInput, capture_frame, forget_frames
+from .history import History
 from .made_anew import MadeAnew
 from .policy import (
     Outermost,
@@ -107,7 +108,7 @@ class FrameCallback:
         self.options = options if place is None else dataclasses.replace(options, places={function.__code__.co_filename: place})
         self.fixes_sizes = False  # whether what the backend makes of a graph may hold for the present sizes only
         # Codes are held weakly: an entry of a code holds this callback, and the collector does not see into code objects.
-        self.histories: dict[int, tuple[weakref.ref[types.CodeType], SizeHistory]] = {}
+        self.histories: dict[int, tuple[weakref.ref[types.CodeType], History]] = {}
         self.empty: dict[tuple[Any, ...], int] = {}
         # wrappers by their code: the functions they hold -> why they run plainly
         self.left: dict[int, dict[tuple[Any, ...], str]] = {}
@@ -285,7 +286,7 @@ class FrameCallback:
         weakref.finalize(wrapper, _let_go_of_entries, weakref.ref(self)).atexit = False
         return wrapper
 
-    def seen(self) -> list[tuple[types.CodeType, SizeHistory]]:
+    def seen(self) -> list[tuple[types.CodeType, History]]:
         """The sizes and numbers that were seen, by code that still lives."""
         return [(code, history) for ref, history in list(self.histories.values()) if (code := ref()) is not None]
 
@@ -377,7 +378,7 @@ class FrameCallback:
             gone=self.history(code).gone,
         )
 
-    def captured(self, given: FrameInput, backend: Any, history: SizeHistory) -> Captured:
+    def captured(self, given: FrameInput, backend: Any, history: History) -> Captured:
         """The frame captured, with sizes as constants from the time on when the backend has made something of a graph that may hold for
         the present ones only."""
         own, handled = backend is self.backend, sys.exc_info()[1]
@@ -391,7 +392,7 @@ class FrameCallback:
             self.fixes_sizes = True
         return captured or capture_frame(given, backend, self.options.with_sizes(False), history, disabled_call)
 
-    def history(self, code: types.CodeType) -> SizeHistory:
+    def history(self, code: types.CodeType) -> History:
         """Sizes seen for this code."""
         known = self.histories.get(id(code))
         if known is None or known[0]() is not code:
@@ -659,7 +660,7 @@ def capture(function: Callable[..., Any], *args: Any, dynamic: bool | None = Non
     given, _ = frame_of(function, args, kwargs)
     options = CaptureOptions(fullgraph=True, dynamic=dynamic)
     try:
-        captured = capture_frame(given, _run_graph, options, SizeHistory(checks=False), disabled_call)
+        captured = capture_frame(given, _run_graph, options, History(Learnt(unchecked=True)), disabled_call)
     except SkipFrame as skipped:
         raise CaptureError(f"{given.code.co_qualname}: {skipped.detail}") from skipped
     assert captured.graph is not None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..errors import CaptureError
-from ..graph.inputs import SizeHistory
+from .history import History
 
 __all__ = ["known", "load_dynamism", "new_history", "remember"]
 
@@ -24,9 +24,9 @@ def _name(code: types.CodeType) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}:{code.co_qualname}"
 
 
-def new_history(code: types.CodeType, forget_checked: Callable[[], None]) -> SizeHistory:
+def new_history(code: types.CodeType, forget_checked: Callable[[], None]) -> History:
     """An empty history, or what earlier runs saw of the function."""
-    history = SizeHistory(forget_checked=forget_checked)
+    history = History(forget_checked=forget_checked)
     seen = _known.get(_name(code))
     if seen is not None:
         history.sizes = {source: list(sizes) for source, sizes in seen["sizes"].items()}
@@ -34,7 +34,7 @@ def new_history(code: types.CodeType, forget_checked: Callable[[], None]) -> Siz
     return history
 
 
-def remember(histories: Iterable[tuple[types.CodeType, SizeHistory]]) -> None:
+def remember(histories: Iterable[tuple[types.CodeType, History]]) -> None:
     """Takes what changed in these histories."""
     for code, history in histories:
         sizes = {source: seen for source, seen in history.sizes.items() if None in seen}

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..bytecode.code import Instruction
+    from ..hook.history import History
+    from ..plan import Plan
     from ..shapes import DeclaredShapes
     from ..values.objects.function import FunctionValue
     from ..values.torch.regions.transforms import Level
@@ -63,10 +65,11 @@ class CaptureRoot:
         fake_mode: Any,
         options: Any,
         globals_: dict[str, Any],
-        history: Any,
+        history: History,
+        plan: Plan,
     ) -> None:
         self.globals = globals_
-        self.history = history
+        self.history, self.plan = history, plan
         self.shapes_seen: dict[Any, tuple[int, ...]] = {}
         self.gaps_seen: dict[Any, dict[int, int]] = {}
         self.numbers: dict[Any, Any] = {}
@@ -109,11 +112,7 @@ class CaptureRoot:
         self.turns = 0
         self.idle = 0  # instructions and turns of loops since the graph was last seen to have grown
         self.grown = 0  # how much it had then
-        self.stop_before = -1
-        self.ends_in_raise = False  # whether the instruction to stop at raises
-        self.is_refused = False  # whether the instruction to stop at is one that eager refuses, as its shape rule did
-        self.unrolls = True  # whether the rounds left of a loop that was broken in are captured together
-        self.unrolled = False
+        self.unrolled = False  # whether the rounds left of a loop that was broken in were captured together
         self.depth = 0
         self.transforms: tuple[Level, ...] = ()  # the transforms of torch.func that the function being traced is under
         self.current: SymbolicFrame | None = None

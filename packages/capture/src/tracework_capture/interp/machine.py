@@ -44,7 +44,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
     from tracework_primops import GuardOnUnbackedError  # not needed to import this package
 
     root = frame.root
-    is_root = frame.parent is None
+    is_root, stop_before = frame.parent is None, root.plan.stop_before
     outer, root.current = root.current, frame
     instructions = frame.instructions
     try:
@@ -62,7 +62,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                 root.step += 1
                 if frame.deferred and instruction.opname not in _LEAVE_DEFERRED:
                     frame.settle()
-                if root.step == root.stop_before:
+                if root.step == stop_before:
                     raise StopHere
             handler = instruction.run
             if handler is None:
@@ -78,7 +78,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                     refuse_to_let_go(frame)
             except (BreakGraph, GuardOnUnbackedError) as stopped:
                 stop = stopped if isinstance(stopped, BreakGraph) else BreakGraph("unbacked_condition", str(stopped))
-                if not hasattr(stop, "stack"):
+                if not stop.stack:
                     stop.stack = frame.locations()
                     stop.is_error = bool(root.regions) and root.regions[-1]
                 try:

@@ -17,8 +17,9 @@ import torch
 from ..bytecode.code import CodeInfo
 from ..bytecode.facts import PAIR_LOCALS
 from ..bytecode.liveness import live_locals, stored_locals
-from ..errors import BreakGraph, RestartCapture
+from ..errors import BreakGraph
 from ..graph.outline import region
+from ..plan import Again, Learnt
 from ..values.number.floats import DataBool
 from ..values.objects.class_value import ClassValue
 from ..values.objects.function import BoundMethodValue, FunctionValue
@@ -62,7 +63,7 @@ class Arms:
 
 def selected(frame: Any, jump: Any, condition: Any, jumps_if: bool) -> bool:
     """Whether the conditional jump, taken when the condition is `jumps_if`, was replaced by a selection; the frame goes on where the
-    arms meet. Raises RestartCapture."""
+    arms meet. Raises Again."""
     root = frame.root
     key = frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, jump.index
     if root.transforms or root.function_modes or root.subclass_functions_off or root.inference:
@@ -70,7 +71,8 @@ def selected(frame: Any, jump: Any, condition: Any, jumps_if: bool) -> bool:
     tensor = condition.as_tensor(frame) if isinstance(condition, DataBool) else condition
     if torch._C._is_any_autocast_enabled() or not fits(tensor.example) or tensor.example.numel() != 1:
         return False
-    if key in root.history.not_selected or len(root.history.not_selected) >= MOST_FAILURES:
+    not_selected = root.plan.learnt.not_selected
+    if key in not_selected or len(not_selected) >= MOST_FAILURES:
         return False
     arms = _arms(frame.info, jump)
     if arms is None:
@@ -78,8 +80,7 @@ def selected(frame: Any, jump: Any, condition: Any, jumps_if: bool) -> bool:
     try:
         _select(frame, arms, condition, tensor, jumps_if, frame.in_block or jump.handler is not None, key)
     except (Refused, BreakGraph, SymbolicRaise) as refused:
-        root.history.not_selected.add(key)
-        raise RestartCapture(f"the arms of a condition on data are not selected: {refused}") from None
+        raise Again("selection_refused", Learnt(not_selected=frozenset((key,))), str(refused)) from None
     return True
 
 

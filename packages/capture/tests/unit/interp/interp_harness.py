@@ -8,10 +8,10 @@ from tracework_capture import _C
 from tracework_capture.bytecode.reload import reload_text
 from tracework_capture.bytecode.resume import is_resume_code
 from tracework_capture.errors import SkipFrame
-from tracework_capture.graph.inputs import SizeHistory
 from tracework_capture.guards.classes import class_attribute
 from tracework_capture.hook.compile_frame import FrameInput, capture_frame
 from tracework_capture.hook.context import disabled_call
+from tracework_capture.hook.history import History
 from tracework_capture.options import CaptureOptions
 
 
@@ -87,9 +87,7 @@ class Runner:
         code = function.__code__
         given = FrameInput(code, slots, function.__globals__, function.__closure__)
         try:
-            captured = capture_frame(
-                given, self.backend, self.options, self.histories.setdefault(code, SizeHistory()), disabled_call
-            )
+            captured = capture_frame(given, self.backend, self.options, self.histories.setdefault(code, History()), disabled_call)
         except SkipFrame as skipped:
             self.skipped.append(skipped)
             return function(*args, **kwargs)

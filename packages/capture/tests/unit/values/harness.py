@@ -7,11 +7,11 @@ import types
 import torch
 from tracework_capture import _C
 from tracework_capture import sources as s
-from tracework_capture.graph.inputs import SizeHistory
 from tracework_capture.guards.access import Scope, part_item, plain_part
 from tracework_capture.guards.program import check_guard
 from tracework_capture.hook.compile_frame import FrameInput, capture_frame
 from tracework_capture.hook.context import disabled_call
+from tracework_capture.hook.history import History
 from tracework_capture.options import CaptureOptions
 
 FETCH = {
@@ -71,7 +71,7 @@ def capture(function, *args, fullgraph=True, backend=eager, **kwargs):
         args, function = (function.__self__, *args), function.__func__
     slots = slots_of(function, args, kwargs)
     given = FrameInput(function.__code__, slots, function.__globals__, function.__closure__)
-    captured = capture_frame(given, backend, CaptureOptions(fullgraph=fullgraph), SizeHistory(), disabled_call)
+    captured = capture_frame(given, backend, CaptureOptions(fullgraph=fullgraph), History(), disabled_call)
     assert_guards_hold(captured, slots, function)
     code = captured.code.replace(co_consts=tuple(call if c is _C.go_on else c for c in captured.code.co_consts))
     replacement = types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import torch
 
 from ... import _torch
-from ...errors import BreakGraph, RestartAsked
+from ...errors import BreakGraph
+from ...plan import Again, Learnt
 from ...signals import let_through
 from ..protocol.constant import READ_AT_ONCE, ConstantValue, NotPlain, plain
 from ..protocol.kinds import is_plain_tensor
@@ -67,9 +68,8 @@ class LateValue(Value):
 
     def needed(self, frame: Frame, *_: Any) -> NoReturn:
         """Something asks for the object itself."""
-        if self.places - frame.root.history.asked_early:
-            frame.root.history.asked_early |= self.places
-            raise RestartAsked("what is read from a tensor is needed while tracing")
+        if self.places - frame.root.plan.learnt.asked_early:
+            raise Again("number_needed", Learnt(asked_early=frozenset(self.places)))
         frame.break_graph("tensor_to_python", f"{self.describe()} is needed while tracing")
 
     def negated(self) -> LateValue:
@@ -208,7 +208,7 @@ def places_of(values: list[Value]) -> Places:
 
 
 def place_here(frame: Frame) -> Place:
-    """What `history.asked_early` has the instruction under that the frame is at."""
+    """What `Learnt.asked_early` has the instruction under that the frame is at."""
     return frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, frame.current.index
 
 
@@ -230,7 +230,7 @@ def read_late(frame: Frame, tensor: AbstractTensor, name: str) -> LateValue | No
     kind, root = kind_of(tensor.example, name), frame.root
     place = place_here(frame)
     refused = root.transforms or root.selecting or root.function_modes or root.subclass_functions_off
-    if kind is None or refused or not is_plain_tensor(tensor) or place in root.history.asked_early:
+    if kind is None or refused or not is_plain_tensor(tensor) or place in root.plan.learnt.asked_early:
         return None
     load = copy_for_later(frame, tensor)
 

@@ -154,7 +154,7 @@ class RememberingFunction(RowValue):
         if asked is not None and most is not None and asked.number_with(known, by_name) > most:
             return frame.break_graph("call_unknown", f"{name}, which forgets one result for another")
         key = (id(self.fn), payload_key(known), payload_key([*by_name.items()]), len(asked.calls) if asked is not None else 0)
-        answers = frame.root.history.answers
+        answers = frame.root.plan.answers
         if key not in answers:
             try:
                 answers[key] = called_there(frame, self.fn, *known, **by_name), known, by_name

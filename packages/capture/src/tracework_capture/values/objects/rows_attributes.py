@@ -216,7 +216,7 @@ def id_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         frame.guard("IDENTITY", args[0].source, found)
     if found is not None:
         return ConstantValue(id(found))
-    if not isinstance(args[0], AbstractTensor) and args[0].mutability is not NEW or place in frame.root.history.asked_early:
+    if not isinstance(args[0], AbstractTensor) and args[0].mutability is not NEW or place in frame.root.plan.learnt.asked_early:
         return frame.break_graph("builtin_unsupported", f"id() of {args[0].describe()}")
     identity_is_asked(frame.root, args[0])
     return IdentityNumber(args[0], place)

@@ -90,7 +90,7 @@ class ContinuedIterator(IteratorValue):
 
     def next_value(self, frame: Frame) -> Value | None:
         root = frame.root
-        if not root.unrolls:
+        if not root.plan.unrolls:
             return frame.break_graph("loop_goes_on", f"{len(self.items)} items are left")
         if self.sequence is None:
             root.unrolled = True
@@ -160,7 +160,7 @@ class ExistingSequenceIterator(ExistingIterator):
         return IteratorValue.call_method(self, frame, name, args, kwargs)
 
     def next_value(self, frame: Frame) -> Value | None:
-        if not frame.root.unrolls:
+        if not frame.root.plan.unrolls:
             return super().next_value(frame)
         if not self.is_asked:
             self.is_asked = frame.root.unrolled = True

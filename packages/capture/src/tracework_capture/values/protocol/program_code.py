@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def check_frame_hooks(root: CaptureRoot, module: Value | None = None) -> None:
-    """Raises RestartAsked where a forward hook that the traced program put on a module, on this one if it is given, is part of the trace
+    """Raises Again where a forward hook that the traced program put on a module, on this one if it is given, is part of the trace
     alone (torch/frame_hooks.py)."""
     for each in root.frame_hooks:
         if module is None or each.module is module:

@@ -46,7 +46,7 @@ def places_of(
     root = frame.root
     places = [at for at, item in enumerate(items) if is_place(frame, item)]
     where = place_here(frame)
-    if not places or where in root.history.not_selected or not is_plain_tensor(tensor):
+    if not places or where in root.plan.learnt.not_selected or not is_plain_tensor(tensor):
         return None
     if root.transforms or root.function_modes or root.selecting or root.subclass_functions_off:
         return None
@@ -91,7 +91,7 @@ def slice_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Any
     items = key.all_items(frame) if type(key) is TupleValue else [key]
     places = [at for at, item in enumerate(items) if is_open_slice(frame, item)]
     where = place_here(frame)
-    if not places or not is_plain_tensor(tensor) or where in root.history.not_selected or not frame.fake_mode.allow_unbacked:
+    if not places or not is_plain_tensor(tensor) or where in root.plan.learnt.not_selected or not frame.fake_mode.allow_unbacked:
         return tensor, key
     if root.transforms or root.function_modes or root.selecting or root.subclass_functions_off:
         return tensor, key

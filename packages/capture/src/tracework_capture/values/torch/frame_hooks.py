@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.utils.hooks import RemovableHandle
 
-from ...errors import RestartAsked
+from ...plan import Again, Learnt
 from ..number.late_values import place_here
 from ..plain.sequence import NONE
 from .hooks import Handle
@@ -39,7 +39,7 @@ class FrameHook(Handle):
         place: tuple[str, int, str, int],
     ) -> None:
         super().__init__(None)
-        self.history, self.hooks = frame.root.history, frame.root.frame_hooks
+        self.hooks = frame.root.frame_hooks
         self.module, self.table, self.hook, self.with_kwargs, self.place = module, table, hook, with_kwargs, place
         self.hooks.append(self)
 
@@ -47,9 +47,8 @@ class FrameHook(Handle):
         return (self.hook,)
 
     def refused(self) -> NoReturn:
-        """Raises RestartAsked: something needs the hook in the module's table, or its handle."""
-        self.history.asked_early.add(self.place)
-        raise RestartAsked("a hook of a module is not taken off, or its handle is looked at")
+        """Raises Again: something needs the hook in the module's table, or its handle."""
+        raise Again("hook_asked", Learnt(asked_early=frozenset((self.place,))))
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__enter__":
@@ -75,7 +74,7 @@ def put_on(frame: Frame, name: str, args: list[Any], kwargs: dict[str, Value]) -
     known = len(args) <= 2 and "hook" in given and all(value.is_constant() for value in flags.values())
     if not known or any(value.constant() for key, value in flags.items() if key not in OF_ONE_FRAME):
         return None
-    if root.transforms or root.selecting or place in root.history.asked_early or args[0].source is None:
+    if root.transforms or root.selecting or place in root.plan.learnt.asked_early or args[0].source is None:
         return None
     with_kwargs = "with_kwargs" in flags and bool(flags["with_kwargs"].constant())
     handle = FrameHook(frame, args[0], ROWS_OF_TABLES[name], given["hook"], with_kwargs, place)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from ...errors import BreakGraph, RestartCapture
+from ...errors import BreakGraph
 from ...graph.outline import outline, region
+from ...plan import Again, Learnt
 from ...sources import Const
 from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..plain.sequence import NONE
@@ -199,8 +200,8 @@ def register_hook(frame: Frame, tensor: AbstractTensor, name: str, args: list[Va
         return frame.break_graph("hook", "register_hook of a tensor without history")
     if tensor.source is not None or tensor.is_leaf():
         return register_later(frame, tensor, name, hook)
-    history = frame.root.history
-    make = None if history.traces_hooks else real_function(frame, hook)
+    is_traced = not frame.root.plan.learnt.plain_hooks
+    make = None if is_traced else real_function(frame, hook)
     if make is not None:
         return HandleValue(as_it_is(frame, RegisterHook(make), (tensor.as_graph_arg(frame),), None))
     builder = frame.graph
@@ -214,9 +215,8 @@ def register_hook(frame: Frame, tensor: AbstractTensor, name: str, args: list[Va
             why = f"gives a {found.describe()}"
     except (BreakGraph, SymbolicRaise) as stop:
         why = f"cannot be traced: {stop}"
-    if why and history.traces_hooks:
-        history.traces_hooks = False
-        raise RestartCapture(f"a hook of a tensor {why}")
+    if why and is_traced:
+        raise Again("hook_untraced", Learnt(plain_hooks=True), f"it {why}")
     if why:
         return frame.break_graph("hook", f"a hook of a tensor {why}, and is another function at each call")
     nodes = start.nodes(builder)

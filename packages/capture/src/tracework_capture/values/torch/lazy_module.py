@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from ...errors import RestartInitialised
+from ...plan import Again
 from ..protocol.kinds import AbstractTensor
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def initialise(frame: Frame, module: AbstractModule, args: list[Value], kwargs: 
     if not own or kwargs or None in given or frame.root.effects.random or frame.mutations.entries:
         return
     obj._infer_parameters(obj, tuple(given))
-    raise RestartInitialised(f"{type(obj).__name__} has its parameters now")
+    raise Again("initialised", detail=type(obj).__name__)
 
 
 def like(value: Value) -> Any:

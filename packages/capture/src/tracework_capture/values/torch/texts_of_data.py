@@ -21,7 +21,7 @@ def may_be_written_late(frame: Frame) -> bool:
     tracing."""
     root = frame.root
     switched = root.transforms or root.selecting or root.function_modes or root.subclass_functions_off or root.states_written
-    return not switched and place_here(frame) not in root.history.asked_early
+    return not switched and place_here(frame) not in root.plan.learnt.asked_early
 
 
 def late_text(frame: Frame, load: Callable[[Emitter], str], fn: Callable[..., str], rest: tuple[object, ...]) -> LateValue:
