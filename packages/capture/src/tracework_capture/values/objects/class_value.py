@@ -32,7 +32,6 @@ from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue, attribute_name, fold, fold_plain, force_plain, implemented, literal
 from ..protocol.kinds import AbstractClass, holds_own_instance
 from ..protocol.lifetimes import let_go
-from ..protocol.make import make
 from ..protocol.properties import function_value, held_function
 from ..protocol.pure import is_pure
 from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
@@ -353,6 +352,3 @@ class ClassValue(AbstractClass):
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return construct(frame, self, args, kwargs)
-
-
-make.provide(class_=class_value)

@@ -47,7 +47,7 @@ def construct(frame: Frame, class_val: AbstractClass, args: list[Value], kwargs:
         return make_namedtuple(frame, cls, args, kwargs)
     if module_of(cls) == "torch.return_types":
         return make_result(frame, cls, args, kwargs)
-    if not is_modelled(cls):
+    if not has_modelled_instances(cls):
         refuse_class(frame, cls)
     meta_call, owner = lookup_class(type(cls), "__call__")
     if owner is not type and not isinstance(meta_call, types.WrapperDescriptorType):  # which binary classes have
@@ -61,7 +61,7 @@ MODELLED_BASES: Registry[type, Callable[[type], bool]] = Registry("MODELLED_BASE
 """Class of C, of storeys above -> whether instances of a class derived from it are modelled, when a `__new__` in Python makes them."""
 
 
-def is_modelled(cls: type) -> bool:
+def has_modelled_instances(cls: type) -> bool:
     """Whether a `__new__` in Python makes the instances of a class, and they are those of MODELLED_BASES."""
     of_above = any(issubclass(cls, base) and is_one(cls) for base, is_one in MODELLED_BASES.items())
     return of_above and python_new(cls) is not None

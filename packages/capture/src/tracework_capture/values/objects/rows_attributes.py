@@ -296,10 +296,6 @@ def shown_later(frame: Frame, value: Value) -> Value:
     return shown(frame, value, str)
 
 
-def object_new(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return new_object(frame, args, kwargs)
-
-
 def object_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ObjectValue(object)
 
@@ -332,10 +328,10 @@ calls(
         super: super_,
         print: print_,
         object: object_class,
-        object.__new__: object_new,
+        object.__new__: new_object,
         typing.cast: cast,
         typing.NewType.__call__: of_new_type,
         type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
-        **{c.__new__: object_new for c in (tuple, list, dict, set, frozenset)},
+        **{c.__new__: new_object for c in (tuple, list, dict, set, frozenset)},
     }
 )

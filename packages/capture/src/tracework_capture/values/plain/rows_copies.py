@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 
-from ..protocol.binding import native_base
+from ..protocol.binding import class_value, native_base
 from ..protocol.calls import breaks, calls
 from ..protocol.kinds import AbstractClass, AbstractTensor
-from ..protocol.make import make
 from ..protocol.registry import Registry
 from ..protocol.value import Frame, Value, is_none
 from .instance_dict import InstanceDictValue
@@ -58,7 +57,7 @@ def copy_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 def copy_of_subclass(frame: Frame, value: Any) -> Value:
     """value.copy() of an instance of a subclass of OrderedDict, defaultdict or deque: the class is called."""
-    native, cls = native_base(value.cls), make.class_(frame, value.cls)
+    native, cls = native_base(value.cls), class_value(frame, value.cls)
     if native is collections.OrderedDict:
         made = cls.call(frame, [], {})
         for key in value.part.unpack(frame):

@@ -33,8 +33,6 @@ class Make:
     """The array over the memory of a tensor; breaks the graph where NumPy has none."""
     tensor: Callable[[fx.Node, Any], AbstractTensor]
     """The tensor of a node, and its FakeTensor; memory.remember finds it again."""
-    class_: Callable[[Frame, type], Value]
-    """The value of a class that tracing knows, without a source."""
     builtin_method: Callable[[Value, str], Value]
     """A method that C defines, by its name, bound to its owner."""
     bound_method: Callable[[Value, Value], Value]
