@@ -249,11 +249,13 @@ BREAK_REASONS: dict[str, BreakReason] = {
 }
 
 
-def page_of_reasons(programs: dict[str, str] | None = None) -> str:
-    """BREAK_REASONS as a page of Markdown, with an example program where there is one."""
+def page_of_reasons(programs: dict[str, str] | None = None, calls: dict[str, list[str]] | None = None) -> str:
+    """BREAK_REASONS as a page of Markdown, with an example program and the calls that always break for it where there are any."""
     parts = []
     for reason, row in BREAK_REASONS.items():
         parts.append(f"## {reason}\n\nWhat: {row.what}.\n\nWhy: {row.why}.\n\nWhat to do: {row.cure}.\n")
+        if calls and reason in calls:
+            parts.append(f"So break calls of {', '.join(f'`{name}`' for name in calls[reason])}.\n")
         if programs and reason in programs:
             parts.append(f"```python\n{programs[reason]}```\n")
     return "\n".join(parts)

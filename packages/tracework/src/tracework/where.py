@@ -124,15 +124,16 @@ def _rows(table: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @functools.cache
-def _index() -> dict[str, list[tuple[str, Any, Callable[[], str]]]]:
-    """Name -> (table, key, its place) of all rows that bear it."""
+def _index() -> dict[str, list[tuple[str, str, Callable[[], str]]]]:
+    """Name -> (table, how its key is written, its place) of all rows that bear it."""
     importlib.import_module("tracework_capture.values")
-    found: dict[str, list[tuple[str, Any, Callable[[], str]]]] = {}
+    found: dict[str, list[tuple[str, str, Callable[[], str]]]] = {}
     for what, module_name, table_name in TABLES:
         module = importlib.import_module(module_name)
         for key, row in _rows(getattr(module, table_name)):
+            entry = what, str(getattr(row, "name", key)), functools.partial(_place, row, key, module)
             for name in names_of(key):
-                found.setdefault(name, []).append((what, key, functools.partial(_place, row, key, module)))
+                found.setdefault(name, []).append(entry)
     return found
 
 
@@ -185,15 +186,9 @@ def places(name: str) -> list[Found]:
         calls.add(rule.place)
         reason = f" ({rule.reason})" if rule.reason else ""
         found.append(Found(f"call of {dotted}: {rule.policy.value}{reason}", rule.place, True))
-    for what, key, place in (row for spelling in dict.fromkeys((name, full)) for row in _index().get(spelling, ())):
+    for what, shown, place in (row for spelling in dict.fromkeys((name, full)) for row in _index().get(spelling, ())):
         if what == "call" and place() in calls:
             continue
-        row = Found(f"{what} {_shown(key)}" if _shown(key) != name else what, place(), False)
+        row = Found(what if shown == name else f"{what} {shown}", place(), False)
         found += [row] if row not in found else []
     return found
-
-
-def _shown(key: Any) -> str:
-    if isinstance(key, tuple):
-        return f"{key[0].__name__}.{key[1]}"
-    return str(key)

@@ -17,9 +17,9 @@ import tracework_capture as capture
 from tracework_capture import errors
 from tracework_capture.contracts import PlainFrame
 from tracework_capture.hook.compile_frame import not_continued
+from tracework_capture.values.protocol.calls import calls_that_break
 
 SOURCES = Path(capture.__file__).parent
-TAKEN_FROM_TABLES = {"packed_sequence", "random_state", "serialization", "tensor_to_numpy"}
 FOR_IDS_WITHOUT_A_ROW = "other"
 
 
@@ -41,7 +41,7 @@ def test_every_reason_that_is_given_has_a_row():
 
 
 def test_every_row_is_given_somewhere():
-    given = {reason for reason, _ in ids_in_source()} | TAKEN_FROM_TABLES
+    given = {reason for reason, _ in ids_in_source()} | calls_that_break().keys()
     assert set(errors.BREAK_REASONS) <= given | {FOR_IDS_WITHOUT_A_ROW}
 
 
@@ -77,10 +77,17 @@ def test_the_text_of_a_break(reason):
 
 
 def test_the_page_has_every_reason():
-    sections = errors.page_of_reasons({"explicit": "graph_break()\n"}).split("## ")[1:]
+    sections = errors.page_of_reasons({"explicit": "graph_break()\n"}, {"serialization": ["torch.save"]}).split("## ")[1:]
     assert [section.split("\n")[0] for section in sections] == list(errors.BREAK_REASONS)
     assert all(row.what in s and row.why in s and row.cure in s for s, row in zip(sections, errors.BREAK_REASONS.values()))
     assert "```python\ngraph_break()\n```" in next(s for s in sections if s.startswith("explicit\n"))
+    assert "So break calls of `torch.save`." in next(s for s in sections if s.startswith("serialization\n"))
+
+
+def test_every_call_that_always_breaks_has_a_reason_on_the_page():
+    page = (SOURCES.parents[1] / "docs" / "graph_breaks.md").read_text()
+    assert calls_that_break().keys() <= errors.BREAK_REASONS.keys()
+    assert all(f"`{name}`" in page for names in calls_that_break().values() for name in names)
 
 
 def helper(t):

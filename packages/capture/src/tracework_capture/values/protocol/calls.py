@@ -47,6 +47,8 @@ class CallRow:
     """The id in BREAK_REASONS of the break that the call is, where the policy is BREAK."""
     place: str
     """file:line of the rule."""
+    name: str
+    """How the callable is written: torch.save, list.sort."""
 
 
 CALLS: Registry[Hashable, CallRow] = Registry("CALLS")
@@ -85,6 +87,15 @@ def _with_function(handler: Handler, fn: types.FunctionType, frame: Frame, args:
     return handler(frame, fn, args, kwargs)
 
 
+def calls_that_break() -> dict[str, list[str]]:
+    """Reason of a break -> names of the callables whose calls always break the graph for it."""
+    found: dict[str, list[str]] = {}
+    for row in CALLS.values():
+        if row.reason is not None:
+            found.setdefault(row.reason, []).append(row.name)
+    return {reason: sorted(names) for reason, names in found.items()}
+
+
 # --- rows ----------------------------------------------------------------------------------------------------------------
 
 
@@ -99,7 +110,7 @@ def call(
         for key in dict.fromkeys(keys):  # some names are of the same function in one version of torch, and not in another
             if key is not None:
                 known = binds and takes_signature(key)
-                CALLS[key] = CallRow(key, checked(key, handler) if known else handler, policy, reason, place)
+                CALLS[key] = CallRow(key, checked(key, handler) if known else handler, policy, reason, place, written(key))
         return handler
 
     return add
@@ -136,12 +147,25 @@ def breaks(reason: str, *functions: Any, within: str = "") -> None:
     caller = sys._getframe(1)
     place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     for fn in functions:
-        handler = functools.partial(_break, reason, f"{within}.{fn.__name__}" if within else fn.__name__)
-        CALLS[fn] = CallRow(fn, handler, Policy.BREAK, reason, place)
+        name = f"{within}.{fn.__name__}" if within else fn.__name__
+        CALLS[fn] = CallRow(fn, functools.partial(_break, reason, name), Policy.BREAK, reason, place, name)
 
 
 def _break(reason: str, name: str, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return frame.break_graph(reason, name)
+
+
+def written(key: Any) -> str:
+    """How the callable of a key is written."""
+    if isinstance(key, str):
+        return key
+    if isinstance(key, tuple):
+        return f"{key[0].__name__}.{key[1]}"
+    if isinstance(key, types.CodeType):
+        return key.co_qualname
+    name = getattr(key, "__qualname__", None) or getattr(key, "__name__", None) or str(key)
+    module = getattr(key, "__module__", None)
+    return name if module in (None, "builtins") else f"{module}.{name}"
 
 
 def takes_signature(key: Any) -> bool:

@@ -417,17 +417,16 @@ def broadcast_shapes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) 
     return fold(frame, torch.broadcast_shapes, args, kwargs)
 
 
-breaks("random_state", torch.initial_seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all, within="torch")
+breaks("random_state", torch.initial_seed, within="torch")
+breaks("random_state", torch.cuda.manual_seed, torch.cuda.manual_seed_all, within="torch.cuda")
 breaks("tensor_to_python", torch.equal, torch.allclose, torch.is_nonzero, within="torch")
 breaks("packed_sequence", torch._pack_padded_sequence, torch._pad_packed_sequence, within="torch")
 breaks("packed_sequence", rnn.pack_padded_sequence, rnn.pad_packed_sequence, within="torch.nn.utils.rnn")
 breaks("serialization", torch.save, torch.load, within="torch")
+breaks("call_unknown", torch.cuda.synchronize, torch.cuda.empty_cache, within="torch.cuda")
+breaks("call_unknown", torch.jit.script, torch.jit.trace, within="torch.jit")
 breaks(
     "call_unknown",
-    torch.cuda.synchronize,
-    torch.cuda.empty_cache,
-    torch.jit.script,
-    torch.jit.trace,
     torch.set_printoptions,
     torch.set_default_tensor_type,
     torch.set_deterministic_debug_mode,
