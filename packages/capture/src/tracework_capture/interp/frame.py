@@ -322,18 +322,6 @@ class SymbolicFrame:
         if hasattr(exception, "passes") and not self.globals.get("__name__", "").startswith("tracework"):
             exception.passes(self)
 
-    def make_tuple(self, items: list[Value]) -> Value:
-        """A new tuple."""
-        return self.root.services.make_tuple(self, items)
-
-    def make_list(self, items: list[Value]) -> Value:
-        """A new list."""
-        return self.root.services.make_list(self, items)
-
-    def make_dict(self, pairs: list[tuple[Value, Value]]) -> Value:
-        """A new dict."""
-        return self.root.services.make_dict(self, pairs)
-
     def tensor_input(self, tensor: Any, source: Any, role: str = "tensor") -> Any:
         """The placeholder node of an existing tensor; guards it."""
         return lift_tensor(self, tensor, source, role)

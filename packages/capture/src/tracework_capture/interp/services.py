@@ -9,7 +9,7 @@ from .. import _C
 from ..sources import Attr, Const
 from ..values.objects import exception as exceptions
 from ..values.objects.function import BoundMethodValue, NewFunctionValue
-from ..values.plain import mapping, ranges, results, sequence, sets
+from ..values.plain import results
 from ..values.protocol import wraps
 from ..values.protocol.user_keys import refuse_effects
 from ..values.protocol.value import Value
@@ -52,26 +52,6 @@ class Services:
     def wrap_result(self, frame: SymbolicFrame, node: Any, example: Any) -> Value:
         """The Value of a node's result."""
         return wrap_result(frame, node, example)
-
-    def make_tuple(self, frame: SymbolicFrame, items: list[Value]) -> Value:
-        """(a, b)"""
-        return sequence.TupleValue(items)
-
-    def make_list(self, frame: SymbolicFrame, items: list[Value]) -> Value:
-        """[a, b]"""
-        return sequence.ListValue(items)
-
-    def make_slice(self, frame: SymbolicFrame, start: Value, stop: Value, step: Value) -> Value:
-        """slice(start, stop, step)"""
-        return ranges.SliceValue(start, stop, step)
-
-    def make_dict(self, frame: SymbolicFrame, pairs: list[tuple[Value, Value]]) -> Value:
-        """{k: v}"""
-        return mapping.dict_of(frame, pairs)
-
-    def make_set(self, frame: SymbolicFrame, items: list[Value]) -> Value:
-        """{a, b}"""
-        return sets.set_of(frame, items)
 
     def unstarted_generator(self, frame: SymbolicFrame, obj: Any, source: Any) -> Value | None:
         """A generator of plain Python that can still be run from its start; None for other iterators."""

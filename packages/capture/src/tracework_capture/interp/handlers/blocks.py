@@ -7,6 +7,7 @@ from ...sources import Const
 from ...values.objects.exception import ExistingException, ExistingTraceback
 from ...values.objects.exception_group import match_group, raised_by_clauses
 from ...values.plain.mapping import DictValue
+from ...values.plain.sequence import TupleValue
 from ...values.protocol.constant import force_plain
 from ...values.protocol.value import SymbolicRaise, is_none
 from ...values.torch.state import DeviceBlock
@@ -143,7 +144,7 @@ def match_keys(frame, instruction):
     if missing is not None or not isinstance(subject, DictValue):
         frame.break_graph("operation_unknown", f"a mapping pattern over {subject.describe()}")
     if all(subject.contains(frame, key).truth(frame) for key in keys):
-        frame.stack.append(frame.make_tuple([subject.getitem(frame, key) for key in keys]))
+        frame.stack.append(TupleValue([subject.getitem(frame, key) for key in keys]))
     else:
         frame.stack.append(frame.constant(None))
 
@@ -160,13 +161,13 @@ def match_class(frame, instruction):
     if count:
         positional = match_arguments(frame, cls, subject, count)
         if positional is None:
-            frame.stack.append(frame.make_tuple([subject]))
+            frame.stack.append(TupleValue([subject]))
             return
         names = positional + names
     for place, name in enumerate(names):
         if name in names[:place]:
             frame.raise_new(TypeError, f"{cls.real().__name__}() got multiple sub-patterns for attribute '{name}'")
-    frame.stack.append(frame.make_tuple([subject.getattr(frame, name) for name in names]))
+    frame.stack.append(TupleValue([subject.getattr(frame, name) for name in names]))
 
 
 _SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)

@@ -5,7 +5,10 @@ from ...bytecode.facts import VERSION
 from ...bytecode.liveness import live_locals
 from ...sources import Const
 from ...values.number.late_values import LateValue, late_joined
-from ...values.plain.sequence import SequenceValue
+from ...values.plain.mapping import dict_of
+from ...values.plain.ranges import SliceValue
+from ...values.plain.sequence import ListValue, SequenceValue, TupleValue
+from ...values.plain.sets import SetValue
 from ...values.plain.text import joined_text, known_text
 from ...values.protocol.iteration import each_of
 from ...values.protocol.value import Value
@@ -41,14 +44,14 @@ def delete_subscr(frame, instruction):
 def binary_slice(frame, instruction):
     """container[start:stop] (3.12+)"""
     container, start, stop = frame.pop_many(3)
-    frame.stack.append(container.getitem(frame, frame.root.services.make_slice(frame, start, stop, frame.constant(None))))
+    frame.stack.append(container.getitem(frame, SliceValue(start, stop, frame.constant(None))))
 
 
 @opcode("STORE_SLICE")
 def store_slice(frame, instruction):
     """container[start:stop] = value (3.12+)"""
     value, container, start, stop = frame.pop_many(4)
-    container.setitem(frame, frame.root.services.make_slice(frame, start, stop, frame.constant(None)), value)
+    container.setitem(frame, SliceValue(start, stop, frame.constant(None)), value)
 
 
 @opcode("BUILD_SLICE")
@@ -57,32 +60,32 @@ def build_slice(frame, instruction):
     parts = frame.pop_many(instruction.arg)
     if len(parts) == 2:
         parts.append(frame.constant(None))
-    frame.stack.append(frame.root.services.make_slice(frame, *parts))
+    frame.stack.append(SliceValue(*parts))
 
 
 @opcode("BUILD_TUPLE")
 def build_tuple(frame, instruction):
     """(a, b, ...)"""
-    frame.stack.append(frame.make_tuple(frame.pop_many(instruction.arg)))
+    frame.stack.append(TupleValue(frame.pop_many(instruction.arg)))
 
 
 @opcode("BUILD_LIST")
 def build_list(frame, instruction):
     """[a, b, ...]"""
-    frame.stack.append(frame.make_list(frame.pop_many(instruction.arg)))
+    frame.stack.append(ListValue(frame.pop_many(instruction.arg)))
 
 
 @opcode("BUILD_SET")
 def build_set(frame, instruction):
     """{a, b, ...}"""
-    frame.stack.append(frame.root.services.make_set(frame, frame.pop_many(instruction.arg)))
+    frame.stack.append(SetValue(frame, frame.pop_many(instruction.arg)))
 
 
 @opcode("BUILD_MAP")
 def build_map(frame, instruction):
     """{k: v, ...}"""
     flat = frame.pop_many(2 * instruction.arg)
-    frame.stack.append(frame.make_dict(list(zip(flat[::2], flat[1::2]))))
+    frame.stack.append(dict_of(frame, list(zip(flat[::2], flat[1::2]))))
 
 
 @opcode("BUILD_CONST_KEY_MAP")
@@ -91,13 +94,13 @@ def build_const_key_map(frame, instruction):
     keys = (
         frame.stack.pop().constant_keys(frame) if hasattr(frame.stack[-1], "constant_keys") else frame.stack.pop().unpack(frame)
     )
-    frame.stack.append(frame.make_dict(list(zip(keys, frame.pop_many(instruction.arg)))))
+    frame.stack.append(dict_of(frame, list(zip(keys, frame.pop_many(instruction.arg)))))
 
 
 @opcode("LIST_TO_TUPLE")
 def list_to_tuple(frame, instruction):
     """tuple(list)"""
-    frame.stack.append(frame.make_tuple(frame.stack.pop().unpack(frame)))
+    frame.stack.append(TupleValue(frame.stack.pop().unpack(frame)))
 
 
 @opcode("LIST_APPEND")
@@ -238,7 +241,7 @@ def unpack_ex(frame, instruction):
     items = all_items(frame, value, before)
     if len(items) < before + after:
         frame.raise_new(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
-    middle = frame.make_list(items[before : len(items) - after])
+    middle = ListValue(items[before : len(items) - after])
     frame.stack.extend(reversed([*items[:before], middle, *items[len(items) - after :]]))
 
 

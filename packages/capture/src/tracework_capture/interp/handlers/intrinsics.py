@@ -2,6 +2,7 @@
 
 from ...bytecode.intrinsics import intrinsic_names
 from ...values.objects.exception_group import raised_by_clauses
+from ...values.plain.sequence import TupleValue
 from ...values.plain.type_parameter import TYPES, TypeParameterValue
 from .table import opcode
 
@@ -60,7 +61,7 @@ def makes(name):
 INTRINSICS = {
     (1, "STOPITERATION_ERROR"): stopiteration_error,
     (1, "UNARY_POSITIVE"): lambda frame, value: value.unary(frame, "+"),
-    (1, "LIST_TO_TUPLE"): lambda frame, items: frame.make_tuple(items.unpack(frame)),
+    (1, "LIST_TO_TUPLE"): lambda frame, items: TupleValue(items.unpack(frame)),
     (1, "1_INVALID"): "it is in no code object",
     (1, "PRINT"): "only expressions at an interactive prompt",
     (1, "IMPORT_STAR"): "only the code of modules has it",

@@ -7,7 +7,7 @@ from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
 from ...sources import Const, DictItem, FrameGlobals, Global
 from ...values.objects.function import CellValue
-from ...values.plain.mapping import MISSING, touched_name, write_name
+from ...values.plain.mapping import MISSING, dict_of, touched_name, write_name
 from ...values.plain.sequence import constant_of_code
 from ...values.protocol.value import Deferred, Value
 from ..frame import NULL
@@ -285,7 +285,7 @@ def load_from_namespace(frame, instruction):
 def setup_annotations(frame, instruction):
     """The annotations of a class body."""
     if "__annotations__" not in frame.locals:
-        frame.locals["__annotations__"] = frame.root.services.make_dict(frame, [])
+        frame.locals["__annotations__"] = dict_of(frame, [])
 
 
 @opcode("STORE_DEREF")

@@ -154,7 +154,7 @@ def part_of(frame: Frame, group: GroupValue, exceptions: list[Value]) -> Value:
     made.cause, made.context, made.suppress_context = group.cause, group.context, True
     made.trace, made.part_of = group.trace, group
     if "__notes__" in group.fields:
-        made.fields["__notes__"] = frame.make_list(group.fields["__notes__"].unpack(frame))
+        made.fields["__notes__"] = ListValue(group.fields["__notes__"].unpack(frame))
     return made
 
 

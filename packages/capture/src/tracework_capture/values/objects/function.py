@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ...code_origin import is_of_torch
 from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
+from ..plain.mapping import dict_of
+from ..plain.sequence import TupleValue
 from ..protocol.keys import MethodKey
 from ..protocol.kinds import AbstractCell, AbstractFunction, AbstractTuple
 from ..protocol.lifetimes import let_go
@@ -296,16 +298,16 @@ class NewFunctionValue(FunctionValue):
             return frame.constant(types.FunctionType(self.code, {}, closure=_empty_cells(self.code)).__doc__)
         if name == "__defaults__":
             if self.defaults_read is None:
-                self.defaults_read = frame.make_tuple(list(self._defaults)) if self._defaults else frame.constant(None)
+                self.defaults_read = TupleValue(list(self._defaults)) if self._defaults else frame.constant(None)
             return self.defaults_read
         if name == "__annotations__":
             flat = [] if self.annotations is None else self.annotations.items
             self.annotations = None
-            self.attributes[name] = frame.make_dict(list(zip(flat[::2], flat[1::2])))
+            self.attributes[name] = dict_of(frame, list(zip(flat[::2], flat[1::2])))
             return self.attributes[name]
         if name == "__closure__":
             if self.closure_read is None:
-                self.closure_read = frame.make_tuple(list(self._closure)) if self._closure else frame.constant(None)
+                self.closure_read = TupleValue(list(self._closure)) if self._closure else frame.constant(None)
             return self.closure_read
         if name == "__class__":
             return frame.wrap(types.FunctionType, Const(types.FunctionType, "FunctionType"))
@@ -440,13 +442,13 @@ def _bound(frame: Frame, function: FunctionValue, args: list[Value], kwargs: dic
     bound: dict[str, Value] = dict(zip(names[:count], args))
     position = count + code.co_kwonlyargcount
     if code.co_flags & 4:
-        bound[names[position]] = frame.make_tuple(list(args[count:]))
+        bound[names[position]] = TupleValue(list(args[count:]))
         position += 1
     elif len(args) > count:
         raise _DoNotFit
     extra = _bind_keywords(bound, kwargs, frozenset(names[positional_only : count + code.co_kwonlyargcount]))
     if code.co_flags & 8:
-        bound[names[position]] = frame.make_dict([(frame.constant(k), v) for k, v in extra.items()])
+        bound[names[position]] = dict_of(frame, [(frame.constant(k), v) for k, v in extra.items()])
     elif extra:
         raise _DoNotFit
     _bind_defaults(frame, function, bound)

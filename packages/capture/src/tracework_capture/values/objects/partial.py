@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...sources import InstanceDict
+from ..plain.mapping import dict_of
 from ..plain.sequence import TupleValue
 from ..protocol.binding import is_callable
 from .instance import ObjectValue
@@ -83,7 +84,7 @@ def partial_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
         kwargs = {**{key.constant(): value for key, value in keywords.all_items(frame)}, **kwargs}
     elif not is_callable(function):
         return frame.raise_new(TypeError, "the first argument must be callable")
-    named = frame.make_dict([(frame.constant(name), value) for name, value in kwargs.items()])
+    named = dict_of(frame, [(frame.constant(name), value) for name, value in kwargs.items()])
     return PartialValue((function, TupleValue(positional), named))
 
 

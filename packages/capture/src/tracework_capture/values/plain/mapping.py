@@ -31,7 +31,6 @@ from ..protocol.keys import (
     wrap_key,
 )
 from ..protocol.lifetimes import let_go, refuse_to_drop
-from ..protocol.make import make
 from ..protocol.operators import call_dunder, compare_sequences, equal
 from ..protocol.user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, Emitter, Frame, SymbolicRaise, Value, builtin_part
@@ -550,6 +549,3 @@ def fromkeys(frame: Frame, self: DictValue, keys: Value, value: Value = NONE) ->
     for key in iterate_all(frame, keys):
         made.store(frame, key, value)
     return made
-
-
-make.provide(dict=dict_of)

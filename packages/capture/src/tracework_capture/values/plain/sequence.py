@@ -565,4 +565,4 @@ LONGEST = 1 << 20  # items of a sequence that is made while tracing
 NONE = ConstantValue(None)
 
 
-make.provide(tuple=TupleValue, list=ListValue)
+make.provide(tuple=TupleValue)

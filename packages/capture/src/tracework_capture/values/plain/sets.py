@@ -622,8 +622,3 @@ def isdisjoint(frame: Frame, self: SetValue, other: Value) -> Value:
     if isinstance(other, AbstractInstance):  # instances of own classes of sets are iterated over, too
         return ConstantValue(not any(self.contains(frame, item).truth(frame) for item in each_of(frame, other)))
     return literal(frame, self.members.keys().isdisjoint(as_set(frame, other).members.keys()))
-
-
-def set_of(frame: Frame, items: Iterable[Value]) -> SetValue:
-    """A new set of values."""
-    return SetValue(frame, items)

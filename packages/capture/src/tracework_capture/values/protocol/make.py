@@ -23,10 +23,6 @@ class Make:
 
     tuple: Callable[[Items], Value]
     """A new tuple of items."""
-    list: Callable[[Items], Value]
-    """A new list of items."""
-    dict: Callable[[Frame, Pairs], Value]
-    """A new dict of pairs."""
     array: Callable[[Frame, numpy.ndarray], Value]
     """A new array with data that is known while tracing."""
     array_of: Callable[[Frame, AbstractTensor], Value]

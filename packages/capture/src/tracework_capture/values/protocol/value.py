@@ -142,15 +142,6 @@ class Frame(Protocol):
     def user_location(self) -> str:
         """file:line in function, of the innermost user frame."""
 
-    def make_tuple(self, items: list[Value]) -> Value:
-        """A new tuple."""
-
-    def make_list(self, items: list[Value]) -> Value:
-        """A new list."""
-
-    def make_dict(self, pairs: list[tuple[Value, Value]]) -> Value:
-        """A new dict."""
-
     def log_effect(self, key: Any, write: Any) -> None:
         """Log a side effect that `mutations` has no form for: write(emit) emits its final state; a second one with the same key replaces the first."""
 

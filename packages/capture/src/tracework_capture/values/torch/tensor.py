@@ -529,7 +529,7 @@ def number_of_data(frame: Frame, self: AbstractTensor, name: str) -> Any:
         if example.ndim != 1 or type(example.shape[0]) is not int or example.dtype == torch.bool:
             return None
         items = [number_row(frame, item, "item", [], {}) for item in self.unpack(frame)]
-        return frame.make_list(items)
+        return ListValue(items)
     if not whole or name not in ("item", "__int__", "__index__") or type(example.numel()) is not int or example.numel() != 1:
         return None
     return frame.graph.call_method(frame, "item", (self,))
