@@ -404,6 +404,10 @@ class NotReal(BreakGraph, LookupError):
         super().__init__("operation_unknown", f"the object itself of {detail} is needed")
 
 
+class NotPlain(Exception):
+    """A value, or the part of it that is the argument, is not known entirely, so there is no Python object for it."""
+
+
 class SkipFrame(Exception):
     """The whole frame must run as plain Python; not an error.
 

@@ -6,12 +6,13 @@ import math
 import types
 
 from ...arrays import CONVERTER, numpy
+from ...errors import NotPlain
 from ...sources import Const
 from ..objects.row_value import RowValue
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import call
-from ..protocol.constant import ConstantValue, NotPlain, fold_plain, plain
+from ..protocol.constant import ConstantValue, fold_plain, plain
 from ..protocol.value import Value
 from ..protocol.wraps import wraps
 from ..torch.callables import wrap_builtin

@@ -9,10 +9,11 @@ import torch
 
 from ...arrays import DTYPES, multiarray, numpy
 from ...atoms import NUMPY_NUMBERS
+from ...errors import NotPlain
 from ..number.symint import SymNumber
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.calls import method
-from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
+from ..protocol.constant import ConstantValue, fold_plain, force_plain, literal, plain
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
 from . import places as numpy_places  # noqa: F401  # fills a table

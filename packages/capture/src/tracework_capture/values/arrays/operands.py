@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ...arrays import DTYPES, NUMPY_DTYPES, backwards, numpy, tensor_of_array
+from ...errors import NotPlain
 from ...graph.known import Known
 from ...sources import ArrayTensor
 from ..number.floats import FloatValue
@@ -12,7 +13,7 @@ from ..number.symint import SymNumber
 from ..objects.existing import wrap_object
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.calls import call
-from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
+from ..protocol.constant import ConstantValue, fold_plain, force_plain, literal, plain
 from ..protocol.make import make
 from ..protocol.wraps import wraps
 from ..torch.tensor import TensorValue, existing_tensor

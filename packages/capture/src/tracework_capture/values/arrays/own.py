@@ -11,9 +11,10 @@ import functools
 import torch
 
 from ...arrays import numpy
+from ...errors import NotPlain
 from ...graph.opaque_operators import Refusal, operator_of
 from ..plain.sequence import SequenceValue, TupleValue
-from ..protocol.constant import NotPlain, plain
+from ..protocol.constant import plain
 from ..torch.opaque_call import fits, observed
 from .array import ArrayValue
 from .breaks import refuse

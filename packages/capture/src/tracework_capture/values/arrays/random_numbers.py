@@ -15,6 +15,7 @@ import threading
 import torch
 
 from ...arrays import NUMPY_DTYPES
+from ...errors import NotPlain
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...signals import let_through
 from ...sources import Const
@@ -22,7 +23,7 @@ from ..number.drawn import EXACT, DrawnInt, DrawnValue
 from ..plain.sequence import NONE, ListValue, TupleValue
 from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import CALLS, call, calls
-from ..protocol.constant import ConstantValue, NotPlain, fold_literal, fold_plain, force_plain, plain
+from ..protocol.constant import ConstantValue, fold_literal, fold_plain, force_plain, plain
 from ..protocol.keys import IdentityKey
 from ..protocol.value import NEW, Value
 from .array import ArrayValue

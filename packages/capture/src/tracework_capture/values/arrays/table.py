@@ -11,9 +11,10 @@ import inspect
 import types
 
 from ...arrays import numpy
+from ...errors import NotPlain
 from ...sources import Const
 from ..protocol.calls import call as calls_of
-from ..protocol.constant import NotPlain, plain
+from ..protocol.constant import plain
 from ..protocol.value import Value
 from .array import ArrayValue
 from .breaks import refuse, watch_errors

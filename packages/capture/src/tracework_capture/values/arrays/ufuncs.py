@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 
 from ...arrays import array_errors, numpy
+from ...errors import NotPlain
 from ...graph.known import known_tensor
 from ..number.numpy_arithmetic import NUMPY_OPERATORS
 from ..number.symint import SymNumber
@@ -19,7 +20,7 @@ from ..plain.rows_operators import DIVMOD
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import CALLS
-from ..protocol.constant import ConstantValue, NotPlain, force_plain, plain
+from ..protocol.constant import ConstantValue, force_plain, plain
 from ..protocol.kinds import AbstractArray
 from ..protocol.value import Frame, Value
 from ..protocol.wraps import wraps

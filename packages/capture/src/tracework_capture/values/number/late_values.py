@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import torch
 
 from ... import _torch
-from ...errors import BreakGraph
+from ...errors import BreakGraph, NotPlain
 from ...plan import Again, Learnt
 from ...signals import let_through
-from ..protocol.constant import READ_AT_ONCE, ConstantValue, NotPlain, plain
+from ..protocol.constant import READ_AT_ONCE, ConstantValue, plain
 from ..protocol.kinds import is_plain_tensor
 from ..protocol.make import make
 from ..protocol.value import Emitter, Frame, Value

@@ -11,11 +11,12 @@ import torch
 from tracework_primops.symbols import Condition, Expr, maximum, minimum
 
 from ...atoms import NUMPY_NUMBERS
+from ...errors import NotPlain
 from ...graph.data_sizes import relation_node
 from ...graph.inputs import lift_number
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.binding import attribute_of_builtin
-from ..protocol.constant import ConstantValue, NotPlain, fold, literal
+from ..protocol.constant import ConstantValue, fold, literal
 from ..protocol.kinds import AbstractFloat, AbstractTensor
 from ..protocol.make import make
 from ..protocol.operators import call_dunder

@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ForbiddenCall, SkipFrame, Unsupported
+from ...errors import ForbiddenCall, NotPlain, SkipFrame, Unsupported
 from ...sources import Const
 from ..plain.sequence import NONE
 from ..protocol.calls import call
-from ..protocol.constant import NotPlain, fold_plain, plain
+from ..protocol.constant import fold_plain, plain
 from ..protocol.program_code import check_frame_hooks
 from ..protocol.registry import Registry
 from .instance import ObjectValue

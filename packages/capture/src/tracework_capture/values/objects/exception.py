@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ... import _C
 from ...bytecode.resume import original_code
-from ...errors import BreakGraph
+from ...errors import BreakGraph, NotPlain
 from ...guards.classes import lookup_class, resolution_order
 from ...signals import let_through
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.binding import BoundBuiltin, bind_class_attribute
-from ..protocol.constant import ConstantValue, NotPlain, literal, plain
+from ..protocol.constant import ConstantValue, literal, plain
 from ..protocol.kinds import AbstractException
 from ..protocol.properties import function_value
 from ..protocol.value import NEW, SymbolicRaise, Value

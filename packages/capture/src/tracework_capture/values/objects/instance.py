@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ... import _C
+from ...errors import NotPlain
 from ...guards.classes import NO_ATTRIBUTE, attributes_of, defines, lookup_class
 from ..plain.iterators import ItemIterator
 from ..plain.mapping import DictValue
@@ -22,7 +23,7 @@ from ..plain.sequence import TupleValue
 from ..plain.sets import makes_of_subclass, set_part
 from ..plain.shown import shown
 from ..protocol.binding import ALIASES, ATOMS, C_METHODS, DELETED, GETSET, NATIVE_BASES, SLOT, bind_static, native_base
-from ..protocol.constant import ConstantValue, NotPlain, fold_literal, force_plain, implemented, plain
+from ..protocol.constant import ConstantValue, fold_literal, force_plain, implemented, plain
 from ..protocol.keys import IdentityKey
 from ..protocol.kinds import holds_own_instance
 from ..protocol.operators import call_dunder, compare, equal, is_atomic, is_operation, operand_of, past_its_class

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from ... import _C
+from ...errors import NotPlain
 from ...guards.classes import defines
 from ...sources import Const
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
 from ..protocol.calls import calls
-from ..protocol.constant import NotPlain, called_there, fold_literal, plain
+from ..protocol.constant import called_there, fold_literal, plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.properties import function_value
 from .function import FunctionValue

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from ...errors import NotPlain
 from ...guards.classes import HEAP_TYPE, defines
 from ..plain.iterators import PartialBuiltin
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
 from ..protocol.calls import calls
-from ..protocol.constant import NotPlain, fold_plain, plain
+from ..protocol.constant import fold_plain, plain
 from ..protocol.value import NEW, Value
 from .class_value import ClassValue
 from .function import CellValue, FunctionValue, NewFunctionValue

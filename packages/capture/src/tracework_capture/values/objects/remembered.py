@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...atoms import ATOM_TYPES
+from ...errors import NotPlain
 from ...graph.checks import written_inputs
 from ...guards.classes import lookup_class
 from ...guards.guard import payload_key
@@ -25,7 +26,7 @@ from ..number.size_floats import SizeFloat
 from ..number.symint import SymNumber
 from ..plain.sequence import TupleValue
 from ..protocol.binding import CONTAINERS
-from ..protocol.constant import ConstantValue, NotPlain, called_there, force_plain, is_atom, plain
+from ..protocol.constant import ConstantValue, called_there, force_plain, is_atom, plain
 from ..protocol.keys import hashed_apart
 from ..protocol.user_keys import globals_read, is_pure
 from ..protocol.value import EXISTING, SymbolicRaise

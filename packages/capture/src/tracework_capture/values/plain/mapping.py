@@ -11,13 +11,14 @@ import itertools
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ...errors import NotPlain
 from ...guards.classes import lookup_class
 from ...guards.kinds import items_in_order, weak_key
 from ...sources import Const, DictItem, DictValueAt, FrameGlobals
 from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin, is_callable
 from ..protocol.calls import method, method_handler
-from ..protocol.constant import ConstantValue, NotPlain, plain
+from ..protocol.constant import READ_AT_ONCE, ConstantValue, plain
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
     among,
@@ -245,6 +246,12 @@ class DictValue(Value):
         if self.cls is collections.defaultdict or not self.keys_guarded:
             raise NotPlain(self)
         return made if self.cls is dict else self.cls(made)
+
+    def read_rest(self, frame: Frame) -> bool:
+        if not 0 < self.unread() <= READ_AT_ONCE:
+            return False
+        self.all_items(frame)
+        return True
 
     def unread(self) -> int:
         """How much of it nobody has read yet."""

@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 
+from ...errors import NotPlain
 from ...guards.classes import attributes_of, lookup_class
 from ...sources import Attr, Item, Source
 from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin, bind_class_attribute
 from ..protocol.calls import CALLS, method_handler
-from ..protocol.constant import ConstantValue, NotPlain, force_plain, literal, plain
+from ..protocol.constant import READ_AT_ONCE, ConstantValue, force_plain, literal, plain
 from ..protocol.iteration import iterate_all
 from ..protocol.kinds import AbstractSequence, AbstractTuple
 from ..protocol.lifetimes import let_go
@@ -102,6 +103,12 @@ class SequenceValue(AbstractSequence):
         if not self.looked or any(type(i) is Pending for i in self.items):
             raise NotPlain(self)
         return self.make(plain(i) for i in self.items)
+
+    def read_rest(self, frame: Frame) -> bool:
+        if not 0 < self.unread() <= READ_AT_ONCE:
+            return False
+        self.all_items(frame)
+        return True
 
     def unread(self) -> int:
         """How much of it nobody has read yet."""

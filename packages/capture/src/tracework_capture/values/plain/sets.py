@@ -7,11 +7,11 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from ...errors import BreakGraph
+from ...errors import BreakGraph, NotPlain
 from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin
 from ..protocol.calls import CALLS, Handler, method, method_handler
-from ..protocol.constant import ConstantValue, NotPlain, literal
+from ..protocol.constant import ConstantValue, literal
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
     IdentityKey,

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
+from ...errors import NotPlain
 from ..number.floats import FloatValue
 from ..number.late_values import LateValue, late_joined, late_shown
 from ..number.numpy_ints import NumpyInt
 from ..number.symint import SymNumber
-from ..protocol.constant import ConstantValue, NotPlain, fold_plain, plain, reads_whole
+from ..protocol.constant import ConstantValue, fold_plain, plain
 from ..protocol.kinds import AbstractArray, AbstractTensor
 from ..protocol.value import Emitter, Frame, Value
 from .mapping import DictValue
@@ -52,7 +53,7 @@ def known_or_break(frame: Frame, value: Value, fn: Callable[[object], str]) -> V
     try:
         return ConstantValue(fn(plain(value)))
     except NotPlain as missing:
-        if reads_whole(frame, missing.args[0]):
+        if missing.args[0].read_rest(frame):
             return known_or_break(frame, value, fn)
         reason = "tensor_to_python" if isinstance(value, AbstractTensor) else "value_not_known"
         return frame.break_graph(reason, f"text of {value.describe()}")

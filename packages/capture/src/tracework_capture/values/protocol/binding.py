@@ -17,7 +17,7 @@ from ...sources import ClassAttr, Const
 from .calls import CALLS
 from .constant import ConstantValue, literal
 from .keys import MethodKey
-from .kinds import AbstractClass, AbstractInstance, AbstractSequence
+from .kinds import AbstractClass, AbstractException, AbstractInstance, AbstractSequence
 from .make import make
 from .properties import function_value, held_function, use_property
 from .registry import Registry
@@ -127,10 +127,8 @@ def bind_static(frame: Frame, self: Value, cls: type, owner: Any, static: Any, n
     if isinstance(static, C_METHODS):
         return BoundBuiltin(self, name, static)
     if kind is SLOT or kind is GETSET:
-        if not hasattr(self, "native_attribute"):
-            return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name}")
-        read: Value = self.native_attribute(frame, static, name)
-        return read
+        read = self.native_attribute(frame, static, name)
+        return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name}") if read is None else read
     if kind is FIELD and isinstance(self.part, AbstractSequence):
         index, _ = static.__reduce__()[1]
         return self.part.item(frame, index)
@@ -200,16 +198,14 @@ def call_c_method(frame: Frame, descriptor: Any, owner: Value, name: str, args: 
     native = native_base(owner.python_type())
     if base is dict is not native and name in native.__dict__ and issubclass(native, dict):
         return frame.break_graph("call_unknown", f"dict.{name} of a {native.__name__}, which has its own")
-    if base is type and hasattr(owner, "of_type"):
-        found: Value = owner.of_type(frame, descriptor, name, args, kwargs)
-        return found
+    if base is type and isinstance(owner, AbstractClass):
+        return owner.of_type(frame, descriptor, name, args, kwargs)
     if not isinstance(owner, AbstractInstance):
         if lookup_class(owner.python_type(), name)[0] is not descriptor:
             if base is object and name in OF_OBJECT:
                 return OF_OBJECT[name](frame, owner, *args)
-            if issubclass(base, BaseException) and hasattr(owner, "call_native"):  # ValueError.__init__(self, text)
-                found = owner.call_native(frame, name, args, kwargs)
-                return found
+            if issubclass(base, BaseException) and isinstance(owner, AbstractException):  # ValueError.__init__(self, text)
+                return owner.call_native(frame, name, args, kwargs)
         return owner.call_method(frame, name, args, kwargs)
     row = CALLS.get(descriptor)
     if row is not None:

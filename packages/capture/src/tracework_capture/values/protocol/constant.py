@@ -22,6 +22,7 @@ from torch.torch_version import TorchVersion
 from ... import _C
 from ...atoms import ATOM_TYPES, NUMPY_DTYPES, NUMPY_NUMBERS
 from ...bytecode.assemble import at_one_place
+from ...errors import NotPlain
 from ...guards.kinds import COMPARE_FUNCTIONS, current_locale
 from ...signals import let_through
 from ...sources import (
@@ -117,10 +118,6 @@ TEXT_RULES: Registry[str, Callable[[Frame, Any, list[Value], dict[str, Value]], 
 
 GETTERS: Registry[types.GetSetDescriptorType, Callable[[], Value]] = Registry("GETTERS")
 """Attribute of torch.Tensor -> the function torch.Tensor.name.__get__."""
-
-
-class NotPlain(Exception):
-    """The value is not known entirely, so there is no Python object for it."""
 
 
 def is_atom(obj: Any) -> bool:
@@ -293,10 +290,7 @@ def plain(value: Value) -> Any:
     """
     if value.is_constant():
         return value.constant()
-    method = getattr(value, "as_plain", None)
-    if method is None:
-        raise NotPlain(value)
-    return method()
+    return value.as_plain()
 
 
 def force_plain(frame: Frame, value: Value) -> Any:
@@ -305,7 +299,7 @@ def force_plain(frame: Frame, value: Value) -> Any:
         return plain(value)
     except NotPlain as missing:
         part = missing.args[0]
-        if part.make_known(frame) or reads_whole(frame, part):
+        if part.make_known(frame) or part.read_rest(frame):
             return force_plain(frame, value)
         return frame.break_graph("value_not_known", f"the value of {part.describe()} is needed while tracing")
 
@@ -320,15 +314,6 @@ def attribute_name(frame: Frame, value: Value) -> str:
 
 READ_AT_ONCE = 256
 """Items of a container that may be read, and guarded, because something asks for all of it."""
-
-
-def reads_whole(frame: Frame, value: Any) -> bool:
-    """Reads the rest of an existing list, tuple or dict; whether there was any."""
-    unread = getattr(value, "unread", None)
-    if unread is None or not 0 < unread() <= READ_AT_ONCE:
-        return False
-    value.all_items(frame)
-    return True
 
 
 def fold(frame: Frame, fn: Callable[..., Any], args: list[Value], kwargs: dict[str, Value] | None = None) -> Value:

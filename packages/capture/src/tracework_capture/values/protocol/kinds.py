@@ -176,9 +176,17 @@ class AbstractClass(Value):
     cls: type
     """The class itself; of one that the traced program makes its template."""
 
+    def of_type(self, frame: Frame, descriptor: Any, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """type.name(cls, ...): past what the class itself and its metaclass have under the name."""
+        raise NotImplementedError
+
 
 class AbstractException(Value):
     """An exception (objects/exception.py ExceptionValue)."""
+
+    def call_native(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """A method that BaseException and its built-in subclasses define."""
+        raise NotImplementedError
 
 
 def holds_own_instance(key: Value) -> bool:

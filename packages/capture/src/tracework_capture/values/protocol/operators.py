@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import _C
+from ...errors import NotPlain
 from ...graph.replaced import identity_is_asked
 from ...guards.classes import lookup_class, resolution_order
 from ...sources import Const, Source
 from .arguments import positional_limits
 from .binding import ATOMS, FIELD
-from .constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
+from .constant import ConstantValue, fold, fold_literal, force_plain, plain
 from .kinds import AbstractInstance, AbstractTuple
 from .open_constant import OpenConstant
 from .registry import Registry
@@ -168,7 +169,7 @@ def hold_as_one(frame: Frame, left: Value, right: Value) -> None:
 
 def is_known(value: Value) -> bool:
     """Whether it is guarded which object a value is."""
-    if not getattr(value, "by_identity", True):
+    if not value.by_identity:
         return False
     try:
         value.real()

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from ...errors import BreakGraph, NotReal
+from ...errors import BreakGraph, NotPlain, NotReal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,6 +169,8 @@ class Value:
     """Whether Python makes it when the graph has run; then it answers before a number on its left."""
     is_chosen_by_data = False
     """Whether min() and max() choose it by data: a tensor, or one of such a choice."""
+    by_identity = True
+    """Whether real(), of what has it, says which object it is, not only what it does."""
     takes_no_turns = False
     """Whether going over it runs no code of the program."""
     is_known_elsewhere = False
@@ -196,6 +198,10 @@ class Value:
     def constant(self) -> Any:
         """The object itself, for constants."""
         raise NotImplementedError(f"{type(self).__name__} is not a constant")
+
+    def as_plain(self) -> Any:
+        """The object itself, or one that equals it, where all that is in it is known, else raises NotPlain."""
+        raise NotPlain(self)
 
     def real(self) -> Any:
         """The existing object behind this value when its identity is known and guarded (function, class, module, instance), else raises LookupError."""
@@ -268,6 +274,14 @@ class Value:
     def make_known(self, frame: Frame) -> bool:
         """Something needs the object itself: fixes it by guards, where that can be; whether it did."""
         return False
+
+    def read_rest(self, frame: Frame) -> bool:
+        """Something asks for all that is in an existing container: reads the rest of it; whether there was any, and not too much."""
+        return False
+
+    def native_attribute(self, frame: Frame, static: Any, name: str) -> Value | None:
+        """What a slot or a getset of C gives, `static` in its class; None where it is not modelled."""
+        return None
 
     def as_index(self, frame: Frame) -> Value:
         """What an index says in __index__; what is none, as it is."""

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...errors import NotPlain
 from ...signals import let_through
 from ...sources import Const
 from ..objects.instance import ObjectValue
 from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import call, method
-from ..protocol.constant import NotPlain, plain
+from ..protocol.constant import plain
 from ..protocol.value import NEW, Value
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
+from ...errors import NotPlain
 from ...graph.number_operators import number_operator
 from ..number.floats import changes
-from ..protocol.constant import NotPlain, plain
+from ..protocol.constant import plain
 from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from .float_curves import without_usual
 

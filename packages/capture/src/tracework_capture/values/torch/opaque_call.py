@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from ...errors import NotPlain
 from ...graph.checks import is_plain_call
 from ...graph.opaque_operators import NAMESPACE, Refusal, is_foreign, observe, operator_of
 from ...signals import let_through
 from ..objects.row_value import CALLS_WITHOUT_ROW
 from ..plain.sequence import ListValue, TupleValue
-from ..protocol.constant import NotPlain, plain
+from ..protocol.constant import plain
 from ..protocol.program_code import check_frame_hooks
 from .tensor import TensorValue
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...atoms import NUMPY_NUMBERS
+from ...errors import NotPlain
 from ..number.floats import FloatValue, NumpyFloat
 from ..number.numpy_ints import NumpyInt
 from ..number.symint import SymNumber, size_value
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.calls import call, calls
-from ..protocol.constant import ConstantValue, NotPlain, fold_plain, force_plain, plain
+from ..protocol.constant import ConstantValue, fold_plain, force_plain, plain
 from ..protocol.kinds import AbstractArray, AbstractTensor
 from .call import call_torch
 

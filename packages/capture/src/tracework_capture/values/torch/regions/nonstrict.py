@@ -15,13 +15,14 @@ from torch.utils._pytree import tree_map_only
 from tracework_primops import FakeTensor
 
 from .... import _torch
+from ....errors import NotPlain
 from ....graph.builder import graph_argument
 from ....sources import Const
 from ...number.symint import SymNumber
 from ...objects.controls import MARKED
 from ...plain.mapping import DictValue, dict_of
 from ...plain.sequence import ListValue, SequenceValue, TupleValue
-from ...protocol.constant import ConstantValue, NotPlain, plain
+from ...protocol.constant import ConstantValue, plain
 from ..module import ModuleValue
 from ..tensor import TensorValue
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ....errors import NotPlain
 from ....graph.kernel_operators import Launch, operator_of, python_function
 from ...number.floats import FloatValue
 from ...number.symint import SymNumber
 from ...plain.mapping import dict_of
 from ...plain.sequence import NONE
 from ...protocol.calls import call
-from ...protocol.constant import NotPlain, force_plain, plain
+from ...protocol.constant import force_plain, plain
 from ...protocol.value import Value
 from ...protocol.wraps import wraps_named
 from ..tensor import TensorValue
