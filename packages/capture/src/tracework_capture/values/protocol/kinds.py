@@ -155,6 +155,7 @@ class AbstractInstance(Value):
 class AbstractModule(AbstractInstance):
     """A module of torch.nn (torch/module.py ModuleValue)."""
 
+    cls: type
     obj: torch.nn.Module
     seen_entries: dict[str, Value]
     """Parameters and buffers that a functional call puts in the places of the module's own."""

@@ -87,6 +87,7 @@ class Frame(Protocol):
     code: CodeType
     info: CodeInfo
     current: Instruction
+    instructions: Sequence[Instruction]
     globals: dict[str, Any]
     locals: Any  # dict[str, Value]; of the captured frame interp.breaks.LazyLocals, which has the slots that nobody has read
     cells: dict[str, CellValue]

@@ -380,7 +380,7 @@ class NullContext(ContextValue):
         self.result = result
 
     @property
-    def outlives_graph(self) -> bool:
+    def outlives_graph(self) -> bool:  # type: ignore[override]
         return self.cls is contextlib.nullcontext
 
     def python_type(self) -> type:
@@ -567,7 +567,8 @@ def existing_grad_mode(frame: Frame, obj: Any, source: Source) -> ContextValue:
     if type(obj) is torch.set_grad_enabled:
         mode = force_plain(frame, frame.wrap(obj.mode, InstanceAttr(source, "mode")))
     made = (SetGradEnabled if type(obj) is torch.set_grad_enabled else GradModeContext)(type(obj), [], {}, mode)
-    return existing(made, obj, source)
+    found: ContextValue = existing(made, obj, source)
+    return found
 
 
 calls(

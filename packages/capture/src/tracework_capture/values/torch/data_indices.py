@@ -8,7 +8,7 @@ such a place is put there by an index of one place.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -100,7 +100,7 @@ def slice_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Any
         return tensor, key
     rows = tensor
     for at in places:
-        rows = rows_between(frame, rows, dims[at], *items[at].parts[:2])
+        rows = rows_between(frame, rows, dims[at], *cast(SliceValue, items[at]).parts[:2])
     if list(map(str, rows.example.stride())) != list(map(str, tensor.example.stride())):
         frame.break_graph("dynamic_output_shape", "a slice that data says, which lies in memory otherwise than a copy")
     note_replaced(root, where, tensor, tensor, rows)

@@ -6,7 +6,7 @@ picks the object itself when the graph has run; tensors are computed with what `
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -110,7 +110,7 @@ def either(frame: Any, truth: AbstractTensor, first: Value, second: Value, key: 
     numbers = [value.constant() for value in operands if value.is_constant()]
     if len(kinds) != 1 or not all(is_exact(number, *kinds) for number in numbers):
         return None
-    made: Value = frame.graph.call(frame, torch.where, (truth, *operands))
+    made = cast(AbstractTensor, frame.graph.call(frame, torch.where, (truth, *operands)))
     if is_plain_tensor(first) and is_plain_tensor(second):
         for given in (first, second):
             note_replaced(frame.root, key, given, given, made)

@@ -176,9 +176,9 @@ def normalized(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Val
     training = given[5] is not None and given[5].truth(frame)
     if not training or not all(isinstance(t, AbstractTensor) for t in running):
         return frame.graph.call(frame, F.batch_norm, (*given[:5], ConstantValue(training), ConstantValue(0.0)), eps)
-    own = [frame.graph.call(frame, torch.zeros_like, (t,)) for t in running]
+    own: list[Any] = [frame.graph.call(frame, torch.zeros_like, (t,)) for t in running]
     found = frame.graph.call(frame, F.batch_norm, (given[0], *own, *given[3:6], ConstantValue(1.0)), eps)
-    rest = frame.graph.call(frame, torch.rsub, (share, ConstantValue(1.0)))
+    rest: Any = frame.graph.call(frame, torch.rsub, (share, ConstantValue(1.0)))
     for new, old in zip(own, running):
         new, before = (call(frame, "mul", as_kind(frame, t, torch.float64), n) for t, n in ((new, share), (old, rest)))
         call(frame, "copy_", old.getattr(frame, "data"), call(frame, "add", new, before))  # eager's does not count as a write
@@ -236,6 +236,7 @@ def padded(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value])
         return None
     x, widths = given[:2]
     inside = frame.graph.call(frame, torch.ones_like, (x,), {"dtype": ConstantValue(torch.bool)})
+    there: Any
     there, zeros = (frame.graph.call(frame, F.pad, (t, widths)) for t in (inside, call(frame, "contiguous", x)))
     return where(frame, there, zeros, element(frame, given[-1], x))
 
@@ -320,7 +321,8 @@ def differences(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Va
 
 def fused_step(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Any]) -> Value | None:
     """The step of an optimizer, whose learning rate may be a tensor."""
-    if not changes(kwargs.get("lr")) or sum(map(changes, [*args, *kwargs.values()])) > 1:
+    rate: Any = kwargs.get("lr")
+    if not changes(rate) or sum(map(changes, [*args, *kwargs.values()])) > 1:
         return None
     return frame.graph.call(frame, getattr(torch, name), args, kwargs | {"lr": kwargs["lr"].as_tensor(frame)})
 

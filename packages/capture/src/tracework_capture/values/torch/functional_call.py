@@ -97,8 +97,8 @@ def replaced(frame: Frame, places: dict[tuple[ModuleValue, str], Value]) -> Iter
         owner.seen_entries[name] = value
         owner.replaced += 1
     yield
-    for (owner, name), value in before.items():
+    for (owner, name), entry in before.items():
         owner.seen_entries.pop(name)
         owner.replaced -= 1
-        if value is not None:
-            owner.seen_entries[name] = value
+        if entry is not None:
+            owner.seen_entries[name] = entry

@@ -110,17 +110,14 @@ def torch_name(fn: Any) -> str:
     return getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or str(fn)
 
 
-def is_of_numbers(fn: Any, args: list[Value], kwargs: dict[str, Value]) -> bool:
+def is_of_numbers(fn: object, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether a call of an operator of ATen is one of Python's own operators on known numbers, which TorchScript has under that name."""
-    if (
-        not args
-        or kwargs
-        or not isinstance(fn, torch._ops.OpOverloadPacket)
-        or fn is not getattr(torch.ops.aten, fn.__name__, None)
-    ):
+    if not args or kwargs or not isinstance(fn, torch._ops.OpOverloadPacket):
         return False
-    known = all(type(a) is ConstantValue and type(a.constant()) in (bool, int, float) for a in args)
-    return known and (hasattr(operator, fn.__name__) or hasattr(math, fn.__name__) or fn.__name__ == "div")
+    name: str = fn.__name__
+    if getattr(torch.ops.aten, name, None) is not fn or not (hasattr(operator, name) or hasattr(math, name) or name == "div"):
+        return False
+    return all(type(a) is ConstantValue and type(a.constant()) in (bool, int, float) for a in args)
 
 
 def turning_operator(fn: Any) -> Any:
@@ -431,7 +428,7 @@ breaks(
     torch.set_default_tensor_type,
     torch.set_deterministic_debug_mode,
     torch.set_warn_always,
-    torch.from_dlpack,
+    torch.from_dlpack,  # type: ignore[attr-defined]
     torch.frombuffer,
     torch.resize_as_,
     within="torch",

@@ -7,7 +7,7 @@ made then, too.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -222,7 +222,7 @@ def manual_seed(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
         SEED(torch.Generator(), number)
     except RuntimeError as error:  # the program's own
         return frame.break_graph("random_state", f"a seed, which raises {type(error).__name__}")
-    seed_it: Callable[[Any], Any] = lambda at: SEED(at.now if type(at) is Place else at, number) and 0.0
+    seed_it: Callable[[Any], Any] = lambda at: SEED(cast(Any, at).now if type(at) is Place else at, number) and 0.0
     frame.graph.drawn_input(place_of(generator), float, seed_it)
     frame.mutations.changes += 1
     return generator

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -28,6 +28,8 @@ from .leaves import leaf_of
 from .module_hooks import as_it_is
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import fx
     from tracework_primops import FakeTensor
 
@@ -47,7 +49,8 @@ class HookCall:
             if gradient is None:  # to another result of the operator one came; what was traced is what the hook does with one
                 return None
             given = (gradient.contiguous(), *read)
-            return self.module.forward(*[given[place] for place in self.places])[0]
+            changed: torch.Tensor | None = self.module.forward(*[given[place] for place in self.places])[0]
+            return changed
 
         return tensor.register_hook(hook)
 
@@ -67,7 +70,7 @@ class RegisterHook:
 def real_function(frame: Frame, value: Value) -> Any:
     """What gives the function that a value stands for, guarded, where it is the same one at each call; None for others."""
     if isinstance(value, NewFunctionValue):
-        cells = value.closure(frame)
+        cells: Sequence[Any] = value.closure(frame)
         if value.default_count() or value.has_more() or any(cell.cell is None or cell.source is None for cell in cells):
             return None
         for cell in cells:
@@ -253,4 +256,5 @@ def remove_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
     """RemovableHandle.remove of a handle that was there before, whose number is another one for each hook."""
     if len(args) == 1 and getattr(args[0], "obj", None) is not None and type(args[0].source) is not Const:
         return frame.break_graph("hook", f"remove() of {args[0].describe()}")
-    return FunctionValue(RemovableHandle.remove, Const(RemovableHandle.remove, "remove")).call(frame, list(args), kwargs)
+    remove = cast(types.FunctionType, RemovableHandle.remove)
+    return FunctionValue(remove, Const(remove, "remove")).call(frame, list(args), kwargs)

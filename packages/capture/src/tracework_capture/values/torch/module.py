@@ -138,7 +138,7 @@ class ModuleValue(ObjectValue, AbstractModule):
             return self.module_getattr(frame, name)
         return super().missing(frame, name)
 
-    def module_getattr(self, frame: Frame, name: str) -> Any:
+    def module_getattr(self, frame: Frame, name: str) -> Value:
         """Module.__getattr__"""
         found = self.entry(frame, name)
         if found is not None:
@@ -151,27 +151,30 @@ class ModuleValue(ObjectValue, AbstractModule):
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         setter, owner = lookup_class(self.cls, "__setattr__")
         if owner is Module:
-            return self.module_setattr(frame, name, value)
-        return super().setattr(frame, name, value)
+            self.module_setattr(frame, name, value)
+            return
+        super().setattr(frame, name, value)
 
-    def module_setattr(self, frame: Frame, name: str, value: Value) -> Any:
+    def module_setattr(self, frame: Frame, name: str, value: Value) -> None:
         """Module.__setattr__: buffers go to their table, for new buffers, parameters and modules its own code is traced."""
         attributes = self.obj.__dict__
         if any(table not in attributes for table in TABLES):
-            return frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{name} is set before Module.__init__ has run")
+            frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{name} is set before Module.__init__ has run")
         if isinstance(value, ModuleValue) and name in attributes["_modules"] and self.entry(frame, name) is value:
-            return None  # the module that is there already
+            return  # the module that is there already
         changed = any(self.written(frame, table) is not None for table in TABLES)
         registers = issubclass(value.python_type(), (torch.nn.Parameter, Module))
         registers = registers or isinstance(value, TensorValue) and value.is_buffer()
         if changed or registers or name in attributes["_parameters"] or name in attributes["_modules"]:
-            return own_code(frame, Module.__setattr__, [self, ConstantValue(name), value], {}) and None
+            own_code(frame, Module.__setattr__, [self, ConstantValue(name), value], {})
+            return
         if name in attributes["_buffers"]:
             if self.replaced:
-                return frame.break_graph("side_effect_unknown", f"functional_call: the module assigns to {name}")
-            buffers = frame.wrap(attributes["_buffers"], InstanceAttr(self.source, "_buffers"))
-            return buffers.store(frame, ConstantValue(name), value)
-        return self.plain_setattr(frame, name, value)
+                frame.break_graph("side_effect_unknown", f"functional_call: the module assigns to {name}")
+            buffers: Any = frame.wrap(attributes["_buffers"], InstanceAttr(self.source, "_buffers"))
+            buffers.store(frame, ConstantValue(name), value)
+            return
+        self.plain_setattr(frame, name, value)
 
     # --- calls --------------------------------------------------------------------------------------------------
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -261,7 +264,8 @@ class ModuleValue(ObjectValue, AbstractModule):
         found = []
         for source, tables in ((TORCH_MODULE, vars(torch_module)), (self.source, self.obj.__dict__)):
             prefix = "_global" if source is TORCH_MODULE else ""
-            hooks, options = tables[prefix + name], [tables.get(f"{prefix}{name}_{o}") for o in OPTIONS]
+            hooks: dict[int, Any] = tables[prefix + name]
+            options: list[Any] = [tables.get(f"{prefix}{name}_{o}") for o in OPTIONS]
             held = table_source(source, prefix + name)
             for table, option in zip(options, OPTIONS) if hooks else ():
                 if table is not None:

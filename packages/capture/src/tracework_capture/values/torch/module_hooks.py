@@ -172,6 +172,7 @@ def break_at_old_hooks(frame: Frame, module: AbstractModule) -> None:
 def warn_in_call(frame: Frame, text: str) -> None:
     """What Module.__call__ warns of: for its own line, in which its inner function is called."""
     code = torch_module.Module._call_impl.__code__
-    line = max(i.positions.lineno for i in dis.get_instructions(code) if i.argval == "inner" and i.positions.lineno)
+    places = [i.positions for i in dis.get_instructions(code) if i.argval == "inner"]
+    line = max(p.lineno for p in places if p is not None and p.lineno)
     warn = functools.partial(warn_at, vars(torch_module), code.co_filename, line)
     call_later(frame, warn, [ConstantValue(text), ConstantValue(None), NONE], {})

@@ -20,7 +20,7 @@ from ..protocol.program_code import check_frame_hooks
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ...graph.builder import GraphBuilder
     from ..protocol.kinds import AbstractTensor
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tracework.capture.opaque")
 
 
-def opaque_call(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def opaque_call(frame: Frame, function: Callable[..., Any], args: Sequence[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result as a value; None when the call must break the graph."""
     values = [*args, *kwargs.values()]
     tensors = [v for v in values if isinstance(v, TensorValue)]
@@ -50,7 +50,7 @@ def opaque_call(frame: Frame, function: Callable[..., Any], args: list[Value], k
     return call_of_kind(frame, operator, tensors, kind, len(facts))
 
 
-def call_of_kind(frame: Frame, operator: Any, arguments: Any, kind: Any, count: Any) -> Any:
+def call_of_kind(frame: Frame, operator: Any, arguments: Sequence[Value], kind: type, count: int) -> Value:
     """A call of an operator that gives `count` tensors, as the kind of object (a tensor, tuple or list) that the program gets."""
     found = frame.graph.call(frame, operator, tuple(arguments))
     if kind is torch.Tensor:
@@ -78,7 +78,7 @@ def with_constants(function: Callable[..., Any], constants: Any, count: Any, nam
     return call
 
 
-def observed(frame: Frame, call: Any, tensors: list[AbstractTensor]) -> tuple[type, tuple[Any, ...]]:
+def observed(frame: Frame, call: Any, tensors: Sequence[AbstractTensor]) -> tuple[type, tuple[Any, ...]]:
     """What one call gives, on the values that the graph computes up to here from this call's inputs."""
     with state_kept(), torch.no_grad():
         env = values_so_far(frame.graph)

@@ -32,7 +32,7 @@ from .foreign_tensor import ForeignTensor
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..protocol.kinds import AbstractTensor
     from ..protocol.value import Frame
@@ -49,7 +49,7 @@ class Dispatching(Value):
         """Whether operations go to __torch_function__."""
         return bool(frame.root.function_modes)
 
-    def users_attribute(self, frame: Frame, name: str) -> Any:
+    def users_attribute(self, frame: Frame, name: str) -> Value | None:
         """What the user's classes or the instance say; None when it is torch's."""
         return None
 
@@ -80,7 +80,7 @@ class Dispatching(Value):
         return super().setattr(frame, name, value)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        found = self.users_attribute(frame, name)
+        found: Value | None = self.users_attribute(frame, name)
         if found is not None:
             return found.call(frame, args, kwargs)
         if not self.is_on(frame) or getattr(Tensor, name, None) in silent_methods():
@@ -241,7 +241,7 @@ def attribute_function(name: str) -> Value:
     return RowValue(getattr(Tensor, name).__get__, row)
 
 
-def overloaded(args: list[Value], kwargs: dict[str, Value]) -> list[Value]:
+def overloaded(args: Sequence[Value], kwargs: dict[str, Value]) -> list[Value]:
     """The arguments whose classes are asked, one for each class, subclasses first."""
     found: list[Value] = []
     for value in [*args, *kwargs.values()]:
@@ -262,13 +262,13 @@ def has_function(value: Any) -> bool:
     return isinstance(value, ObjectValue) and lookup_class(value.cls, "__torch_function__")[0] is not NO_ATTRIBUTE
 
 
-def is_overridden(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> bool:
+def is_overridden(frame: Frame, args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
     """Whether a call of torch with these arguments goes to a __torch_function__."""
     root = frame.root
     return bool(root.function_modes) or not root.subclass_functions_off and bool(overloaded(args, kwargs))
 
 
-def dispatch_function(frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def dispatch_function(frame: Frame, function: Value, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """A call of a function in torch's namespaces with such arguments, or under a mode."""
     fn = function.real()
     reason, what = ("function_mode", "under a mode") if frame.root.function_modes else ("tensor_subclass", "of a subclass")
@@ -280,7 +280,7 @@ def dispatch_function(frame: Frame, function: Value, args: list[Value], kwargs: 
     return inline(frame, fn, args, kwargs) if asks_itself(fn) else dispatch(frame, function, args, kwargs)
 
 
-def override(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def override(frame: Frame, function: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value | None:
     """A call of a function that has a row, where a __torch_function__ is asked about it; else None."""
     if is_overridden(frame, args, kwargs) and is_overridable(frame, function.fn):
         return dispatch_function(frame, function, args, kwargs)
@@ -299,7 +299,7 @@ def asks_itself(fn: Callable[..., Any]) -> bool:
     }  # boolean_dispatch
 
 
-def inline(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def inline(frame: Frame, fn: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     return frame.inline(FunctionValue(fn, None), args, kwargs)
 
 
@@ -339,7 +339,7 @@ def overridable_functions() -> frozenset[Callable[..., Any]]:
     return frozenset(fn for functions in torch.overrides.get_overridable_functions().values() for fn in functions)
 
 
-def dispatch(frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def dispatch(frame: Frame, function: Value, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """Asks the innermost mode, or else the classes of the arguments, one after the other."""
     asked = [] if frame.root.subclass_functions_off else overloaded(args, kwargs)
     if asked and not frame.root.modes_at_start:
@@ -411,7 +411,8 @@ def at_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     place = force_plain(frame, args[0]) - has_device_context()
     if not 0 <= place < len(frame.root.function_modes):
         return frame.break_graph("function_mode", "the mode of a default device is asked for")
-    return frame.root.function_modes[place]
+    mode: Value = frame.root.function_modes[place]
+    return mode
 
 
 def has_device_context() -> bool:

@@ -57,7 +57,7 @@ def parameter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
 @call(torch.nn.Buffer)
 def buffer_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """nn.Buffer(data, persistent=True) is a tensor with attributes: its __new__ is traced."""
-    make = torch.nn.Buffer.__new__
+    make: Any = torch.nn.Buffer.__new__
     return FunctionValue(make, Const(make, "Buffer.__new__")).call(frame, [frame.constant(torch.nn.Buffer), *args], kwargs)
 
 

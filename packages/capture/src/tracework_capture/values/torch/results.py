@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ..protocol.value import Frame, Value
 
 
-def wrap_result(frame: Frame, node: fx.Node, example: FakeTensor | tuple[Any, ...] | None) -> Value:
+def wrap_result(frame: Frame, node: fx.Node, example: Any) -> Value:
     """The value of a node of the graph."""
     refuse_misuse(frame, node, example)
     if isinstance(example, torch.Tensor):
-        return tensor_result(frame, node, example)
+        return tensor_result(frame, node, cast("FakeTensor", example))
     if isinstance(example, (list, tuple)):
         items = []
         for index, item in enumerate(example):

@@ -42,7 +42,8 @@ def rebuilt(frame: Frame, value: Value, replacements: Iterator[Value]) -> Value:
     if found is None:
         return next(replacements)
     items, make = found
-    return make([rebuilt(frame, item, replacements) for item in items])
+    made: Value = make([rebuilt(frame, item, replacements) for item in items])
+    return made
 
 
 def same_structure(frame: Frame, value: Value, other: Any) -> bool:

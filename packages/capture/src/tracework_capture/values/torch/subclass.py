@@ -117,6 +117,7 @@ class SubclassTensorValue(TensorValue):
         """What the user's classes or the instance say; None when it is torch's."""
         if name in self.attributes:
             return self.attributes[name]
+        owner: Any
         static, owner = lookup_class(self.cls, name)
         from_user = static is not NO_ATTRIBUTE and not issubclass(Tensor, owner)
         if from_user and is_data_descriptor(static):
@@ -172,7 +173,7 @@ def functions_off(frame: Frame) -> Iterator[None]:
         frame.root.subclass_functions_off -= 1
 
 
-@call(Tensor.__torch_function__.__func__)
+@call(vars(Tensor)["__torch_function__"].__func__)
 def default_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.Tensor.__torch_function__(cls, func, types, args=(), kwargs=None): results are of the class, too."""
     given = dict(zip(("cls", "func", "types", "args", "kwargs"), args)) | kwargs

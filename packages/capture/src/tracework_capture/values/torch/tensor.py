@@ -98,7 +98,7 @@ class TensorOperations(AbstractTensor):
     def python_type(self) -> type:
         return type(self.obj) if self.obj is not None else torch.Tensor
 
-    def is_buffer(self) -> Any:
+    def is_buffer(self) -> bool:
         """isinstance(self, nn.Buffer): whether it says so of itself."""
         flag = self.attributes.get("_is_buffer")
         if flag is None:
@@ -191,7 +191,8 @@ class TensorOperations(AbstractTensor):
             return patch
         row = TENSOR_ATTRIBUTES.get(name)
         if row is not None:
-            return row(frame, self, name)
+            found: Value = row(frame, self, name)
+            return found
         if self.obj is not None and name in getattr(self.obj, "__dict__", ()):
             return self.own_attribute(frame, name)
         of_its_class = lookup_class(self.python_type(), name)[0] is not NO_ATTRIBUTE
@@ -387,7 +388,7 @@ def positions(frame: Frame, key: Value) -> Value:
     items = key.all_items(frame)
     if not any(isinstance(i, SymNumber) for i in items) or not all(i.python_type() is int for i in items):
         return key
-    return tensor_of_leaves(frame, key, [key], {})
+    return tensor_of_leaves(frame, key, [key], {}) or key
 
 
 def is_inplace(name: str) -> bool:
@@ -450,7 +451,8 @@ def of_dim(frame: Frame, numbers: SequenceValue, args: list[Value], kwargs: dict
         return frame.break_graph("fake_failed", f"a dim that is {index!r}: eager refuses it, or knows it by name")
     if not -len(numbers.items) <= index < len(numbers.items):
         return frame.raise_new(IndexError, out_of_range(index, len(numbers.items)))
-    return numbers.items[index]
+    number: Value = numbers.items[index]
+    return number
 
 
 def out_of_range(dim: Any, ndim: Any) -> str:
@@ -492,11 +494,11 @@ def break_row(reason: str) -> Handler:
     return handler
 
 
-def number_row(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def number_row(frame: Frame, self: Any, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """item(), int(), tolist(), ...: known only of tensors made of plain numbers; floats wait until the graph has run."""
     known = known_tensor(self.node)
     if known is None and name in ("item", "__float__") and not args and not kwargs:
-        found = number_of_tensor(frame, self, name)
+        found: Value | None = number_of_tensor(frame, self, name)
         if found is not None:
             return found
     if known is None and frame.root.options.unbacked and not args and not kwargs:
@@ -575,7 +577,8 @@ def requires_grad_(frame: Frame, self: AbstractTensor, name: str, args: list[Val
     if self.obj is None:
         frame.graph.call_method(frame, "requires_grad_", (self, wanted))
         return self
-    return change_requires_grad(frame, self, force_plain(frame, wanted))
+    changed: AbstractTensor = change_requires_grad(frame, self, force_plain(frame, wanted))
+    return changed
 
 
 def unary_row(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -591,7 +594,8 @@ PLAIN_METHODS = frozenset(
 
 
 def hook_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return getattr(hooks, name)(frame, self, name, args, kwargs)
+    method: Handler = getattr(hooks, name)
+    return method(frame, self, name, args, kwargs)
 
 
 def backward_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

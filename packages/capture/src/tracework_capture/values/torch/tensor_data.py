@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -67,7 +67,7 @@ def tensor_of_array(
 
 def over_memory(frame: Frame, array: AbstractArray) -> Value:
     """A tensor without a history over the memory of an array."""
-    tensor: Any = frame.graph.call(frame, getattr, (array.shared(frame), "data"))
+    tensor = cast(AbstractTensor, frame.graph.call(frame, getattr, (array.shared(frame), "data")))
     if 0 not in tensor.example.shape:
         return tensor
     sizes, strides = (tuple(size_value(frame, s) for s in given) for given in (tensor.example.shape, array.strides()))
@@ -172,7 +172,7 @@ def single(frame: Frame, leaf: Value, dtype: torch.dtype, device: Any = None) ->
     return call_torch(frame, torch.full, [TupleValue([]), leaf], {**where, "dtype": ConstantValue(dtype)})
 
 
-def nested_shape(frame: Frame, data: SequenceValue) -> list[int] | None:
+def nested_shape(frame: Frame, data: Value) -> list[int] | None:
     """Lengths of the sequences, from their first items down; None when one is empty."""
     shape = []
     while isinstance(data, SequenceValue):

@@ -100,7 +100,8 @@ def checked_method(ctx: Value, name: str, method: Any) -> Handler:
     def call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if kwargs or not accepted(getattr(torch.autograd.function.FunctionCtx, name), [ctx, *args], kwargs):
             return frame.break_graph("autograd_function", f"ctx.{name} with these arguments")
-        return method(frame, ctx, args)
+        found: Value = method(frame, ctx, args)
+        return found
 
     return call
 
@@ -247,7 +248,7 @@ class _Application:
         self.ctx = FunctionContext(cls, self.needs)
         self.outputs: list[Any] = []
 
-    def needs_gradient(self, value: Value) -> bool:
+    def needs_gradient(self, value: Any) -> Any:
         if not isinstance(value, TensorValue):
             return False
         dtype = value.example.dtype
@@ -291,6 +292,7 @@ class _Application:
         """forward and setup_context, without gradients."""
         frame, cls = self.frame, self.cls
         with torch.no_grad():
+            forward: Value
             forward, leading = static_function(frame, cls, "forward")
             if not self.has_setup:
                 return forward.call(frame, [*leading, self.ctx, *self.args], {})
@@ -309,7 +311,8 @@ class _Application:
         made = outline(self.builder, nodes, [t.node for t in tensors], self.cls.__name__)
         found: Any = self.builder.call(self.frame, WithoutGradient(self.cls.__name__, made.module), made.inputs)
         forget_nodes(self.frame, set(nodes))
-        return found.items
+        given_back: list[Any] = found.items
+        return given_back
 
     # --- all halves ---------------------------------------------------------------------------------------------
     def differentiable(self, forward_nodes: list[fx.Node], tensors: Sequence[AbstractTensor]) -> list[Any]:
@@ -356,9 +359,10 @@ class _Application:
         )
         for node in tangents:
             builder.graph.erase_node(node)
-        found = builder.call(frame, AutogradCall(name, halves, self.transformed), call_args)
+        found: Any = builder.call(frame, AutogradCall(name, halves, self.transformed), call_args)
         forget_nodes(frame, {*forward_nodes, *tangents, *(n for t in traced.values() for n in t.nodes)})
-        return found.items
+        given_back: list[Any] = found.items
+        return given_back
 
     def is_marked(self, tensor: AbstractTensor) -> bool:
         return any(tensor is m for m in self.ctx.without_gradient)
@@ -419,7 +423,7 @@ class _Application:
         with torch.no_grad():
             found = self.traced_now(function, [*leading, ctx, *[NONE if t is None else t for t in tangents]], "jvp")
         ctx.saved = kept
-        items = list(found.items) if isinstance(found, TupleValue) else [found]
+        items: list[Any] = list(found.items) if isinstance(found, TupleValue) else [found]
         if len(items) != len(self.outputs) or len(items) != len(tensors) or not all(isinstance(i, TensorValue) for i in items):
             self.stop("its jvp gives something else than a tensor for each result")
         if changed := unchanged.what_changed():
@@ -461,7 +465,7 @@ class _Application:
         if not isinstance(value, TensorValue):
             return value
         example, frame = value.example, self.frame
-        sizes = [level.batch.length] if is_batched else []
+        sizes = [level.batch.length] if level.batch is not None and is_batched else []
         with torch.no_grad():
             example = frame.graph.run_on_fakes(
                 frame, torch.Tensor.new_empty, (example, [*sizes, *example.shape]), {}, "call_function"
@@ -495,7 +499,7 @@ class _Application:
         if len(items) != len(self.outputs) or len(dims) != len(items) or not all(isinstance(i, TensorValue) for i in items):
             self.stop("its vmap rule gives something else than a tensor for each result")
         made = outline(self.builder, nodes, [i.node for i in items], f"{self.cls.__name__}Vmap")
-        pairs = [(g, a) for g, a in zip(given, self.args) if isinstance(a, TensorValue)]
+        pairs: list[tuple[Any, Any]] = [(g, a) for g, a in zip(given, self.args) if isinstance(a, TensorValue)]
         stand_ins = {g.node: a.node for g, a in pairs}
         asked = [stand_ins.get(n, n) for n in made.inputs]
         if not set(call_args).issuperset(asked):
@@ -519,7 +523,7 @@ class _Application:
 
     def per_argument(self, found: Value) -> list[fx.Node | None]:
         """Nodes of the gradients of the tensor arguments."""
-        items = list(found.items) if isinstance(found, TupleValue) else [found]
+        items: list[Any] = list(found.items) if isinstance(found, TupleValue) else [found]
         if len(items) < len(self.args) or not all(is_none(i) for i in items[len(self.args) :]):
             self.stop(f"backward gives {len(items)} gradients for {len(self.args)} arguments")
         chosen = []
@@ -544,4 +548,5 @@ class WithoutGradient:
 
     def __call__(self, *args: torch.Tensor) -> tuple[torch.Tensor]:
         with torch.no_grad():
-            return self.runs.forward(*args)
+            found: tuple[torch.Tensor] = self.runs.forward(*args)
+        return found

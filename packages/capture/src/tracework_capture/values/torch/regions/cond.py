@@ -39,7 +39,8 @@ class Arms:
 
     def __call__(self, condition: torch.Tensor, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         chosen = 0 if bool(condition) else 1
-        return self.graphs[chosen](*[tensors[i] for i in self.places[chosen]])
+        found: tuple[torch.Tensor, ...] = self.graphs[chosen](*[tensors[i] for i in self.places[chosen]])
+        return found
 
 
 @call(torch.cond)
@@ -85,7 +86,7 @@ def is_followed(node: fx.Node) -> Any:
     return torch.is_grad_enabled() and getattr(node.meta["example_value"], "requires_grad", False)
 
 
-def is_fixed(example: FakeTensor) -> bool:
+def is_fixed(example: torch.Tensor) -> bool:
     """Whether sizes and strides are known."""
     return all(type(n) is int for n in (*example.shape, *example.stride()))
 

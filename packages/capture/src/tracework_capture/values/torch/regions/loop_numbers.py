@@ -6,7 +6,7 @@ small numbers added; what else is computed from that may be compared, and go int
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 
@@ -77,7 +77,7 @@ class CarriedInt(Value):
     def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         """The tensor in its place, where that makes no other dtype and no other digits."""
         own_dtype = all(t.example.ndim or t.example.dtype.is_floating_point or t.example.dtype.is_complex for t in tensors)
-        return self.tensor if own_dtype and op in EXACT else self.unknown(frame, op)
+        return cast("AbstractTensor", self.tensor) if own_dtype and op in EXACT else self.unknown(frame, op)
 
 
 class CarriedTruth(Value):
@@ -96,7 +96,7 @@ class CarriedTruth(Value):
     def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         if op not in ("&", "|") or any(t.example.dtype is not torch.bool for t in tensors):
             return frame.break_graph("operation_unknown", f"{op} of a comparison of ints that a loop carries")
-        return self.tensor
+        return cast("AbstractTensor", self.tensor)
 
 
 def is_small(value: Value) -> bool:
@@ -134,7 +134,7 @@ def is_begin(frame: Frame, value: Value) -> bool:
 def as_tensor(frame: Frame, value: Value) -> Value:
     """An int, or a comparison, as a tensor; other values as they are."""
     if isinstance(value, (CarriedInt, CarriedTruth)):
-        return value.tensor
+        return cast("AbstractTensor", value.tensor)
     if value.python_type() not in (int, bool):
         return value
     options = {"dtype": torch.int64 if value.python_type() is int else torch.bool, "device": torch.device("cpu")}
@@ -161,7 +161,7 @@ class OverInts(Value):
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         over = leaves(frame, TupleValue(args))
         given = [CarriedInt(v) if at in self.places else v for at, v in enumerate(over)]
-        found = self.function.call(frame, rebuilt(frame, TupleValue(args), iter(given)).items, kwargs)
+        found = self.function.call(frame, cast(TupleValue, rebuilt(frame, TupleValue(args), iter(given))).items, kwargs)
         results = leaves(frame, found)
         if not self.gives_carried:
             return rebuilt(frame, found, iter([as_tensor(frame, v) for v in results]))

@@ -82,7 +82,7 @@ def first_round(frame: Frame, carried: Value, name: str) -> tuple[Any, list[fx.N
     over = leaves(frame, carried)
     if not over or not all(type(v) is TensorValue for v in over):
         return frame.break_graph("call_unknown", f"{name} that carries something else than tensors")
-    copies = [frame.graph.call_method(frame, "clone", (v,)) for v in over]
+    copies: list[Any] = [frame.graph.call_method(frame, "clone", (v,)) for v in over]
     return rebuilt(frame, carried, iter(copies)), [v.node for v in copies]
 
 
@@ -120,14 +120,17 @@ def stacked_along(stack: torch.Tensor, dim: int) -> torch.Tensor:
     return stack.movedim(0, dim) if 0 < dim < stack.ndim else stack
 
 
-def steps_operator(frame: Frame, name: str, function: Value, init: Value | None, xs: Value, dim: int, backwards: bool) -> Any:
+def steps_operator(
+    frame: Frame, name: str, function: Value, init: Value | None, xs: Value, dim: int, backwards: bool
+) -> tuple[Value | None, Value]:
     """(carried value or None, results) of a long scan, or map where `init` is None."""
     over = leaves(frame, xs)
-    firsts = [frame.graph.call_method(frame, "select", (leaf, dim, 0)) for leaf in over]
+    firsts: list[Any] = [frame.graph.call_method(frame, "select", (leaf, dim, 0)) for leaf in over]
     x = rebuilt(frame, xs, iter(firsts))
+    started: Any
     started, nodes = (None, []) if init is None else first_round(frame, init, name)
     found, facts, made = traced_part(frame, function, [x] if init is None else [started, x], name)
-    pair = [None, found] if init is None else found.unpack(frame)
+    pair: list[Any] = [None, found] if init is None else found.unpack(frame)
     if len(pair) != 2:
         return frame.break_graph("call_unknown", f"{name} whose function gives no pair")
     if init is not None and not (
@@ -221,7 +224,8 @@ def map_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     function, xs, *others = args
     length = number_of_steps(frame, "map", xs, 0)
     if not is_unrolled(frame, length):
-        return steps_operator(frame, "map", With(function, others), None, xs, 0, False)[1]
+        _, results = steps_operator(frame, "map", With(function, others), None, xs, 0, False)
+    return results
     return stacked(frame, [function.call(frame, [x, *others], {}) for x in steps_of(frame, xs, 0, length)], 0)
 
 

@@ -27,9 +27,9 @@ from ..module import ModuleValue
 from ..tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from ...protocol.value import Value
+    from ...protocol.value import Frame, Value
 
 __all__ = ["Parts", "Target", "call_nonstrict", "together"]
 
@@ -160,7 +160,8 @@ class Target:
                 if isinstance(tensor, FakeTensor):
                     return tensor
                 found[id(tensor)] = tensor
-                return frame.fake_mode.from_real(tensor)
+                fake: torch.Tensor = frame.fake_mode.from_real(tensor)
+                return fake
 
             with _Replacing(see):
                 self.run(given)
@@ -197,7 +198,7 @@ class Target:
         return self.function(*[build(leaves) for build in self.args], **{k: build(leaves) for k, build in self.kwargs.items()})
 
 
-def together(frame: Any, spec: Any, leaves: Any) -> Value:
+def together(frame: Frame, spec: Any, leaves: Iterator[Value]) -> Value:
     """A Value of the structure, with these leaves."""
     if spec.is_leaf():
         return next(leaves)

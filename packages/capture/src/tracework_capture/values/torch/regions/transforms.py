@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
@@ -192,7 +192,7 @@ def vmap(
             dims.append(dim)
             stand_ins.append(stand_in(frame, leaf, dim))
         given.append(leaf if dim is None else stand_ins[-1])
-    given = rebuilt(frame, structure, iter(given)).items
+    given = cast(TupleValue, rebuilt(frame, structure, iter(given))).items
     batch = None
     if options.get("chunk_size") is None and tensors:
         size = tensors[0].getattr(frame, "shape").unpack(frame)[dims[0]]
@@ -298,9 +298,10 @@ def jacobian(kind: str) -> Callable[..., Any]:
 
 def hessian(
     frame: Frame, function: AbstractFunction, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]
-) -> AbstractTensor:
+) -> Value:
     """torch.func.hessian: jacfwd of jacrev"""
-    return jacobian("jacfwd")(frame, TransformedValue("jacrev", function, options), options, args, kwargs)
+    found: Value = jacobian("jacfwd")(frame, TransformedValue("jacrev", function, options), options, args, kwargs)
+    return found
 
 
 def functionalize(
