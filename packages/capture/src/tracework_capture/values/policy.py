@@ -54,7 +54,7 @@ def rule_of(fn: Any) -> Rule:
 
 def rule_of_method(owner: type, name: str) -> Rule:
     """The rule in force for a method that C defines, known by the class that has it and its name."""
-    for cls in (*owner.__mro__, *ALSO_OF.get(owner, ())):
+    for cls in (*owner.__mro__[: -1 if owner is not object else None], *ALSO_OF.get(owner, ())):
         row = row_of((cls, name)) or row_of(cls.__dict__.get(name))
         if row is not None:
             return _of_row(row)

@@ -19,7 +19,7 @@ from ..objects.row_value import RowValue
 from ..plain.rows_operators import DIVMOD
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
-from ..protocol.calls import CALLS
+from ..protocol.calls import CALLS, method_handler, methods
 from ..protocol.constant import ConstantValue, force_plain, plain
 from ..protocol.kinds import AbstractArray
 from ..protocol.value import Frame, Value
@@ -439,14 +439,16 @@ def ufunc_rows():
 
 
 class UfuncValue(RowValue):
-    """One of NumPy's universal functions; its methods are rows of UFUNC_METHODS."""
+    """One of NumPy's universal functions; its methods are rows of CALLS: handler(frame, name of the ufunc, args, kwargs)."""
 
     def call_method(self, frame, name, args, kwargs):
-        row = UFUNC_METHODS.get(name)
-        return super().call_method(frame, name, args, kwargs) if row is None else row(frame, self.fn.__name__, args, kwargs)
+        handler = method_handler(numpy.ufunc, name)
+        return (
+            super().call_method(frame, name, args, kwargs) if handler is None else handler(frame, self.fn.__name__, args, kwargs)
+        )
 
     def getattr(self, frame, name):
-        return BoundBuiltin(self, name) if name in UFUNC_METHODS else super().getattr(frame, name)
+        return BoundBuiltin(self, name) if (numpy.ufunc, name) in CALLS else super().getattr(frame, name)
 
 
 METHOD_FUNCTIONS = {"reduce": {}, "accumulate": {}}
@@ -491,13 +493,15 @@ def add_at(frame, name, args, kwargs):
     return ConstantValue(None)
 
 
-UFUNC_METHODS = {
-    **{method: along_axis(method) for method in METHOD_FUNCTIONS},
-    "outer": outer,
-    "at": add_at,
-    "reduceat": lambda frame, name, args, kwargs: refuse(frame, f"numpy.{name}.reduceat"),
-}
-"""Name of a method of ufuncs -> fn(frame, name of the ufunc, args, kwargs)."""
+methods(
+    numpy.ufunc,
+    {
+        **{method: along_axis(method) for method in METHOD_FUNCTIONS},
+        "outer": outer,
+        "at": add_at,
+        "reduceat": lambda frame, name, args, kwargs: refuse(frame, f"numpy.{name}.reduceat"),
+    },
+)
 
 
 @wraps(numpy.ufunc)

@@ -28,7 +28,7 @@ from ..plain.mapping import DictValue
 from ..plain.sequence import NONE, ListValue
 from ..protocol.arguments import call_row
 from ..protocol.binding import C_METHODS, BoundBuiltin, bind_static, class_attribute, class_value, is_data_descriptor, python_new
-from ..protocol.calls import CALLS
+from ..protocol.calls import CALLS, method_handler, methods
 from ..protocol.constant import ConstantValue, attribute_name, fold, fold_plain, force_plain, implemented, literal
 from ..protocol.kinds import AbstractClass, holds_own_instance
 from ..protocol.lifetimes import let_go
@@ -73,10 +73,13 @@ def subclasses(frame: Frame, cls: type) -> Value:
     return ListValue([class_value(frame, each) for known in found if (each := known()) is not None])
 
 
-TYPE_METHODS = {
-    "mro": lambda frame, cls: ListValue([class_value(frame, c) for c in fold_plain(frame, type.mro, cls)]),
-    "__subclasses__": subclasses,
-}
+methods(
+    type,
+    {
+        "mro": lambda frame, cls: ListValue([class_value(frame, c) for c in fold_plain(frame, type.mro, cls)]),
+        "__subclasses__": subclasses,
+    },
+)
 
 
 OF_CLASSES = ("__repr__", "__str__", "__eq__", "__ne__", "__hash__", "__instancecheck__", "__subclasscheck__")
@@ -262,7 +265,7 @@ class ClassValue(AbstractClass):
         frame.mutations.attribute(class_value(frame, cls), name, value)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        of_types = TYPE_METHODS.get(name)
+        of_types = method_handler(type, name)
         if of_types is not None and not args and lookup_class(self.cls, name)[0] is NO_ATTRIBUTE:
             return of_types(frame, self.cls)
         if name in ("__instancecheck__", "__subclasscheck__"):
@@ -293,7 +296,7 @@ class ClassValue(AbstractClass):
             return NONE
         if name == "__getattribute__" and len(args) == 1 and not kwargs:
             return self.looked_up(frame, force_plain(frame, args[0]))
-        if name in TYPE_METHODS or lookup_class(self.cls, name)[0] is NO_ATTRIBUTE:
+        if (type, name) in CALLS or lookup_class(self.cls, name)[0] is NO_ATTRIBUTE:
             return self.call_method(frame, name, args, kwargs)
         if name in OF_CLASSES and self.mutability is not NEW:
             return fold(frame, descriptor, [self, *args], kwargs)

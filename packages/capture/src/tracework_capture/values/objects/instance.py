@@ -23,6 +23,7 @@ from ..plain.sequence import TupleValue
 from ..plain.sets import makes_of_subclass, set_part
 from ..plain.shown import shown
 from ..protocol.binding import ALIASES, ATOMS, C_METHODS, DELETED, GETSET, NATIVE_BASES, SLOT, bind_static, native_base
+from ..protocol.calls import method_handler
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, implemented, plain
 from ..protocol.keys import IdentityKey
 from ..protocol.kinds import holds_own_instance
@@ -33,7 +34,7 @@ from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
 from ..protocol.user_keys import hash_of, user_key
 from ..protocol.value import SymbolicRaise, builtin_part
 from .instance_attributes import InstanceAttributes
-from .object_methods import NAMESPACE_METHODS, OBJECT_METHODS, opposite
+from .object_methods import opposite
 from .refused_classes import refuse_class
 
 if TYPE_CHECKING:
@@ -142,9 +143,9 @@ class ObjectValue(InstanceAttributes):
 
     def call_native(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A method that C defines: on the built-in part, or object's own."""
-        row: Callable[..., Value] | None = OBJECT_METHODS.get(name)
-        if name in NAMESPACE_METHODS and issubclass(self.cls, types.SimpleNamespace):
-            row = NAMESPACE_METHODS[name]
+        row = method_handler(object, name)
+        if issubclass(self.cls, types.SimpleNamespace):
+            row = method_handler(types.SimpleNamespace, name) or row
         of_the_part = self.part is not None and name not in PART_LEAVES_TO_OBJECT
         if row is not None and not of_the_part:
             return row(frame, self, *args, **kwargs)

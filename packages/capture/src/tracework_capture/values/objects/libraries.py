@@ -142,33 +142,34 @@ def of_texts(function: Any) -> Handler:
 
 
 calls({functools.singledispatch(len).dispatch.__code__: implementation})
-LIBRARY_ROWS = {
-    **{f"{module}.cudagraph_mark_step_begin": begin_step(module) for module in ("torch.compiler", "tracework.compiler")},
-    "einops._backends.get_backend": einops_backend,
-    **{
-        f"re.{function.__name__}": of_texts(function)
-        for function in (
-            re.search,
-            re.match,
-            re.fullmatch,
-            re.sub,
-            re.subn,
-            re.split,
-            re.findall,
-            re.finditer,
-            re.compile,
-            re.escape,
-        )
-    },
-    "torch.fx.graph_module.GraphModule.recompile.<locals>.call_wrapped": graph_module_call,
-    **{f"torch.fx.experimental.symbolic_shapes.{name}": decided(name, kind) for name, kind in DECIDED.items()},
-    "torch.fx.experimental.symbolic_shapes.has_free_unbacked_symbols": no_unbacked_sizes,
-    "torch._dynamo.eval_frame.OptimizedModule.__call__": optimized_module_call,
-    **{
-        f"torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_{kept}": below_generation_tagging(
-            name, kept
-        )
-        for name, kept in (("__init__", "init"), ("__setstate__", "setstate"))
-    },
-}
-calls(LIBRARY_ROWS)
+calls(
+    {
+        **{f"{module}.cudagraph_mark_step_begin": begin_step(module) for module in ("torch.compiler", "tracework.compiler")},
+        "einops._backends.get_backend": einops_backend,
+        **{
+            f"re.{function.__name__}": of_texts(function)
+            for function in (
+                re.search,
+                re.match,
+                re.fullmatch,
+                re.sub,
+                re.subn,
+                re.split,
+                re.findall,
+                re.finditer,
+                re.compile,
+                re.escape,
+            )
+        },
+        "torch.fx.graph_module.GraphModule.recompile.<locals>.call_wrapped": graph_module_call,
+        **{f"torch.fx.experimental.symbolic_shapes.{name}": decided(name, kind) for name, kind in DECIDED.items()},
+        "torch.fx.experimental.symbolic_shapes.has_free_unbacked_symbols": no_unbacked_sizes,
+        "torch._dynamo.eval_frame.OptimizedModule.__call__": optimized_module_call,
+        **{
+            f"torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_{kept}": below_generation_tagging(
+                name, kept
+            )
+            for name, kept in (("__init__", "init"), ("__setstate__", "setstate"))
+        },
+    }
+)

@@ -278,9 +278,10 @@ def template_function(frame: Frame, value: NewFunctionValue) -> types.FunctionTy
     return made
 
 
-ROWS: dict[Any, Handler] = {
-    collections.namedtuple: namedtuple_row,
-    builtins.__build_class__: build_class,
-    **{kind: descriptor_row(kind) for kind in (staticmethod, classmethod, property)},
-}
-calls(ROWS)
+calls(
+    {
+        collections.namedtuple: namedtuple_row,
+        builtins.__build_class__: build_class,
+        **{kind: descriptor_row(kind) for kind in (staticmethod, classmethod, property)},
+    }
+)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...guards.classes import lookup_class
 from ..plain.sequence import NONE
 from ..protocol.binding import OF_OBJECT, python_new
+from ..protocol.calls import methods
 from ..protocol.constant import ConstantValue, attribute_name, force_plain
 
 if TYPE_CHECKING:
@@ -65,14 +66,17 @@ def namespace_comparison(op: str) -> Callable[[Frame, Value, Value], Value]:
     return compare
 
 
-NAMESPACE_METHODS = {"__eq__": namespace_comparison("=="), "__ne__": namespace_comparison("!=")}
+methods(types.SimpleNamespace, {"__eq__": namespace_comparison("=="), "__ne__": namespace_comparison("!=")})
 OF_OBJECT.add({"__eq__": identical, "__ne__": opposite, "__repr__": default_repr})
-OBJECT_METHODS: dict[str, Callable[..., Value]] = {
-    "__setattr__": object_setattr,
-    "__delattr__": object_delattr,
-    "__init__": object_init,
-    "__getattribute__": lambda frame, self, name: self.plain_getattr(frame, force_plain(frame, name), use_hook=False),
-    "__init_subclass__": object_init_subclass,
-    **OF_OBJECT,
-    "__str__": default_repr,
-}
+methods(
+    object,
+    {
+        "__setattr__": object_setattr,
+        "__delattr__": object_delattr,
+        "__init__": object_init,
+        "__getattribute__": lambda frame, self, name: self.plain_getattr(frame, force_plain(frame, name), use_hook=False),
+        "__init_subclass__": object_init_subclass,
+        **OF_OBJECT,
+        "__str__": default_repr,
+    },
+)

@@ -88,12 +88,13 @@ def namespace(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Valu
     return made
 
 
-ROWS = {
-    functools.partial: partial_,
-    functools.partial.__call__: partial_call,
-    functools.update_wrapper: update_wrapper,
-    functools.wraps: wraps_,
-    types.MethodType: method_type,
-    types.SimpleNamespace: namespace,
-}
-calls(ROWS)
+calls(
+    {
+        functools.partial: partial_,
+        functools.partial.__call__: partial_call,
+        functools.update_wrapper: update_wrapper,
+        functools.wraps: wraps_,
+        types.MethodType: method_type,
+        types.SimpleNamespace: namespace,
+    }
+)

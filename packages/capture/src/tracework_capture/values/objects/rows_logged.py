@@ -116,10 +116,11 @@ def from_frame_of(frame: Frame, function: Any) -> types.FunctionType:
     return types.FunctionType(place, frame.globals, code.co_name, None, call.__closure__)
 
 
-ROWS = {
-    **{getattr(logging, name): log_row(getattr(logging, name)) for name in LEVELS},
-    **{getattr(logging.Logger, name): method_row(name) for name in LEVELS},
-    logging.Logger.isEnabledFor: stand_in_row(is_enabled_for),
-    logging.Logger.getEffectiveLevel: stand_in_row(effective_level),
-}
-calls(ROWS)
+calls(
+    {
+        **{getattr(logging, name): log_row(getattr(logging, name)) for name in LEVELS},
+        **{getattr(logging.Logger, name): method_row(name) for name in LEVELS},
+        logging.Logger.isEnabledFor: stand_in_row(is_enabled_for),
+        logging.Logger.getEffectiveLevel: stand_in_row(effective_level),
+    }
+)

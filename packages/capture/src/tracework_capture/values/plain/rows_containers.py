@@ -144,23 +144,24 @@ def bool_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return args[0].late_truth(frame) or ConstantValue(args[0].truth(frame))
 
 
-ROWS = {
-    len: len_,
-    list: list_,
-    tuple: tuple_,
-    dict: dict_,
-    collections.OrderedDict: ordered_dict,
-    collections.defaultdict: defaultdict_,
-    collections.deque: deque_,
-    collections._count_elements: count_elements,  # type: ignore[attr-defined]
-    set: set_,
-    frozenset: frozenset_,
-    range: range_,
-    slice: slice_,
-    int: number(int),
-    float: number(float),
-    complex: number(complex),
-    bool: bool_,
-    types.MappingProxyType: proxy_row,
-}
-calls(ROWS)
+calls(
+    {
+        len: len_,
+        list: list_,
+        tuple: tuple_,
+        dict: dict_,
+        collections.OrderedDict: ordered_dict,
+        collections.defaultdict: defaultdict_,
+        collections.deque: deque_,
+        collections._count_elements: count_elements,  # type: ignore[attr-defined]
+        set: set_,
+        frozenset: frozenset_,
+        range: range_,
+        slice: slice_,
+        int: number(int),
+        float: number(float),
+        complex: number(complex),
+        bool: bool_,
+        types.MappingProxyType: proxy_row,
+    }
+)

@@ -293,37 +293,40 @@ def methodcaller_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) 
     return PartialBuiltin(operator.methodcaller, call, args, kwargs)
 
 
-ROWS = {
-    abs: abs_,
-    round: round_,
-    min: extremum("<", min),
-    max: extremum(">", max),
-    sum: sum_,
-    pow: pow_,
-    divmod: divmod_,
-    operator.not_: not_,
-    operator.truth: lambda frame, args, kwargs: ConstantValue(args[0].truth(frame)),
-    operator.is_: lambda frame, args, kwargs: ConstantValue(same(frame, *args)),
-    operator.is_not: lambda frame, args, kwargs: ConstantValue(not same(frame, *args)),
-    operator.contains: lambda frame, args, kwargs: args[0].contains(frame, args[1]),
-    operator.getitem: lambda frame, args, kwargs: args[0].getitem(frame, args[1]),
-    operator.setitem: lambda frame, args, kwargs: none_of(args[0].setitem(frame, args[1], args[2])),
-    operator.delitem: lambda frame, args, kwargs: none_of(args[0].delitem(frame, args[1])),
-    operator.neg: lambda frame, args, kwargs: args[0].unary(frame, "-"),
-    operator.pos: lambda frame, args, kwargs: args[0].unary(frame, "+"),
-    operator.invert: lambda frame, args, kwargs: args[0].unary(frame, "~"),
-    operator.index: index_of,
-    operator.abs: abs_,
-    operator.length_hint: length_hint,
-    operator.itemgetter: itemgetter_row,
-    operator.attrgetter: attrgetter_row,
-    operator.methodcaller: methodcaller_row,
-    operator.concat: operator_row("+"),
-    operator.iconcat: inplace_row("+"),
-    operator.countOf: lambda frame, args, kwargs: ConstantValue(sum(equal(frame, i, args[1]) for i in all_of(frame, args[0]))),
-    math.prod: prod,
-}
-calls(ROWS)
+calls(
+    {
+        abs: abs_,
+        round: round_,
+        min: extremum("<", min),
+        max: extremum(">", max),
+        sum: sum_,
+        pow: pow_,
+        divmod: divmod_,
+        operator.not_: not_,
+        operator.truth: lambda frame, args, kwargs: ConstantValue(args[0].truth(frame)),
+        operator.is_: lambda frame, args, kwargs: ConstantValue(same(frame, *args)),
+        operator.is_not: lambda frame, args, kwargs: ConstantValue(not same(frame, *args)),
+        operator.contains: lambda frame, args, kwargs: args[0].contains(frame, args[1]),
+        operator.getitem: lambda frame, args, kwargs: args[0].getitem(frame, args[1]),
+        operator.setitem: lambda frame, args, kwargs: none_of(args[0].setitem(frame, args[1], args[2])),
+        operator.delitem: lambda frame, args, kwargs: none_of(args[0].delitem(frame, args[1])),
+        operator.neg: lambda frame, args, kwargs: args[0].unary(frame, "-"),
+        operator.pos: lambda frame, args, kwargs: args[0].unary(frame, "+"),
+        operator.invert: lambda frame, args, kwargs: args[0].unary(frame, "~"),
+        operator.index: index_of,
+        operator.abs: abs_,
+        operator.length_hint: length_hint,
+        operator.itemgetter: itemgetter_row,
+        operator.attrgetter: attrgetter_row,
+        operator.methodcaller: methodcaller_row,
+        operator.concat: operator_row("+"),
+        operator.iconcat: inplace_row("+"),
+        operator.countOf: lambda frame, args, kwargs: ConstantValue(
+            sum(equal(frame, i, args[1]) for i in all_of(frame, args[0]))
+        ),
+        math.prod: prod,
+    }
+)
 for _symbol, _stem in SPECIAL.items():
     call(getattr(operator, {"and": "and_", "or": "or_"}.get(_stem, _stem)))(operator_row(_symbol))
     call(getattr(operator, "i" + _stem))(inplace_row(_symbol))

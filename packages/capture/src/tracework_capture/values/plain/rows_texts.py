@@ -6,7 +6,6 @@ import os
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
 
 from ...atoms import NUMPY_NUMBERS
 from ...guards.classes import lookup_class
@@ -75,21 +74,22 @@ def fspath(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 PATHS_IN_C = [f for f in (os.path.normpath, getattr(os.path, "splitroot", None)) if isinstance(f, types.BuiltinFunctionType)]
 """Functions of texts of os.path that newer Pythons have in C."""
 
-ROWS: dict[Any, Handler] = {
-    str: str_,
-    bytes: coded(bytes),
-    repr: repr_,
-    format: format_,
-    os.fspath: fspath,
-    sys.intern: folded(sys.intern),
-    **{function: folded(function) for function in PATHS_IN_C},
-    chr: folded(chr),
-    ord: folded(ord),
-    hex: folded(hex),
-    bin: folded(bin),
-    oct: folded(oct),
-    ascii: folded(ascii),
-    str.maketrans: folded(str.maketrans),
-    bytes.maketrans: folded(bytes.maketrans),
-}
-calls(ROWS)
+calls(
+    {
+        str: str_,
+        bytes: coded(bytes),
+        repr: repr_,
+        format: format_,
+        os.fspath: fspath,
+        sys.intern: folded(sys.intern),
+        **{function: folded(function) for function in PATHS_IN_C},
+        chr: folded(chr),
+        ord: folded(ord),
+        hex: folded(hex),
+        bin: folded(bin),
+        oct: folded(oct),
+        ascii: folded(ascii),
+        str.maketrans: folded(str.maketrans),
+        bytes.maketrans: folded(bytes.maketrans),
+    }
+)

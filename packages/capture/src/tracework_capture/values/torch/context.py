@@ -349,13 +349,9 @@ def unknown(frame: Frame, what: str) -> NoReturn:
 
 AUTOCASTS = (torch.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast)  # type: ignore[attr-defined]
 GRAD_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)
-METHOD_ROWS = {
-    f"{cls.__module__}.{cls.__qualname__}.__{name}__": row
-    for cls in (*GRAD_MODES, torch.autocast, torch.autograd.profiler.record_function)
-    for name, row in (("enter", enter_row), ("exit", exit_row))
-}
-calls(METHOD_ROWS)
-"""What managers do when they are called as functions of their class."""
+for _cls in (*GRAD_MODES, torch.autocast, torch.autograd.profiler.record_function):  # called as functions of their class
+    call(f"{_cls.__module__}.{_cls.__qualname__}.__enter__")(enter_row)
+    call(f"{_cls.__module__}.{_cls.__qualname__}.__exit__")(exit_row)
 
 
 def autocast_row(cls: type, device: Any = None) -> Handler:

@@ -80,10 +80,11 @@ def group_tensors(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
     return dict_of(frame, made)
 
 
-OPTIMIZER_ROWS = {
-    _foreach_utils._group_tensors_by_device_and_dtype: group_tensors,
-    torch_optimizer.Optimizer._group_tensors_by_device_and_dtype: group_tensors,  # torch makes one group of all where it compiles
-    torch_optimizer._get_value: step_count,
-    torch_optimizer.Optimizer.zero_grad: zero_grad,
-}
-calls(OPTIMIZER_ROWS)
+calls(
+    {
+        _foreach_utils._group_tensors_by_device_and_dtype: group_tensors,
+        torch_optimizer.Optimizer._group_tensors_by_device_and_dtype: group_tensors,  # torch makes one group of all where it compiles
+        torch_optimizer._get_value: step_count,
+        torch_optimizer.Optimizer.zero_grad: zero_grad,
+    }
+)

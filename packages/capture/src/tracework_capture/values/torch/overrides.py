@@ -455,20 +455,21 @@ def handle_function_row(frame: Frame, args: list[Value], kwargs: dict[str, Value
     return dispatch(frame, function, given, kwargs)
 
 
-MODE_ROWS = {
-    torch._C._push_on_torch_function_stack: push_row,
-    torch._C._pop_torch_function_stack: pop_row,
-    torch._C._len_torch_function_stack: length_row,
-    torch._C._get_function_stack_at: at_row,
-    torch._C._is_torch_function_mode_enabled: modes_on_row,
-    torch._C._is_torch_function_enabled: on_row,
-    torch._C._is_torch_function_all_disabled: all_off_row,
-    torch.overrides.has_torch_function: has_function_row,
-    torch.overrides.has_torch_function_unary: has_function_row,
-    torch.overrides.has_torch_function_variadic: has_function_row,
-    torch.overrides.handle_torch_function: handle_function_row,
-}
-calls(MODE_ROWS)
+calls(
+    {
+        torch._C._push_on_torch_function_stack: push_row,
+        torch._C._pop_torch_function_stack: pop_row,
+        torch._C._len_torch_function_stack: length_row,
+        torch._C._get_function_stack_at: at_row,
+        torch._C._is_torch_function_mode_enabled: modes_on_row,
+        torch._C._is_torch_function_enabled: on_row,
+        torch._C._is_torch_function_all_disabled: all_off_row,
+        torch.overrides.has_torch_function: has_function_row,
+        torch.overrides.has_torch_function_unary: has_function_row,
+        torch.overrides.has_torch_function_variadic: has_function_row,
+        torch.overrides.handle_torch_function: handle_function_row,
+    }
+)
 
 
 for _name in TENSOR_ATTRIBUTES:

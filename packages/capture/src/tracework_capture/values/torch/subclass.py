@@ -270,8 +270,9 @@ def off_row(kind: type[FunctionsOff], cls: Any) -> Handler:
     return lambda frame, args, kwargs: kind(cls, [], {})
 
 
-SUBCLASS_CONTEXTS = {
-    torch._C.DisableTorchFunctionSubclass: off_row(FunctionsOff, torch._C.DisableTorchFunctionSubclass),
-    torch._C.DisableTorchFunction: off_row(AllFunctionsOff, torch._C.DisableTorchFunction),
-}
-calls(SUBCLASS_CONTEXTS)
+calls(
+    {
+        torch._C.DisableTorchFunctionSubclass: off_row(FunctionsOff, torch._C.DisableTorchFunctionSubclass),
+        torch._C.DisableTorchFunction: off_row(AllFunctionsOff, torch._C.DisableTorchFunction),
+    }
+)

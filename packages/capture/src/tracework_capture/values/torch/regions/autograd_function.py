@@ -18,7 +18,7 @@ from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import NONE, TupleValue
 from ...protocol.arguments import accepted
 from ...protocol.binding import class_value
-from ...protocol.calls import call
+from ...protocol.calls import call, method_handler, methods
 from ...protocol.constant import ConstantValue, force_plain
 from ...protocol.memory import forget_nodes
 from ...protocol.properties import function_value
@@ -82,7 +82,7 @@ class FunctionContext(Value):
         if name == "saved_tensors":
             self.unpacked = True
             return TupleValue(list(self.saved))
-        method = CONTEXT_METHODS.get(name)
+        method = method_handler(torch.autograd.function.FunctionCtx, name)
         if method is not None:
             return PartialBuiltin(types.BuiltinMethodType, checked_method(self, name, method))
         if not hasattr(torch.autograd.function.BackwardCFunction, name):
@@ -141,13 +141,16 @@ def _materialize(frame: Frame, ctx: Any, args: list[Value]) -> Value:
     return NONE
 
 
-CONTEXT_METHODS = {
-    "save_for_backward": _save,
-    "save_for_forward": _save_for_forward,
-    "mark_non_differentiable": _without_gradient,
-    "set_materialize_grads": _materialize,
-    "mark_dirty": _dirty,
-}
+methods(
+    torch.autograd.function.FunctionCtx,
+    {
+        "save_for_backward": _save,
+        "save_for_forward": _save_for_forward,
+        "mark_non_differentiable": _without_gradient,
+        "set_materialize_grads": _materialize,
+        "mark_dirty": _dirty,
+    },
+)
 
 
 def static_function(frame: Frame, cls: Any, name: str) -> tuple[Any, list[Value]]:

@@ -77,13 +77,14 @@ def traced_row(function: Callable[..., Any]) -> Handler:
     return handler
 
 
-EXPORTED_ROWS = {
-    associative_scan_op: associative_scan_row,
-    cond_op: cond_row,
-    map_impl: map_operator_row,
-    scan_op: scan_operator_row,
-    while_loop_op: while_operator_row,
-    wrap_with_autocast: traced_row(under_autocast),
-    wrap_with_set_grad_enabled: traced_row(with_grad_mode),
-}
-calls(EXPORTED_ROWS)
+calls(
+    {
+        associative_scan_op: associative_scan_row,
+        cond_op: cond_row,
+        map_impl: map_operator_row,
+        scan_op: scan_operator_row,
+        while_loop_op: while_operator_row,
+        wrap_with_autocast: traced_row(under_autocast),
+        wrap_with_set_grad_enabled: traced_row(with_grad_mode),
+    }
+)

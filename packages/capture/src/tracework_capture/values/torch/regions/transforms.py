@@ -465,11 +465,12 @@ def kind_of(example: FakeTensor) -> tuple[torch.Size, torch.dtype, torch.device]
     return example.shape, example.dtype, example.device
 
 
-TRANSFORM_ROWS = {
-    **{getattr(torch.func, kind): transform_row(kind) for kind in TRANSFORMS},
-    torch.vmap: transform_row("vmap"),
-    torch.func.vjp: vjp_row,
-    torch.func.jvp: jvp_row,
-    torch.func.linearize: linearize_row,
-}
-calls(TRANSFORM_ROWS)
+calls(
+    {
+        **{getattr(torch.func, kind): transform_row(kind) for kind in TRANSFORMS},
+        torch.vmap: transform_row("vmap"),
+        torch.func.vjp: vjp_row,
+        torch.func.jvp: jvp_row,
+        torch.func.linearize: linearize_row,
+    }
+)
