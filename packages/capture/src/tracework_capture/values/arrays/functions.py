@@ -24,7 +24,17 @@ from .array import ArrayValue
 from .attributes import FLAGS
 from .breaks import refuse
 from .layouts import in_c_order, ordered, ordered_as, ordered_as_examples, ordered_in_c, ordered_like
-from .operands import array_from_tensor, as_array, as_operand, cast, constant_array, is_open_float, known_result, prepared
+from .operands import (
+    array_from_tensor,
+    as_array,
+    as_operand,
+    cast,
+    constant_array,
+    is_open_float,
+    known_result,
+    prepared,
+    to_store,
+)
 from .own import own_call, own_row, own_rows
 from .products import correlate, promoted
 from .reductions import float_dtype, reduced
@@ -449,7 +459,7 @@ def copyto(frame, dst, src, casting="same_kind", where=True):
     source = as_array(frame, src)
     if not numpy.can_cast(source.dtype, dst.dtype, "same_kind"):
         return refuse(frame, f"numpy.copyto of {source.dtype} to {dst.dtype}")
-    source = dst.to_store(frame, source)
+    source = to_store(frame, dst, source)
     if isinstance(where, Value) and not (where.is_constant() and where.constant() is True):
         mask = cast(frame, as_array(frame, where).tensor, numpy.dtype(bool))
         source = call(frame, torch.where, mask, source, dst.tensor)

@@ -13,7 +13,7 @@ from ..protocol.constant import ConstantValue
 from .arguments import known, one_axis
 from .array import ArrayValue
 from .breaks import refuse
-from .operands import as_array, cast
+from .operands import as_array, cast, to_store
 from .table import call, function
 
 
@@ -26,7 +26,7 @@ def target(frame, name, a):
 
 def source_of(frame, a, values):
     """What is written, as a tensor of the array's dtype."""
-    return a.to_store(frame, as_array(frame, values) if isinstance(values, SequenceValue) else values)
+    return to_store(frame, a, as_array(frame, values) if isinstance(values, SequenceValue) else values)
 
 
 @function(method="put", pure=False)
