@@ -21,7 +21,7 @@ from ..plain.mapping import DictValue
 from ..plain.rows_copies import copy_of_subclass
 from ..plain.sequence import TupleValue
 from ..plain.sets import makes_of_subclass, set_part
-from ..plain.shown import shown
+from ..plain.str_repr import shown
 from ..protocol.binding import ALIASES, ATOMS, C_METHODS, DELETED, GETSET, NATIVE_BASES, SLOT, bind_static, native_base
 from ..protocol.calls import method_handler
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, implemented, plain

@@ -18,7 +18,7 @@ from ..number.late_values import LateValue, place_here
 from ..number.symint import SymNumber
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE, ListValue, TupleValue
-from ..plain.shown import shown
+from ..plain.str_repr import shown
 from ..protocol.binding import class_value, is_callable
 from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, attribute_name, fold, force_plain

@@ -13,8 +13,8 @@ from ...stand_ins import effective_level, is_enabled_for, listeners
 from ..number.floats import LateFloat
 from ..number.late_values import LateValue
 from ..number.symint import SymNumber
-from ..plain.percent import conversions
 from ..plain.sequence import NONE
+from ..plain.str_percent import conversions
 from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.handlers import stand_in_row

@@ -16,7 +16,7 @@ from ..protocol.kinds import AbstractTensor
 from ..protocol.operators import binary
 from ..protocol.value import Frame, Value
 from .mapping import DictValue, factory_of
-from .proxy import proxy_row
+from .mapping_proxy import proxy_row
 from .ranges import RangeValue, SliceValue
 from .sequence import DequeValue, ListValue, TupleValue
 from .sets import SetValue, made_set

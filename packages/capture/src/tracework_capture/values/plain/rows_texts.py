@@ -15,7 +15,7 @@ from ..protocol.constant import fold, force_plain
 from ..protocol.kinds import AbstractInstance
 from ..protocol.operators import operand_of
 from ..protocol.value import Frame, Value
-from .shown import is_open_number, shown
+from .str_repr import is_open_number, shown
 from .text import text_of_size
 from .text_codecs import break_for_own_codec
 

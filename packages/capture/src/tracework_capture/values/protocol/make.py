@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 Items: TypeAlias = list[Value]
-Pairs: TypeAlias = list[tuple[Value, Value]]
 
 
 class Make:

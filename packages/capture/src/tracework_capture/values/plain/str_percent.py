@@ -11,7 +11,7 @@ from ..protocol.constant import TEXT_RULES, ConstantValue, fold, fold_plain
 from ..protocol.value import Frame, Value, builtin_part
 from .mapping import DictValue
 from .sequence import SequenceValue, TupleValue
-from .shown import shown_items
+from .str_repr import shown_items
 from .text import OpenText
 
 __all__ = ["conversions", "percent_text"]
