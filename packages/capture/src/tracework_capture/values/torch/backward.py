@@ -273,7 +273,7 @@ def with_freed_history(tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Ten
         return result
 
 
-def view_with_freed_history(base: torch.Tensor, tensor: torch.Tensor) -> Any:
+def view_with_freed_history(base: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """The view of a result with a freed history that shows what the tensor shows."""
     with torch.enable_grad():
         return base.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())

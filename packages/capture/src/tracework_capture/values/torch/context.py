@@ -270,7 +270,7 @@ class InferenceMode(GradModeContext):
     def for_call(self, frame: Frame) -> ContextValue:
         return self  # it knows each of the blocks that it is entered for
 
-    def enter(self, frame: Frame) -> Any:
+    def enter(self, frame: Frame) -> Value | None:
         if self.mode and torch.is_inference_mode_enabled():
             return frame.break_graph("context_unknown", "the end of an inference mode that began outside")
         begin_block(frame)
@@ -354,7 +354,7 @@ for _cls in (*GRAD_MODES, torch.autocast, torch.autograd.profiler.record_functio
     call(f"{_cls.__module__}.{_cls.__qualname__}.__exit__")(exit_row)
 
 
-def autocast_row(cls: type, device: Any = None) -> Handler:
+def autocast_row(cls: type) -> Handler:
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         plain_args = [force_plain(frame, a) for a in args]
         plain_kwargs = {k: force_plain(frame, v) for k, v in kwargs.items()}
@@ -463,18 +463,18 @@ class ErrorRegion(ContextValue):
 
     models_methods = True
 
-    def __init__(self, args: list[Value], wanted: Any, own: Any = True) -> None:
+    def __init__(self, args: list[Value], wanted: bool, own: bool = True) -> None:
         super().__init__(error_on_graph_break, args, {})
         self.wanted = wanted
         self.own = own
         self.entered = 0
 
-    def copied(self) -> Any:
+    def copied(self) -> Self:
         made = super().copied()
         made.entered = 0
         return made
 
-    def enter(self, frame: Frame) -> Any:
+    def enter(self, frame: Frame) -> Value | None:
         self.entered += 1
         frame.root.regions.append(self.wanted)
         return NONE
@@ -500,7 +500,7 @@ def error_region_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) 
     "tracework_capture.regions.error_on_graph_break",
     "torch._dynamo.decorators.ErrorOnGraphBreakDecoratorContextManager",
 )
-def existing_error_region(frame: Frame, obj: Any, source: Source) -> Any:
+def existing_error_region(frame: Frame, obj: Any, source: Source) -> Value:
     wanted = frame.wrap(obj.error_on_graph_break, InstanceAttr(source, "error_on_graph_break"))
     guard_type(frame, obj, source)
     made = ErrorRegion([wanted], obj.error_on_graph_break, type(obj) is error_on_graph_break)
@@ -509,38 +509,38 @@ def existing_error_region(frame: Frame, obj: Any, source: Source) -> Any:
 
 
 @wraps_named("torch._dynamo.decorators.DynamoConfigPatchProxy")
-def existing_options(frame: Frame, obj: Any, source: Source) -> Any:
+def existing_options(frame: Frame, obj: Any, source: Source) -> Value:
     """Options of torch.compile."""
     guard_type(frame, obj, source)
     return existing(NullContext(type(obj), [], {}), obj, source)
 
 
 @wraps(numpy.errstate)
-def existing_error_state(frame: Frame, obj: Any, source: Source) -> Any:
+def existing_error_state(frame: Frame, obj: Any, source: Source) -> Value:
     guard_type(frame, obj, source)
     return existing(ErrorState(type(obj), [], {}), obj, source)
 
 
 @wraps(contextlib.nullcontext)
-def existing_null_context(frame: Frame, obj: Any, source: Source) -> Any:
+def existing_null_context(frame: Frame, obj: Any, source: Source) -> Value:
     if getattr(obj, "enter_result", obj) is not None:
         return wrap_object(frame, obj, source)
     return existing_with_fields(frame, NullContext(type(obj), [], {}), obj, source)
 
 
 @wraps_derived(torch.autocast)
-def existing_autocast(frame: Frame, obj: Any, source: Source) -> Any:
+def existing_autocast(frame: Frame, obj: Any, source: Source) -> Value:
     settings = (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled)
     return existing_with_fields(frame, AutocastContext(type(obj), [], {}, settings), obj, source)
 
 
-def existing(manager: Any, obj: Any, source: Source) -> Any:
+def existing(manager: ContextValue, obj: Any, source: Source) -> ContextValue:
     """The manager as the value of an object that was there, entered or not."""
     manager.source, manager.obj = source, obj
     return manager
 
 
-def existing_with_fields(frame: Frame, manager: Any, obj: Any, source: Source) -> Any:
+def existing_with_fields(frame: Frame, manager: ContextValue, obj: Any, source: Source) -> ContextValue:
     """The same with guards of what it was made with: one is made at each call of the code that uses it, so not of its identity."""
     guard_type(frame, obj, source)
     for name in FIELDS_OF_EXISTING.get(type(obj), ()):
@@ -563,8 +563,7 @@ def existing_grad_mode(frame: Frame, obj: Any, source: Source) -> ContextValue:
     if type(obj) is torch.set_grad_enabled:
         mode = force_plain(frame, frame.wrap(obj.mode, InstanceAttr(source, "mode")))
     made = (SetGradEnabled if type(obj) is torch.set_grad_enabled else GradModeContext)(type(obj), [], {}, mode)
-    found: ContextValue = existing(made, obj, source)
-    return found
+    return existing(made, obj, source)
 
 
 calls(

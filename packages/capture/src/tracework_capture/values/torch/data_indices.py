@@ -107,7 +107,7 @@ def slice_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Any
     return rows, TupleValue([ALL if at in places else item for at, item in enumerate(items)])
 
 
-def rows_between(frame: Frame, tensor: AbstractTensor, dim: Any, start: Any, stop: Any) -> Any:
+def rows_between(frame: Frame, tensor: AbstractTensor, dim: int, start: Value, stop: Value) -> AbstractTensor:
     """A copy of the slice of a tensor from `start` to `stop` along a dim."""
     call, length = frame.graph.call, size_value(frame, tensor.example.shape[dim])
     device = {"device": ConstantValue(tensor.example.device)}

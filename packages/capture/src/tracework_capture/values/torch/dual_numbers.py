@@ -23,7 +23,7 @@ class DualLevel(ContextValue):
 
     made_at = -1
 
-    def enter(self, frame: Frame) -> Any:
+    def enter(self, frame: Frame) -> Value:
         if frame.root.transforms:
             frame.break_graph("context_unknown", "forward_ad.dual_level under a transform of torch.func")
         self.made_at = frame.root.step

@@ -68,7 +68,7 @@ class ChosenNumber(Value):
         return f"({emit.load(first)} if {emit.load(truth)} else {emit.load(second)})"
 
 
-def extremum_of_tensors(frame: Any, op: str, items: list[Value]) -> Value | None:
+def extremum_of_tensors(frame: Frame, op: str, items: list[Value]) -> Value | None:
     """The one of the items than which none is smaller (op is <) or larger (>); None where it cannot be chosen by the graph."""
     root, code = frame.root, frame.code
     key = code.co_filename, code.co_firstlineno, code.co_name, frame.current.index
@@ -103,7 +103,7 @@ def as_tensor(value: Value) -> Value:
     return value.tensor if isinstance(value, ChosenNumber) else value
 
 
-def either(frame: Any, truth: AbstractTensor, first: Value, second: Value, key: Any = None) -> Value | None:
+def either(frame: Frame, truth: AbstractTensor, first: Value, second: Value, key: Any = None) -> Value | None:
     """first where the data is true, else second; None where those are not of one kind."""
     operands = [as_tensor(value) for value in (first, second)]
     kinds = {(t.example.dtype, t.example.device) for t in operands if isinstance(t, AbstractTensor)}

@@ -47,7 +47,7 @@ class TorchFunctionValue(KnownFunction):
     def __init__(self, fn: Any, source: Source | None = None) -> None:
         super().__init__(fn, source if source is not None else Const(fn, torch_name(fn)))
 
-    def describe(self) -> Any:
+    def describe(self) -> str:
         return torch_name(self.fn)
 
     def getattr(self, frame: Frame, name: str) -> Value:
@@ -120,7 +120,7 @@ def is_of_numbers(fn: object, args: list[Value], kwargs: dict[str, Value]) -> bo
     return all(type(a) is ConstantValue and type(a.constant()) in (bool, int, float) for a in args)
 
 
-def turning_operator(fn: Any) -> Any:
+def turning_operator(fn: Any) -> str | None:
     """The name of the method that an operator of ATen is, where that turns its tensor into another one."""
     if not isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return None

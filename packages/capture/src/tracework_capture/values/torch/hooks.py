@@ -28,7 +28,7 @@ from .leaves import leaf_of
 from .module_hooks import as_it_is
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import fx
     from tracework_primops import FakeTensor
@@ -44,7 +44,7 @@ class HookCall:
         self.__module__ = __name__
         self.module, self.places = module, places
 
-    def __call__(self, tensor: torch.Tensor, *read: torch.Tensor) -> Any:
+    def __call__(self, tensor: torch.Tensor, *read: torch.Tensor) -> RemovableHandle:
         def hook(gradient: torch.Tensor | None) -> torch.Tensor | None:
             if gradient is None:  # to another result of the operator one came; what was traced is what the hook does with one
                 return None
@@ -58,16 +58,16 @@ class HookCall:
 class RegisterHook:
     """Registers a hook that the program has, which runs at backward time as it is; target of a node. `make` gives the hook."""
 
-    def __init__(self, make: Any) -> None:
+    def __init__(self, make: Callable[[], Any]) -> None:
         self.__name__ = self.__qualname__ = "register_hook"
         self.__module__ = __name__
         self.make = make
 
-    def __call__(self, tensor: torch.Tensor) -> Any:
+    def __call__(self, tensor: torch.Tensor) -> RemovableHandle:
         return tensor.register_hook(self.make())
 
 
-def real_function(frame: Frame, value: Value) -> Any:
+def real_function(frame: Frame, value: Value) -> Callable[[], Any] | None:
     """What gives the function that a value stands for, guarded, where it is the same one at each call; None for others."""
     if isinstance(value, NewFunctionValue):
         cells: Sequence[Any] = value.closure(frame)
@@ -86,7 +86,7 @@ def real_function(frame: Frame, value: Value) -> Any:
     return lambda: made
 
 
-def real_method(frame: Frame, value: Any) -> Any:
+def real_method(frame: Frame, value: Any) -> Callable[[], Any] | None:
     """The same of a method, whose owner the graph does not keep alive."""
     owner, make = value.owner, real_function(frame, value.function)
     if getattr(owner, "obj", None) is None or owner.source is None or make is None:
@@ -98,7 +98,7 @@ def real_method(frame: Frame, value: Any) -> Any:
         return None
 
 
-def remove_hook(handle: Any) -> None:
+def remove_hook(handle: RemovableHandle) -> None:
     """handle.remove(), as the target of a node."""
     handle.remove()
 

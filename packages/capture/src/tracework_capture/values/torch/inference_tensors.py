@@ -10,6 +10,8 @@ from ..._torch import neg_view
 from ..protocol.memory import known_values
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import fx
     from tracework_primops import FakeTensor
 
@@ -88,7 +90,7 @@ def refuse_misuse(frame: Frame, node: fx.Node, example: FakeTensor | tuple[Any, 
             )
 
 
-def known_tensors(frame: Frame) -> Any:
+def known_tensors(frame: Frame) -> Iterable[AbstractTensor]:
     """The values of tensors of this graph."""
     return known_values(frame).values()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.modules.lazy import LazyModuleMixin
@@ -30,7 +30,7 @@ def initialise(frame: Frame, module: AbstractModule, args: list[Value], kwargs: 
     raise Again("initialised", detail=type(obj).__name__)
 
 
-def like(value: Value) -> Any:
+def like(value: Value) -> torch.Tensor | None:
     """A tensor of the same sizes without data; None where they are open."""
     if not isinstance(value, AbstractTensor) or not all(type(size) is int for size in value.example.shape):
         return None

@@ -107,7 +107,7 @@ def kind_of(example: FakeTensor) -> tuple[tuple[int, ...], torch.dtype, torch.de
     return tuple(example.shape), example.dtype, example.device
 
 
-def count_writes(tensor: torch.Tensor, writes: Any) -> None:
+def count_writes(tensor: torch.Tensor, writes: int) -> None:
     """What the graph wrote to the new data counts as writes to the tensor."""
     for _ in range(writes):
         torch.autograd.graph.increment_version(tensor)

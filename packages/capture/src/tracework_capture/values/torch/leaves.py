@@ -32,7 +32,7 @@ def leaf_of(frame: Frame, tensor: AbstractTensor) -> bool:
 
 
 @unseen
-def is_leaf_unseen(tensor: AbstractTensor) -> Any:
+def is_leaf_unseen(tensor: torch.Tensor) -> bool:
     """The tensor is a leaf"""
     return tensor.is_leaf
 

@@ -132,7 +132,7 @@ class ModuleValue(ObjectValue, AbstractModule):
                 return found
         return super().plain_getattr(frame, name, use_hook)
 
-    def missing(self, frame: Frame, name: str) -> Any:
+    def missing(self, frame: Frame, name: str) -> Value:
         _, owner = lookup_class(self.cls, "__getattr__")
         if owner is Module:
             return self.module_getattr(frame, name)
@@ -317,7 +317,7 @@ class ModuleValue(ObjectValue, AbstractModule):
 class ModuleSlice(Value):
     """layers[a:b]: a new ModuleList or Sequential over existing modules."""
 
-    def __init__(self, cls: type, modules: Any) -> None:
+    def __init__(self, cls: type, modules: list[Any]) -> None:
         super().__init__(None)
         self.cls = cls
         self.modules = modules

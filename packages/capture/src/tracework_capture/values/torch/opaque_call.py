@@ -67,7 +67,7 @@ def fits(value: AbstractTensor) -> bool:
     return example.device.type != "meta" and all(type(n) is int for n in (*example.shape, *example.stride()))
 
 
-def with_constants(function: Callable[..., Any], constants: Any, count: Any, names: Any) -> Callable[..., Value]:
+def with_constants(function: Callable[..., Any], constants: Any, count: int, names: tuple[str, ...]) -> Callable[..., Any]:
     """The function of the tensors only."""
 
     def call(*tensors: Any) -> Any:
@@ -78,7 +78,7 @@ def with_constants(function: Callable[..., Any], constants: Any, count: Any, nam
     return call
 
 
-def observed(frame: Frame, call: Any, tensors: Sequence[AbstractTensor]) -> tuple[type, tuple[Any, ...]]:
+def observed(frame: Frame, call: Callable[..., Any], tensors: Sequence[AbstractTensor]) -> tuple[type, tuple[Any, ...]]:
     """What one call gives, on the values that the graph computes up to here from this call's inputs."""
     with state_kept(), torch.no_grad():
         env = values_so_far(frame.graph)

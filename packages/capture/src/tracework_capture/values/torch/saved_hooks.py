@@ -37,7 +37,7 @@ OTHER_OPCODES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "DELETE_", "IMPOR
 class EnterSavedHooks:
     """Makes and enters a manager; target of a node."""
 
-    def __init__(self, make: Any, name: str) -> None:
+    def __init__(self, make: Callable[[], Any], name: str) -> None:
         self.__name__ = self.__qualname__ = name
         self.__module__ = __name__
         self.make = make
@@ -49,13 +49,13 @@ class EnterSavedHooks:
 class SavedHooks(ContextValue):
     """A block under hooks. `target` enters it."""
 
-    def __init__(self, cls: type, args: list[Value], kwargs: dict[str, Value], target: Any) -> None:
+    def __init__(self, cls: type, args: list[Value], kwargs: dict[str, Value], target: EnterSavedHooks) -> None:
         super().__init__(cls, args, kwargs)
         self.target = target
         self.node: Any = None
         self.start: Any = None
 
-    def enter(self, frame: Frame) -> Any:
+    def enter(self, frame: Frame) -> Value:
         if frame.root.transforms or frame.root.saved_hooks_refused:
             frame.break_graph("context_unknown", f"{self.cls.__name__} under a transform of torch.func, or where it is disabled")
         frame.root.uses_saved_hooks = True

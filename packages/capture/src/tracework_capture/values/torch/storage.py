@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -10,6 +10,9 @@ from ..protocol.calls import method
 from ..protocol.constant import ConstantValue
 from ..protocol.value import Emitter, Frame, Value
 from .tensor import TensorValue, break_row
+
+if TYPE_CHECKING:
+    from ..protocol.kinds import AbstractTensor
 
 COUNTS = frozenset(("size", "nbytes", "__len__"))
 _left_to_python = break_row("tensor_to_python")
@@ -50,7 +53,7 @@ class StorageValue(Value):
 
 
 @method(torch.Tensor, "untyped_storage")
-def untyped_storage(frame: Any, self: Any, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def untyped_storage(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.untyped_storage()"""
     known = type(self) is TensorValue and self.obj is not None and self.source is not None and not self.versions
     return StorageValue(self) if known else _left_to_python(frame, self, name, args, kwargs)

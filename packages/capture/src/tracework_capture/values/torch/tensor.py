@@ -243,10 +243,10 @@ class TensorOperations(AbstractTensor):
         self.attributes[name] = value
         self.log_attribute(frame, name, value)
 
-    def log_attribute(self, frame: Frame, name: str, value: Value) -> Any:
+    def log_attribute(self, frame: Frame, name: str, value: Value) -> None:
         """An attribute that is set when the graph has run."""
         log = frame.mutations.attribute if self.obj is not None else frame.mutations.attribute_of_result
-        return log(self, name, value)
+        log(self, name, value)
 
     # --- items --------------------------------------------------------------------------------------------------
     def getitem(self, frame: Frame, key: Value) -> Value:
@@ -455,7 +455,7 @@ def of_dim(frame: Frame, numbers: SequenceValue, args: list[Value], kwargs: dict
     return number
 
 
-def out_of_range(dim: Any, ndim: Any) -> str:
+def out_of_range(dim: int, ndim: int) -> str:
     """What eager says of a dim that a tensor does not have."""
     if ndim == 0:
         return f"Dimension specified as {dim} but tensor has no dimensions"
@@ -523,7 +523,7 @@ def is_known_int(frame: Frame, value: Value) -> bool:
     return known is not None and known.numel() == 1 and not (known.is_floating_point() or known.is_complex())
 
 
-def number_of_data(frame: Frame, self: AbstractTensor, name: str) -> Any:
+def number_of_data(frame: Frame, self: AbstractTensor, name: str) -> Value | None:
     """item(), int() and tolist() of a tensor of whole numbers as symbols without a value; None for others."""
     example = self.example
     whole = not (example.dtype.is_floating_point or example.dtype.is_complex or example.dtype == torch.bool)

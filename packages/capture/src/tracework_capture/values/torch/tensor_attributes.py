@@ -89,11 +89,11 @@ def numel(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwar
     return total
 
 
-def nbytes(frame: Frame, self: AbstractTensor, name: str) -> Any:
+def nbytes(frame: Frame, self: AbstractTensor, name: str) -> Value:
     return binary(frame, "*", numel(frame, self, name, [], {}), ConstantValue(self.example.element_size()))
 
 
-def class_of(frame: Frame, self: AbstractTensor, name: str) -> Any:
+def class_of(frame: Frame, self: AbstractTensor, name: str) -> Value:
     return class_value(frame, self.python_type())
 
 

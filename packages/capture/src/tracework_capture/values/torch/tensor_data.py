@@ -99,7 +99,7 @@ def factory_of_plain(
     return None
 
 
-def is_known_device(device: Any) -> bool:
+def is_known_device(device: Value | None) -> bool:
     """Whether it is known where a tensor is made that is asked for on this device, or on none: the CPU then."""
     known = device is None or device.is_constant() and type(device.constant()) in (str, torch.device, type(None))
     return known and torch.get_default_device().type == "cpu"
@@ -161,7 +161,7 @@ def tensor_of_leaves(frame: Frame, data: SequenceValue, args: list[Value], kwarg
     return frame.graph.call_method(frame, "clone", (shaped,))  # nobody's view, as what torch.tensor gives
 
 
-def single(frame: Frame, leaf: Value, dtype: torch.dtype, device: Any = None) -> Value:
+def single(frame: Frame, leaf: Value, dtype: torch.dtype, device: Value | None = None) -> Value:
     """A tensor of one number, in memory of its own. device: None for the CPU."""
     if isinstance(leaf, FloatValue) and not leaf.known:
         leaf = leaf.as_tensor(frame)

@@ -55,7 +55,7 @@ def refuse_turn(frame: Frame, self: AbstractTensor, name: str) -> None:
         frame.break_graph("side_effect_unknown", f"Tensor.{name} under no_grad of a tensor that keeps its history")
 
 
-def first_turn(node: fx.Node) -> Any:
+def first_turn(node: fx.Node) -> fx.Node:
     """The first of the views in place that end with this one and have nothing between them. What is written to counts as written before
     it is viewed: autograd gives views whose base was written to since another history."""
     first = node

@@ -81,7 +81,7 @@ def traced_part(frame: Frame, function: Value, args: list[Value], name: str) -> 
     return found, tuple(ResultFacts.of(leaf.example) for leaf in results), made
 
 
-def is_followed(node: fx.Node) -> Any:
+def is_followed(node: fx.Node) -> bool:
     """Whether autograd follows what a node gives."""
     return torch.is_grad_enabled() and getattr(node.meta["example_value"], "requires_grad", False)
 

@@ -17,12 +17,12 @@ from .nonstrict import Parts, Target, together
 
 if TYPE_CHECKING:
     from ....marks import Leaf
-    from ...protocol.value import Value
+    from ...protocol.value import Frame, Value
 
 __all__ = ["call_leaf"]
 
 
-def call_leaf(frame: Any, leaf: Leaf, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_leaf(frame: Frame, leaf: Leaf, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """One node for leaf.real(*args, **kwargs)."""
     name = getattr(leaf.real, "__qualname__", "leaf")
     if leaf.fake is None:

@@ -98,10 +98,10 @@ class Steps:
 
     name = "scan"
 
-    def __init__(self, body: Any, places: Any, counts: Any, dim: Any, backwards: Any) -> None:
+    def __init__(self, body: Any, places: tuple[int, ...], counts: tuple[int, int], dim: int, backwards: bool) -> None:
         self.body, self.places, self.counts, self.dim, self.backwards = body, places, counts, dim, backwards
 
-    def __call__(self, *tensors: Any) -> Any:
+    def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         over, carries = self.counts
         xs, carried, others = tensors[:over], tensors[over : over + carries], tensors[over + carries :]
         rows = []
@@ -225,7 +225,7 @@ def map_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     length = number_of_steps(frame, "map", xs, 0)
     if not is_unrolled(frame, length):
         _, results = steps_operator(frame, "map", With(function, others), None, xs, 0, False)
-    return results
+        return results
     return stacked(frame, [function.call(frame, [x, *others], {}) for x in steps_of(frame, xs, 0, length)], 0)
 
 

@@ -36,7 +36,7 @@ __all__ = ["Parts", "Target", "call_nonstrict", "together"]
 Build = Any  # Callable[[tuple[Any, ...]], Any]; what makes one argument from the node's inputs
 
 
-def call_nonstrict(frame: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_nonstrict(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """One node for function(*args, **kwargs)."""
     parts = Parts(frame, function)
     positional = [parts.take(a) for a in args]
@@ -55,7 +55,7 @@ MARKED["nonstrict_trace"] = lambda obj, mark, frame, args, kwargs: call_nonstric
 class Parts:
     """Tensors and sizes of the arguments, in order, and the modules among them."""
 
-    def __init__(self, frame: Any, function: Any) -> None:
+    def __init__(self, frame: Frame, function: Any) -> None:
         self.frame, self.function = frame, function
         self.leaves: list[Value] = []
         self.modules: list[tuple[torch.nn.Module, dict[str, int]]] = []
@@ -151,7 +151,7 @@ class Target:
         self.result: Any = None
         self.reached: dict[int, int] = {}  # ids of tensors that the function reaches by itself -> places of the node's inputs
 
-    def tensors_reached(self, frame: Any, leaves: list[Value]) -> list[torch.Tensor]:
+    def tensors_reached(self, frame: Frame, leaves: list[Value]) -> list[torch.Tensor]:
         """Existing tensors among the arguments of what the function calls on fakes."""
         found: dict[int, torch.Tensor] = {}
 
