@@ -10,6 +10,8 @@ import torch
 import torch.fx
 
 OpOverload = torch._ops.OpOverload
+to_copy = torch.ops.aten._to_copy.default
+batch_norm_functional = torch.ops.aten._native_batch_norm_legit_functional.default
 
 
 def sequence_number() -> int:

@@ -12,95 +12,30 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.distributions import distribution
+from torch._higher_order_ops.associative_scan import associative_scan_op as associative_scan_op
+from torch._higher_order_ops.associative_scan import generic_associative_scan as generic_associative_scan
+from torch._higher_order_ops.cond import cond_op as cond_op
+from torch._higher_order_ops.map import map as map_steps  # noqa: F401
+from torch._higher_order_ops.map import map_impl as map_impl
+from torch._higher_order_ops.scan import scan as scan
+from torch._higher_order_ops.scan import scan_op as scan_op
+from torch._higher_order_ops.while_loop import while_loop as while_loop
+from torch._higher_order_ops.while_loop import while_loop_op as while_loop_op
+from torch._higher_order_ops.wrap import wrap_with_autocast as wrap_with_autocast
+from torch._higher_order_ops.wrap import wrap_with_set_grad_enabled as wrap_with_set_grad_enabled
+from torch._library.custom_ops import CustomOpDef as CustomOpDef
+from torch._ops import HigherOrderOperator as HigherOrderOperator
+from torch._ops import OpOverload as OpOverload
+from torch._ops import OpOverloadPacket as OpOverloadPacket
+from torch.distributions import constraints, distribution
 from torch.fx import _symbolic_trace
 from torch.nn.modules._functions import BackwardHookFunction
-from torch.utils import checkpoint
+from torch.optim import optimizer
+from torch.utils import _foreach_utils, checkpoint
 from torch.utils._device import DeviceContext
 from torch.utils.hooks import BackwardHook
 
 from . import _C
-
-__all__ = [
-    "BOUNDS_TAKE_GRADIENTS",
-    "DISABLED",
-    "DLPACK_DEVICES",
-    "DLPACK_DTYPES",
-    "FLAGS",
-    "FORWARD_AD",
-    "SETTINGS",
-    "StopRecomputation",
-    "all_function_mode_count",
-    "any_autocast",
-    "any_saved_tensor_hooks",
-    "asserts_all",
-    "autograd_on",
-    "breaks_are_errors_in_torch_compile",
-    "as_subclass",
-    "autocast_and_nesting",
-    "autocast_state",
-    "backward_hook",
-    "blocks_of_devices_aside",
-    "call_of_checkpointed",
-    "cuda_device",
-    "default_device",
-    "deterministic_state",
-    "device_is_set_for_good",
-    "dispatch_keys",
-    "dispatch_mode_count",
-    "distributed_is_initialized",
-    "function_of_custom_operator",
-    "has_old_hooks",
-    "enter",
-    "enter_saved_hooks",
-    "forward_ad_is_on",
-    "failed_check",
-    "function_mode_count",
-    "function_modes_aside",
-    "hide_from_torch_compile",
-    "item",
-    "keeping_version",
-    "is_of_a_transform",
-    "leave_blocks_of_devices",
-    "leave_dispatch_modes",
-    "leave_dual_levels",
-    "leave_saved_hooks",
-    "leaving_dual_levels",
-    "leaving_saved_hooks",
-    "make_subclass",
-    "mark_of_torch_compile",
-    "nan_alone_is_no_bound",
-    "neg_view",
-    "nodes_behind",
-    "operator_names",
-    "packing_hook",
-    "pop_function_mode",
-    "program_of_triton_operator",
-    "push_function_mode",
-    "pytree_flatten",
-    "pytree_row",
-    "restore_autocast",
-    "saved_by",
-    "saved_tensor_hooks_aside",
-    "set_grad_enabled",
-    "set_version",
-    "substitute_of_torch_compile",
-    "text_of_failed_check",
-    "through_backward_hook",
-    "torch_functions_are_on",
-    "torch_functions_off",
-    "torch_functions_off_for",
-    "torch_functions_on",
-    "transform_level",
-    "under_fx_tracing",
-    "under_jit_trace",
-    "under_no_function_modes",
-    "under_onnx_export",
-    "under_users_dispatch_mode",
-    "unseen",
-    "users_function_modes",
-    "write_settings",
-]
 
 DLPACK_DTYPES: dict[Any, tuple[int, int]] = {
     getattr(torch, name): row
@@ -128,8 +63,17 @@ DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
 
 any_autocast = torch._C._is_any_autocast_enabled
 FunctionBase: Any = torch._C._FunctionBase
+set_grad_mode = torch._C._set_grad_enabled
+"""What a graph's node calls to switch the gradients' mode; modes see it."""
+enter_autocast = torch.amp.autocast_mode._enter_autocast
+exit_autocast = torch.amp.autocast_mode._exit_autocast
+SingleLevelFunction: Any = torch.autograd.function._SingleLevelFunction
+deterministic_warns_only = torch._C._get_deterministic_algorithms_warn_only
+select_attention_kernels = torch.nn.attention._sdpa_kernel
 deterministic_state = torch._C._get_deterministic_algorithms
 function_mode_count = torch._C._len_torch_function_stack
+function_mode_at = torch._C._get_function_stack_at
+function_modes_are_on = torch._C._is_torch_function_mode_enabled
 push_function_mode = torch._C._push_on_torch_function_stack
 pop_function_mode = torch._C._pop_torch_function_stack
 dispatch_mode_count = torch._C._len_torch_dispatch_stack
@@ -137,21 +81,68 @@ under_jit_trace = torch._C._is_tracing
 make_subclass = torch.Tensor._make_subclass
 call_of_checkpointed: Any = getattr(checkpoint, "_checkpoint_impl", None)
 """What functions that checkpoint() decorated call (torch 2.15); unlike checkpoint() torch does not mark it to run as plain Python."""
+TensorBase = torch._C.TensorBase
+"""The class that C defines, of which torch.Tensor is a class."""
+MODULE_OF_TENSOR = torch._tensor.__name__
+"""Where the Python methods of torch.Tensor say that they are from."""
 neg_view = torch._neg_view
+foreach_zero = torch._foreach_zero_
+safe_softmax = torch._safe_softmax
+is_all_true = torch._is_all_true
+is_any_true = torch._is_any_true
+shape_as_tensor = torch._shape_as_tensor
+torch_assert = torch._assert
+assert_async = torch._assert_async
+assert_scalar = torch.ops.aten._assert_scalar.default
+check_with = torch._check_with
+check_tensor_all_with = torch._check_tensor_all_with
+check_is_size = torch._check_is_size
+PACKED_SEQUENCES = (torch._pack_padded_sequence, torch._pad_packed_sequence)
+arguments_of_to = torch._C._nn._parse_to
+"""What Module.to makes of its arguments: (device, dtype, non_blocking, memory format)."""
+VF = torch._VF
+NATIVE_NAMESPACES: dict[Any, str] = {
+    torch._C._VariableFunctions: "",
+    torch._C._nn: "",
+    torch._C._linalg: "linalg_",  # type: ignore[attr-defined]
+    torch._C._fft: "fft_",  # type: ignore[attr-defined]
+    torch._C._special: "special_",  # type: ignore[attr-defined]
+}
+"""Namespaces of operators that C defines -> how the names of those operators begin."""
+device_constructors = torch.utils._device._device_constructors
+device_index = torch._utils._get_device_index
+log_api_usage_once = torch._C._log_api_usage_once
+jit_is_scripting = torch._jit_internal.is_scripting
+QUERIES = (
+    torch._C._get_tracing_state,
+    torch._C._is_tracing,
+    torch._C._is_autocast_available,
+    torch._C._get_privateuse1_backend_name,
+    torch._C._are_functorch_transforms_active,
+    torch._C._functorch.maybe_current_level,
+    torch._C._functorch.peek_interpreter_stack,
+    torch._C._len_torch_dispatch_stack,
+    torch._C._accelerator_getAccelerator,
+)
+"""Queries of torch's state, which is always guarded, or does not change."""
 FUSED_ATTENTION = (torch._native_multi_head_attention, torch._transformer_encoder_layer_fwd)
 keeping_version = torch.autograd.grad_mode._unsafe_preserve_version_counter
 
 
 torch_functions_off = torch._C.DisableTorchFunctionSubclass
+all_torch_functions_off = torch._C.DisableTorchFunction
 torch_functions_on = torch._C._EnableTorchFunction
 torch_functions_are_on = torch._C._is_torch_function_enabled
+all_torch_functions_are_off = torch._C._is_torch_function_all_disabled
+disabled_torch_function = torch._C._disabled_torch_function_impl
+"""The __torch_function__ of classes that ask for nothing: calls with them go on as with plain tensors."""
 
 
 def torch_functions_off_for() -> str:
     """Whom calls of torch do not ask: "nobody" is left out, the "classes" of tensors are, or "all", modes too."""
     if torch_functions_are_on():
         return "nobody"
-    return "all" if torch._C._is_torch_function_all_disabled() else "classes"
+    return "all" if all_torch_functions_are_off() else "classes"
 
 
 def as_subclass(tensor: Any, cls: type) -> Any:
@@ -185,6 +176,9 @@ def text_of_failed_check() -> str:
     return str(failed_check(None))
 
 
+Symmetric: Any = constraints._Symmetric
+PositiveDefinite: Any = constraints._PositiveDefinite
+PositiveSemidefinite: Any = constraints._PositiveSemidefinite
 asserts_all: Any = getattr(distribution, "_all_true_or_runtime_assert", None)
 """What tells whether a tensor that distributions made holds (torch 2.15)."""
 
@@ -275,13 +269,13 @@ def saved_tensor_hooks_aside() -> Iterator[None]:
 
 def users_function_modes() -> tuple[Any, ...]:
     """The TorchFunctionModes that the program is under, the innermost last, without that of the default device."""
-    stack = map(torch._C._get_function_stack_at, range(function_mode_count()))
+    stack = map(function_mode_at, range(function_mode_count()))
     return (*_aside.modes, *(mode for mode in stack if not isinstance(mode, DeviceContext)))
 
 
 def default_device() -> Any:
     """The device of the mode that is the default device, and the one that a bare "cuda" means; None without such a mode."""
-    stack = map(torch._C._get_function_stack_at, range(function_mode_count()))
+    stack = map(function_mode_at, range(function_mode_count()))
     device = next((mode.device for mode in reversed(list(stack)) if isinstance(mode, DeviceContext)), None)
     if device is None or device.index is not None or device.type != "cuda":
         return device
@@ -296,9 +290,25 @@ def cuda_device() -> int:
     return torch.cuda.current_device() if torch.cuda.is_initialized() else -1
 
 
+module_call: Any = torch.nn.Module._call_impl
+wrapped_module_call: Any = torch.nn.Module._wrapped_call_impl
+"""What Module.__call__ is; it calls the one above."""
+any_hook_of_all_modules = torch.nn.modules.module._has_any_global_hook
+
+
+def always_called_hooks_of_all_modules() -> Any:
+    """The hooks of all modules that are called in spite of an exception."""
+    return torch.nn.modules.module._global_forward_hooks_always_called
+
+
+def hooks_of_all_modules_are_full() -> bool | None:
+    """Whether the backward hooks of all modules are full ones; None when there are none."""
+    return torch.nn.modules.module._global_is_full_backward_hook
+
+
 def has_old_hooks(module: Any) -> bool:
     """Whether hooks of register_backward_hook see this module's calls."""
-    shared = torch.nn.modules.module._global_is_full_backward_hook
+    shared = hooks_of_all_modules_are_full()
     return isinstance(module, torch.nn.Module) and (module._is_full_backward_hook is False or shared is False)
 
 
@@ -329,7 +339,7 @@ def leave_blocks_of_devices() -> list[Any]:
     held = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
     left: list[Any] = []
     while function_mode_count():
-        mode = torch._C._get_function_stack_at(function_mode_count() - 1)
+        mode = function_mode_at(function_mode_count() - 1)
         if mode is held or not isinstance(mode, DeviceContext):
             break
         left.append(pop_function_mode())
@@ -352,16 +362,16 @@ def unseen(function: Any) -> Any:
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
-        with torch._C.DisableTorchFunction():
+        with all_torch_functions_off():
             return function(*args)
 
     return call
 
 
 item = unseen(torch.Tensor.item)
-set_grad_enabled = unseen(torch._C._set_grad_enabled)
+set_grad_enabled = unseen(set_grad_mode)
 _enter_unseen = unseen(lambda manager: manager.__enter__())
-_SWITCHES = (torch._C.DisableTorchFunctionSubclass, torch._C.DisableTorchFunction)
+_SWITCHES = (torch_functions_off, all_torch_functions_off)
 
 
 def enter(manager: Any) -> None:
@@ -409,20 +419,26 @@ FORWARD_AD = vars(torch.autograd.forward_ad)
 """Where the level of forward-mode AD stands, as _current_level; -1 outside."""
 
 
+def dual_level() -> int:
+    """The level of forward-mode AD; -1 outside."""
+    level: int = FORWARD_AD["_current_level"]
+    return level
+
+
 def forward_ad_is_on() -> bool:
     """Whether tensors may carry tangents, of which a compiled graph would lose track."""
-    return FORWARD_AD["_current_level"] >= 0
+    return dual_level() >= 0
 
 
 def leave_dual_levels(level: int) -> None:
     """Leaves the levels of forward-mode AD above this one."""
-    while FORWARD_AD["_current_level"] > level:
+    while dual_level() > level:
         torch.autograd.forward_ad.exit_dual_level()
 
 
 def leaving_dual_levels(function: Any) -> Any:
     """The function, which leaves no level of forward-mode AD entered when it raises."""
-    return _leaving(function, lambda: FORWARD_AD["_current_level"], leave_dual_levels)
+    return _leaving(function, dual_level, leave_dual_levels)
 
 
 def _leaving(function: Any, depth: Callable[[], int], leave: Callable[[int], None]) -> Any:
@@ -534,6 +550,18 @@ def breaks_are_errors_in_torch_compile() -> bool:
     return found is not None and getattr(found, "_error_on_graph_break", False) is True
 
 
+def has_internal_overlap(tensor: torch.Tensor) -> bool:
+    """Whether two elements are surely one place in memory."""
+    return torch._debug_has_internal_overlap(tensor) == 1
+
+
+group_tensors_by_device_and_dtype: Any = _foreach_utils._group_tensors_by_device_and_dtype
+group_tensors_of_optimizer: Any = optimizer.Optimizer._group_tensors_by_device_and_dtype
+value_in_optimizer: Any = optimizer._get_value
+with_grad_mode_of_optimizer: Any = optimizer._use_grad_for_differentiable
+"""Makes a step() that has gradients on where its optimizer is differentiable."""
+trunc_normal_without_grad: Any = torch.nn.init._no_grad_trunc_normal_
+
 DISABLED = torch._disable_dynamo(lambda: None).__code__
 """The code of what torch.compile makes of functions that it must leave alone."""
 
@@ -554,10 +582,10 @@ def pytree_row(kind: type) -> tuple[Any, Any] | None:
 
 def custom_operator(operator: Any) -> Any:
     """What torch.library made the operator with; None for other operators."""
-    if isinstance(operator, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(operator, (OpOverload, OpOverloadPacket)):
         packet = getattr(operator, "overloadpacket", operator)
         operator = torch._library.custom_ops.OPDEFS.get(packet._qualified_op_name)
-    return operator if isinstance(operator, torch._library.custom_ops.CustomOpDef) else None
+    return operator if isinstance(operator, CustomOpDef) else None
 
 
 def function_of_custom_operator(operator: Any) -> Any:
@@ -642,11 +670,13 @@ def write_settings(values: dict[str, Any]) -> None:
 def device_is_set_for_good() -> bool:
     """Whether the default device is what torch.set_default_device left, and no `with torch.device(...)` is on."""
     held = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
-    stack = map(torch._C._get_function_stack_at, range(function_mode_count()))
+    stack = map(function_mode_at, range(function_mode_count()))
     return all(mode is held for mode in stack if isinstance(mode, DeviceContext))
 
 
 pytree_flatten = torch.utils._pytree.tree_flatten
+tree_leaves = torch.utils._pytree.tree_leaves
+tree_map_only = torch.utils._pytree.tree_map_only
 
 
 def autocast_state() -> tuple[Any, ...]:
@@ -702,7 +732,7 @@ def _learn_layout() -> bool:
         return _C.set_tensor_layout(probe, torch._neg_view(probe), other, meta)
 
 
-_C.set_function_modes(function_mode_count, torch._C.DisableTorchFunction)
+_C.set_function_modes(function_mode_count, all_torch_functions_off)
 TENSORS_ARE_NATIVE = _connect()
 SNAPSHOTS = _learn_layout()
 """Whether unchanged tensors are recognised by their fields."""

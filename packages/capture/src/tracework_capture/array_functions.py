@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy
 import torch
-from torch.utils._pytree import tree_map_only
 
+from ._torch import tree_map_only
 from .errors import ControlMisuse
 
 __all__ = ["across", "wrap_numpy"]

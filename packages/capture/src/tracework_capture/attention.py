@@ -4,6 +4,8 @@ import math
 
 import torch
 
+from ._torch import safe_softmax
+
 __all__ = ["attended", "before_change"]
 
 
@@ -29,5 +31,5 @@ def attended(query, value, scores, changed, mask):
     sums, largest = kept.logsumexp(dim=-1), kept.amax(dim=-1)
     empty = (kept == -math.inf).all(dim=-1)
     sums = torch.where(empty, -math.inf, sums)
-    out = torch._safe_softmax(kept, dim=-1).to(query.dtype) @ value.to(query.dtype)
+    out = safe_softmax(kept, dim=-1).to(query.dtype) @ value.to(query.dtype)
     return out, sums / math.log(2), largest.detach() / math.log(2)

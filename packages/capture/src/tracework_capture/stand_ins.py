@@ -5,19 +5,18 @@ interpreter what its messages say."""
 import logging
 
 import torch
-from torch.distributions import constraints
 
-from ._torch import asserts_all, text_of_failed_check
+from ._torch import PositiveDefinite, PositiveSemidefinite, Symmetric, asserts_all, is_all_true, text_of_failed_check
 
 __all__ = ["STAND_INS", "all_checked", "effective_level", "is_enabled_for", "under_autocast", "with_grad_mode"]
 
 
 def definite_check(self, value):
     """check() of torch.distributions' constraints on positive definite and semidefinite matrices."""
-    symmetric = constraints._Symmetric.check(self, value)
+    symmetric = Symmetric.check(self, value)
     if value.shape[-1] != value.shape[-2]:
         return symmetric
-    if isinstance(self, constraints._PositiveDefinite):
+    if isinstance(self, PositiveDefinite):
         found = torch.linalg.cholesky_ex(value).info.eq(0)
     else:
         found = torch.linalg.eigvalsh(value).ge(0).all(-1)
@@ -26,12 +25,12 @@ def definite_check(self, value):
 
 def all_true(valid, error_message):
     """What distributions ask about the values they are given: the data, so that the branch on it is one on data."""
-    return torch._is_all_true(valid)
+    return is_all_true(valid)
 
 
 def all_checked(error_type, cond, message=None):
     """torch._check_tensor_all_with, of a tensor of bools."""
-    if not torch._is_all_true(cond):
+    if not is_all_true(cond):
         raise error_type(text_of_failed_check() if message is None else str(message()))
 
 
@@ -146,8 +145,8 @@ def with_grad_mode(enabled, function, *args):
 
 STAND_INS = {
     torch.istft: istft,
-    constraints._PositiveDefinite.check: definite_check,
-    constraints._PositiveSemidefinite.check: definite_check,
+    PositiveDefinite.check: definite_check,
+    PositiveSemidefinite.check: definite_check,
     **({asserts_all: all_true} if asserts_all else {}),
 }
 """Function of torch -> what is traced for it."""

@@ -24,6 +24,11 @@ safe_softmax = torch._safe_softmax
 scaled_mm = torch._scaled_mm
 grouped_mm = torch._grouped_mm
 int_mm = torch._int_mm
+lazy_conjugate = torch.ops.aten._conj.default
+lazy_negative = torch.ops.aten._neg_view.default
+unsafe_view = torch.ops.aten._unsafe_view
+"""A view that counts as a tensor of its own: nobody else shows its memory."""
+unique2 = torch.ops.aten._unique2
 
 _RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 ADDMV_CONVERTS = _RELEASE < (2, 13)

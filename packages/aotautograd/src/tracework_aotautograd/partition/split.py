@@ -104,7 +104,7 @@ def kept_inputs(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:
 
 def _is_only_cast(node: fx.Node) -> bool:
     """Whether the forward makes nothing of a value but casts, for what is not computed again."""
-    casts = [user for user in _users(node) if user.target is torch.ops.aten._to_copy.default]
+    casts = [user for user in _users(node) if user.target is _torch.to_copy]
     return len(casts) == len(_users(node)) and not any(may_recompute(user, True) for cast in casts for user in _users(cast))
 
 
@@ -138,7 +138,7 @@ def value_inputs(node: fx.Node) -> list[fx.Node]:
     """The nodes that a node's value depends on: statistics of a batch do not depend on the running ones, which the same op updates."""
     if node.target is operator.getitem and node.args[1] in (0, 1, 2):
         made = node.args[0]
-        if isinstance(made, fx.Node) and made.target is torch.ops.aten._native_batch_norm_legit_functional.default:
+        if isinstance(made, fx.Node) and made.target is _torch.batch_norm_functional:
             return [a for a in (*made.args[:3], *made.args[5:]) if isinstance(a, fx.Node)]
     return node.all_input_nodes
 

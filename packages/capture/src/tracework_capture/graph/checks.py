@@ -336,7 +336,7 @@ def written_again(root: Any, node: fx.Node) -> bool:
     return node.meta["example_value"].storage not in root.effects.statistics and is_written_the_same_again(node)
 
 
-AUTOCAST = frozenset({torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast})
+AUTOCAST = frozenset({_torch.enter_autocast, _torch.exit_autocast})
 _MODULES = frozenset(
     {"torch", "torch._C", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._ops.aten", "_operator", "builtins"}
 )
@@ -369,7 +369,7 @@ def is_plain_call(node: fx.Node) -> bool:
         return True
     if hasattr(target, "runs"):
         return all(is_plain_call(inner) for inner in target.runs.graph.nodes)
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, _torch.OpOverload):
         return target.namespace in ("aten", "prims") or runs_again(target)
     module = getattr(target, "__module__", None) or getattr(getattr(target, "__objclass__", None), "__module__", "")
     return module in _MODULES or module.startswith("torch._C._")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from .._torch import enter_autocast, set_grad_mode
 from ..guards.kinds import COMPARE_FUNCTIONS
 
 __all__ = ["bind_sizes", "holds", "relation_node", "state", "switches_modes"]
@@ -59,7 +60,7 @@ def state(frame: Any, condition: Any, error: type[BaseException], text: str) -> 
     builder.calls += 1
 
 
-MODE_SWITCHES = (torch._C._set_grad_enabled, torch.amp.autocast_mode._enter_autocast)
+MODE_SWITCHES = (set_grad_mode, enter_autocast)
 
 
 def switches_modes(graph: fx.Graph) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from .. import _torch
 from ..errors import BreakGraph
@@ -44,7 +43,7 @@ def with_defaults(frame: Any, target: Any, args: Any, kwargs: Any, example: Any,
 
 
 def _kinds(example: Any) -> list[Any]:
-    return [(leaf.dtype, leaf.device) for leaf in tree_leaves(example) if isinstance(leaf, torch.Tensor)]
+    return [(leaf.dtype, leaf.device) for leaf in _torch.tree_leaves(example) if isinstance(leaf, torch.Tensor)]
 
 
 @contextlib.contextmanager

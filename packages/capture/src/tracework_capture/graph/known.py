@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from .._torch import CANONICAL_MASK
+from .._torch import CANONICAL_MASK, is_all_true, is_any_true
 
 __all__ = [
     "LARGEST",
@@ -39,7 +39,7 @@ _FUNCTIONS = frozenset(getattr(torch, name) for name in _ARITHMETIC) | frozenset
     getattr(operator, name)
     for name in "add sub mul truediv floordiv mod pow neg abs eq ne lt le gt ge and_ or_ xor invert getitem".split()
 )
-_FUNCTIONS |= {torch._is_all_true, torch._is_any_true}
+_FUNCTIONS |= {is_all_true, is_any_true}
 _FACTORIES = frozenset({torch.full, torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.arange, torch.zeros, torch.ones})
 _EXACT = frozenset(
     "full ones zeros arange tensor eye full_like ones_like zeros_like triu tril eq ne lt le gt ge logical_and logical_or logical_not"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import fx
 
+from .._torch import exit_autocast
 from ..errors import BreakGraph
 
 __all__ = ["end_autocast", "left", "record_plain", "refuse_open_managers"]
@@ -46,5 +46,5 @@ def end_autocast(frame: Any) -> None:
     """At the end of a graph: blocks that began before it and ended in it are blocks of the graph in which what held before them does.
     They really end after the graph."""
     for node in reversed(frame.root.autocast_ended):
-        record_plain(frame, torch.amp.autocast_mode._exit_autocast, (node,))
+        record_plain(frame, exit_autocast, (node,))
     frame.root.autocast_ended.clear()

@@ -96,7 +96,7 @@ def contents_of(tensors: list[torch.Tensor], written_again: list[torch.Tensor], 
     kept: Kept = [(t, None, version_of(t), ()) for t in written_again]
     for tensor in tensors:
         places = once_each(tensor.detach())
-        if torch._debug_has_internal_overlap(places) == 1:
+        if _torch.has_internal_overlap(places):
             return None
         layout = tensor.size(), tensor.stride(), tensor.storage_offset()
         kept.append((tensor, places.clone(), version_of(tensor), layout))

@@ -13,6 +13,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from .. import _C, _torch
+from .._torch import set_grad_mode
 from ..bytecode.resume import is_inside_a_round, is_resume_code, result_slot
 from ..code_origin import is_of_torch
 from ..contracts import Break, Returned
@@ -324,7 +325,7 @@ class _StateKept:
         _torch.leave_dual_levels(-1)
         _torch.leave_dispatch_modes(self.modes)  # leaving them may have failed, when the stack is full
         if torch.is_grad_enabled() != self.grad:
-            torch._C._set_grad_enabled(self.grad)
+            set_grad_mode(self.grad)
         if _torch.autocast_and_nesting() != self.autocast:
             _torch.restore_autocast(self.autocast)
         if not self.in_device_block:

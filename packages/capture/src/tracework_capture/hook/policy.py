@@ -16,6 +16,7 @@ import torch
 from torch.nn.utils import rnn
 
 from .. import _torch, array_functions
+from .._torch import module_call, trunc_normal_without_grad, wrapped_module_call
 from ..bytecode.resume import original_code
 from ..code_origin import TORCH_FOLDER
 from ..errors import SITE, STDLIB
@@ -73,7 +74,7 @@ _PACKING = (
 ).split()
 _ASKING = frozenset(
     {
-        torch.nn.init._no_grad_trunc_normal_.__code__,
+        trunc_normal_without_grad.__code__,
         *(getattr(rnn, name).__code__ for name in _PACKING if hasattr(rnn, name)),
     }
 )
@@ -82,7 +83,7 @@ _FRAMES: dict[str, bool] = {}
 
 
 _MODULE_CALLS = frozenset(
-    {torch.nn.Module._wrapped_call_impl.__code__, torch.nn.Module._call_impl.__code__}  # all modules share them
+    {wrapped_module_call.__code__, module_call.__code__}  # all modules share them
 )
 
 

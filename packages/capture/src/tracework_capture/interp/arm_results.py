@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch.utils._pytree import tree_leaves
 
+from .._torch import tree_leaves
 from ..graph.opaque_operators import ResultFacts
 from ..graph.outline import Outlined, Region, outline
 from ..graph.replaced import may_be_replaced, note_replaced

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .._torch import any_autocast
 from ..bytecode.code import CodeInfo
 from ..bytecode.facts import PAIR_LOCALS
 from ..bytecode.liveness import live_locals, stored_locals
@@ -69,7 +70,7 @@ def selected(frame: Any, jump: Any, condition: Any, jumps_if: bool) -> bool:
     if root.transforms or root.function_modes or root.subclass_functions_off or root.inference:
         return False
     tensor = condition.as_tensor(frame) if isinstance(condition, DataBool) else condition
-    if torch._C._is_any_autocast_enabled() or not fits(tensor.example) or tensor.example.numel() != 1:
+    if any_autocast() or not fits(tensor.example) or tensor.example.numel() != 1:
         return False
     not_selected = root.plan.learnt.not_selected
     if key in not_selected or len(not_selected) >= MOST_FAILURES:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .._torch import TensorBase
 from ..atoms import ATOM_TYPES
 from ..trace_policy import BREAK as LEFT_TO_PYTHON
 from ..trace_policy import call_policy, is_disabled
@@ -58,7 +59,7 @@ def rule_of_method(owner: type, name: str) -> Rule:
         row = row_of((cls, name)) or row_of(cls.__dict__.get(name))
         if row is not None:
             return _of_row(row)
-    is_tensor = issubclass(owner, torch._C.TensorBase)
+    is_tensor = issubclass(owner, TensorBase)
     if is_tensor and name in PLAIN_METHODS:
         return Rule(Policy.BREAK, "call_unknown", place_of(TensorValue.call_method))
     if name.startswith("__"):
@@ -71,7 +72,7 @@ def rule_of_method(owner: type, name: str) -> Rule:
 
 
 ALSO_OF: dict[type, tuple[type, ...]] = {
-    torch._C.TensorBase: (torch.Tensor,),
+    TensorBase: (torch.Tensor,),
     frozenset: (set,),
     **dict.fromkeys((list, tuple, collections.deque), (Sequence,)),
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .._torch import unique2
 from ..op import Op
 from ..tables import rules_into
 
@@ -161,7 +162,7 @@ def repeat_interleave(repeats: Any, output_size: Any) -> torch.Tensor:
 
 @rule()
 def unique(x: Any, sorted: bool, return_inverse: bool, return_counts: bool) -> Any:
-    return torch.ops.aten._unique2(x, sorted, return_inverse, return_counts)
+    return unique2(x, sorted, return_inverse, return_counts)
 
 
 @rule()

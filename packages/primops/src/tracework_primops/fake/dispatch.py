@@ -33,7 +33,7 @@ Plan = Callable[..., Any]
 Rule = Callable[..., Any]
 SPECIAL: dict[Any, Plan] = {}  # overload -> plan, for ops that no rule over specs can describe
 PLANS: dict[Any, Plan] = {}
-BIT_FLIPS = {torch.ops.aten._conj.default: "conjugate", torch.ops.aten._neg_view.default: "negative"}
+BIT_FLIPS = {_torch.lazy_conjugate: "conjugate", _torch.lazy_negative: "negative"}
 RESIZING = frozenset(getattr(torch.ops.aten, name) for name in ("resize_", "resize_as_", "set_", "_resize_output_"))
 
 

@@ -3,9 +3,8 @@
 import builtins
 import inspect
 
-from torch.nn import Module
-
 from ... import _C
+from ..._torch import module_call
 from ...bytecode.facts import VERSION
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...sources import Const
@@ -134,7 +133,7 @@ def merged_pairs(frame, function, mapping):
 def takes_in_any_order(frame, function, names):
     """Whether nobody can tell in which order a function is given these keyword arguments: they are parameters of its own."""
     body = function.function if isinstance(function, BoundMethodValue) else function
-    if isinstance(body, RowValue) and body.fn is Module._call_impl and isinstance(function, BoundMethodValue):
+    if isinstance(body, RowValue) and body.fn is module_call and isinstance(function, BoundMethodValue):
         forward = function.owner.forward_alone(frame) if isinstance(function.owner, ModuleValue) else None
         return forward is not None and takes_in_any_order(frame, forward, names)
     if not isinstance(body, FunctionValue) or body.code.co_flags & inspect.CO_VARKEYWORDS:

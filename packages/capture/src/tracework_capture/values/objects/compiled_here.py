@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..._torch import any_hook_of_all_modules
 from ...errors import BreakGraph
 from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
@@ -60,7 +61,7 @@ class CompiledModuleHere(CompiledHere):
         return f"torch.compile({self.function.describe()})"
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if torch.nn.modules.module._has_any_global_hook():  # they are called for the wrapper, too
+        if any_hook_of_all_modules():  # they are called for the wrapper, too
             frame.break_graph("call_unknown", f"{self.describe()} under hooks of all modules")
         return super().call(frame, args, kwargs)
 

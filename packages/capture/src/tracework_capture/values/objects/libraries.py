@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from ... import _C
+from ..._torch import any_hook_of_all_modules
 from ...errors import NotPlain
 from ...guards.classes import defines
 from ...sources import Const
@@ -73,7 +74,7 @@ def graph_module_call(frame: Frame, args: list[Value], kwargs: dict[str, Value])
 
 def optimized_module_call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A module that torch.compile made inside of the program: what is put around the call warns of hooks on all modules only."""
-    if torch.nn.modules.module._has_any_global_hook():
+    if any_hook_of_all_modules():
         return frame.break_graph("call_skipped", "a module that torch.compile made, while there are hooks on all modules")
     module: Any = args[0]
     found: Value = module.call_impl(frame, args[1:], kwargs)

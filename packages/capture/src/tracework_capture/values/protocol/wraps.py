@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ..._torch import patched_by_torch_compile
+from ..._torch import CustomOpDef, HigherOrderOperator, OpOverload, patched_by_torch_compile
 from ...atoms import ATOM_TYPES
 from ...sources import (
     Attr,
@@ -58,9 +58,9 @@ IN_ORDER: tuple[Any, ...] = (
     torch.nn.Module,
     torch.Tensor,
     types.ModuleType,
-    torch._ops.OpOverload,
-    torch._ops.HigherOrderOperator,
-    torch._library.custom_ops.CustomOpDef,
+    OpOverload,
+    HigherOrderOperator,
+    CustomOpDef,
     CONTAINERS,
     ATOMS,
     BaseException,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ... import _C
-from ..._torch import program_of_triton_operator
+from ..._torch import CustomOpDef, OpOverload, OpOverloadPacket, program_of_triton_operator
 from ...marks import mark_of
 from ...sources import Attr, Const
 from ..objects.controls import marked_value
@@ -50,10 +50,10 @@ def wrap_function(frame: Frame, obj: Any, source: Source) -> Value:
     types.WrapperDescriptorType,
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
-    torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket,
+    OpOverload,
+    OpOverloadPacket,
 )
-@wraps_derived(torch._ops.OpOverload)
+@wraps_derived(OpOverload)
 @wraps_named(*FOREIGN_FUNCTIONS)
 def wrap_builtin(frame: Frame, obj: Any, source: Source) -> Value:
     """C functions, method descriptors, and callables of torch."""
@@ -80,7 +80,7 @@ def wrap_builtin_method(frame: Frame, obj: Any, source: Source) -> Value:
     return method
 
 
-@wraps_derived(torch._library.custom_ops.CustomOpDef)
+@wraps_derived(CustomOpDef)
 def wrap_custom_operator(frame: Frame, obj: Any, source: Source) -> Value:
     """What torch.library.custom_op gives: its calls are calls of the operator."""
     frame.guard("IDENTITY", source, obj)

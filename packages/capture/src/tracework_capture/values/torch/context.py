@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 import numpy
 import torch
 
+from ..._torch import enter_autocast, exit_autocast, set_grad_mode
 from ...graph.managers import left, record_plain
 from ...regions import error_on_graph_break, leave_region
 from ...sources import Const, InstanceAttr
@@ -225,13 +226,13 @@ def switch_grad(frame: Frame, mode: bool | None) -> None:
     if not frame.root.function_modes:
         set_grad(frame, mode)
         return
-    dispatch(frame, frame.wrap(torch._C._set_grad_enabled, Const(torch._C._set_grad_enabled)), [ConstantValue(mode)], {})
+    dispatch(frame, frame.wrap(set_grad_mode, Const(set_grad_mode)), [ConstantValue(mode)], {})
 
 
 def set_grad(frame: Frame, mode: bool | None) -> None:
     """A node that sets grad mode; none when it is so already."""
     if torch.is_grad_enabled() != mode:
-        frame.graph.call(frame, torch._C._set_grad_enabled, (mode,))
+        frame.graph.call(frame, set_grad_mode, (mode,))
 
 
 def grad_row(cls: type, mode: bool) -> Handler:
@@ -308,18 +309,18 @@ class AutocastContext(ContextValue):
     def enter(self, frame: Frame) -> ContextValue:
         if self.nodes:  # it has one place for what held before, and so stays in force
             frame.break_graph("context_unknown", f"{self.cls.__name__} that is entered again inside of its own block")
-        self.nodes.append(record_plain(frame, torch.amp.autocast_mode._enter_autocast, self.settings))
+        self.nodes.append(record_plain(frame, enter_autocast, self.settings))
         return self
 
     def leave(self, frame: Frame) -> None:
         if self.nodes:
-            record_plain(frame, torch.amp.autocast_mode._exit_autocast, (self.nodes.pop(),))
+            record_plain(frame, exit_autocast, (self.nodes.pop(),))
             return
         if not all(hasattr(self.obj, name) for name in BEFORE_AUTOCAST):
             frame.break_graph("context_unknown", "the end of an autocast block that this frame did not begin")
         before = [force_plain(frame, frame.wrap(getattr(self.obj, n), InstanceAttr(self.source, n))) for n in BEFORE_AUTOCAST]
         settings = (self.settings[0], *before)
-        frame.root.autocast_ended.append(record_plain(frame, torch.amp.autocast_mode._enter_autocast, settings))
+        frame.root.autocast_ended.append(record_plain(frame, enter_autocast, settings))
         frame.mutations.call(self.cls.__exit__, [self, NONE, NONE, NONE])
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.autograd import forward_ad
 
+from ..._torch import dual_level
 from ...errors import BreakGraph
 from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue
@@ -29,7 +30,7 @@ class DualLevel(ContextValue):
         self.made_at = frame.root.step
         frame.root.uses_dual_levels = True
         frame.graph.plain_node(frame, forward_ad.enter_dual_level, ())
-        return ConstantValue(forward_ad._current_level)
+        return ConstantValue(dual_level())
 
     def leave(self, frame: Frame) -> None:
         frame.graph.plain_node(frame, forward_ad.exit_dual_level, ())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..._torch import disabled_torch_function
 from ..protocol.wraps import guard_type, wraps, wraps_derived
 from .foreign_tensor import foreign_tensor, why_foreign
 from .module import ModuleValue
@@ -26,7 +27,7 @@ def wrap_tensor(frame: Frame, obj: Any, source: Source) -> Value:
 @wraps_derived(torch.Tensor)
 def wrap_tensor_subclass(frame: Frame, obj: Any, source: Source) -> Value:
     cls = type(obj)
-    if cls.__torch_function__ is torch._C._disabled_torch_function_impl and (
+    if cls.__torch_function__ is disabled_torch_function and (
         cls.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ or issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer))
     ):
         return wrap_tensor(frame, obj, source)

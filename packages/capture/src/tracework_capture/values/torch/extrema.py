@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 
+from ..._torch import any_autocast
 from ...graph.replaced import may_be_replaced, note_replaced
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..plain.rows_operators import EXTREMA
@@ -73,7 +74,7 @@ def extremum_of_tensors(frame: Frame, op: str, items: list[Value]) -> Value | No
     root, code = frame.root, frame.code
     key = code.co_filename, code.co_firstlineno, code.co_name, frame.current.index
     outside = root.transforms or root.function_modes or root.subclass_functions_off or root.inference
-    if outside or key in root.plan.learnt.not_selected or torch._C._is_any_autocast_enabled() or not all(map(is_choice, items)):
+    if outside or key in root.plan.learnt.not_selected or any_autocast() or not all(map(is_choice, items)):
         return None
     best = items[0]
     for item in items[1:]:

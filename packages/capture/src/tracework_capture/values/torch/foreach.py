@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..._torch import foreach_zero
 from ..plain.sequence import NONE, SequenceValue, TupleValue
 from ..protocol.kinds import is_plain_tensor
 
@@ -43,7 +44,7 @@ def given_back(args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 @functools.cache
 def gives_lists() -> bool:
-    zero: Callable[..., Any] = torch._foreach_zero_
+    zero: Callable[..., Any] = foreach_zero
     return zero([torch.zeros(())]) is not None
 
 

@@ -33,7 +33,7 @@ def foreign_tensor(frame: Frame, obj: torch.Tensor, source: Source, why: tuple[s
 
 def asks_its_class(cls: Any) -> bool:
     """Whether functions of torch hand calls with tensors of this class to it."""
-    return cls.__torch_function__ not in (torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
+    return cls.__torch_function__ not in (torch.Tensor.__torch_function__, _torch.disabled_torch_function)
 
 
 def why_foreign(tensor: torch.Tensor) -> tuple[str, ...] | None:

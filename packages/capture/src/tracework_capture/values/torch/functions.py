@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.utils import rnn
 
+from ... import _torch
 from ..._torch import failed_check, function_of_custom_operator
 from ...graph.data_sizes import RAISED, state
 from ...graph.inputs import mark_stated_conditions
@@ -55,7 +56,7 @@ class TorchFunctionValue(KnownFunction):
             found = getattr(self.fn, name)
         except AttributeError as error:
             return frame.raise_new(AttributeError, *error.args)
-        if callable(found) and isinstance(self.fn, (torch._ops.OpOverloadPacket, torch._ops.OpOverload)):
+        if callable(found) and isinstance(self.fn, (_torch.OpOverloadPacket, _torch.OpOverload)):
             return torch_function(found)
         return literal(frame, found)
 
@@ -112,7 +113,7 @@ def torch_name(fn: Any) -> str:
 
 def is_of_numbers(fn: object, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether a call of an operator of ATen is one of Python's own operators on known numbers, which TorchScript has under that name."""
-    if not args or kwargs or not isinstance(fn, torch._ops.OpOverloadPacket):
+    if not args or kwargs or not isinstance(fn, _torch.OpOverloadPacket):
         return False
     name: str = fn.__name__
     if getattr(torch.ops.aten, name, None) is not fn or not (hasattr(operator, name) or hasattr(math, name) or name == "div"):
@@ -122,7 +123,7 @@ def is_of_numbers(fn: object, args: list[Value], kwargs: dict[str, Value]) -> bo
 
 def turning_operator(fn: Any) -> str | None:
     """The name of the method that an operator of ATen is, where that turns its tensor into another one."""
-    if not isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if not isinstance(fn, (_torch.OpOverload, _torch.OpOverloadPacket)):
         return None
     name = fn.__name__.partition(".")[0]
     return name if name in TURNING_METHODS and getattr(torch.ops.aten, name) is getattr(fn, "overloadpacket", fn) else None
@@ -143,8 +144,6 @@ STATE_QUERIES = {  # query -> the state that guards it; None where that is alway
     torch.is_autocast_cpu_enabled: None,
     torch.are_deterministic_algorithms_enabled: None,
     torch.get_num_threads: None,
-    torch._C._get_tracing_state: None,
-    torch._C._is_tracing: None,
     torch.jit.is_tracing: None,  # type: ignore[attr-defined]
     torch.cuda.is_available: None,
     torch.cuda.device_count: None,
@@ -158,18 +157,11 @@ STATE_QUERIES = {  # query -> the state that guards it; None where that is alway
     torch.backends.cudnn.is_available: None,
     torch.backends.mkldnn.is_available: None,
     torch.backends.mkl.is_available: None,
-    torch._C._is_autocast_available if hasattr(torch._C, "_is_autocast_available") else None: None,
-    torch._C._get_privateuse1_backend_name: None,
     torch.amp.is_autocast_available: None,
-    torch._C._are_functorch_transforms_active if hasattr(torch._C, "_are_functorch_transforms_active") else None: None,
-    torch._C._functorch.maybe_current_level: None,
-    torch._C._functorch.peek_interpreter_stack: None,
-    torch._C._len_torch_dispatch_stack: None,
-    getattr(torch._C, "_accelerator_getAccelerator", None): None,
+    **dict.fromkeys(_torch.QUERIES),
 }
 for _fn, _state in STATE_QUERIES.items():
-    if _fn is not None:
-        call(_fn, policy=Policy.EVALUATED)(read_row(_fn, _state))
+    call(_fn, policy=Policy.EVALUATED)(read_row(_fn, _state))
 
 CONSTANT_FUNCTIONS = (
     torch.finfo,
@@ -177,11 +169,10 @@ CONSTANT_FUNCTIONS = (
     torch.promote_types,
     torch.can_cast,
     torch.is_storage,
-    torch._utils._get_device_index if hasattr(torch._utils, "_get_device_index") else None,
+    _torch.device_index,
 )
 for _fn in CONSTANT_FUNCTIONS:
-    if _fn is not None:
-        call(_fn, policy=Policy.EVALUATED)(read_row(_fn))
+    call(_fn, policy=Policy.EVALUATED)(read_row(_fn))
 
 
 @call(torch.device)
@@ -198,18 +189,18 @@ def default_device(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     return fold(frame, torch.get_default_device, args, kwargs)
 
 
-@call(torch._C._nn._parse_to)
+@call(_torch.arguments_of_to)
 def parse_to(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What Module.to's arguments mean; of a tensor only its dtype and its device count."""
     if frame.root.function_modes:
-        return dispatch(frame, RowValue(torch._C._nn._parse_to, parse_to), args, kwargs)
+        return dispatch(frame, RowValue(_torch.arguments_of_to, parse_to), args, kwargs)
 
     def like(value: Value) -> Any:
         example = value.example if isinstance(value, TensorValue) else None
         return force_plain(frame, value) if example is None else torch.empty(0, dtype=example.dtype, device=example.device)
 
     given = [like(a) for a in args]
-    return fold_literal(frame, torch._C._nn._parse_to, *given, **{k: like(v) for k, v in kwargs.items()})
+    return fold_literal(frame, _torch.arguments_of_to, *given, **{k: like(v) for k, v in kwargs.items()})
 
 
 for _fn, _other in STAND_INS.items():
@@ -230,18 +221,18 @@ for _fn, _answer in {
     torch.compiler.is_dynamo_compiling: True,
     torch.compiler.is_exporting: False,
     torch.backends.mha.get_fastpath_enabled: False,  # its fused layers fix symbolic sizes and hide what can be fused
-    torch._C._log_api_usage_once: None,
-    torch._jit_internal.is_scripting: False,
+    _torch.log_api_usage_once: None,
+    _torch.jit_is_scripting: False,
     torch.jit.is_scripting: False,  # type: ignore[attr-defined]
     "torch._dynamo.external_utils.is_compiling": True,
 }.items():
     call(_fn, policy=Policy.EVALUATED)(always(_answer))
 
 
-@call(torch._assert)
+@call(_torch.torch_assert)
 def assert_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(args[0], TensorValue):
-        return call_torch(frame, torch._assert_async, [args[0]], {}) and NONE
+        return call_torch(frame, _torch.assert_async, [args[0]], {}) and NONE
     if isinstance(args[0], SymNumber) or not args[0].truth(frame):
         message = force_plain(frame, args[1]) if len(args) > 1 else ""
         return NONE if args[0].truth(frame) else frame.raise_new(AssertionError, message)
@@ -275,7 +266,7 @@ def check_row(error: type) -> Handler:
     return handler
 
 
-@call(torch.ops.aten._assert_scalar.default)
+@call(_torch.assert_scalar)
 def assert_scalar_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What torch.export makes of torch._check and of the ranges of sizes."""
     return check_row(RuntimeError)(frame, args, {})
@@ -291,7 +282,7 @@ for _name, _error in {
     call(getattr(torch, _name))(check_row(_error))
 
 
-@call(torch._check_with)
+@call(_torch.check_with)
 def check_with(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
     error, condition = given.pop("error_type"), given["cond"]
@@ -303,7 +294,7 @@ def check_with(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
     return NONE
 
 
-@call(torch._check_tensor_all_with)
+@call(_torch.check_tensor_all_with)
 def check_tensor_all_with(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
     condition = given["cond"]
@@ -312,7 +303,7 @@ def check_tensor_all_with(frame: Frame, args: list[Value], kwargs: dict[str, Val
     return stand_in_row(all_checked)(frame, [], given)
 
 
-@call(torch._check_is_size)
+@call(_torch.check_is_size)
 def check_is_size(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return check_row(RuntimeError)(frame, [compare(frame, ">=", args[0], ConstantValue(0)), *args[1:2]], {})
 
@@ -323,7 +314,7 @@ def inference_mode_enabled(frame: Frame, args: list[Value], kwargs: dict[str, Va
     return ConstantValue(blocks[-1] if blocks else torch.is_inference_mode_enabled())
 
 
-@call(torch._shape_as_tensor)
+@call(_torch.shape_as_tensor)
 def shape_as_tensor(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return CALLS[torch.tensor].handler(frame, [args[0].getattr(frame, "shape")], {"dtype": ConstantValue(torch.int64)})
 
@@ -404,9 +395,9 @@ def size_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
     return TupleValue(iterate_all(frame, args[0]) if args else [], cls=torch.Size)
 
 
-@call(torch._C._set_grad_enabled)
+@call(_torch.set_grad_mode)
 def set_grad_enabled(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return frame.graph.call(frame, torch._C._set_grad_enabled, (force_plain(frame, args[0]),))
+    return frame.graph.call(frame, _torch.set_grad_mode, (force_plain(frame, args[0]),))
 
 
 @call(torch.broadcast_shapes)
@@ -417,7 +408,7 @@ def broadcast_shapes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) 
 breaks("random_state", torch.initial_seed, within="torch")
 breaks("random_state", torch.cuda.manual_seed, torch.cuda.manual_seed_all, within="torch.cuda")
 breaks("tensor_to_python", torch.equal, torch.allclose, torch.is_nonzero, within="torch")
-breaks("packed_sequence", torch._pack_padded_sequence, torch._pad_packed_sequence, within="torch")
+breaks("packed_sequence", *_torch.PACKED_SEQUENCES, within="torch")
 breaks("packed_sequence", rnn.pack_padded_sequence, rnn.pad_packed_sequence, within="torch.nn.utils.rnn")
 breaks("serialization", torch.save, torch.load, within="torch")
 breaks("call_unknown", torch.cuda.synchronize, torch.cuda.empty_cache, within="torch.cuda")

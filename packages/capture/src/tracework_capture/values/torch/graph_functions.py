@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
-from ..._torch import operator_names
+from ..._torch import NATIVE_NAMESPACES, VF, OpOverload, OpOverloadPacket, operator_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,17 +27,13 @@ INLINED = {
 
 NAMESPACES = {
     torch: "",
-    torch._C._VariableFunctions: "",
-    torch._C._nn: "",
-    torch._C._linalg: "linalg_",  # type: ignore[attr-defined]
-    torch._C._fft: "fft_",  # type: ignore[attr-defined]
-    torch._C._special: "special_",  # type: ignore[attr-defined]
+    **NATIVE_NAMESPACES,
     torch.nn.functional: "",
     torch.functional: "",
     torch.linalg: "linalg_",
     torch.fft: "fft_",
     torch.special: "special_",
-    torch._VF: "",
+    VF: "",
 }
 """Namespaces whose operators go into the graph -> how the names of those operators begin."""
 
@@ -74,7 +70,7 @@ def functions_of_namespaces() -> set[Callable[..., Any]]:
 
 def is_graph_function(fn: Callable[..., Any]) -> bool:
     """Whether calls of fn are nodes."""
-    if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(fn, (OpOverload, OpOverloadPacket)):
         return True
     try:
         return fn in functions_of_namespaces()

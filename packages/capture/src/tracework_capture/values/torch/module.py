@@ -9,6 +9,7 @@ import torch
 from torch.nn.modules import module as torch_module
 from torch.nn.modules.lazy import LazyModuleMixin
 
+from ..._torch import always_called_hooks_of_all_modules, arguments_of_to, module_call
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...sources import Const, DictValueAt, InstanceAttr, InstanceDict, ModuleEntry
 from ..objects.function import FunctionValue
@@ -185,7 +186,7 @@ class ModuleValue(ObjectValue, AbstractModule):
 
     def call_impl(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Module.__call__"""
-        if lookup_class(self.cls, "_call_impl")[0] is not Module._call_impl or self.field(frame, "_call_impl") is not None:
+        if lookup_class(self.cls, "_call_impl")[0] is not module_call or self.field(frame, "_call_impl") is not None:
             return self.getattr(frame, "_call_impl").call(frame, args, kwargs)
         initialise(frame, self, args, kwargs)
         around, backward = self.active_hooks(frame)
@@ -196,7 +197,7 @@ class ModuleValue(ObjectValue, AbstractModule):
 
     def forward_alone(self, frame: Frame) -> Value | None:
         """What Module.__call__ calls with its arguments as they are; None where hooks see them, or code of the module's own."""
-        if lookup_class(self.cls, "_call_impl")[0] is not Module._call_impl or isinstance(self.obj, LazyModuleMixin):
+        if lookup_class(self.cls, "_call_impl")[0] is not module_call or isinstance(self.obj, LazyModuleMixin):
             return None
         around, backward = self.active_hooks(frame)
         return None if around or backward else self.getattr(frame, "forward")
@@ -223,7 +224,7 @@ class ModuleValue(ObjectValue, AbstractModule):
         try:
             return self.call_between_hooks(frame, backward, forward, args, kwargs)
         except SymbolicRaise:
-            if self.obj.__dict__["_forward_hooks_always_called"] or torch_module._global_forward_hooks_always_called:
+            if self.obj.__dict__["_forward_hooks_always_called"] or always_called_hooks_of_all_modules():
                 frame.break_graph("hook", f"{self.cls.__name__} has a hook that is called in spite of an exception")
             raise
 
@@ -499,7 +500,7 @@ def to_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def is_so(examples: list[FakeTensor], args: list[Any], kwargs: dict[str, Any]) -> bool:
     """Whether Module.to with these arguments leaves the tensors as they are: dtypes are meant for those of floating point."""
     try:
-        device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
+        device, dtype, _, memory_format = arguments_of_to(*args, **kwargs)
     except (RuntimeError, TypeError):
         return False
     others = [e for e in examples if device not in (None, e.device) or dtype not in (None, e.dtype) and is_converted(e)]
@@ -529,7 +530,7 @@ def own_code(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, V
 
 MODULE_ROWS = {
     Module.to: to_row,
-    Module._call_impl: call_row,
+    module_call: call_row,
     Module._wrapped_call_impl: call_row,
     Module.__getattr__: getattr_row,
     Module.__setattr__: setattr_row,

@@ -160,7 +160,7 @@ def guard_table(frame: Frame, source: Source, table: dict[Any, Any], kind: str, 
 
 def break_at_old_hooks(frame: Frame, module: AbstractModule) -> None:
     """Breaks the graph where hooks were registered by register_backward_hook; what was looked at is guarded."""
-    own, shared = module.obj._is_full_backward_hook, torch_module._global_is_full_backward_hook
+    own, shared = module.obj._is_full_backward_hook, _torch.hooks_of_all_modules_are_full()
     frame.guard("CONSTANT", InstanceAttr(module.source, "_is_full_backward_hook"), own)
     frame.guard("CONSTANT", Attr(TORCH_MODULE, "_global_is_full_backward_hook"), shared)
     if _torch.has_old_hooks(module.obj):
@@ -171,7 +171,7 @@ def break_at_old_hooks(frame: Frame, module: AbstractModule) -> None:
 
 def warn_in_call(frame: Frame, text: str) -> None:
     """What Module.__call__ warns of: for its own line, in which its inner function is called."""
-    code = torch_module.Module._call_impl.__code__
+    code = _torch.module_call.__code__
     places = [i.positions for i in dis.get_instructions(code) if i.argval == "inner"]
     line = max(p.lineno for p in places if p is not None and p.lineno)
     warn = functools.partial(warn_at, vars(torch_module), code.co_filename, line)

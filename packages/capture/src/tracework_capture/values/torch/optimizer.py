@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.optim import optimizer as torch_optimizer
-from torch.utils import _foreach_utils
 
+from ..._torch import (
+    group_tensors_by_device_and_dtype,
+    group_tensors_of_optimizer,
+    value_in_optimizer,
+    with_grad_mode_of_optimizer,
+)
 from ...sources import Const
 from ..number.floats import StepCount
 from ..plain.mapping import dict_of
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..protocol.value import Frame, Value
 
-_WITH_GRAD_MODE = torch_optimizer._use_grad_for_differentiable(lambda self: None).__code__
+_WITH_GRAD_MODE = with_grad_mode_of_optimizer(lambda self: None).__code__
 
 
 def step_in_grad_mode(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -69,7 +74,7 @@ def group_tensors(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
         places.setdefault(key, []).append(index)
         first.setdefault(key, value.example)
     # of a table of C++: Adafactor's results depend on it
-    order = _foreach_utils._group_tensors_by_device_and_dtype([[*first.values()]])
+    order = group_tensors_by_device_and_dtype([[*first.values()]])
     wanted = "with_indices" in given and given["with_indices"].truth(frame)
     made = []
     for key in order:
@@ -82,9 +87,9 @@ def group_tensors(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
 
 calls(
     {
-        _foreach_utils._group_tensors_by_device_and_dtype: group_tensors,
-        torch_optimizer.Optimizer._group_tensors_by_device_and_dtype: group_tensors,  # torch makes one group of all where it compiles
-        torch_optimizer._get_value: step_count,
+        group_tensors_by_device_and_dtype: group_tensors,
+        group_tensors_of_optimizer: group_tensors,  # torch makes one group of all where it compiles
+        value_in_optimizer: step_count,
         torch_optimizer.Optimizer.zero_grad: zero_grad,
     }
 )

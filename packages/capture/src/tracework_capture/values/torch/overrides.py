@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from ... import _torch
 from ..._torch import torch_functions_on
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...guards.kinds import COMPARE_FUNCTIONS
@@ -272,7 +273,7 @@ def dispatch_function(frame: Frame, function: Value, args: Sequence[Value], kwar
     """A call of a function in torch's namespaces with such arguments, or under a mode."""
     fn = function.real()
     reason, what = ("function_mode", "under a mode") if frame.root.function_modes else ("tensor_subclass", "of a subclass")
-    if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(fn, (_torch.OpOverload, _torch.OpOverloadPacket)):
         return frame.break_graph(reason, f"{fn} {what}")
     if not isinstance(fn, types.BuiltinFunctionType) and not is_listed(frame, fn):
         if not asks_itself(fn):
@@ -323,7 +324,7 @@ def is_listed(frame: Frame, fn: Callable[..., Any]) -> bool:
 @functools.cache
 def makers() -> frozenset[Callable[..., Any]]:
     """Functions without a tensor among their arguments that ask modes."""
-    return frozenset({torch.device, *torch.utils._device._device_constructors()})
+    return frozenset({torch.device, *_torch.device_constructors()})
 
 
 @functools.cache
@@ -417,7 +418,7 @@ def at_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 def has_device_context() -> bool:
     """Whether the bottom of the stack is the mode of a default device, the only one that is left there while tracing."""
-    return torch._C._len_torch_function_stack() > 0
+    return _torch.function_mode_count() > 0
 
 
 def modes_on_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -457,13 +458,13 @@ def handle_function_row(frame: Frame, args: list[Value], kwargs: dict[str, Value
 
 calls(
     {
-        torch._C._push_on_torch_function_stack: push_row,
-        torch._C._pop_torch_function_stack: pop_row,
-        torch._C._len_torch_function_stack: length_row,
-        torch._C._get_function_stack_at: at_row,
-        torch._C._is_torch_function_mode_enabled: modes_on_row,
-        torch._C._is_torch_function_enabled: on_row,
-        torch._C._is_torch_function_all_disabled: all_off_row,
+        _torch.push_function_mode: push_row,
+        _torch.pop_function_mode: pop_row,
+        _torch.function_mode_count: length_row,
+        _torch.function_mode_at: at_row,
+        _torch.function_modes_are_on: modes_on_row,
+        _torch.torch_functions_are_on: on_row,
+        _torch.all_torch_functions_are_off: all_off_row,
         torch.overrides.has_torch_function: has_function_row,
         torch.overrides.has_torch_function_unary: has_function_row,
         torch.overrides.has_torch_function_variadic: has_function_row,

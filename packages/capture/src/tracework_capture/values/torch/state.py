@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.attention
 
-from ..._torch import FLAG_FUNCTIONS, FLAGS, SETTINGS, any_autocast, device_is_set_for_good, under_fx_tracing, under_onnx_export
+from ..._torch import (
+    FLAG_FUNCTIONS,
+    FLAGS,
+    SETTINGS,
+    any_autocast,
+    deterministic_warns_only,
+    device_is_set_for_good,
+    select_attention_kernels,
+    under_fx_tracing,
+    under_onnx_export,
+)
 from ...guards.kinds import STATES
 from ..plain.mapping import dict_of
 from ..plain.sequence import NONE, SequenceValue
@@ -85,7 +95,7 @@ def write_row(fn: Callable[..., Any], states: tuple[str, ...], wanted: Callable[
 
 ASK_WHETHER_TO_WARN = (
     torch.is_deterministic_algorithms_warn_only_enabled,
-    torch._C._get_deterministic_algorithms_warn_only,
+    deterministic_warns_only,
 )
 ASK_AUTOCAST = (
     torch.get_autocast_dtype,
@@ -204,7 +214,7 @@ def sdpa_kernel_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -
         return frame.break_graph("context_unknown", "sdpa_kernel of something that is no SDPBackend")
     priority = bool(force_plain(frame, given["set_priority"])) if "set_priority" in given else False
     backends = list(dict.fromkeys(kinds))
-    return AttentionKernels(args, kwargs, lambda: torch.nn.attention._sdpa_kernel(backends, priority))
+    return AttentionKernels(args, kwargs, lambda: select_attention_kernels(backends, priority))
 
 
 calls(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ... import _torch
 from ..._torch import as_subclass, make_subclass, torch_functions_are_on, torch_functions_off
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...guards.guard import TensorFacts
@@ -272,7 +273,7 @@ def off_row(kind: type[FunctionsOff], cls: Any) -> Handler:
 
 calls(
     {
-        torch._C.DisableTorchFunctionSubclass: off_row(FunctionsOff, torch._C.DisableTorchFunctionSubclass),
-        torch._C.DisableTorchFunction: off_row(AllFunctionsOff, torch._C.DisableTorchFunction),
+        _torch.torch_functions_off: off_row(FunctionsOff, _torch.torch_functions_off),
+        _torch.all_torch_functions_off: off_row(AllFunctionsOff, _torch.all_torch_functions_off),
     }
 )

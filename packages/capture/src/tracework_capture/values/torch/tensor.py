@@ -13,6 +13,7 @@ import numpy
 import torch
 
 from ... import _C
+from ..._torch import MODULE_OF_TENSOR
 from ...atoms import NUMPY_NUMBERS
 from ...errors import BreakGraph
 from ...graph.inputs import lift_tensor
@@ -217,7 +218,7 @@ class TensorOperations(AbstractTensor):
                     frame.guard("DICT_LACKS", InstanceDict(self.source), name)
                 return bind_static(frame, self, cls, owner, static, name)
         static, _ = lookup_class(torch.Tensor, name)
-        if isinstance(static, types.FunctionType) and static.__module__ != torch._tensor.__name__:
+        if isinstance(static, types.FunctionType) and static.__module__ != MODULE_OF_TENSOR:
             return BoundMethodValue(frame.wrap(static, Const(static, name)), self)
         return None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..._torch import unsafe_view
 from ...errors import DataDependentError
 from .registry import composite
 
@@ -19,7 +20,7 @@ def combinations(x: torch.Tensor, r: int = 2, with_replacement: bool = False) ->
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(x.shape[0]), r))
     places = torch.tensor([i for row in rows for i in row], dtype=torch.int64, device=x.device)
-    return torch.ops.aten._unsafe_view(x.index_select(0, places), [len(rows), r])  # eager's result is no view
+    return unsafe_view(x.index_select(0, places), [len(rows), r])  # eager's result is no view
 
 
 @composite("tensor_split.tensor_indices_or_sections", static=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 
+from ...._torch import SingleLevelFunction
 from ....graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, BackwardHalf, BatchedHalf, Halves
 from ....graph.outline import outline, region
 from ....guards.classes import lookup_class
@@ -171,7 +172,7 @@ def apply(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return frame.break_graph("autograd_function", "apply of no class of functions")
     cls, args = args[0].cls, args[1:]
     setup, owner = lookup_class(cls, "setup_context")
-    has_setup = owner is not torch.autograd.function._SingleLevelFunction
+    has_setup = owner is not SingleLevelFunction
     if has_setup:
         args = with_defaults(frame, *static_function(frame, cls, "forward"), args, kwargs)
     elif kwargs:

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch._higher_order_ops.associative_scan import associative_scan_op
-from torch._higher_order_ops.cond import cond_op
-from torch._higher_order_ops.map import map_impl
-from torch._higher_order_ops.scan import scan_op
-from torch._higher_order_ops.while_loop import while_loop_op
-from torch._higher_order_ops.wrap import wrap_with_autocast, wrap_with_set_grad_enabled
-
+from ...._torch import (
+    associative_scan_op,
+    cond_op,
+    map_impl,
+    scan_op,
+    while_loop_op,
+    wrap_with_autocast,
+    wrap_with_set_grad_enabled,
+)
 from ....sources import Const
 from ....stand_ins import under_autocast, with_grad_mode
 from ...plain.sequence import TupleValue

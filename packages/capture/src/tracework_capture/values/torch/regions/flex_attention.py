@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...._torch import HigherOrderOperator
 from ....attention import attended, before_change
 from ....graph.outline import region
 from ....sources import Const
@@ -84,7 +85,7 @@ def is_elementwise(node: fx.Node) -> bool:
     return name in _ELEMENTWISE and not mixed
 
 
-@wraps_derived(torch._ops.HigherOrderOperator)
+@wraps_derived(HigherOrderOperator)
 def wrap_higher_order(frame: Frame, obj: Any, source: Source) -> Value:
     """An operator that takes functions: those with a row are known by identity."""
 

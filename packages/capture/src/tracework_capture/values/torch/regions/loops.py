@@ -6,11 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._higher_order_ops.associative_scan import generic_associative_scan
-from torch._higher_order_ops.map import map as map_steps
-from torch._higher_order_ops.scan import scan
-from torch._higher_order_ops.while_loop import while_loop
 
+from ...._torch import generic_associative_scan, map_steps, scan, while_loop
 from ....graph.opaque_operators import ResultFacts
 from ....sources import Const
 from ...number.symint import compare_sizes

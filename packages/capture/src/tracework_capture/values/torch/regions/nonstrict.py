@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_map_only
 from tracework_primops import FakeTensor
 
 from .... import _torch
@@ -139,7 +138,7 @@ class _Replacing(torch.overrides.TorchFunctionMode):
         self.other = other
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = tree_map_only(torch.Tensor, self.other, (args, kwargs or {}))
+        args, kwargs = _torch.tree_map_only(torch.Tensor, self.other, (args, kwargs or {}))
         return func(*args, **kwargs)
 
 
