@@ -31,6 +31,7 @@ from ..guards.kinds import record_ambient
 from ..interp.breaks import execute_text
 from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
 from ..interp.machine import StopHere, run
+from ..interp.progress import Progress
 from ..interp.services import Services
 from ..plan import Again, Done, Outcome, Plan, Retry, Stop, Stopped
 from ..signals import handlers_apart
@@ -124,18 +125,20 @@ def outcome_of(
             return Retry(plan.stopped(earlier), f"the graph must end before what was made at an earlier step ({stopped})")
         if before is not None:
             raise not_continued(f"{stopped} while leaving at an earlier break ({before.reason})", before) from stopped
-        step = stopped.made_at if stopped.made_at > 0 else root.step
+        step = stopped.made_at if stopped.made_at > 0 else root.progress.step
         stop = Stop(step, stopped, stopped.stack or frame.locations(), refused=is_refused(stopped))
     except SymbolicRaise as raised:
         forget_frames(raised, handled)
-        step = getattr(raised.value, "root_step", root.step)  # where it was raised: handlers and exits run again, plainly
+        step = getattr(
+            raised.value, "root_step", root.progress.step
+        )  # where it was raised: handlers and exits run again, plainly
         stop = Stop(step, BreakGraph("exception", raised.value.describe()), frame.locations(), raises=True)
     except SkipFrame as skip:
         raise (skip if before is None else not_continued(skip.detail, before)) from skip.__cause__
     except RecursionError as error:
         if before is not None:
             raise not_continued("calls nest too deeply to be inlined", before) from error
-        stop = Stop(root.step, BreakGraph("recursion", "Python's own recursion limit"), frame.locations())
+        stop = Stop(root.progress.step, BreakGraph("recursion", "Python's own recursion limit"), frame.locations())
     finally:
         history.operations = max(history.operations, root.graph.own_calls)
         let_go(root, frame)
@@ -159,7 +162,7 @@ def is_refused(reason: BreakGraph) -> bool:
 
 def is_between_breaks(code: types.CodeType, frame: SymbolicFrame, reason: BreakGraph) -> bool:
     """Whether both ends of the captured part are breaks in the same round of a loop."""
-    same_round = frame.current.in_loop and frame.root.turns == 0
+    same_round = frame.current.in_loop and frame.root.progress.turns == 0
     return same_round and is_inside_a_round(code) and reason.reason_id != "loop_goes_on"
 
 
@@ -214,14 +217,17 @@ def start(
     symbols = SymbolTable()
     fake_mode = FakeMode(symbols, allow_unbacked=plan.keeps_sizes, unbacked_numbers=options.unbacked is True)
     graph = GraphBuilder(fake_mode, symbols, services.wrap_result)
-    root = CaptureRoot(services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history, plan)
-    root.shapes = options.shapes if given.outermost and not is_resume_code(given.code) else None
-    root.may_be_small = not given.outermost and (is_resume_code(given.code) or is_of_torch(given.code))
-    slot = result_slot(given.code)
-    root.surely_changing = None if slot is None else Local(slot)
-    root.sees_tensors = (is_resume_code(given.code) and not options.keep_empty) or any(
+    sees_tensors = (is_resume_code(given.code) and not options.keep_empty) or any(
         issubclass(type(obj), (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
     )
+    may_be_small = not given.outermost and (is_resume_code(given.code) or is_of_torch(given.code))
+    progress = Progress(sees_tensors, may_be_small)
+    root = CaptureRoot(
+        services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history, plan, progress
+    )
+    root.shapes = options.shapes if given.outermost and not is_resume_code(given.code) else None
+    slot = result_slot(given.code)
+    root.surely_changing = None if slot is None else Local(slot)
     root.arguments = given.slots
     code = given.code
     root.acting = given.acting
@@ -351,7 +357,7 @@ def attempt(root: CaptureRoot, frame: SymbolicFrame, backend: Any) -> Captured:
     except (BreakGraph, SymbolicRaise, SkipFrame, RecursionError):
         if keeps_sizes_on_trial(root):
             raise Again("without_sizes") from None
-        if root.unrolled and frame.current.in_loop and ended is None:
+        if root.progress.unrolled and frame.current.in_loop and ended is None:
             raise Again("by_rounds") from None
         raise
     finally:
@@ -365,12 +371,12 @@ def attempt(root: CaptureRoot, frame: SymbolicFrame, backend: Any) -> Captured:
     if (
         not root.graph.calls
         and not root.options.keep_empty
-        and (isinstance(stop, Returned) or not (root.graph.met() or root.sees_tensors))
+        and (isinstance(stop, Returned) or not (root.graph.met() or root.progress.sees_tensors))
     ):
-        if not (root.graph.met() or root.sees_tensors):
-            root.history.traced_in_vain += root.idle
+        if not (root.graph.met() or root.progress.sees_tensors):
+            root.history.traced_in_vain += root.progress.idle
         raise SkipFrame(str(ended.reason) if ended is not None and ended.reason.reason_id == "long_loop" else NOTHING)
-    if root.graph.calls == 1 and isinstance(stop, Returned) and root.may_be_small and not root.options.keep_empty:
+    if root.graph.calls == 1 and isinstance(stop, Returned) and root.progress.may_be_small and not root.options.keep_empty:
         raise SkipFrame(ONE_OPERATION)
     if root.graph.calls and isinstance(stop, Returned) and only_sets(root.graph.graph) and not root.options.keep_empty:
         raise SkipFrame(NOTHING)

@@ -14,7 +14,7 @@ from ..regions import regions
 from ..sources import Const, DictItem, Item, Local
 from ..sources import root as root_of
 from ..values.objects.function import CellValue
-from ..values.protocol.value import Deferred, Frame, SymbolicRaise, Value
+from ..values.protocol.value import Deferred, SymbolicRaise, Value
 
 if TYPE_CHECKING:
     import types
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from ..shapes import DeclaredShapes
     from ..values.objects.function import FunctionValue
     from ..values.torch.regions.transforms import Level
+    from .progress import Progress
 
 __all__ = ["NULL", "CaptureRoot", "HandlerMark", "SymbolicFrame"]
 
-WITH_TENSORS = 6  # times options.idle_limit is allowed where there are tensors: more may follow
 _NEVER_CHANGING = frozenset({MappingProxyType, tuple, frozenset, range})
 _ALWAYS_TRUE_ON_CONST = frozenset({"TYPE", "IDENTITY", "CONSTANT", "IS_NONE", "NOT_NONE"})
 
@@ -67,9 +67,11 @@ class CaptureRoot:
         globals_: dict[str, Any],
         history: History,
         plan: Plan,
+        progress: Progress,
     ) -> None:
         self.globals = globals_
         self.history, self.plan = history, plan
+        self.progress = progress
         self.shapes_seen: dict[Any, tuple[int, ...]] = {}
         self.gaps_seen: dict[Any, dict[int, int]] = {}
         self.numbers: dict[Any, Any] = {}
@@ -108,17 +110,8 @@ class CaptureRoot:
         self.key_answers: dict[Any, Any] = {}  # what it was told
         self.told_apart: set[frozenset[Any]] = set()  # pairs of sources whose objects were found to be different ones
         self.masks: dict[Any, Any] = {}  # what a mask asks of tensors -> the first one that does (values.torch.masks)
-        self.step = 0
-        self.turns = 0
-        self.idle = 0  # instructions and turns of loops since the graph was last seen to have grown
-        self.grown = 0  # how much it had then
-        self.unrolled = False  # whether the rounds left of a loop that was broken in were captured together
-        self.depth = 0
         self.transforms: tuple[Level, ...] = ()  # the transforms of torch.func that the function being traced is under
-        self.current: SymbolicFrame | None = None
         self.grad_at_start = True
-        self.sees_tensors = True
-        self.may_be_small = False  # whether a single operation is left to plain Python
         self.regions: list[bool] = list(regions())
         self.subclass_functions_off = 0  # how many blocks switch __torch_function__ of subclasses off
         self.all_functions_off = 0  # how many of them switch off modes, too
@@ -147,23 +140,6 @@ class CaptureRoot:
         """Whether the number (or the text) at `source` had another value before, or will have: what item() gave, say. Remembers it."""
         changed = self.history.number_changed(str(source), value)
         return changed or source == self.surely_changing or (self.options.dynamic is True and is_given_number(source, value))
-
-    def turn(self, frame: Frame) -> None:
-        """A loop goes round."""
-        self.turns += 1
-        self.idle += 1
-        self.expect_growth(frame)
-
-    def expect_growth(self, frame: Frame) -> None:
-        """Where a loop goes round or a function is called: what adds nothing to the graph for long is faster in plain Python."""
-        limit = self.options.idle_limit
-        if self.idle > limit:
-            met = self.graph.met()
-            if met != self.grown:
-                self.idle, self.grown = 0, met
-            limit *= WITH_TENSORS if met or self.sees_tensors else 1
-            if self.idle > limit:
-                frame.break_graph("long_loop", f"{limit} instructions")
 
 
 def is_given_number(source: Any, value: Any) -> bool:

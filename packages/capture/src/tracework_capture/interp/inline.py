@@ -34,19 +34,19 @@ def inline(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwa
     code = function.code
     if code.co_flags & _COROUTINE:
         frame.break_graph("generator", f"coroutine {code.co_qualname}")
-    if root.depth >= root.options.inline_depth_limit:
+    if root.progress.depth >= root.options.inline_depth_limit:
         frame.break_graph("recursion", code.co_qualname)
-    root.expect_growth(frame)
+    root.progress.expect_growth(frame)
     bound = bind_arguments(frame, function, args, kwargs)
     child = SymbolicFrame(root, code, function.globals, bound, function.closure(frame), frame)
     child.function = function
     if code.co_flags & inspect.CO_GENERATOR:
         return GeneratorValue(child)
-    root.depth += 1
+    root.progress.depth += 1
     try:
         run(child)
     finally:
-        root.depth -= 1
+        root.progress.depth -= 1
     return child.result
 
 
@@ -55,11 +55,11 @@ def run_class_body(frame: SymbolicFrame, body: FunctionValue) -> tuple[dict[str,
     root: CaptureRoot = frame.root
     child = SymbolicFrame(root, body.code, body.globals, {}, body.closure(frame), frame)
     child.function = body
-    root.depth += 1
+    root.progress.depth += 1
     try:
         run(child)
     finally:
-        root.depth -= 1
+        root.progress.depth -= 1
     return child.locals, child.result
 
 
@@ -82,7 +82,7 @@ class GeneratorValue(Value):
         self.frame = frame
         self.started = self.finished = self.running = False
         self.returned: Value | None = None
-        self.made_at = frame.root.step
+        self.made_at = frame.root.progress.step
         frame.root.generators.append(self)
 
     def python_type(self) -> type:
@@ -235,7 +235,7 @@ class UnstartedGenerator(GeneratorValue):
         """Guard that it is as it is, and read its arguments."""
         if self.is_asked:
             return
-        self.is_asked, self.made_at = True, frame.root.step
+        self.is_asked, self.made_at = True, frame.root.progress.step
         frame.guard("IDENTITY", Attr(self.source, "gi_code"), self.obj.gi_code)
         frame.guard("NOT_NONE", Attr(self.source, "gi_frame"))
         for state in ("gi_running", "gi_suspended"):

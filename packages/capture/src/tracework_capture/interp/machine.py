@@ -44,8 +44,8 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
     from tracework_primops import GuardOnUnbackedError  # not needed to import this package
 
     root = frame.root
-    is_root, stop_before = frame.parent is None, root.plan.stop_before
-    outer, root.current = root.current, frame
+    progress, is_root, stop_before = root.progress, frame.parent is None, root.plan.stop_before
+    outer, progress.current = progress.current, frame
     instructions = frame.instructions
     try:
         if raised is not None:
@@ -57,12 +57,12 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
         while True:
             instruction = frame.current = instructions[frame.position]
             frame.position += 1
-            root.idle += 1
+            progress.idle += 1
             if is_root:
-                root.step += 1
+                progress.step += 1
                 if frame.deferred and instruction.opname not in _LEAVE_DEFERRED:
                     frame.settle()
-                if root.step == stop_before:
+                if progress.step == stop_before:
                     raise StopHere
             handler = instruction.run
             if handler is None:
@@ -88,7 +88,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
             if signal is RETURNED or signal is SUSPENDED:
                 return signal
     finally:
-        root.current = outer
+        progress.current = outer
 
 
 def note_raise(frame: SymbolicFrame, raised: SymbolicRaise) -> None:
@@ -99,7 +99,7 @@ def note_raise(frame: SymbolicFrame, raised: SymbolicRaise) -> None:
     elif frame.current.opname not in _RAISES_AGAIN:
         frame.passes(raised.value)
     if frame.parent is None and not hasattr(raised.value, "root_step"):
-        raised.value.root_step = frame.root.step
+        raised.value.root_step = frame.root.progress.step
 
 
 def unwind(frame: SymbolicFrame, raised: SymbolicRaise) -> None:

@@ -43,7 +43,7 @@ def jump(frame, instruction):
 @opcode("JUMP_BACKWARD")
 def jump_backward(frame, instruction):
     """The end of a loop's body."""
-    frame.root.turn(frame)
+    frame.root.progress.turn(frame)
     frame.position = instruction.target
 
 
@@ -62,14 +62,14 @@ def pop_jump_if_false(frame, instruction):
 @opcode("POP_JUMP_BACKWARD_IF_TRUE")
 def pop_jump_back_if_true(frame, instruction):
     """The condition at the end of a while loop (3.11)."""
-    frame.root.turn(frame)
+    frame.root.progress.turn(frame)
     pop_jump_if_true(frame, instruction)
 
 
 @opcode("POP_JUMP_BACKWARD_IF_FALSE")
 def pop_jump_back_if_false(frame, instruction):
     """The condition at the end of a while loop (3.11)."""
-    frame.root.turn(frame)
+    frame.root.progress.turn(frame)
     pop_jump_if_false(frame, instruction)
 
 

@@ -158,7 +158,7 @@ def reference_to(frame: Frame, value: Value, callback: Value | None) -> MadeRefe
     if isinstance(value, ObjectValue):
         value.is_referred_to = True
     made = MadeReference(value)
-    made.made_at = frame.root.step
+    made.made_at = frame.root.progress.step
     return made
 
 

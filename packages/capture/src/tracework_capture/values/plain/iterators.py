@@ -93,7 +93,7 @@ class ContinuedIterator(IteratorValue):
         if not root.plan.unrolls:
             return frame.break_graph("loop_goes_on", f"{len(self.items)} items are left")
         if self.sequence is None:
-            root.unrolled = True
+            root.progress.unrolled = True
             items: Any = frame.wrap(self.items, self.items_source)
             self.sequence = items.iterate(frame)
         return self.sequence.next_value(frame)
@@ -163,7 +163,7 @@ class ExistingSequenceIterator(ExistingIterator):
         if not frame.root.plan.unrolls:
             return super().next_value(frame)
         if not self.is_asked:
-            self.is_asked = frame.root.unrolled = True
+            self.is_asked = frame.root.progress.unrolled = True
             frame.mutations.keep.append(self)
         item = None if self.is_ended else self.following(frame)
         frame.mutations.effect(("iterator", id(self)), self.replay)
@@ -304,7 +304,7 @@ class PlainIterator(IteratorValue):
         self.kind = type(iterator)
 
     def next_value(self, frame: Frame) -> Value | None:
-        frame.root.turn(frame)
+        frame.root.progress.turn(frame)
         for item in self.iterator:
             return literal(frame, item)
         return None
@@ -396,7 +396,7 @@ class ReverseIterator(IteratorValue):
 
     def __init__(self, sequence: SequenceValue, frame: Frame) -> None:
         super().__init__(None)
-        self.sequence, self.made_at = sequence, frame.root.step
+        self.sequence, self.made_at = sequence, frame.root.progress.step
         sequence.look(frame)
         self.kind = self.KINDS.get(sequence.cls, reversed)
         self.position = len(sequence.items)

@@ -274,7 +274,7 @@ class DictValue(Value):
     def iterator(self, frame: Frame, kind: str) -> DictIterator:
         """An iterator over keys, values or items, which notices when keys come or go."""
         self.guard_keys(frame)
-        return DictIterator(self, kind, frame.root.step)
+        return DictIterator(self, kind, frame.root.progress.step)
 
     def contains(self, frame: Frame, item: Value) -> Value:
         hashed = self.hashed(frame, item)

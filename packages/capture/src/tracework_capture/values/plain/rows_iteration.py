@@ -78,7 +78,7 @@ def enumerate_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
 def made_now(frame: Frame, iterator: IteratorValue) -> IteratorValue:
     """The iterator, which knows when it came onto the stack of the captured frame."""
     if frame.parent is None:
-        iterator.pushed_at = frame.root.step
+        iterator.pushed_at = frame.root.progress.step
     return iterator
 
 

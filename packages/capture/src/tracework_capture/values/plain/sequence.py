@@ -128,7 +128,7 @@ class SequenceValue(AbstractSequence):
 
     def iterate(self, frame: Frame) -> Value:
         self.look(frame)
-        return LiveSequenceIterator(self, frame.root.step)
+        return LiveSequenceIterator(self, frame.root.progress.step)
 
     state = 0  # how often items came or went
 

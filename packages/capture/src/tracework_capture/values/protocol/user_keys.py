@@ -111,7 +111,7 @@ class UserKey:
     def __eq__(self, other: object) -> bool:
         if type(other) is UserKey and other.value is self.value:
             return True
-        frame = self.frame.root.current or self.frame
+        frame = self.frame.root.progress.current or self.frame
         if type(other) is not UserKey:
             return frame.break_graph("unhashable_value", f"{self.value.describe()} among keys of another kind with its hash")
         with asking(frame):

@@ -242,7 +242,7 @@ def laid_out_alike(gradient: FakeTensor, leaf: FakeTensor) -> bool:
 def history_is_gone(frame: Frame) -> None:
     """Tensors known by now, and what is computed from them later, may belong to a graph that was freed."""
     if frame.graph.freed_at < 0:
-        frame.graph.freed_at = frame.root.step
+        frame.graph.freed_at = frame.root.progress.step
     known = frame.graph.history_freed = known_values(frame)
     for value in known.values():
         value.may_be_freed = known

@@ -64,7 +64,7 @@ class ContextValue(Value):
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__enter__":
             found = self.enter(frame) or NONE
-            frame.root.entered.append((self, frame.root.step, frame.locations()))
+            frame.root.entered.append((self, frame.root.progress.step, frame.locations()))
             return found
         if name == "__exit__":
             self.leave(frame)
