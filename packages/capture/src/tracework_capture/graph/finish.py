@@ -62,7 +62,7 @@ class Captured:
 def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[..., Any], null: Any) -> Captured:
     """Emit the replacement of `frame`; `execute` writes the breaking instruction (interp.breaks)."""
     root = frame.root
-    writer = CodeWriter(frame.code, frame.globals, root.made)
+    writer = CodeWriter(frame.code, frame.globals, root.memory.made)
     for index, binding in enumerate(root.graph.inputs):
         writer.known_source(binding.source, f"__tw_inputs[{index}]")
     raising: list[types.CodeType] = []

@@ -296,7 +296,7 @@ def open_int(root: Any, value: int, source: Source, limits: DimRange = DimRange(
 
 def held_by_static_module(root: Any, source: Source) -> bool:
     """Whether the number is an attribute of an instance of a class that is marked with mark_static."""
-    holders = [value for value in root.memo.values() if value.source == source.base] if source.base is not None else []
+    holders = [value for value in root.memory.memo.values() if value.source == source.base] if source.base is not None else []
     return any(getattr(value.python_type(), "_dynamo_marked_static", False) for value in holders)
 
 

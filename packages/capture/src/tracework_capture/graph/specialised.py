@@ -129,7 +129,7 @@ def _owner(root: Any, source: Source) -> torch.nn.Module | None:
     """The module that keeps what is at `source`."""
     if not isinstance(source, (ModuleEntry, InstanceAttr)):
         return None
-    owner = next((value.obj for value in root.memo.values() if getattr(value, "source", None) is source.base), None)
+    owner = next((value.obj for value in root.memory.memo.values() if getattr(value, "source", None) is source.base), None)
     return owner if isinstance(owner, torch.nn.Module) else None
 
 

@@ -40,6 +40,7 @@ from ..trace_policy import call_policy
 from ..values.objects.function import CellValue
 from ..values.objects.made_class import MadeClassValue
 from ..values.protocol.lifetimes import acting_arguments, guard_arguments
+from ..values.protocol.memory import Memory
 from ..values.protocol.program_code import check_frame_hooks
 from ..values.protocol.value import EXISTING, SymbolicRaise, Value
 from .collector import paused_collection
@@ -177,15 +178,10 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
     """Drop the user's objects of an attempt that is over: the root, its frames and values refer to each other."""
     for made in made_classes(root):
         made.end()
-    for generator in root.generators:
-        generator.frame.parent = None  # on whose stack it is
-    for value in root.memo.values():  # they refer to each other in circles, even where the objects do so weakly
-        vars(value).clear()
+    root.memory.end()
     for held in (frame.locals, frame.locals.slots, frame.cells, frame.stack, frame.handled):
         held.clear()
-    for held in (root.memo, root.tuples, root.keep, root.cells, root.generators, root.globals_written):
-        held.clear()
-    root.arguments, root.acting, frame.result, frame.locals.frame = {}, (), None, None
+    frame.result, frame.locals.frame = None, None
     root.guards = GuardSet()  # what was captured has the other
     root.graph.example_inputs, root.graph.tensor_values = [], {}
     root.mutations.entries.clear()
@@ -195,7 +191,7 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
 
 def made_classes(root: CaptureRoot) -> list[MadeClassValue]:
     """The classes that the traced program made."""
-    return [value for value in root.made.values() if isinstance(value, MadeClassValue)]
+    return [value for value in root.memory.made.values() if isinstance(value, MadeClassValue)]
 
 
 def forget_frames(error: BaseException | None, handled: BaseException | None) -> None:
@@ -223,14 +219,23 @@ def start(
     may_be_small = not given.outermost and (is_resume_code(given.code) or is_of_torch(given.code))
     progress = Progress(sees_tensors, may_be_small)
     root = CaptureRoot(
-        services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history, plan, progress
+        services,
+        GuardSet(),
+        graph,
+        MutationLog(),
+        symbols,
+        fake_mode,
+        options,
+        given.globals,
+        history,
+        plan,
+        progress,
+        Memory(given.slots, given.acting),
     )
     root.shapes = options.shapes if given.outermost and not is_resume_code(given.code) else None
     slot = result_slot(given.code)
     root.surely_changing = None if slot is None else Local(slot)
-    root.arguments = given.slots
     code = given.code
-    root.acting = given.acting
     closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
     local_values = _LazyLocals(given.slots, names_of_parts(given, options))
     frame = SymbolicFrame(root, code, given.globals, local_values, closure)
@@ -262,7 +267,7 @@ def names_of_parts(given: FrameInput, options: CaptureOptions) -> dict[str, tupl
 def root_cell(root: CaptureRoot, name: str, cell: types.CellType) -> CellValue:
     """The CellValue of a free variable of the captured frame."""
     value = CellValue(cell, Closure(name), ClosureCell(name))
-    root.cells[id(cell)] = value
+    root.memory.cells[id(cell)] = value
     return value
 
 
@@ -425,7 +430,7 @@ def switch_functions_off(root: CaptureRoot) -> None:
 
 def unfinished_generators(root: CaptureRoot, stop: Returned | Break) -> None:
     """Plain Python closes a generator that is dropped in the middle, which runs its finally and with blocks."""
-    for generator in root.generators:
+    for generator in root.memory.generators:
         if generator.is_left():
             if isinstance(stop, Break) or generator.source is not None:
                 raise generator.alive()
@@ -436,7 +441,7 @@ def distinct_guards(root: CaptureRoot) -> None:
     """Input tensors that are different objects stay so, and so do objects of a type of which the program changes one."""
     changed = {value.python_type() for value in root.mutations.keep if getattr(value, "mutability", None) is EXISTING}
     groups: dict[Any, list[Any]] = {}
-    for value in {id(v): v for v in (*root.memo.values(), *root.cells.values())}.values():
+    for value in {id(v): v for v in (*root.memory.memo.values(), *root.memory.cells.values())}.values():
         if value.mutability is EXISTING and value.source is not None and type(value.source) is not Const:
             if value.python_type() in changed:
                 groups.setdefault(value.python_type(), []).append(value.source)

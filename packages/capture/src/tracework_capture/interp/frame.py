@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..plan import Plan
     from ..shapes import DeclaredShapes
     from ..values.objects.function import FunctionValue
+    from ..values.protocol.memory import Memory
     from ..values.torch.regions.transforms import Level
     from .progress import Progress
 
@@ -68,10 +69,11 @@ class CaptureRoot:
         history: History,
         plan: Plan,
         progress: Progress,
+        memory: Memory,
     ) -> None:
         self.globals = globals_
         self.history, self.plan = history, plan
-        self.progress = progress
+        self.progress, self.memory = progress, memory
         self.shapes_seen: dict[Any, tuple[int, ...]] = {}
         self.gaps_seen: dict[Any, dict[int, int]] = {}
         self.numbers: dict[Any, Any] = {}
@@ -92,14 +94,6 @@ class CaptureRoot:
         self.symbols = symbols
         self.fake_mode = fake_mode
         self.options = options
-        self.memo: dict[int, Value] = {}
-        self.tuples: dict[int, Value] = {}  # constants of code objects
-        self.made: dict[int, Value] = {}  # templates of classes and functions that the program makes -> their values
-        self.keep: list[Any] = []
-        self.cells: dict[int, CellValue] = {}
-        self.generators: list[Any] = []
-        self.globals_written: dict[tuple[int, str], Value | None] = {}
-        self.builtins_read: set[tuple[int, str]] = set()
         self.remembered: dict[
             Any, Any
         ] = {}  # calls of functions that remember results -> what they gave (values.objects.remembered)
@@ -129,10 +123,6 @@ class CaptureRoot:
         self.uses_dual_levels = False  # whether the graph enters a level of forward-mode AD
         self.uses_inference = False  # whether there was such a block, or an input that one made
         self.storages: dict[Any, int | None] = {}  # of inference tensors -> the version that is allowed, of others -> None
-        self.arguments: dict[str, Any] = {}  # the objects in the slots of the captured frame when it began
-        self.acting: tuple[Any, ...] = ()  # those of them that do something when they die
-        self.dropped: set[type] = set()  # the classes of what existing objects let go of
-        self.watched = False  # whether the program made a weak reference with a callback to an existing object
         self.specialised: dict[Any, Any] = {}  # inputs whose data was taken as it is -> where to note a write (graph.specialised)
         self.surely_changing: Any = None  # the source of what a call that broke the graph gave
 
@@ -220,7 +210,7 @@ class SymbolicFrame:
     # --- the Frame protocol --------------------------------------------------------------------------------------
     def wrap(self, obj: object, source: Any) -> Value:
         """The Value of an existing object, one per object and capture; a second way to it must lead to the same object."""
-        found = self.root.memo.get(id(obj))
+        found = self.root.memory.memo.get(id(obj))
         if found is None:
             return self.root.services.wrap(self, obj, source)
         self.same(found, obj, source)
@@ -308,12 +298,12 @@ class SymbolicFrame:
 
     def existing_cell(self, cell: types.CellType, contents: Any, source: Any) -> CellValue:
         """The CellValue of an existing cell, one per cell and capture; a second way to it must lead to the same cell."""
-        found = self.root.cells.get(id(cell))
+        found = self.root.memory.cells.get(id(cell))
         if found is None:
             if type(root_of(source)) is Const:
                 source = Const(cell, str(source))
-            found = self.root.cells[id(cell)] = CellValue(cell, contents, source)
-            self.root.keep.append(cell)
+            found = self.root.memory.cells[id(cell)] = CellValue(cell, contents, source)
+            self.root.memory.keep.append(cell)
         else:
             self.same(found, cell, source)
         return found

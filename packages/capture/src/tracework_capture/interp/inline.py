@@ -83,7 +83,7 @@ class GeneratorValue(Value):
         self.started = self.finished = self.running = False
         self.returned: Value | None = None
         self.made_at = frame.root.progress.step
-        frame.root.generators.append(self)
+        frame.root.memory.generators.append(self)
 
     def python_type(self) -> type:
         return types.GeneratorType

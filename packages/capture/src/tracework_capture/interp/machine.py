@@ -74,7 +74,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                     note_raise(frame, raised)
                     unwind(frame, raised)
                     signal = None
-                if is_root and root.acting and signal is not RETURNED:
+                if is_root and root.memory.acting and signal is not RETURNED:
                     refuse_to_let_go(frame)
             except (BreakGraph, GuardOnUnbackedError) as stopped:
                 stop = stopped if isinstance(stopped, BreakGraph) else BreakGraph("unbacked_condition", str(stopped))

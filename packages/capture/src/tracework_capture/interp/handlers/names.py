@@ -150,9 +150,9 @@ def read_global(frame, name):
 def guard_builtin(frame, name, table, untouched):
     """Globals that the program left alone do not come to have the name, nor do the builtins get something else under it."""
     key = (id(frame.globals), name)
-    if key in frame.root.builtins_read:
+    if key in frame.root.memory.builtins_read:
         return
-    frame.root.builtins_read.add(key)
+    frame.root.memory.builtins_read.add(key)
     if untouched:
         frame.guard("DICT_LACKS", globals_source(frame), name)
     found = Const(table, "builtins")

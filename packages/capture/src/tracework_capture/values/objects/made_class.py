@@ -210,7 +210,9 @@ def made_class(
         template = meta(name, classes, template_parts)
     except (TypeError, ValueError) as error:
         raise Unfit(str(error)) from error
-    known = [b for b in classes if b.__flags__ & HEAP_TYPE and b not in KEPT_TO_THEMSELVES and id(b) not in frame.root.made]
+    known = [
+        b for b in classes if b.__flags__ & HEAP_TYPE and b not in KEPT_TO_THEMSELVES and id(b) not in frame.root.memory.made
+    ]
     made = MadeClassValue(template, list(bases), namespace, apart_from(known, template, classes) if known else None)
     know(frame, template, made)
     return made
@@ -244,8 +246,8 @@ def base_of(value: Value) -> type:
 def know(frame: Frame, real: Any, value: Value) -> None:
     """From now on the object stands for the value: where it is met while tracing, and where it would be a constant of the code."""
     root = frame.root
-    root.memo[id(real)] = root.made[id(real)] = value
-    root.keep.append(real)
+    root.memory.memo[id(real)] = root.memory.made[id(real)] = value
+    root.memory.keep.append(real)
 
 
 def template_of(frame: Frame, value: Value) -> Any:

@@ -244,7 +244,7 @@ def waits_for_writes(frame: Frame, function: Any, args: list[Value]) -> bool:
     changed = frame.mutations.changed()
     if seen is None or changed is None:
         return bool(objects)
-    values, memo = {id(each) for each in changed if each is not None}, frame.root.memo
+    values, memo = {id(each) for each in changed if each is not None}, frame.root.memory.memo
     return any(id(each) in values or id(memo.get(id(each))) in values for each in seen if each is not None)
 
 

@@ -257,7 +257,7 @@ def dir_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 def names_of_class(frame: Frame, cls: type) -> list[str]:
     """dir() of a class, which a guard asks for again."""
-    if id(cls) in frame.root.made:
+    if id(cls) in frame.root.memory.made:
         return frame.break_graph("builtin_unsupported", f"dir() of class {cls.__qualname__}, which the traced program made")
     found = type.__dir__(cls)
 

@@ -177,7 +177,7 @@ def watching(frame: Frame, value: Value, callback: Value) -> MadeReference:
     root = frame.root
     if not is_held(frame, value) or may_be_dropped(root, existing(value)):
         return frame.break_graph("value_not_known", f"{value.describe()}, which may have died")
-    root.watched = True
-    if any(obj is existing(value) for obj in root.arguments.values()):
-        root.acting += (existing(value),)
+    root.memory.watched = True
+    if any(obj is existing(value) for obj in root.memory.arguments.values()):
+        root.memory.acting += (existing(value),)
     return MadeReference(value, callback)

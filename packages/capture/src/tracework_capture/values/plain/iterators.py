@@ -187,7 +187,7 @@ class ExistingSequenceIterator(ExistingIterator):
     def over_changed_list(self, frame: Frame) -> LiveSequenceIterator | None:
         """What goes over the list on from here, where the program changed it; else None."""
         items, place = goes_over(self.obj)
-        known: Any = frame.root.memo.get(id(items))
+        known: Any = frame.root.memory.memo.get(id(items))
         if known is None or type(items) is not list or known.is_unchanged():
             return None
         frame.wrap(items, IteratedList(self.source))

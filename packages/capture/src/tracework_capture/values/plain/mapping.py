@@ -44,25 +44,25 @@ MISSING = object()
 def touched_name(frame: Frame, table: dict[str, Any], name: str) -> Any:
     """What the program left at a name of a table of globals: a value, None when there is none, MISSING when the table is as it was.
     The program may have the same dict in its hands, as ns of exec(code, ns) or module.__dict__."""
-    known = frame.root.memo.get(id(table))
+    known = frame.root.memory.memo.get(id(table))
     if type(known) is DictValue:
         return known.find(frame, frame.constant(name))
     if known is not None:
         frame.break_graph("side_effect_unknown", f"globals that are {known.describe()}")
-    return frame.root.globals_written.get((id(table), name), MISSING)
+    return frame.root.memory.globals_written.get((id(table), name), MISSING)
 
 
 def write_name(frame: Frame, table: dict[str, Any], name: str, value: Value | None) -> None:
     """Writes at a name of a table of globals (None: deletes it); replayed after the graph."""
-    known = frame.root.memo.get(id(table))
+    known = frame.root.memory.memo.get(id(table))
     if known is not None:  # the program has the dict itself, too
         key = frame.constant(name)
         known.delitem(frame, key) if value is None else known.setitem(frame, key, value)
         return
-    if (id(table), name) not in frame.root.globals_written:
+    if (id(table), name) not in frame.root.memory.globals_written:
         let_go(frame, table, FrameGlobals() if table is frame.root.globals else Const(table, "globals"), name)
-    frame.root.globals_written[id(table), name] = value
-    frame.root.keep.append(table)
+    frame.root.memory.globals_written[id(table), name] = value
+    frame.root.memory.keep.append(table)
 
     def write(emit: Emitter) -> None:
         place = emit.const(table, "globals")

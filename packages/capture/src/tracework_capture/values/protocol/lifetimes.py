@@ -56,8 +56,8 @@ def let_go(frame: Frame, holder: Any, source: Source | None, where: Any) -> None
     held = kinds_in(held_at(holder, where))
     if held.issubset(ATOMS) and where is True:
         return
-    frame.root.dropped |= held
-    if not dies_unseen(holder, where) or (frame.root.watched and not held.issubset(ATOMS)):
+    frame.root.memory.dropped |= held
+    if not dies_unseen(holder, where) or (frame.root.memory.watched and not held.issubset(ATOMS)):
         names = ", ".join(sorted(kind.__name__ for kind in held))
         frame.break_graph("side_effect_unknown", f"{names}: somebody sees when it dies, and it may be dropped")
     frame.guard("DIES_UNSEEN", source, where)
@@ -96,8 +96,8 @@ def guard_arguments(frame: Frame, given: Iterable[Value]) -> None:
     die. given: the values that it returns."""
     root = frame.root
     passed_on = held_in_others(frame.code)
-    times = collections.Counter(map(id, root.arguments.values()))
-    for name, obj in root.arguments.items():
+    times = collections.Counter(map(id, root.memory.arguments.values()))
+    for name, obj in root.memory.arguments.items():
         if name not in passed_on and type(obj) not in ATOMS and not holds(frame, obj, given):
             frame.guard("DIES_UNSEEN", Local(name), times[id(obj)])
 
@@ -106,7 +106,7 @@ def refuse_to_let_go(frame: Frame) -> None:
     """Breaks where the captured frame's stack and locals no longer hold one of the arguments in `acting`."""
     if is_of_the_prologue(frame.code, frame.current):
         return
-    for obj in frame.root.acting:
+    for obj in frame.root.memory.acting:
         if not holds(frame, obj):
             frame.break_graph("side_effect_unknown", f"a {type(obj).__name__} that acts when it dies is let go of")
 
@@ -115,7 +115,7 @@ def holds(frame: Frame, obj: Any, given: Iterable[Value] = ()) -> bool:
     """Whether the frame's stack, locals or cells, or `given`, hold the object, itself or in a sequence that the traced program made."""
     if any(held is obj for held, _ in frame.locals.slots.values()):
         return True
-    known = id(frame.root.memo.get(id(obj)))
+    known = id(frame.root.memory.memo.get(id(obj)))
     cells = (cell._contents for cell in frame.cells.values() if isinstance(cell, AbstractCell))
     for value in (*frame.stack, *dict.values(frame.locals), *cells, *given):
         if value is not None and (value.obj is obj if type(value) is Deferred else known in parts_of(value)):
@@ -165,16 +165,16 @@ def may_have_died(frame: Frame, obj: Any) -> bool:
     root = frame.root
     while frame.parent is not None:
         frame = frame.parent
-    value = root.memo.get(id(obj))
+    value = root.memory.memo.get(id(obj))
     unread = any(held is obj for held, _ in frame.locals.slots.values())
     if not unread and (value is None or all(v is not value for v in (*dict.values(frame.locals), *frame.stack))):
-        if any(argument is obj for argument in root.arguments.values()):
+        if any(argument is obj for argument in root.memory.arguments.values()):
             return True
-    return any(cell.lets_go_of(obj) for cell in root.cells.values()) or may_be_dropped(root, obj)
+    return any(cell.lets_go_of(obj) for cell in root.memory.cells.values()) or may_be_dropped(root, obj)
 
 
 def may_be_dropped(root: CaptureRoot, obj: Any) -> bool:
     """Whether something existing let go of such an object, or of what may hold it."""
     if isinstance(obj, torch.Tensor):
-        return not root.dropped.issubset(ATOMS)
-    return any(kind not in ATOMS and not issubclass(kind, torch.Tensor) for kind in root.dropped)
+        return not root.memory.dropped.issubset(ATOMS)
+    return any(kind not in ATOMS and not issubclass(kind, torch.Tensor) for kind in root.memory.dropped)

@@ -1,16 +1,52 @@
-"""The values of a graph's tensors, by their fakes: what an operation gives back is found again."""
+"""What objects became while a frame is traced: one value an object; and the values of a graph's tensors, by their fakes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from torch import fx
 
+    from ..objects.function import CellValue
     from .kinds import AbstractTensor
-    from .value import Frame
+    from .value import Frame, Value
+
+
+@dataclass(eq=False)
+class Memory:
+    """arguments: the objects in the slots of the captured frame when it began. acting: those of them that do something when they die."""
+
+    arguments: dict[str, Any]
+    acting: tuple[Any, ...]
+    memo: dict[int, Value] = field(default_factory=dict)
+    """id of an existing object -> its value."""
+    keep: list[Any] = field(default_factory=list)
+    """Objects that must not die before the attempt is over, as their ids are used."""
+    tuples: dict[int, Value] = field(default_factory=dict)
+    """The same of constants of code objects."""
+    made: dict[int, Value] = field(default_factory=dict)
+    """id of a template of a class or function that the program makes -> its value."""
+    cells: dict[int, CellValue] = field(default_factory=dict)
+    generators: list[Any] = field(default_factory=list)
+    globals_written: dict[tuple[int, str], Value | None] = field(default_factory=dict)
+    builtins_read: set[tuple[int, str]] = field(default_factory=set)
+    dropped: set[type] = field(default_factory=set)
+    """The classes of what existing objects let go of."""
+    watched: bool = False
+    """Whether the program made a weak reference with a callback to an existing object."""
+
+    def end(self) -> None:
+        """The attempt is over: drops the user's objects. Values refer to each other in circles, even where the objects do so weakly."""
+        for generator in self.generators:
+            generator.frame.parent = None  # on whose stack it is
+        for value in self.memo.values():
+            vars(value).clear()
+        for held in (self.memo, self.tuples, self.keep, self.cells, self.generators, self.globals_written):
+            held.clear()
+        self.arguments, self.acting = {}, ()
 
 
 def known_values(frame: Frame) -> dict[int, AbstractTensor]:

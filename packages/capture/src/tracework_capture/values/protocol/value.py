@@ -2,7 +2,7 @@
 
 Rules
 - A Value stands for one Python object of the user's program. Two reads of one object give the same Value: `frame.wrap`
-  remembers by identity for the whole capture (`root.memo`).
+  remembers by identity for the whole capture (`root.memory.memo`).
 - Values never import `interp`: all they need from it is a Frame, passed to each method.
 - Anything that cannot be known while tracing calls `frame.break_graph(reason_id, detail)`. That is always safe: the capture
   restarts and stops before the user instruction that led here.

@@ -358,7 +358,7 @@ class ModuleSlice(Value):
 
 def written_dict(frame: Frame, obj: Any) -> Any:
     """The value of an existing dict that the traced program wrote to, None for others."""
-    found: Any = frame.root.memo.get(id(obj))
+    found: Any = frame.root.memory.memo.get(id(obj))
     return found if found is not None and (found.changes or found.cleared) else None
 
 
