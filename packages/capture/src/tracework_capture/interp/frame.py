@@ -14,6 +14,7 @@ from ..regions import regions
 from ..sources import Const, DictItem, Item, Local
 from ..sources import root as root_of
 from ..values.objects.function import CellValue
+from ..values.protocol.asked import Asked
 from ..values.protocol.value import Deferred, SymbolicRaise, Value
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class CaptureRoot:
     ) -> None:
         self.globals = globals_
         self.history, self.plan = history, plan
+        self.asked = Asked()
         self.progress, self.memory = progress, memory
         self.shapes_seen: dict[Any, tuple[int, ...]] = {}
         self.gaps_seen: dict[Any, dict[int, int]] = {}
@@ -94,16 +96,6 @@ class CaptureRoot:
         self.symbols = symbols
         self.fake_mode = fake_mode
         self.options = options
-        self.remembered: dict[
-            Any, Any
-        ] = {}  # calls of functions that remember results -> what they gave (values.objects.remembered)
-        self.remembered_here: dict[int, dict[Any, Value]] = {}  # the same of those with arguments that no guard knows
-        self.remembered_later: set[int] = set()  # functions of that kind that are called after the graph
-        self.shown: list[Value] = []  # objects whose text is being written (values.objects.nested_texts)
-        self.asks_keys = False  # whether a table asks about its keys (values.protocol.user_keys)
-        self.key_answers: dict[Any, Any] = {}  # what it was told
-        self.told_apart: set[frozenset[Any]] = set()  # pairs of sources whose objects were found to be different ones
-        self.masks: dict[Any, Any] = {}  # what a mask asks of tensors -> the first one that does (values.torch.masks)
         self.transforms: tuple[Level, ...] = ()  # the transforms of torch.func that the function being traced is under
         self.grad_at_start = True
         self.regions: list[bool] = list(regions())

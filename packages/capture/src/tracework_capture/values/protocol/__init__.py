@@ -2,6 +2,7 @@
 
 from . import (  # noqa: F401
     arguments,
+    asked,
     binding,
     calls,
     constant,

@@ -182,7 +182,7 @@ def tell_apart(frame: Frame, left: Value, right: Value) -> None:
     """Two existing objects are different ones, which a later call need not have: a guard, where their types do not say so."""
     first, second = places = place_of(left), place_of(right)
     pair = frozenset(places)
-    if left.python_type() is not right.python_type() or pair in frame.root.told_apart:
+    if left.python_type() is not right.python_type() or pair in frame.root.asked.told_apart:
         return
     are_constants = isinstance(left, ConstantValue) and isinstance(right, ConstantValue)
     if isinstance(left, ConstantValue) and are_constants and (left.is_single() or left.obj == left.obj and left.obj != right.obj):
@@ -192,7 +192,7 @@ def tell_apart(frame: Frame, left: Value, right: Value) -> None:
             place, other = (first, right) if second is None else (second, left)
             frame.guard("NOT_IDENTITY", place, other.obj)
         return
-    frame.root.told_apart.add(pair)
+    frame.root.asked.told_apart.add(pair)
     if are_constants or not all(type(place) is Const or is_known(value) for place, value in zip(places, (left, right))):
         frame.guard("DISTINCT", first, places)
 

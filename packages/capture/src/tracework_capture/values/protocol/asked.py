@@ -1,0 +1,31 @@
+"""What was asked while a frame is traced and has one answer for all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .value import Value
+
+
+@dataclass(eq=False)
+class Asked:
+    """Questions and answers."""
+
+    asks_keys: bool = False
+    """Whether a table asks about its keys (user_keys)."""
+    key_answers: dict[Any, Any] = field(default_factory=dict)
+    """What it was told."""
+    told_apart: set[frozenset[Any]] = field(default_factory=set)
+    """Pairs of sources whose objects were found to be different ones."""
+    shown: list[Value] = field(default_factory=list)
+    """Objects whose text is being written (plain.nested_texts)."""
+    masks: dict[Any, Any] = field(default_factory=dict)
+    """What a mask asks of tensors -> the first one that does (torch.masks)."""
+    remembered: dict[Any, Any] = field(default_factory=dict)
+    """Calls of functions that remember results -> what they gave (objects.remembered)."""
+    remembered_here: dict[int, dict[Any, Value]] = field(default_factory=dict)
+    """The same of those with arguments that no guard knows."""
+    remembered_later: set[int] = field(default_factory=set)
+    """Functions of that kind that are called after the graph."""
