@@ -223,7 +223,7 @@ class GraphBuilder:
             self._reads = self.fake_mode.reads
             node_args, node_kwargs = taken
             example = self.run_on_fakes(frame, target, node_args, node_kwargs, kind)
-        if frame.root.states_written:
+        if frame.root.modes.states_written:
             node_kwargs = with_defaults(frame, target, node_args, node_kwargs, example, kind)
         return self.record(frame, target, node_args, node_kwargs, example, kind)
 

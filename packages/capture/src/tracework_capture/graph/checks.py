@@ -96,7 +96,7 @@ def can_be_checked(frame: Any, tensor: Any) -> bool:
     example = tensor.example
     return (
         not root.plan.learnt.unchecked
-        and not root.transforms
+        and not root.modes.transforms
         and example.device.type == "cpu"
         and type(example.numel()) is int
         and example.numel() == 1
@@ -441,8 +441,8 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
         if root.effects.raised and not root.plan.learnt.apart and must_be_apart(root):
             raise Again("apart", Learnt(apart=True), why)
         return lines
-    restore = [f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({root.grad_at_start})"]
-    for name, value in root.states_written.items():
+    restore = [f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({root.modes.grad_at_start})"]
+    for name, value in root.modes.states_written.items():
         restore.append(f"{writer.const(_torch.SETTINGS[name][1], f'set_{name}')}({writer.const(value, name)})")
     before = []
     if root.effects.random:

@@ -102,28 +102,28 @@ def replay(root: Any, writer: CodeWriter) -> None:
 def keep_grad_mode(root: Any, writer: CodeWriter) -> None:
     """Grad mode that the traced program left changed: a compiled graph need not leave it so."""
     enabled = torch.is_grad_enabled()
-    if enabled != root.grad_at_start:
+    if enabled != root.modes.grad_at_start:
         writer.line(f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({enabled})")
 
 
 def keep_state(root: Any, writer: CodeWriter) -> None:
     """Settings that the traced program left changed, and the TorchFunctionModes that it left and entered: those that the frame is under
     see nothing of what the generated code did up to here."""
-    if root.modes_at_start:
+    if root.modes.modes_at_start:
         writer.quietly(f"with {writer.const(_torch.function_modes_aside, 'aside')}():")
-    for _ in root.modes_at_start[modes_kept(root) :]:
+    for _ in root.modes.modes_at_start[modes_kept(root) :]:
         writer.line(f"{writer.const(_torch.pop_function_mode, 'pop_mode')}()")
-    for name, value in root.states_written.items():
+    for name, value in root.modes.states_written.items():
         read, write = _torch.SETTINGS[name]
         if read() != value:
             writer.line(f"{writer.const(write, f'set_{name}')}({writer.const(read(), name)})")
-    for mode in root.function_modes[modes_kept(root) :]:
+    for mode in root.modes.function_modes[modes_kept(root) :]:
         writer.line(f"{writer.const(_torch.push_function_mode, 'push_mode')}({writer.load(mode)})")
 
 
 def modes_kept(root: Any) -> int:
     """How many of the TorchFunctionModes that the frame is under it is under at its end."""
-    start, now = root.modes_at_start, root.function_modes
+    start, now = root.modes.modes_at_start, root.modes.function_modes
     return next((i for i, (old, new) in enumerate(zip(start, now)) if old is not new), min(len(start), len(now)))
 
 
@@ -167,7 +167,7 @@ def compiled_by(backend: Any, root: Any, captured: CapturedGraph) -> tuple[Calla
     graph, on_trial = captured.graph, root.options.symbolic_sizes is None and bool(root.symbols.ranges)
     before = graph.code
     try:
-        with torch.set_grad_enabled(root.grad_at_start), settings_at_start(root):
+        with torch.set_grad_enabled(root.modes.grad_at_start), settings_at_start(root):
             compiled = backend(graph, list(captured.example_inputs))
         if not callable(compiled):
             raise ControlMisuse(
@@ -206,11 +206,11 @@ def graph_call(
     changes |= {i: plain_alias for i, b in enumerate(root.graph.inputs) if b.name in root.graph.aliased_inputs}
     if changes:
         compiled = with_changed_inputs(compiled, tuple(changes.items()), boxed)
-    if root.modes_at_start:
+    if root.modes.modes_at_start:
         compiled = _torch.under_no_function_modes(compiled)  # they were asked while tracing
-    if root.uses_dual_levels:
+    if root.modes.uses_dual_levels:
         compiled = _torch.leaving_dual_levels(compiled)
-    if root.uses_saved_hooks:
+    if root.modes.uses_saved_hooks:
         compiled = _torch.leaving_saved_hooks(compiled)
     results = next(iter(reversed(captured.graph.graph.nodes))).args[0]
     if not is_ours:
@@ -254,8 +254,8 @@ def refuse_results(backend: str, count: int, given: Any) -> NoReturn:
 @contextlib.contextmanager
 def settings_at_start(root: Any) -> Iterator[None]:
     """Settings as the graph will find them; those that it writes are as the program left them afterwards."""
-    now = {name: _torch.SETTINGS[name][0]() for name in root.states_written}
-    _torch.write_settings(root.states_written)
+    now = {name: _torch.SETTINGS[name][0]() for name in root.modes.states_written}
+    _torch.write_settings(root.modes.states_written)
     try:
         yield
     finally:
@@ -326,7 +326,7 @@ def leave(
     keep_state(frame.root, writer)
     for manager in entered:
         writer.line(f"{writer.const(_torch.enter)}({writer.load(manager)})")
-    if entered and frame.root.function_modes:  # a mode may have kept a manager from switching
+    if entered and frame.root.modes.function_modes:  # a mode may have kept a manager from switching
         writer.line(f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({inside})")
     leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts, held)
     if (

@@ -15,7 +15,7 @@ __all__ = ["end_autocast", "left", "record_plain", "refuse_open_managers"]
 
 def left(frame: Any, manager: Any) -> None:
     """The manager is not entered any more, or once less often."""
-    entered = frame.root.entered
+    entered = frame.root.modes.entered
     place = next((n for n in reversed(range(len(entered))) if entered[n][0] is manager), None)
     if place is not None:
         del entered[place]
@@ -24,7 +24,7 @@ def left(frame: Any, manager: Any) -> None:
 def refuse_open_managers(root: Any) -> None:
     """Breaks the graph before the call that enters a manager by hand where the graph would end before it is left: what graphs do in the
     block ends with them."""
-    for manager, step, stack in root.entered:
+    for manager, step, stack in root.modes.entered:
         if not manager.outlives_graph:
             stop = BreakGraph(
                 "context_unknown", f"{manager.cls.__name__} is entered by a call, and the graph ends before it is left"
@@ -45,6 +45,6 @@ def record_plain(frame: Any, target: Callable[..., Any], args: tuple[Any, ...]) 
 def end_autocast(frame: Any) -> None:
     """At the end of a graph: blocks that began before it and ended in it are blocks of the graph in which what held before them does.
     They really end after the graph."""
-    for node in reversed(frame.root.autocast_ended):
+    for node in reversed(frame.root.modes.autocast_ended):
         record_plain(frame, exit_autocast, (node,))
-    frame.root.autocast_ended.clear()
+    frame.root.modes.autocast_ended.clear()

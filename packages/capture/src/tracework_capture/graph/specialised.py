@@ -72,7 +72,7 @@ def specialised_tensor(frame: Any, node: fx.Node | None, listed: bool = False) -
 
     listed: the program asks for a list of its numbers. A single number (a count, a place) of what is no module's is likely to change."""
     data = None if node is None else held_data(node)
-    if data is None or (data.inputs and frame.root.transforms):
+    if data is None or (data.inputs and frame.root.modes.transforms):
         return None
     return data.real if specialise(frame, data.inputs, listed) else None
 

@@ -61,7 +61,7 @@ def truth_of_state(frame: Any, node: fx.Node) -> bool | None:
     """The truth of a node's number, guarded; None where it is no condition on a buffer alone."""
     root = frame.root
     buffer, steps = _from_one_buffer(root, node)
-    if buffer is None or root.transforms:
+    if buffer is None or root.modes.transforms:
         return None
     binding = buffer.meta["binding"]
     real = root.graph.example_inputs[root.graph.inputs.index(binding)]

@@ -152,7 +152,7 @@ def number_of_formula(frame: Any, node: Any) -> Any:
         if not symbols.has_hint(expression) or not -SMALL <= symbols.hint(expression) <= SMALL:
             return None
         limits.append(expression)
-    if frame.root.transforms or not specialise(frame, formula.inputs):
+    if frame.root.modes.transforms or not specialise(frame, formula.inputs):
         return None
     for expression in limits[:-1]:
         symbols.guard(Condition.compare("<=", expression, SMALL), frame.user_location())

@@ -324,7 +324,7 @@ class _StateKept:
     """Keeps torch's global modes as they are around an attempt: tracing sets them for real."""
 
     def __init__(self, root: CaptureRoot) -> None:
-        self.flags = root.states_written
+        self.flags = root.modes.states_written
 
     def __enter__(self) -> None:
         self.grad = torch.is_grad_enabled()
@@ -347,7 +347,7 @@ class _StateKept:
 def attempt(root: CaptureRoot, frame: SymbolicFrame, backend: Any) -> Captured:
     """Interpret once and finish."""
     started, ended = time.perf_counter(), root.plan.stop
-    root.grad_at_start, root.autocast_at_start = torch.is_grad_enabled(), _torch.autocast_state()
+    root.modes.grad_at_start, root.modes.autocast_at_start = torch.is_grad_enabled(), _torch.autocast_state()
     record_ambient(root.guards)
     wrap_function_modes(frame)
     stop: Returned | Break = Returned()
@@ -413,7 +413,7 @@ def wrap_function_modes(frame: SymbolicFrame) -> None:
     """The TorchFunctionModes that the frame is under are asked while it is traced."""
     stack = Ambient("users_function_modes")
     modes = [frame.wrap(mode, Item(stack, i)) for i, mode in enumerate(_torch.users_function_modes())]
-    frame.root.function_modes, frame.root.modes_at_start = modes, tuple(modes)
+    frame.root.modes.function_modes, frame.root.modes.modes_at_start = modes, tuple(modes)
     switch_functions_off(frame.root)
 
 
@@ -422,10 +422,10 @@ def switch_functions_off(root: CaptureRoot) -> None:
     off_for = root.services.torch_functions_off_for
     if off_for == "nobody":
         return
-    if root.function_modes:
+    if root.modes.function_modes:
         raise SkipFrame("torch functions are switched off around it, under a mode")
     root.guards.state("torch_functions_off_for", off_for)
-    root.subclass_functions_off, root.all_functions_off = 1, int(off_for == "all")
+    root.modes.subclass_functions_off, root.modes.all_functions_off = 1, int(off_for == "all")
 
 
 def unfinished_generators(root: CaptureRoot, stop: Returned | Break) -> None:

@@ -16,6 +16,7 @@ from ..sources import root as root_of
 from ..values.objects.function import CellValue
 from ..values.protocol.asked import Asked
 from ..values.protocol.value import Deferred, SymbolicRaise, Value
+from ..values.torch.modes import Modes
 
 if TYPE_CHECKING:
     import types
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from ..shapes import DeclaredShapes
     from ..values.objects.function import FunctionValue
     from ..values.protocol.memory import Memory
-    from ..values.torch.regions.transforms import Level
     from .progress import Progress
 
 __all__ = ["NULL", "CaptureRoot", "HandlerMark", "SymbolicFrame"]
@@ -74,6 +74,7 @@ class CaptureRoot:
     ) -> None:
         self.globals = globals_
         self.history, self.plan = history, plan
+        self.modes = Modes(list(regions()))
         self.asked = Asked()
         self.progress, self.memory = progress, memory
         self.shapes_seen: dict[Any, tuple[int, ...]] = {}
@@ -96,25 +97,6 @@ class CaptureRoot:
         self.symbols = symbols
         self.fake_mode = fake_mode
         self.options = options
-        self.transforms: tuple[Level, ...] = ()  # the transforms of torch.func that the function being traced is under
-        self.grad_at_start = True
-        self.regions: list[bool] = list(regions())
-        self.subclass_functions_off = 0  # how many blocks switch __torch_function__ of subclasses off
-        self.all_functions_off = 0  # how many of them switch off modes, too
-        self.function_modes: list[Value] = []  # the TorchFunctionModes that are on, the innermost last
-        self.modes_at_start: tuple[Value, ...] = ()
-        self.autocast_at_start: tuple[Any, ...] = ()
-        self.autocast_ended: list[Any] = []  # nodes that enter what held before blocks that began before the frame
-        self.states_written: dict[str, Any] = {}  # name in guards.kinds.STATES -> what it was at the start
-        self.entered: list[tuple[Value, int, Any]] = []  # managers that were entered and not left: manager, step, places
-        self.frame_hooks: list[Any] = []  # hooks that the frame put on modules (values.torch.frame_hooks)
-        self.hook_numbers = 0  # how many it put on
-        self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
-        self.saved_hooks_refused = 0  # how many blocks that disable hooks of saved tensors are entered
-        self.uses_saved_hooks = False  # whether the graph enters such hooks
-        self.uses_dual_levels = False  # whether the graph enters a level of forward-mode AD
-        self.uses_inference = False  # whether there was such a block, or an input that one made
-        self.storages: dict[Any, int | None] = {}  # of inference tensors -> the version that is allowed, of others -> None
         self.specialised: dict[Any, Any] = {}  # inputs whose data was taken as it is -> where to note a write (graph.specialised)
         self.surely_changing: Any = None  # the source of what a call that broke the graph gave
 

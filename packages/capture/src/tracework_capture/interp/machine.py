@@ -80,7 +80,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                 stop = stopped if isinstance(stopped, BreakGraph) else BreakGraph("unbacked_condition", str(stopped))
                 if not stop.stack:
                     stop.stack = frame.locations()
-                    stop.is_error = bool(root.regions) and root.regions[-1]
+                    stop.is_error = bool(root.modes.regions) and root.modes.regions[-1]
                 try:
                     raise stop from stopped.__cause__
                 finally:

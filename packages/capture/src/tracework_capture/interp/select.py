@@ -67,7 +67,7 @@ def selected(frame: Any, jump: Any, condition: Any, jumps_if: bool) -> bool:
     arms meet. Raises Again."""
     root = frame.root
     key = frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, jump.index
-    if root.transforms or root.function_modes or root.subclass_functions_off or root.inference:
+    if root.modes.transforms or root.modes.function_modes or root.modes.subclass_functions_off or root.modes.inference:
         return False
     tensor = condition.as_tensor(frame) if isinstance(condition, DataBool) else condition
     if any_autocast() or not fits(tensor.example) or tensor.example.numel() != 1:

@@ -436,14 +436,14 @@ def shown_to_hooks(frame: Frame) -> bool:
     """Whether hooks of saved tensors see what autograd saves: a tensor that stands for a number would be shown to them, no number is."""
     around = _torch.any_saved_tensor_hooks()
     frame.root.guards.state("saved_tensor_hooks", around)
-    return around or frame.root.uses_saved_hooks
+    return around or frame.root.modes.uses_saved_hooks
 
 
 def number_of_tensor(frame: Frame, tensor: AbstractTensor, name: str) -> DataFloat | None:
     """item() or float() of a tensor of one number, on the CPU, where computing in double precision is what Python does; else None."""
     example = tensor.example
     real = example.dtype.is_floating_point or (name == "__float__" and not example.dtype.is_complex)
-    fits = real and example.device.type == "cpu" and not frame.root.transforms
+    fits = real and example.device.type == "cpu" and not frame.root.modes.transforms
     if not is_plain_tensor(tensor) or not fits or type(example.numel()) is not int or example.numel() != 1:
         return None
     alone = frame.graph.call_method(frame, "reshape", (frame.graph.call_method(frame, "detach", (tensor,)), ()))

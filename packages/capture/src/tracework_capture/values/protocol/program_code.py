@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 def check_frame_hooks(root: CaptureRoot, module: Value | None = None) -> None:
     """Raises Again where a forward hook that the traced program put on a module, on this one if it is given, is part of the trace
     alone (torch/frame_hooks.py)."""
-    for each in root.frame_hooks:
+    for each in root.modes.frame_hooks:
         if module is None or each.module is module:
             each.refused()

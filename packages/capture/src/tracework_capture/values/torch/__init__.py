@@ -2,7 +2,7 @@
 
 - what is asked of tensors: dtypes, leaves, inference_tensors, open_indices, masks, extrema, graph_functions, structure
 - who is asked about a call: tensor_attributes, foreign_tensor, overrides
-- settings: context, state, dual_numbers, optimizer
+- settings: modes, context, state, dual_numbers, optimizer
 - backward: module_hooks, hooks, frame_hooks, saved_hooks, backward, leaf_changes
 - calls: foreach, float_curves, number_calls, float_operands, generators, call
 - calls with ways of their own: number_arguments, data_calls, tensor_data, tensor_classes, data_indices, tensor_turns, texts_of_data
@@ -39,6 +39,7 @@ from . import (  # noqa: F401
     leaf_changes,
     leaves,
     masks,
+    modes,
     module,
     module_hooks,
     number_arguments,

@@ -83,7 +83,7 @@ def grad_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
 def refuse_what_is_unseen(frame: Frame) -> None:
     """Functions under a transform of torch.func are traced without it, and so without its gradients. Hooks that are not traced change
     Python objects, which is seen in plain Python alone. Gradients that are sparse have strides and memory on fakes."""
-    if frame.root.transforms:
+    if frame.root.modes.transforms:
         frame.break_graph("call_unknown", "the autograd engine under a transform of torch.func")
     if any(isinstance(node.target, (PassThrough, RegisterHook, EnterSavedHooks)) for node in frame.graph.graph.nodes):
         frame.break_graph("hook", "a backward in the function whose hooks it would run as they are")

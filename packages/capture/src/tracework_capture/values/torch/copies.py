@@ -35,11 +35,11 @@ def deep_tensor(frame: Frame, value: TensorValue) -> Value:
     """copy.deepcopy of a parameter, or of another leaf that fills its memory and has nothing else to it."""
     from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
 
-    if frame.root.function_modes:
+    if frame.root.modes.function_modes:
         return frame.break_graph("function_mode", "copy.deepcopy of a tensor")
     example, kind = value.example, value.python_type()
     spec, asks = example.spec, example.requires_grad
-    if kind not in PLAIN or asks and not value.is_leaf() or frame.root.transforms or value.hooks or value.versions:
+    if kind not in PLAIN or asks and not value.is_leaf() or frame.root.modes.transforms or value.hooks or value.versions:
         return frame.break_graph("builtin_unsupported", f"copy.deepcopy of {value.describe()}, which is no plain leaf")
     made = frame.graph.call_method(frame, "clone", (frame.graph.call(frame, getattr, (value, "data")),))
     if kind is torch.nn.Parameter:

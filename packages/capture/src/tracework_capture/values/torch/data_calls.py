@@ -56,7 +56,7 @@ def ctc_row(fn: Callable[..., Any]) -> Handler:
         given = dict(zip(CTC_NAMES, args)) | kwargs
         scores = given.get("log_probs")
         lengths = [given.get("input_lengths"), given.get("target_lengths")]
-        plain = not any(isinstance(length, AbstractTensor) for length in lengths) or frame.root.transforms
+        plain = not any(isinstance(length, AbstractTensor) for length in lengths) or frame.root.modes.transforms
         if plain or any_autocast() or not isinstance(scores, AbstractTensor) or scores.example.ndim not in (2, 3):
             return call_torch(frame, fn, args, kwargs)
         whole = "reduction" not in given or force_plain(frame, given["reduction"]) not in ("none", 0)
@@ -79,7 +79,7 @@ def recurrent_row(fn: Callable[..., Any]) -> Handler:
         sequence: Any = given.get("input")
         first: Any = given.get("batch_first")
         known = isinstance(sequence, AbstractTensor) and sequence.example.ndim == 3 and first is not None and first.is_constant()
-        if not known or frame.root.transforms:
+        if not known or frame.root.modes.transforms:
             return call_torch(frame, fn, args, kwargs)  # packed sequences have two dimensions
         time = 1 if first.constant() else 0
         steps = sequence.example.shape[time]
@@ -124,7 +124,7 @@ def random_state_row(fn: Any) -> Handler:
     """manual_seed, get_rng_state and set_rng_state of the CPU's generator"""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if frame.root.transforms:
+        if frame.root.modes.transforms:
             return frame.break_graph("random_state", f"torch.{fn.__name__} under a transform of torch.func")
         example = None
         if fn is torch.get_rng_state:
@@ -140,7 +140,7 @@ def random_state_row(fn: Any) -> Handler:
 @call(torch.seed)
 def seed_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.seed(): the number that it gives is known when the graph has run."""
-    if frame.root.transforms:
+    if frame.root.modes.transforms:
         return frame.break_graph("random_state", "torch.seed under a transform of torch.func")
     example = frame.graph.run_on_fakes(frame, torch.empty, ((),), {"dtype": torch.uint64, "device": "cpu"}, "call_function")
     found = called_as_it_is(frame, fresh_seed, [], {}, example)

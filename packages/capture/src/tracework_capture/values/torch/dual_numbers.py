@@ -25,10 +25,10 @@ class DualLevel(ContextValue):
     made_at = -1
 
     def enter(self, frame: Frame) -> Value:
-        if frame.root.transforms:
+        if frame.root.modes.transforms:
             frame.break_graph("context_unknown", "forward_ad.dual_level under a transform of torch.func")
         self.made_at = frame.root.progress.step
-        frame.root.uses_dual_levels = True
+        frame.root.modes.uses_dual_levels = True
         frame.graph.plain_node(frame, forward_ad.enter_dual_level, ())
         return ConstantValue(dual_level())
 

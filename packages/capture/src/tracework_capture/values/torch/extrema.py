@@ -73,7 +73,7 @@ def extremum_of_tensors(frame: Frame, op: str, items: list[Value]) -> Value | No
     """The one of the items than which none is smaller (op is <) or larger (>); None where it cannot be chosen by the graph."""
     root, code = frame.root, frame.code
     key = code.co_filename, code.co_firstlineno, code.co_name, frame.current.index
-    outside = root.transforms or root.function_modes or root.subclass_functions_off or root.inference
+    outside = root.modes.transforms or root.modes.function_modes or root.modes.subclass_functions_off or root.modes.inference
     if outside or key in root.plan.learnt.not_selected or any_autocast() or not all(map(is_choice, items)):
         return None
     best = items[0]

@@ -39,7 +39,7 @@ class FrameHook(Handle):
         place: tuple[str, int, str, int],
     ) -> None:
         super().__init__(None)
-        self.hooks = frame.root.frame_hooks
+        self.hooks = frame.root.modes.frame_hooks
         self.module, self.table, self.hook, self.with_kwargs, self.place = module, table, hook, with_kwargs, place
         self.hooks.append(self)
 
@@ -74,12 +74,12 @@ def put_on(frame: Frame, name: str, args: list[Any], kwargs: dict[str, Value]) -
     known = len(args) <= 2 and "hook" in given and all(value.is_constant() for value in flags.values())
     if not known or any(value.constant() for key, value in flags.items() if key not in OF_ONE_FRAME):
         return None
-    if root.transforms or root.selecting or place in root.plan.learnt.asked_early or args[0].source is None:
+    if root.modes.transforms or root.selecting or place in root.plan.learnt.asked_early or args[0].source is None:
         return None
     with_kwargs = "with_kwargs" in flags and bool(flags["with_kwargs"].constant())
     handle = FrameHook(frame, args[0], ROWS_OF_TABLES[name], given["hook"], with_kwargs, place)
-    root.hook_numbers += 1
-    root.mutations.effect(("numbers of hooks",), lambda emit: count_hooks(emit, root.hook_numbers))
+    root.modes.hook_numbers += 1
+    root.mutations.effect(("numbers of hooks",), lambda emit: count_hooks(emit, root.modes.hook_numbers))
     return handle
 
 
@@ -90,4 +90,6 @@ def count_hooks(emit: Emitter, count: int) -> None:
 
 def hooks_of_frame(frame: Frame, module: AbstractModule, table: str) -> list[Any]:
     """(hook, whether it gets keyword arguments) of those that are on, in their order."""
-    return [(each.hook, each.with_kwargs) for each in frame.root.frame_hooks if each.module is module and each.table == table]
+    return [
+        (each.hook, each.with_kwargs) for each in frame.root.modes.frame_hooks if each.module is module and each.table == table
+    ]

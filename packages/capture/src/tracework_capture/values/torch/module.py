@@ -489,7 +489,7 @@ def hook_row(name: str) -> Handler:
 
 def to_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """module.to(dtype or device): the module where everything is so already, else its own code."""
-    if not frame.root.function_modes and all(w.is_constant() for w in (*args[1:], *kwargs.values())):
+    if not frame.root.modes.function_modes and all(w.is_constant() for w in (*args[1:], *kwargs.values())):
         wanted = [a.constant() for a in args[1:]], {k: v.constant() for k, v in kwargs.items()}
         tensors: list[Any] = [t for table in ("_parameters", "_buffers") for _, t in members(table)(frame, args[:1], {})]
         if is_so([t.example for t in tensors], *wanted):

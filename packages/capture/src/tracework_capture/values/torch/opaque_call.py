@@ -33,7 +33,7 @@ def opaque_call(frame: Frame, function: Callable[..., Any], args: Sequence[Value
     """The result as a value; None when the call must break the graph."""
     values = [*args, *kwargs.values()]
     tensors = [v for v in values if isinstance(v, TensorValue)]
-    if not is_foreign(function) or not tensors or not all(map(fits, tensors)) or frame.root.transforms:
+    if not is_foreign(function) or not tensors or not all(map(fits, tensors)) or frame.root.modes.transforms:
         return None
     check_frame_hooks(frame.root)
     try:

@@ -305,7 +305,7 @@ class TensorOperations(AbstractTensor):
 
     def format_operand(self, frame: Frame) -> Value:
         is_number = type(self) is TensorValue and self.python_type() is torch.Tensor and not self.example.ndim
-        if not is_number or frame.root.function_modes or self.example.is_meta:
+        if not is_number or frame.root.modes.function_modes or self.example.is_meta:
             return self
         return number_row(frame, frame.graph.compute(frame, torch.detach, (self,)), "item", [], {})
 
@@ -313,7 +313,12 @@ class TensorOperations(AbstractTensor):
         if kind == "s":
             return self.data_text(frame, str) or self
         is_float = kind is not None and kind in "fFeEgG" and type(self) is TensorValue and not self.example.requires_grad
-        if not is_float or not self.example.dtype.is_floating_point or self.example.numel() != 1 or frame.root.function_modes:
+        if (
+            not is_float
+            or not self.example.dtype.is_floating_point
+            or self.example.numel() != 1
+            or frame.root.modes.function_modes
+        ):
             return self
         return number_row(frame, self, "__float__", [], {})
 
@@ -413,8 +418,8 @@ def existing_tensor(frame: Frame, obj: torch.Tensor, source: Source) -> Abstract
     value = TensorValue(node, node.meta["example_value"], source, obj)
     remember(frame, value)
     if obj.is_inference() and not is_inside(frame):  # which every tensor's guard says, too
-        frame.root.uses_inference = True
-        frame.root.storages.setdefault(value.example.storage, value.example.storage.version)
+        frame.root.modes.uses_inference = True
+        frame.root.modes.storages.setdefault(value.example.storage, value.example.storage.version)
     return value
 
 
@@ -425,7 +430,7 @@ def tensor_result(frame: Frame, node: fx.Node, example: FakeTensor) -> AbstractT
         return known
     value = TensorValue(node, example)
     value.may_be_freed = frame.graph.history_freed
-    if frame.root.uses_inference:
+    if frame.root.modes.uses_inference:
         value.of_inference = is_for_inference(frame, example)
     remember(frame, value)
     return value

@@ -20,7 +20,13 @@ def may_be_written_late(frame: Frame) -> bool:
     """Whether a text that is asked for here can be written when the graph has run: no mode or subclass sees that, and nothing needed it while
     tracing."""
     root = frame.root
-    switched = root.transforms or root.selecting or root.function_modes or root.subclass_functions_off or root.states_written
+    switched = (
+        root.modes.transforms
+        or root.selecting
+        or root.modes.function_modes
+        or root.modes.subclass_functions_off
+        or root.modes.states_written
+    )
     return not switched and place_here(frame) not in root.plan.learnt.asked_early
 
 

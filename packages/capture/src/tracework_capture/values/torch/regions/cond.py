@@ -51,7 +51,7 @@ def cond_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
     operands = given["operands"].unpack(frame) if "operands" in given else []
     if not isinstance(condition, TensorValue) or known_tensor(condition.node) is not None:
         return arms[0 if condition.truth(frame) else 1].call(frame, operands, {})
-    if condition.example.numel() != 1 or frame.root.transforms:
+    if condition.example.numel() != 1 or frame.root.modes.transforms:
         return frame.break_graph("call_unknown", "torch.cond of several conditions, or under a transform")
     (found, *first), (other, *second) = [traced_part(frame, arm, operands, "torch.cond") for arm in arms]
     if not same_structure(frame, found, other):
