@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -14,21 +14,61 @@ from ..formulas import INT_BITS
 from ..guards.guard import TensorFacts
 from ..plan import Again, Learnt
 from ..shapes import DeclaredShapes, path_of
-from ..sources import ArrayTensor, Const, TensorSize, TensorStride
+from ..sources import ArrayTensor, Const, DictItem, Item, Local, TensorSize, TensorStride
 
 if TYPE_CHECKING:
     from torch import fx
 
     from ..hook.history import History
+    from ..options import CaptureOptions
     from ..sources import Source
 
 __all__ = [
+    "Inputs",
     "check_guesses",
     "check_strict_dims",
     "distinct_inputs",
     "lift_number",
     "lift_tensor",
 ]
+
+
+@dataclass(eq=False)
+class Inputs:
+    """What is open of the graph's inputs, and what was seen of them for later captures.
+
+    shapes: what the compile call declares. surely_changing: the source of what a call that broke the graph gave."""
+
+    options: CaptureOptions
+    history: History
+    shapes: DeclaredShapes | None
+    surely_changing: Source | None
+    numbers: dict[Source, Any] = field(default_factory=dict)
+    """Source of a number -> its symbol."""
+    shapes_seen: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    gaps_seen: dict[str, dict[int, int]] = field(default_factory=dict)
+    """Strides that are no products of sizes."""
+    strict_dims: list[tuple[Any, Any, int | None, str]] = field(default_factory=list)
+    """Symbols that must stay open: symbol, source, dim, how that was said."""
+    guesses: dict[str, frozenset[int]] = field(default_factory=dict)
+    guessed_dims: dict[Any, tuple[Any, int]] = field(default_factory=dict)
+    """Symbol -> the source and dim that were opened on a guess."""
+    groups: dict[str, Any] = field(default_factory=dict)
+    """Name of a group of equal sizes -> its first symbol."""
+    specialised: dict[fx.Node, set[str]] = field(default_factory=dict)
+    """Inputs whose data was taken as it is -> where to note a write (graph.specialised)."""
+
+    def changes(self, source: Any, value: Any) -> bool:
+        """Whether the number (or the text) at `source` had another value before, or will have: what item() gave, say. Remembers it."""
+        changed = self.history.number_changed(str(source), value)
+        return changed or source == self.surely_changing or (self.options.dynamic is True and is_given_number(source, value))
+
+
+def is_given_number(source: Any, value: Any) -> bool:
+    """Whether it is a number among the arguments of the captured frame; 0 and 1 are seldom amounts."""
+    while isinstance(source, (Item, DictItem)):
+        source = source.base
+    return type(source) is Local and (type(value) is float or (type(value) is int and value not in (0, 1)))
 
 
 LAYOUT, STATED = "layout of an input", "torch._check"  # origins of conditions that are no decisions of the program
@@ -93,7 +133,7 @@ def changed_gaps(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     scaled_strides_of(tensor, tuple(tensor.shape), found.append)
     gaps = {dim: tensor.stride(dim) for dim in found if tensor.shape[dim] > 1 and tensor.stride(dim) > 1}
     if gaps:
-        root.gaps_seen[str(source)] = gaps
+        root.inputs.gaps_seen[str(source)] = gaps
     before = root.history.gaps.get(str(source), {})
     changed = frozenset(dim for dim, stride in gaps.items() if before.get(dim, stride) != stride)
     return changed - marks_at(root, tensor, source).static if changed else changed
@@ -126,7 +166,7 @@ def guessed_dims(learnt: Learnt, tensor: torch.Tensor, key: Any, changed: frozen
 
 def check_guesses(root: Any) -> None:
     """Raises Again when the program fixes a size that was opened on a guess (it meets a weight): it stays a number."""
-    ranges = ((root.symbols.ranges[symbol], place) for symbol, place in root.guessed_dims.items())
+    ranges = ((root.symbols.ranges[symbol], place) for symbol, place in root.inputs.guessed_dims.items())
     fixed = frozenset(place for (low, high), place in ranges if low is not None and low == high)
     if fixed:
         raise Again("guess_fixed", Learnt(fixed_dims=fixed))
@@ -153,9 +193,9 @@ def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     changed = frozenset(range(len(shape))) if root.options.dynamic else frozenset()
     if root.options.dynamic is None:
         changed = history.changed_dims(key, shape)
-        root.guesses[key] = guessed_dims(root.plan.learnt, tensor, key, changed)
-        changed |= root.guesses[key]
-    root.shapes_seen[key] = shape
+        root.inputs.guesses[key] = guessed_dims(root.plan.learnt, tensor, key, changed)
+        changed |= root.inputs.guesses[key]
+    root.inputs.shapes_seen[key] = shape
     wanted = ((changed | marks.maybe | chosen) - marks.static - root.options.fixed_dims(key, shape)) | marks.strict
     return frozenset(d for d in wanted if shape[d] >= SMALLEST)
 
@@ -165,9 +205,9 @@ def marks_at(root: Any, tensor: torch.Tensor, source: Source) -> DimMarks:
     marks = marks_of(tensor)
     if root.options.unbacked_sources:
         marks = replace(marks, unbacked=marks.unbacked | root.options.unbacked_dims(str(source), tuple(tensor.shape)))
-    if root.shapes is None:
+    if root.inputs.shapes is None:
         return marks
-    declared = declared_of(root.shapes, path_of(source), tensor.dim())
+    declared = declared_of(root.inputs.shapes, path_of(source), tensor.dim())
     if type(declared) is not tuple or len(declared) != tensor.dim():
         raise ControlMisuse(
             f"shapes_spec declares {source} as {declared}, but it is a tensor of {tensor.dim()} dims. Correct one."
@@ -214,10 +254,10 @@ def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> An
     lower = max(SMALLEST, limits.lower or 0)
     symbol = root.symbols.new(size, origin, lower, limits.upper)
     root.graph.size_input(symbol, origin, size)
-    if dim in root.guesses.get(str(source), ()):
-        root.guessed_dims[symbol] = (str(source), dim)
+    if dim in root.inputs.guesses.get(str(source), ()):
+        root.inputs.guessed_dims[symbol] = (str(source), dim)
     if dim in marks.strict:
-        root.strict_dims.append((symbol, source, dim, marks.how(dim)))
+        root.inputs.strict_dims.append((symbol, source, dim, marks.how(dim)))
     return in_group(root, symbol, limits, f"dim {dim} of {source}")
 
 
@@ -225,7 +265,7 @@ def in_group(root: Any, symbol: Any, limits: DimRange, what: str) -> Any:
     """The first symbol of the group, or this one; a guard says that they are the same. Raises ControlMisuse when they differ now."""
     from tracework_primops import Condition
 
-    first = symbol if limits.group is None else root.groups.setdefault(limits.group, symbol)
+    first = symbol if limits.group is None else root.inputs.groups.setdefault(limits.group, symbol)
     if first is not symbol:
         values = root.symbols.hint(symbol), root.symbols.hint(first)
         if values[0] != values[1]:
@@ -244,7 +284,7 @@ def mark_stated_conditions(symbols: Any, here: str) -> None:
 
 def check_strict_dims(root: Any) -> None:
     """Marked sizes stayed open. Raises DynamicDimError that says where one was fixed, or decided on."""
-    for symbol, source, dim, how in root.strict_dims:
+    for symbol, source, dim, how in root.inputs.strict_dims:
         low, high = root.symbols.ranges[symbol]
         for recorded in root.symbols.conditions:
             if symbol not in recorded.condition.free_symbols or recorded.origin.startswith((GROUP, LAYOUT, STATED)):
@@ -263,15 +303,15 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
     root = frame.root
     if root.options.dynamic is False:
         return None
-    declared = None if root.shapes is None else root.shapes.get(path_of(source))
-    if root.shapes is not None:
+    declared = None if root.inputs.shapes is None else root.inputs.shapes.get(path_of(source))
+    if root.inputs.shapes is not None:
         check_entry(declared, value, str(source))
         chosen = isinstance(declared, DimRange)
     else:
-        chosen = root.changes(source, value) or root.options.chosen_number(str(source), value)
+        chosen = root.inputs.changes(source, value) or root.options.chosen_number(str(source), value)
     if not chosen or not root.options.keeps_sizes_open or value.bit_length() > INT_BITS:
         return None
-    symbol = root.numbers.get(source)
+    symbol = root.inputs.numbers.get(source)
     if symbol is None and held_by_static_module(root, source):
         return None
     if symbol is None:
@@ -279,16 +319,16 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
         frame.guard("TYPE", source, int)
         symbol = open_int(root, value, source, limits)
         if declared is not None:
-            root.strict_dims.append((symbol, source, None, "declared in shapes_spec"))
-        symbol = root.numbers[source] = in_group(root, symbol, limits, str(source))
+            root.inputs.strict_dims.append((symbol, source, None, "declared in shapes_spec"))
+        symbol = root.inputs.numbers[source] = in_group(root, symbol, limits, str(source))
     return symbol
 
 
 def open_int(root: Any, value: int, source: Source, limits: DimRange = DimRange()) -> Any:  # noqa: B008  # it is frozen
     """The symbol of an int that may be any number, an input of the graph; one for each source."""
-    symbol = root.numbers.get(source)
+    symbol = root.inputs.numbers.get(source)
     if symbol is None:
-        symbol = root.numbers[source] = root.symbols.new(value, source, limits.lower, limits.upper, number=True)
+        symbol = root.inputs.numbers[source] = root.symbols.new(value, source, limits.lower, limits.upper, number=True)
         root.graph.open_numbers.add(symbol)
         root.graph.size_input(symbol, source, value)
     return symbol

@@ -87,7 +87,7 @@ def _specialise(frame: Any, node: fx.Node, listed: bool) -> bool:
     root, source, data = frame.root, node.meta["kept_at"], data_of(node.meta["known"].real)
     if _shares_written_memory(root, node):
         return False
-    if node in root.specialised:
+    if node in root.inputs.specialised:
         return True
     owner = _owner(root, source)
     if owner is not None:
@@ -99,10 +99,10 @@ def _specialise(frame: Any, node: fx.Node, listed: bool) -> bool:
         written = kept.written
     else:
         written = root.history.written
-        if not listed or root.options.dynamic or str(source) in written or root.changes(source, data):
+        if not listed or root.options.dynamic or str(source) in written or root.inputs.changes(source, data):
             return False
     frame.guard("DATA", source, data)
-    root.specialised[node] = written
+    root.inputs.specialised[node] = written
     return True
 
 
@@ -135,9 +135,9 @@ def _owner(root: Any, source: Source) -> torch.nn.Module | None:
 
 def check_specialised(root: Any) -> None:
     """Raises Again when the frame writes to what was taken as it is, which has another value in the next call."""
-    written = [node for node in root.specialised if node.meta["example_value"].storage.version]
+    written = [node for node in root.inputs.specialised if node.meta["example_value"].storage.version]
     for node in written:
         source = node.meta["kept_at"]
-        root.specialised[node].add(str(source) if _owner(root, source) is None else source.name)
+        root.inputs.specialised[node].add(str(source) if _owner(root, source) is None else source.name)
     if written:
         raise Again("data_written")

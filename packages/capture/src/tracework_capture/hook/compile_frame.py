@@ -22,7 +22,7 @@ from ..graph.builder import GraphBuilder
 from ..graph.checks import only_sets
 from ..graph.data_sizes import switches_modes
 from ..graph.finish import Captured, finish
-from ..graph.inputs import check_guesses, check_strict_dims, distinct_inputs
+from ..graph.inputs import Inputs, check_guesses, check_strict_dims, distinct_inputs
 from ..graph.mutations import MutationLog
 from ..graph.specialised import check_specialised
 from ..guards.classes import ClassLookups, find, recorded_lookups
@@ -217,6 +217,13 @@ def start(
         issubclass(type(obj), (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
     )
     may_be_small = not given.outermost and (is_resume_code(given.code) or is_of_torch(given.code))
+    slot = result_slot(given.code)
+    inputs = Inputs(
+        options,
+        history,
+        options.shapes if given.outermost and not is_resume_code(given.code) else None,
+        None if slot is None else Local(slot),
+    )
     progress = Progress(sees_tensors, may_be_small)
     root = CaptureRoot(
         services,
@@ -231,10 +238,8 @@ def start(
         plan,
         progress,
         Memory(given.slots, given.acting),
+        inputs,
     )
-    root.shapes = options.shapes if given.outermost and not is_resume_code(given.code) else None
-    slot = result_slot(given.code)
-    root.surely_changing = None if slot is None else Local(slot)
     code = given.code
     closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
     local_values = _LazyLocals(given.slots, names_of_parts(given, options))
@@ -393,9 +398,9 @@ def attempt(root: CaptureRoot, frame: SymbolicFrame, backend: Any) -> Captured:
     unfinished_generators(root, stop)
     captured = finish(frame, stop, backend, execute_text, NULL)
     check_strict_dims(root)
-    for key, shape in root.shapes_seen.items():
+    for key, shape in root.inputs.shapes_seen.items():
         root.history.remember(key, shape)
-    for key, gaps in root.gaps_seen.items():
+    for key, gaps in root.inputs.gaps_seen.items():
         root.history.remember_gaps(key, gaps)
     captured.seconds["trace"] = traced - started
     captured.seconds["total"] = time.perf_counter() - started

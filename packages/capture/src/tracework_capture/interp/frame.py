@@ -11,7 +11,7 @@ from ..errors import BreakGraph, SkipFrame, Unsupported, UserLocation
 from ..graph.checks import DataCheck, Effects
 from ..graph.inputs import lift_tensor
 from ..regions import regions
-from ..sources import Const, DictItem, Item, Local
+from ..sources import Const
 from ..sources import root as root_of
 from ..values.objects.function import CellValue
 from ..values.protocol.asked import Asked
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..bytecode.code import Instruction
+    from ..graph.inputs import Inputs
     from ..hook.history import History
     from ..plan import Plan
-    from ..shapes import DeclaredShapes
     from ..values.objects.function import FunctionValue
     from ..values.protocol.memory import Memory
     from .progress import Progress
@@ -71,25 +71,18 @@ class CaptureRoot:
         plan: Plan,
         progress: Progress,
         memory: Memory,
+        inputs: Inputs,
     ) -> None:
         self.globals = globals_
         self.history, self.plan = history, plan
         self.modes = Modes(list(regions()))
         self.asked = Asked()
-        self.progress, self.memory = progress, memory
-        self.shapes_seen: dict[Any, tuple[int, ...]] = {}
-        self.gaps_seen: dict[Any, dict[int, int]] = {}
-        self.numbers: dict[Any, Any] = {}
+        self.progress, self.memory, self.inputs = progress, memory, inputs
         self.checks: list[DataCheck] = []
         self.effects = Effects()
         self.selecting = False  # whether an arm of a condition on data is traced (interp.select)
         self.replaced: list[Any] = []  # tensors in whose place such a condition gave copies (graph.replaced)
         fake_mode.recorder = self.effects.note
-        self.strict_dims: list[tuple[Any, Any, int | None, str]] = []
-        self.shapes: DeclaredShapes | None = None
-        self.guesses: dict[Any, frozenset[int]] = {}
-        self.guessed_dims: dict[Any, tuple[Any, int]] = {}
-        self.groups: dict[str, Any] = {}
         self.services = services
         self.guards = guards
         self.graph = graph
@@ -97,20 +90,6 @@ class CaptureRoot:
         self.symbols = symbols
         self.fake_mode = fake_mode
         self.options = options
-        self.specialised: dict[Any, Any] = {}  # inputs whose data was taken as it is -> where to note a write (graph.specialised)
-        self.surely_changing: Any = None  # the source of what a call that broke the graph gave
-
-    def changes(self, source: Any, value: Any) -> bool:
-        """Whether the number (or the text) at `source` had another value before, or will have: what item() gave, say. Remembers it."""
-        changed = self.history.number_changed(str(source), value)
-        return changed or source == self.surely_changing or (self.options.dynamic is True and is_given_number(source, value))
-
-
-def is_given_number(source: Any, value: Any) -> bool:
-    """Whether it is a number among the arguments of the captured frame; 0 and 1 are seldom amounts."""
-    while isinstance(source, (Item, DictItem)):
-        source = source.base
-    return type(source) is Local and (type(value) is float or (type(value) is int and value not in (0, 1)))
 
 
 class SymbolicFrame:

@@ -503,17 +503,17 @@ def changing_float(frame: Frame, number: Any, source: Source) -> FloatValue | No
     root = frame.root
     if root.options.dynamic is False or not math.isfinite(number):
         return None
-    if type(number) is float and not root.changes(source, number):
+    if type(number) is float and not root.inputs.changes(source, number):
         return None
-    found: FloatValue | None = root.numbers.get(source)
+    found: FloatValue | None = root.inputs.numbers.get(source)
     if found is None:
         frame.guard("TYPE", source, type(number))
         node = root.graph.float_input(source, number)
         if type(number) is not float:
-            found = root.numbers[source] = NumpyFloat(node, number, source)
+            found = root.inputs.numbers[source] = NumpyFloat(node, number, source)
             return found
         formula = Formula(node.name, (Number(node.name, node, source, number),))
-        found = root.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
+        found = root.inputs.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
     return found
 
 

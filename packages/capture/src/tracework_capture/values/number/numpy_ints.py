@@ -152,7 +152,7 @@ class NumpyInt(OpenConstant):
 def changing_numpy_int(frame: Frame, number: Any, source: Source) -> NumpyInt | None:
     """The value of an int that had another value in an earlier capture; None when it stays a constant."""
     root = frame.root
-    if root.options.dynamic is False or not root.changes(source, number) or not root.options.keeps_sizes_open:
+    if root.options.dynamic is False or not root.inputs.changes(source, number) or not root.options.keeps_sizes_open:
         return None
     if int(number).bit_length() > INT_BITS:
         return None

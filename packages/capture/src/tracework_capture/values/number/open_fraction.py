@@ -43,7 +43,7 @@ def changing_fraction(frame: Frame, number: Fraction, source: Source) -> OpenFra
     if any(type(part) is not int for _, part in ints):
         return frame.break_graph("operation_unknown", "a fraction of numbers of another kind, whose operators are their own")
     # both ints are remembered from the first call on, so that those are open that change
-    changed = [root.changes(place, part) for place, part in ints]
+    changed = [root.inputs.changes(place, part) for place, part in ints]
     if root.options.dynamic is False or not any(changed) or not root.options.keeps_sizes_open:
         return None
     frame.guard("TYPE", source, type(number))
