@@ -270,15 +270,15 @@ class GraphBuilder:
         guard_choices(frame, target)
         self.calls += 1
         self.own_calls += frame.parent is None
-        raised = frame.root.effects.raised
+        raised = frame.root.recording.effects.raised
         if len(raised) != self._raising:
             kinds = tuple(kind for each in raised[self._raising :] for kind in each)
             self._raising = len(raised)
             node.meta["may_raise"] = True
             self.raises_in_block = self.raises_in_block or frame.in_block or frame.current.handler is not None
             self.raises_in_try = self.raises_in_try or is_swallowed(frame, kinds) or is_managed(frame)
-        if frame.root.effects.writing != self._writing:
-            self._writing = frame.root.effects.writing
+        if frame.root.recording.effects.writing != self._writing:
+            self._writing = frame.root.recording.effects.writing
             node.meta["may_write"] = True
         if frame.root.plan.learnt.apart:
             keep_apart(frame, node)

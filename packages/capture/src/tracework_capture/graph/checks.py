@@ -109,7 +109,7 @@ def take_for_granted(frame: Any, tensor: Any, expected: bool) -> None:
     node = tensor.node
     if tensor.example.dtype is not torch.bool:
         node = frame.graph.call_method(frame, "bool", (tensor,)).node
-    frame.root.checks.append(DataCheck(node, expected))
+    frame.root.recording.checks.append(DataCheck(node, expected))
 
 
 # --- what the graph does ------------------------------------------------------------------------------------------------
@@ -313,8 +313,8 @@ def _written_by(node: fx.Node) -> Iterable[Any]:
 def keep_apart(frame: Any, node: fx.Node) -> None:
     """Breaks the graph where an operator that may raise and something that cannot be taken back, of which one is this node, meet in it."""
     if not is_plain_call(node) and node.target is not holds:
-        frame.root.effects.hidden = f"{node.target} is no operator"
-    if frame.root.effects.raised and (frame.root.effects.hidden or written_inputs(frame.root)):
+        frame.root.recording.effects.hidden = f"{node.target} is no operator"
+    if frame.root.recording.effects.raised and (frame.root.recording.effects.hidden or written_inputs(frame.root)):
         frame.break_graph(
             "exception", "an operator may raise in a graph that cannot run again, and the program sees how far it came"
         )
@@ -328,12 +328,14 @@ def written_inputs(root: Any) -> list[fx.Node]:
 def is_written_to(root: Any, node: fx.Node) -> bool:
     """Whether the graph writes to the memory of this input."""
     example = node.meta.get("example_value")
-    return isinstance(example, torch.Tensor) and bool(example.storage.version or example.storage in root.effects.statistics)
+    return isinstance(example, torch.Tensor) and bool(
+        example.storage.version or example.storage in root.recording.effects.statistics
+    )
 
 
 def written_again(root: Any, node: fx.Node) -> bool:
     """Whether a plain run of the frame gives this input what the graph gave it, or would have given it."""
-    return node.meta["example_value"].storage not in root.effects.statistics and is_written_the_same_again(node)
+    return node.meta["example_value"].storage not in root.recording.effects.statistics and is_written_the_same_again(node)
 
 
 AUTOCAST = frozenset({_torch.enter_autocast, _torch.exit_autocast})
@@ -391,9 +393,9 @@ def touched(graph: fx.Graph) -> set[Any]:
 def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
     """Why the frame cannot simply run again after its graph ran, wholly (`checked`) or not; empty when it can."""
     builder = root.graph
-    if root.effects.hidden:
-        return root.effects.hidden
-    if builder.draws and not (checked or root.effects.raised):
+    if root.recording.effects.hidden:
+        return root.recording.effects.hidden
+    if builder.draws and not (checked or root.recording.effects.raised):
         return "numbers are drawn by Python"
     on_devices = False
     for node in builder.graph.nodes:
@@ -406,10 +408,10 @@ def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
         if checked:
             lasts = not can_be_put_back(node)
         else:
-            lasts = not root.effects.raised or node.meta["example_value"].storage in touches and not can_be_copied(node)
+            lasts = not root.recording.effects.raised or node.meta["example_value"].storage in touches and not can_be_copied(node)
         if lasts:
             return f"{node.name} is written"
-    return "kernels of another device" if on_devices and (checked or root.effects.random) else ""
+    return "kernels of another device" if on_devices and (checked or root.recording.effects.random) else ""
 
 
 # --- the text around the call -------------------------------------------------------------------------------------------
@@ -417,15 +419,15 @@ def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
 
 def check_conditions(root: Any, writer: CodeWriter) -> list[str]:
     """Texts that are true when the frame must run plainly; asks the graph for its conditions. Raises Again."""
-    if not root.checks:
+    if not root.recording.checks:
         return []
     why = leaves_a_trace(root, checked=True)
-    if not why and any(check.node not in root.graph.graph.nodes for check in root.checks):
+    if not why and any(check.node not in root.graph.graph.nodes for check in root.recording.checks):
         why = "a condition inside of an inner graph"
     if why:
         log.info("conditions on data break the graph: %s", why)
         raise Again("unchecked", Learnt(unchecked=True), why)
-    texts = {f"{'not ' if check.expected else ''}{writer.graph_output(check.node)}": None for check in root.checks}
+    texts = {f"{'not ' if check.expected else ''}{writer.graph_output(check.node)}": None for check in root.recording.checks}
     return list(texts)
 
 
@@ -438,14 +440,14 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     root = frame.root
     lines = [f"__tw_out = {call}"]
     if not conditions and (why := leaves_a_trace(root, False, writes_last)):
-        if root.effects.raised and not root.plan.learnt.apart and must_be_apart(root):
+        if root.recording.effects.raised and not root.plan.learnt.apart and must_be_apart(root):
             raise Again("apart", Learnt(apart=True), why)
         return lines
     restore = [f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({root.modes.grad_at_start})"]
     for name, value in root.modes.states_written.items():
         restore.append(f"{writer.const(_torch.SETTINGS[name][1], f'set_{name}')}({writer.const(value, name)})")
     before = []
-    if root.effects.random:
+    if root.recording.effects.random:
         before.append(f"__tw_random = {writer.const(torch.get_rng_state)}()")
         restore.append(f"{writer.const(torch.set_rng_state)}(__tw_random)")
     if root.graph.draws:

@@ -90,7 +90,7 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     seconds = {"backend": time.perf_counter() - started}
     code = writer.finish(call, frame.info.position(frame.current))
     collect = tuple(binding.source for binding in root.graph.inputs)
-    checked = bool(root.checks)
+    checked = bool(root.recording.checks)
     return Captured(code, root.guards, collect, captured, root.symbols, stop, tuple(raising), checked, given_back, seconds)
 
 

@@ -57,16 +57,18 @@ def may_be_replaced(value: Any, with_history: bool = False) -> bool:
 def note_replaced(root: Any, key: Any, given: Any, old: Any, new: Any) -> None:
     """After the condition there is `new` where an arm left `given`, which is a copy of `old` unless that is None."""
     pairs = [(key, old)] if old is not None else []
-    pairs += [(each.key, each.old) for each in root.replaced if each.new is given or each.new is old]
+    pairs += [(each.key, each.old) for each in root.recording.replaced if each.new is given or each.new is old]
     for where, before in pairs:
         before.is_chosen = new.is_chosen = True
-        root.replaced.append(Replaced(where, before, new, (_state(before), _state(new))))
+        root.recording.replaced.append(Replaced(where, before, new, (_state(before), _state(new))))
 
 
 def settle_replaced(root: Any, new: Any) -> None:
     """Nobody has `new` any longer, which was changed and is stored in the tensor that it is a view of in plain Python, and which nothing
     was written to meanwhile."""
-    root.replaced = [each for each in root.replaced if each.new is not new or each.state[0] != _state(each.old)]
+    root.recording.replaced = [
+        each for each in root.recording.replaced if each.new is not new or each.state[0] != _state(each.old)
+    ]
 
 
 def _state(value: Any) -> tuple[int, bool, ResultFacts]:
@@ -82,22 +84,22 @@ def _is_changed(value: Any) -> bool:
 
 def check_replaced(root: Any, outputs: Iterable[fx.Node]) -> None:
     """Raises Again where the program, or who gets these outputs, may see which tensors were replaced."""
-    if not root.replaced:
+    if not root.recording.replaced:
         return
     nodes = root.graph.graph.nodes
     strided = (node.all_input_nodes for node in nodes if "as_strided" in getattr(node.target, "__name__", str(node.target)))
     _memory_is_asked(root, _memory(read for reads in strided for read in reads))
     seen = _memory(outputs) | _memory(node for node in nodes if node.op == "placeholder")
-    for group in _groups(root.replaced):
+    for group in _groups(root.recording.replaced):
         memory = set().union(*(each.memory for each in group))
-        if len(memory & seen) > 1 or memory & root.effects.statistics or any(each.is_changed() for each in group):
+        if len(memory & seen) > 1 or memory & root.recording.effects.statistics or any(each.is_changed() for each in group):
             _unselect(root, group)
 
 
 def identity_is_asked(root: Any, *values: Any) -> None:
     """Raises Again where data decides which tensor one of the values is."""
     chosen = [value for value in values if getattr(value, "is_chosen", False)]
-    for group in _groups(root.replaced) if chosen else ():
+    for group in _groups(root.recording.replaced) if chosen else ():
         if any(value is each.old or value is each.new for value in chosen for each in group):
             _unselect(root, group)
 
@@ -108,7 +110,7 @@ def memory_is_asked(root: Any, value: Any) -> None:
 
 
 def _memory_is_asked(root: Any, memory: set[Any]) -> None:
-    for group in _groups(root.replaced) if memory else ():
+    for group in _groups(root.recording.replaced) if memory else ():
         if any(memory & each.memory for each in group):
             _unselect(root, group)
 

@@ -85,7 +85,7 @@ def _from_one_buffer(root: Any, node: fx.Node) -> tuple[fx.Node | None, list[fx.
         if at in seen:
             continue
         seen.add(at)
-        if not isinstance(example, torch.Tensor) or example.storage in root.effects.statistics:
+        if not isinstance(example, torch.Tensor) or example.storage in root.recording.effects.statistics:
             return None, []
         if example.storage.version:
             writes = [n for n in root.graph.graph.nodes if is_pure_write(n) and _is_over(n.args[0], example.storage)]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..bytecode.code import code_info
 from ..bytecode.resume import original_place
 from ..errors import BreakGraph, SkipFrame, Unsupported, UserLocation
-from ..graph.checks import DataCheck, Effects
 from ..graph.inputs import lift_tensor
+from ..graph.recording import Recording
 from ..regions import regions
 from ..sources import Const
 from ..sources import root as root_of
@@ -75,14 +75,11 @@ class CaptureRoot:
     ) -> None:
         self.globals = globals_
         self.history, self.plan = history, plan
+        self.recording = Recording()
         self.modes = Modes(list(regions()))
         self.asked = Asked()
         self.progress, self.memory, self.inputs = progress, memory, inputs
-        self.checks: list[DataCheck] = []
-        self.effects = Effects()
-        self.selecting = False  # whether an arm of a condition on data is traced (interp.select)
-        self.replaced: list[Any] = []  # tensors in whose place such a condition gave copies (graph.replaced)
-        fake_mode.recorder = self.effects.note
+        fake_mode.recorder = self.recording.effects.note
         self.services = services
         self.guards = guards
         self.graph = graph

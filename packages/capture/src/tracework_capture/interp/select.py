@@ -195,11 +195,11 @@ def _traced(frame: Any, first: int, meet: int, stored: set[str], depth: int, oth
 
 def _run(frame: Any, first: int, meet: int) -> None:
     root = frame.root
-    outer, root.selecting = root.selecting, True
+    outer, root.recording.selecting = root.recording.selecting, True
     try:
         _steps(frame, first, meet)
     finally:
-        root.selecting = outer
+        root.recording.selecting = outer
 
 
 def _steps(frame: Any, first: int, meet: int) -> None:

@@ -127,7 +127,7 @@ class Services:
             return self.inline(frame, function.function, [function.owner, *args], kwargs)
         if args and issubclass(args[0].python_type(), bdb.Bdb):
             self.leave_all_plain(frame, f"{function.name} of a debugger")
-        if frame.root.selecting and not may_be_inlined(function.code):
+        if frame.root.recording.selecting and not may_be_inlined(function.code):
             frame.break_graph("call_unknown", f"{function.name} in an arm of a condition on data")
         if frame.root.asked.asks_keys:
             refuse_effects(frame, function)

@@ -58,7 +58,7 @@ def call_entries(frame, args, names):
     if names:
         kwargs = dict(zip(names, args[-len(names) :]))
         args = args[: -len(names)]
-    if frame.root.selecting and not may_be_called(frame, function):
+    if frame.root.recording.selecting and not may_be_called(frame, function):
         frame.break_graph("call_unknown", f"{function.describe()} in an arm of a condition on data")
     return function.call(frame, args, kwargs)
 

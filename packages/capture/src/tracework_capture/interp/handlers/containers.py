@@ -28,7 +28,7 @@ def binary_subscr(frame, instruction):
 def store_subscr(frame, instruction):
     """container[key] = value"""
     value, container, key = frame.pop_many(3)
-    if frame.root.selecting and not isinstance(container, TensorValue):
+    if frame.root.recording.selecting and not isinstance(container, TensorValue):
         frame.break_graph("call_unknown", f"an item of {container.describe()} is stored in an arm of a condition on data")
     container.setitem(frame, key, value)
 

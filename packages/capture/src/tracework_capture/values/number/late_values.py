@@ -229,7 +229,7 @@ def read_late(frame: Frame, tensor: AbstractTensor, name: str) -> LateValue | No
     """What a method of a tensor (item, tolist, ...) reads from it, known when the graph has run; None where it is asked for at once."""
     kind, root = kind_of(tensor.example, name), frame.root
     place = place_here(frame)
-    refused = root.modes.transforms or root.selecting or root.modes.function_modes or root.modes.subclass_functions_off
+    refused = root.modes.transforms or root.recording.selecting or root.modes.function_modes or root.modes.subclass_functions_off
     if kind is None or refused or not is_plain_tensor(tensor) or place in root.plan.learnt.asked_early:
         return None
     load = copy_for_later(frame, tensor)

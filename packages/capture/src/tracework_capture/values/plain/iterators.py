@@ -507,7 +507,7 @@ class ItemIterator(IteratorValue):
     def next_value(self, frame: Frame) -> Value | None:
         if self.position == MOST_ITEMS:
             frame.break_graph("loop_goes_on", f"{MOST_ITEMS} items of {self.owner.python_type().__name__} and no end")
-        raised = frame.root.effects.raised
+        raised = frame.root.recording.effects.raised
         before = len(raised)
         try:
             item = self.owner.getitem(frame, ConstantValue(self.position))

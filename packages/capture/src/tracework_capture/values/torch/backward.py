@@ -87,7 +87,7 @@ def refuse_what_is_unseen(frame: Frame) -> None:
         frame.break_graph("call_unknown", "the autograd engine under a transform of torch.func")
     if any(isinstance(node.target, (PassThrough, RegisterHook, EnterSavedHooks)) for node in frame.graph.graph.nodes):
         frame.break_graph("hook", "a backward in the function whose hooks it would run as they are")
-    if frame.root.effects.sparse_gradients:
+    if frame.root.recording.effects.sparse_gradients:
         frame.break_graph("tensor_layout", "a backward in the function that gives sparse gradients")
 
 

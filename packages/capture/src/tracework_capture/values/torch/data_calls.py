@@ -38,7 +38,7 @@ def called_as_it_is(
 ) -> Value:
     """The result of a node that is known by an example of its kind. raises: for some data; its operators are not seen on fakes."""
     if raises:
-        frame.root.effects.raised.append(raises)
+        frame.root.recording.effects.raised.append(raises)
     node_args = tuple(graph_argument(frame, a) for a in args)
     node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
     found = frame.graph.record(frame, fn, node_args, node_kwargs, example)
@@ -131,7 +131,7 @@ def random_state_row(fn: Any) -> Handler:
             size, options = tuple(fn().shape), {"dtype": torch.uint8, "device": torch.device("cpu")}
             example = frame.graph.run_on_fakes(frame, torch.empty, (size,), options, "call_function")
         found = called_as_it_is(frame, fn, args, kwargs, example)
-        frame.root.effects.random = True
+        frame.root.recording.effects.random = True
         return frame.wrap(torch.default_generator, Const(torch.default_generator)) if fn is torch.manual_seed else found
 
     return handler
@@ -144,7 +144,7 @@ def seed_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
         return frame.break_graph("random_state", "torch.seed under a transform of torch.func")
     example = frame.graph.run_on_fakes(frame, torch.empty, ((),), {"dtype": torch.uint64, "device": "cpu"}, "call_function")
     found = called_as_it_is(frame, fresh_seed, [], {}, example)
-    frame.root.effects.random = True
+    frame.root.recording.effects.random = True
     return found.call_method(frame, "item", [], {})
 
 

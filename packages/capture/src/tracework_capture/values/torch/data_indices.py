@@ -48,7 +48,7 @@ def places_of(
     where = place_here(frame)
     if not places or where in root.plan.learnt.not_selected or not is_plain_tensor(tensor):
         return None
-    if root.modes.transforms or root.modes.function_modes or root.selecting or root.modes.subclass_functions_off:
+    if root.modes.transforms or root.modes.function_modes or root.recording.selecting or root.modes.subclass_functions_off:
         return None
     if any(t.example.device.type != "cpu" for t in (tensor, *(items[at] for at in places))):  # others do not raise IndexError
         return None
@@ -93,7 +93,7 @@ def slice_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Any
     where = place_here(frame)
     if not places or not is_plain_tensor(tensor) or where in root.plan.learnt.not_selected or not frame.fake_mode.allow_unbacked:
         return tensor, key
-    if root.modes.transforms or root.modes.function_modes or root.selecting or root.modes.subclass_functions_off:
+    if root.modes.transforms or root.modes.function_modes or root.recording.selecting or root.modes.subclass_functions_off:
         return tensor, key
     dims = dims_of_items(items, tensor.example.ndim)
     if dims is None or not may_be_replaced(tensor, with_history=True):

@@ -74,7 +74,7 @@ def put_on(frame: Frame, name: str, args: list[Any], kwargs: dict[str, Value]) -
     known = len(args) <= 2 and "hook" in given and all(value.is_constant() for value in flags.values())
     if not known or any(value.constant() for key, value in flags.items() if key not in OF_ONE_FRAME):
         return None
-    if root.modes.transforms or root.selecting or place in root.plan.learnt.asked_early or args[0].source is None:
+    if root.modes.transforms or root.recording.selecting or place in root.plan.learnt.asked_early or args[0].source is None:
         return None
     with_kwargs = "with_kwargs" in flags and bool(flags["with_kwargs"].constant())
     handle = FrameHook(frame, args[0], ROWS_OF_TABLES[name], given["hook"], with_kwargs, place)

@@ -42,14 +42,14 @@ def is_drawn_from(frame: Frame, generator: Any) -> bool:
     """Whether tensors may be drawn from the generator before the graph runs; guards what that depends on."""
     root = frame.root
     if isinstance(generator, MadeGenerator):
-        return not (root.modes.transforms or root.modes.function_modes or root.modes.inference or root.selecting)
+        return not (root.modes.transforms or root.modes.function_modes or root.modes.inference or root.recording.selecting)
     known = isinstance(generator, ObjectValue) and generator.cls is torch.Generator and generator.source is not None
     if (
         not known
         or root.modes.transforms
         or root.modes.function_modes
         or root.modes.inference
-        or root.selecting
+        or root.recording.selecting
         or is_default(generator.obj)
     ):
         return False
@@ -213,7 +213,7 @@ def make_generator(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     except (NotPlain, RuntimeError, TypeError):
         return frame.break_graph("random_state", "torch.Generator with these arguments")
     root = frame.root
-    if set(kwargs) - {"device"} or root.modes.transforms or root.modes.function_modes or root.selecting:
+    if set(kwargs) - {"device"} or root.modes.transforms or root.modes.function_modes or root.recording.selecting:
         return frame.break_graph("random_state", "torch.Generator in a function that is transformed, under a mode, or in an arm")
     return MadeGenerator(frame, device)
 

@@ -22,7 +22,7 @@ def may_be_written_late(frame: Frame) -> bool:
     root = frame.root
     switched = (
         root.modes.transforms
-        or root.selecting
+        or root.recording.selecting
         or root.modes.function_modes
         or root.modes.subclass_functions_off
         or root.modes.states_written
