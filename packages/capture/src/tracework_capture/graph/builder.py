@@ -172,6 +172,10 @@ class GraphBuilder:
         count = self._names[prefix + text] = self._names.get(prefix + text, 0) + 1
         return f"{prefix}{text}" if count == 1 else f"{prefix}{text}_tw{count}"
 
+    def end(self) -> None:
+        """The attempt is over: drops the user's objects."""
+        self.example_inputs, self.tensor_values = [], {}
+
     # --- sizes ---------------------------------------------------------------------------------------------------
     def size_node(self, size: Any) -> Any:
         """The argument that stands for a size: the int itself, or a node that computes the expression from size inputs."""

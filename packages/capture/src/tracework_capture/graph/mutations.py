@@ -31,6 +31,11 @@ class MutationLog:
     def __len__(self):
         return len(self.entries)
 
+    def end(self) -> None:
+        """The attempt is over: drops the user's objects."""
+        self.entries.clear()
+        self.keep.clear()
+
     def effect(self, key, write):
         """Adds an entry; `write(emit)` emits its statements."""
         self.changes += 1

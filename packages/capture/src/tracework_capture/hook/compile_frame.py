@@ -23,10 +23,8 @@ from ..graph.checks import only_sets
 from ..graph.data_sizes import switches_modes
 from ..graph.finish import Captured, finish
 from ..graph.inputs import Inputs, check_guesses, check_strict_dims, distinct_inputs
-from ..graph.mutations import MutationLog
 from ..graph.specialised import check_specialised
 from ..guards.classes import ClassLookups, find, recorded_lookups
-from ..guards.guard import GuardSet
 from ..guards.kinds import record_ambient
 from ..interp.breaks import execute_text
 from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
@@ -142,7 +140,10 @@ def outcome_of(
         stop = Stop(root.progress.step, BreakGraph("recursion", "Python's own recursion limit"), frame.locations())
     finally:
         history.operations = max(history.operations, root.graph.own_calls)
-        let_go(root, frame)
+        for made in made_classes(root):
+            made.end()
+        root.end()
+        frame.end()
     return Stopped(stop, is_between_breaks(given.code, frame, stop.reason) and root.graph.calls < SMALL_PIECE)
 
 
@@ -172,21 +173,6 @@ def not_continued(why: str, stop: Stop) -> SkipFrame:
     skip = SkipFrame(why)
     skip.stop = stop.as_break()
     return skip
-
-
-def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
-    """Drop the user's objects of an attempt that is over: the root, its frames and values refer to each other."""
-    for made in made_classes(root):
-        made.end()
-    root.memory.end()
-    for held in (frame.locals, frame.locals.slots, frame.cells, frame.stack, frame.handled):
-        held.clear()
-    frame.result, frame.locals.frame = None, None
-    root.guards = GuardSet()  # what was captured has the other
-    root.graph.example_inputs, root.graph.tensor_values = [], {}
-    root.mutations.entries.clear()
-    root.mutations.keep.clear()
-    root.fake_mode.forget_reals()
 
 
 def made_classes(root: CaptureRoot) -> list[MadeClassValue]:
@@ -225,21 +211,8 @@ def start(
         None if slot is None else Local(slot),
     )
     progress = Progress(sees_tensors, may_be_small)
-    root = CaptureRoot(
-        services,
-        GuardSet(),
-        graph,
-        MutationLog(),
-        symbols,
-        fake_mode,
-        options,
-        given.globals,
-        history,
-        plan,
-        progress,
-        Memory(given.slots, given.acting),
-        inputs,
-    )
+    memory = Memory(given.slots, given.acting)
+    root = CaptureRoot(services, graph, symbols, fake_mode, options, given.globals, history, plan, progress, memory, inputs)
     code = given.code
     closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
     local_values = _LazyLocals(given.slots, names_of_parts(given, options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -9,8 +10,9 @@ from ..bytecode.code import code_info
 from ..bytecode.resume import original_place
 from ..errors import BreakGraph, SkipFrame, Unsupported, UserLocation
 from ..graph.inputs import lift_tensor
+from ..graph.mutations import MutationLog
 from ..graph.recording import Recording
-from ..regions import regions
+from ..guards.guard import GuardSet
 from ..sources import Const
 from ..sources import root as root_of
 from ..values.objects.function import CellValue
@@ -22,13 +24,18 @@ if TYPE_CHECKING:
     import types
     from collections.abc import Sequence
 
+    from tracework_primops import FakeMode, SymbolTable
+
     from ..bytecode.code import Instruction
+    from ..graph.builder import GraphBuilder
     from ..graph.inputs import Inputs
     from ..hook.history import History
+    from ..options import CaptureOptions
     from ..plan import Plan
     from ..values.objects.function import FunctionValue
     from ..values.protocol.memory import Memory
     from .progress import Progress
+    from .services import Services
 
 __all__ = ["NULL", "CaptureRoot", "HandlerMark", "SymbolicFrame"]
 
@@ -54,39 +61,37 @@ class HandlerMark(_Null):
 NULL = _Null()
 
 
+@dataclass(eq=False)
 class CaptureRoot:
-    """State of one attempt to capture one frame; shared by the frame and everything inlined into it."""
+    """State of one attempt to capture one frame; shared by the frame and everything inlined into it. globals: of that frame."""
 
-    def __init__(
-        self,
-        services: Any,
-        guards: Any,
-        graph: Any,
-        mutations: Any,
-        symbols: Any,
-        fake_mode: Any,
-        options: Any,
-        globals_: dict[str, Any],
-        history: History,
-        plan: Plan,
-        progress: Progress,
-        memory: Memory,
-        inputs: Inputs,
-    ) -> None:
-        self.globals = globals_
-        self.history, self.plan = history, plan
-        self.recording = Recording()
-        self.modes = Modes(list(regions()))
-        self.asked = Asked()
-        self.progress, self.memory, self.inputs = progress, memory, inputs
-        fake_mode.recorder = self.recording.effects.note
-        self.services = services
-        self.guards = guards
-        self.graph = graph
-        self.mutations = mutations
-        self.symbols = symbols
-        self.fake_mode = fake_mode
-        self.options = options
+    services: Services
+    graph: GraphBuilder
+    symbols: SymbolTable
+    fake_mode: FakeMode
+    options: CaptureOptions
+    globals: dict[str, Any]
+    history: History
+    plan: Plan
+    progress: Progress
+    memory: Memory
+    inputs: Inputs
+    guards: GuardSet = field(default_factory=GuardSet)
+    mutations: MutationLog = field(default_factory=MutationLog)
+    recording: Recording = field(default_factory=Recording)
+    modes: Modes = field(default_factory=Modes)
+    asked: Asked = field(default_factory=Asked)
+
+    def __post_init__(self) -> None:
+        self.fake_mode.recorder = self.recording.effects.note
+
+    def end(self) -> None:
+        """The attempt is over: drops the user's objects. The root, its frames and values refer to each other."""
+        self.memory.end()
+        self.guards = GuardSet()  # what was captured has the other
+        self.graph.end()
+        self.mutations.end()
+        self.fake_mode.forget_reals()
 
 
 class SymbolicFrame:
@@ -135,6 +140,12 @@ class SymbolicFrame:
         """Wrap the deferred entries of the stack."""
         self.deferred = False
         self.stack[:] = [self.wrap(v.obj, v.source) if type(v) is Deferred else v for v in self.stack]
+
+    def end(self) -> None:
+        """The attempt is over: drops the user's objects."""
+        for held in (self.locals, self.locals.slots, self.cells, self.stack, self.handled):
+            held.clear()
+        self.result, self.locals.frame = None, None
 
     # --- stack -------------------------------------------------------------------------------------------------
     def push(self, value: Value) -> None:

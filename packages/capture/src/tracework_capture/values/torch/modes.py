@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...regions import regions
+
 if TYPE_CHECKING:
     from ..protocol.value import Value
     from .frame_hooks import FrameHook
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 class Modes:
     """regions: of error_on_graph_break, the innermost last. grad_at_start, autocast_at_start: as they were when the frame began."""
 
-    regions: list[bool]
+    regions: list[bool] = field(default_factory=lambda: list(regions()))
     grad_at_start: bool = True
     autocast_at_start: tuple[Any, ...] = ()
     autocast_ended: list[Any] = field(default_factory=list)
