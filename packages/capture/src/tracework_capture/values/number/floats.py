@@ -95,7 +95,7 @@ class FloatValue(AbstractFloat):
         self.specialise(frame)
         return True
 
-    def number(self, frame: Frame) -> Value:
+    def as_known(self, frame: Frame) -> Value:
         return ConstantValue(self.specialise(frame))
 
     def as_float(self) -> Value:
@@ -109,7 +109,7 @@ class FloatValue(AbstractFloat):
     def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         """What stands for the float in arithmetic with these tensors: the result has their dtype, as with a float."""
         if shown_to_hooks(frame):
-            return self.number(frame)
+            return self.as_known(frame)
         kinds = {(t.example.dtype, t.example.ndim > 0) for t in tensors}
         if all(many and dtype.is_floating_point for dtype, many in kinds):
             return self.as_tensor(frame)
@@ -119,14 +119,14 @@ class FloatValue(AbstractFloat):
             return frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.float32))
         if not any(dtype.is_floating_point or dtype.is_complex for dtype, _ in kinds):
             return frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.get_default_dtype()))
-        return self.number(frame)
+        return self.as_known(frame)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         op = op.rstrip("=")
         if not self.known and not issubclass(other.python_type(), (int, float, complex)):  # which a float leaves to the other
             return None
         if isinstance(other, NumpyFloat):
-            other = other.number(frame)
+            other = other.as_known(frame)
         if isinstance(other, StepCount) and not isinstance(self, StepCount) and not self.known:
             return other.binary(frame, op, self, not reverse)
         number = float_of(frame, other) if isinstance(other, SymNumber) and not self.known else other
@@ -136,8 +136,8 @@ class FloatValue(AbstractFloat):
         if made is not None:
             return made
         if isinstance(other, FloatValue):
-            other = other.number(frame)
-        number = self.number(frame)
+            other = other.as_known(frame)
+        number = self.as_known(frame)
         return (
             other.binary(frame, op, number, not reverse)
             if isinstance(other, SymNumber)
@@ -177,13 +177,13 @@ class FloatValue(AbstractFloat):
         if isinstance(other, AbstractTensor):
             return None
         if isinstance(other, SymNumber):
-            return other.compare(frame, REFLECTED[op], self.number(frame))
+            return other.compare(frame, REFLECTED[op], self.as_known(frame))
         if self.is_input() and other.is_constant() and type(other.constant()) in (int, float):
             return ConstantValue(self.ordered(frame, op, other.constant()))
         found = answer(frame, f"({{}} {op} {{}})", self, other)
         if found is not None:
             return ConstantValue(found)
-        return self.number(frame).compare(frame, op, fixed(frame, other))
+        return self.as_known(frame).compare(frame, op, other.as_known(frame))
 
     def is_input(self) -> bool:
         """Whether the program was given it as it is."""
@@ -206,7 +206,7 @@ class FloatValue(AbstractFloat):
             value = self.like(ConstantValue(0))(made.node, -self.hint, self.roots)
             value.input_formula = formula_of("(-{})", self)
             return value
-        return self if op == "+" else self.number(frame).unary(frame, op)
+        return self if op == "+" else self.as_known(frame).unary(frame, op)
 
     def truth(self, frame: Frame) -> bool:
         if self.is_input():
@@ -222,7 +222,7 @@ class FloatValue(AbstractFloat):
 
     def getattr(self, frame: Frame, name: str) -> Value:
         if self.python_type() is not float:
-            return self.number(frame).getattr(frame, name)
+            return self.as_known(frame).getattr(frame, name)
         if name == "real":
             return self
         return ConstantValue(0.0) if name == "imag" else attribute_of_builtin(frame, self, name)
@@ -231,7 +231,7 @@ class FloatValue(AbstractFloat):
         found = called(frame, f"float.{name}", [self, *args]) if name in PURE_METHODS and not kwargs else None
         if found is not None:
             return found
-        return self.number(frame).call_method(frame, name, args, kwargs)
+        return self.as_known(frame).call_method(frame, name, args, kwargs)
 
     def as_graph_arg(self, frame: Frame) -> Any:
         return self.specialise(frame)
@@ -265,17 +265,17 @@ class NumpyFloat(FloatValue):
         if isinstance(other, AbstractTensor) and not self.known:
             return None
         made = None if self.known else numpy_arithmetic(frame, op.rstrip("="), self, other, reverse)
-        return self.number(frame).binary(frame, op, settled(frame, other), reverse) if made is None else made
+        return self.as_known(frame).binary(frame, op, other.as_known(frame), reverse) if made is None else made
 
     def as_array_tensor(self, frame: Frame) -> AbstractTensor:
         """The tensor of one number, of its dtype, that stands for it among arrays."""
         return tensor_value(frame.graph.call_method(frame, "to", (self.as_tensor(frame), DTYPES[numpy.dtype(type(self.hint))])))
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
-        return None if isinstance(other, AbstractTensor) else self.number(frame).compare(frame, op, settled(frame, other))
+        return None if isinstance(other, AbstractTensor) else self.as_known(frame).compare(frame, op, other.as_known(frame))
 
     def unary(self, frame: Frame, op: str) -> Value:
-        return self.number(frame).unary(frame, op)
+        return self.as_known(frame).unary(frame, op)
 
     def special(self, frame: Frame, fn: Callable[..., Any], name: str, args: list[Value]) -> Value:
         return fold(frame, fn, [self, *args])
@@ -284,10 +284,10 @@ class NumpyFloat(FloatValue):
         return bool(self.specialise(frame))
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.number(frame).call_method(frame, name, args, kwargs)
+        return self.as_known(frame).call_method(frame, name, args, kwargs)
 
     def as_graph_arg(self, frame: Frame) -> Any:
-        return self.number(frame).as_graph_arg(frame)
+        return self.as_known(frame).as_graph_arg(frame)
 
 
 class LateFloat(FloatValue):
@@ -375,7 +375,7 @@ class StepCount(DataFloat):
         operands = (self.as_tensor(frame), theirs)
         return StepCount(tensor_value(frame.graph.call(frame, function, operands[::-1] if reverse else operands)).node)
 
-    def number(self, frame: Frame) -> Value:
+    def as_known(self, frame: Frame) -> Value:
         return self.as_tensor(frame)
 
     def as_graph_arg(self, frame: Frame) -> Any:
@@ -475,7 +475,7 @@ def plus_lost(frame: Frame, total: Value, lost: Value) -> Value:
     if not isinstance(lost, FloatValue):
         return binary(frame, "+", total, lost)
     if total.is_constant() or not isinstance(total, FloatValue):
-        return plus_lost(frame, total, fixed(frame, lost))
+        return plus_lost(frame, total, lost.as_known(frame))
     alone, rest = total.as_tensor(frame), lost.as_tensor(frame)
     call = frame.graph.compute
     counts = call(
@@ -484,16 +484,6 @@ def plus_lost(frame: Frame, total: Value, lost: Value) -> Value:
     made = call(frame, torch.where, (counts, call(frame, operator.add, (alone, rest)), alone))
     hint = total.hint + lost.hint if lost.hint and math.isfinite(lost.hint) else total.hint
     return total.like(lost)(made.node, hint, total.roots | lost.roots)
-
-
-def fixed(frame: Frame, value: Value) -> Value:
-    """A value without floats that change."""
-    return value.number(frame) if isinstance(value, FloatValue) else value
-
-
-def settled(frame: Frame, value: Value) -> Value:
-    """A value without numbers that change."""
-    return ConstantValue(value.specialise(frame)) if isinstance(value, SymNumber) else fixed(frame, value)
 
 
 @changes_in(float, numpy.float64, numpy.float32)

@@ -22,7 +22,6 @@ from ..protocol.open_constant import OpenConstant
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
 from .float_formulas import MOST_TEXT, answer_of
-from .floats import settled
 from .numpy_arithmetic import numpy_arithmetic
 from .symint import size_value
 
@@ -101,7 +100,7 @@ class NumpyInt(OpenConstant):
         made = None
         if self.settled is None and (op == "/" or other.python_type() not in (int, bool)):
             made = numpy_arithmetic(frame, op, self, other, reverse)
-        return self.known().binary(frame, op, settled(frame, other), reverse) if made is None else made
+        return self.known().binary(frame, op, other.as_known(frame), reverse) if made is None else made
 
     def as_array_tensor(self, frame: Frame) -> AbstractTensor:
         """The tensor of one number, of its dtype, that stands for it among arrays."""
@@ -119,7 +118,7 @@ class NumpyInt(OpenConstant):
             if theirs is not None:
                 answer_of(frame, f"{self.text} {op} {theirs}", NAME, self.place, self.given)
                 return ConstantValue(COMPARE_FUNCTIONS[op](self.obj, other.obj))
-        return self.known().compare(frame, op, settled(frame, other))
+        return self.known().compare(frame, op, other.as_known(frame))
 
     def as_index(self, frame: Frame) -> Value:
         return self.call_method(frame, "__index__", [], {})

@@ -104,9 +104,7 @@ def node_of(frame: Frame, formula: FloatExpr, how: str) -> Any:
 
 def fixed_size(frame: Frame, value: Value) -> Value:
     """A number that is no formula over sizes: those may be rewritten, which rounding does not survive."""
-    if isinstance(value, SymNumber):
-        return ConstantValue(value.specialise(frame))
-    return value.number(frame) if isinstance(value, SizeFloat) else value
+    return value.as_known(frame) if isinstance(value, (SymNumber, SizeFloat)) else value
 
 
 def extremum_of_floats(frame: Frame, fn: Callable[..., Any], items: list[Value]) -> Value | None:

@@ -117,7 +117,7 @@ class SymNumber(Value):
             return self
         if name in OPEN_DUNDERS and len(args) == 1 and not kwargs and issubclass(args[0].python_type(), int):
             return call_dunder(frame, self, name, args, kwargs)
-        return ConstantValue(self.specialise(frame)).call_method(frame, name, args, kwargs)
+        return self.as_known(frame).call_method(frame, name, args, kwargs)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if isinstance(other, AbstractTensor):
@@ -135,7 +135,7 @@ class SymNumber(Value):
         if found is not None:
             return size_value(frame, found)
         made = computed_int(frame, f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
-        return self.as_number(frame).binary(frame, op, known(frame, other), reverse) if made is None else made
+        return self.as_known(frame).binary(frame, op, other.as_known(frame), reverse) if made is None else made
 
     def as_size(self, frame: Frame, op: str, size: Size | None, reverse: bool) -> Size | None:
         """self op size as an expression that conditions can be made of, else None."""
@@ -150,7 +150,7 @@ class SymNumber(Value):
             return None
         return found
 
-    def as_number(self, frame: Frame) -> ConstantValue:
+    def as_known(self, frame: Frame) -> Value:
         return ConstantValue(self.specialise(frame))
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
@@ -213,11 +213,6 @@ def size_of(value: Value) -> Size | None:
     if value.is_constant() and isinstance(value.constant(), int):
         return int(value.constant())
     return None
-
-
-def known(frame: Frame, value: Value) -> Value:
-    """A value without symbols."""
-    return ConstantValue(value.specialise(frame)) if isinstance(value, SymNumber) else value
 
 
 def compare_sizes(frame: Frame, op: str, left: Size, right: Size) -> bool:

@@ -276,6 +276,10 @@ class Value:
         """Something needs the object itself: fixes it by guards, where that can be; whether it did."""
         return False
 
+    def as_known(self, frame: Frame) -> Value:
+        """A number that changes from call to call as the one of this call, for which alone the entry then holds; others as they are."""
+        return self
+
     def read_rest(self, frame: Frame) -> bool:
         """Something asks for all that is in an existing container: reads the rest of it; whether there was any, and not too much."""
         return False
