@@ -87,12 +87,15 @@ class Frame(Protocol):
     code: CodeType
     info: CodeInfo
     current: Instruction
-    instructions: Sequence[Instruction]
     globals: dict[str, Any]
     locals: Any  # dict[str, Value]; of the captured frame interp.breaks.LazyLocals, which has the slots that nobody has read
     cells: dict[str, CellValue]
     stack: list[Value]
     in_block: bool  # whether a caller is in a block that handles exceptions
+
+    @property
+    def instructions(self) -> Sequence[Instruction]:
+        """Those of the code."""
 
     @property
     def parent(self) -> Frame | None:
