@@ -15,9 +15,8 @@ from ..number.late_values import LateValue
 from ..number.symint import SymNumber
 from ..plain.sequence import NONE
 from ..plain.str_percent import conversions
-from ..protocol.calls import calls
+from ..protocol.calls import calls, stand_in_row
 from ..protocol.constant import ConstantValue, force_plain
-from ..protocol.handlers import stand_in_row
 from ..protocol.kinds import AbstractTensor
 from .rows_attributes import call_later, shown_later
 

@@ -8,8 +8,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.calls import calls
-from ..protocol.handlers import stand_in_row
+from ..protocol.calls import calls, stand_in_row
 
 if TYPE_CHECKING:
     import types

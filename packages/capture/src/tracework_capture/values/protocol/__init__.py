@@ -6,7 +6,6 @@ from . import (  # noqa: F401
     binding,
     calls,
     constant,
-    handlers,
     iteration,
     keys,
     kinds,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..._torch import DISABLED
+from ...sources import Const
 from .arguments import checked
 from .registry import Registry
 from .value import Frame, Value
@@ -116,10 +117,10 @@ def call(
     return add
 
 
-def calls(handlers: Mapping[Any, Handler], policy: Policy = Policy.MODELLED, binds: bool = True) -> None:
+def calls(handlers: Mapping[Any, Handler], policy: Policy = Policy.MODELLED) -> None:
     """Adds rows of one policy, key -> handler."""
     for key, handler in handlers.items():
-        call(key, policy=policy, binds=binds)(handler)
+        call(key, policy=policy)(handler)
 
 
 def method(
@@ -129,10 +130,10 @@ def method(
     return call(*((owner, name) for name in names), policy=policy, reason=reason)
 
 
-def methods(owner: type, handlers: Mapping[str, Handler], policy: Policy = Policy.MODELLED) -> None:
+def methods(owner: type, handlers: Mapping[str, Handler]) -> None:
     """Adds rows for methods of a class, name -> handler."""
     for name, handler in handlers.items():
-        method(owner, name, policy=policy)(handler)
+        method(owner, name)(handler)
 
 
 def method_handler(owner: type, name: str) -> Handler | None:
@@ -153,6 +154,16 @@ def breaks(reason: str, *functions: Any, within: str = "") -> None:
 
 def _break(reason: str, name: str, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return frame.break_graph(reason, name)
+
+
+def stand_in_row(function: types.FunctionType) -> Handler:
+    """A call that is traced as one of `function`, Python code that does the same."""
+
+    @functools.wraps(function)
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return frame.wrap(function, Const(function, function.__name__)).call(frame, list(args), kwargs)
+
+    return handler
 
 
 def written(key: Any) -> str:

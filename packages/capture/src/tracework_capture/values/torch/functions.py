@@ -21,9 +21,8 @@ from ..objects.class_value import ClassValue
 from ..objects.remembered import waits_for_writes
 from ..objects.row_value import RowValue
 from ..plain.sequence import NONE, SequenceValue, TupleValue
-from ..protocol.calls import CALLS, Policy, breaks, call, method
+from ..protocol.calls import CALLS, Policy, breaks, call, method, stand_in_row
 from ..protocol.constant import ConstantValue, fold, fold_literal, force_plain, literal
-from ..protocol.handlers import stand_in_row
 from ..protocol.iteration import iterate_all
 from ..protocol.known_function import KnownFunction
 from ..protocol.operators import compare
