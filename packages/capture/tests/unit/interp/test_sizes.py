@@ -128,3 +128,27 @@ def test_an_argument_takes_two_graphs_whichever_of_its_sizes_changes_first(fn, s
         x = torch.randn(shape)
         torch.testing.assert_close(compiled(x), fn(x))
     assert len(graphs) == 2
+
+
+def row_and_device(x, y):
+    with torch.device("meta"):
+        return x[[y.shape[0] - 3, 1]]
+
+
+def two_rows(x, y):
+    return x[[y.shape[0] - 3, 1]]
+
+
+def written_rows(x, y):
+    x = x.clone()
+    with torch.device("meta"):
+        x[[y.shape[0] - 3, 1]] = 7.0
+    return x
+
+
+@pytest.mark.parametrize("f", [two_rows, row_and_device, written_rows])
+def test_a_list_of_sizes_is_an_index_wherever_tensors_are_made_by_default(f):
+    runner = Runner(dynamic=True)
+    x = torch.randn(6, 2)
+    for n in (4, 6, 8):
+        torch.testing.assert_close(runner.call(f, x, torch.zeros(n)), f(x, torch.zeros(n)))

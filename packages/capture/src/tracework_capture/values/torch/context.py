@@ -271,9 +271,9 @@ class InferenceMode(GradModeContext):
     def for_call(self, frame: Frame) -> ContextValue:
         return self  # it knows each of the blocks that it is entered for
 
-    def enter(self, frame: Frame) -> Value | None:
+    def enter(self, frame: Frame) -> None:
         if self.mode and torch.is_inference_mode_enabled():
-            return frame.break_graph("context_unknown", "the end of an inference mode that began outside")
+            frame.break_graph("context_unknown", "the end of an inference mode that began outside")
         begin_block(frame)
         frame.root.modes.inference.append(not self.mode)
         self.entered.append(torch.is_grad_enabled())

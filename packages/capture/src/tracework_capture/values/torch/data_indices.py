@@ -122,7 +122,7 @@ def rows_between(frame: Frame, tensor: AbstractTensor, dim: int, start: Value, s
         found = call(frame, compare, (at, bound))
         chosen = found if chosen is None else call(frame, torch.logical_and, (chosen, found))
     index = frame.graph.call_method(frame, "squeeze", (call(frame, torch.nonzero, (chosen,)), 1))
-    return call(frame, torch.index_select, (tensor, dim, index))
+    return cast(AbstractTensor, call(frame, torch.index_select, (tensor, dim, index)))
 
 
 def is_open_slice(frame: Frame, item: Value) -> bool:

@@ -32,7 +32,7 @@ class ChosenNumber(Value):
 
     is_chosen_by_data = True
 
-    def __init__(self, truth: AbstractTensor, first: Value, second: Value, tensor: AbstractTensor) -> None:
+    def __init__(self, truth: Value, first: Value, second: Value, tensor: AbstractTensor) -> None:
         super().__init__(None)
         self.chosen = truth, first, second
         self.tensor = tensor
@@ -104,7 +104,7 @@ def as_tensor(value: Value) -> Value:
     return value.tensor if isinstance(value, ChosenNumber) else value
 
 
-def either(frame: Frame, truth: AbstractTensor, first: Value, second: Value, key: Any = None) -> Value | None:
+def either(frame: Frame, truth: Value, first: Value, second: Value, key: Any = None) -> Value | None:
     """first where the data is true, else second; None where those are not of one kind."""
     operands = [as_tensor(value) for value in (first, second)]
     kinds = {(t.example.dtype, t.example.device) for t in operands if isinstance(t, AbstractTensor)}

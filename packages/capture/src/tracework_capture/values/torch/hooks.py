@@ -52,7 +52,8 @@ class HookCall:
             changed: torch.Tensor | None = self.module.forward(*[given[place] for place in self.places])[0]
             return changed
 
-        return tensor.register_hook(hook)
+        handle: RemovableHandle = tensor.register_hook(hook)
+        return handle
 
 
 class RegisterHook:
@@ -64,7 +65,8 @@ class RegisterHook:
         self.make = make
 
     def __call__(self, tensor: torch.Tensor) -> RemovableHandle:
-        return tensor.register_hook(self.make())
+        handle: RemovableHandle = tensor.register_hook(self.make())
+        return handle
 
 
 def real_function(frame: Frame, value: Value) -> Callable[[], Any] | None:

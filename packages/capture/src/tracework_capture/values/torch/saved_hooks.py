@@ -76,7 +76,7 @@ def saved_hooks_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -
     given = dict(zip(("pack_hook", "unpack_hook"), args)) | kwargs
     if len(args) > 2 or set(given) != {"pack_hook", "unpack_hook"}:
         return frame.break_graph("context_unknown", "saved_tensors_hooks with these arguments")
-    hooks = [real_function(frame, given[name]) for name in ("pack_hook", "unpack_hook")]
+    hooks: list[Any] = [real_function(frame, given[name]) for name in ("pack_hook", "unpack_hook")]
     if None in hooks or type(hooks[0]()) is not types.FunctionType or not is_apart(hooks[0]()):
         return frame.break_graph("hook", "saved_tensors_hooks whose pack hook may see or change what is outside of it")
     return SavedHooks(cls, args, kwargs, EnterSavedHooks(lambda: cls(*(hook() for hook in hooks)), cls.__name__))

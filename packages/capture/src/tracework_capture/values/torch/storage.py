@@ -30,7 +30,7 @@ class HoldsBytes(NamedTuple):
 class StorageValue(Value):
     """The memory of a tensor that the program was given."""
 
-    def __init__(self, tensor: TensorValue) -> None:
+    def __init__(self, tensor: AbstractTensor) -> None:
         super().__init__(None)
         self.tensor = tensor
 

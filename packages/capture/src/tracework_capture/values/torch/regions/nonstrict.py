@@ -8,7 +8,7 @@ Results are taken apart by torch.utils._pytree and put together as Values.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from tracework_primops import FakeTensor
@@ -45,7 +45,7 @@ def call_nonstrict(frame: Frame, function: Any, args: list[Value], kwargs: dict[
         target.reached[id(tensor)] = len(parts.leaves)
         parts.leaves.append(frame.wrap(tensor, _const(tensor, "reached")))
     flat = frame.graph.call(frame, target.as_function(), tuple(parts.leaves))
-    return together(frame, target.result, iter(flat.all_items(frame)))
+    return together(frame, target.result, iter(cast(SequenceValue, flat).all_items(frame)))
 
 
 MARKED["nonstrict_trace"] = lambda obj, mark, frame, args, kwargs: call_nonstrict(frame, obj, args, kwargs)
@@ -95,7 +95,8 @@ class Parts:
 
     def registered(self, value: Value, flatten: Callable[..., Any], unflatten: Callable[..., Any]) -> Build:
         """An object of a class known to pytree: its own function takes it apart, traced."""
-        children, context = self.frame.wrap(flatten, _const(flatten)).call(self.frame, [value], {}).all_items(self.frame)
+        taken: Any = self.frame.wrap(flatten, _const(flatten)).call(self.frame, [value], {})
+        children, context = taken.all_items(self.frame)
         builds, known = [self.take(child) for child in children.all_items(self.frame)], plain(context)
         return lambda leaves: unflatten([build(leaves) for build in builds], known)
 
