@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...marks import Mark
+    from ...sources import Source
     from ..protocol.value import Frame, Value
 
 __all__ = ["MARKED", "forbid", "graph_break", "marked_value", "skip_frame", "step_unsupported"]
@@ -45,17 +46,17 @@ def _named(name: str) -> tuple[str, str]:
 
 
 @call(*_named("graph_break"))
-def _graph_break(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _graph_break(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     frame.break_graph("explicit", _text(args, kwargs))
 
 
 @call(*_named("step_unsupported"))
-def _step_unsupported(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _step_unsupported(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     frame.break_graph("explicit_step", _text(args, kwargs))
 
 
 @call(*_named("skip_frame"))
-def _skip_frame(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _skip_frame(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if frame.root.options.fullgraph:
         raise Unsupported("explicit", "skip_frame() was called", (frame.location(),))
     if len(frame.locations()) > 1:  # inlined: the caller's graph breaks at the call, and this frame is then met by itself
@@ -64,18 +65,18 @@ def _skip_frame(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 
 @call(*_named("mark_static"))
-def _mark_static(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _mark_static(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A hint for compilers, about a tensor whose sizes this trace has taken already."""
     return NONE
 
 
 @call("torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder")
-def _region(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _region(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What nested_compile_region of torch.compile calls: the function is part of the graph."""
     return args[0].call(frame, args[1:], kwargs)
 
 
-def _text(args: list[Any], kwargs: dict[str, Any]) -> str:
+def _text(args: list[Value], kwargs: dict[str, Value]) -> str:
     given = [*args, *kwargs.values()]
     return str(plain(given[0])) if given and given[0].is_constant() else ""
 
@@ -86,27 +87,27 @@ MARKED: Registry[str, Callable[[Any, Mark, Frame, list[Value], dict[str, Value]]
 """kind of mark -> row(function, mark, frame, args, kwargs): what a call of the function gives. torch/ fills it, too."""
 
 
-def marked_value(frame: Any, obj: Any, source: Any, mark: Mark) -> Value:
+def marked_value(frame: Frame, obj: Any, source: Source, mark: Mark) -> Value:
     """The Value of a marked function; its identity is guarded."""
     frame.guard("IDENTITY", source, obj)
     return RowValue(obj, functools.partial(call_marked, obj, mark), source)
 
 
-def call_marked(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call_marked(obj: Any, mark: Mark, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What MARKED says of the call; those that run as they are, now or with the graph, call modules of the program themselves."""
     if mark.kind in RUN_AS_THEY_ARE:
         check_frame_hooks(frame.root)
     return MARKED[mark.kind](obj, mark, frame, args, kwargs)
 
 
-def _constant_result(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _constant_result(obj: Any, mark: Mark, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     found = fold_plain(
         frame, obj, *[real_argument(frame, a, obj) for a in args], **{k: real_argument(frame, v, obj) for k, v in kwargs.items()}
     )
     return frame.wrap(found, Const(found))
 
 
-def real_argument(frame: Any, value: Value, function: Any) -> Any:
+def real_argument(frame: Frame, value: Value, function: Any) -> Any:
     """The object behind an argument of a function that is called while capturing; a break when it does not exist yet."""
     try:
         return plain(value)
@@ -123,16 +124,16 @@ def real_argument(frame: Any, value: Value, function: Any) -> Any:
     return found if found is not None else frame.break_graph("argument_not_real", what)
 
 
-def _disallow(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _disallow(obj: Any, mark: Mark, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     frame.break_graph("call_disabled", f"{getattr(obj, '__qualname__', obj)}: marked with disallow_in_graph")
 
 
-def forbid(obj: Any, mark: Mark | None, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def forbid(obj: Any, mark: Mark | None, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Raises ForbiddenCall."""
     raise ForbiddenCall(getattr(obj, "__qualname__", repr(obj)), frame.location())
 
 
-def _substitute(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _substitute(obj: Any, mark: Mark, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if mark.folds:
         try:
             plain_args, plain_kwargs = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}

@@ -39,7 +39,7 @@ class TracebackValue(Value):
     """A traceback: where an exception was raised in a traced frame, or came out of a call, and what is behind that: nearer to where it
     began."""
 
-    def __init__(self, frame: Any, behind: TracebackValue | None) -> None:
+    def __init__(self, frame: Frame, behind: TracebackValue | None) -> None:
         super().__init__(None)
         self.frame, self.behind = frame, behind
         self.offset, self.line = frame.offset(), frame.line()
@@ -85,7 +85,7 @@ def maker_of(
 class ExistingTraceback(Value):
     """The traceback of an exception of plain Python."""
 
-    def __init__(self, exception: Any) -> None:
+    def __init__(self, exception: Value) -> None:
         super().__init__(None)
         self.exception = exception
 
@@ -273,7 +273,7 @@ class ExceptionValue(AbstractException):
                 break
         return self.as_text(frame, fn)
 
-    def as_text(self, frame: Frame, fn: Any) -> Value:
+    def as_text(self, frame: Frame, fn: Callable[[object], str]) -> Value:
         """str(e) or repr(e) of a built-in class"""
         is_its_argument = fn is str and len(self.args) == 1 and native_class(self.cls).__str__ is BaseException.__str__
         if is_its_argument and self.args[0].python_type() is str:

@@ -41,7 +41,7 @@ _MADE_OF_ONE_HAS_TRACEBACK = _has_traceback()
 class GroupValue(ExceptionValue):
     """A group made in the traced program."""
 
-    def __init__(self, cls: Any, message: Value, given: Value, exceptions: list[Value]) -> None:
+    def __init__(self, cls: type[BaseException], message: Value, given: Value, exceptions: list[Value]) -> None:
         super().__init__(cls, [message, given])
         self.message, self.exceptions = message, exceptions
         self.part_of: GroupValue | None = None

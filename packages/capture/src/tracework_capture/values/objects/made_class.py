@@ -93,7 +93,7 @@ class NamedTupleClassValue(MadeClassValue):
 
     is_known_elsewhere = False
 
-    def __init__(self, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
+    def __init__(self, cls: type, args: list[Value], kwargs: dict[str, Value]) -> None:
         super().__init__(cls, [], {})
         self.args, self.kwargs = args, kwargs
 

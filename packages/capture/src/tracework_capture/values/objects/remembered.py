@@ -36,7 +36,7 @@ from .instance_fields import own_dict
 from .row_value import RowValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ...sources import Source
     from ..protocol.value import Frame, Value
@@ -58,7 +58,7 @@ class Remembered:
 
     runs_program = True
 
-    def __init__(self, disabled: Any, function: Any) -> None:
+    def __init__(self, disabled: Callable[[Any], Callable[..., Any]], function: Callable[..., Any]) -> None:
         self.disabled = disabled
         self.calls: list[
             tuple[list[Any], dict[str, Any], Any]
@@ -72,7 +72,7 @@ class Remembered:
             {(payload_key(a), payload_key([*k.items()])) for a, k in [*((a, k) for a, k, _ in self.calls), (args, kwargs)]}
         )
 
-    def is_asked(self, function: Any, args: list[Value], kwargs: dict[str, Value], found: Value) -> None:
+    def is_asked(self, function: Any, args: list[Any], kwargs: dict[str, Any], found: Any) -> None:
         """Notes a call that tracing made."""
         self.calls.append((args, kwargs, found))
         self.counts = function.cache_info()

@@ -125,7 +125,7 @@ class NativeClassMethod(Value):
 class NativeMethod(BoundBuiltin):
     """super().method where C defines it."""
 
-    def __init__(self, owner: Any, base: type, descriptor: Any, name: str) -> None:
+    def __init__(self, owner: Value, base: type, descriptor: Any, name: str) -> None:
         super().__init__(owner, name, descriptor)
         self.base = base
 
