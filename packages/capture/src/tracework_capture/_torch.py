@@ -130,7 +130,7 @@ keeping_version = torch.autograd.grad_mode._unsafe_preserve_version_counter
 
 
 torch_functions_off = torch._C.DisableTorchFunctionSubclass
-all_torch_functions_off = torch._C.DisableTorchFunction
+all_torch_functions_off: Any = torch._C.DisableTorchFunction
 torch_functions_on = torch._C._EnableTorchFunction
 torch_functions_are_on = torch._C._is_torch_function_enabled
 all_torch_functions_are_off = torch._C._is_torch_function_all_disabled
@@ -371,7 +371,7 @@ def unseen(function: Any) -> Any:
 item = unseen(torch.Tensor.item)
 set_grad_enabled = unseen(set_grad_mode)
 _enter_unseen = unseen(lambda manager: manager.__enter__())
-_SWITCHES = (torch_functions_off, all_torch_functions_off)
+_SWITCHES: tuple[Any, ...] = (torch_functions_off, all_torch_functions_off)
 
 
 def enter(manager: Any) -> None:
@@ -562,7 +562,9 @@ with_grad_mode_of_optimizer: Any = optimizer._use_grad_for_differentiable
 """Makes a step() that has gradients on where its optimizer is differentiable."""
 trunc_normal_without_grad: Any = torch.nn.init._no_grad_trunc_normal_
 
-DISABLED = torch._disable_dynamo(lambda: None).__code__
+DISABLED = torch._disable_dynamo(  # type: ignore[attr-defined]
+    lambda: None
+).__code__
 """The code of what torch.compile makes of functions that it must leave alone."""
 
 
@@ -583,7 +585,7 @@ def pytree_row(kind: type) -> tuple[Any, Any] | None:
 def custom_operator(operator: Any) -> Any:
     """What torch.library made the operator with; None for other operators."""
     if isinstance(operator, (OpOverload, OpOverloadPacket)):
-        packet = getattr(operator, "overloadpacket", operator)
+        packet: Any = getattr(operator, "overloadpacket", operator)
         operator = torch._library.custom_ops.OPDEFS.get(packet._qualified_op_name)
     return operator if isinstance(operator, CustomOpDef) else None
 
@@ -681,7 +683,7 @@ tree_map_only = torch.utils._pytree.tree_map_only
 
 def autocast_state() -> tuple[Any, ...]:
     """Per device type: whether autocast is on and with which dtype; and whether it caches."""
-    rows = [torch.is_autocast_cache_enabled()]
+    rows: list[Any] = [torch.is_autocast_cache_enabled()]
     for device in ("cpu", "cuda"):
         rows.append((device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)))
     return tuple(rows)
@@ -760,7 +762,8 @@ def also_torchs(error: Exception) -> None:
     if twin is None:
         _without_twin.add(error)
     elif not isinstance(error, twin):
-        error.__class__ = _with_twin(type(error), twin)
+        own: Any = type(error)
+        error.__class__ = _with_twin(own, twin)
 
 
 _without_twin: weakref.WeakSet[Exception] = weakref.WeakSet()
@@ -775,7 +778,7 @@ def errors_become_torchs(module: types.ModuleType) -> None:
 
 
 @functools.cache
-def _with_twin(kind: type, twin: type) -> type:
+def _with_twin(kind: type, twin: type) -> Any:
     return type(
         kind.__name__, (kind, twin), {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
     )

@@ -1,5 +1,7 @@
 """flex_attention in calls of torch: what its operator computes in eager mode, traced as a part of the user's program."""
 
+from __future__ import annotations
+
 import math
 
 import torch
@@ -9,7 +11,7 @@ from ._torch import safe_softmax
 __all__ = ["attended", "before_change"]
 
 
-def before_change(query, key, scale):
+def before_change(query: torch.Tensor, key: torch.Tensor, scale: float) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """The scores that score_mod gets, and the four indices, each along a dim of its own."""
     groups = query.size(1) // key.size(1)
     key = torch.repeat_interleave(key, groups, dim=1) if groups != 1 else key
@@ -23,7 +25,9 @@ def before_change(query, key, scale):
     return scores, places
 
 
-def attended(query, value, scores, changed, mask):
+def attended(
+    query: torch.Tensor, value: torch.Tensor, scores: torch.Tensor, changed: torch.Tensor, mask: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(output, log of the sum of exponentials, largest score), the two in powers of two as the operator gives them."""
     groups = query.size(1) // value.size(1)
     value = torch.repeat_interleave(value, groups, dim=1) if groups != 1 else value

@@ -94,7 +94,8 @@ def _ranges(attributes: dict[str, Any]) -> dict[int, DimRange]:
     found = {each.dim: DimRange(each.min, each.max) for each in attributes.get("_dynamo_dynamic_range") or ()}
     bounds, groups = attributes.get("_dynamo_unbacked_bounds") or {}, attributes.get("_dynamo_shape_ids") or {}
     for dim in {*bounds, *groups}:
-        found[dim] = DimRange(*(bounds.get(dim) or (None, None)), groups.get(dim))
+        lower, upper = bounds.get(dim) or (None, None)
+        found[dim] = DimRange(lower, upper, groups.get(dim))
     return {**found, **(attributes.get(_RANGES) or {})}
 
 
@@ -186,4 +187,4 @@ def mark_unbacked(
 
 
 for _control in (mark_dynamic, maybe_mark_dynamic, mark_static, mark_static_address, mark_unbacked):
-    _control._dynamo_forbidden = True  # type: ignore[attr-defined]
+    setattr(_control, "_dynamo_forbidden", True)  # noqa: B010

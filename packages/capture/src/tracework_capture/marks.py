@@ -132,6 +132,7 @@ def leaf_function(fn: Any = None, *, mutates_args: set[str] | None = None) -> An
 
 def _keep(function: Any, mark: Mark) -> None:
     number = id(function)
+    target: Callable[[], Any]
     try:
         target = weakref.ref(function, lambda dead: _marked.pop(number, None))
     except TypeError:

@@ -52,7 +52,7 @@ def _is_named(obj: Any, module: Any, path: str) -> bool:
         return False
     if module.partition(".")[0] == _OURS:
         return True
-    found = sys.modules.get(module)
+    found: Any = sys.modules.get(module)
     for name in path.split("."):
         if type(found) is not ModuleType and not issubclass(type(found), type):
             return False

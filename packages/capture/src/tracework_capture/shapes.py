@@ -139,4 +139,4 @@ def path_of(source: Any) -> tuple[Any, ...] | None:
         type(source)
     )
     base = path_of(source.base) if part is not None else None
-    return None if base is None else (*base, getattr(source, part))
+    return None if part is None or base is None else (*base, getattr(source, part))

@@ -60,9 +60,9 @@ def handlers_apart(function: Wrapped) -> Wrapped:
         finally:
             for stand_in in switched.values():
                 stand_in.active = False
-            for number, stand_in in switched.items():
-                if signal.getsignal(number) is stand_in:  # and the handler put no other there
-                    signal.signal(number, stand_in.handler)
+            for number in switched:
+                if signal.getsignal(number) is switched[number]:  # and the handler put no other there
+                    signal.signal(number, switched[number].handler)
             if raised:
                 raise raised[-1]
 

@@ -2,7 +2,11 @@
 and the data choose, and operators of exported programs that switch modes; of logging those that take locks to remember answers; of the
 interpreter what its messages say."""
 
+from __future__ import annotations
+
 import logging
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -11,9 +15,9 @@ from ._torch import PositiveDefinite, PositiveSemidefinite, Symmetric, asserts_a
 __all__ = ["STAND_INS", "all_checked", "effective_level", "is_enabled_for", "under_autocast", "with_grad_mode"]
 
 
-def definite_check(self, value):
+def definite_check(self: Any, value: torch.Tensor) -> torch.Tensor:
     """check() of torch.distributions' constraints on positive definite and semidefinite matrices."""
-    symmetric = Symmetric.check(self, value)
+    symmetric: torch.Tensor = Symmetric.check(self, value)
     if value.shape[-1] != value.shape[-2]:
         return symmetric
     if isinstance(self, PositiveDefinite):
@@ -23,34 +27,35 @@ def definite_check(self, value):
     return torch.where(symmetric.all(), found, symmetric)
 
 
-def all_true(valid, error_message):
+def all_true(valid: torch.Tensor, error_message: object) -> torch.Tensor:
     """What distributions ask about the values they are given: the data, so that the branch on it is one on data."""
     return is_all_true(valid)
 
 
-def all_checked(error_type, cond, message=None):
+def all_checked(error_type: type[Exception], cond: torch.Tensor, message: Callable[[], object] | None = None) -> None:
     """torch._check_tensor_all_with, of a tensor of bools."""
     if not is_all_true(cond):
         raise error_type(text_of_failed_check() if message is None else str(message()))
 
 
-def is_enabled_for(self, level):
+def is_enabled_for(self: Any, level: int) -> bool:
     """Logger.isEnabledFor"""
     return not self.disabled and self.manager._disable < level and level >= self.getEffectiveLevel()
 
 
-def effective_level(self):
+def effective_level(self: Any) -> int:
     """Logger.getEffectiveLevel"""
     while self is not None:
         if self.level:
-            return self.level
+            level: int = self.level
+            return level
         self = self.parent
     return logging.NOTSET
 
 
-def listeners(self):
+def listeners(self: Any) -> list[Any]:
     """The filters and handlers that a record of a logger comes to."""
-    found = []
+    found: list[Any] = []
     while self is not None:
         found += self.filters
         for handler in self.handlers:
@@ -59,7 +64,9 @@ def listeners(self):
     return found
 
 
-def gradient_of_even(x, spacings, dims, edge_order):
+def gradient_of_even(
+    x: torch.Tensor, spacings: Sequence[float], dims: Sequence[int], edge_order: int
+) -> tuple[torch.Tensor, ...]:
     """torch.gradient(x, spacing=, dim=, edge_order=) of places that lie one number apart in each dim, in eager's order of operations."""
     found = []
     for spacing, dim in zip(spacings, dims):
@@ -74,7 +81,7 @@ def gradient_of_even(x, spacings, dims, edge_order):
     return tuple(found)
 
 
-def name_of_called(function):
+def name_of_called(function: Any) -> str:
     """What CPython's messages about starred arguments call the function that gets them."""
     try:
         name = function.__qualname__
@@ -85,17 +92,17 @@ def name_of_called(function):
 
 
 def istft(
-    input,
-    n_fft,
-    hop_length=None,
-    win_length=None,
-    window=None,
-    center=True,
-    normalized=False,
-    onesided=None,
-    length=None,
-    return_complex=False,
-):
+    input: torch.Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: torch.Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Any:
     """torch.istft; what it refuses, and what only warns, is left to torch."""
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
@@ -131,13 +138,20 @@ def istft(
     return found.squeeze(0) if input.dim() == 2 else found
 
 
-def under_autocast(device_type, dtype, enabled, cache_enabled, function, *args):
+def under_autocast(
+    device_type: str,
+    dtype: torch.dtype | None,
+    enabled: bool,
+    cache_enabled: bool | None,
+    function: Callable[..., Any],
+    *args: Any,
+) -> Any:
     """The operator wrap_with_autocast."""
     with torch.autocast(device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled):
         return function(*args)
 
 
-def with_grad_mode(enabled, function, *args):
+def with_grad_mode(enabled: bool, function: Callable[..., Any], *args: Any) -> Any:
     """The operator wrap_with_set_grad_enabled."""
     with torch.set_grad_enabled(enabled):
         return function(*args)

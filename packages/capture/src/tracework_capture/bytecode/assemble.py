@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import bytecode as bc
 from bytecode.concrete import ExceptionTableEntry
-from bytecode.instr import InstrLocation, opcode_has_argument
+from bytecode.instr import UNSET, InstrLocation, opcode_has_argument
 
 if TYPE_CHECKING:
     import types
@@ -52,7 +52,7 @@ def assemble(code: types.CodeType, parts: list[Part], **changes: Any) -> types.C
 @functools.lru_cache(8192)  # the continuations of one function consist of the same instructions, which are only read
 def _instruction(opname: str, arg: int, position: tuple[int | None, ...], width: int) -> bc.ConcreteInstr:
     """An instruction, its argument in so many bytes."""
-    given = arg if opcode_has_argument(opmap[opname]) else bc.UNSET
+    given = arg if opcode_has_argument(opmap[opname]) else UNSET
     return bc.ConcreteInstr(opname, given, location=InstrLocation(*position), extended_args=width - 1)
 
 
@@ -68,7 +68,7 @@ def at_one_place(code: types.CodeType, position: tuple[int | None, ...]) -> type
         if line is not None:
             table += _varint(abs(moved) << 1 | (moved < 0))
             moved = 0
-        if kind == _LINES_AND_COLUMNS:
+        if line is not None and end_line is not None and column is not None and end_column is not None:
             table += _varint(end_line - line) + _varint(column + 1) + _varint(end_column + 1)
     return code.replace(co_linetable=bytes(table))
 

@@ -142,13 +142,13 @@ class CodeInfo:
                     for after in followers(instructions[at]):
                         before.setdefault(after, []).append(at)
             while open_:
-                at = instructions[open_.pop()]
-                if not at.in_loop:
-                    at.in_loop = True
-                    open_ += before.get(at.index, ())
+                inside = instructions[open_.pop()]
+                if not inside.in_loop:
+                    inside.in_loop = True
+                    open_ += before.get(inside.index, ())
 
 
-def _resolve(code: types.CodeType, op: int, opname: str, arg: int) -> Any:
+def _resolve(code: Any, op: int, opname: str, arg: int) -> Any:
     if op in HAS_CONST:
         return code.co_consts[arg]
     if op in HAS_NAME:

@@ -107,7 +107,8 @@ def _function(name: str, halves: Halves) -> Any:
 
     def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
         found = halves.forward.forward(*[args[i] for i in halves.forward_inputs])
-        results, rest = found[: halves.results], found[halves.results :]
+        results: tuple[Any, ...] = found[: halves.results]
+        rest = found[halves.results :]
         tensors = [i for i in read if isinstance(args[i], torch.Tensor)]
         ctx.tensors = tensors
         ctx.others = {i: args[i] for i in read if i not in tensors}

@@ -38,6 +38,7 @@ from ..plan import Again, Learnt
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from .data_sizes import holds
 from .handlers import is_swallowed
+from .known import version_of_example
 from .leaves import copy_like, leaf, with_data
 from .raises import ANYTHING, exceptions_for_data
 from .undo import (
@@ -187,7 +188,7 @@ def _overlaps(target: Any, source: Any) -> bool:
     if (a.is_symbolic or b.is_symbolic) and is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides):
         return not (_ends_before(target, source) or _ends_before(source, target))
     try:
-        return np.shares_memory(_places(target), _places(source), max_work=1 << 16)
+        return np.shares_memory(_places(target), _places(source), max_work=1 << 16)  # type: ignore[arg-type]
     except (np.exceptions.TooHardError, GuardOnUnbackedError):
         return True
 
@@ -329,7 +330,7 @@ def is_written_to(root: Any, node: fx.Node) -> bool:
     """Whether the graph writes to the memory of this input."""
     example = node.meta.get("example_value")
     return isinstance(example, torch.Tensor) and bool(
-        example.storage.version or example.storage in root.recording.effects.statistics
+        version_of_example(example) or example.storage in root.recording.effects.statistics
     )
 
 
@@ -373,7 +374,7 @@ def is_plain_call(node: fx.Node) -> bool:
         return all(is_plain_call(inner) for inner in target.runs.graph.nodes)
     if isinstance(target, _torch.OpOverload):
         return target.namespace in ("aten", "prims") or runs_again(target)
-    module = getattr(target, "__module__", None) or getattr(getattr(target, "__objclass__", None), "__module__", "")
+    module = str(getattr(target, "__module__", None) or getattr(getattr(target, "__objclass__", None), "__module__", ""))
     return module in _MODULES or module.startswith("torch._C._")
 
 
@@ -394,7 +395,7 @@ def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
     """Why the frame cannot simply run again after its graph ran, wholly (`checked`) or not; empty when it can."""
     builder = root.graph
     if root.recording.effects.hidden:
-        return root.recording.effects.hidden
+        return str(root.recording.effects.hidden)
     if builder.draws and not (checked or root.recording.effects.raised):
         return "numbers are drawn by Python"
     on_devices = False

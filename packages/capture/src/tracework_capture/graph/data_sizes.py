@@ -71,4 +71,5 @@ def switches_modes(graph: fx.Graph) -> bool:
 def relation_node(builder: Any, condition: Any) -> fx.Node:
     """The node of a condition's truth."""
     example = builder.symbols.to_symbool(condition)
-    return builder.size_operation(COMPARE_FUNCTIONS[condition.op], (builder.size_node(condition.expr), 0), example)
+    node: fx.Node = builder.size_operation(COMPARE_FUNCTIONS[condition.op], (builder.size_node(condition.expr), 0), example)
+    return node

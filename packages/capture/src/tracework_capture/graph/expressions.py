@@ -47,7 +47,7 @@ for _name, _target in (
     ("pow", operator.pow),
 ):
     _install(_name, _target)
-_Recorder.__neg__ = lambda self: self._apply(operator.mul, self, -1)  # type: ignore[attr-defined]
+setattr(_Recorder, "__neg__", lambda self: self._apply(operator.mul, self, -1))  # noqa: B010
 
 
 def _extreme(function: Any) -> Any:

@@ -280,7 +280,8 @@ def drawn_by(draw: Callable[[Any], Any]) -> Callable[[Any, Any], torch.Tensor]:
 
 def plain_alias(tensor: torch.Tensor, given: Any) -> torch.Tensor:
     """A tensor of a subclass as one of class Tensor."""
-    return _torch.as_subclass(tensor, torch.Tensor)
+    alias: torch.Tensor = _torch.as_subclass(tensor, torch.Tensor)
+    return alias
 
 
 INPUT_CHANGES: dict[str, Callable[[Any, Any], Any]] = {
@@ -359,7 +360,7 @@ def leave(
 
 def start_of(frame: Any, instruction: Any) -> int:
     """The index from which an instruction can be run: that of a call, where what names its keywords is an instruction before it."""
-    index = instruction.index
+    index: int = instruction.index
     while index and frame.instructions[index - 1].opname in ("KW_NAMES", "PRECALL"):
         index -= 1
     return index
@@ -534,7 +535,7 @@ def looks_for_its_argument(code: types.CodeType) -> bool:
     the arguments on the stack (3.12+)."""
     instructions = CodeInfo(code).instructions
     loaded = sum(i.opname == "LOAD_GLOBAL" and i.value == "super" for i in instructions)
-    return loaded > sum(i.opname == "LOAD_SUPER_ATTR" and i.arg & 2 for i in instructions)
+    return bool(loaded > sum(i.opname == "LOAD_SUPER_ATTR" and i.arg & 2 for i in instructions))
 
 
 def first_argument(frame: Any) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ LAYOUT, STATED = "layout of an input", "torch._check"  # origins of conditions t
 def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> fx.Node:
     """The placeholder of an existing tensor, with its guard; made once per tensor."""
     root = frame.root
-    node = root.graph.placeholder_of(tensor)
+    node: fx.Node | None = root.graph.placeholder_of(tensor)
     if node is not None:
         return node
     if tensor.requires_grad and tensor._is_view():
@@ -92,7 +92,8 @@ def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     facts = TensorFacts.of(tensor, dynamic=dims)
     if not dims and not gaps:
         frame.guard("TENSOR", source, facts)
-        return root.graph.tensor_input(tensor, source, role)
+        node = root.graph.tensor_input(tensor, source, role)
+        return node
     sizes = [size_symbol(root, tensor, source, d) if d in dims else n for d, n in enumerate(tensor.shape)]
     symbols = {dim: stride_symbol(root, tensor, source, dim) for dim in sorted(gaps)}
     strides = scaled_strides_of(tensor, sizes, symbols.get)

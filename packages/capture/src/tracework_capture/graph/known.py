@@ -8,7 +8,7 @@ used once they are guarded (graph.specialised).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +19,7 @@ from .._torch import CANONICAL_MASK, is_all_true, is_any_true
 __all__ = [
     "LARGEST",
     "Known",
+    "apply_target",
     "data_of_numbers",
     "held_data",
     "is_pure",
@@ -27,6 +28,7 @@ __all__ = [
     "learn",
     "learn_part",
     "numbers_alone",
+    "version_of_example",
     "with_numbers",
 ]
 
@@ -62,6 +64,17 @@ class Known(NamedTuple):
     real: torch.Tensor
     version: int
     inputs: frozenset[fx.Node] = frozenset()
+
+
+def version_of_example(example: Any) -> int:
+    """How often the memory of a node's example was written to while tracing."""
+    version: int = example.storage.version
+    return version
+
+
+def apply_target(op: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What a node of this op and target makes of these."""
+    return getattr(args[0], target)(*args[1:], **kwargs) if op == "call_method" else target(*args, **kwargs)
 
 
 def held_data(node: fx.Node) -> Known | None:
@@ -104,9 +117,7 @@ def learn(node: fx.Node, example: Any) -> None:
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: operands[n].real)
     try:
         with torch.no_grad():
-            real = (
-                getattr(args[0], node.target)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
-            )
+            real = apply_target(node.op, node.target, args, kwargs)
     except (RuntimeError, IndexError):  # a division by zero, say: raised when the graph runs, where the program would see it
         return
     if (
@@ -115,7 +126,7 @@ def learn(node: fx.Node, example: Any) -> None:
         and real.device.type == "cpu"
     ):
         inputs = frozenset().union(*(data.inputs for data in operands.values()))
-        node.meta["known"] = Known(real, example.storage.version, inputs)
+        node.meta["known"] = Known(real, version_of_example(example), inputs)
 
 
 def data_of_numbers(node: fx.Node) -> torch.Tensor | None:
@@ -141,10 +152,9 @@ def data_of_numbers(node: fx.Node) -> torch.Tensor | None:
 
     for each in sorted(needed):
         args, kwargs = fx.node.map_aggregate((each.args, each.kwargs), real)
-        function = getattr(torch.Tensor, each.target) if each.op == "call_method" else each.target
         try:
             with torch.no_grad():
-                made[each] = function(*args, **kwargs)
+                made[each] = apply_target(each.op, each.target, args, kwargs)
         except (RuntimeError, TypeError):  # raised when the graph runs, where the program would see it
             return None
     return made[node]
@@ -167,7 +177,8 @@ def _is_of_numbers(node: fx.Node, example: Any) -> bool:
 
 def learn_part(node: fx.Node, example: Any) -> None:
     """Keep the data of a node that takes one of the tensors that unbind gave, as loops over a tensor do."""
-    rows, place = node.args
+    given: Any = node.args
+    rows, place = given
     if rows.target not in _UNBIND or rows.kwargs:
         return
     data = held_data(rows.args[0])
@@ -185,7 +196,8 @@ def is_pure(node: fx.Node) -> bool:
 def is_pure_write(node: fx.Node) -> bool:
     """Whether a node computes with numbers and writes the result to its first argument."""
     if node.op == "call_method":
-        return node.target.endswith("_") and node.target[:-1] in _ARITHMETIC
+        name = str(node.target)
+        return name.endswith("_") and name[:-1] in _ARITHMETIC
     return node.target in (operator.iadd, operator.isub, operator.imul)
 
 

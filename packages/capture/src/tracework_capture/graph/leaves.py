@@ -39,4 +39,5 @@ class _WithData(torch.autograd.Function):
 def with_data(tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
     """What the tensor is once it was given other data of its kind, in whatever grad mode."""
     with torch.enable_grad():
-        return _WithData.apply(tensor, data)
+        found: torch.Tensor = _WithData.apply(tensor, data)
+        return found

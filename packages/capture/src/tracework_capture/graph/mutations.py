@@ -9,9 +9,20 @@ it was, as it does in the instance's dict.
 from __future__ import annotations
 
 from types import GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
 
 from .. import _C
 from ..guards.classes import attributes_of, defines, lookup_class, resolution_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..sources import Source
+    from ..values.protocol.value import Emitter, Value
+
+    Key = tuple[Any, ...]
+    """Which effect it is; the first item is its kind."""
+    Write = Callable[[Emitter], None]
 
 __all__ = ["MutationLog"]
 
@@ -19,16 +30,16 @@ __all__ = ["MutationLog"]
 class MutationLog:
     """The side effects of one capture."""
 
-    def __init__(self):
-        self.entries = {}
-        self.stored = {}  # key of an attribute that was stored -> the calls before that
-        self.deleted = {}  # key of an attribute that was deleted -> the entry that deletes it
-        self.keep = []
-        self.results = {}
+    def __init__(self) -> None:
+        self.entries: dict[Key, Write] = {}
+        self.stored: dict[Key, int] = {}  # key of an attribute that was stored -> the calls before that
+        self.deleted: dict[Key, Write] = {}  # key of an attribute that was deleted -> the entry that deletes it
+        self.keep: list[Any] = []  # Values that are changed, and calls as (function, args, kwargs)
+        self.results: dict[int, Value] = {}
         self.calls = 0
         self.changes = 0  # how often anything was added
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.entries)
 
     def end(self) -> None:
@@ -36,25 +47,25 @@ class MutationLog:
         self.entries.clear()
         self.keep.clear()
 
-    def effect(self, key, write):
+    def effect(self, key: Key, write: Write) -> None:
         """Adds an entry; `write(emit)` emits its statements."""
         self.changes += 1
         self.entries.pop(key, None)
         self.stored.pop(key, None)
         self.entries[key] = write
 
-    def drop(self, key):
+    def drop(self, key: Key) -> None:
         """Takes an entry back."""
         self.changes += 1
         self.entries.pop(key, None)
         self.stored.pop(key, None)
 
-    def changed(self):
+    def changed(self) -> list[Any] | None:
         """The values whose contents or attributes entries change, or that calls are made with, and the objects that are called; None where
         one is not known."""
         if not {key[0] for key in self.entries} <= {"attribute", "contents", "call", "cell", "global"}:
             return None
-        found = []
+        found: list[Any] = []
         for kept in self.keep:
             if isinstance(kept, tuple):
                 function, args, kwargs = kept
@@ -65,20 +76,20 @@ class MutationLog:
                 found.append(kept)
         return found
 
-    def contents(self, value):
+    def contents(self, value: Value) -> None:
         """The contents of an existing container changed; the value knows how to replay them."""
         self.changes += 1
         self.keep.append(value)
         self.entries.setdefault(("contents", id(value)), value.replay)
 
-    def attribute(self, target, name, value):
+    def attribute(self, target: Value, name: str, value: Value) -> None:
         """target.name = value on an existing object."""
         self.keep.append(target)
 
         key = ("attribute", id(target), name)
         deleted = self.deleted.get(key)
 
-        def write(emit):
+        def write(emit: Emitter) -> None:
             if deleted is not None:  # stored again it is behind the others in the instance's dict
                 deleted(emit)
             write_attribute(emit, target, emit.load(target), name, value)
@@ -90,16 +101,16 @@ class MutationLog:
             self.effect(key, write)
             self.stored[key] = self.calls
 
-    def attribute_of_result(self, target, name, value):
+    def attribute_of_result(self, target: Value, name: str, value: Value) -> None:
         """target.name = value on what the graph gives: done where somebody gets it."""
         self.attribute(target, name, value)
         self.results[id(target)] = target
 
-    def deleted_attribute(self, target, name, stored_before):
+    def deleted_attribute(self, target: Value, name: str, stored_before: bool) -> None:
         """del target.name on an existing object; stored_before: after a store, so that it may not be there when this is replayed."""
         self.keep.append(target)
 
-        def write(emit):
+        def write(emit: Emitter) -> None:
             owner = emit.load(target)
             if stored_before:
                 emit.line(f"{emit.const(object)}.__setattr__({owner}, {name!r}, None)")
@@ -109,32 +120,32 @@ class MutationLog:
         self.effect(key, write)
         self.deleted[key] = write
 
-    def item(self, source, key, value):
+    def item(self, source: Source, key: object, value: Value) -> None:
         """An item of an existing dict (a module's buffers, say) that is reached by source."""
 
-        def write(emit):
+        def write(emit: Emitter) -> None:
             emit.line(f"{emit.source(source)}[{emit.literal(key)}] = {emit.load(value)}")
 
         self.effect(("item", source, key), write)
 
-    def call(self, function, args, kwargs=None):
+    def call(self, function: Any, args: Sequence[Value], kwargs: dict[str, Value] | None = None) -> None:
         """A call to be made after the graph: function is a Python object, args are Values."""
         self.calls += 1
         self.keep.append((function, args, kwargs))
 
-        def write(emit):
+        def write(emit: Emitter) -> None:
             parts = [emit.load(a) for a in args] + [f"{k}={emit.load(v)}" for k, v in (kwargs or {}).items()]
             emit.line(f"{emit.const(function)}({', '.join(parts)})")
 
         self.effect(("call", self.calls), write)
 
-    def replay(self, emit):
+    def replay(self, emit: Emitter) -> None:
         """Emits all entries but those on results."""
         for key, write in list(self.entries.items()):
             if not self._is_on_result(key):
                 write(emit)
 
-    def replay_on_results(self, emit):
+    def replay_on_results(self, emit: Emitter) -> None:
         """Emits what is set on results of the graph that somebody gets; nobody sees the others (gradients, say)."""
         left = [(self.results[key[1]], write) for key, write in self.entries.items() if self._is_on_result(key)]
         while ready := [entry for entry in left if emit.is_built(entry[0])]:
@@ -142,11 +153,11 @@ class MutationLog:
             for _, write in ready:
                 write(emit)
 
-    def _is_on_result(self, key):
+    def _is_on_result(self, key: Key) -> bool:
         return key[0] == "attribute" and key[1] in self.results
 
 
-def write_attribute(emit, target, owner, name, value):
+def write_attribute(emit: Emitter, target: Value, owner: str, name: str, value: Value) -> None:
     """Stores past __setattr__: what a user-defined __setattr__ does was traced already."""
     base = next(
         c for c in resolution_order(target.python_type()) if type(attributes_of(c).get("__setattr__")) is WrapperDescriptorType

@@ -30,7 +30,7 @@ def is_foreign(function: Any) -> bool:
     """Whether an extension module that is not Python's, torch's or NumPy's made the function."""
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     loader = getattr(getattr(module, "__spec__", None), "loader", None)
-    if not isinstance(loader, importlib.machinery.ExtensionFileLoader):
+    if module is None or not isinstance(loader, importlib.machinery.ExtensionFileLoader):
         return False
     return module.__name__.partition(".")[0] not in {*sys.stdlib_module_names, "torch", "numpy", "tracework_capture"}
 

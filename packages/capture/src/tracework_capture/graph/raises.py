@@ -19,7 +19,13 @@ Raised = tuple[type[BaseException], ...]
 """Exceptions of these very classes; where Exception is among them, of any."""
 
 ANYTHING: Raised = (Exception,)
-OF_ATEN: Raised = (RuntimeError, NotImplementedError, torch.linalg.LinAlgError, IndexError, ValueError)
+OF_ATEN: Raised = (
+    RuntimeError,
+    NotImplementedError,
+    torch.linalg.LinAlgError,  # type: ignore[attr-defined]
+    IndexError,
+    ValueError,
+)
 OF_INDICES: Raised = (IndexError, RuntimeError)
 OF_DIVISIONS: Raised = (RuntimeError,)
 OF_DTYPES: Raised = (NotImplementedError,)

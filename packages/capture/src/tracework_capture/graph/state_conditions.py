@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from .. import _torch
-from .known import LARGEST, is_pure, is_pure_write
+from .known import LARGEST, apply_target, is_pure, is_pure_write, version_of_example
 
 __all__ = ["truth_of_state"]
 
@@ -41,7 +41,7 @@ class StateCondition:
                 found = [tensor.clone()]
             for op, target, args, kwargs in self.steps:
                 given, named = _filled(args, found), _filled(kwargs, found)
-                found.append(getattr(given[0], target)(*given[1:], **named) if op == "call_method" else target(*given, **named))
+                found.append(apply_target(op, target, given, named))
             return bool(found[-1])
 
 
@@ -87,9 +87,9 @@ def _from_one_buffer(root: Any, node: fx.Node) -> tuple[fx.Node | None, list[fx.
         seen.add(at)
         if not isinstance(example, torch.Tensor) or example.storage in root.recording.effects.statistics:
             return None, []
-        if example.storage.version:
+        if version_of_example(example):
             writes = [n for n in root.graph.graph.nodes if is_pure_write(n) and _is_over(n.args[0], example.storage)]
-            if len(writes) != example.storage.version:
+            if len(writes) != version_of_example(example):
                 return None, []
             waiting.extend(writes)
         if at.op == "placeholder":

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from .known import held_data
+from .known import apply_target, held_data, version_of_example
 from .specialised import specialise
 
 __all__ = ["Formula", "learn_formula", "number_of_formula", "truth_of_formula"]
@@ -58,7 +58,7 @@ def learn_formula(node: fx.Node, example: Any) -> None:
         return
     made = row(*operands)
     if made is not None and made.roundings <= FEW and made.is_float == example.dtype.is_floating_point:
-        node.meta["formula"] = made._replace(version=example.storage.version)
+        node.meta["formula"] = made._replace(version=version_of_example(example))
 
 
 def _formula_of(arg: Any) -> Formula | None:
@@ -75,7 +75,7 @@ def _formula_of(arg: Any) -> Formula | None:
     if data is not None:
         return Formula(int(data.real), 1, data.inputs) if data.real.dtype == torch.int64 and not data.real.ndim else None
     formula: Formula | None = arg.meta.get("formula")
-    return None if formula is None or formula.version != example.storage.version else formula
+    return None if formula is None or formula.version != version_of_example(example) else formula
 
 
 def _joined(a: Formula, b: Formula, over: Any, by: int = 1) -> Formula:
@@ -136,7 +136,7 @@ def truth_of_formula(frame: Any, node: fx.Node | None) -> bool | None:
     if node is None or node.target not in COMPARISONS or node.kwargs:
         return None
     numbers = [number_of_formula(frame, arg) for arg in node.args]
-    return None if any(number is None for number in numbers) else bool(node.target(*numbers))
+    return None if any(number is None for number in numbers) else bool(apply_target(node.op, node.target, numbers, {}))
 
 
 def number_of_formula(frame: Any, node: Any) -> Any:

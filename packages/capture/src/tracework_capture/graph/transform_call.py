@@ -51,7 +51,8 @@ def _jvp(function: Any, args: Any, options: dict[str, Any]) -> Any:
         found = function(*given, *read)
         return found[:results], found[results:]
 
-    values, derivatives, others = torch.func.jvp(call, primals, tangents, has_aux=True)
+    made: Any = torch.func.jvp(call, primals, tangents, has_aux=True)
+    values, derivatives, others = made
     return (*values, *derivatives, *others)
 
 

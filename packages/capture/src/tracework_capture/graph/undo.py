@@ -77,7 +77,7 @@ def is_written_the_same_again(node: fx.Node) -> bool:
             written += 1
         else:
             was_read = was_read or not any(s is example.storage for s in storages_of(user))  # views read nothing
-    return written == example.storage.version
+    return bool(written == example.storage.version)
 
 
 def storages_of(node: fx.Node) -> list[Any]:

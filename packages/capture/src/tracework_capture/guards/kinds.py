@@ -60,7 +60,7 @@ def same_constant(value: Any, wanted: Any) -> bool:
     if type(value) is complex:
         return same_constant(value.real, wanted.real) and same_constant(value.imag, wanted.imag)
     if isinstance(value, numpy.generic):
-        return value.tobytes() == wanted.tobytes()
+        return bool(value.tobytes() == wanted.tobytes())
     if type(value) is tuple:
         return len(value) == len(wanted) and all(map(same_constant, value, wanted))
     return bool(value == wanted)
@@ -120,7 +120,8 @@ def weak_key(key: Any) -> Any:
     if type(key) in REFERENCES:
         target = key()
         return key if target is None else ReferenceTo(target)
-    return held(key) if type(key).__eq__ is object.__eq__ else key
+    cls: Any = type(key)
+    return held(key) if cls.__eq__ is object.__eq__ else key
 
 
 def _same_key(key: Any, wanted: Any) -> bool:
@@ -136,9 +137,10 @@ def _keys(value: Any, keys: Any) -> bool:
 
 def _length(value: Any) -> int:
     """The length of a container, whatever a subclass says."""
-    for kind in (tuple, list):
-        if isinstance(value, kind):
-            return kind.__len__(value)
+    if isinstance(value, tuple):
+        return tuple.__len__(value)
+    if isinstance(value, list):
+        return list.__len__(value)
     return len(value)
 
 
@@ -261,7 +263,7 @@ def _not_subclass(kind: Any) -> Callable[[Any], bool]:
         now = abc.get_cache_token()
         if now != asked and not issubclass(kind, cls):
             asked = now
-        return now == asked
+        return bool(now == asked)
 
     return holds
 

@@ -88,9 +88,9 @@ def check_guard(guard: Guard, scope: Scope) -> Failure | None:
         if guard.kind == "SAME":
             return None if value is fetch(guard.payload, scope) else Failure(guard, value)
         if guard.kind == "DISTINCT":
-            values = [fetch(source, scope) for source in guard.payload]
+            objects = [fetch(source, scope) for source in guard.payload]
             seen: dict[int, Source] = {}
-            for found, source in zip(values, guard.payload):
+            for found, source in zip(objects, guard.payload):
                 if (first := seen.setdefault(id(found), source)) is not source:
                     return Failure(guard, (first, source))
             return None
@@ -276,11 +276,11 @@ class _Builder:
         self.leaves.append((node, LEAF[leaf], payload, number))
 
     def register(self, source: Source) -> int:
-        row = self.nodes[self.node(source)]
+        row: Any = self.nodes[self.node(source)]
         if row[5] < 0:
             row[5] = self.reg_count
             self.reg_count += 1
-        return row[5]
+        return int(row[5])
 
     def native_leaf(self, guard: Guard) -> tuple[str, Any]:
         row = kind_of(guard.kind)

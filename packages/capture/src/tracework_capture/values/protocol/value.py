@@ -68,6 +68,9 @@ class Emitter(Protocol):
     def literal(self, obj: object) -> str:
         """The expression of a constant."""
 
+    def is_built(self, value: Value) -> bool:
+        """Whether an object was made for the value, or fetched."""
+
     def line(self, text: str) -> None:
         """Append one statement."""
 
@@ -414,6 +417,10 @@ class Value:
         is not a constant and has no source (those never get here). Immutable parts first: load items, return the display,
         e.g. `"[" + ", ".join(emit.load(i) for i in self.items) + "]"`."""
         raise BreakGraph("cannot_rebuild", self.describe())
+
+    def replay(self, emit: Emitter) -> None:
+        """Gives an existing container the contents that the program left in it; logged by mutations.contents()."""
+        raise NotImplementedError(f"{type(self).__name__}.replay")
 
     def fill(self, emit: Emitter, name: str) -> None:
         """Second phase for objects that can be part of a cycle: `reload` gave the empty object, now in local `name`; emit the
