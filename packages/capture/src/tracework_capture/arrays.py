@@ -18,6 +18,7 @@ __all__ = [
     "as_view",
     "backwards",
     "multiarray",
+    "numpy",
     "tensor_maker",
     "tensor_of_array",
 ]

@@ -9,6 +9,7 @@ from . import (  # noqa: F401
     functions,
     items,
     layouts,
+    nodes,
     operands,
     own,
     places,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 from ...arrays import numpy
 from ...graph.known import known_tensor
 from ..number.symint import SymNumber
@@ -11,8 +13,14 @@ from ..protocol.kinds import AbstractArray
 from ..protocol.value import Value
 from .breaks import refuse
 
+if TYPE_CHECKING:
+    from ..protocol.value import Frame
 
-def known(frame, value):
+Argument: TypeAlias = Any
+"""A Value, or the plain default of a parameter that was not given."""
+
+
+def known(frame: Frame, value: Argument) -> Any:
     """The plain object of an argument, given or not; of an array whose data is known its items."""
     data = known_tensor(value.memory.node) if isinstance(value, AbstractArray) and not value.flips else None
     if data is not None:
@@ -20,7 +28,7 @@ def known(frame, value):
     return force_plain(frame, value) if isinstance(value, Value) else value
 
 
-def axes_of(frame, axis, ndim):
+def axes_of(frame: Frame, axis: Argument, ndim: int) -> tuple[int, ...] | None:
     """Normalised axes, or None for all of them."""
     axis = known(frame, axis)
     if axis is None:
@@ -31,12 +39,12 @@ def axes_of(frame, axis, ndim):
     return tuple(a % ndim for a in found)
 
 
-def one_axis(frame, axis, ndim):
+def one_axis(frame: Frame, axis: Argument, ndim: int) -> int:
     found = axes_of(frame, axis, ndim)
     return found[0] if found is not None and len(found) == 1 else refuse(frame, "several axes")
 
 
-def sizes_of(frame, shape):
+def sizes_of(frame: Frame, shape: Argument) -> tuple[Any, ...]:
     """The argument of a shape: an int, or a sequence of ints; sizes that change stay so."""
     if isinstance(shape, AbstractArray):
         found = known(frame, shape)
@@ -45,7 +53,7 @@ def sizes_of(frame, shape):
     return tuple(p if isinstance(p, SymNumber) else int(force_plain(frame, p)) for p in parts)
 
 
-def dtype_of(frame, value):
+def dtype_of(frame: Frame, value: Argument) -> numpy.dtype[Any] | None:
     """The dtype that an argument names; None when it was not given."""
     if value is None:
         return None

@@ -8,14 +8,16 @@ NumPy gives are not given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ... import _C
 from ...arrays import NUMPY_DTYPES, array_number, numpy
 from ...signals import let_through
+from ...sources import Source
 from ..number.late_values import OF_KIND
+from ..number.symint import size_value
 from ..plain.iterators import SequenceIterator
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
@@ -24,13 +26,17 @@ from ..protocol.constant import ConstantValue, force_plain, literal
 from ..protocol.kinds import AbstractArray
 from ..protocol.registry import Registry
 from ..protocol.value import EXISTING, NEW, Value
-from ..torch.tensor import size_value
 from ..torch.tensor_attributes import numel, shape
 from ..torch.texts_of_data import late_text, may_be_written_late
 from .arguments import sizes_of
 from .breaks import refuse
+from .nodes import call, call_method
 
-OF_DTYPE_KIND = {"f": OF_KIND[float], "b": OF_KIND[bool], "i": (-1, 0, 1), "u": (0, 1)}
+if TYPE_CHECKING:
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Emitter, Frame
+
+OF_DTYPE_KIND: dict[str, tuple[Any, ...]] = {"f": OF_KIND[float], "b": OF_KIND[bool], "i": (-1, 0, 1), "u": (0, 1)}
 """Kind of NumPy's dtypes -> numbers that a format takes where it takes any."""
 
 
@@ -47,7 +53,7 @@ class ArrayValue(AbstractArray):
     """An array, or a number of NumPy; `memory` is a tensor over its memory. `base` is the array that it is a view of, None where it
     owns its memory, or IN_A_TENSOR; it is not known of an array with a source."""
 
-    def __init__(self, tensor, scalar=False, source=None, base=None):
+    def __init__(self, tensor: AbstractTensor, scalar: bool = False, source: Source | None = None, base: Any = None) -> None:
         super().__init__(source)
         self.memory = tensor
         self.scalar = scalar
@@ -59,75 +65,76 @@ class ArrayValue(AbstractArray):
     writeable = True
 
     @property
-    def tensor(self):
+    def tensor(self) -> AbstractTensor:
         """What it holds, as a tensor."""
         return self.memory
 
     @property
-    def example(self):
+    def example(self) -> Any:
         return self.memory.example
 
-    def shared(self, frame):
+    def shared(self, frame: Frame) -> AbstractTensor:
         """The tensor over its memory, as torch makes one of it."""
         return self.tensor
 
-    def copied(self, frame):
+    def copied(self, frame: Frame) -> ArrayValue:
         """A copy in C order."""
-        made = frame.graph.call(frame, torch.clone, (self.tensor,), {"memory_format": torch.contiguous_format})
+        made = call(frame, torch.clone, self.tensor, memory_format=torch.contiguous_format)
         return ArrayValue(made, self.scalar)
 
-    def strides(self):
+    def strides(self) -> tuple[Any, ...]:
         """In elements; NumPy gives 0 to what it makes without elements, and slices and transposes keep that."""
         made = self.example.storage.first
         if made is not None and 0 in made.sizes and len(made.sizes) == self.example.ndim:
-            return (0,) * self.example.ndim
+            return tuple(0 for _ in made.sizes)
         return tuple(-s if dim in self.flips else s for dim, s in enumerate(self.example.stride()))
 
-    def write(self, frame, source):
+    def write(self, frame: Frame, source: AbstractTensor) -> None:
         """Writes a tensor to it."""
-        frame.graph.call_method(frame, "copy_", (self.tensor, source))
+        call_method(frame, "copy_", self.tensor, source)
 
     @property
-    def dtype(self):
+    def dtype(self) -> numpy.dtype[Any]:
         """NumPy's dtype."""
-        return NUMPY_DTYPES[self.example.dtype]
+        found: numpy.dtype[Any] = NUMPY_DTYPES[self.example.dtype]
+        return found
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.dtype.type if self.scalar else numpy.ndarray
 
-    def describe(self):
+    def describe(self) -> str:
         shape = "x".join(map(str, self.example.shape))
         return f"NumPy {'number' if self.scalar else 'array'} {self.dtype} [{shape}]"
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         if self.scalar:
             return refuse(frame, "the hash of a number that is not known")
         return frame.raise_new(TypeError, "unhashable type: 'numpy.ndarray'")
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return self.tensor.truth(frame)
 
-    def as_graph_arg(self, frame):
+    def as_graph_arg(self, frame: Frame) -> Any:
         return refuse(frame, f"a {self.describe()} as an argument of a function of torch")
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(array_number)}({emit.load(self.tensor)})" if self.scalar else self.over_memory(emit)
 
-    def over_memory(self, emit):
+    def over_memory(self, emit: Emitter) -> str:
         """Expression of a new array over `memory`, with the base that NumPy gives it."""
         text = f"{emit.load(self.memory)}.numpy()"
         if self.base is None:
             return f"{emit.const(_C.own_memory)}({text})"
         return text if self.base is IN_A_TENSOR else f"{emit.const(_C.set_base)}({text}, {emit.load(self.holder())})"
 
-    def holder(self):
+    def holder(self) -> ArrayValue:
         """What it is a view of, if it is one, or else itself: NumPy has no views of views."""
         return self.base.holder() if isinstance(self.base, ArrayValue) else self
 
-    def as_operand(self, frame, tensors, op=None):
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> AbstractTensor:
         """What stands for a number in arithmetic of these tensors with it: it does not change their dtype, as any number."""
         if self.scalar and all(t.example.dtype.is_floating_point and t.example.ndim for t in tensors):
             if self.example.dtype in (torch.float32, torch.float64):
@@ -135,26 +142,26 @@ class ArrayValue(AbstractArray):
         return refuse(frame, f"arithmetic of a tensor and a {self.describe()}")
 
     # --- texts ---------------------------------------------------------------------------------------------------
-    def late_truth(self, frame):
+    def late_truth(self, frame: Frame) -> Any:
         return None if self.example.ndim else self.tensor.late_truth(frame)
 
-    def data_text(self, frame, fn, *rest):
+    def data_text(self, frame: Frame, fn: Callable[..., Any], *rest: Any) -> Value | None:
         if type(self) is not ArrayValue or not may_be_written_late(frame):
             return None
         kept = self.copied(frame)
         return late_text(frame, lambda emit: emit.load(kept), fn, rest)
 
-    def own_format(self, frame, spec):
+    def own_format(self, frame: Frame, spec: str) -> Value | None:
         if type(self) is not ArrayValue or not self.scalar:
             return None
         takes = takes_format(self.dtype.type, OF_DTYPE_KIND.get(self.dtype.kind, ()), spec)
         return self.data_text(frame, format, spec) if takes else None
 
-    def conversion_operand(self, frame, kind):
+    def conversion_operand(self, frame: Frame, kind: str | None) -> Value:
         return self.data_text(frame, str) or self if kind == "s" else self
 
     # --- what arrays do ------------------------------------------------------------------------------------------
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         row = ARRAY_ATTRIBUTES.get(name)
         if row is not None:
             return row(frame, self)
@@ -162,15 +169,17 @@ class ArrayValue(AbstractArray):
             return BoundBuiltin(self, name)
         return frame.break_graph("attribute_unknown", f"{name} of a {self.describe()}")
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if name == "shape" and self.mutability is NEW and type(self) is ArrayValue and self.example.is_contiguous():
-            self.memory = frame.graph.call(frame, torch.reshape, (self.tensor, sizes_of(frame, value)))
+            self.memory = call(frame, torch.reshape, self.tensor, sizes_of(frame, value))
             return
         frame.break_graph("side_effect_unknown", f"assignment to {name} of a {self.describe()}")
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "item" and len(args) == 1 and not kwargs and not isinstance(args[0], SequenceValue):
-            return self.getattr(frame, "flat").getitem(frame, args[0]).tensor.call_method(frame, name, [], {})
+            chosen = self.getattr(frame, "flat").getitem(frame, args[0])
+            assert isinstance(chosen, ArrayValue)
+            return chosen.tensor.call_method(frame, name, [], {})
         if name in NUMBER_METHODS:
             return self.tensor.call_method(frame, name, args, kwargs)
         handler = method_handler(numpy.ndarray, name)
@@ -178,39 +187,43 @@ class ArrayValue(AbstractArray):
             return refuse(frame, f"{name}() of a {self.describe()}")
         return handler(frame, [self, *args], kwargs)
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         if self.example.ndim == 0:
             return frame.raise_new(TypeError, "len() of unsized object")
         return size_value(frame, self.example.shape[0])
 
-    def unpack(self, frame):
+    def unpack(self, frame: Frame) -> list[Value]:
         if self.example.ndim == 0:
             return refuse(frame, "iteration over an array of no dims")
         return [self.getitem(frame, ConstantValue(i)) for i in range(force_plain(frame, self.length(frame)))]
 
-    def is_fixed(self):
+    def is_fixed(self) -> bool:
         return False
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         return SequenceIterator(self.unpack(frame))
 
-    def contains(self, frame, item):
+    def contains(self, frame: Frame, item: Value) -> Value:
         return refuse(frame, "membership in an array")
 
-    def getitem(self, frame, key):
-        return OPERATIONS["item"](frame, self, key)
+    def getitem(self, frame: Frame, key: Value) -> Value:
+        found: Value = OPERATIONS["item"](frame, self, key)
+        return found
 
-    def setitem(self, frame, key, value):
+    def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         OPERATIONS["set_item"](frame, self, key, value)
 
-    def binary(self, frame, op, other, reverse=False):
-        return OPERATIONS["binary"](frame, self, op, other, reverse)
+    def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
+        found: Value = OPERATIONS["binary"](frame, self, op, other, reverse)
+        return found
 
-    def compare(self, frame, op, other):
-        return OPERATIONS["compare"](frame, self, op, other)
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
+        found: Value = OPERATIONS["compare"](frame, self, op, other)
+        return found
 
-    def unary(self, frame, op):
-        return OPERATIONS["unary"](frame, self, op)
+    def unary(self, frame: Frame, op: str) -> Value:
+        found: Value = OPERATIONS["unary"](frame, self, op)
+        return found
 
 
 OPERATIONS: Registry[str, Callable[..., Any]] = Registry("OPERATIONS")
@@ -221,14 +234,14 @@ NUMBER_METHODS = frozenset("item tolist __bool__ __int__ __float__ __index__ __c
 """Methods that give Python's numbers, as a tensor's do."""
 
 
-def strides(frame, self):
+def strides(frame: Frame, self: ArrayValue) -> Value:
     if self.example._is_view() and 1 in self.example.shape:
         return refuse(frame, "strides of a view with a dim of size 1, which is 0 for some")
     size = self.dtype.itemsize
     return TupleValue([size_value(frame, s * size) for s in self.strides()])
 
 
-def base(frame, self):
+def base(frame: Frame, self: ArrayValue) -> Value:
     """Known of what the graph made."""
     holder = self.holder()
     if holder.source is not None or self.base is IN_A_TENSOR:
@@ -236,7 +249,7 @@ def base(frame, self):
     return ConstantValue(None) if self.base is None else holder
 
 
-def nbytes(frame, self):
+def nbytes(frame: Frame, self: ArrayValue) -> Value:
     return self.tensor.getattr(frame, "nbytes")
 
 

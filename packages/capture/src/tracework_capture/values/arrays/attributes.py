@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from ...arrays import numpy
@@ -10,6 +12,10 @@ from ..protocol.value import Value
 from .array import ARRAY_ATTRIBUTES, ArrayValue
 from .breaks import refuse
 from .layouts import is_in_c_order, is_in_fortran_order
+from .nodes import call, call_method
+
+if TYPE_CHECKING:
+    from ..protocol.value import Emitter, Frame
 
 FLAGS = {
     "contiguous": is_in_c_order,
@@ -29,31 +35,31 @@ SHORT = {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "A": "align
 class Flags(Value):
     """array.flags"""
 
-    def __init__(self, array):
+    def __init__(self, array: ArrayValue) -> None:
         super().__init__(None)
         self.array = array
 
-    def python_type(self):
+    def python_type(self) -> type:
         return numpy._core.multiarray.flagsobj
 
-    def describe(self):
+    def describe(self) -> str:
         return f"flags of a {self.array.describe()}"
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.load(self.array)}.flags"
 
-    def asked(self, frame, name):
+    def asked(self, frame: Frame, name: str) -> Value:
         row = FLAGS.get(name)
         known = None if row is None else row(self.array)
         return refuse(frame, f"flags.{name} of an array") if known is None else ConstantValue(bool(known))
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         return self.asked(frame, name)
 
-    def setattr(self, frame, name, value):
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
         refuse(frame, f"flags.{name} of an array is set")
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         name = force_plain(frame, key)
         return self.asked(frame, SHORT.get(name, str(name).lower()))
 
@@ -61,42 +67,43 @@ class Flags(Value):
 class Flat(Value):
     """array.flat: its items in C order."""
 
-    def __init__(self, array):
+    def __init__(self, array: ArrayValue) -> None:
         super().__init__(None)
         self.array = array
 
-    def python_type(self):
+    def python_type(self) -> type:
         return numpy.flatiter
 
-    def describe(self):
+    def describe(self) -> str:
         return f"items of a {self.array.describe()}"
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.load(self.array)}.flat"
 
-    def items(self, frame):
+    def items(self, frame: Frame) -> ArrayValue:
         """A copy of them."""
-        flat = frame.graph.call(frame, torch.reshape, (self.array.tensor, (-1,)))
-        return ArrayValue(frame.graph.call_method(frame, "clone", (flat,)))
+        flat = call(frame, torch.reshape, self.array.tensor, (-1,))
+        return ArrayValue(call_method(frame, "clone", flat))
 
-    def length(self, frame):
+    def length(self, frame: Frame) -> Value:
         return self.array.getattr(frame, "size")
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         return self.items(frame).getitem(frame, key)
 
-    def iterate(self, frame):
+    def iterate(self, frame: Frame) -> Value:
         return self.items(frame).iterate(frame)
 
-    def setitem(self, frame, key, value):
+    def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         if not is_in_c_order(self.array) or not self.array.writeable:
-            return refuse(frame, "flat of an array that is not in C order, or read-only, is written to")
+            refuse(frame, "flat of an array that is not in C order, or read-only, is written to")
         if isinstance(value, ArrayValue) and value.example.ndim:
-            taken = ArrayValue(frame.graph.call(frame, torch.reshape, (self.array.memory, (-1,)))).getitem(frame, key)
+            taken = ArrayValue(call(frame, torch.reshape, self.array.memory, (-1,))).getitem(frame, key)
+            assert isinstance(taken, ArrayValue)
             if tuple(taken.example.shape) != tuple(value.example.shape):
-                return refuse(frame, "items of flat are set to another number of items")
-        flat = ArrayValue(frame.graph.call(frame, torch.reshape, (self.array.memory, (-1,))))
-        return flat.setitem(frame, key, value)
+                refuse(frame, "items of flat are set to another number of items")
+        flat = ArrayValue(call(frame, torch.reshape, self.array.memory, (-1,)))
+        flat.setitem(frame, key, value)
 
 
 ARRAY_ATTRIBUTES.add({"flags": lambda frame, self: Flags(self), "flat": lambda frame, self: Flat(self)})

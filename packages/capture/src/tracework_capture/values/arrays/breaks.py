@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
 from ...arrays import array_errors
 
+if TYPE_CHECKING:
+    from ..protocol.value import Frame
 
-def refuse(frame, what):
+
+def refuse(frame: Frame, what: str) -> NoReturn:
     """A graph break."""
-    return frame.break_graph("numpy_array", what)
+    frame.break_graph("numpy_array", what)
 
 
-def watch_errors(frame):
+def watch_errors(frame: Frame) -> None:
     """Guards that floating-point errors do not raise."""
     frame.root.guards.state("numpy_errors", array_errors())
     if array_errors():

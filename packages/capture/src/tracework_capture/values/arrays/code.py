@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import types
+from typing import TYPE_CHECKING, Any
 
 from ...arrays import CONVERTER, numpy
 from ...errors import NotPlain
-from ...sources import Const
+from ...sources import Const, Source
 from ..objects.row_value import RowValue
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
@@ -20,14 +21,20 @@ from .array import ArrayValue
 from .breaks import refuse
 from .operands import as_array, known_result
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def traced_row(program):
+    from ..protocol.calls import Handler
+    from ..protocol.value import Frame
+
+
+def traced_row(program: Any) -> Handler:
     """The row of what NumPy dispatches to `program`. What is known already is computed now."""
 
-    def trace(frame, args, kwargs):
+    def trace(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return frame.wrap(program, Const(program, program.__qualname__)).call(frame, args, kwargs)
 
-    def computes(frame, args, kwargs):
+    def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if frame.root.services.call_policy(program, program.__module__)[0] == "break":
             return trace(frame, args, kwargs)
         if any(callable(a.constant()) for a in (*args, *kwargs.values()) if a.is_constant()):
@@ -42,7 +49,7 @@ def traced_row(program):
 
 
 @wraps(type(numpy.prod))
-def wrap_dispatcher(frame, obj, source):
+def wrap_dispatcher(frame: Frame, obj: Any, source: Source) -> Value:
     """One of NumPy's functions that ask their arguments for __array_function__."""
     value = wrap_builtin(frame, obj, source)
     program = obj._implementation
@@ -53,25 +60,26 @@ def wrap_dispatcher(frame, obj, source):
 class Converter(Value):
     """NumPy's own _array_converter, which its functions put their arguments through."""
 
-    def __init__(self, arrays, single):
+    def __init__(self, arrays: Sequence[ArrayValue], single: list[Any]) -> None:
         super().__init__(None)
         self.arrays, self.single = arrays, single
 
-    def describe(self):
+    def describe(self) -> str:
         return "an _array_converter"
 
-    def python_type(self):
-        return CONVERTER
+    def python_type(self) -> type:
+        kind: type = CONVERTER
+        return kind
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "scalar_input":
             return TupleValue([ConstantValue(single) for single in self.single])
         return BoundBuiltin(self, name)
 
-    def getitem(self, frame, key):
+    def getitem(self, frame: Frame, key: Value) -> Value:
         return TupleValue(self.arrays).getitem(frame, key)
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = {k: plain(v) for k, v in kwargs.items()}
         if name == "as_arrays" and not args and given.pop("pyscalars", "convert") == "convert" and given.keys() <= {"subok"}:
             return TupleValue(self.arrays)
@@ -83,7 +91,7 @@ class Converter(Value):
 
 
 @call(CONVERTER)
-def converter(frame, args, kwargs):
+def converter(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """_array_converter(*arrays)"""
     if kwargs:
         return refuse(frame, "_array_converter with these arguments")
@@ -94,17 +102,17 @@ def converter(frame, args, kwargs):
 class Broadcast(Value):
     """numpy.broadcast(*arrays), of which the sizes are asked for."""
 
-    def __init__(self, sizes):
+    def __init__(self, sizes: tuple[Any, ...]) -> None:
         super().__init__(None)
         self.sizes = sizes
 
-    def describe(self):
+    def describe(self) -> str:
         return "a numpy.broadcast"
 
-    def python_type(self):
+    def python_type(self) -> type:
         return numpy.broadcast
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name == "shape":
             return TupleValue([ConstantValue(n) for n in self.sizes])
         if name in ("ndim", "nd", "size"):
@@ -113,7 +121,7 @@ class Broadcast(Value):
 
 
 @call(numpy.broadcast)
-def broadcast(frame, args, kwargs):
+def broadcast(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     arrays = [as_array(frame, a) for a in args]
     if kwargs or any(type(n) is not int for a in arrays for n in a.example.shape):
         return refuse(frame, "numpy.broadcast of arrays with open sizes")

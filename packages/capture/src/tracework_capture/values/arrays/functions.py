@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,6 +25,7 @@ from .array import ArrayValue
 from .attributes import FLAGS
 from .breaks import refuse
 from .layouts import in_c_order, ordered, ordered_as, ordered_as_examples, ordered_in_c, ordered_like
+from .nodes import call, call_method, tensors_of
 from .operands import (
     array_from_tensor,
     as_array,
@@ -38,16 +40,23 @@ from .operands import (
 from .own import own_call, own_row, own_rows
 from .products import correlate, promoted
 from .reductions import float_dtype, reduced
-from .table import call, function, function_row, numpy_calls, result
+from .table import function, function_row, numpy_calls, result
 from .tensors import named
-from .ufuncs import apply, ufunc_rows
-from .views import inside_of, view_of
+from .ufuncs import applied, apply, ufunc_rows
+from .views import inside_of, permuted, view_of, viewed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.calls import Handler
+    from ..protocol.value import Frame
+    from .arguments import Argument
 
 
-def fact(name):
+def fact(name: str) -> None:
     """shape, ndim: facts of an array as functions."""
 
-    def handler(frame, a):
+    def handler(frame: Frame, a: Value) -> Value:
         return as_array(frame, a).getattr(frame, name)
 
     function(name)(handler)
@@ -58,7 +67,7 @@ for _name in ("shape", "ndim", "size"):
 
 
 @function("tile", complex=True)
-def tile(frame, A, reps):
+def tile(frame: Frame, A: Value, reps: Value) -> Value:
     a = as_array(frame, A)
     times = sizes_of(frame, reps)
     sizes = (1,) * (len(times) - a.example.ndim) + tuple(a.example.shape)
@@ -72,7 +81,7 @@ def tile(frame, A, reps):
 
 
 @function("repeat", method="repeat", complex=True)
-def repeat(frame, a, repeats, axis=None):
+def repeat(frame: Frame, a: Value, repeats: Value, axis: Argument = None) -> Value:
     a, count = as_array(frame, a), known(frame, repeats)
     if isinstance(count, (list, tuple)) and all(isinstance(c, int) and c >= 0 for c in count):
         return repeated_each(frame, a, count, axis)
@@ -84,7 +93,7 @@ def repeat(frame, a, repeats, axis=None):
     return ArrayValue(ordered_in_c(frame, found))
 
 
-def repeated_each(frame, a, counts, axis):
+def repeated_each(frame: Frame, a: ArrayValue, counts: Any, axis: Argument) -> ArrayValue:
     """repeat with a count for each item."""
     if known(frame, axis) is None:
         a, axis = ArrayValue(call(frame, torch.reshape, a.tensor, (-1,))), 0
@@ -96,7 +105,14 @@ def repeated_each(frame, a, counts, axis):
 
 
 @function("pad")
-def pad(frame, array, pad_width, mode="constant", constant_values=0, reflect_type="even"):
+def pad(
+    frame: Frame,
+    array: Value,
+    pad_width: Value,
+    mode: Argument = "constant",
+    constant_values: Argument = 0,
+    reflect_type: Argument = "even",
+) -> Value:
     """Around constant numbers; the other modes take items of the array, at places that NumPy finds."""
     a, kind = as_array(frame, array), known(frame, mode)
     sizes = tuple(a.example.shape)
@@ -109,7 +125,7 @@ def pad(frame, array, pad_width, mode="constant", constant_values=0, reflect_typ
         full = [n + sum(w) for n, w in zip(sizes, around, strict=True)]
         made = call(frame, torch.clone, call(frame, torch.Tensor.expand, filler, full), memory_format=torch.contiguous_format)
         inside = tuple(slice(before, before + n) for n, (before, _) in zip(sizes, around, strict=True))
-        frame.graph.call(frame, operator.setitem, (made, inside, a.tensor))
+        call(frame, operator.setitem, made, inside, a.tensor)
         return ArrayValue(made)
     found = a.tensor
     for dim, (n, width) in enumerate(zip(sizes, around, strict=True)):
@@ -121,13 +137,13 @@ def pad(frame, array, pad_width, mode="constant", constant_values=0, reflect_typ
 PADDINGS = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
-def pad_widths(width, ndim):
+def pad_widths(width: Any, ndim: int) -> Any:
     """(before, after) of each dim."""
     return numpy.broadcast_to(numpy.asarray(width, dtype=int), (ndim, 2)).tolist()
 
 
 @function("roll", complex=True)
-def roll(frame, a, shift, axis=None):
+def roll(frame: Frame, a: Value, shift: Value, axis: Argument = None) -> Value:
     a = as_array(frame, a)
     axes = axes_of(frame, axis, a.example.ndim)
     found = call(frame, torch.roll, a.tensor, known(frame, shift), dims=axes)
@@ -137,20 +153,20 @@ def roll(frame, a, shift, axis=None):
 
 
 @function("take", method="take")
-def take(frame, a, indices, axis=None):
+def take(frame: Frame, a: Value, indices: Value, axis: Argument = None) -> Value:
     a, places = as_array(frame, a), as_array(frame, indices)
     if places.dtype.kind not in "iu":
         return refuse(frame, "numpy.take of indices that are no integers")
-    places = cast(frame, places.tensor, numpy.dtype("int64"))
+    at = cast(frame, places.tensor, numpy.dtype("int64"))
     if known(frame, axis) is None:
-        return result(frame.graph.call(frame, operator.getitem, (call(frame, torch.reshape, a.tensor, (-1,)), (places,))))
+        return result(call(frame, operator.getitem, call(frame, torch.reshape, a.tensor, (-1,)), (at,)))
     before = (slice(None),) * one_axis(frame, axis, a.example.ndim)
-    found = frame.graph.call(frame, operator.getitem, (a.tensor, (*before, places)))
+    found = call(frame, operator.getitem, a.tensor, (*before, at))
     return result(call(frame, torch.clone, found, memory_format=torch.contiguous_format))
 
 
-def triangle(name, fn):
-    def handler(frame, m, k=0):
+def triangle(name: str, fn: Callable[..., Any]) -> None:
+    def handler(frame: Frame, m: Any, k: Any = 0) -> ArrayValue:
         m = as_array(frame, m)
         if m.example.ndim < 2:
             return refuse(frame, f"numpy.{name} of an array of one dim")
@@ -165,7 +181,7 @@ triangle("triu", torch.triu)
 
 
 @function("diff")
-def diff(frame, a, n=1, axis=-1):
+def diff(frame: Frame, a: Value, n: Argument = 1, axis: Argument = -1) -> Value:
     a, times = as_array(frame, a), known(frame, n)
     if times == 0:
         return a
@@ -174,16 +190,18 @@ def diff(frame, a, n=1, axis=-1):
 
 
 @function("sort")
-def sort(frame, a, axis=-1):
+def sort(frame: Frame, a: Value, axis: Argument = -1) -> ArrayValue:
     a = as_array(frame, a)
     if known(frame, axis) is None:
         a, axis = numpy_shapes.flatten(frame, a), -1
-    found = call(frame, torch.sort, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0]
+    found = tensors_of(frame, call(frame, torch.sort, a.tensor, dim=one_axis(frame, axis, a.example.ndim)))[0]
     return ArrayValue(ordered_like(frame, found, a))
 
 
 @function("argsort")
-def argsort(frame, a, axis=-1, kind=None, order=None, *, stable=None):
+def argsort(
+    frame: Frame, a: Value, axis: Argument = -1, kind: Argument = None, order: Argument = None, *, stable: Argument = None
+) -> Value:
     """Where it is stable, there is one answer; else the order of equal items is NumPy's own."""
     a = as_array(frame, a)
     if known(frame, kind) not in ("stable", "mergesort") and not known(frame, stable) or known(frame, order) is not None:
@@ -195,7 +213,7 @@ def argsort(frame, a, axis=-1, kind=None, order=None, *, stable=None):
 method(numpy.ndarray, "argsort")(function_row(argsort, None, "argsort"))
 
 
-def sort_in_place(frame, a, axis=-1):
+def sort_in_place(frame: Frame, a: ArrayValue, axis: Argument = -1) -> Value:
     a.write(frame, sort(frame, a, axis).tensor)
     return NONE
 
@@ -207,7 +225,7 @@ method(numpy.ndarray, "sort")(function_row(sort_in_place, None, "sort"))
 
 
 @function("nonzero", method="nonzero", complex=True)
-def nonzero(frame, a):
+def nonzero(frame: Frame, a: Value) -> Value:
     """A column of the places for each dim."""
     a = as_array(frame, a)
     if not a.example.ndim:
@@ -217,22 +235,22 @@ def nonzero(frame, a):
 
 
 @function("argwhere", complex=True)
-def argwhere(frame, a):
+def argwhere(frame: Frame, a: Value) -> Value:
     a = as_array(frame, a)
     if not a.example.ndim:
         return refuse(frame, "numpy.argwhere of a number")
     columns = call(frame, torch.permute, call(frame, torch.nonzero, a.tensor), (1, 0))
     made = ArrayValue(call(frame, torch.clone, columns, memory_format=torch.contiguous_format))
-    return numpy_shapes.permuted(frame, made, (1, 0))
+    return permuted(frame, made, (1, 0))
 
 
-def places_of_others(frame, a):
+def places_of_others(frame: Frame, a: ArrayValue) -> ArrayValue:
     """A row for each item that is not zero, in C order, which torch's own kernels leave open."""
     return ArrayValue(call(frame, torch.clone, call(frame, torch.nonzero, a.tensor), memory_format=torch.contiguous_format))
 
 
 @function("where", pure=False, complex=True)
-def where(frame, condition, x=None, y=None):
+def where(frame: Frame, condition: Value, x: Argument = None, y: Argument = None) -> Value:
     if x is None and y is None:
         return nonzero(frame, condition)
     if x is None or y is None:
@@ -244,8 +262,10 @@ def where(frame, condition, x=None, y=None):
 
 
 @function("clip")
-def clip(frame, a, a_min=NONE, a_max=NONE, *, min=None, max=None):
-    found = as_array(frame, a)
+def clip(
+    frame: Frame, a: Value, a_min: Argument = NONE, a_max: Argument = NONE, *, min: Argument = None, max: Argument = None
+) -> Value:
+    found: Value = as_array(frame, a)
     a_min, a_max = a_min if min is None else min, a_max if max is None else max
     for name, limit in (("maximum", a_min), ("minimum", a_max)):
         if not (limit.is_constant() and limit.constant() is None):
@@ -255,7 +275,7 @@ def clip(frame, a, a_min=NONE, a_max=NONE, *, min=None, max=None):
     return found
 
 
-def clip_method(frame, a, min=NONE, max=NONE):
+def clip_method(frame: Frame, a: ArrayValue, min: Argument = NONE, max: Argument = NONE) -> Value:
     return clip(frame, a, min, max)
 
 
@@ -263,7 +283,7 @@ method(numpy.ndarray, "clip")(function_row(clip_method, None, "clip"))
 
 
 @function("linalg.norm")
-def norm(frame, x, ord=None, axis=None, keepdims=False):
+def norm(frame: Frame, x: Value, ord: Argument = None, axis: Argument = None, keepdims: Argument = False) -> Value:
     x = as_array(frame, x)
     if known(frame, ord) is not None:
         return own_call(frame, numpy.linalg.norm, [x, *map(valued, (ord, axis, keepdims))], {})
@@ -280,7 +300,9 @@ def norm(frame, x, ord=None, axis=None, keepdims=False):
 
 
 @function("isclose")
-def isclose(frame, a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+def isclose(
+    frame: Frame, a: Value, b: Value, rtol: Argument = 1e-05, atol: Argument = 1e-08, equal_nan: Argument = False
+) -> Value:
     first, second = promoted(frame, [a, b])
     if not first.example.dtype.is_floating_point:
         return refuse(frame, "numpy.isclose of integers")
@@ -291,7 +313,9 @@ def isclose(frame, a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
 
 
 @function("nan_to_num")
-def nan_to_num(frame, x, copy=True, nan=0.0, posinf=None, neginf=None):
+def nan_to_num(
+    frame: Frame, x: Value, copy: Argument = True, nan: Argument = 0.0, posinf: Argument = None, neginf: Argument = None
+) -> Value:
     x = as_array(frame, x)
     filled = {name: known(frame, value) for name, value in (("nan", nan), ("posinf", posinf), ("neginf", neginf))}
     if not all(value is None or isinstance(value, (int, float)) for value in filled.values()) or known(frame, copy) is not True:
@@ -300,7 +324,7 @@ def nan_to_num(frame, x, copy=True, nan=0.0, posinf=None, neginf=None):
 
 
 @function("round", "around", method="round")
-def round_(frame, a, decimals=0):
+def round_(frame: Frame, a: Value, decimals: Argument = 0) -> Value:
     a, places = as_array(frame, a), known(frame, decimals)
     if a.dtype.kind != "f":
         return refuse(frame, "numpy.round of integers") if places < 0 or a.dtype.kind == "b" else result(copied(frame, a).tensor)
@@ -308,7 +332,7 @@ def round_(frame, a, decimals=0):
         return apply(frame, "rint", [a])
     scale = ConstantValue(a.dtype.type(10.0 ** abs(places)))
     there, back = ("multiply", "true_divide") if places > 0 else ("true_divide", "multiply")
-    made = apply(frame, back, [apply(frame, "rint", [apply(frame, there, [a, scale])]), scale])
+    made = applied(frame, back, [apply(frame, "rint", [apply(frame, there, [a, scale])]), scale])
     if a.example.ndim < 2:
         return made
     dims = tuple(range(a.example.ndim))
@@ -318,20 +342,20 @@ def round_(frame, a, decimals=0):
 # --- new arrays ------------------------------------------------------------------------------------------------------------------
 
 
-def copied(frame, a):
+def copied(frame: Frame, a: ArrayValue) -> ArrayValue:
     return ArrayValue(ordered_like(frame, call(frame, torch.clone, a.tensor), a), a.scalar)
 
 
 @function("copy", complex=True)
-def copy(frame, a):
+def copy(frame: Frame, a: Value) -> Value:
     return copied(frame, as_array(frame, a))
 
 
-def copy_method(frame, a):
+def copy_method(frame: Frame, a: ArrayValue) -> ArrayValue:
     return a.copied(frame)
 
 
-def conjugated(frame, a):
+def conjugated(frame: Frame, a: ArrayValue) -> Value:
     """Real arrays are their own conjugates."""
     return apply(frame, "conjugate", [a]) if a.dtype.kind == "c" else a
 
@@ -341,26 +365,27 @@ method(numpy.ndarray, "__abs__")(lambda frame, args, kwargs: apply(frame, "absol
 method(numpy.ndarray, "copy")(function_row(copy_method, None, "copy", complex=True))
 
 
-def astype(frame, a, dtype, copy=True):
+def astype(frame: Frame, a: ArrayValue, dtype: Argument, copy: Argument = True) -> ArrayValue:
     wanted = dtype_of(frame, dtype)
     if (
-        wanted not in DTYPES
+        wanted is None
+        or wanted not in DTYPES
         or (a.dtype.kind == "c" and wanted.kind not in "cb")
         or (a.dtype.kind == "f" and wanted.kind in "iu" and wanted.itemsize < 4)
     ):
         return refuse(frame, f"astype({wanted}) of {a.dtype}")
     if wanted == a.dtype and not known(frame, copy):
         return a
-    made = frame.graph.call_method(frame, "to", (a.tensor, DTYPES[wanted]), {"copy": True})
+    made = call_method(frame, "to", a.tensor, DTYPES[wanted], copy=True)
     return ArrayValue(ordered_like(frame, made, a), a.scalar)
 
 
-def view_method(frame, a, dtype=None):
+def view_method(frame: Frame, a: ArrayValue, dtype: Argument = None) -> ArrayValue:
     """The same memory as another dtype of the same size."""
     wanted = DTYPES.get(dtype_of(frame, dtype) or a.dtype)
     if wanted is None or a.scalar or a.flips or wanted.itemsize != a.dtype.itemsize or torch.bool in (wanted, a.example.dtype):
         return refuse(frame, "view() of an array with these arguments")
-    return numpy_shapes.viewed(frame, a, frame.graph.call_method(frame, "view", (a.memory, wanted)))
+    return viewed(frame, a, call_method(frame, "view", a.memory, wanted))
 
 
 method(numpy.ndarray, "view")(function_row(view_method, None, "view"))
@@ -368,7 +393,7 @@ method(numpy.ndarray, "astype")(function_row(astype, None, "astype", complex=Tru
 function("astype", complex=True)(astype)
 
 
-def from_anything(frame, data, dtype, copies):
+def from_anything(frame: Frame, data: Value, dtype: Argument, copies: bool) -> ArrayValue:
     """array and asarray."""
     if isinstance(data, TensorValue):
         data = array_from_tensor(frame, data)
@@ -383,7 +408,16 @@ def from_anything(frame, data, dtype, copies):
 
 
 @function("array", complex=True)
-def array(frame, object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0):
+def array(
+    frame: Frame,
+    object: Value,
+    dtype: Argument = None,
+    *,
+    copy: Argument = True,
+    order: Argument = "K",
+    subok: Argument = False,
+    ndmin: Argument = 0,
+) -> Value:
     made = from_anything(frame, object, dtype, must_copy(frame, copy))
     asked = known(frame, order)
     if asked == "C" and (made.flips or not made.example.is_contiguous()):
@@ -393,7 +427,7 @@ def array(frame, object, dtype=None, *, copy=True, order="K", subok=False, ndmin
     return numpy_shapes.at_least(frame, made, known(frame, ndmin))
 
 
-def in_fortran_order(frame, a):
+def in_fortran_order(frame: Frame, a: ArrayValue) -> ArrayValue:
     """The array, or a copy whose first dim is the fastest."""
     dims = tuple(reversed(range(a.example.ndim)))
     turned = call(frame, torch.permute, a.tensor, dims)
@@ -404,33 +438,33 @@ def in_fortran_order(frame, a):
 
 
 @function("asfortranarray", complex=True)
-def asfortranarray(frame, a, dtype=None):
+def asfortranarray(frame: Frame, a: Value, dtype: Argument = None) -> Value:
     return in_fortran_order(frame, from_anything(frame, a, dtype, False))
 
 
 @function("asarray", "asanyarray", complex=True)
-def asarray(frame, a, dtype=None, order=None, *, copy=None):
+def asarray(frame: Frame, a: Value, dtype: Argument = None, order: Argument = None, *, copy: Argument = None) -> Value:
     if known(frame, order) not in ("K", "A", None):
         return refuse(frame, "numpy.asarray with an order")
     return from_anything(frame, a, dtype, must_copy(frame, copy))
 
 
-def must_copy(frame, copy):
+def must_copy(frame: Frame, copy: Any) -> bool:
     """Whether copy= asks for one; False asks for none, which NumPy may have to refuse."""
     asked = known(frame, copy)
     return refuse(frame, "numpy.array with copy=False") if asked is False else bool(asked)
 
 
 @function("ascontiguousarray", complex=True)
-def ascontiguousarray(frame, a, dtype=None):
-    a = from_anything(frame, a, dtype, False)
-    if a.flips or not a.example.is_contiguous():
-        return a.copied(frame)
-    return numpy_shapes.at_least(frame, a, 1)
+def ascontiguousarray(frame: Frame, a: Value, dtype: Argument = None) -> Value:
+    made = from_anything(frame, a, dtype, False)
+    if made.flips or not made.example.is_contiguous():
+        return made.copied(frame)
+    return numpy_shapes.at_least(frame, made, 1)
 
 
 @function("result_type", pure=False, complex=True)
-def result_type(frame, *arrays_and_dtypes):
+def result_type(frame: Frame, *arrays_and_dtypes: Value) -> Value:
     operands = [v if is_dtype(v) else as_operand(frame, v) for v in arrays_and_dtypes]
     return literal(
         frame,
@@ -440,12 +474,12 @@ def result_type(frame, *arrays_and_dtypes):
     )
 
 
-def is_dtype(value):
+def is_dtype(value: Value) -> bool:
     """Whether an argument names a dtype."""
     return value.is_constant() and isinstance(value.constant(), (numpy.dtype, type, str))
 
 
-def kind_of_any(frame, operand):
+def kind_of_any(frame: Frame, operand: Any) -> Any:
     """What numpy.result_type takes for an operand."""
     operand = force_plain(frame, operand) if isinstance(operand, SymNumber) else operand
     operand = 0.0 if is_open_float(operand) else operand
@@ -453,13 +487,13 @@ def kind_of_any(frame, operand):
 
 
 @function("copyto", pure=False, complex=True)
-def copyto(frame, dst, src, casting="same_kind", where=True):
+def copyto(frame: Frame, dst: Value, src: Value, casting: Argument = "same_kind", where: Argument = True) -> Value:
     if not isinstance(dst, ArrayValue) or dst.scalar or known(frame, casting) != "same_kind":
         return refuse(frame, "numpy.copyto with these arguments")
-    source = as_array(frame, src)
-    if not numpy.can_cast(source.dtype, dst.dtype, "same_kind"):
-        return refuse(frame, f"numpy.copyto of {source.dtype} to {dst.dtype}")
-    source = to_store(frame, dst, source)
+    given = as_array(frame, src)
+    if not numpy.can_cast(given.dtype, dst.dtype, "same_kind"):
+        return refuse(frame, f"numpy.copyto of {given.dtype} to {dst.dtype}")
+    source = to_store(frame, dst, given)
     if isinstance(where, Value) and not (where.is_constant() and where.constant() is True):
         mask = cast(frame, as_array(frame, where).tensor, numpy.dtype(bool))
         source = call(frame, torch.where, mask, source, dst.tensor)
@@ -467,23 +501,32 @@ def copyto(frame, dst, src, casting="same_kind", where=True):
     return NONE
 
 
-def model_array(frame, value):
+def model_array(frame: Frame, value: Value) -> ArrayValue:
     """What an array is made like: an array, or a tensor, of which NumPy takes the array that it is."""
-    is_tensor = type(value) is TensorValue and not value.example.requires_grad
-    return array_from_tensor(frame, value) if is_tensor else as_array(frame, value)
+    if type(value) is TensorValue and not value.example.requires_grad:
+        return array_from_tensor(frame, value)
+    return as_array(frame, value)
 
 
-def filled(name, fn):
+def filled(name: str, fn: Callable[..., Any]) -> None:
     """zeros, ones, empty, and what is made like an array."""
 
-    def handler(frame, shape, dtype=float, order="C", *, device=None, like=None):
+    def handler(
+        frame: Frame,
+        shape: Argument,
+        dtype: Argument = float,
+        order: Argument = "C",
+        *,
+        device: Argument = None,
+        like: Argument = None,
+    ) -> ArrayValue:
         if known(frame, order) != "C" or known(frame, device) not in (None, "cpu") or known(frame, like) is not None:
             return refuse(frame, f"numpy.{name} with these arguments")
         dtype = float if dtype_of(frame, dtype) is None else dtype
         wanted = DTYPES.get(dtype_of(frame, dtype)) or refuse(frame, f"an array of dtype {dtype}")
         return ArrayValue(call(frame, fn, sizes_of(frame, shape), dtype=wanted, device="cpu"))
 
-    def like(frame, a, dtype=None):
+    def like(frame: Frame, a: Value, dtype: Argument = None) -> ArrayValue:
         a = model_array(frame, a)
         wanted = DTYPES.get(dtype_of(frame, dtype) or a.dtype) or refuse(frame, f"an array of dtype {dtype}")
         return ArrayValue(ordered_like(frame, call(frame, getattr(torch, f"{name}_like"), a.tensor, dtype=wanted), a))
@@ -497,7 +540,7 @@ for _name in ("zeros", "ones", "empty"):
 
 
 @function("full", pure=False, complex=True)
-def full(frame, shape, fill_value, dtype=None):
+def full(frame: Frame, shape: Argument, fill_value: Value, dtype: Argument = None) -> ArrayValue:
     number = as_operand(frame, fill_value)
     number = force_plain(frame, number) if isinstance(number, SymNumber) else number
     number = as_array(frame, number) if is_open_float(number) else number
@@ -514,13 +557,15 @@ def full(frame, shape, fill_value, dtype=None):
 
 
 @function("full_like", pure=False, complex=True)
-def full_like(frame, a, fill_value, dtype=None):
-    a = model_array(frame, a)
-    made = full(frame, TupleValue(a.getattr(frame, "shape").items), fill_value, dtype_of(frame, dtype) or a.dtype)
-    return ArrayValue(ordered_like(frame, made.tensor, a))
+def full_like(frame: Frame, a: Value, fill_value: Value, dtype: Argument = None) -> Value:
+    like = model_array(frame, a)
+    sizes = like.getattr(frame, "shape")
+    assert isinstance(sizes, TupleValue)
+    made = full(frame, TupleValue(sizes.items), fill_value, dtype_of(frame, dtype) or like.dtype)
+    return ArrayValue(ordered_like(frame, made.tensor, like))
 
 
-def fill_method(frame, a, value):
+def fill_method(frame: Frame, a: ArrayValue, value: Value) -> Value:
     a.setitem(frame, ConstantValue(Ellipsis), value)
     return NONE
 
@@ -528,17 +573,17 @@ def fill_method(frame, a, value):
 method(numpy.ndarray, "fill")(function_row(fill_method, None, "fill"))
 
 
-def arange_row(frame, args, kwargs):
+def arange_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """numpy.arange: with sizes that change it stays a node."""
     if args and any(isinstance(v, SymNumber) for v in args) and not kwargs:
-        return ArrayValue(frame.graph.call(frame, torch.arange, tuple(args), {"dtype": torch.int64, "device": "cpu"}))
+        return ArrayValue(call(frame, torch.arange, *args, dtype=torch.int64, device="cpu"))
     return known_call(numpy.arange)(frame, args, kwargs)
 
 
-def known_call(fn):
+def known_call(fn: Callable[..., Any]) -> Handler:
     """A pure function of known arguments."""
 
-    def computes(frame, args, kwargs):
+    def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         try:
             given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
         except NotPlain as missing:
@@ -548,7 +593,7 @@ def known_call(fn):
     return computes
 
 
-def valued(argument):
+def valued(argument: Value) -> Any:
     """An argument as a value, given or not."""
     return argument if isinstance(argument, Value) else ConstantValue(argument)
 
@@ -562,11 +607,11 @@ KNOWN_ONLY = (
 )
 
 
-def number_class(kind):
+def number_class(kind: Any) -> Handler:
     """numpy.float32(x)"""
     plainly = known_call(kind)
 
-    def computes(frame, args, kwargs):
+    def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if len(args) == 1 and not kwargs and isinstance(args[0], ArrayValue):
             return astype(frame, args[0], numpy.dtype(kind))
         return plainly(frame, args, kwargs)

@@ -7,6 +7,7 @@ graph computes up to there.
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,8 +19,16 @@ from ..protocol.constant import plain
 from ..torch.opaque_call import fits, observed
 from .array import ArrayValue
 from .breaks import refuse
+from .nodes import call
 from .operands import known_result
+from .tensors import named
 from .views import held_sizes, inside_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.calls import Handler
+    from ..protocol.value import Frame, Value
 
 OWN = (
     "argpartition average bitwise_count cbrt choose corrcoef cov digitize geomspace histogram i0 interp isin "
@@ -35,11 +44,11 @@ OWN = (
 class Results:
     """The function as one of tensors, and how its results are put together."""
 
-    def __init__(self, function):
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.form = None
+        self.form: Any = None
 
-    def __call__(self, *tensors_and_constants, **kwargs):
+    def __call__(self, *tensors_and_constants: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         given = [as_arrays(a) for a in tensors_and_constants]
         found = self.function(*given, **{k: as_arrays(v) for k, v in kwargs.items()})
         parts = list(found) if isinstance(found, (tuple, list)) else [found]
@@ -50,20 +59,20 @@ class Results:
         return tuple(as_tensor(p) for p in parts)
 
 
-def as_arrays(value):
+def as_arrays(value: Any) -> Any:
     return value.numpy() if isinstance(value, torch.Tensor) else value
 
 
-def as_tensor(part):
+def as_tensor(part: Any) -> torch.Tensor:
     """A tensor over a result of NumPy's."""
     found = numpy.asarray(part)
     return torch.from_numpy(found if found.flags.writeable else found.copy())
 
 
-def own_row(function):
+def own_row(function: Callable[..., Any]) -> Handler:
     """The row of such a function."""
 
-    def computes(frame, args, kwargs):
+    def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         try:
             return known_result(frame, function, [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()})
         except NotPlain:
@@ -72,11 +81,11 @@ def own_row(function):
     return computes
 
 
-def own_call(frame, function, args, kwargs):
+def own_call(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The call as a node; breaks where it cannot be one."""
-    name, values = f"numpy.{function.__name__}", [*args, *kwargs.values()]
+    name = f"numpy.{function.__name__}"
     try:
-        values = [tensors_in(v) for v in values]
+        values = [tensors_in(v) for v in (*args, *kwargs.values())]
     except NotPlain:
         return refuse(frame, f"{name} with these arguments")
     flat = [v.tensor for parts, _ in values for v in parts]
@@ -84,18 +93,18 @@ def own_call(frame, function, args, kwargs):
         return refuse(frame, f"{name} with bins whose number depends on data")
     if frame.root.modes.transforms or not all(map(fits, flat)) or "out" in kwargs:
         return refuse(frame, f"{name} of arrays with open sizes or gradients, or into an array")
-    call = Results(functools.partial(rebuilt, function, [make for _, make in values], len(args), tuple(kwargs)))
+    results = Results(functools.partial(rebuilt, function, [make for _, make in values], len(args), tuple(kwargs)))
     try:
-        kind, facts = observed(frame, call, flat)
+        kind, facts = observed(frame, results, flat)
     except Refusal as why:
         return refuse(frame, f"{name}: {why}")
     constants = [make.text for _, make in values]
-    operator = operator_of(function, call, (constants, tuple(kwargs)), len(flat), facts)
-    made = frame.graph.call(frame, operator, tuple(flat))
-    return together(frame, made.unpack(frame) if len(facts) > 1 else [made], *call.form)
+    operator = operator_of(function, results, (constants, tuple(kwargs)), len(flat), facts)
+    made = call(frame, operator, *flat)
+    return together(frame, made.unpack(frame) if len(facts) > 1 else [made], *results.form)
 
 
-def together(frame, tensors, kind, kinds):
+def together(frame: Frame, tensors: list[Any], kind: Any, kinds: Any) -> Value:
     """What the program gets: arrays and numbers, alone or in a tuple."""
     parts = [ArrayValue(t, scalar=number) for t, (number, _) in zip(tensors, kinds, strict=True)]
     parts = [part if sizes is None else inside_of(frame, part, sizes) for part, (_, sizes) in zip(parts, kinds, strict=True)]
@@ -105,11 +114,11 @@ def together(frame, tensors, kind, kinds):
 class Made:
     """How an argument is put together from the arrays in it; `text` tells two such ways apart."""
 
-    def __init__(self, count, build, text):
+    def __init__(self, count: int, build: Any, text: str) -> None:
         self.count, self.build, self.text = count, build, text
 
 
-def tensors_in(value):
+def tensors_in(value: Value) -> tuple[list[Any], Made]:
     """(arrays in an argument, how it is made of them). Raises NotPlain for what is neither arrays nor known."""
     if isinstance(value, ArrayValue):
         return [value], Made(1, lambda arrays: arrays[0], "array")
@@ -122,7 +131,7 @@ def tensors_in(value):
     return [], Made(0, lambda arrays: found, repr(found))
 
 
-def rebuilt(function, makers, count, names, *arrays):
+def rebuilt(function: Callable[..., Any], makers: Any, count: int, names: Any, *arrays: Any) -> Any:
     """The call with its arguments put together again."""
     left, given = list(arrays), []
     for make in makers:
@@ -131,7 +140,7 @@ def rebuilt(function, makers, count, names, *arrays):
     return function(*given[:count], **dict(zip(names, given[count:], strict=True)))
 
 
-def own_rows():
+def own_rows() -> dict[Any, Any]:
     """Function of NumPy -> row."""
-    found = (functools.reduce(lambda space, part: getattr(space, part, None), name.split("."), numpy) for name in OWN)
+    found = map(named, OWN)
     return {function: own_row(function) for function in found if function is not None}

@@ -4,6 +4,7 @@ places are known, or where each is written once."""
 from __future__ import annotations
 
 import operator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,25 +14,34 @@ from ..protocol.constant import ConstantValue
 from .arguments import known, one_axis
 from .array import ArrayValue
 from .breaks import refuse
+from .nodes import call
 from .operands import as_array, cast, to_store
-from .table import call, function
+from .table import function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Frame, Value
+    from .arguments import Argument
 
 
-def target(frame, name, a):
+def target(frame: Frame, name: str, a: Value) -> ArrayValue:
     """The array that is written to."""
     if not isinstance(a, ArrayValue) or a.scalar or a.flips or not a.writeable:
         return refuse(frame, f"numpy.{name} of a number, or of an array that is read-only or has negative strides")
     return a
 
 
-def source_of(frame, a, values):
+def source_of(frame: Frame, a: ArrayValue, values: Value) -> AbstractTensor:
     """What is written, as a tensor of the array's dtype."""
     return to_store(frame, a, as_array(frame, values) if isinstance(values, SequenceValue) else values)
 
 
 @function(method="put", pure=False)
-def put(frame, a, indices, values, mode="raise"):
-    a, places = target(frame, "put", a), known(frame, indices)
+def put(frame: Frame, a: Value, indices: Value, values: Value, mode: Argument = "raise") -> Value:
+    a = target(frame, "put", a)
+    places = known(frame, indices)
     count = a.example.numel()
     places = places if isinstance(places, (tuple, list)) else (places,)
     if known(frame, mode) != "raise" or type(count) is not int or not all(type(p) is int and -count <= p < count for p in places):
@@ -43,19 +53,17 @@ def put(frame, a, indices, values, mode="raise"):
     last = {place % count: number % length for number, place in enumerate(places)}
     if last:
         flat = call(frame, torch.reshape, a.memory, (-1,))
-        taken = frame.graph.call(
-            frame, operator.getitem, (call(frame, torch.reshape, source, (-1,)), TupleValue([numbers(last.values())]))
-        )
-        frame.graph.call(frame, operator.setitem, (flat, TupleValue([numbers(last)]), taken))
+        taken = call(frame, operator.getitem, call(frame, torch.reshape, source, (-1,)), TupleValue([numbers(last.values())]))
+        call(frame, operator.setitem, flat, TupleValue([numbers(last)]), taken)
     return NONE
 
 
-def numbers(values):
+def numbers(values: Iterable[int]) -> Value:
     return ListValue([ConstantValue(value) for value in values])
 
 
 @function("put_along_axis", pure=False)
-def put_along_axis(frame, arr, indices, values, axis):
+def put_along_axis(frame: Frame, arr: Value, indices: Value, values: Value, axis: Argument) -> Value:
     a, places = target(frame, "put_along_axis", arr), as_array(frame, indices)
     dim, sizes, shape = one_axis(frame, axis, a.example.ndim), tuple(a.example.shape), tuple(places.example.shape)
     fits = len(shape) == len(sizes) and all(n in (1, m) for d, (n, m) in enumerate(zip(shape, sizes)) if d != dim)
@@ -63,10 +71,10 @@ def put_along_axis(frame, arr, indices, values, axis):
         return refuse(frame, "numpy.put_along_axis with several places along the axis, of which the last one counts")
     chosen = cast(frame, places.tensor, numpy.dtype("int64"))
     keys = [chosen if d == dim else every(frame, n, d, len(sizes)) for d, n in enumerate(sizes)]
-    frame.graph.call(frame, operator.setitem, (a.tensor, TupleValue(keys), source_of(frame, a, values)))
+    call(frame, operator.setitem, a.tensor, TupleValue(keys), source_of(frame, a, values))
     return NONE
 
 
-def every(frame, size, dim, dims):
+def every(frame: Frame, size: Any, dim: int, dims: int) -> AbstractTensor:
     """All indices of a dim, along it."""
     return call(frame, torch.reshape, call(frame, torch.arange, size), tuple(size if d == dim else 1 for d in range(dims)))

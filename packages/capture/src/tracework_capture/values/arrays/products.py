@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,13 +14,19 @@ from .arguments import known
 from .array import ArrayValue
 from .breaks import refuse
 from .layouts import in_c_order, ordered_in_c
+from .nodes import call, call_method
 from .operands import as_array, as_operand, prepared
-from .table import call, function, result
-from .ufuncs import apply, kind_of
+from .table import function, result
+from .ufuncs import applied, apply, kind_of
 from .views import viewed
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def promoted(frame, values):
+    from ..protocol.value import Frame, Value
+
+
+def promoted(frame: Frame, values: Sequence[Value]) -> list[Any]:
     """Tensors of the dtype that NumPy finds for all of them."""
     operands = [as_operand(frame, v) for v in values]
     operands = [force_plain(frame, v) if isinstance(v, SymNumber) else v for v in operands]
@@ -28,21 +35,21 @@ def promoted(frame, values):
     return [prepared(frame, v, dtype) for v in operands]
 
 
-def sums_of_products(frame, a, b):
+def sums_of_products(frame: Frame, a: ArrayValue, b: ArrayValue) -> ArrayValue:
     """Over the last dim of a and the first of b: numbers, or an array in C order, of the dims that are left."""
     left, right = a.example.shape[:-1], b.example.shape[1:]
     flat_a = ArrayValue(call(frame, torch.reshape, a.tensor, (math.prod(left), a.example.shape[-1])))
     flat_b = ArrayValue(call(frame, torch.reshape, b.tensor, (b.example.shape[0], math.prod(right))))
-    return result(call(frame, torch.reshape, apply(frame, "matmul", [flat_a, flat_b]).tensor, (*left, *right)))
+    return result(call(frame, torch.reshape, applied(frame, "matmul", [flat_a, flat_b]).tensor, (*left, *right)))
 
 
-def last_first(frame, b):
+def last_first(frame: Frame, b: ArrayValue) -> ArrayValue:
     """The array with its last but one dim in front."""
     return ArrayValue(call(frame, torch.movedim, b.tensor, -2, 0)) if b.example.ndim > 1 else b
 
 
 @function("dot", method="dot", complex=True)
-def dot(frame, a, b):
+def dot(frame: Frame, a: Value, b: Value) -> Value:
     a, b = as_array(frame, a), as_array(frame, b)
     if 0 in (a.example.ndim, b.example.ndim):
         return scaled(frame, a, b)
@@ -53,16 +60,16 @@ def dot(frame, a, b):
     return apply(frame, "matmul", [a, b])
 
 
-def scaled(frame, a, b):
+def scaled(frame: Frame, a: ArrayValue, b: ArrayValue) -> ArrayValue:
     """The product with an array of no dims, in C order where the library of linear algebra computes it."""
-    made = apply(frame, "multiply", [a, b])
+    made = applied(frame, "multiply", [a, b])
     if made.dtype.kind not in "fc" or made.dtype == numpy.float16 or made.example.ndim > 2:
         return made
     return ArrayValue(ordered_in_c(frame, made.tensor), made.scalar)
 
 
 @function("inner", complex=True)
-def inner(frame, a, b):
+def inner(frame: Frame, a: Value, b: Value) -> Value:
     a, b = as_array(frame, a), as_array(frame, b)
     if 0 in (a.example.ndim, b.example.ndim):
         return scaled(frame, a, b)
@@ -72,26 +79,26 @@ def inner(frame, a, b):
 
 
 @function("vdot", complex=True)
-def vdot(frame, a, b):
+def vdot(frame: Frame, a: Value, b: Value) -> Value:
     a, b = (ArrayValue(call(frame, torch.reshape, as_array(frame, v).tensor, (-1,))) for v in (a, b))
     return apply(frame, "matmul", [apply(frame, "conjugate", [a]) if a.dtype.kind == "c" else a, b])
 
 
 @function("outer", complex=True)
-def outer(frame, a, b):
+def outer(frame: Frame, a: Value, b: Value) -> Value:
     flat = [ArrayValue(call(frame, torch.reshape, as_array(frame, v).tensor, (-1,))) for v in (a, b)]
     column = ArrayValue(call(frame, torch.unsqueeze, flat[0].tensor, 1))
     return apply(frame, "multiply", [column, flat[1]])
 
 
-def correlate(frame, args, kwargs):
+def correlate(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """multiarray.correlate(a, v, mode): sums of products of v with a at each place; 0 valid, 1 same, 2 full."""
     if kwargs or len(args) not in (2, 3):
         return refuse(frame, "numpy.correlate with these arguments")
     a, v = (as_array(frame, x) for x in args[:2])
-    mode = known(frame, args[2]) if len(args) > 2 else 0
-    mode = {"valid": 0, "same": 1, "full": 2}.get(mode, mode)
-    ends = {0: lambda n: (0, 0), 1: lambda n: (n // 2, n - 1 - n // 2), 2: lambda n: (n - 1, n - 1)}.get(mode)
+    mode: Any = known(frame, args[2]) if len(args) > 2 else 0
+    modes: dict[Any, int] = {"valid": 0, "same": 1, "full": 2}
+    ends = {0: lambda n: (0, 0), 1: lambda n: (n // 2, n - 1 - n // 2), 2: lambda n: (n - 1, n - 1)}.get(modes.get(mode, mode))
     sizes = [tuple(x.example.shape) for x in (a, v)]
     if (
         ends is None
@@ -106,12 +113,12 @@ def correlate(frame, args, kwargs):
     around = ends(n)[::-1] if swapped else ends(n)
     padded = call(frame, torch.nn.functional.pad, long.tensor, around)
     windows = ArrayValue(call(frame, torch.Tensor.unfold, padded, 0, n, 1))
-    made = apply(frame, "matmul", [windows, short])
+    made = applied(frame, "matmul", [windows, short])
     return ArrayValue(call(frame, torch.flip, made.tensor, (0,))) if swapped else made
 
 
 @function("einsum", complex=True)
-def einsum(frame, subscripts, *operands):
+def einsum(frame: Frame, subscripts: Value, *operands: Value) -> Value:
     text = known(frame, subscripts)
     if not isinstance(text, str):
         return refuse(frame, "numpy.einsum without a string")
@@ -127,11 +134,11 @@ def einsum(frame, subscripts, *operands):
     if len(operands) == 1 and set(left) == set(given):
         return einsum_view(frame, as_array(frame, operands[0]), text)
     in_c_order(frame, "einsum", [as_array(frame, v) for v in operands], len(left))
-    made = frame.graph.call_method(frame, "to", (call(frame, torch.einsum, text, *tensors), tensors[0].example.dtype))
+    made = call_method(frame, "to", call(frame, torch.einsum, text, *tensors), tensors[0].example.dtype)
     return result(call(frame, torch.clone, made) if len(operands) == 1 else made)
 
 
-def einsum_view(frame, a, text):
+def einsum_view(frame: Frame, a: ArrayValue, text: str) -> ArrayValue:
     """Of one array, without a sum, it is a view."""
     if a.flips:
         return refuse(frame, "numpy.einsum of an array with negative strides")

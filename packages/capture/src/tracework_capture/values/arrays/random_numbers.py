@@ -11,6 +11,7 @@ import operator
 import random
 import sys
 import threading
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,18 +19,27 @@ from ...arrays import NUMPY_DTYPES
 from ...errors import NotPlain
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...signals import let_through
-from ...sources import Const
+from ...sources import Const, Source
 from ..number.drawn import EXACT, DrawnInt, DrawnValue
-from ..plain.sequence import NONE, ListValue, TupleValue
+from ..plain.sequence import NONE, ListValue, SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import CALLS, call, calls
 from ..protocol.constant import ConstantValue, fold_literal, fold_plain, force_plain, plain
 from ..protocol.keys import IdentityKey
 from ..protocol.value import NEW, Value
 from .array import ArrayValue
+from .nodes import call_method
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.calls import Handler
+    from ..protocol.value import Emitter, Frame
 
 
-def draw(frame, function, generator, source, args, kwargs):
+def draw(
+    frame: Frame, function: Callable[..., Any], generator: Any, source: Source, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
     """function(generator, *args, **kwargs), to be called for each run; the generator is at `source` then."""
     name = function.__name__
     try:
@@ -46,8 +56,8 @@ def draw(frame, function, generator, source, args, kwargs):
     if type(example).__name__ == "ndarray":
         return drawn_array(frame, functools.partial(call_with, function, given, named), source, example)
     counted = type(example) is int and {*map(type, numbers)} <= {int, float}
-    most = max([abs(number) for number in numbers], default=0) if counted else None
-    if type(example) is not float and not (type(example) is type(most) is int and most <= EXACT):
+    most: Any = max([abs(number) for number in numbers], default=0) if counted else None
+    if type(example) is not float and not (type(example) is int and type(most) is int and most <= EXACT):
         return frame.break_graph("random_state", f"{name} with these arguments")
     exactly = float if type(example) is float else operator.index
     node = frame.graph.drawn_input(source, type(example), lambda at: exactly(function(at, *given, **named)))
@@ -55,32 +65,32 @@ def draw(frame, function, generator, source, args, kwargs):
     return DrawnValue(node) if type(example) is float else DrawnInt(node, most)
 
 
-def call_with(function, given, named, generator):
+def call_with(function: Callable[..., Any], given: list[Any], named: dict[str, Any], generator: Any) -> Any:
     return function(generator, *given, **named)
 
 
-def is_numpys(number):
+def is_numpys(number: Any) -> bool:
     """Whether it is a number, sizes, a list of numbers, or nothing: what NumPy's generators draw arrays from."""
     if type(number) in (tuple, list):
         return all(map(is_numpys, number))
     return type(number) in (int, float, bool, str, type, type(None))
 
 
-def drawn_array(frame, draw, source, example):
+def drawn_array(frame: Frame, draw: Callable[..., Any], source: Source, example: Any) -> ArrayValue:
     """An array of random numbers, drawn for each run."""
     if example.dtype not in NUMPY_DTYPES.values():
         return frame.break_graph("random_state", f"an array of {example.dtype} of random numbers")
     node = frame.graph.drawn_tensor(source, torch.from_numpy(example), lambda at: torch.from_numpy(draw(at)))
     frame.mutations.changes += 1
     made = frame.graph.wrap_result(frame, node, node.meta["example_value"])
-    return ArrayValue(frame.graph.call_method(frame, "clone", (made,)))  # which the program may write to
+    return ArrayValue(call_method(frame, "clone", made))  # which the program may write to
 
 
-def method_row(kind, name):
+def method_row(kind: Any, name: str) -> Handler:
     """The row of a method of this class of generators."""
     function = getattr(kind, name)
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         generator = args[0]
         if generator.source is None or generator.python_type() is not kind:
             return frame.break_graph("random_state", f"{name} of {generator.describe()}")
@@ -88,12 +98,15 @@ def method_row(kind, name):
             return frame.break_graph("random_state", "shuffle of something else than an array")
         if name in OF_ITEMS and len(args) > 1 and isinstance(args[1], ArrayValue):
             return of_items(frame, function, generator, args[1], args[2:], kwargs)
-        return draw(frame, function, generator.obj, generator.source, args[1:], kwargs)
+        known: Any = generator
+        return draw(frame, function, known.obj, generator.source, args[1:], kwargs)
 
     return row
 
 
-def of_items(frame, function, generator, array, args, kwargs):
+def of_items(
+    frame: Frame, function: Callable[..., Any], generator: Any, array: ArrayValue, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
     """Items of an array, or all of them in another order: what is drawn are places along its first dim."""
     count = array.example.shape[0] if array.example.ndim else None
     in_place = function.__name__ == "shuffle"
@@ -113,11 +126,12 @@ def of_items(frame, function, generator, array, args, kwargs):
     found = array.getitem(frame, places)
     if not in_place:
         return found
+    assert isinstance(found, ArrayValue)
     array.write(frame, found.tensor)
     return NONE
 
 
-def shuffled(generator, count):
+def shuffled(generator: Any, count: int) -> Any:
     """Places in the order that the generator's shuffle gives to as many items."""
     places = numpy.arange(count)
     generator.shuffle(places)
@@ -129,28 +143,28 @@ class MadeGenerator(Value):
 
     mutability = NEW
 
-    def __init__(self, generator):
+    def __init__(self, generator: Any) -> None:
         super().__init__(None)
         self.generator = generator
 
-    def python_type(self):
+    def python_type(self) -> type:
         return random.Random
 
-    def truth(self, frame):
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def same_object(self, other):
+    def same_object(self, other: Value) -> bool | None:
         return self is other
 
-    def hash_key(self, frame):
+    def hash_key(self, frame: Frame) -> Any:
         return IdentityKey(self)
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         if lookup_class(random.Random, name)[0] is FUNCTIONS.get(name, NO_ATTRIBUTE):
             return BoundBuiltin(self, name)
         return frame.break_graph("random_state", f"{name} of {self.describe()}")
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if lookup_class(random.Random, name)[0] is not FUNCTIONS.get(name):
             return frame.break_graph("random_state", f"{name} of {self.describe()}")
         if name in FROM_SEQUENCES and args and isinstance(args[0], (ListValue, TupleValue)) and "counts" not in kwargs:
@@ -160,10 +174,11 @@ class MadeGenerator(Value):
             return frame.break_graph("random_state", "a seed that is not known")
         return fold_literal(frame, FUNCTIONS[name], self.generator, *given, **named)
 
-    def take(self, frame, name, args, kwargs):
+    def take(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Items out of a list or tuple, or the list in another order: what is drawn are places in it."""
         given, named = [force_plain(frame, a) for a in args[1:]], {k: force_plain(frame, v) for k, v in kwargs.items()}
         sequence = args[0]
+        assert isinstance(sequence, SequenceValue)
         items = sequence.all_items(frame)
         if name == "shuffle":
             if not isinstance(sequence, ListValue):
@@ -177,23 +192,23 @@ class MadeGenerator(Value):
         found = fold_plain(frame, FUNCTIONS[name], self.generator, places, *given, **named)
         return items[found] if name == "choice" else ListValue([items[place] for place in found])
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(with_state)}({emit.const(self.generator.getstate())})"
 
 
-def is_seed(given, named):
+def is_seed(given: list[Any], named: dict[str, Any]) -> bool:
     """Whether these arguments leave nothing to the operating system."""
     return bool(given) and type(given[0]) in (int, float, str, bytes) or type(named.get("a")) in (int, float, str, bytes)
 
 
-def with_state(state):
+def with_state(state: Any) -> Any:
     """A generator in this state."""
     made = random.Random(0)
     made.setstate(state)
     return made
 
 
-def make_generator(frame, args, kwargs):
+def make_generator(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """random.Random(seed)"""
     given = [force_plain(frame, a) for a in args]
     if kwargs or len(given) != 1 or not is_seed(given, {}):
@@ -201,20 +216,20 @@ def make_generator(frame, args, kwargs):
     return MadeGenerator(UNTOUCHED[random.Random](*given))
 
 
-def module_row(row):
+def module_row(row: Handler) -> Handler:
     """The row of a function of numpy.random: the method's for the generator that the module has."""
 
-    def of_module(frame, args, kwargs):
+    def of_module(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         generator = numpy.random.mtrand._rand
         return row(frame, [frame.wrap(generator, Const(generator)), *args], kwargs)
 
     return of_module
 
 
-def seed_row(kind, function):
+def seed_row(kind: Any, function: Callable[..., Any]) -> Handler:
     """The row of seed() of a generator of this class that was there before: done in the program's order of draws, as one of them."""
 
-    def seed(frame, args, kwargs):
+    def seed(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         generator = args[0]
         if generator.source is None or generator.python_type() is not kind:
             return frame.break_graph("random_state", f"seed of {generator.describe()}")
@@ -242,30 +257,30 @@ class KeptState(threading.local):
 class StateValue(Value):
     """What getstate() gave of a generator that was there before: another state in each run."""
 
-    def __init__(self, kind, kept):
+    def __init__(self, kind: Any, kept: Any) -> None:
         super().__init__(None)
         self.kind, self.kept = kind, kept
 
-    def python_type(self):
+    def python_type(self) -> type:
         return tuple
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return f"{emit.const(self.kept)}.state"
 
 
-def state_rows(kind, take, put):
+def state_rows(kind: Any, take: str, put: str) -> dict[Any, Any]:
     """The rows of the methods that give and set the state of generators of this class, in the program's order of draws."""
     take_state, put_state = getattr(kind, take), getattr(kind, put)
 
-    def check(frame, args, kwargs, count, name):
+    def check(frame: Frame, args: list[Value], kwargs: dict[str, Value], count: int, name: str) -> None:
         if kwargs or len(args) != count or args[0].source is None or args[0].python_type() is not kind:
             frame.break_graph("random_state", f"{name} of {args[0].describe()} with these arguments")
 
-    def taken(frame, args, kwargs):
+    def taken(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         check(frame, args, kwargs, 1, take)
         kept = KeptState()
 
-        def keep(generator):
+        def keep(generator: Any) -> float:
             kept.state = take_state(generator)
             return 0.0
 
@@ -273,7 +288,7 @@ def state_rows(kind, take, put):
         frame.mutations.changes += 1
         return StateValue(kind, kept)
 
-    def given_back(frame, args, kwargs):
+    def given_back(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         check(frame, args, kwargs, 2, put)
         if not isinstance(args[1], StateValue) or args[1].kind is not kind:
             return frame.break_graph("random_state", f"{put} of a state that is not of this call")
@@ -285,7 +300,7 @@ def state_rows(kind, take, put):
     return {take_state: taken, put_state: given_back}
 
 
-def choose(frame, args, kwargs):
+def choose(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """random.Random.choice of ints, or of floats, that are known."""
     generator, *given = [*args, *kwargs.values()]
     try:
@@ -321,21 +336,21 @@ NUMPY = {
 }
 OF_ITEMS = ("choice", "permutation", "shuffle")
 """Methods that take an array of the program's."""
-numpy = sys.modules.get("numpy")  # torch loads it where it is installed
+numpy: Any = sys.modules.get("numpy")  # torch loads it where it is installed
 NUMPY_KINDS = {} if numpy is None else {getattr(numpy.random, name): names for name, names in NUMPY.items()}
 
 
-def generators():
+def generators() -> dict[Any, Any]:
     """Class of generators -> names of the methods that are modelled."""
     return {random.Random: PYTHON, **NUMPY_KINDS}
 
 
-def new_generator(kind):
+def new_generator(kind: Any) -> Any:
     """A generator of this class."""
     return kind(numpy.random.PCG64(0)) if numpy is not None and issubclass(kind, numpy.random.Generator) else kind(0)
 
 
-def untouched(kind):
+def untouched(kind: Any) -> Any:
     """The class as it is now, whatever the program puts in the place of its methods."""
     return type(kind.__name__, (kind,), {name: getattr(kind, name) for name in dir(kind) if not name.startswith("__")})
 

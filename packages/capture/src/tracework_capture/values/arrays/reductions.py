@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ...arrays import NUMPY_DTYPES, numpy
@@ -12,12 +14,29 @@ from .arguments import axes_of, dtype_of, known, one_axis
 from .array import ArrayValue
 from .breaks import refuse
 from .layouts import ordered_as, ordered_without
+from .nodes import call, tensors_of
 from .operands import as_array, cast, constant_array, prepared
-from .table import call, function, function_row, put, result
+from .table import function, function_row, put, result
 from .ufuncs import METHOD_FUNCTIONS, apply
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def reduced(frame, name, a, axis, keepdims, compute, mask=None):
+    from ..protocol.calls import Handler
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Frame, Value
+    from .arguments import Argument
+
+
+def reduced(
+    frame: Frame,
+    name: str,
+    a: ArrayValue,
+    axis: Argument,
+    keepdims: Argument,
+    compute: Callable[..., Any],
+    mask: ArrayValue | None | None = None,
+) -> ArrayValue:
     """compute(axes, whether they are kept), laid out as NumPy does, of an array whose items a mask chooses."""
     axes, keep = axes_of(frame, axis, a.example.ndim), bool(known(frame, keepdims))
     axes = tuple(range(a.example.ndim)) if axes is None else axes
@@ -26,7 +45,7 @@ def reduced(frame, name, a, axis, keepdims, compute, mask=None):
     return result(ordered_without(frame, compute(axes, keep), [a, *([] if mask is None else [mask])], axes, keep))
 
 
-def sum_dtype(frame, a, dtype):
+def sum_dtype(frame: Frame, a: ArrayValue, dtype: Argument) -> numpy.dtype[Any]:
     """The dtype that sums and products are computed in."""
     asked = dtype_of(frame, dtype)
     if asked is not None:
@@ -36,12 +55,12 @@ def sum_dtype(frame, a, dtype):
     return numpy.dtype("int64") if a.dtype.kind in "bi" else a.dtype
 
 
-def is_given(value):
+def is_given(value: Value) -> bool:
     """Whether an argument is given."""
     return value is not None
 
 
-def mask_of(frame, where, a):
+def mask_of(frame: Frame, where: Argument, a: ArrayValue) -> ArrayValue | None:
     """where=, an array of booleans that fits the array; None where all items are chosen."""
     if not is_given(where) or where.is_constant() and where.constant() is True:
         return None
@@ -52,20 +71,20 @@ def mask_of(frame, where, a):
     return mask
 
 
-def chosen(frame, tensor, mask, other):
+def chosen(frame: Frame, tensor: AbstractTensor, mask: ArrayValue | None, other: Any) -> AbstractTensor:
     """The tensor with `other` where the mask says no."""
     if mask is None:
         return tensor
     return call(frame, torch.where, mask.tensor, tensor, prepared(frame, other, NUMPY_DTYPES[tensor.example.dtype]))
 
 
-def counted(frame, a, mask, axes, keep):
+def counted(frame: Frame, a: ArrayValue, mask: ArrayValue, axes: tuple[int, ...], keep: bool) -> AbstractTensor:
     """How many items the mask chooses, as a tensor."""
     chosen_ones = call(frame, torch.Tensor.expand, mask.tensor, tuple(a.example.shape))
     return call(frame, torch.sum, chosen_ones, dim=axes, keepdim=keep)
 
 
-def with_initial(frame, found, name, initial):
+def with_initial(frame: Frame, found: ArrayValue, name: str, initial: Argument) -> Value:
     """The result and the number that the reduction began with."""
     if not is_given(initial):
         return found
@@ -77,7 +96,15 @@ def with_initial(frame, found, name, initial):
 
 
 @function("sum", method="sum", complex=True)
-def sum_(frame, a, axis=None, dtype=None, keepdims=False, initial=None, where=None):
+def sum_(
+    frame: Frame,
+    a: Value,
+    axis: Argument = None,
+    dtype: Argument = None,
+    keepdims: Argument = False,
+    initial: Argument = None,
+    where: Argument = None,
+) -> Value:
     a = as_array(frame, a)
     mask = mask_of(frame, where, a)
     x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), mask, 0)
@@ -86,12 +113,20 @@ def sum_(frame, a, axis=None, dtype=None, keepdims=False, initial=None, where=No
 
 
 @function("prod", method="prod", complex=True)
-def prod(frame, a, axis=None, dtype=None, keepdims=False, initial=None, where=None):
+def prod(
+    frame: Frame,
+    a: Value,
+    axis: Argument = None,
+    dtype: Argument = None,
+    keepdims: Argument = False,
+    initial: Argument = None,
+    where: Argument = None,
+) -> Value:
     a = as_array(frame, a)
     mask = mask_of(frame, where, a)
     x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), mask, 1)
 
-    def compute(axes, keep):
+    def compute(axes: tuple[int, ...], keep: bool) -> AbstractTensor:
         found = x
         for axis in sorted(axes, reverse=True):
             found = call(frame, torch.prod, found, dim=axis, keepdim=keep)
@@ -100,14 +135,16 @@ def prod(frame, a, axis=None, dtype=None, keepdims=False, initial=None, where=No
     return with_initial(frame, reduced(frame, "prod", a, axis, keepdims, compute, mask), "multiply", initial)
 
 
-def float_dtype(a, dtype=None):
+def float_dtype(a: ArrayValue, dtype: numpy.dtype[Any] | None = None) -> tuple[numpy.dtype[Any], numpy.dtype[Any]]:
     """What means are computed in, and what they are given as."""
     wanted = dtype or (a.dtype if a.dtype.kind in "fc" else numpy.dtype("float64"))
     return numpy.dtype("float32") if wanted == numpy.float16 and dtype is None else wanted, wanted
 
 
 @function("mean", method="mean", complex=True)
-def mean(frame, a, axis=None, dtype=None, keepdims=False, *, where=None):
+def mean(
+    frame: Frame, a: Value, axis: Argument = None, dtype: Argument = None, keepdims: Argument = False, *, where: Argument = None
+) -> Value:
     a = as_array(frame, a)
     inner, wanted = float_dtype(a, dtype_of(frame, dtype))
     if wanted.kind not in "fc":
@@ -115,23 +152,36 @@ def mean(frame, a, axis=None, dtype=None, keepdims=False, *, where=None):
     mask = mask_of(frame, where, a)
     x = chosen(frame, cast(frame, a.tensor, inner), mask, 0)
 
-    def compute(axes, keep):
+    def compute(axes: tuple[int, ...], keep: bool) -> AbstractTensor:
         return cast(frame, average(frame, x, a, mask, axes, keep), wanted)
 
     return reduced(frame, "mean", a, axis, keepdims, compute, mask)
 
 
-def average(frame, x, a, mask, axes, keep):
+def average(
+    frame: Frame, x: AbstractTensor, a: ArrayValue, mask: ArrayValue | None, axes: tuple[int, ...], keep: bool
+) -> AbstractTensor:
     """The mean of a tensor, which holds the numbers of the array that the mask chooses."""
     if mask is None:
         return call(frame, torch.mean, x, dim=axes, keepdim=keep)
     return call(frame, torch.true_divide, call(frame, torch.sum, x, dim=axes, keepdim=keep), counted(frame, a, mask, axes, keep))
 
 
-def spread(name, fn):
+def spread(name: str, fn: Callable[..., Any]) -> None:
     """var and std."""
 
-    def handler(frame, a, axis=None, dtype=None, ddof=0, keepdims=False, *, where=None, mean=None, correction=None):
+    def handler(
+        frame: Frame,
+        a: ArrayValue,
+        axis: Argument = None,
+        dtype: Argument = None,
+        ddof: Any = 0,
+        keepdims: Argument = False,
+        *,
+        where: Argument = None,
+        mean: Argument = None,
+        correction: Argument = None,
+    ) -> ArrayValue:
         a, less = as_array(frame, a), known(frame, ddof if correction is None else correction)
         if ddof != 0 and correction is not None:
             return refuse(frame, f"numpy.{name} with ddof and correction")
@@ -139,7 +189,7 @@ def spread(name, fn):
         x, mask = cast(frame, a.tensor, inner), mask_of(frame, where, a)
         centre = None if mean is None else cast(frame, as_array(frame, mean).tensor, inner)
 
-        def compute(axes, keep):
+        def compute(axes: tuple[int, ...], keep: bool) -> AbstractTensor:
             if mask is None and centre is None:
                 return cast(frame, call(frame, fn, x, dim=axes, correction=ConstantValue(less), keepdim=keep), wanted)
             return cast(frame, around(frame, fn, x, a, mask, centre, less, axes, keep), wanted)
@@ -149,7 +199,17 @@ def spread(name, fn):
     function(name, method=name)(handler)
 
 
-def around(frame, fn, x, a, mask, centre, less, axes, keep):
+def around(
+    frame: Frame,
+    fn: Callable[..., Any],
+    x: AbstractTensor,
+    a: ArrayValue,
+    mask: ArrayValue | None,
+    centre: Any,
+    less: Any,
+    axes: tuple[int, ...],
+    keep: bool,
+) -> AbstractTensor:
     """The spread of the chosen items around a mean, their own if none is given."""
     centre = average(frame, chosen(frame, x, mask, 0), a, mask, axes, True) if centre is None else centre
     distances = chosen(frame, call(frame, torch.square, call(frame, torch.sub, x, centre)), mask, 0)
@@ -164,10 +224,17 @@ spread("var", torch.var)
 spread("std", torch.std)
 
 
-def extreme(names, fn, ufunc):
+def extreme(names: Any, fn: Callable[..., Any], ufunc: Any) -> None:
     """max and min."""
 
-    def handler(frame, a, axis=None, keepdims=False, initial=None, where=None):
+    def handler(
+        frame: Frame,
+        a: ArrayValue,
+        axis: Argument = None,
+        keepdims: Argument = False,
+        initial: Argument = None,
+        where: Argument = None,
+    ) -> Value:
         a, x = as_array(frame, a), as_array(frame, a).tensor
         mask = mask_of(frame, where, a)
         if mask is not None:
@@ -175,7 +242,7 @@ def extreme(names, fn, ufunc):
                 return refuse(frame, f"numpy.{names[1]} of chosen items without a first one")
             x = chosen(frame, x, mask, known(frame, initial))
 
-        def compute(axes, keep):
+        def compute(axes: tuple[int, ...], keep: bool) -> AbstractTensor:
             return call(frame, fn, x, dim=axes, keepdim=keep)
 
         found = reduced(frame, names[0], a, axis, keepdims, compute, mask)
@@ -188,36 +255,38 @@ extreme(("amax", "max"), torch.amax, "maximum")
 extreme(("amin", "min"), torch.amin, "minimum")
 
 
-def running_extreme(fn):
+def running_extreme(fn: Callable[..., Any]) -> Handler:
     """maximum.accumulate and minimum.accumulate."""
 
-    def row(frame, args, kwargs):
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         a, axis = as_array(frame, args[0]), kwargs.pop("axis")
         if kwargs or a.dtype.kind == "c":
             return refuse(frame, "a running extreme with these arguments")
-        found = call(frame, fn, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0]
+        found = tensors_of(frame, call(frame, fn, a.tensor, dim=one_axis(frame, axis, a.example.ndim)))[0]
         return ArrayValue(ordered_as(frame, found, [a]))
 
     return row
 
 
 @function("ptp")
-def ptp(frame, a, axis=None, keepdims=False):
+def ptp(frame: Frame, a: Value, axis: Argument = None, keepdims: Argument = False) -> Value:
     a = as_array(frame, a)
     if a.dtype.kind == "b":
         return refuse(frame, "numpy.ptp of booleans")
 
-    def compute(axes, keep):
+    def compute(axes: tuple[int, ...], keep: bool) -> AbstractTensor:
         largest, smallest = (call(frame, fn, a.tensor, dim=axes, keepdim=keep) for fn in (torch.amax, torch.amin))
         return call(frame, torch.sub, largest, smallest)
 
     return reduced(frame, "ptp", a, axis, keepdims, compute)
 
 
-def truth(name, fn):
+def truth(name: str, fn: Callable[..., Any]) -> None:
     """all and any."""
 
-    def handler(frame, a, axis=None, keepdims=False, *, where=None):
+    def handler(
+        frame: Frame, a: ArrayValue, axis: Argument = None, keepdims: Argument = False, *, where: Argument = None
+    ) -> ArrayValue:
         a = as_array(frame, a)
         mask = mask_of(frame, where, a)
         x = chosen(frame, cast(frame, a.tensor, numpy.dtype(bool)), mask, fn is torch.all)
@@ -231,7 +300,7 @@ truth("any", torch.any)
 
 
 @function("count_nonzero", complex=True)
-def count_nonzero(frame, a, axis=None, keepdims=False):
+def count_nonzero(frame: Frame, a: Value, axis: Argument = None, keepdims: Argument = False) -> Value:
     a = as_array(frame, a)
     x = cast(frame, cast(frame, a.tensor, numpy.dtype(bool)), numpy.dtype("int64"))
     return reduced(
@@ -239,10 +308,10 @@ def count_nonzero(frame, a, axis=None, keepdims=False):
     )
 
 
-def place_of_extreme(name, fn):
+def place_of_extreme(name: str, fn: Callable[..., Any]) -> None:
     """argmax and argmin: the first place."""
 
-    def handler(frame, a, axis=None, keepdims=False):
+    def handler(frame: Frame, a: ArrayValue, axis: Argument = None, keepdims: Argument = False) -> ArrayValue:
         a = as_array(frame, a)
         if 0 in a.example.shape:
             return refuse(frame, f"numpy.{name} of an empty array")
@@ -257,10 +326,10 @@ place_of_extreme("argmax", torch.argmax)
 place_of_extreme("argmin", torch.argmin)
 
 
-def running(name, fn):
+def running(name: str, fn: Callable[..., Any]) -> Handler:
     """cumsum and cumprod."""
 
-    def handler(frame, a, axis=None, dtype=None, out=NONE):
+    def handler(frame: Frame, a: ArrayValue, axis: Argument = None, dtype: Argument = None, out: Argument = NONE) -> Value:
         a = as_array(frame, a)
         x = cast(frame, a.tensor, sum_dtype(frame, a, dtype))
         if known(frame, axis) is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ...arrays import numpy
@@ -11,19 +13,26 @@ from ..protocol.constant import fold_plain
 from .arguments import axes_of, known, one_axis, sizes_of
 from .array import ArrayValue
 from .breaks import refuse
+from .nodes import call
 from .operands import as_array, joined, stacked
 from .reductions import sum_
-from .table import call, function, function_row
+from .table import function, function_row
 from .views import SpecialView, permuted, viewed
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def no_flips(frame, name, a):
+    from ..protocol.value import Frame, Value
+    from .arguments import Argument
+
+
+def no_flips(frame: Frame, name: str, a: ArrayValue) -> None:
     if a.flips:
         refuse(frame, f"numpy.{name} of an array with negative strides")
 
 
 @function("reshape", complex=True)
-def reshape(frame, a, shape):
+def reshape(frame: Frame, a: Value, shape: Argument) -> Value:
     a = as_array(frame, a)
     no_flips(frame, "reshape", a)
     sizes = sizes_of(frame, shape)
@@ -34,7 +43,7 @@ def reshape(frame, a, shape):
     return viewed(frame, copy, call(frame, torch.reshape, copy.memory, sizes))  # NumPy's is a view of a copy, too
 
 
-def reshape_method(frame, args, kwargs):
+def reshape_method(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     a, *shape = args
     if kwargs or not shape:
         return refuse(frame, "reshape with these arguments")
@@ -45,14 +54,14 @@ method(numpy.ndarray, "reshape")(reshape_method)
 
 
 @function("ravel", method="ravel", complex=True)
-def ravel(frame, a):
+def ravel(frame: Frame, a: Value) -> Value:
     a = as_array(frame, a)
     if a.flips or not a.example.is_contiguous():
         return flatten(frame, a)
     return viewed(frame, a, call(frame, torch.reshape, a.memory, (-1,)))
 
 
-def flatten(frame, a):
+def flatten(frame: Frame, a: ArrayValue) -> ArrayValue:
     return ArrayValue(call(frame, torch.clone, call(frame, torch.reshape, a.tensor, (-1,))))
 
 
@@ -60,7 +69,7 @@ method(numpy.ndarray, "flatten")(function_row(flatten, None, "flatten"))
 
 
 @function("transpose", "permute_dims", complex=True)
-def transpose(frame, a, axes=None):
+def transpose(frame: Frame, a: Value, axes: Argument = None) -> Value:
     a = as_array(frame, a)
     dims = axes_of(frame, TupleValue(axes.all_items(frame)) if isinstance(axes, ListValue) else axes, a.example.ndim)
     dims = tuple(reversed(range(a.example.ndim))) if dims is None else dims
@@ -69,7 +78,7 @@ def transpose(frame, a, axes=None):
     return permuted(frame, a, dims)
 
 
-def transpose_method(frame, args, kwargs):
+def transpose_method(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     a, *axes = args
     if kwargs:
         return refuse(frame, "transpose with these arguments")
@@ -82,7 +91,7 @@ method(numpy.ndarray, "transpose")(transpose_method)
 
 
 @function("swapaxes", method="swapaxes", complex=True)
-def swapaxes(frame, a, axis1, axis2):
+def swapaxes(frame: Frame, a: Value, axis1: Value, axis2: Value) -> Value:
     a = as_array(frame, a)
     first, second = (one_axis(frame, axis, a.example.ndim) for axis in (axis1, axis2))
     dims = list(range(a.example.ndim))
@@ -91,10 +100,10 @@ def swapaxes(frame, a, axis1, axis2):
 
 
 @function("moveaxis", complex=True)
-def moveaxis(frame, a, source, destination):
+def moveaxis(frame: Frame, a: Value, source: Value, destination: Value) -> Value:
     a = as_array(frame, a)
     old, new = (axes_of(frame, axis, a.example.ndim) for axis in (source, destination))
-    if len(set(old)) != len(old) or len(set(new)) != len(new) or len(old) != len(new):
+    if old is None or new is None or len(set(old)) != len(old) or len(set(new)) != len(new) or len(old) != len(new):
         return refuse(frame, f"numpy.moveaxis of {old} to {new}")
     dims = [d for d in range(a.example.ndim) if d not in old]
     for place, dim in sorted(zip(new, old, strict=True)):
@@ -103,7 +112,7 @@ def moveaxis(frame, a, source, destination):
 
 
 @function("expand_dims", complex=True)
-def expand_dims(frame, a, axis):
+def expand_dims(frame: Frame, a: Value, axis: Argument) -> ArrayValue:
     a = as_array(frame, a)
     axis = known(frame, axis)
     count = a.example.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
@@ -117,7 +126,7 @@ def expand_dims(frame, a, axis):
 
 
 @function("squeeze", method="squeeze", complex=True)
-def squeeze(frame, a, axis=None):
+def squeeze(frame: Frame, a: Value, axis: Argument = None) -> Value:
     a = as_array(frame, a)
     axes = axes_of(frame, axis, a.example.ndim)
     if axes is None:
@@ -131,12 +140,12 @@ def squeeze(frame, a, axis=None):
 
 
 @function("stack", complex=True)
-def stack(frame, arrays, axis=0):
+def stack(frame: Frame, arrays: Value, axis: Argument = 0) -> Value:
     return stacked(frame, arrays, axis)
 
 
 @function("concatenate", "concat", complex=True)
-def concatenate(frame, arrays, axis=0):
+def concatenate(frame: Frame, arrays: Value, axis: Argument = 0) -> Value:
     if known(frame, axis) is None:
         items = arrays.all_items(frame) if isinstance(arrays, SequenceValue) else arrays.unpack(frame)
         arrays, axis = TupleValue([flatten(frame, as_array(frame, v)) for v in items]), 0
@@ -145,16 +154,16 @@ def concatenate(frame, arrays, axis=0):
 
 for _dims in (1, 2):
 
-    def handler(frame, *arys, dims=_dims):
+    def handler(frame: Frame, *arys: Value, dims: int = _dims) -> Value:
         found = [at_least(frame, a, dims) for a in arys]
         return found[0] if len(found) == 1 else TupleValue(found)
 
     function(f"atleast_{_dims}d", complex=True)(handler)
 
 
-def at_least(frame, a, dims):
+def at_least(frame: Frame, value: Value, dims: int) -> ArrayValue:
     """atleast_1d, atleast_2d"""
-    a = as_array(frame, a)
+    a = as_array(frame, value)
     shape = (1,) * (dims - a.example.ndim)
     for _ in shape:
         a = expand_dims(frame, a, 0)
@@ -162,18 +171,18 @@ def at_least(frame, a, dims):
 
 
 @function("vstack", "row_stack", complex=True)
-def vstack(frame, tup):
+def vstack(frame: Frame, tup: Value) -> Value:
     return joined(frame, torch.cat, "vstack", TupleValue([at_least(frame, v, 2) for v in tup.unpack(frame)]), 0)
 
 
 @function("hstack", complex=True)
-def hstack(frame, tup):
+def hstack(frame: Frame, tup: Value) -> Value:
     items = [at_least(frame, v, 1) for v in tup.unpack(frame)]
     return joined(frame, torch.cat, "hstack", TupleValue(items), 0 if items and items[0].example.ndim == 1 else 1)
 
 
 @function("array_split", complex=True)
-def array_split(frame, ary, indices_or_sections, axis=0):
+def array_split(frame: Frame, ary: Value, indices_or_sections: Value, axis: Argument = 0) -> Value:
     a = as_array(frame, ary)
     no_flips(frame, "array_split", a)
     sections = known(frame, indices_or_sections)
@@ -184,7 +193,7 @@ def array_split(frame, ary, indices_or_sections, axis=0):
 
 
 @function("split", complex=True)
-def split(frame, ary, indices_or_sections, axis=0):
+def split(frame: Frame, ary: Value, indices_or_sections: Value, axis: Argument = 0) -> Value:
     a, sections = as_array(frame, ary), known(frame, indices_or_sections)
     if isinstance(sections, int) and (sections < 1 or a.example.shape[one_axis(frame, axis, a.example.ndim)] % sections):
         return refuse(frame, "an array split into parts that are not equal")
@@ -192,12 +201,12 @@ def split(frame, ary, indices_or_sections, axis=0):
 
 
 @function("broadcast_to", complex=True)
-def broadcast_to(frame, array, shape):
+def broadcast_to(frame: Frame, array: Value, shape: Argument) -> Value:
     """Read-only, as in NumPy."""
     return expanded(frame, as_array(frame, array), sizes_of(frame, shape))
 
 
-def expanded(frame, a, sizes):
+def expanded(frame: Frame, a: ArrayValue, sizes: tuple[Any, ...]) -> ArrayValue:
     made = call(frame, torch.Tensor.expand, a.memory, sizes)
     new = made.example.ndim - a.example.ndim
     flips = [dim + new for dim in a.flips]
@@ -205,7 +214,7 @@ def expanded(frame, a, sizes):
 
 
 @function("diagonal", method="diagonal", complex=True)
-def diagonal(frame, a, offset=0, axis1=0, axis2=1):
+def diagonal(frame: Frame, a: Value, offset: Argument = 0, axis1: Argument = 0, axis2: Argument = 1) -> Value:
     """Read-only, as in NumPy."""
     a = as_array(frame, a)
     no_flips(frame, "diagonal", a)
@@ -216,7 +225,7 @@ def diagonal(frame, a, offset=0, axis1=0, axis2=1):
 
 
 @function("diag", complex=True)
-def diag(frame, v, k=0):
+def diag(frame: Frame, v: Value, k: Argument = 0) -> Value:
     v = as_array(frame, v)
     if v.example.ndim == 1:
         return ArrayValue(call(frame, torch.diag, v.tensor, known(frame, k)))
@@ -224,19 +233,21 @@ def diag(frame, v, k=0):
 
 
 @function("trace", method="trace", complex=True)
-def trace(frame, a, offset=0, axis1=0, axis2=1, dtype=None):
+def trace(
+    frame: Frame, a: Value, offset: Argument = 0, axis1: Argument = 0, axis2: Argument = 1, dtype: Argument = None
+) -> Value:
     return sum_(frame, diagonal(frame, a, offset, axis1, axis2), -1, dtype)
 
 
-def flipped(frame, a, dims):
+def flipped(frame: Frame, a: ArrayValue, dims: Iterable[int]) -> ArrayValue:
     """The view whose items in these dims come the other way round."""
     return SpecialView(frame, a.memory, a.flips ^ frozenset(dims), a.writeable, a)
 
 
 @function("rot90", complex=True)
-def rot90(frame, m, k=1, axes=(0, 1)):
+def rot90(frame: Frame, m: Value, k: Argument = 1, axes: Argument = (0, 1)) -> Value:
     m, turns = as_array(frame, m), known(frame, k)
-    pair = axes_of(frame, tuple(known(frame, axes)), m.example.ndim)
+    pair = axes_of(frame, tuple(known(frame, axes)), m.example.ndim) or ()
     if len(pair) != 2 or pair[0] == pair[1] or not isinstance(turns, int):
         return refuse(frame, "numpy.rot90 with these arguments")
     if turns % 4 in (0, 2):
@@ -249,7 +260,7 @@ def rot90(frame, m, k=1, axes=(0, 1)):
 
 
 @function("broadcast_arrays", complex=True)
-def broadcast_arrays(frame, *args, subok=False):
+def broadcast_arrays(frame: Frame, *args: Value, subok: Argument = False) -> Value:
     """Views that NumPy still lets programs write to, with a warning."""
     arrays = [as_array(frame, a) for a in args]
     sizes = [tuple(a.example.shape) for a in arrays]
@@ -258,11 +269,11 @@ def broadcast_arrays(frame, *args, subok=False):
     shape = fold_plain(frame, numpy.broadcast_shapes, *sizes)
     found = [a if s == shape else expanded(frame, a, shape) for a, s in zip(arrays, sizes, strict=True)]
     for a, before in zip(found, arrays, strict=True):
-        if a is not before and before.writeable:
+        if isinstance(a, SpecialView) and a is not before and before.writeable:
             a.warns = True
     return TupleValue(found)
 
 
 @function("diagflat", complex=True)
-def diagflat(frame, v, k=0):
+def diagflat(frame: Frame, v: Value, k: Argument = 0) -> Value:
     return ArrayValue(call(frame, torch.diagflat, as_array(frame, v).tensor, known(frame, k)))

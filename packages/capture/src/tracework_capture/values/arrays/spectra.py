@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ...arrays import numpy
@@ -9,27 +11,32 @@ from .arguments import axes_of, known, one_axis
 from .array import ArrayValue
 from .breaks import refuse
 from .layouts import ordered_like
+from .nodes import call, call_method
 from .operands import as_array, cast
-from .table import call, function
+from .table import function
+
+if TYPE_CHECKING:
+    from ..protocol.value import Frame, Value
+    from .arguments import Argument
 
 
-def prepared(frame, name, a):
+def prepared(frame: Frame, name: str, value: Value) -> tuple[ArrayValue, ArrayValue]:
     """The array, and one with the numbers that are transformed."""
-    a = as_array(frame, a)
+    a = as_array(frame, value)
     wanted = numpy.dtype(numpy.result_type(a.dtype, numpy.float32) if a.dtype.kind in "fc" else numpy.float64)
     if a.example.ndim == 0 or a.dtype == numpy.float16:
         return refuse(frame, f"numpy.fft.{name} of a number, or of halves")
     return a, ArrayValue(cast(frame, a.tensor, wanted))
 
 
-def made(frame, found, a):
-    return ArrayValue(ordered_like(frame, frame.graph.call_method(frame, "resolve_conj", (found,)), a))
+def made(frame: Frame, found: Any, a: ArrayValue) -> ArrayValue:
+    return ArrayValue(ordered_like(frame, call_method(frame, "resolve_conj", found), a))
 
 
-def along_one(name):
+def along_one(name: str) -> None:
     """fft and its kin along one axis."""
 
-    def handler(frame, a, n=None, axis=-1, norm=None):
+    def handler(frame: Frame, a: Value, n: Argument = None, axis: Argument = -1, norm: Argument = None) -> Value:
         given, a = prepared(frame, name, a)
         if name in ("rfft", "ihfft") and a.dtype.kind == "c":
             return refuse(frame, f"numpy.fft.{name} of complex numbers")
@@ -39,10 +46,10 @@ def along_one(name):
     function(f"fft.{name}", complex=True)(handler)
 
 
-def along_many(name, dims):
+def along_many(name: str, dims: tuple[int, ...] | None) -> None:
     """fftn and its kin; dims: the axes where none are given."""
 
-    def handler(frame, a, s=None, axes=dims, norm=None):
+    def handler(frame: Frame, a: Value, s: Argument = None, axes: Argument = dims, norm: Argument = None) -> Value:
         (given, a), sizes = prepared(frame, name, a), known(frame, s)
         if (name.startswith("rfft") and a.dtype.kind == "c") or sizes is not None and None in (known(frame, axes), *sizes):
             return refuse(frame, f"numpy.fft.{name} with these arguments")

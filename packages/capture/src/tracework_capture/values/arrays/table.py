@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from typing import TYPE_CHECKING, Any
 
 from ...arrays import numpy
 from ...errors import NotPlain
 from ...sources import Const
+from ..protocol.calls import AnyHandler
 from ..protocol.calls import call as calls_of
 from ..protocol.constant import plain
 from ..protocol.value import Value
@@ -21,19 +23,28 @@ from .breaks import refuse, watch_errors
 from .operands import known_result
 from .tensors import named, taking_tensors
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def numpy_calls(rows):
+    from ..protocol.calls import Handler
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Frame
+
+
+def numpy_calls(rows: dict[Any, Handler]) -> None:
     """Adds rows, function or class of NumPy -> row, which take tensors, too, where NumPy does."""
     for fn, row in rows.items():
         inside = getattr(fn, "_implementation", None)  # NumPy's own code calls some of them past the dispatch
         calls_of(fn, inside if isinstance(inside, types.BuiltinFunctionType) else None)(taking_tensors(fn, row))
 
 
-def function(*names, method=None, pure=True, complex=False):
+def function(
+    *names: Any, method: str | None = None, pure: bool = True, complex: bool = False
+) -> Callable[[AnyHandler], AnyHandler]:
     """Adds a handler for functions of numpy of these names, and for a method; pure ones are computed now when all is known, complex ones
     take complex numbers, too."""
 
-    def add(handler):
+    def add(handler: AnyHandler) -> AnyHandler:
         rows = {}  # some are newer than others, and some have two names
         for name in names:
             if (found := named(name)) is not None:
@@ -46,7 +57,7 @@ def function(*names, method=None, pure=True, complex=False):
     return add
 
 
-def function_row(handler, known, name, complex=False):
+def function_row(handler: Handler, known: Any, name: str, complex: bool = False) -> Handler:
     """The row of a handler."""
     signature = inspect.signature(handler)
     takes_out = "out" in signature.parameters
@@ -54,7 +65,7 @@ def function_row(handler, known, name, complex=False):
     program = program if isinstance(program, types.FunctionType) and program.__module__ != "numpy._core.fromnumeric" else None
 
     @functools.wraps(handler)
-    def computes(frame, args, kwargs):
+    def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if known is not None:
             try:
                 given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
@@ -81,20 +92,16 @@ def function_row(handler, known, name, complex=False):
     return computes
 
 
-def put(frame, name, out, found):
+def put(frame: Frame, name: str, out: Any, found: Any) -> ArrayValue:
     """out=: the array, after the result was written to it."""
     fits = isinstance(out, ArrayValue) and not out.scalar and isinstance(found, ArrayValue) and out.dtype == found.dtype
     if not fits or tuple(out.example.shape) != tuple(found.example.shape):
         return refuse(frame, f"numpy.{name} into an array of other sizes or another dtype")
     out.write(frame, found.tensor)
-    return out
+    array: ArrayValue = out
+    return array
 
 
-def call(frame, fn, *args, **kwargs):
-    """A node."""
-    return frame.graph.call(frame, fn, args, kwargs)
-
-
-def result(tensor):
+def result(tensor: AbstractTensor) -> ArrayValue:
     """What a function gives: a number where no dims are left."""
     return ArrayValue(tensor, scalar=tensor.example.ndim == 0)

@@ -21,6 +21,7 @@ from ..protocol.constant import ConstantValue
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
 from .breaks import refuse
+from .nodes import call, call_method
 from .operands import array_from_tensor
 from .ufuncs import apply
 
@@ -63,6 +64,7 @@ def is_tensor(frame: Any, value: Value) -> bool:
 def converted(frame: Any, value: Value) -> Value:
     """The argument with arrays for tensors."""
     if is_tensor(frame, value):
+        assert isinstance(value, TensorValue)
         return array_from_tensor(frame, value)
     if isinstance(value, SequenceValue) and any(isinstance(item, TensorValue) for item in value.items):
         return TupleValue([converted(frame, item) for item in value.items])
@@ -86,8 +88,8 @@ def wrapped(frame: Any, array: Any) -> Value:
     """Tensor.__array_wrap__(array): over its memory, but of booleans a tensor gets bytes."""
     warn(frame, numpy.negative)
     if array.dtype.kind == "b":
-        return frame.graph.call_method(frame, "to", (array.tensor, ConstantValue(torch.uint8)))
-    return frame.graph.call(frame, getattr, (array.tensor, "data"))
+        return call_method(frame, "to", array.tensor, ConstantValue(torch.uint8))
+    return call(frame, getattr, array.tensor, "data")
 
 
 def wrapping(ufunc: Any, row: Row) -> Row:
@@ -148,7 +150,10 @@ def warnings_of(function: Callable[[torch.Tensor], Any]) -> list[tuple[str, type
 
 def named(name: str) -> Any:
     """What NumPy has by this name, None where it is not that new."""
-    return functools.reduce(lambda space, part: getattr(space, part, None), name.split("."), numpy)
+    found: Any = numpy
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 TAKE_TENSORS: dict[Any, Callable[[Row], Row]] = {

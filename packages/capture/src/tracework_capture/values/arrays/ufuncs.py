@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -30,7 +31,15 @@ from .array import OPERATIONS, ArrayValue
 from .breaks import refuse, watch_errors
 from .items import index
 from .layouts import ordered_as
+from .nodes import call, call_method, tensors_of
 from .operands import as_array, as_operand, cast, is_open_float, is_open_number, known_result, prepared, to_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...sources import Source
+    from ..protocol.calls import Handler
+    from ..protocol.kinds import AbstractTensor
 
 BINARY = {
     "+": "add",
@@ -51,7 +60,9 @@ COMPARE = {"==": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">
 UNARY = {"-": "negative", "+": "positive", "~": "invert"}
 
 
-def apply(frame, name, values, out=None, dtype=None):
+def apply(
+    frame: Frame, name: str, values: Sequence[Any], out: ArrayValue | None = None, dtype: numpy.dtype[Any] | None = None
+) -> Value:
     """The ufunc on values; with `out` the result is written there."""
     row = UFUNCS.get(name)
     if row is None:
@@ -70,7 +81,7 @@ def apply(frame, name, values, out=None, dtype=None):
     return ArrayValue(made, scalar=made.example.ndim == 0) if out is None else written(frame, name, out, made, wanted)
 
 
-def binary(frame, array, op, other, reverse=False):
+def binary(frame: Frame, array: ArrayValue, op: str, other: Value, reverse: bool = False) -> Value:
     """array op other, or the other way round."""
     if isinstance(other, TensorValue):
         return array.as_operand(frame, [other]) and refuse(frame, f"arithmetic of a {array.describe()} and a tensor")
@@ -87,13 +98,13 @@ def binary(frame, array, op, other, reverse=False):
     return apply(frame, BINARY[op.rstrip("=")], pair, out=array if in_place and not array.scalar else None)
 
 
-def compare(frame, array, op, other):
+def compare(frame: Frame, array: ArrayValue, op: str, other: Value) -> Value:
     if as_operand(frame, other, refusing=False) is None:
         return refuse(frame, f"comparison with a {other.describe()}")
     return apply(frame, COMPARE[op], [array, other])
 
 
-def unary(frame, array, op):
+def unary(frame: Frame, array: ArrayValue, op: str) -> Value:
     return apply(frame, UNARY[op], [array])
 
 
@@ -118,7 +129,14 @@ def is_operand(value: Value) -> bool:
     return value.is_constant() and issubclass(value.python_type(), (int, float, numpy.number))
 
 
-def resolved(frame, name, operands, dtype=None):
+def applied(frame: Frame, name: str, values: Sequence[Value]) -> ArrayValue:
+    """The same where one of the values is an array."""
+    made = apply(frame, name, values)
+    assert isinstance(made, ArrayValue)
+    return made
+
+
+def resolved(frame: Frame, name: str, operands: list[Any], dtype: numpy.dtype[Any] | None = None) -> tuple[numpy.dtype[Any], ...]:
     """The dtypes of the operands and of the result, as NumPy chooses them."""
     kinds = [kind_of(v) for v in operands]
     if dtype is not None and name in COMPARISONS:
@@ -126,12 +144,13 @@ def resolved(frame, name, operands, dtype=None):
     ufunc = getattr(numpy, name)
     try:
         named = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,)}
-        return ufunc.resolve_dtypes((*kinds, None), **named)
+        found: tuple[numpy.dtype[Any], ...] = ufunc.resolve_dtypes((*kinds, None), **named)
+        return found
     except TypeError as error:
         return refuse(frame, f"numpy.{name}: {error}")
 
 
-def kind_of(operand):
+def kind_of(operand: Any) -> Any:
     """What NumPy's promotion looks at: the dtype, or the class of a Python number."""
     if isinstance(operand, SymNumber):
         return int
@@ -142,12 +161,12 @@ def kind_of(operand):
     return numpy.dtype(bool) if isinstance(operand, bool) else type(operand)
 
 
-def computed_in(frame, tensor):
+def computed_in(frame: Frame, tensor: AbstractTensor) -> AbstractTensor:
     """Halves are computed with as floats, as NumPy does."""
-    return frame.graph.call_method(frame, "float", (tensor,)) if tensor.example.dtype is torch.float16 else tensor
+    return call_method(frame, "float", tensor) if tensor.example.dtype is torch.float16 else tensor
 
 
-def written(frame, name, out, made, dtype):
+def written(frame: Frame, name: str, out: Any, made: Any, dtype: Any) -> Value:
     """out=: the array, after the result was written to it."""
     if not isinstance(out, ArrayValue) or out.scalar or not numpy.can_cast(dtype, out.dtype, "same_kind"):
         return refuse(frame, f"numpy.{name}: the result of dtype {dtype} does not go into {out.describe()}")
@@ -158,120 +177,119 @@ def written(frame, name, out, made, dtype):
 # --- rows ----------------------------------------------------------------------------------------------------------------
 
 
-def elementwise(function):
+def elementwise(function: Callable[..., Any]) -> Callable[..., AbstractTensor]:
     """A function of torch that does the same for all dtypes."""
 
-    def compute(frame, operands, dtype):
-        return frame.graph.call(frame, function, tuple(operands))
+    def compute(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
+        return call(frame, function, *operands)
 
     return compute
 
 
-def with_divisor(function, by_minus_one):
+def with_divisor(function: Callable[..., Any], by_minus_one: bool) -> Callable[..., AbstractTensor]:
     """Integers by 0 are 0 (torch raises), and the smallest of all by -1 is what fits (the processor raises)."""
 
-    def compute(frame, operands, dtype):
+    def compute(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
         a, b = operands
         known = known_tensor(b.node)
         if dtype.kind == "f" or known is not None and bool((known > 0).all()):
-            return frame.graph.call(frame, function, (a, b))
+            return call(frame, function, a, b)
         if dtype.kind == "b":
             return refuse(frame, "division of booleans")
-        call = frame.graph.call
-        zero = call(frame, torch.eq, (b, ConstantValue(0)))
-        minus = call(frame, torch.eq, (b, ConstantValue(-1 if dtype.kind == "i" else 0)))
-        special = call(frame, torch.logical_or, (zero, minus))
-        found = call(frame, function, (a, call(frame, torch.where, (special, call(frame, torch.ones_like, (b,)), b))))
-        nothing = call(frame, torch.zeros_like, (found,))
-        at_minus = call(frame, torch.neg, (a,)) if by_minus_one else nothing
+        zero = call(frame, torch.eq, b, ConstantValue(0))
+        minus = call(frame, torch.eq, b, ConstantValue(-1 if dtype.kind == "i" else 0))
+        special = call(frame, torch.logical_or, zero, minus)
+        found = call(frame, function, a, call(frame, torch.where, special, call(frame, torch.ones_like, b), b))
+        nothing = call(frame, torch.zeros_like, found)
+        at_minus = call(frame, torch.neg, a) if by_minus_one else nothing
         if dtype.kind == "i":
-            found = call(frame, torch.where, (minus, at_minus, found))
-        return call(frame, torch.where, (zero, nothing, found))
+            found = call(frame, torch.where, minus, at_minus, found)
+        return call(frame, torch.where, zero, nothing, found)
 
     return compute
 
 
-def power(frame, operands, dtype):
+def power(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
     base, exponent = operands
     known = known_tensor(exponent.node)
     if dtype.kind != "f" and (known is None or not bool((known >= 0).all())):
         return refuse(frame, "integers to powers that may be negative")
     if known is not None and known.ndim == 0:
-        return frame.graph.call(frame, torch.pow, (base, ConstantValue(known.item())))
-    return frame.graph.call(frame, torch.pow, (base, exponent))
+        return call(frame, torch.pow, base, ConstantValue(known.item()))
+    return call(frame, torch.pow, base, exponent)
 
 
-def floats_only(function):
-    def compute(frame, operands, dtype):
+def floats_only(function: Callable[..., Any]) -> Callable[..., AbstractTensor]:
+    def compute(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
         if dtype.kind not in "fc":
             return refuse(frame, f"{function.__name__} of integers")
-        return frame.graph.call(frame, function, tuple(operands))
+        return call(frame, function, *operands)
 
     return compute
 
 
-def sign(frame, operands, dtype):
-    made = frame.graph.call(frame, torch.sign, tuple(operands))
+def sign(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
+    made = call(frame, torch.sign, *operands)
     if dtype.kind != "f":
         return made
-    return frame.graph.call(frame, torch.where, (frame.graph.call(frame, torch.isnan, tuple(operands)), operands[0], made))
+    return call(frame, torch.where, call(frame, torch.isnan, *operands), operands[0], made)
 
 
-def heaviside(frame, operands, dtype):
+def heaviside(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
     """Of NaN it is NaN; torch's is 0."""
-    made = frame.graph.call(frame, torch.heaviside, tuple(operands))
-    return frame.graph.call(frame, torch.where, (frame.graph.call(frame, torch.isnan, (operands[0],)), operands[0], made))
+    made = call(frame, torch.heaviside, *operands)
+    return call(frame, torch.where, call(frame, torch.isnan, operands[0]), operands[0], made)
 
 
-def nextafter(frame, operands, dtype):
+def nextafter(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
     """The next half is none of the float that halves are computed in."""
     if dtype.itemsize < 4:
         return refuse(frame, f"numpy.nextafter of {dtype}")
-    return frame.graph.call(frame, torch.nextafter, tuple(operands))
+    return call(frame, torch.nextafter, *operands)
 
 
-def nothing(frame, operands, dtype):
-    return frame.graph.call_method(frame, "clone", tuple(operands))
+def nothing(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
+    return call_method(frame, "clone", *operands)
 
 
-def rounded(function):
+def rounded(function: Callable[..., Any]) -> Callable[..., AbstractTensor]:
     """floor, ceil, trunc, rint: integers stay."""
 
-    def compute(frame, operands, dtype):
-        return frame.graph.call(frame, function if dtype.kind == "f" else torch.clone, tuple(operands))
+    def compute(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
+        return call(frame, function if dtype.kind == "f" else torch.clone, *operands)
 
     return compute
 
 
-def absolute(frame, operands, dtype):
-    return frame.graph.call(frame, torch.clone if dtype.kind == "b" else torch.abs, tuple(operands))
+def absolute(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
+    return call(frame, torch.clone if dtype.kind == "b" else torch.abs, *operands)
 
 
-def matmul(frame, operands, dtype):
+def matmul(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
     if dtype.kind == "b":
         return refuse(frame, "a matrix product of booleans")
-    return frame.graph.call(frame, torch.matmul, tuple(operands))
+    return call(frame, torch.matmul, *operands)
 
 
-def vecdot(frame, operands, dtype):
+def vecdot(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
     if dtype.kind not in "fiu" or operands[0].example.shape[-1:] != operands[1].example.shape[-1:]:
         return refuse(frame, "numpy.vecdot of these arrays")
-    a, b = (frame.graph.call(frame, torch.unsqueeze, (t, dim)) for t, dim in zip(operands, (-2, -1), strict=True))
-    return frame.graph.call(frame, torch.squeeze, (frame.graph.call(frame, torch.matmul, (a, b)), (-2, -1)))
+    a, b = (call(frame, torch.unsqueeze, t, dim) for t, dim in zip(operands, (-2, -1), strict=True))
+    return call(frame, torch.squeeze, call(frame, torch.matmul, a, b), (-2, -1))
 
 
-def conjugate(frame, operands, dtype):
-    return frame.graph.call(frame, torch.conj_physical if dtype.kind == "c" else torch.clone, tuple(operands))
+def conjugate(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
+    return call(frame, torch.conj_physical if dtype.kind == "c" else torch.clone, *operands)
 
 
-def shifted(function):
+def shifted(function: Callable[..., Any]) -> Callable[..., AbstractTensor]:
     """Shifts by as many bits as the dtype has, or by negative numbers, are NumPy's own."""
 
-    def compute(frame, operands, dtype):
+    def compute(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
         known = known_tensor(operands[1].node)
         if known is None or not bool(((known >= 0) & (known < 8 * dtype.itemsize)).all()):
             return refuse(frame, "shifts by numbers that are not known")
-        return frame.graph.call(frame, function, tuple(operands))
+        return call(frame, function, *operands)
 
     return compute
 
@@ -282,7 +300,7 @@ OF_COMPLEX = frozenset(
 )
 """What functions of torch do with complex numbers as NumPy does."""
 
-UFUNCS = {
+UFUNCS: dict[str, Callable[..., AbstractTensor]] = {
     **{
         name: elementwise(getattr(torch, name))
         for name in (
@@ -338,12 +356,12 @@ COMPARISONS = {
 }
 
 
-def ufunc_row(ufunc):
+def ufunc_row(ufunc: Any) -> Handler:
     """numpy.name(*operands, out=None, dtype=None)"""
     name = ufunc.__name__
 
     @functools.wraps(UFUNCS.get(name, known_result))
-    def computes(frame, args, kwargs):
+    def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         try:
             given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
         except NotPlain:
@@ -364,39 +382,39 @@ def ufunc_row(ufunc):
         out = out if isinstance(out, ArrayValue) else None
         where = kwargs.get("where")
         if where is None or where.is_constant() and where.constant() is True:
-            made = apply(frame, name, operands, out, asked_dtype(frame, kwargs))
-            return ArrayValue(made.tensor) if as_array_always else made
+            made: Value = apply(frame, name, operands, out, asked_dtype(frame, kwargs))
+            return ArrayValue(made.tensor) if as_array_always and isinstance(made, ArrayValue) else made
         return applied_where(frame, name, operands, out, where)
 
     return computes
 
 
-def fits_ufunc(ufunc, args, kwargs):
+def fits_ufunc(ufunc: Any, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether there are as many arguments as it takes, and one result."""
     return ufunc.nout == 1 and len(args) in (ufunc.nin, ufunc.nin + ("out" not in kwargs))
 
 
-def applied_where(frame, name, operands, out, where):
+def applied_where(frame: Frame, name: str, operands: list[Any], out: ArrayValue | None, where: Value) -> Value:
     """ufunc(..., out=array, where=mask): the array keeps what it has where the mask says no."""
     if out is None or out.scalar:
         return refuse(frame, f"numpy.{name} of chosen items without an array for the result")
-    made, mask = apply(frame, name, operands), cast(frame, as_array(frame, where).tensor, numpy.dtype(bool))
+    made, mask = applied(frame, name, operands), cast(frame, as_array(frame, where).tensor, numpy.dtype(bool))
     if not numpy.can_cast(made.dtype, out.dtype, "same_kind"):
         return refuse(frame, f"numpy.{name}: the result of dtype {made.dtype} does not go into {out.describe()}")
-    out.write(frame, frame.graph.call(frame, torch.where, (mask, cast(frame, made.tensor, out.dtype), out.tensor)))
+    out.write(frame, call(frame, torch.where, mask, cast(frame, made.tensor, out.dtype), out.tensor))
     return out
 
 
-def asked_dtype(frame, kwargs):
+def asked_dtype(frame: Frame, kwargs: dict[str, Value]) -> numpy.dtype[Any] | None:
     """The dtype= of a call."""
     value = kwargs.get("dtype")
     return dtype_of(frame, value) if isinstance(value, Value) else None
 
 
-def two_results(ufunc, compute):
+def two_results(ufunc: Any, compute: Callable[..., Any]) -> Handler:
     """The row of a ufunc with two results."""
 
-    def computes(frame, args, kwargs):
+    def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         try:
             return known_result(frame, ufunc, [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()})
         except NotPlain:
@@ -407,58 +425,58 @@ def two_results(ufunc, compute):
     return computes
 
 
-def divmod_(frame, a, b):
+def divmod_(frame: Frame, a: Value, b: Value) -> list[Value]:
     return [apply(frame, name, [a, b]) for name in ("floor_divide", "remainder")]
 
 
-def modf(frame, x):
+def modf(frame: Frame, x: ArrayValue) -> list[Any]:
     """The fraction has the sign of the number, and is zero of infinity."""
-    whole = apply(frame, "trunc", [x])
+    whole = applied(frame, "trunc", [x])
     if whole.dtype.kind != "f":
         return refuse(frame, "numpy.modf of integers")
-    rest = apply(frame, "subtract", [x, whole]).tensor
-    infinite = apply(frame, "isinf", [x]).tensor
-    rest = frame.graph.call(frame, torch.where, (infinite, frame.graph.call(frame, torch.zeros_like, (rest,)), rest))
-    rest = ArrayValue(rest, scalar=rest.example.ndim == 0)
-    return [apply(frame, "copysign", [rest, x]), whole]
+    rest = applied(frame, "subtract", [x, whole]).tensor
+    infinite = applied(frame, "isinf", [x]).tensor
+    rest = call(frame, torch.where, infinite, call(frame, torch.zeros_like, rest), rest)
+    part = ArrayValue(rest, scalar=rest.example.ndim == 0)
+    return [apply(frame, "copysign", [part, x]), whole]
 
 
-def frexp(frame, x):
+def frexp(frame: Frame, x: Value) -> list[Any]:
     x = as_array(frame, x)
     if x.dtype.kind != "f" or x.dtype.itemsize < 4:
         return refuse(frame, f"numpy.frexp of {x.dtype}")
-    found = [ordered_as(frame, t, [x]) for t in frame.graph.call(frame, torch.frexp, (x.tensor,)).unpack(frame)]
+    found = [ordered_as(frame, t, [x]) for t in tensors_of(frame, call(frame, torch.frexp, x.tensor))]
     return [ArrayValue(t, scalar=t.example.ndim == 0) for t in found]
 
 
-def ufunc_rows():
+def ufunc_rows() -> dict[Any, Handler]:
     """numpy.ufunc -> row; those without a row compute on known numbers only."""
     rows = {u: ufunc_row(u) for u in vars(numpy).values() if isinstance(u, numpy.ufunc)}
-    two = {numpy.divmod: divmod_, numpy.modf: modf, numpy.frexp: frexp}
+    two: dict[Any, Callable[..., list[Any]]] = {numpy.divmod: divmod_, numpy.modf: modf, numpy.frexp: frexp}
     return rows | {ufunc: two_results(ufunc, compute) for ufunc, compute in two.items()}
 
 
 class UfuncValue(RowValue):
     """One of NumPy's universal functions; its methods are rows of CALLS: handler(frame, name of the ufunc, args, kwargs)."""
 
-    def call_method(self, frame, name, args, kwargs):
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         handler = method_handler(numpy.ufunc, name)
         return (
             super().call_method(frame, name, args, kwargs) if handler is None else handler(frame, self.fn.__name__, args, kwargs)
         )
 
-    def getattr(self, frame, name):
+    def getattr(self, frame: Frame, name: str) -> Value:
         return BoundBuiltin(self, name) if (numpy.ufunc, name) in CALLS else super().getattr(frame, name)
 
 
-METHOD_FUNCTIONS = {"reduce": {}, "accumulate": {}}
+METHOD_FUNCTIONS: dict[str, dict[str, Handler]] = {"reduce": {}, "accumulate": {}}
 """Method of ufuncs -> name of a ufunc -> the row of what computes it (numpy_reductions.py)."""
 
 
-def along_axis(method):
+def along_axis(method: str) -> Handler:
     """reduce and accumulate, along the first axis if none is given."""
 
-    def row(frame, name, args, kwargs):
+    def row(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         found = METHOD_FUNCTIONS[method].get(name)
         names = ("array", "axis", "dtype", "out", "keepdims", "initial", "where")
         given = dict(zip(names, args)) | kwargs
@@ -470,7 +488,7 @@ def along_axis(method):
     return row
 
 
-def outer(frame, name, args, kwargs):
+def outer(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """ufunc.outer(a, b)"""
     if kwargs or len(args) != 2:
         return refuse(frame, f"numpy.{name}.outer with these arguments")
@@ -478,10 +496,10 @@ def outer(frame, name, args, kwargs):
     if not a.example.ndim or not b.example.ndim:
         return apply(frame, name, [a, b])
     sizes = (*a.example.shape, *[1] * b.example.ndim)
-    return apply(frame, name, [ArrayValue(frame.graph.call(frame, torch.reshape, (a.tensor, sizes))), b])
+    return apply(frame, name, [ArrayValue(call(frame, torch.reshape, a.tensor, sizes)), b])
 
 
-def add_at(frame, name, args, kwargs):
+def add_at(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """numpy.add.at(array, indices, numbers): also where an index is there several times."""
     array = args[0] if args else None
     if name != "add" or kwargs or len(args) != 3 or not isinstance(array, ArrayValue) or array.flips or not array.writeable:
@@ -489,7 +507,7 @@ def add_at(frame, name, args, kwargs):
     keys, numbers = index(frame, array, args[1]), to_store(frame, array, args[2])
     if not keys or not all(isinstance(k, TensorValue) for k in keys):
         return refuse(frame, f"numpy.{name}.at with indices that are no arrays")
-    frame.graph.call_method(frame, "index_put_", (array.tensor, TupleValue(list(keys)), numbers, ConstantValue(True)))
+    call_method(frame, "index_put_", array.tensor, TupleValue(list(keys)), numbers, ConstantValue(True))
     return ConstantValue(None)
 
 
@@ -505,14 +523,14 @@ methods(
 
 
 @wraps(numpy.ufunc)
-def wrap_ufunc(frame, obj, source):
+def wrap_ufunc(frame: Frame, obj: Any, source: Source) -> Value:
     """A universal function of NumPy; those of other libraries break when they are called."""
     row = CALLS.get(obj)
     frame.guard("IDENTITY", source, obj)
     return UfuncValue(obj, unknown_ufunc(obj) if row is None else row.handler, source)
 
 
-def unknown_ufunc(ufunc):
+def unknown_ufunc(ufunc: Any) -> Handler:
     return lambda frame, args, kwargs: refuse(frame, f"the ufunc {ufunc.__name__}")
 
 

@@ -6,12 +6,22 @@ the memory as it is then, writing to it writes there, and what the program gets 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ...arrays import as_view, numpy
 from .array import ARRAY_ATTRIBUTES, ArrayValue
 from .breaks import refuse
 from .layouts import is_in_fortran_order
+from .nodes import call, call_method
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...sources import Source
+    from ..protocol.kinds import AbstractTensor
+    from ..protocol.value import Emitter, Frame
 
 
 class SpecialView(ArrayValue):
@@ -19,7 +29,9 @@ class SpecialView(ArrayValue):
 
     is_plain = False
 
-    def __init__(self, frame, memory, flips, writeable, base, source=None):
+    def __init__(
+        self, frame: Frame, memory: AbstractTensor, flips: Iterable[int], writeable: bool, base: Any, source: Source | None = None
+    ) -> None:
         super().__init__(memory, source=source, base=base)
         self.frame, self.flips, self.writeable = frame, frozenset(flips), writeable
 
@@ -27,48 +39,49 @@ class SpecialView(ArrayValue):
     """Whether it may be written to, with a warning."""
 
     @property
-    def tensor(self):
+    def tensor(self) -> AbstractTensor:
         """What it holds now: with dims that run backwards a copy."""
         return turned(self.frame, self.memory, self.flips)
 
-    def shared(self, frame):
+    def shared(self, frame: Frame) -> AbstractTensor:
         return refuse(frame, f"a tensor over a {self.describe()} with negative strides, or that is read-only")
 
-    def write(self, frame, source):
+    def write(self, frame: Frame, source: AbstractTensor) -> None:
         if not self.writeable:
-            return refuse(frame, "an array that is read-only is written to")
+            refuse(frame, "an array that is read-only is written to")
         if self.flips:
             sizes = tuple(self.example.shape)
-            source = turned(frame, frame.graph.call_method(frame, "expand", (source, sizes)), self.flips)
-        frame.graph.call_method(frame, "copy_", (self.memory, source))
+            source = turned(frame, call_method(frame, "expand", source, sizes), self.flips)
+        call_method(frame, "copy_", self.memory, source)
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         return (
             f"{emit.const(as_view)}({self.over_memory(emit)}, {sorted(self.flips)!r}, {'None' if self.warns else self.writeable})"
         )
 
 
-def inside_of(frame, made, sizes):
+def inside_of(frame: Frame, made: ArrayValue, sizes: tuple[Any, ...]) -> ArrayValue:
     """What a function made, as a view of an array of these sizes that owns the memory: so NumPy's own code leaves some results."""
     if made.scalar or 0 in sizes:
         return made
-    return view_of(frame, ArrayValue(frame.graph.call(frame, torch.reshape, (made.memory, sizes))), made.memory)
+    return view_of(frame, ArrayValue(call(frame, torch.reshape, made.memory, sizes)), made.memory)
 
 
-def held_sizes(array):
+def held_sizes(array: Any) -> tuple[int, ...] | None:
     """The sizes of the array that this one is all of, in other dims or the same; None for others."""
     held = array.base
     if type(held) is not numpy.ndarray or held.dtype != array.dtype or not (held.flags.c_contiguous and array.flags.c_contiguous):
         return None
-    return held.shape if held.size == array.size else None
+    sizes: tuple[int, ...] = held.shape
+    return sizes if held.size == array.size else None
 
 
-def turned(frame, tensor, dims):
+def turned(frame: Frame, tensor: AbstractTensor, dims: Iterable[int]) -> AbstractTensor:
     """The tensor, its items in these dims the other way round."""
-    return frame.graph.call(frame, torch.flip, (tensor, tuple(sorted(dims)))) if dims else tensor
+    return call(frame, torch.flip, tensor, tuple(sorted(dims))) if dims else tensor
 
 
-def viewed(frame, array, made, dims=None):
+def viewed(frame: Frame, array: ArrayValue, made: Any, dims: Iterable[int | None] | None = None) -> ArrayValue:
     """The array for a tensor over (some of) its memory; dims: of each of its dims, which one of the array it is, None where it is new."""
     flips = [new for new, old in enumerate(dims or ()) if old in array.flips]
     if made.example.storage is not array.memory.example.storage or array.scalar:
@@ -76,39 +89,39 @@ def viewed(frame, array, made, dims=None):
     return view_of(frame, array, made, flips)
 
 
-def view_of(frame, array, made, flips=()):
+def view_of(frame: Frame, array: ArrayValue, made: Any, flips: Iterable[int] = ()) -> ArrayValue:
     """The array for a tensor over (some of) the memory of this one, whose dims `flips` run backwards."""
     if not flips and array.writeable:
         return ArrayValue(made, base=array)
     return SpecialView(frame, made, flips, array.writeable, array)
 
 
-def permuted(frame, a, dims):
+def permuted(frame: Frame, a: ArrayValue, dims: Iterable[int]) -> ArrayValue:
     dims = tuple(dims)
-    return viewed(frame, a, frame.graph.call(frame, torch.permute, (a.memory, dims)), dims)
+    return viewed(frame, a, call(frame, torch.permute, a.memory, dims), dims)
 
 
-def transposed(frame, self):
+def transposed(frame: Frame, self: ArrayValue) -> ArrayValue:
     return permuted(frame, self, reversed(range(self.example.ndim)))
 
 
-def matrix_transposed(frame, self):
+def matrix_transposed(frame: Frame, self: ArrayValue) -> ArrayValue:
     if self.example.ndim < 2:
         return refuse(frame, "mT of an array of less than two dims")
     dims = list(range(self.example.ndim))
     return permuted(frame, self, [*dims[:-2], dims[-1], dims[-2]])
 
 
-def part(frame, self, which):
+def part(frame: Frame, self: ArrayValue, which: int) -> ArrayValue:
     """real and imag: views of complex arrays; real arrays are their own real part, and their imaginary one is read-only."""
     if self.dtype.kind == "c":
-        pairs = frame.graph.call(frame, torch.view_as_real, (self.memory,))
-        found = frame.graph.call(frame, torch.select, (pairs, -1, which))
+        pairs = call(frame, torch.view_as_real, self.memory)
+        found = call(frame, torch.select, pairs, -1, which)
         return viewed(frame, self, found, range(self.example.ndim))
     if which == 0:
         return self
     layout = torch.preserve_format if is_in_fortran_order(self) else torch.contiguous_format
-    zeros = frame.graph.call(frame, torch.zeros_like, (self.tensor,), {"memory_format": layout})
+    zeros = call(frame, torch.zeros_like, self.tensor, memory_format=layout)
     return ArrayValue(zeros, scalar=True) if self.scalar else SpecialView(frame, zeros, (), False, None)
 
 

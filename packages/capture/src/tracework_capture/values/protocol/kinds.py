@@ -78,11 +78,27 @@ class AbstractArray(Value):
 
     scalar: bool
     """Whether it is a number of NumPy."""
-    tensor: AbstractTensor
-    """What it holds, as a tensor."""
-    example: Any
-    """The FakeTensor of that."""
-    dtype: numpy.dtype[Any]
+    memory: AbstractTensor
+    """A tensor over its memory."""
+    flips: frozenset[int]
+    """Dims that run backwards in it."""
+    writeable: bool
+
+    @property
+    def tensor(self) -> AbstractTensor:
+        """What it holds, as a tensor."""
+        raise NotImplementedError
+
+    @property
+    def example(self) -> Any:
+        """The FakeTensor of that."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> numpy.dtype[Any]:
+        """NumPy's."""
+        raise NotImplementedError
+
     is_plain = True
     """Whether it holds its memory in its own order, and may be written to."""
 
