@@ -102,7 +102,7 @@ class SymbolicFrame:
         root: CaptureRoot,
         code: types.CodeType,
         globals_: dict[str, Any],
-        local_values: dict[str, Value],
+        local_values: Any,
         closure: Sequence[CellValue] = (),
         parent: SymbolicFrame | None = None,
     ) -> None:
@@ -111,14 +111,16 @@ class SymbolicFrame:
         self.code = code
         self.instructions = self.info.instructions
         self.globals = globals_
-        self.locals = local_values
+        self.locals = (
+            local_values  # dict[str, Value]; of the captured frame hook.compile_frame's, which has the slots that nobody read
+        )
         self.cells: dict[str, CellValue] = dict(zip(code.co_freevars, closure))
         self.parent = parent
-        self.in_block = parent is not None and (parent.in_block or parent.current.handler is not None)
+        self.in_block: bool = parent is not None and (parent.in_block or parent.current.handler is not None)
         self.stack: list[Value] = []
         self.position = 0
         self.current: Instruction = self.instructions[0]
-        self.handled: list[Any] = []
+        self.handled: list[Value] = []  # exceptions
         self.keyword_names: tuple[str, ...] = ()
         self.result: Value | None = None
         self.raised_at: int | None = None  # the byte where what is being raised again was raised first
@@ -297,7 +299,7 @@ class SymbolicFrame:
 
     def user_location(self) -> str:
         """file:line in function, of the innermost frame outside torch."""
-        frame: SymbolicFrame | None = self
+        frame = self
         while frame.parent is not None and "/torch/" in frame.code.co_filename:
             frame = frame.parent
         return f"{frame.root.options.place(frame.code, frame.info.line(frame.current))} in {frame.code.co_name}"
