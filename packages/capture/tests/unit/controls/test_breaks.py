@@ -17,6 +17,7 @@ import tracework_capture as capture
 from tracework_capture import errors
 from tracework_capture.contracts import PlainFrame
 from tracework_capture.hook.compile_frame import not_continued
+from tracework_capture.plan import Stop
 from tracework_capture.values.protocol.calls import calls_that_break
 
 SOURCES = Path(capture.__file__).parent
@@ -121,7 +122,7 @@ class TestExplain:
         assert "perf_counter()" in found.as_dict()["breaks"][0]["source"]
 
     def test_frames_that_could_not_be_continued_name_the_break(self):
-        skip = not_continued("a reason", errors.BreakGraph("explicit", "half"), (errors.UserLocation("f.py", 3, "f"),))
+        skip = not_continued("a reason", Stop(0, errors.BreakGraph("explicit", "half"), (errors.UserLocation("f.py", 3, "f"),)))
         found = capture.Explanation(skipped=[PlainFrame("f", skip.detail, skip.stop, "f.py", 1)])
         assert "plain: f (f.py:1): a reason\n  because of a break: graph_break() was called\n  at f.py:3 in f\n" in str(found)
         assert found.as_dict()["plain"][0]["break"]["detail"] == "half"
