@@ -52,3 +52,30 @@ def test_one_graph(fresh):
         outs = [torch.zeros(()) for _ in range(2)]
         assert torch.equal(compiled(torch.ones(3), outs[1], a, b), program(torch.ones(3), outs[0], a, b))
         assert torch.equal(*outs)
+
+
+class Plain:
+    pass
+
+
+class Items(list):
+    pass
+
+
+REFUSED = [Plain(), torch.nn.Identity(), Items(), [1], (1,), {}, {1}, int, ValueError("text"), torch.ones(2), None, "text", len]
+
+
+@pytest.mark.parametrize("operand", REFUSED, ids=lambda operand: type(operand).__name__)
+@pytest.mark.parametrize("number", [2, 2.5])
+def test_divmod_refuses_in_its_own_words(fresh, operand, number):
+    def said(left, right):
+        try:
+            return divmod(left, right)
+        except TypeError as error:
+            return str(error)
+
+    def program(x):
+        return x + 1, said(operand, number), said(number, operand)
+
+    x = torch.ones(2)
+    assert optimize(lambda gm, inputs: gm.forward)(program)(x)[1:] == program(x)[1:]

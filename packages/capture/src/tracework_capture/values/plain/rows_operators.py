@@ -8,8 +8,6 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from ... import _C
 from ...bytecode.facts import VERSION
 from ...guards.classes import defines
@@ -199,11 +197,11 @@ def divmod_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     for kind, rule in DIVMOD.items():
         if any(isinstance(a, kind) for a in args):
             return TupleValue(rule(frame, *args))
-    if any(hasattr(a.python_type(), "__divmod__") for a in args if a not in known):
-        return frame.break_graph("call_unknown", "divmod of objects")
-    if any(issubclass(a.python_type(), torch.Tensor) for a in args):
-        left, right = (a.python_type().__name__ for a in args)
-        frame.raise_new(TypeError, f"unsupported operand type(s) for divmod(): '{left}' and '{right}'")
+    others = [a for a in args if a not in known]
+    if others:
+        if any(hasattr(a.python_type(), "__divmod__") for a in others) or not all(a.is_number() for a in known):
+            return frame.break_graph("call_unknown", "divmod of objects")
+        frame.raise_new(TypeError, unsupported("divmod()", *(a.python_type() for a in args)))
     return TupleValue([binary(frame, "//", *args), binary(frame, "%", *args)])
 
 
