@@ -61,7 +61,7 @@ class ArrayValue(AbstractArray):
         self.mutability = NEW if source is None else EXISTING
 
     flips: frozenset[int] = frozenset()
-    """Dims that run backwards (numpy_views.py)."""
+    """Dims that run backwards (views.py)."""
     writeable = True
 
     @property

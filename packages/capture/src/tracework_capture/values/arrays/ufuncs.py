@@ -470,7 +470,7 @@ class UfuncValue(RowValue):
 
 
 METHOD_FUNCTIONS: dict[str, dict[str, Handler]] = {"reduce": {}, "accumulate": {}}
-"""Method of ufuncs -> name of a ufunc -> the row of what computes it (numpy_reductions.py)."""
+"""Method of ufuncs -> name of a ufunc -> the row of what computes it (reductions.py)."""
 
 
 def along_axis(method: str) -> Handler:
