@@ -15,7 +15,7 @@ import torch
 from torch._higher_order_ops.associative_scan import associative_scan_op as associative_scan_op
 from torch._higher_order_ops.associative_scan import generic_associative_scan as generic_associative_scan
 from torch._higher_order_ops.cond import cond_op as cond_op
-from torch._higher_order_ops.map import map as map_steps  # noqa: F401
+from torch._higher_order_ops.map import map as _map
 from torch._higher_order_ops.map import map_impl as map_impl
 from torch._higher_order_ops.scan import scan as scan
 from torch._higher_order_ops.scan import scan_op as scan_op
@@ -126,6 +126,7 @@ QUERIES = (
 )
 """Queries of torch's state, which is always guarded, or does not change."""
 FUSED_ATTENTION = (torch._native_multi_head_attention, torch._transformer_encoder_layer_fwd)
+map_steps = _map
 keeping_version = torch.autograd.grad_mode._unsafe_preserve_version_counter
 
 

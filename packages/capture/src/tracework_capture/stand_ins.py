@@ -157,7 +157,7 @@ def with_grad_mode(enabled: bool, function: Callable[..., Any], *args: Any) -> A
         return function(*args)
 
 
-STAND_INS = {
+STAND_INS: dict[Any, Callable[..., Any]] = {
     torch.istft: istft,
     PositiveDefinite.check: definite_check,
     PositiveSemidefinite.check: definite_check,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Key = tuple[Any, ...]
     """Which effect it is; the first item is its kind."""
-    Write = Callable[[Emitter], None]
+    Write = Callable[[Emitter], object]
 
 __all__ = ["MutationLog"]
 

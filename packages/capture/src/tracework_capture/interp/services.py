@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bdb
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from .. import _C
 from ..sources import Attr, Const
@@ -12,7 +12,7 @@ from ..values.objects.function import BoundMethodValue, NewFunctionValue
 from ..values.plain import results
 from ..values.protocol import wraps
 from ..values.protocol.user_keys import refuse_effects
-from ..values.protocol.value import Value
+from ..values.protocol.value import Frame, Value
 from ..values.torch.results import wrap_result
 from . import clauses
 from . import inline as inlining
@@ -53,17 +53,17 @@ class Services:
         """The Value of a node's result."""
         return wrap_result(frame, node, example)
 
-    def unstarted_generator(self, frame: SymbolicFrame, obj: Any, source: Any) -> Value | None:
+    def unstarted_generator(self, frame: Frame, obj: Any, source: Any) -> Value | None:
         """A generator of plain Python that can still be run from its start; None for other iterators."""
         if not inlining.can_be_started(obj) or type(source) is Const:
             return None
         maker = inlining.maker_of(obj)  # one that was decorated may be disabled
         if maker is None or self.call_policy(maker, maker.__globals__.get("__name__"))[0] == "break":
             return None
-        return inlining.UnstartedGenerator(frame, obj, source)
+        return inlining.UnstartedGenerator(cast("SymbolicFrame", frame), obj, source)
 
     # --- exceptions --------------------------------------------------------------------------------------------
-    def new_exception(self, frame: SymbolicFrame, exception_type: type, args: tuple[object, ...]) -> Value:
+    def new_exception(self, frame: Frame, exception_type: type, args: tuple[object, ...]) -> exceptions.ExceptionValue:
         """exception_type(*args) of plain objects or Values."""
         return exceptions.ExceptionValue(exception_type, [exceptions.argument_value(frame, a) for a in args])
 
@@ -99,7 +99,7 @@ class Services:
         kind = exception.python_type()
         return frame.wrap(kind, Const(kind, kind.__name__))
 
-    def exception_matches(self, frame: SymbolicFrame, exception: Value, kinds: Value) -> bool:
+    def exception_matches(self, frame: Frame, exception: Value, kinds: Value) -> bool:
         """except kinds:"""
         try:
             return exceptions.matches(frame, exception, kinds)
@@ -111,9 +111,9 @@ class Services:
         return clauses.kinds_of_clause(frame, index)
 
     # --- calls -------------------------------------------------------------------------------------------------
-    def run_class_body(self, frame: SymbolicFrame, body: NewFunctionValue) -> tuple[dict[str, Value], Value]:
+    def run_class_body(self, frame: Frame, body: NewFunctionValue) -> tuple[dict[str, Value], Value]:
         """The names that a class body leaves, and what it gives."""
-        return inlining.run_class_body(frame, body)
+        return inlining.run_class_body(cast("SymbolicFrame", frame), body)
 
     def leave_all_plain(self, frame: SymbolicFrame, detail: str) -> NoReturn:
         """A debugger shows the callers, too."""

@@ -156,7 +156,7 @@ def _break(reason: str, name: str, frame: Frame, args: list[Value], kwargs: dict
     return frame.break_graph(reason, name)
 
 
-def stand_in_row(function: types.FunctionType) -> Handler:
+def stand_in_row(function: Callable[..., Any]) -> Handler:
     """A call that is traced as one of `function`, Python code that does the same."""
 
     @functools.wraps(function)

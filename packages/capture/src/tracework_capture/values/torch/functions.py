@@ -136,7 +136,9 @@ def torch_function(fn: Any) -> Value:
 
 # --- rows: function or class -> fn(frame, args, kwargs) -----------------------------------------------------------------
 
-STATE_QUERIES = {  # query -> the state that guards it; None where that is always guarded, or does not change
+STATE_QUERIES: dict[
+    Any, str | None
+] = {  # query -> the state that guards it; None where that is always guarded, or does not change
     torch.is_grad_enabled: None,
     torch.get_default_dtype: None,
     torch.is_autocast_enabled: None,
