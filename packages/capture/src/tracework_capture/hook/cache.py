@@ -165,7 +165,8 @@ def _is_unused(entry: _C.Entry) -> bool:
 
 def _leads_to_graph(entry: _C.Entry) -> bool:
     """Whether the entry, or one of a function that its code goes on in, calls a graph."""
-    open_, seen = [entry], set()
+    open_: list[_C.Entry] = [entry]
+    seen: set[Any] = set()
     while open_:
         entry = open_.pop()
         if _has_graph(entry):

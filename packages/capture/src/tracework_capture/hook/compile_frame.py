@@ -249,7 +249,7 @@ def root_cell(root: CaptureRoot, name: str, cell: types.CellType) -> CellValue:
     return value
 
 
-class _LazyLocals(dict):
+class _LazyLocals(dict[str, Any]):
     """The frame's locals; argument slots are wrapped (and so guarded) when they are first read."""
 
     def __init__(self, slots: dict[str, Any], parts: dict[str, tuple[tuple[Any, str], ...]]) -> None:
@@ -257,7 +257,7 @@ class _LazyLocals(dict):
         self.slots = {name: (obj, Local(name, parts.get(name, ()))) for name, obj in slots.items()}
         self.frame: Any = None
 
-    def get(self, name: str, default: Value | None = None) -> Value | None:
+    def get(self, name: str, default: Any = None) -> Any:
         if name in self.slots:
             self[name] = self.frame.wrap(*self.slots.pop(name))
         return super().get(name, default)
@@ -292,7 +292,8 @@ class _LazyLocals(dict):
 
     def __getitem__(self, name: str) -> Value:
         self.get(name)
-        return super().__getitem__(name)
+        value: Value = super().__getitem__(name)
+        return value
 
     def __iter__(self) -> Any:
         return iter([*self.slots, *super().keys()])
@@ -364,7 +365,7 @@ def attempt(root: CaptureRoot, frame: SymbolicFrame, backend: Any) -> Captured:
     if root.graph.calls and isinstance(stop, Returned) and only_sets(root.graph.graph) and not root.options.keep_empty:
         raise SkipFrame(NOTHING)
     distinct_guards(root)
-    guard_arguments(frame, [frame.result] if isinstance(stop, Returned) else [])
+    guard_arguments(frame, [frame.result] if isinstance(stop, Returned) and frame.result is not None else [])
     lookups = lookups.without([value.cls for value in made_classes(root)])
     if lookups.found or lookups.orders:
         root.guards.record("CLASSES", Const(None, "classes"), lookups.sealed())

@@ -24,7 +24,7 @@ def _name(code: types.CodeType) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}:{code.co_qualname}"
 
 
-def new_history(code: types.CodeType, forget_checked: Callable[[], None]) -> History:
+def new_history(code: types.CodeType, forget_checked: Callable[[], object]) -> History:
     """An empty history, or what earlier runs saw of the function."""
     history = History(forget_checked=forget_checked)
     seen = _known.get(_name(code))

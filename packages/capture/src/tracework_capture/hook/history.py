@@ -20,7 +20,7 @@ class History:
     """What is kept of one code object from capture to capture: what attempts learnt, and the sizes and numbers seen; what changed becomes a
     symbol. forget_checked: drops the entries that rely on checks of conditions on data."""
 
-    def __init__(self, learnt: Learnt = Learnt(), forget_checked: Callable[[], None] = lambda: None) -> None:  # noqa: B008  # it is frozen
+    def __init__(self, learnt: Learnt = Learnt(), forget_checked: Callable[[], object] = lambda: None) -> None:  # noqa: B008  # it is frozen
         self.learnt = learnt
         self.forget_checked = forget_checked
         self.failures = 0

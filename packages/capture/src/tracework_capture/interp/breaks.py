@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import CellType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import _C
 from ..bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
@@ -40,16 +40,17 @@ class Executed:
     """A local that is bound anew, and the text of what to."""
 
 
-BREAK_TEXT: dict[str, Callable[[Any, Any, Any, list[str | None]], Executed]] = {}
+Rule: TypeAlias = "Callable[[Any, Any, Any, list[str | None]], Executed]"
+BREAK_TEXT: dict[str, Rule] = {}
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 R = "__tw_r"
 _MISSING = object()
 
 
-def rule(*names: str) -> Any:
+def rule(*names: str) -> Callable[[Rule], Rule]:
     """Add rows."""
 
-    def register(function: Any) -> Any:
+    def register(function: Rule) -> Rule:
         for name in names:
             BREAK_TEXT[name] = function
         return function
@@ -69,7 +70,7 @@ def _result(expression: str, stack: list[str | None]) -> Executed:
     return Executed([f"{R} = {expression}"], [*stack, R])
 
 
-def _call_text(callee: str, owner: str | None, args: list[str | None], names: tuple[str, ...]) -> str:
+def _call_text(callee: str | None, owner: str | None, args: list[str | None], names: tuple[str, ...]) -> str:
     split = len(args) - len(names)
     texts = ([owner] if owner is not None else []) + list(args[:split])
     keywords = list(zip(names, args[split:]))
@@ -309,7 +310,7 @@ def for_iter(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -
 def call_intrinsic(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
     """A service of the interpreter (3.12+)"""
     operands = 1 if instruction.opname == "CALL_INTRINSIC_1" else 2
-    return _result(intrinsic_text(emit, instruction.arg, stack[-operands:]), stack[:-operands])
+    return _result(intrinsic_text(emit, instruction.arg, [str(text) for text in stack[-operands:]]), stack[:-operands])
 
 
 @rule("RERAISE")
@@ -381,10 +382,11 @@ def _enter_and_exit(manager: Any) -> list[Any]:
     """Both methods, found in the class and bound, as the with statement looks for them."""
     kind, methods = type(manager), []
     for name, missed in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):
-        found = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), _MISSING)
+        found: Any = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), _MISSING)
         if found is _MISSING:
             raise TypeError(f"'{_C.type_name(kind)}' object does not support the context manager protocol{missed}")
-        methods.append(type(found).__get__(found, manager, kind) if hasattr(type(found), "__get__") else found)
+        bind = getattr(type(found), "__get__", None)
+        methods.append(found if bind is None else bind(found, manager, kind))
     return methods
 
 

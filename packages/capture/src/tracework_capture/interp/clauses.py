@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..bytecode.reload import builtins_of
 from ..values.objects.class_value import ClassValue
-from .handlers.attributes import attribute_asked
+from ..values.objects.exception import attribute_asked
 from .handlers.names import read_global
 
 if TYPE_CHECKING:

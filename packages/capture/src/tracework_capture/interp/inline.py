@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..bytecode.facts import VERSION
 from ..errors import BreakGraph
@@ -47,6 +47,7 @@ def inline(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwa
         run(child)
     finally:
         root.progress.depth -= 1
+    assert child.result is not None
     return child.result
 
 
@@ -60,6 +61,7 @@ def run_class_body(frame: SymbolicFrame, body: FunctionValue) -> tuple[dict[str,
         run(child)
     finally:
         root.progress.depth -= 1
+    assert child.result is not None
     return child.locals, child.result
 
 
@@ -177,7 +179,8 @@ class GeneratorValue(Value):
         method = _METHODS.get(name)
         if method is None:
             frame.break_graph("attribute_unknown", f"generator.{name}")
-        return method(self, frame, *args)
+        given: Value = method(self, frame, *args)
+        return given
 
     def reload(self, emit: Any) -> str:
         raise self.alive()
@@ -261,7 +264,7 @@ def _send(generator: GeneratorValue, frame: SymbolicFrame, *args: Value) -> Valu
     return item
 
 
-def _stop(generator: GeneratorValue, frame: SymbolicFrame) -> None:
+def _stop(generator: GeneratorValue, frame: SymbolicFrame) -> NoReturn:
     returned = generator.returned
     generator.returned = None
     if returned is None or (returned.is_constant() and returned.constant() is None):

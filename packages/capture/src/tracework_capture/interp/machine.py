@@ -70,9 +70,9 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
             try:
                 try:
                     signal = handler(frame, instruction)
-                except SymbolicRaise as raised:
-                    note_raise(frame, raised)
-                    unwind(frame, raised)
+                except SymbolicRaise as error:
+                    note_raise(frame, error)
+                    unwind(frame, error)
                     signal = None
                 if is_root and root.memory.acting and signal is not RETURNED:
                     refuse_to_let_go(frame)

@@ -1,5 +1,9 @@
 """Operators."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from ...bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ...graph.known import known_tensor
 from ...values.number.floats import DataBool
@@ -8,11 +12,17 @@ from ...values.protocol.operators import binary, compare, same
 from ...values.torch.tensor import TensorValue
 from .table import opcode
 
+if TYPE_CHECKING:
+    from ...bytecode.code import Instruction
+    from ...values.protocol.value import Value
+    from ..frame import SymbolicFrame
+
+
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 
 
 @opcode("BINARY_OP")
-def binary_op(frame, instruction):
+def binary_op(frame: SymbolicFrame, instruction: Instruction) -> None:
     """left op right"""
     right = frame.stack.pop()
     left = frame.stack.pop()
@@ -20,41 +30,50 @@ def binary_op(frame, instruction):
 
 
 @opcode("UNARY_NEGATIVE")
-def negative(frame, instruction):
+def negative(frame: SymbolicFrame, instruction: Instruction) -> None:
     """-value"""
     frame.stack.append(frame.stack.pop().unary(frame, "-"))
 
 
 @opcode("UNARY_POSITIVE")
-def positive(frame, instruction):
+def positive(frame: SymbolicFrame, instruction: Instruction) -> None:
     """+value"""
     frame.stack.append(frame.stack.pop().unary(frame, "+"))
 
 
 @opcode("UNARY_INVERT")
-def invert(frame, instruction):
+def invert(frame: SymbolicFrame, instruction: Instruction) -> None:
     """~value"""
     frame.stack.append(frame.stack.pop().unary(frame, "~"))
 
 
 @opcode("UNARY_NOT")
-def logical_not(frame, instruction):
+def logical_not(frame: SymbolicFrame, instruction: Instruction) -> None:
     """not value"""
     value = frame.stack.pop()
-    late = isinstance(value, LateValue) and not frame.instructions[instruction.index + 1].opname.startswith("POP_JUMP")
-    frame.stack.append(value.negated() if late else frame.constant(not value.truth(frame)))
+    if isinstance(value, LateValue) and not frame.instructions[instruction.index + 1].opname.startswith("POP_JUMP"):
+        frame.stack.append(value.negated())
+    else:
+        frame.stack.append(frame.constant(not value.truth(frame)))
 
 
 @opcode("TO_BOOL")
-def to_bool(frame, instruction):
+def to_bool(frame: SymbolicFrame, instruction: Instruction) -> None:
     """bool(value) before a jump (3.13)."""
     frame.stack.append(as_bool(frame, instruction, frame.stack.pop()))
 
 
-def as_bool(frame, instruction, value):
+def is_open_condition(value: Value) -> bool:
+    """Whether its truth is data that is not known while tracing."""
+    return (
+        type(value) in (TensorValue, DataBool) and isinstance(value, (TensorValue, DataBool)) and known_tensor(value.node) is None
+    )
+
+
+def as_bool(frame: SymbolicFrame, instruction: Instruction, value: Value) -> Value:
     """bool(value); data whose truth is not known is left to the jump, which may select between its arms."""
     following = frame.instructions[instruction.index + 1]
-    if following.opname.startswith("POP_JUMP") and type(value) in (TensorValue, DataBool) and known_tensor(value.node) is None:
+    if following.opname.startswith("POP_JUMP") and is_open_condition(value):
         return value
     if isinstance(value, LateValue) and following.opname == "UNARY_NOT":
         return value
@@ -62,7 +81,7 @@ def as_bool(frame, instruction, value):
 
 
 @opcode("COMPARE_OP")
-def compare_op(frame, instruction):
+def compare_op(frame: SymbolicFrame, instruction: Instruction) -> None:
     """left op right; 3.13 may ask for a bool."""
     right = frame.stack.pop()
     left = frame.stack.pop()
@@ -73,7 +92,7 @@ def compare_op(frame, instruction):
 
 
 @opcode("IS_OP")
-def is_op(frame, instruction):
+def is_op(frame: SymbolicFrame, instruction: Instruction) -> None:
     """left is right"""
     right = frame.stack.pop()
     left = frame.stack.pop()
@@ -81,7 +100,7 @@ def is_op(frame, instruction):
 
 
 @opcode("CONTAINS_OP")
-def contains_op(frame, instruction):
+def contains_op(frame: SymbolicFrame, instruction: Instruction) -> None:
     """item in container"""
     container = frame.stack.pop()
     found = container.contains(frame, frame.stack.pop())

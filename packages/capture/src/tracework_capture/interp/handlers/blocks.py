@@ -1,5 +1,9 @@
 """with, try, raise, match."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 
 from ... import _C
@@ -16,9 +20,14 @@ from .attributes import MethodRef
 from .containers import call_builtin
 from .table import opcode
 
+if TYPE_CHECKING:
+    from ...bytecode.code import Instruction
+    from ...values.protocol.value import Value
+    from ..frame import SymbolicFrame
+
 
 @opcode("BEFORE_WITH")
-def before_with(frame, instruction):
+def before_with(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Enter a manager: its __exit__ stays on the stack below what __enter__ gave."""
     manager = frame.stack.pop()
     kind = manager.python_type()
@@ -35,7 +44,7 @@ def before_with(frame, instruction):
 
 
 @opcode("WITH_EXCEPT_START")
-def with_except_start(frame, instruction):
+def with_except_start(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Call __exit__ with the exception; its result stays on top."""
     exception = frame.stack[-1]
     exit_method = frame.stack[-4]
@@ -46,7 +55,7 @@ def with_except_start(frame, instruction):
 
 
 @opcode("PUSH_EXC_INFO")
-def push_exc_info(frame, instruction):
+def push_exc_info(frame: SymbolicFrame, instruction: Instruction) -> None:
     """An except or finally block begins: remember the exception being handled before."""
     exception = frame.stack.pop()
     frame.stack.append(HandlerMark(exception))
@@ -55,7 +64,7 @@ def push_exc_info(frame, instruction):
 
 
 @opcode("POP_EXCEPT")
-def pop_except(frame, instruction):
+def pop_except(frame: SymbolicFrame, instruction: Instruction) -> None:
     """An except block ends. What leaves it by an exception pops a copy: the entry itself stands for no block from there on."""
     mark = frame.stack.pop()
     frame.stack[:] = [frame.constant(None) if entry is mark else entry for entry in frame.stack]
@@ -64,14 +73,14 @@ def pop_except(frame, instruction):
 
 
 @opcode("CHECK_EXC_MATCH")
-def check_exc_match(frame, instruction):
+def check_exc_match(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Does the exception match the type or types on top?"""
     kinds = frame.stack.pop()
     frame.stack.append(frame.constant(frame.root.services.exception_matches(frame, frame.stack[-1], kinds)))
 
 
 @opcode("CHECK_EG_MATCH")
-def check_group_match(frame, instruction):
+def check_group_match(frame: SymbolicFrame, instruction: Instruction) -> None:
     """except* kinds: what is left of the exception, and what the clause handles of it (or None)."""
     exception, kinds = frame.pop_many(2)
     rest, handled = match_group(frame, exception, kinds)
@@ -82,14 +91,14 @@ def check_group_match(frame, instruction):
 
 
 @opcode("PREP_RERAISE_STAR")
-def prepare_reraise(frame, instruction):
+def prepare_reraise(frame: SymbolicFrame, instruction: Instruction) -> None:
     """What is raised after the except* clauses, or None (3.11; an intrinsic from 3.12 on)."""
     original, raised = frame.pop_many(2)
     frame.stack.append(raised_by_clauses(frame, original, raised.unpack(frame)))
 
 
 @opcode("RAISE_VARARGS")
-def raise_varargs(frame, instruction):
+def raise_varargs(frame: SymbolicFrame, instruction: Instruction) -> None:
     """raise [value [from cause]]"""
     if instruction.arg == 0:
         handled = frame.handling()
@@ -104,7 +113,7 @@ def raise_varargs(frame, instruction):
 
 
 @opcode("RERAISE")
-def reraise(frame, instruction):
+def reraise(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Raise the exception on top again."""
     exception = frame.stack.pop()
     if instruction.arg:  # the frame is where it was raised first; continuations may be given more than one such number
@@ -113,27 +122,27 @@ def reraise(frame, instruction):
 
 
 @opcode("LOAD_ASSERTION_ERROR")
-def load_assertion_error(frame, instruction):
+def load_assertion_error(frame: SymbolicFrame, instruction: Instruction) -> None:
     """AssertionError, whatever the name means in the module."""
     frame.stack.append(frame.wrap(AssertionError, Const(AssertionError, "AssertionError")))
 
 
 @opcode("MATCH_SEQUENCE")
-def match_sequence(frame, instruction):
+def match_sequence(frame: SymbolicFrame, instruction: Instruction) -> None:
     """case [..]:"""
     kind = frame.stack[-1].python_type()
     frame.stack.append(frame.constant(bool(kind.__flags__ & (1 << 5))))
 
 
 @opcode("MATCH_MAPPING")
-def match_mapping(frame, instruction):
+def match_mapping(frame: SymbolicFrame, instruction: Instruction) -> None:
     """case {..}:"""
     kind = frame.stack[-1].python_type()
     frame.stack.append(frame.constant(bool(kind.__flags__ & (1 << 6))))
 
 
 @opcode("MATCH_KEYS")
-def match_keys(frame, instruction):
+def match_keys(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The values of the keys on top, or None when one is missing."""
     subject, keys = frame.stack[-2], frame.stack[-1].unpack(frame)
     hashed = [key.hash_key(frame) for key in keys]
@@ -150,7 +159,7 @@ def match_keys(frame, instruction):
 
 
 @opcode("MATCH_CLASS")
-def match_class(frame, instruction):
+def match_class(frame: SymbolicFrame, instruction: Instruction) -> None:
     """case C(a, b=..):"""
     names = list(frame.stack.pop().constant())
     cls, subject = frame.stack.pop(), frame.stack.pop()
@@ -173,7 +182,7 @@ def match_class(frame, instruction):
 _SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
-def match_arguments(frame, cls, subject, count):
+def match_arguments(frame: SymbolicFrame, cls: Value, subject: Value, count: int) -> list[str] | None:
     """Attribute names of the positional patterns; None when the class matches its own value."""
     real = cls.real()
     if "__match_args__" not in dir(real) and issubclass(real, _SELF_MATCHING):

@@ -1,7 +1,10 @@
 """Calls and function creation."""
 
+from __future__ import annotations
+
 import builtins
 import inspect
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from ... import _C
 from ..._torch import module_call
@@ -20,15 +23,24 @@ from ..frame import NULL
 from ..select import may_be_called
 from .table import RETURNED, opcode
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ...bytecode.code import Instruction
+    from ...values.objects.function import CellValue
+    from ...values.protocol.kinds import AbstractTuple
+    from ...values.protocol.value import Value
+    from ..frame import SymbolicFrame
+
 
 @opcode("KW_NAMES")
-def kw_names(frame, instruction):
+def kw_names(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Names of the keyword arguments of the next call (3.11, 3.12)."""
     frame.keyword_names = frame.code.co_consts[instruction.arg]
 
 
 @opcode("CALL")
-def call(frame, instruction):
+def call(frame: SymbolicFrame, instruction: Instruction) -> None:
     """callable(*args); keyword names were set by KW_NAMES."""
     names, frame.keyword_names = frame.keyword_names, ()
     args = frame.pop_many(instruction.arg)
@@ -36,14 +48,14 @@ def call(frame, instruction):
 
 
 @opcode("CALL_KW")
-def call_kw(frame, instruction):
+def call_kw(frame: SymbolicFrame, instruction: Instruction) -> None:
     """callable(*args, **kwargs), names on top (3.13)."""
     names = tuple(frame.stack.pop().constant())
     args = frame.pop_many(instruction.arg)
     frame.stack.append(call_entries(frame, args, names))
 
 
-def call_entries(frame, args, names):
+def call_entries(frame: SymbolicFrame, args: list[Value], names: Sequence[str]) -> Value:
     """Call the two stack entries below the arguments."""
     first, second = frame.pop_many(2)
     if VERSION >= (3, 13):
@@ -64,7 +76,7 @@ def call_entries(frame, args, names):
 
 
 @opcode("CALL_FUNCTION_EX")
-def call_function_ex(frame, instruction):
+def call_function_ex(frame: SymbolicFrame, instruction: Instruction) -> None:
     """callable(*args, **kwargs)"""
     mapping = frame.stack.pop() if instruction.arg & 1 else None
     starred = frame.stack.pop()
@@ -80,19 +92,19 @@ def call_function_ex(frame, instruction):
     frame.stack.append(function.call(frame, args, keyword_arguments(frame, mapping)))
 
 
-def is_iterable(value):
+def is_iterable(value: Value) -> bool:
     """Whether iter() finds anything to begin with; opcodes say in words of their own that it does not."""
     kind = value.python_type()
     return any(lookup_class(kind, name)[0] is not NO_ATTRIBUTE for name in ("__iter__", "__getitem__"))
 
 
-def refuse_starred(frame, function, text):
+def refuse_starred(frame: SymbolicFrame, function: Value, text: str) -> NoReturn:
     """TypeError about a starred argument of a call."""
     name = frame.wrap(name_of_called, Const(name_of_called, "name_of_called")).call(frame, [function], {})
     frame.raise_new(TypeError, f"{name.constant()} {text}")
 
 
-def keyword_arguments(frame, mapping):
+def keyword_arguments(frame: SymbolicFrame, mapping: Value | None) -> dict[str, Value]:
     """The name -> Value of a ** argument."""
     if mapping is None:
         return {}
@@ -106,7 +118,7 @@ def keyword_arguments(frame, mapping):
     return kwargs
 
 
-def starred_pairs(frame, mapping, refuse):
+def starred_pairs(frame: SymbolicFrame, mapping: Value, refuse: Callable[[str], NoReturn]) -> Iterator[tuple[Value, Value]]:
     """The (key, value) pairs of what stands behind **; an AttributeError on the way means that it is no mapping."""
     try:
         yield from pairs_of_mapping(frame, mapping)
@@ -116,7 +128,7 @@ def starred_pairs(frame, mapping, refuse):
         raise
 
 
-def merged_pairs(frame, function, mapping):
+def merged_pairs(frame: SymbolicFrame, function: Value, mapping: Value) -> Iterator[tuple[Value, Value]]:
     """The pairs of a mapping that goes into the keyword arguments of a call of the function; their order is guarded where it matters."""
     names = mapping.unordered_names() if isinstance(mapping, DictValue) else None
     if names is None or not takes_in_any_order(frame, function, names):
@@ -130,7 +142,7 @@ def merged_pairs(frame, function, mapping):
         yield key, mapping.getitem(frame, key)
 
 
-def takes_in_any_order(frame, function, names):
+def takes_in_any_order(frame: SymbolicFrame, function: Value, names: Iterable[str]) -> bool:
     """Whether nobody can tell in which order a function is given these keyword arguments: they are parameters of its own."""
     body = function.function if isinstance(function, BoundMethodValue) else function
     if isinstance(body, RowValue) and body.fn is module_call and isinstance(function, BoundMethodValue):
@@ -143,7 +155,7 @@ def takes_in_any_order(frame, function, names):
 
 
 @opcode("MAKE_FUNCTION")
-def make_function(frame, instruction):
+def make_function(frame: SymbolicFrame, instruction: Instruction) -> None:
     """A function from a code object; up to 3.12 flags say what lies below it."""
     code = frame.stack.pop().constant()
     flags = 0 if VERSION >= (3, 13) else instruction.arg
@@ -158,41 +170,41 @@ def make_function(frame, instruction):
     frame.stack.append(function)
 
 
-def set_part(frame, function, flag, value):
+def set_part(frame: SymbolicFrame, function: NewFunctionValue, flag: int, value: Value) -> None:
     """Defaults, keyword defaults, annotations (name, value, name, value, ...) or closure of a new function."""
     if flag == 1:
         function._defaults = value.unpack(frame)
     elif flag == 2:
         function._kwdefaults = keyword_arguments(frame, value)
     elif flag == 4:
-        function.annotations = value
+        function.annotations = cast("AbstractTuple", value)
     elif flag == 8:
-        function._closure = tuple(value.unpack(frame))
+        function._closure = cast("tuple[CellValue, ...]", tuple(value.unpack(frame)))
 
 
 @opcode("LOAD_BUILD_CLASS")
-def load_build_class(frame, instruction):
+def load_build_class(frame: SymbolicFrame, instruction: Instruction) -> None:
     """What makes a class of its body: a builtin, the call of which breaks the graph."""
     frame.stack.append(frame.wrap(builtins.__build_class__, Const(builtins.__build_class__, "__build_class__")))
 
 
 @opcode("SET_FUNCTION_ATTRIBUTE")
-def set_function_attribute(frame, instruction):
+def set_function_attribute(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Parts of a new function, one at a time (3.13)."""
-    function = frame.stack.pop()
+    function = cast("NewFunctionValue", frame.stack.pop())
     set_part(frame, function, instruction.arg, frame.stack.pop())
     frame.stack.append(function)
 
 
 @opcode("RETURN_VALUE")
-def return_value(frame, instruction):
+def return_value(frame: SymbolicFrame, instruction: Instruction) -> str:
     """Leave the frame."""
     frame.result = frame.stack.pop()
     return RETURNED
 
 
 @opcode("RETURN_CONST")
-def return_const(frame, instruction):
+def return_const(frame: SymbolicFrame, instruction: Instruction) -> str:
     """Leave the frame with a constant (3.12+)."""
     frame.result = constant_of_code(frame, instruction.value)
     return RETURNED

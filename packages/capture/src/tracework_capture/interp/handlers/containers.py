@@ -1,5 +1,9 @@
 """Building, indexing and unpacking containers; formatting."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
 from ... import _C
 from ...bytecode.facts import VERSION
 from ...bytecode.liveness import live_locals
@@ -16,16 +20,23 @@ from ...values.torch.tensor import TensorValue
 from .calls import is_iterable, merged_pairs, refuse_starred, starred_pairs
 from .table import opcode
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...bytecode.code import Instruction
+    from ...values.protocol.value import Emitter, Frame
+    from ..frame import SymbolicFrame
+
 
 @opcode("BINARY_SUBSCR")
-def binary_subscr(frame, instruction):
+def binary_subscr(frame: SymbolicFrame, instruction: Instruction) -> None:
     """container[key]"""
     key = frame.stack.pop()
     frame.stack.append(frame.stack.pop().getitem(frame, key))
 
 
 @opcode("STORE_SUBSCR")
-def store_subscr(frame, instruction):
+def store_subscr(frame: SymbolicFrame, instruction: Instruction) -> None:
     """container[key] = value"""
     value, container, key = frame.pop_many(3)
     if frame.root.recording.selecting and not isinstance(container, TensorValue):
@@ -34,28 +45,28 @@ def store_subscr(frame, instruction):
 
 
 @opcode("DELETE_SUBSCR")
-def delete_subscr(frame, instruction):
+def delete_subscr(frame: SymbolicFrame, instruction: Instruction) -> None:
     """del container[key]"""
     container, key = frame.pop_many(2)
     container.delitem(frame, key)
 
 
 @opcode("BINARY_SLICE")
-def binary_slice(frame, instruction):
+def binary_slice(frame: SymbolicFrame, instruction: Instruction) -> None:
     """container[start:stop] (3.12+)"""
     container, start, stop = frame.pop_many(3)
     frame.stack.append(container.getitem(frame, SliceValue(start, stop, frame.constant(None))))
 
 
 @opcode("STORE_SLICE")
-def store_slice(frame, instruction):
+def store_slice(frame: SymbolicFrame, instruction: Instruction) -> None:
     """container[start:stop] = value (3.12+)"""
     value, container, start, stop = frame.pop_many(4)
     container.setitem(frame, SliceValue(start, stop, frame.constant(None)), value)
 
 
 @opcode("BUILD_SLICE")
-def build_slice(frame, instruction):
+def build_slice(frame: SymbolicFrame, instruction: Instruction) -> None:
     """slice(start, stop[, step])"""
     parts = frame.pop_many(instruction.arg)
     if len(parts) == 2:
@@ -64,68 +75,67 @@ def build_slice(frame, instruction):
 
 
 @opcode("BUILD_TUPLE")
-def build_tuple(frame, instruction):
+def build_tuple(frame: SymbolicFrame, instruction: Instruction) -> None:
     """(a, b, ...)"""
     frame.stack.append(TupleValue(frame.pop_many(instruction.arg)))
 
 
 @opcode("BUILD_LIST")
-def build_list(frame, instruction):
+def build_list(frame: SymbolicFrame, instruction: Instruction) -> None:
     """[a, b, ...]"""
     frame.stack.append(ListValue(frame.pop_many(instruction.arg)))
 
 
 @opcode("BUILD_SET")
-def build_set(frame, instruction):
+def build_set(frame: SymbolicFrame, instruction: Instruction) -> None:
     """{a, b, ...}"""
     frame.stack.append(SetValue(frame, frame.pop_many(instruction.arg)))
 
 
 @opcode("BUILD_MAP")
-def build_map(frame, instruction):
+def build_map(frame: SymbolicFrame, instruction: Instruction) -> None:
     """{k: v, ...}"""
     flat = frame.pop_many(2 * instruction.arg)
     frame.stack.append(dict_of(frame, list(zip(flat[::2], flat[1::2]))))
 
 
 @opcode("BUILD_CONST_KEY_MAP")
-def build_const_key_map(frame, instruction):
+def build_const_key_map(frame: SymbolicFrame, instruction: Instruction) -> None:
     """{constant key: v, ...}"""
-    keys = (
-        frame.stack.pop().constant_keys(frame) if hasattr(frame.stack[-1], "constant_keys") else frame.stack.pop().unpack(frame)
-    )
-    frame.stack.append(dict_of(frame, list(zip(keys, frame.pop_many(instruction.arg)))))
+    keys = frame.stack.pop()
+    names: list[Value] = getattr(keys, "constant_keys", keys.unpack)(frame)
+    frame.stack.append(dict_of(frame, list(zip(names, frame.pop_many(instruction.arg)))))
 
 
 @opcode("LIST_TO_TUPLE")
-def list_to_tuple(frame, instruction):
+def list_to_tuple(frame: SymbolicFrame, instruction: Instruction) -> None:
     """tuple(list)"""
     frame.stack.append(TupleValue(frame.stack.pop().unpack(frame)))
 
 
 @opcode("LIST_APPEND")
-def list_append(frame, instruction):
+def list_append(frame: SymbolicFrame, instruction: Instruction) -> None:
     """list.append inside comprehensions and displays."""
     item = frame.stack.pop()
     frame.stack[-instruction.arg].call_method(frame, "append", [item], {})
 
 
 @opcode("SET_ADD")
-def set_add(frame, instruction):
+def set_add(frame: SymbolicFrame, instruction: Instruction) -> None:
     """set.add inside comprehensions."""
     item = frame.stack.pop()
     frame.stack[-instruction.arg].call_method(frame, "add", [item], {})
 
 
 @opcode("MAP_ADD")
-def map_add(frame, instruction):
+def map_add(frame: SymbolicFrame, instruction: Instruction) -> None:
     """dict[key] = value inside comprehensions."""
     key, value = frame.pop_many(2)
     frame.stack[-instruction.arg].setitem(frame, key, value)
 
 
 @opcode("LIST_EXTEND")
-def list_extend(frame, instruction):
+def list_extend(frame: SymbolicFrame, instruction: Instruction) -> None:
     """list.extend for displays with stars."""
     items = frame.stack.pop()
     target = frame.stack[-instruction.arg]
@@ -136,7 +146,7 @@ def list_extend(frame, instruction):
 
 
 @opcode("SET_UPDATE")
-def set_update(frame, instruction):
+def set_update(frame: SymbolicFrame, instruction: Instruction) -> None:
     """set.update for displays with stars."""
     items = frame.stack.pop()
     target = frame.stack[-instruction.arg]
@@ -148,7 +158,7 @@ def set_update(frame, instruction):
 
 
 @opcode("DICT_UPDATE")
-def dict_update(frame, instruction):
+def dict_update(frame: SymbolicFrame, instruction: Instruction) -> None:
     """{**a, **b}"""
     other = frame.stack.pop()
     target = frame.stack[-instruction.arg]
@@ -157,7 +167,7 @@ def dict_update(frame, instruction):
 
 
 @opcode("DICT_MERGE")
-def dict_merge(frame, instruction):
+def dict_merge(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Keyword arguments from several mappings: a key twice is a TypeError."""
     other = frame.stack.pop()
     target = frame.stack[-instruction.arg]
@@ -172,12 +182,14 @@ STORES = ("STORE_FAST", "STORE_FAST_STORE_FAST")
 
 
 @opcode("UNPACK_SEQUENCE")
-def unpack_sequence(frame, instruction):
+def unpack_sequence(frame: SymbolicFrame, instruction: Instruction) -> None:
     """a, b = value"""
     count = instruction.arg
     value = frame.stack.pop()
-    unread = unread_targets(frame, instruction.index + 1, count) if isinstance(value, SequenceValue) else ()
-    items = value.items_but(frame, unread) if unread else first_items(frame, value, count)
+    if isinstance(value, SequenceValue) and (unread := unread_targets(frame, instruction.index + 1, count)):
+        items = value.items_but(frame, unread)
+    else:
+        items = first_items(frame, value, count)
     if len(items) != count:
         text = (
             f"not enough values to unpack (expected {count}, got {len(items)})"
@@ -188,9 +200,9 @@ def unpack_sequence(frame, instruction):
     frame.stack.extend(reversed(items))
 
 
-def unread_targets(frame, index, count):
+def unread_targets(frame: SymbolicFrame, index: int, count: int) -> tuple[int, ...]:
     """Which of so many items go into local variables that nothing reads, as those of an unused name do: they need not be looked at."""
-    stored = []
+    stored: list[str] = []
     while len(stored) < count and frame.instructions[index].opname in STORES:
         value = frame.instructions[index].value
         stored += value if isinstance(value, tuple) else (value,)
@@ -201,29 +213,30 @@ def unread_targets(frame, index, count):
     return tuple(place for place, name in enumerate(stored[:count]) if name not in live and name not in frame.cells)
 
 
-def first_items(frame, value, count):
+def first_items(frame: SymbolicFrame, value: Value, count: int) -> list[Value]:
     """All items of a container; one more than `count` of an iterator, which may go on for ever."""
     check_unpackable(frame, value)
     if type(value).unpack is not Value.unpack:
         return value.unpack(frame)
-    items = []
+    items: list[Value] = []
     iterator = value.iterate(frame)
     while len(items) <= count and (item := iterator.next_value(frame)) is not None:
         items.append(item)
     return items
 
 
-def check_unpackable(frame, value):
+def check_unpackable(frame: SymbolicFrame, value: Value) -> None:
     """Unpacking says in its own words that something cannot be iterated over."""
     if not is_iterable(value):
         frame.raise_new(TypeError, f"cannot unpack non-iterable {_C.type_name(value.python_type())} object")
 
 
-def all_items(frame, value, before):
+def all_items(frame: SymbolicFrame, value: Value, before: int) -> list[Value]:
     """All items of a container; of an iterator `before` of them, and then what its own iter() goes over."""
     if type(value).unpack is not Value.unpack:
         return value.unpack(frame)
-    iterator, items = value.iterate(frame), []
+    iterator = value.iterate(frame)
+    items: list[Value] = []
     while len(items) < before:
         item = iterator.next_value(frame)
         if item is None:
@@ -233,7 +246,7 @@ def all_items(frame, value, before):
 
 
 @opcode("UNPACK_EX")
-def unpack_ex(frame, instruction):
+def unpack_ex(frame: SymbolicFrame, instruction: Instruction) -> None:
     """a, *b, c = value"""
     before, after = instruction.arg & 255, instruction.arg >> 8
     value = frame.stack.pop()
@@ -246,7 +259,7 @@ def unpack_ex(frame, instruction):
 
 
 @opcode("GET_LEN")
-def get_len(frame, instruction):
+def get_len(frame: SymbolicFrame, instruction: Instruction) -> None:
     """len(top), kept below (match statements)."""
     frame.stack.append(frame.stack[-1].length(frame))
 
@@ -255,7 +268,7 @@ _FORMATTERS = (None, str, repr, ascii)
 
 
 @opcode("FORMAT_VALUE")
-def format_value(frame, instruction):
+def format_value(frame: SymbolicFrame, instruction: Instruction) -> None:
     """One field of an f-string (up to 3.12)."""
     spec = frame.stack.pop() if instruction.arg & 4 else None
     value = convert(frame, frame.stack.pop(), _FORMATTERS[instruction.arg & 3])
@@ -263,19 +276,19 @@ def format_value(frame, instruction):
 
 
 @opcode("CONVERT_VALUE")
-def convert_value(frame, instruction):
+def convert_value(frame: SymbolicFrame, instruction: Instruction) -> None:
     """!s, !r, !a (3.13)"""
     frame.stack.append(convert(frame, frame.stack.pop(), _FORMATTERS[instruction.arg]))
 
 
 @opcode("FORMAT_SIMPLE")
-def format_simple(frame, instruction):
+def format_simple(frame: SymbolicFrame, instruction: Instruction) -> None:
     """format(value) (3.13)"""
     frame.stack.append(formatted(frame, frame.stack.pop(), None))
 
 
 @opcode("FORMAT_WITH_SPEC")
-def format_with_spec(frame, instruction):
+def format_with_spec(frame: SymbolicFrame, instruction: Instruction) -> None:
     """format(value, spec) (3.13)"""
     spec = frame.stack.pop()
     frame.stack.append(formatted(frame, frame.stack.pop(), spec))
@@ -284,48 +297,48 @@ def format_with_spec(frame, instruction):
 class LazyText(Value):
     """An f-string field whose value is only known when the graph has run: fine as long as only the built text is passed on."""
 
-    def __init__(self, write):
+    def __init__(self, write: Callable[[Emitter], str]) -> None:
         super().__init__(None)
         self.write = write
 
-    def python_type(self):
+    def python_type(self) -> type:
         """str"""
         return str
 
-    def describe(self):
+    def describe(self) -> str:
         """For messages."""
         return "a text written when the graph has run"
 
-    def compare(self, frame, op, other):
+    def compare(self, frame: Frame, op: str, other: Value) -> NoReturn:
         """Needs the text itself."""
-        return frame.break_graph("value_not_known", self.describe())
+        frame.break_graph("value_not_known", self.describe())
 
-    def reload(self, emit):
+    def reload(self, emit: Emitter) -> str:
         """The expression of the text."""
         return self.write(emit)
 
 
-def convert(frame, value, function):
+def convert(frame: SymbolicFrame, value: Value, function: Callable[..., Any] | None) -> Value:
     """str(value), repr(value), ascii(value) or value."""
     if function is None:
         return value
     return call_builtin(frame, function, value)
 
 
-def formatted(frame, value, spec):
+def formatted(frame: SymbolicFrame, value: Value, spec: Value | None) -> Value:
     """format(value, spec)"""
     if value.python_type() is str and spec is None:
         return value
     return call_builtin(frame, format, value, *([spec] if spec is not None else []))
 
 
-def call_builtin(frame, function, *args):
+def call_builtin(frame: SymbolicFrame, function: Callable[..., Any], *args: Value) -> Value:
     """Call a builtin through its handler."""
     return frame.wrap(function, Const(function, function.__name__)).call(frame, list(args), {})
 
 
 @opcode("BUILD_STRING")
-def build_string(frame, instruction):
+def build_string(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Join the fields of an f-string."""
     parts = frame.pop_many(instruction.arg)
     if any(isinstance(p, LateValue) for p in parts):

@@ -1,16 +1,24 @@
 """Imports of modules that are loaded already, and of torch's; others break the graph."""
 
+from __future__ import annotations
+
 import contextlib
 import importlib
 import importlib.util
 import sys
+from typing import TYPE_CHECKING
 
 from ...sources import Const, DictItem
 from .table import opcode
 
+if TYPE_CHECKING:
+    from ...bytecode.code import Instruction
+    from ...values.protocol.value import Value
+    from ..frame import SymbolicFrame
+
 
 @opcode("IMPORT_NAME")
-def import_name(frame, instruction):
+def import_name(frame: SymbolicFrame, instruction: Instruction) -> None:
     """import name / from name import ..."""
     level_value, names_value = frame.pop_many(2)
     level, names = level_value.constant(), names_value.constant()
@@ -30,19 +38,19 @@ def import_name(frame, instruction):
     frame.stack.append(module_value(frame, wanted))
 
 
-def module_value(frame, name):
+def module_value(frame: SymbolicFrame, name: str) -> Value:
     """A module that is loaded; another may be put in its place."""
     return frame.wrap(sys.modules[name], DictItem(Const(sys.modules, "sys.modules"), name))
 
 
-def load(name):
+def load(name: str) -> None:
     """Imports a module of torch, as the program is about to: that does nothing which the program sees but that it is loaded."""
     with contextlib.suppress(ImportError):
         importlib.import_module(name)
 
 
 @opcode("IMPORT_FROM")
-def import_from(frame, instruction):
+def import_from(frame: SymbolicFrame, instruction: Instruction) -> None:
     """from module import name"""
     module = frame.stack[-1]
     real, name = module.real(), instruction.value
@@ -56,6 +64,6 @@ def import_from(frame, instruction):
 
 
 @opcode("IMPORT_STAR")
-def import_star(frame, instruction):
+def import_star(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Only at module level."""
     frame.break_graph("import", "import *")

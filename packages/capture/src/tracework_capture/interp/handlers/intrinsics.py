@@ -1,64 +1,77 @@
 """INTRINSICS: small services of the interpreter behind one instruction each for one and for two operands (3.12+)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from ...bytecode.intrinsics import intrinsic_names
 from ...values.objects.exception_group import raised_by_clauses
 from ...values.plain.sequence import TupleValue
 from ...values.plain.type_parameter import TYPES, TypeParameterValue
 from .table import opcode
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...bytecode.code import Instruction
+    from ...values.objects.function import NewFunctionValue
+    from ...values.protocol.value import Value
+    from ..frame import SymbolicFrame
+
 
 @opcode("CALL_INTRINSIC_1")
-def call_intrinsic_1(frame, instruction):
+def call_intrinsic_1(frame: SymbolicFrame, instruction: Instruction) -> None:
     """service(value)"""
     frame.stack.append(call_intrinsic(frame, instruction.arg, [frame.stack.pop()]))
 
 
 @opcode("CALL_INTRINSIC_2")
-def call_intrinsic_2(frame, instruction):
+def call_intrinsic_2(frame: SymbolicFrame, instruction: Instruction) -> None:
     """service(value, value)"""
     frame.stack.append(call_intrinsic(frame, instruction.arg, frame.pop_many(2)))
 
 
-def call_intrinsic(frame, number, operands):
+def call_intrinsic(frame: SymbolicFrame, number: int, operands: list[Value]) -> Value:
     """What the service gives."""
     names = intrinsic_names(len(operands))
     name = names[number] if number < len(names) else str(number)
     row = INTRINSICS.get((len(operands), name), "no handler")
     if isinstance(row, str):
-        return frame.break_graph("opcode_unsupported", f"CALL_INTRINSIC_{len(operands)} {name}: {row}")
-    return row(frame, *operands)
+        frame.break_graph("opcode_unsupported", f"CALL_INTRINSIC_{len(operands)} {name}: {row}")
+    found: Value = row(frame, *operands)
+    return found
 
 
-def stopiteration_error(frame, exception):
+def stopiteration_error(frame: SymbolicFrame, exception: Value) -> Value:
     """StopIteration that leaves a generator becomes RuntimeError; other exceptions pass."""
     if issubclass(exception.python_type(), StopIteration):
         return frame.root.services.stopped_wrongly(frame, exception)
     return exception
 
 
-def prepare_reraise(frame, original, raised):
+def prepare_reraise(frame: SymbolicFrame, original: Value, raised: Value) -> Value:
     """What is raised after the except* clauses, or None."""
     return raised_by_clauses(frame, original, raised.unpack(frame))
 
 
-def set_type_parameters(frame, function, parameters):
+def set_type_parameters(frame: SymbolicFrame, function: NewFunctionValue, parameters: Value) -> Value:
     """def f[T](): ..."""
     function.attributes["__type_params__"] = parameters
     return function
 
 
-def set_default(frame, parameter, evaluate):
+def set_default(frame: SymbolicFrame, parameter: TypeParameterValue, evaluate: Value) -> Value:
     """[T = default] (3.13)"""
     parameter.set_default(evaluate)
     return parameter
 
 
-def makes(name):
+def makes(name: str) -> Callable[..., Value]:
     """A type parameter or a type alias."""
-    return lambda frame, *operands: TypeParameterValue(name, operands)
+    return lambda frame, *operands: TypeParameterValue(name, list(operands))
 
 
-INTRINSICS = {
+INTRINSICS: dict[tuple[int, str], Callable[..., Value] | str] = {
     (1, "STOPITERATION_ERROR"): stopiteration_error,
     (1, "UNARY_POSITIVE"): lambda frame, value: value.unary(frame, "+"),
     (1, "LIST_TO_TUPLE"): lambda frame, items: TupleValue(items.unpack(frame)),

@@ -1,5 +1,9 @@
 """Jumps. A condition that depends on tensor data breaks the graph (interp.breaks continues on either side)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from ...graph.checks import can_be_checked, take_for_granted
 from ...graph.handlers import only_raises
 from ...graph.known import known_tensor
@@ -7,10 +11,16 @@ from ...values.number.floats import DataBool
 from ...values.protocol.value import is_none
 from ...values.torch.tensor import TensorValue
 from ..select import selected
+from .arithmetic import is_open_condition
 from .table import opcode
 
+if TYPE_CHECKING:
+    from ...bytecode.code import Instruction
+    from ...values.protocol.value import Value
+    from ..frame import SymbolicFrame
 
-def branch_truth(frame, jump, value):
+
+def branch_truth(frame: SymbolicFrame, jump: Instruction, value: Value) -> bool:
     """The truth of what a conditional jump looks at. One that depends on data, where one of the two arms can only raise, is taken to
     be the other one, and checked when the program runs."""
     if type(value) is DataBool:
@@ -25,56 +35,56 @@ def branch_truth(frame, jump, value):
     return expected
 
 
-def branch(frame, jump, jumps_if):
+def branch(frame: SymbolicFrame, jump: Instruction, jumps_if: bool) -> None:
     """A conditional jump, which jumps when the top of the stack is true, or false; or both arms, where data decides and they are pure."""
     value = frame.stack.pop()
-    if type(value) in (TensorValue, DataBool) and known_tensor(value.node) is None and selected(frame, jump, value, jumps_if):
+    if is_open_condition(value) and selected(frame, jump, value, jumps_if):
         return
     if branch_truth(frame, jump, value) is jumps_if:
         frame.position = jump.target
 
 
 @opcode("JUMP_FORWARD", "JUMP_BACKWARD_NO_INTERRUPT")
-def jump(frame, instruction):
+def jump(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Unconditional."""
     frame.position = instruction.target
 
 
 @opcode("JUMP_BACKWARD")
-def jump_backward(frame, instruction):
+def jump_backward(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The end of a loop's body."""
     frame.root.progress.turn(frame)
     frame.position = instruction.target
 
 
 @opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
-def pop_jump_if_true(frame, instruction):
+def pop_jump_if_true(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Jump when true."""
     branch(frame, instruction, True)
 
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
-def pop_jump_if_false(frame, instruction):
+def pop_jump_if_false(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Jump when false."""
     branch(frame, instruction, False)
 
 
 @opcode("POP_JUMP_BACKWARD_IF_TRUE")
-def pop_jump_back_if_true(frame, instruction):
+def pop_jump_back_if_true(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The condition at the end of a while loop (3.11)."""
     frame.root.progress.turn(frame)
     pop_jump_if_true(frame, instruction)
 
 
 @opcode("POP_JUMP_BACKWARD_IF_FALSE")
-def pop_jump_back_if_false(frame, instruction):
+def pop_jump_back_if_false(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The condition at the end of a while loop (3.11)."""
     frame.root.progress.turn(frame)
     pop_jump_if_false(frame, instruction)
 
 
 @opcode("JUMP_IF_TRUE_OR_POP")
-def jump_if_true_or_pop(frame, instruction):
+def jump_if_true_or_pop(frame: SymbolicFrame, instruction: Instruction) -> None:
     """`or`"""
     if frame.stack[-1].truth(frame):
         frame.position = instruction.target
@@ -83,7 +93,7 @@ def jump_if_true_or_pop(frame, instruction):
 
 
 @opcode("JUMP_IF_FALSE_OR_POP")
-def jump_if_false_or_pop(frame, instruction):
+def jump_if_false_or_pop(frame: SymbolicFrame, instruction: Instruction) -> None:
     """`and`"""
     if not frame.stack[-1].truth(frame):
         frame.position = instruction.target
@@ -92,14 +102,14 @@ def jump_if_false_or_pop(frame, instruction):
 
 
 @opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_IF_NONE")
-def pop_jump_if_none(frame, instruction):
+def pop_jump_if_none(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Jump when None."""
     if is_none(frame.stack.pop()):
         frame.position = instruction.target
 
 
 @opcode("POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE", "POP_JUMP_IF_NOT_NONE")
-def pop_jump_if_not_none(frame, instruction):
+def pop_jump_if_not_none(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Jump when not None."""
     if not is_none(frame.stack.pop()):
         frame.position = instruction.target

@@ -1,17 +1,25 @@
 """Iteration and generators."""
 
+from __future__ import annotations
+
 import inspect
 import types
+from typing import TYPE_CHECKING
 
 from ...bytecode.facts import VERSION
 from ...values.objects.instance import ObjectValue
-from ...values.plain.iterators import ContinuedIterator, iterate_alone
+from ...values.plain.iterators import ContinuedIterator, IteratorValue, iterate_alone
 from ...values.protocol.value import Deferred, SymbolicRaise
 from .table import SUSPENDED, opcode
 
+if TYPE_CHECKING:
+    from ...bytecode.code import Instruction
+    from ...values.protocol.value import Value
+    from ..frame import SymbolicFrame
+
 
 @opcode("GET_ITER")
-def get_iter(frame, instruction):
+def get_iter(frame: SymbolicFrame, instruction: Instruction) -> None:
     """iter(value)"""
     if frame.deferred:
         if is_continued(frame, instruction):
@@ -24,14 +32,14 @@ def get_iter(frame, instruction):
     frame.stack.append(iterate_alone(frame, value, is_new))
 
 
-def is_continued(frame, instruction):
+def is_continued(frame: SymbolicFrame, instruction: Instruction) -> bool:
     """Whether this is how a continuation begins that was given the items left of a loop (bytecode.resume)."""
     dropped = frame.instructions[instruction.index - 1]
     return dropped.opname == "DELETE_FAST" and dropped.value.startswith("__tw_stack") and type(frame.stack[-1]) is Deferred
 
 
 @opcode("GET_YIELD_FROM_ITER")
-def get_yield_from_iter(frame, instruction):
+def get_yield_from_iter(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The iterator of `yield from`."""
     allows = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE
     if frame.stack[-1].python_type() is types.CoroutineType and not frame.code.co_flags & allows:
@@ -40,11 +48,13 @@ def get_yield_from_iter(frame, instruction):
 
 
 @opcode("FOR_ITER")
-def for_iter(frame, instruction):
+def for_iter(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Next item, or leave the loop."""
-    item = frame.stack[-1].next_value(frame)
+    iterator = frame.stack[-1]
+    item = iterator.next_value(frame)
     if item is not None:
-        frame.stack[-1].in_loop = frame.parent is None
+        if isinstance(iterator, IteratorValue):
+            iterator.in_loop = frame.parent is None
         frame.stack.append(item)
         return
     frame.position = instruction.target
@@ -56,7 +66,7 @@ def for_iter(frame, instruction):
 
 
 @opcode("END_FOR")
-def end_for(frame, instruction):
+def end_for(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Only reached by jumps that skip it."""
     if VERSION >= (3, 13):
         frame.stack.pop()
@@ -65,19 +75,19 @@ def end_for(frame, instruction):
 
 
 @opcode("RETURN_GENERATOR")
-def return_generator(frame, instruction):
+def return_generator(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The body of a generator starts here: the call gives the generator, the first next() goes on (see interp.inline)."""
     frame.stack.append(frame.constant(None))
 
 
 @opcode("YIELD_VALUE")
-def yield_value(frame, instruction):
+def yield_value(frame: SymbolicFrame, instruction: Instruction) -> str:
     """Hand a value to whoever iterates; the frame goes on at the next instruction with what was sent."""
     frame.result = frame.stack.pop()
     return SUSPENDED
 
 
-def answer_of(frame, inner, value):
+def answer_of(frame: SymbolicFrame, inner: Value, value: Value) -> tuple[Value | None, Value | None]:
     """(item or None at the end, return value or None) of an iterator that is sent a value."""
     asks = value.is_constant() and value.constant() is None
     try:
@@ -93,7 +103,7 @@ def answer_of(frame, inner, value):
 
 
 @opcode("SEND")
-def send(frame, instruction):
+def send(frame: SymbolicFrame, instruction: Instruction) -> None:
     """`yield from`: ask the inner iterator; its end continues behind the loop with its return value."""
     value = frame.stack.pop()
     item, returned = answer_of(frame, frame.stack[-1], value)
@@ -107,7 +117,7 @@ def send(frame, instruction):
 
 
 @opcode("END_SEND")
-def end_send(frame, instruction):
+def end_send(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Drop the inner iterator below the value (3.12+)."""
     value = frame.stack.pop()
     frame.stack.pop()

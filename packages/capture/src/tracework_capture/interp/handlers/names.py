@@ -1,6 +1,9 @@
 """Locals, globals, cells and constants."""
 
+from __future__ import annotations
+
 from types import CellType
+from typing import TYPE_CHECKING, Any
 
 from ...bytecode.facts import VERSION
 from ...bytecode.reload import builtins_of
@@ -13,15 +16,22 @@ from ...values.protocol.value import Deferred, Value
 from ..frame import NULL
 from .table import opcode
 
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from ...bytecode.code import Instruction
+    from ...sources import Source
+    from ..frame import SymbolicFrame
+
 
 @opcode("LOAD_CONST")
-def load_const(frame, instruction):
+def load_const(frame: SymbolicFrame, instruction: Instruction) -> None:
     """A constant of the code object."""
     frame.stack.append(constant_of_code(frame, instruction.value))
 
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")
-def load_fast(frame, instruction):
+def load_fast(frame: SymbolicFrame, instruction: Instruction) -> None:
     """A local variable; what a continuation only pushes is not looked at yet."""
     name = instruction.value
     if frame.parent is None and name.startswith("__tw_stack"):
@@ -36,9 +46,9 @@ def load_fast(frame, instruction):
         frame.stack.append(read_local(frame, name))
 
 
-def read_local(frame, name):
+def read_local(frame: SymbolicFrame, name: str) -> Value:
     """Value of a local; 3.13 reads cells with LOAD_FAST too."""
-    value = frame.locals.get(name)
+    value: Value | None = frame.locals.get(name)
     if value is None:
         value = frame.cells.get(name)
     if value is None:
@@ -46,7 +56,7 @@ def read_local(frame, name):
     return value
 
 
-def write_local(frame, name, value):
+def write_local(frame: SymbolicFrame, name: str, value: Value) -> None:
     """Store a local; inlined comprehensions (3.12) save and restore cells and NULLs this way."""
     if type(value) is Deferred and type(value.obj) is CellType:  # the cell that a comprehension kept on the stack
         value = frame.wrap(value.obj, value.source)
@@ -63,13 +73,13 @@ def write_local(frame, name, value):
         frame.locals[name] = value
 
 
-def is_cell(code, name):
+def is_cell(code: CodeType, name: str) -> bool:
     """Whether it is the name of a cell."""
     return name in code.co_cellvars or name in code.co_freevars
 
 
 @opcode("LOAD_FAST_AND_CLEAR")
-def load_fast_and_clear(frame, instruction):
+def load_fast_and_clear(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Save a local around an inlined comprehension; NULL when unbound."""
     name = instruction.value
     value = frame.locals.pop(name, None)
@@ -79,13 +89,13 @@ def load_fast_and_clear(frame, instruction):
 
 
 @opcode("STORE_FAST", "STORE_FAST_MAYBE_NULL")
-def store_fast(frame, instruction):
+def store_fast(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Store a local."""
     write_local(frame, instruction.value, frame.stack.pop())
 
 
 @opcode("DELETE_FAST")
-def delete_fast(frame, instruction):
+def delete_fast(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Unbind a local; a continuation does so with what it put on the stack, looked at or not."""
     name = instruction.value
     if frame.parent is None and name.startswith("__tw_stack"):
@@ -96,7 +106,7 @@ def delete_fast(frame, instruction):
 
 
 @opcode("LOAD_FAST_LOAD_FAST")
-def load_two(frame, instruction):
+def load_two(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Two loads in one (3.13)."""
     first, second = instruction.value
     frame.stack.append(read_local(frame, first))
@@ -104,7 +114,7 @@ def load_two(frame, instruction):
 
 
 @opcode("STORE_FAST_LOAD_FAST")
-def store_load(frame, instruction):
+def store_load(frame: SymbolicFrame, instruction: Instruction) -> None:
     """A store and a load in one (3.13)."""
     first, second = instruction.value
     write_local(frame, first, frame.stack.pop())
@@ -112,7 +122,7 @@ def store_load(frame, instruction):
 
 
 @opcode("STORE_FAST_STORE_FAST")
-def store_two(frame, instruction):
+def store_two(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Two stores in one (3.13)."""
     first, second = instruction.value
     write_local(frame, first, frame.stack.pop())
@@ -120,7 +130,7 @@ def store_two(frame, instruction):
 
 
 @opcode("LOAD_GLOBAL")
-def load_global(frame, instruction):
+def load_global(frame: SymbolicFrame, instruction: Instruction) -> None:
     """A global or builtin; the lowest bit asks for a NULL (before it up to 3.12, after it in 3.13)."""
     value = read_global(frame, instruction.value)
     if instruction.arg & 1 and VERSION < (3, 13):
@@ -130,12 +140,13 @@ def load_global(frame, instruction):
         frame.stack.append(NULL)
 
 
-def read_global(frame, name):
+def read_global(frame: SymbolicFrame, name: str) -> Value:
     """Value of a global, as the traced program left it."""
     globals_ = frame.globals
     touched = touched_name(frame, globals_, name)
     if touched is not MISSING and touched is not None:
-        return touched
+        value: Value = touched
+        return value
     if touched is MISSING and name in globals_:
         return frame.wrap(globals_[name], global_source(frame, name))
     table = builtins_of(globals_)
@@ -147,7 +158,7 @@ def read_global(frame, name):
     return frame.wrap(table[name], Const(table[name], name))
 
 
-def guard_builtin(frame, name, table, untouched):
+def guard_builtin(frame: SymbolicFrame, name: str, table: dict[str, Any], untouched: bool) -> None:
     """Globals that the program left alone do not come to have the name, nor do the builtins get something else under it."""
     key = (id(frame.globals), name)
     if key in frame.root.memory.builtins_read:
@@ -162,14 +173,14 @@ def guard_builtin(frame, name, table, untouched):
         frame.guard("DICT_LACKS", found, name)
 
 
-def globals_source(frame):
+def globals_source(frame: SymbolicFrame) -> Source:
     """Where the globals themselves are: of the captured frame, or of the inlined function's module."""
     if frame.globals is frame.root.globals:
         return FrameGlobals()
     return Const(frame.globals, f"{frame.globals.get('__name__', 'globals')}.__dict__")
 
 
-def global_source(frame, name):
+def global_source(frame: SymbolicFrame, name: str) -> Source:
     """Where a global is read: the captured frame's globals, or those of the inlined function's module."""
     if frame.globals is frame.root.globals:
         return Global(name)
@@ -177,39 +188,39 @@ def global_source(frame, name):
 
 
 @opcode("STORE_GLOBAL")
-def store_global(frame, instruction):
+def store_global(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Store a global; replayed after the graph."""
     write_name(frame, frame.globals, instruction.value, frame.stack.pop())
 
 
 @opcode("DELETE_GLOBAL")
-def delete_global(frame, instruction):
+def delete_global(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Delete a global; replayed after the graph."""
     read_global(frame, instruction.value)
     write_name(frame, frame.globals, instruction.value, None)
 
 
 @opcode("LOAD_NAME")
-def load_name(frame, instruction):
+def load_name(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Class and module bodies only."""
     value = frame.locals.get(instruction.value)
     frame.stack.append(value if value is not None else read_global(frame, instruction.value))
 
 
 @opcode("STORE_NAME")
-def store_name(frame, instruction):
+def store_name(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Class and module bodies only."""
     frame.locals[instruction.value] = frame.stack.pop()
 
 
 @opcode("DELETE_NAME")
-def delete_name(frame, instruction):
+def delete_name(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Class and module bodies only."""
     frame.locals.pop(instruction.value)
 
 
 @opcode("MAKE_CELL")
-def make_cell(frame, instruction):
+def make_cell(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Turn a local into a cell."""
     name = instruction.value
     if name in frame.cells and frame.cells[name].mutability == "existing" and frame.parent is None:
@@ -220,18 +231,18 @@ def make_cell(frame, instruction):
 
 
 @opcode("LOAD_CLOSURE")
-def load_closure(frame, instruction):
+def load_closure(frame: SymbolicFrame, instruction: Instruction) -> None:
     """A cell itself."""
     frame.stack.append(frame.cells[instruction.value])
 
 
 @opcode("LOAD_DEREF")
-def load_deref(frame, instruction):
+def load_deref(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Contents of a cell."""
     frame.stack.append(read_cell(frame, instruction.value))
 
 
-def read_cell(frame, name):
+def read_cell(frame: SymbolicFrame, name: str) -> Value:
     """Contents of a cell, or NameError."""
     value = frame.cells[name].get(frame)
     if value is None:
@@ -239,7 +250,7 @@ def read_cell(frame, name):
     return value
 
 
-def unbound(frame, name):
+def unbound(frame: SymbolicFrame, name: str) -> tuple[type[NameError], str]:
     """The class and text of the error that an empty cell is."""
     missing = "where it is not associated with a value"
     if name in original_code(frame.code).co_freevars:  # a continuation has all cells as free variables
@@ -250,26 +261,26 @@ def unbound(frame, name):
 class Namespace(Value):
     """The names of a class body, as the next instruction asks them."""
 
-    def __init__(self, frame):
+    def __init__(self, frame: SymbolicFrame) -> None:
         super().__init__(None)
         self.names = frame.locals
 
 
 @opcode("LOAD_LOCALS")
-def load_locals(frame, instruction):
+def load_locals(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The namespace of a class body."""
     frame.stack.append(Namespace(frame))
 
 
 @opcode("LOAD_CLASSDEREF")
-def load_class_name(frame, instruction):
+def load_class_name(frame: SymbolicFrame, instruction: Instruction) -> None:
     """A name of a class body, or a free variable."""
     value = frame.locals.get(instruction.value)
     frame.stack.append(value if value is not None else read_cell(frame, instruction.value))
 
 
 @opcode("LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS")
-def load_from_namespace(frame, instruction):
+def load_from_namespace(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The same from a namespace on the stack."""
     namespace = frame.stack.pop()
     if not isinstance(namespace, Namespace):
@@ -282,20 +293,20 @@ def load_from_namespace(frame, instruction):
 
 
 @opcode("SETUP_ANNOTATIONS")
-def setup_annotations(frame, instruction):
+def setup_annotations(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The annotations of a class body."""
     if "__annotations__" not in frame.locals:
         frame.locals["__annotations__"] = dict_of(frame, [])
 
 
 @opcode("STORE_DEREF")
-def store_deref(frame, instruction):
+def store_deref(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Store into a cell."""
     frame.cells[instruction.value].set(frame, frame.stack.pop())
 
 
 @opcode("DELETE_DEREF")
-def delete_deref(frame, instruction):
+def delete_deref(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Empty a cell."""
     read_cell(frame, instruction.value)
     frame.cells[instruction.value].set(frame, None)

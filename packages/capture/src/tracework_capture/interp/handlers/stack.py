@@ -1,34 +1,42 @@
 """Stack shuffling and instructions without effect."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from ..frame import NULL
 from .table import opcode
 
+if TYPE_CHECKING:
+    from ...bytecode.code import Instruction
+    from ..frame import SymbolicFrame
+
 
 @opcode("NOP", "CACHE", "RESUME", "PRECALL", "EXTENDED_ARG", "COPY_FREE_VARS")
-def nothing(frame, instruction):
+def nothing(frame: SymbolicFrame, instruction: Instruction) -> None:
     """No effect on the traced state."""
 
 
 @opcode("POP_TOP")
-def pop_top(frame, instruction):
+def pop_top(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Drop the top."""
     frame.stack.pop()
 
 
 @opcode("PUSH_NULL")
-def push_null(frame, instruction):
+def push_null(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Push NULL."""
     frame.stack.append(NULL)
 
 
 @opcode("COPY")
-def copy(frame, instruction):
+def copy(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Push the i-th entry from the top again."""
     frame.stack.append(frame.stack[-instruction.arg])
 
 
 @opcode("SWAP")
-def swap(frame, instruction):
+def swap(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Exchange the top with the i-th entry."""
     stack, depth = frame.stack, instruction.arg
     stack[-1], stack[-depth] = stack[-depth], stack[-1]
