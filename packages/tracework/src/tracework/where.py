@@ -151,12 +151,10 @@ def _object(name: str) -> Any:
 
 
 def _inside(space: Any, parts: list[str]) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # names that NumPy is about to change
-        try:
-            return functools.reduce(getattr, parts, space)
-        except AttributeError:
-            return None
+    try:
+        return functools.reduce(getattr, parts, space)
+    except AttributeError:
+        return None
 
 
 @functools.cache
@@ -166,8 +164,11 @@ def _spaces() -> dict[str, Any]:
 
 def _callables(name: str) -> dict[str, Any]:
     """Dotted name -> callable that a name stands for, each once."""
-    tried = [(name, _object(name))] if "." in name else []
-    tried += [(f"{space}.{name}".removeprefix("builtins."), _inside(obj, name.split("."))) for space, obj in _spaces().items()]
+    parts = name.split(".")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # names that NumPy is about to change
+        tried = [(name, _object(name))] if len(parts) > 1 else []
+        tried += [(f"{space}.{name}".removeprefix("builtins."), _inside(obj, parts)) for space, obj in _spaces().items()]
     found: dict[int, tuple[str, Any]] = {}
     for each, obj in tried:
         if callable(obj):
