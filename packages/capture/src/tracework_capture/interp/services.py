@@ -101,10 +101,7 @@ class Services:
 
     def exception_matches(self, frame: Frame, exception: Value, kinds: Value) -> bool:
         """except kinds:"""
-        try:
-            return exceptions.matches(frame, exception, kinds)
-        except TypeError as error:
-            frame.raise_new(TypeError, *error.args)
+        return exceptions.matches(frame, exception, kinds)
 
     def kinds_of_clause(self, frame: SymbolicFrame, index: int) -> list[type] | None:
         """The classes of the except clause whose check is at this index; None where they are not known."""

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import types
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ... import _C
 from ...bytecode.resume import original_code
@@ -97,6 +97,12 @@ class ExistingTraceback(Value):
 
     def reload(self, emit: Emitter) -> str:
         return f"{emit.load(self.exception)}.__traceback__"
+
+
+def raise_no_attribute(frame: Frame, owner: Value, name: str, text: str) -> NoReturn:
+    """Raises an AttributeError that knows what was asked for, and of which object."""
+    fields = {"name": ConstantValue(name), "obj": owner}
+    frame.raise_user(ExceptionValue(AttributeError, [literal(frame, text)], fields))
 
 
 def attribute_asked(frame: Frame, owner: Value, name: str) -> Value:
@@ -372,5 +378,5 @@ def matches(frame: Frame, exception: Value, handler: Value) -> bool:
         return any([matches(frame, exception, h) for h in handler.all_items(frame)])  # all of them are checked
     kind = handler.real()
     if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-        raise TypeError("catching classes that do not inherit from BaseException is not allowed")
+        frame.raise_new(TypeError, "catching classes that do not inherit from BaseException is not allowed")
     return kind in resolution_order(exception.python_type())

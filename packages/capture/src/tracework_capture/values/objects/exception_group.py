@@ -165,7 +165,7 @@ def match_group(frame: Frame, exception: Value, kinds: Value) -> tuple[Value, Va
             frame.raise_new(TypeError, "catching ExceptionGroup with except* is not allowed. Use except instead.")
     if is_none(exception):
         return NONE, NONE
-    if frame.root.services.exception_matches(frame, exception, kinds):
+    if matches(frame, exception, kinds):
         return NONE, exception if is_group(exception) else of_one(frame, exception)
     if not is_group(exception):
         return exception, NONE

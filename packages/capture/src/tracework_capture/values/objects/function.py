@@ -16,6 +16,7 @@ from ..protocol.kinds import AbstractCell, AbstractFunction, AbstractTuple
 from ..protocol.lifetimes import let_go
 from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Value
+from .exception import raise_no_attribute
 
 if TYPE_CHECKING:
     from ...sources import Source
@@ -194,9 +195,7 @@ class FunctionValue(AbstractFunction):
         return frame.wrap(self.function.__dict__, Attr(self.base, "__dict__"))
 
     def _no_attribute(self, frame: Frame, name: str) -> NoReturn:
-        error = frame.root.services.new_exception(frame, AttributeError, (f"'function' object has no attribute '{name}'",))
-        error.fields.update(name=frame.constant(name), obj=self)
-        frame.raise_user(error)
+        raise_no_attribute(frame, self, name, f"'function' object has no attribute '{name}'")
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not is_of_torch(self.code):

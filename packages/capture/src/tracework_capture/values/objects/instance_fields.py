@@ -17,11 +17,12 @@ from ...sources import Attr, InstanceAttr, InstanceDict, Member
 from ..plain.instance_dict import InstanceDictValue
 from ..plain.sequence import NONE
 from ..protocol.binding import DELETED, LOOKUP_HOOKS, SLOT, native_base
-from ..protocol.constant import ConstantValue, is_evaluated_late
+from ..protocol.constant import is_evaluated_late
 from ..protocol.kinds import AbstractInstance
 from ..protocol.lifetimes import let_go, may_have_died, refuse_to_drop
 from ..protocol.operators import index_of, is_atomic
 from ..protocol.value import EXISTING, NEW
+from .exception import raise_no_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -180,10 +181,7 @@ class InstanceFields(AbstractInstance):
 
     def no_attribute(self, frame: Frame, name: str, more: str = "") -> NoReturn:
         """Raises AttributeError, which knows what was asked for, and of which object."""
-        text = f"'{_C.type_name(self.cls)}' object has no attribute '{name}'{more}"
-        error = frame.root.services.new_exception(frame, AttributeError, (text,))
-        error.fields.update(name=ConstantValue(name), obj=self)
-        frame.raise_user(error)
+        raise_no_attribute(frame, self, name, f"'{_C.type_name(self.cls)}' object has no attribute '{name}'{more}")
 
     def only_c_knows(self, frame: Frame, name: str) -> Value:
         """What a base in C says of an instance that the graph has not made."""
@@ -194,11 +192,7 @@ class InstanceFields(AbstractInstance):
         cls = self.cls
         if VERSION >= (3, 13) and cls.__flags__ & HEAP_TYPE:
             place = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
-            error = frame.root.services.new_exception(
-                frame, AttributeError, (f"'{place}{cls.__qualname__}' object has no attribute '{name}'",)
-            )
-            error.fields.update(name=ConstantValue(name), obj=self)
-            return frame.raise_user(error)
+            raise_no_attribute(frame, self, name, f"'{place}{cls.__qualname__}' object has no attribute '{name}'")
         self.no_attribute(frame, name)
 
     def fills(self, frame: Frame, slot: Any, name: str) -> bool:

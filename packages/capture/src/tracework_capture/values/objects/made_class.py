@@ -26,6 +26,7 @@ from .class_value import ClassValue
 from .function import CellValue, FunctionValue, NewFunctionValue
 
 if TYPE_CHECKING:
+    from ...interp.frame import SymbolicFrame
     from ..protocol.calls import Handler
     from ..protocol.value import Emitter, Frame
 
@@ -163,7 +164,7 @@ def build_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
         if kwargs or not isinstance(body, NewFunctionValue):
             raise Unfit("keywords of a class statement")
         classes = known_bases(frame, bases)
-        namespace, cell = frame.root.services.run_class_body(frame, body)
+        namespace, cell = frame.root.services.run_class_body(cast("SymbolicFrame", frame), body)
         if namespace.pop("__classcell__", cell) is not cell:
             raise Unfit("its __classcell__ is no cell of the class statement")
         made = made_class(frame, plain(name), bases, classes, namespace)
