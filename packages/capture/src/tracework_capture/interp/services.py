@@ -19,6 +19,7 @@ from . import inline as inlining
 from .select import may_be_inlined
 
 if TYPE_CHECKING:
+    from ..values.protocol.value import Frame
     from .frame import SymbolicFrame
 
 __all__ = ["Services"]

@@ -35,6 +35,8 @@ from .tensor import TensorValue
 from .tensor_turns import TURNING_METHODS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...sources import Source
     from ..protocol.calls import Handler
     from ..protocol.kinds import AbstractTensor
@@ -136,9 +138,7 @@ def torch_function(fn: Any) -> Value:
 
 # --- rows: function or class -> fn(frame, args, kwargs) -----------------------------------------------------------------
 
-STATE_QUERIES: dict[
-    Any, str | None
-] = {  # query -> the state that guards it; None where that is always guarded, or does not change
+STATE_QUERIES: dict[Callable[..., Any], str | None] = {
     torch.is_grad_enabled: None,
     torch.get_default_dtype: None,
     torch.is_autocast_enabled: None,
@@ -161,6 +161,8 @@ STATE_QUERIES: dict[
     torch.amp.is_autocast_available: None,
     **dict.fromkeys(_torch.QUERIES),
 }
+"""Query -> the state that guards it; None where that is always guarded, or does not change."""
+
 for _fn, _state in STATE_QUERIES.items():
     call(_fn, policy=Policy.EVALUATED)(read_row(_fn, _state))
 
@@ -217,7 +219,7 @@ def always(obj: bool | None) -> Handler:
     return evaluates
 
 
-for _fn, _answer in {
+for _query, _answer in {
     torch.compiler.is_compiling: True,
     torch.compiler.is_dynamo_compiling: True,
     torch.compiler.is_exporting: False,
@@ -227,7 +229,7 @@ for _fn, _answer in {
     torch.jit.is_scripting: False,  # type: ignore[attr-defined]
     "torch._dynamo.external_utils.is_compiling": True,
 }.items():
-    call(_fn, policy=Policy.EVALUATED)(always(_answer))
+    call(_query, policy=Policy.EVALUATED)(always(_answer))
 
 
 @call(_torch.torch_assert)

@@ -168,7 +168,7 @@ class _Found(Exception):
     pass
 
 
-class _Asked(Tensor):
+class _Asked(torch.Tensor):
     """Tells which function of torch an operator calls, with which of its operands."""
 
     @classmethod
