@@ -29,7 +29,7 @@ from .guards.filters import (
 from .guards.store import StoredGuards
 from .guards.store import loads as load_guards
 from .hook.collector import paused_collection
-from .hook.context import capture, disable, dump_dynamism, dump_guards, let_go, optimize, reset, run_only
+from .hook.context import capture, disable, dump_dynamism, dump_guards, optimize, release, reset, run_only
 from .hook.dynamism import load_dynamism
 from .hook.explain import Explanation, explain
 from .hook.stance import STANCES, Stance, follow_stance, set_stance
@@ -93,7 +93,7 @@ __all__ = [
     "graph_break",
     "handlers_apart",
     "leaf_function",
-    "let_go",
+    "release",
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",
     "load_dynamism",

@@ -27,8 +27,8 @@ class Learnt:
     """Writes to inputs and operators that may raise go into graphs of their own."""
     plain_hooks: bool = False
     """Hooks of tensors are not traced: those that can be are registered as they are."""
-    asked_early: frozenset[Any] = frozenset()
-    """Where data is read that something needs while tracing (values.number.late_values)."""
+    read_while_tracing: frozenset[Any] = frozenset()
+    """Where data is read that something needs while tracing (values.number.deferred)."""
     not_selected: frozenset[Any] = frozenset()
     """Conditions on data whose arms are not selected (interp.select)."""
     fixed_dims: frozenset[tuple[Any, int]] = frozenset()
@@ -99,7 +99,7 @@ class Plan:
     """What one attempt sets out from.
 
     keeps_sizes: whether sizes that depend on data may be symbols. answers: what remembering functions gave to earlier attempts of this
-    capture (values.objects.remembered). unrolls: whether the rounds left of a loop that was broken in are captured together.
+    capture (values.objects.lru_cache). unrolls: whether the rounds left of a loop that was broken in are captured together.
     attempts_left: with this one."""
 
     learnt: Learnt

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, dataclass_transform
 import torch
 
 from . import _C
-from .mortal import held_if_of_program, there
+from .weakly_held import held_if_of_program, there
 
 __all__ = [
     "Ambient",

@@ -284,7 +284,7 @@ def wrap_module(
     twin = object.__new__(_twin_type(state))
     _shared_dict.__set__(twin, module.__dict__)
     for compiled in (call, forward):  # its class, which holds them, dies when the collector has found it
-        weakref.finalize(twin, capture.let_go, weakref.ref(compiled)).atexit = False
+        weakref.finalize(twin, capture.release, weakref.ref(compiled)).atexit = False
     return twin
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from .. import _C
 from ..errors import BreakGraph, SkipFrame
 from ..guards.classes import class_attribute
-from ..mortal import held_if_of_program, there
 from ..sources import Const, Local, NewlyCreated
+from ..weakly_held import held_if_of_program, there
 from .assemble import at_one_place
 from .reload import builtins_of, local_name, reload_text
 
@@ -83,13 +83,13 @@ class CodeWriter:
         name = self.temp(value.reload(self))
         self._building.discard(id(value))
         self._built[id(value)] = name
-        if value.two_phase and value.filled_late and self._building:
+        if value.two_phase and value.filled_last and self._building:
             self._late.append((value, name))
         elif value.two_phase:
             value.fill(self, name)
         while self._late and not self._building:
-            late, late_name = self._late.pop()
-            late.fill(self, late_name)
+            late, deferred_name = self._late.pop()
+            late.fill(self, deferred_name)
         return name
 
     def const(self, obj: object, hint: str = "c") -> str:

@@ -15,14 +15,14 @@ from ..contracts import InputBinding
 from ..errors import BreakGraph
 from ..signals import let_through
 from ..sources import Const
-from .checks import keep_apart
+from .checks import isolate_node
+from .constant_data import learn, numbers_alone, with_numbers
 from .data_sizes import bind_sizes
 from .defaults import with_defaults
 from .expressions import expression_node
 from .handlers import is_managed, is_swallowed
 from .kernel_choices import guard_choices
-from .known import learn, numbers_alone, with_numbers
-from .numbers import OpenNumbers
+from .numbers import UnspecialisedNumbers
 from .specialised import specialised_tensor
 from .tensor_formulas import learn_formula, number_of_formula
 
@@ -78,7 +78,7 @@ class GraphBuilder:
         self._by_tensor: dict[int, fx.Node] = {}
         self._by_symbol: dict[Any, fx.Node] = {}
         self._by_expr: dict[Any, fx.Node] = {}
-        self.open_numbers = OpenNumbers(self)
+        self.unspecialised_numbers = UnspecialisedNumbers(self)
         self._names: dict[str, int] = {}
         self._last_placeholder: fx.Node | None = None
 
@@ -203,9 +203,9 @@ class GraphBuilder:
     # --- calls ---------------------------------------------------------------------------------------------------
     def call(self, frame: Any, target: Any, args: Any, kwargs: Any = None, kind: str = "call_function") -> Value:
         """Record target(*args, **kwargs), run it on fakes, and wrap the result. args may hold Values anywhere."""
-        node_args = self.open_numbers.settle(frame, target, tuple(graph_argument(frame, a) for a in args))
+        node_args = self.unspecialised_numbers.settle(frame, target, tuple(graph_argument(frame, a) for a in args))
         node_kwargs = {k: graph_argument(frame, v) for k, v in kwargs.items()} if kwargs else {}
-        node_kwargs = self.open_numbers.settle(frame, target, node_kwargs)
+        node_kwargs = self.unspecialised_numbers.settle(frame, target, node_kwargs)
         number = numbers_alone(target, node_args, node_kwargs)
         if number is not None:
             return self.call(frame, torch.full, ((), number.item()), {"dtype": number.dtype})
@@ -221,7 +221,7 @@ class GraphBuilder:
             taken = with_numbers(target, node_args, node_kwargs, data_of, size_of)
             if taken is None:
                 raise
-        if taken is None and self.open_numbers.fix_for_nothing(frame, example):
+        if taken is None and self.unspecialised_numbers.fix_for_nothing(frame, example):
             return self.call(frame, target, args, kwargs, kind)
         if taken is not None:
             self._reads = self.fake_mode.reads
@@ -285,7 +285,7 @@ class GraphBuilder:
             self._writing = frame.root.recording.effects.writing
             node.meta["may_write"] = True
         if frame.root.plan.learnt.apart:
-            keep_apart(frame, node)
+            isolate_node(frame, node)
         learn(node, example)
         learn_formula(node, example)
         if self.fake_mode.reads != self._reads:

@@ -36,9 +36,9 @@ from ..bytecode.reload import local_name
 from ..errors import ControlMisuse
 from ..plan import Again, Learnt
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
+from .constant_data import version_of_example
 from .data_sizes import holds
 from .handlers import is_swallowed
-from .known import version_of_example
 from .leaves import copy_like, leaf, with_data
 from .raises import ANYTHING, exceptions_for_data
 from .undo import (
@@ -311,7 +311,7 @@ def _written_by(node: fx.Node) -> Iterable[Any]:
     return storages_of(_result(node)) if node.meta.get("may_write") else ()
 
 
-def keep_apart(frame: Any, node: fx.Node) -> None:
+def isolate_node(frame: Any, node: fx.Node) -> None:
     """Breaks the graph where an operator that may raise and something that cannot be taken back, of which one is this node, meet in it."""
     if not is_plain_call(node) and node.target is not holds:
         frame.root.recording.effects.hidden = f"{node.target} is no operator"
@@ -441,7 +441,7 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     root = frame.root
     lines = [f"__tw_out = {call}"]
     if not conditions and (why := leaves_a_trace(root, False, writes_last)):
-        if root.recording.effects.raised and not root.plan.learnt.apart and must_be_apart(root):
+        if root.recording.effects.raised and not root.plan.learnt.apart and must_be_isolated(root):
             raise Again("apart", Learnt(apart=True), why)
         return lines
     restore = [f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({root.modes.grad_at_start})"]
@@ -513,7 +513,7 @@ def plainly_under_hooks(writer: CodeWriter, frame: Any) -> list[str]:
     ]
 
 
-def must_be_apart(root: Any) -> bool:
+def must_be_isolated(root: Any) -> bool:
     """Whether the program would see that its frame does not run again: in a handler or a manager, or by a history that is there."""
     if root.graph.raises_in_try:
         return True

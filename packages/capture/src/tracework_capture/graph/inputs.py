@@ -318,19 +318,19 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
     if symbol is None:
         limits = declared or DimRange()
         frame.guard("TYPE", source, int)
-        symbol = open_int(root, value, source, limits)
+        symbol = symbolic_int(root, value, source, limits)
         if declared is not None:
             root.inputs.strict_dims.append((symbol, source, None, "declared in shapes_spec"))
         symbol = root.inputs.numbers[source] = in_group(root, symbol, limits, str(source))
     return symbol
 
 
-def open_int(root: Any, value: int, source: Source, limits: DimRange = DimRange()) -> Any:  # noqa: B008  # it is frozen
+def symbolic_int(root: Any, value: int, source: Source, limits: DimRange = DimRange()) -> Any:  # noqa: B008  # it is frozen
     """The symbol of an int that may be any number, an input of the graph; one for each source."""
     symbol = root.inputs.numbers.get(source)
     if symbol is None:
         symbol = root.inputs.numbers[source] = root.symbols.new(value, source, limits.lower, limits.upper, number=True)
-        root.graph.open_numbers.add(symbol)
+        root.graph.unspecialised_numbers.add(symbol)
         root.graph.size_input(symbol, source, value)
     return symbol
 

@@ -6,8 +6,8 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
+from .generated_operators import GeneratedOperators
 from .kernel_writes import written_parameters
-from .made_operators import MadeOperators
 
 __all__ = ["Launch", "python_function", "operator_of"]
 
@@ -56,7 +56,7 @@ def schema_of(launch: Launch, written: frozenset[str]) -> str:
     return f"({', '.join([*parts, 'SymInt[] grids'])}) -> ()"
 
 
-_operators = MadeOperators("tracework_kernels")
+_operators = GeneratedOperators("tracework_kernels")
 
 
 def operator_of(launch: Launch) -> Any:

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from .made_operators import MadeOperators
+from .generated_operators import GeneratedOperators
 
 __all__ = ["number_operator"]
 
-_operators = MadeOperators("tracework_numbers")
+_operators = GeneratedOperators("tracework_numbers")
 
 
 class _Call:

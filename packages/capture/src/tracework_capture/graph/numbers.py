@@ -15,7 +15,7 @@ from torch import fx
 from ..dims import SMALLEST
 from .opaque_operators import NAMESPACE
 
-__all__ = ["OpenNumbers"]
+__all__ = ["UnspecialisedNumbers"]
 
 OPERATORS = "add sub mul iadd isub imul truediv itruediv true_divide eq ne lt le gt ge"
 METHODS = "add sub mul roll rsub eq ne lt le gt ge where masked_fill fill clamp clamp_min clamp_max _foreach_add _foreach_sub _foreach_mul"
@@ -27,7 +27,7 @@ PLACES = (
 TAKES_PLACES = frozenset([*PLACES.split(), "tril_", "triu_"])
 
 
-class OpenNumbers:
+class UnspecialisedNumbers:
     """The ints of one capture that may still be any number, and those that turned out to be fixed."""
 
     def __init__(self, builder: Any) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from ..errors import OpaqueCallError
 from ..signals import let_through
-from .made_operators import MadeOperators
+from .generated_operators import GeneratedOperators
 
 __all__ = ["NAMESPACE", "Given", "Refusal", "ResultFacts", "is_foreign", "observe", "operator_of"]
 
@@ -137,7 +137,7 @@ class _Opaque:
         return made if len(made) > 1 else made[0]
 
 
-_operators = MadeOperators(NAMESPACE)
+_operators = GeneratedOperators(NAMESPACE)
 
 
 def operator_of(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-__all__ = ["check_replaced", "identity_is_asked", "may_be_replaced", "memory_is_asked", "note_replaced", "settle_replaced"]
+__all__ = ["check_replaced", "identity_observed", "may_be_replaced", "memory_observed", "note_replaced", "settle_replaced"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def check_replaced(root: Any, outputs: Iterable[fx.Node]) -> None:
         return
     nodes = root.graph.graph.nodes
     strided = (node.all_input_nodes for node in nodes if "as_strided" in getattr(node.target, "__name__", str(node.target)))
-    _memory_is_asked(root, _memory(read for reads in strided for read in reads))
+    _memory_observed(root, _memory(read for reads in strided for read in reads))
     seen = _memory(outputs) | _memory(node for node in nodes if node.op == "placeholder")
     for group in _groups(root.recording.replaced):
         memory = set().union(*(each.memory for each in group))
@@ -96,7 +96,7 @@ def check_replaced(root: Any, outputs: Iterable[fx.Node]) -> None:
             _unselect(root, group)
 
 
-def identity_is_asked(root: Any, *values: Any) -> None:
+def identity_observed(root: Any, *values: Any) -> None:
     """Raises Again where data decides which tensor one of the values is."""
     chosen = [value for value in values if getattr(value, "is_chosen", False)]
     for group in _groups(root.recording.replaced) if chosen else ():
@@ -104,12 +104,12 @@ def identity_is_asked(root: Any, *values: Any) -> None:
             _unselect(root, group)
 
 
-def memory_is_asked(root: Any, value: Any) -> None:
+def memory_observed(root: Any, value: Any) -> None:
     """Raises Again where the tensor is a replaced one, or a view of one, that the program asks how it lies in its memory."""
-    _memory_is_asked(root, {value.example.storage})
+    _memory_observed(root, {value.example.storage})
 
 
-def _memory_is_asked(root: Any, memory: set[Any]) -> None:
+def _memory_observed(root: Any, memory: set[Any]) -> None:
     for group in _groups(root.recording.replaced) if memory else ():
         if any(memory & each.memory for each in group):
             _unselect(root, group)

@@ -13,7 +13,7 @@ import torch
 from ..guards.kinds import data_of
 from ..plan import Again
 from ..sources import InstanceAttr, ModuleEntry
-from .known import LARGEST, Known, held_data
+from .constant_data import LARGEST, Known, held_data
 
 if TYPE_CHECKING:
     from torch import fx

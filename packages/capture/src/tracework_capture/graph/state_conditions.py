@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from .. import _torch
-from .known import LARGEST, apply_target, is_pure, is_pure_write, version_of_example
+from .constant_data import LARGEST, apply_target, is_pure, is_pure_write, version_of_example
 
 __all__ = ["truth_of_state"]
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from .known import apply_target, held_data, version_of_example
+from .constant_data import apply_target, held_data, version_of_example
 from .specialised import specialise
 
 __all__ = ["Formula", "learn_formula", "number_of_formula", "truth_of_formula"]

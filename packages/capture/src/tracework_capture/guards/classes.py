@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _C
 from ..errors import BreakGraph
-from ..mortal import held, held_in_parts, is_held, is_there, there
+from ..weakly_held import held, held_in_parts, is_held, is_there, there
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

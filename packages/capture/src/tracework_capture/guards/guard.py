@@ -6,9 +6,9 @@ from typing import Any
 
 from .. import _C
 from .._torch import dispatch_keys
-from ..mortal import held, there
 from ..signals import let_through
 from ..sources import Ambient, Source
+from ..weakly_held import held, there
 
 __all__ = ["Guard", "GuardSet", "TensorFacts", "payload_key"]
 

@@ -22,9 +22,9 @@ import torch
 from .. import _C, _torch
 from ..arrays import array_errors
 from ..errors import GuardBuildError
-from ..mortal import held
 from ..sources import Const, DictItem, text_of
-from .deaths import acts, dies_unseen
+from ..weakly_held import held
+from .finalizers import acts, dies_unseen
 from .guard import GuardSet, TensorFacts
 
 __all__ = [

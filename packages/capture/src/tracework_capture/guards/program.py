@@ -14,9 +14,9 @@ import torch
 
 from .. import _C, _torch
 from ..errors import GuardBuildError
-from ..mortal import held, is_held, there
 from ..signals import let_through
 from ..sources import Ambient, Local, Source, TensorSize, root
+from ..weakly_held import held, is_held, there
 from . import shapes
 from .access import Scope, fetch, steps_of
 from .guard import Guard, GuardSet, TensorFacts, payload_key

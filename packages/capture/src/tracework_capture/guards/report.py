@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..mortal import is_held, there
+from ..weakly_held import is_held, there
 from .access import Scope
 from .guard import Guard
 from .kinds import kind_of, short

@@ -20,9 +20,9 @@ import torch
 
 from .. import sources
 from ..errors import GuardBuildError
-from ..mortal import there
 from ..signals import let_through
 from ..sources import Source
+from ..weakly_held import there
 from . import shapes
 from .access import Scope
 from .classes import SealedLookups, find

@@ -22,10 +22,10 @@ from ..guards.access import Scope
 from ..guards.guard import Guard
 from ..guards.program import Program, build_program, guard_set, lean_programs
 from ..guards.report import cure_of, recompile_reason, same_object_cure
-from ..mortal import is_held
 from ..options import CaptureOptions
 from ..sources import Source
 from ..uncompiled import RecompileLimitWarning, forget_told, report_uncompiled
+from ..weakly_held import is_held
 from .code_set import CodeSet
 
 __all__ = [
@@ -140,7 +140,7 @@ class _Invalidate:
             self.gone.append(self.place)
 
 
-def let_go_of_unused() -> None:
+def release_unused() -> None:
     """Before a full collection: entries that served once and lead to no graph, which are cheap to make anew, go. They hold functions
     and classes that nothing else may hold, and the collector does not see into code objects. A round of a loop that is collected in
     loses what it goes on in once."""
@@ -178,7 +178,7 @@ def _leads_to_graph(entry: _C.Entry) -> bool:
     return False
 
 
-gc.callbacks.append(_C.full_collection_callback(let_go_of_unused))
+gc.callbacks.append(_C.full_collection_callback(release_unused))
 
 
 def build_lean_programs() -> None:

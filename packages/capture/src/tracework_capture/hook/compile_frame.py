@@ -35,9 +35,9 @@ from ..plan import Again, Done, Outcome, Plan, Retry, Stop, Stopped
 from ..signals import handlers_apart
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
 from ..trace_policy import call_policy
+from ..values.objects.class_statement import NewClassValue
 from ..values.objects.function import CellValue
-from ..values.objects.made_class import MadeClassValue
-from ..values.protocol.lifetimes import acting_arguments, guard_arguments
+from ..values.protocol.finalizers import arguments_with_finalizers, guard_arguments
 from ..values.protocol.memory import Memory
 from ..values.protocol.program_code import check_frame_hooks
 from ..values.protocol.value import EXISTING, SymbolicRaise, Value
@@ -69,7 +69,7 @@ class FrameInput:
     ) -> None:
         self.outermost = outermost
         self.code, self.slots, self.globals, self.closure = code, slots, globals_, closure or ()
-        self.acting = acting_arguments(code, slots)  # now, as a capture holds them, too
+        self.acting = arguments_with_finalizers(code, slots)  # now, as a capture holds them, too
 
 
 @handlers_apart
@@ -140,7 +140,7 @@ def outcome_of(
         stop = Stop(root.progress.step, BreakGraph("recursion", "Python's own recursion limit"), frame.locations())
     finally:
         history.operations = max(history.operations, root.graph.own_calls)
-        for made in made_classes(root):
+        for made in new_classes(root):
             made.end()
         root.end()
         frame.end()
@@ -175,9 +175,9 @@ def not_continued(why: str, stop: Stop) -> SkipFrame:
     return skip
 
 
-def made_classes(root: CaptureRoot) -> list[MadeClassValue]:
+def new_classes(root: CaptureRoot) -> list[NewClassValue]:
     """The classes that the traced program made."""
-    return [value for value in root.memory.made.values() if isinstance(value, MadeClassValue)]
+    return [value for value in root.memory.made.values() if isinstance(value, NewClassValue)]
 
 
 def forget_frames(error: BaseException | None, handled: BaseException | None) -> None:
@@ -366,7 +366,7 @@ def attempt(root: CaptureRoot, frame: SymbolicFrame, backend: Any) -> Captured:
         raise SkipFrame(NOTHING)
     distinct_guards(root)
     guard_arguments(frame, [frame.result] if isinstance(stop, Returned) and frame.result is not None else [])
-    lookups = lookups.without([value.cls for value in made_classes(root)])
+    lookups = lookups.without([value.cls for value in new_classes(root)])
     if lookups.found or lookups.orders:
         root.guards.record("CLASSES", Const(None, "classes"), lookups.sealed())
     unfinished_generators(root, stop)

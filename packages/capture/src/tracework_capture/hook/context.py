@@ -49,8 +49,8 @@ from . import cache, dynamism
 from . import stance as stances
 from .code_set import CodeSet
 from .compile_frame import NOTHING, ONE_OPERATION, FrameInput, capture_frame, forget_frames
+from .dynamic_code import DynamicCode
 from .history import History
-from .made_anew import MadeAnew
 from .policy import (
     Outermost,
     counts_objects,
@@ -74,7 +74,7 @@ __all__ = [
     "dump_dynamism",
     "dump_guards",
     "frame_of",
-    "let_go",
+    "release",
     "optimize",
     "reset",
     "run_only",
@@ -113,7 +113,7 @@ class FrameCallback:
         # wrappers by their code: the functions they hold -> why they run plainly
         self.left: dict[int, dict[tuple[Any, ...], str]] = {}
         self.small = CodeSet()
-        self.anew = MadeAnew()
+        self.anew = DynamicCode()
         self.siblings: dict[int, FrameCallback] = {}
         self.wrappers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.skipped: collections.deque[PlainFrame] = collections.deque(maxlen=_REMEMBERED)
@@ -283,20 +283,20 @@ class FrameCallback:
         wrapper._torchdynamo_orig_callable = function  # type: ignore[attr-defined]
         wrapper._torchdynamo_wrapper_id = id(wrapper)  # type: ignore[attr-defined]
         self.wrappers.add(wrapper)
-        weakref.finalize(wrapper, _let_go_of_entries, weakref.ref(self)).atexit = False
+        weakref.finalize(wrapper, _release_entries, weakref.ref(self)).atexit = False
         return wrapper
 
     def seen(self) -> list[tuple[types.CodeType, History]]:
         """The sizes and numbers that were seen, by code that still lives."""
         return [(code, history) for ref, history in list(self.histories.values()) if (code := ref()) is not None]
 
-    def let_go_of_entries(self) -> None:
+    def release_entries(self) -> None:
         """Drops the entries of this callback, which keep it alive, and with it graphs and kernels, as long as the code lives."""
         dynamism.remember(self.seen())
         for code, _ in list(self.histories.values()):
             cache.remove(code(), lambda entry: entry.owner is self)
         for sibling in list(self.siblings.values()):
-            sibling.let_go_of_entries()
+            sibling.release_entries()
 
     def rest(self) -> bool:
         """Whether the entries stay for an equal call of optimize(), the last of one code, now that the last wrapper is gone. Where nobody else has
@@ -308,7 +308,7 @@ class FrameCallback:
         _resting[id(code)] = weakref.ref(code, functools.partial(_forget_resting, id(code))), weakref.ref(self)
         other = None if before is None else before()
         if other is not None and other is not self and not list(other.wrappers):
-            other.let_go_of_entries()
+            other.release_entries()
         return True
 
     def refuse(
@@ -433,7 +433,7 @@ class FrameCallback:
         self.empty.clear()
         self.left.clear()
         self.small.clear()
-        self.anew = MadeAnew()
+        self.anew = DynamicCode()
         self.skipped.clear()
         self.recompiles.clear()
         self.breaks.clear()
@@ -479,19 +479,19 @@ def _code_died(
             callback.anew.died(kind)
 
 
-def let_go(compiled: weakref.ref[Any]) -> None:
+def release(compiled: weakref.ref[Any]) -> None:
     """For whoever wraps what optimize() gave for a function: nobody can call it through that wrapper any more, though it may not be dead yet."""
     wrapper = compiled()
     if wrapper is not None and isinstance(wrapper.callback, FrameCallback):
         wrapper.callback.wrappers.discard(wrapper)
-        _let_go_of_entries(weakref.ref(wrapper.callback))
+        _release_entries(weakref.ref(wrapper.callback))
 
 
-def _let_go_of_entries(callback: weakref.ref[FrameCallback]) -> None:
+def _release_entries(callback: weakref.ref[FrameCallback]) -> None:
     """A wrapper died."""
     owner = callback()
     if owner is not None and not list(owner.wrappers) and not owner.rest():
-        owner.let_go_of_entries()
+        owner.release_entries()
 
 
 def _forget_resting(key: int, code: weakref.ref[types.CodeType]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..bytecode.reload import builtins_of
 from ..values.objects.class_value import ClassValue
-from ..values.objects.exception import attribute_asked
+from ..values.objects.exception import attribute_of_exception
 from .handlers.names import read_global
 
 if TYPE_CHECKING:
@@ -66,4 +66,4 @@ def _global_object(frame: SymbolicFrame, name: str) -> object:
 
 
 def _value(frame: SymbolicFrame, owner: Value | None, name: str) -> Value:
-    return read_global(frame, name) if owner is None else attribute_asked(frame, owner, name)
+    return read_global(frame, name) if owner is None else attribute_of_exception(frame, owner, name)

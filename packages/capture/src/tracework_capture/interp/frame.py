@@ -16,8 +16,8 @@ from ..guards.guard import GuardSet
 from ..sources import Const
 from ..sources import root as root_of
 from ..values.objects.function import CellValue
-from ..values.protocol.asked import Asked
-from ..values.protocol.value import Deferred, SymbolicRaise, Value
+from ..values.protocol.queries import Queries
+from ..values.protocol.value import LazyValue, SymbolicRaise, Value
 from ..values.torch.modes import Modes
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class CaptureRoot:
     mutations: MutationLog = field(default_factory=MutationLog)
     recording: Recording = field(default_factory=Recording)
     modes: Modes = field(default_factory=Modes)
-    asked: Asked = field(default_factory=Asked)
+    queries: Queries = field(default_factory=Queries)
 
     def __post_init__(self) -> None:
         self.fake_mode.recorder = self.recording.effects.note
@@ -136,12 +136,12 @@ class SymbolicFrame:
         """A local, without wrapping (and guarding) an argument that nobody read."""
         unread = getattr(self.locals, "unread", None)
         held = unread(name) if unread is not None else None
-        return Deferred(*held) if held is not None else self.locals[name]
+        return LazyValue(*held) if held is not None else self.locals[name]
 
     def settle(self) -> None:
         """Wrap the deferred entries of the stack."""
         self.deferred = False
-        self.stack[:] = [self.wrap(v.obj, v.source) if type(v) is Deferred else v for v in self.stack]
+        self.stack[:] = [self.wrap(v.obj, v.source) if type(v) is LazyValue else v for v in self.stack]
 
     def end(self) -> None:
         """The attempt is over: drops the user's objects."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BreakGraph
-from ..values.protocol.lifetimes import refuse_to_let_go
+from ..values.protocol.finalizers import refuse_release
 from ..values.protocol.value import SymbolicRaise
 from .handlers.table import RETURNED, SUSPENDED
 from .opcodes import find_handler
@@ -75,7 +75,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                     unwind(frame, error)
                     signal = None
                 if is_root and root.memory.acting and signal is not RETURNED:
-                    refuse_to_let_go(frame)
+                    refuse_release(frame)
             except (BreakGraph, GuardOnUnbackedError) as stopped:
                 stop = stopped if isinstance(stopped, BreakGraph) else BreakGraph("unbacked_condition", str(stopped))
                 if not stop.stack:

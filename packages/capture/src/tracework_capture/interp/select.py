@@ -32,7 +32,7 @@ from ..values.protocol.value import SymbolicRaise, Value
 from ..values.torch.functions import TorchFunctionValue
 from ..values.torch.regions.cond import fits
 from ..values.torch.tensor import TensorValue
-from .arm_results import Refused, Traced, merged, traced_arm
+from .branch_results import Refused, Traced, merged, traced_arm
 from .handlers.attributes import MethodRef
 from .handlers.table import find_handler
 

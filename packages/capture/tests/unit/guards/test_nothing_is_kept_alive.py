@@ -19,7 +19,7 @@ import torch
 import tracework_capture as capture
 from tracework_capture import _C
 from tracework_capture.hook.cache import entries_of
-from tracework_capture.mortal import held, held_in_parts, is_there, may_die
+from tracework_capture.weakly_held import held, held_in_parts, is_there, may_die
 
 NAMES = dict(
     abc=abc,

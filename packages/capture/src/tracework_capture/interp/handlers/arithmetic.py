@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
-from ...graph.known import known_tensor
+from ...graph.constant_data import known_tensor
+from ...values.number.deferred import DeferredValue
 from ...values.number.floats import DataBool
-from ...values.number.late_values import LateValue
 from ...values.protocol.operators import binary, compare, same
 from ...values.torch.tensor import TensorValue
 from .table import opcode
@@ -51,7 +51,7 @@ def invert(frame: SymbolicFrame, instruction: Instruction) -> None:
 def logical_not(frame: SymbolicFrame, instruction: Instruction) -> None:
     """not value"""
     value = frame.stack.pop()
-    if isinstance(value, LateValue) and not frame.instructions[instruction.index + 1].opname.startswith("POP_JUMP"):
+    if isinstance(value, DeferredValue) and not frame.instructions[instruction.index + 1].opname.startswith("POP_JUMP"):
         frame.stack.append(value.negated())
     else:
         frame.stack.append(frame.constant(not value.truth(frame)))
@@ -75,7 +75,7 @@ def as_bool(frame: SymbolicFrame, instruction: Instruction, value: Value) -> Val
     following = frame.instructions[instruction.index + 1]
     if following.opname.startswith("POP_JUMP") and is_open_condition(value):
         return value
-    if isinstance(value, LateValue) and following.opname == "UNARY_NOT":
+    if isinstance(value, DeferredValue) and following.opname == "UNARY_NOT":
         return value
     return frame.constant(value.truth(frame))
 

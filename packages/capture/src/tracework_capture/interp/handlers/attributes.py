@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...bytecode.facts import VERSION
 from ...guards.classes import defines, lookup_class
-from ...values.objects.exception import attribute_asked
+from ...values.objects.exception import attribute_of_exception
 from ...values.objects.function import BoundMethodValue
 from ...values.objects.instance import ObjectValue
 from ...values.protocol.value import Value
@@ -56,7 +56,7 @@ def load_attr(frame: SymbolicFrame, instruction: Instruction) -> None:
     if VERSION >= (3, 12) and instruction.arg & 1:
         push_method(frame, owner, instruction.value)
         return
-    frame.stack.append(attribute_asked(frame, owner, instruction.value))
+    frame.stack.append(attribute_of_exception(frame, owner, instruction.value))
 
 
 @opcode("LOAD_METHOD")
@@ -71,7 +71,7 @@ def push_method(frame: SymbolicFrame, owner: Value, name: str) -> None:
     lazy = defines(owner.python_type(), name)
     if lazy and isinstance(owner, ObjectValue):  # what the frame stored over a method is not there before its effects are
         lazy = name not in owner.fields and not is_computed(owner.python_type(), name)
-    pair = (MethodRef(owner, name) if lazy else attribute_asked(frame, owner, name), NULL)
+    pair = (MethodRef(owner, name) if lazy else attribute_of_exception(frame, owner, name), NULL)
     frame.stack.extend(pair if VERSION >= (3, 13) else pair[::-1])
 
 
@@ -110,4 +110,4 @@ def load_super_attr(frame: SymbolicFrame, instruction: Instruction) -> None:
     if instruction.arg & 1:
         push_method(frame, bound, instruction.value)
     else:
-        frame.stack.append(attribute_asked(frame, bound, instruction.value))
+        frame.stack.append(attribute_of_exception(frame, bound, instruction.value))

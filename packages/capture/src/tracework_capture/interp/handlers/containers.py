@@ -8,7 +8,7 @@ from ... import _C
 from ...bytecode.facts import VERSION
 from ...bytecode.liveness import live_locals
 from ...sources import Const
-from ...values.number.late_values import LateValue, late_joined
+from ...values.number.deferred import DeferredValue, deferred_join
 from ...values.plain.mapping import dict_of
 from ...values.plain.ranges import SliceValue
 from ...values.plain.sequence import ListValue, SequenceValue, TupleValue
@@ -341,8 +341,8 @@ def call_builtin(frame: SymbolicFrame, function: Callable[..., Any], *args: Valu
 def build_string(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Join the fields of an f-string."""
     parts = frame.pop_many(instruction.arg)
-    if any(isinstance(p, LateValue) for p in parts):
-        frame.stack.append(late_joined(parts))
+    if any(isinstance(p, DeferredValue) for p in parts):
+        frame.stack.append(deferred_join(parts))
         return
     if all(known_text(p) for p in parts):
         frame.stack.append(joined_text(parts))

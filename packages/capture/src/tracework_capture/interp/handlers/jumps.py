@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...graph.checks import can_be_checked, take_for_granted
+from ...graph.constant_data import known_tensor
 from ...graph.handlers import only_raises
-from ...graph.known import known_tensor
 from ...values.number.floats import DataBool
 from ...values.protocol.value import is_none
 from ...values.torch.tensor import TensorValue

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...bytecode.facts import VERSION
 from ...values.objects.instance import ObjectValue
 from ...values.plain.iterators import ContinuedIterator, IteratorValue, iterate_alone
-from ...values.protocol.value import Deferred, SymbolicRaise
+from ...values.protocol.value import LazyValue, SymbolicRaise
 from .table import SUSPENDED, opcode
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def get_iter(frame: SymbolicFrame, instruction: Instruction) -> None:
 def is_continued(frame: SymbolicFrame, instruction: Instruction) -> bool:
     """Whether this is how a continuation begins that was given the items left of a loop (bytecode.resume)."""
     dropped = frame.instructions[instruction.index - 1]
-    return dropped.opname == "DELETE_FAST" and dropped.value.startswith("__tw_stack") and type(frame.stack[-1]) is Deferred
+    return dropped.opname == "DELETE_FAST" and dropped.value.startswith("__tw_stack") and type(frame.stack[-1]) is LazyValue
 
 
 @opcode("GET_YIELD_FROM_ITER")

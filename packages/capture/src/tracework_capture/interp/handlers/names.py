@@ -12,7 +12,7 @@ from ...sources import Const, DictItem, FrameGlobals, Global
 from ...values.objects.function import CellValue
 from ...values.plain.mapping import MISSING, dict_of, touched_name, write_name
 from ...values.plain.sequence import constant_of_code
-from ...values.protocol.value import Deferred, Value
+from ...values.protocol.value import LazyValue, Value
 from ..frame import NULL
 from .table import opcode
 
@@ -38,7 +38,7 @@ def load_fast(frame: SymbolicFrame, instruction: Instruction) -> None:
         held = frame.locals.take(name)
         if held is not None:
             frame.deferred = True
-            frame.stack.append(Deferred(*held))
+            frame.stack.append(LazyValue(*held))
             return
     if instruction.arg >= frame.code.co_nlocals and name in frame.cells:  # a class body may have the name for another object
         frame.stack.append(frame.cells[name])
@@ -58,9 +58,9 @@ def read_local(frame: SymbolicFrame, name: str) -> Value:
 
 def write_local(frame: SymbolicFrame, name: str, value: Value) -> None:
     """Store a local; inlined comprehensions (3.12) save and restore cells and NULLs this way."""
-    if type(value) is Deferred and type(value.obj) is CellType:  # the cell that a comprehension kept on the stack
+    if type(value) is LazyValue and type(value.obj) is CellType:  # the cell that a comprehension kept on the stack
         value = frame.wrap(value.obj, value.source)
-    if type(value) is Deferred and frame.parent is None:
+    if type(value) is LazyValue and frame.parent is None:
         frame.locals.hold(name, value.obj, value.source)
     elif isinstance(value, CellValue) and is_cell(original_code(frame.code), name):
         frame.locals.pop(name, None)  # what the comprehension had in the slot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...arrays import numpy
-from ...graph.known import known_tensor
+from ...graph.constant_data import known_tensor
 from ..number.symint import SymNumber
 from ..plain.sequence import SequenceValue
 from ..protocol.constant import force_plain

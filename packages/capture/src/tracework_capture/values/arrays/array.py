@@ -16,7 +16,7 @@ from ... import _C
 from ...arrays import NUMPY_DTYPES, array_number, numpy
 from ...signals import let_through
 from ...sources import Source
-from ..number.late_values import OF_KIND
+from ..number.deferred import OF_KIND
 from ..number.symint import size_value
 from ..plain.iterators import SequenceIterator
 from ..plain.sequence import SequenceValue, TupleValue
@@ -27,7 +27,7 @@ from ..protocol.kinds import AbstractArray
 from ..protocol.registry import Registry
 from ..protocol.value import EXISTING, NEW, Value
 from ..torch.tensor_attributes import numel, shape
-from ..torch.texts_of_data import late_text, may_be_written_late
+from ..torch.tensor_text import deferred_text, may_be_written_after
 from .arguments import sizes_of
 from .breaks import refuse
 from .nodes import call, call_method
@@ -142,14 +142,14 @@ class ArrayValue(AbstractArray):
         return refuse(frame, f"arithmetic of a tensor and a {self.describe()}")
 
     # --- texts ---------------------------------------------------------------------------------------------------
-    def late_truth(self, frame: Frame) -> Any:
-        return None if self.example.ndim else self.tensor.late_truth(frame)
+    def deferred_truth(self, frame: Frame) -> Any:
+        return None if self.example.ndim else self.tensor.deferred_truth(frame)
 
     def data_text(self, frame: Frame, fn: Callable[..., Any], *rest: Any) -> Value | None:
-        if type(self) is not ArrayValue or not may_be_written_late(frame):
+        if type(self) is not ArrayValue or not may_be_written_after(frame):
             return None
         kept = self.copied(frame)
-        return late_text(frame, lambda emit: emit.load(kept), fn, rest)
+        return deferred_text(frame, lambda emit: emit.load(kept), fn, rest)
 
     def own_format(self, frame: Frame, spec: str) -> Value | None:
         if type(self) is not ArrayValue or not self.scalar:

@@ -32,7 +32,7 @@ from .operands import (
     as_operand,
     cast,
     constant_array,
-    is_open_float,
+    is_unspecialised_float,
     known_result,
     prepared,
     to_store,
@@ -482,7 +482,7 @@ def is_dtype(value: Value) -> bool:
 def kind_of_any(frame: Frame, operand: Any) -> Any:
     """What numpy.result_type takes for an operand."""
     operand = force_plain(frame, operand) if isinstance(operand, SymNumber) else operand
-    operand = 0.0 if is_open_float(operand) else operand
+    operand = 0.0 if is_unspecialised_float(operand) else operand
     return operand.dtype if isinstance(operand, ArrayValue) else operand
 
 
@@ -543,7 +543,7 @@ for _name in ("zeros", "ones", "empty"):
 def full(frame: Frame, shape: Argument, fill_value: Value, dtype: Argument = None) -> ArrayValue:
     number = as_operand(frame, fill_value)
     number = force_plain(frame, number) if isinstance(number, SymNumber) else number
-    number = as_array(frame, number) if is_open_float(number) else number
+    number = as_array(frame, number) if is_unspecialised_float(number) else number
     wanted = dtype_of(frame, dtype) or (number.dtype if isinstance(number, ArrayValue) else numpy.asarray(number).dtype)
     filler = cast(frame, number.tensor, wanted) if isinstance(number, ArrayValue) else prepared(frame, number, wanted)
     return ArrayValue(

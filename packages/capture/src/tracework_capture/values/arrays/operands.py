@@ -8,7 +8,7 @@ import torch
 
 from ...arrays import DTYPES, NUMPY_DTYPES, backwards, numpy, tensor_of_array
 from ...errors import NotPlain
-from ...graph.known import Known
+from ...graph.constant_data import Known
 from ...sources import ArrayTensor, Source
 from ..number.floats import FloatValue
 from ..number.symint import SymNumber
@@ -91,9 +91,9 @@ calls({"tracework_capture.array_functions.across": across})
 
 def as_operand(frame: Frame, value: Value, refusing: bool = True) -> Any:
     """The array, the Python or NumPy number, or the array made of a list of numbers, that a function of NumPy works on; None else."""
-    if isinstance(value, (ArrayValue, SymNumber)) or is_open_float(value):
+    if isinstance(value, (ArrayValue, SymNumber)) or is_unspecialised_float(value):
         return value
-    if is_open_number(value):
+    if is_unspecialised_number(value):
         number: Any = value
         return ArrayValue(number.as_array_tensor(frame), scalar=True)
     try:
@@ -109,12 +109,12 @@ def as_operand(frame: Frame, value: Value, refusing: bool = True) -> Any:
     return refuse(frame, f"a function of NumPy with a {value.describe()}") if refusing else None
 
 
-def is_open_float(value: Value) -> bool:
+def is_unspecialised_float(value: Value) -> bool:
     """Whether it is a float of Python's that changes from call to call, or that is drawn."""
     return isinstance(value, FloatValue) and not value.known and value.python_type() is float
 
 
-def is_open_number(value: Value) -> bool:
+def is_unspecialised_number(value: Value) -> bool:
     """Whether it is a number of NumPy's that changes from call to call, of a dtype that tensors have."""
     is_number = issubclass(value.python_type(), numpy.generic) and numpy.dtype(value.python_type()) in DTYPES
     return is_number and hasattr(value, "as_array_tensor") and not value.is_constant()
@@ -123,7 +123,7 @@ def is_open_number(value: Value) -> bool:
 def as_array(frame: Frame, value: Value) -> ArrayValue:
     """as_operand, numbers as arrays of no dims."""
     found = as_operand(frame, value)
-    if is_open_float(found):
+    if is_unspecialised_float(found):
         return ArrayValue(found.as_tensor(frame))
     if isinstance(found, SymNumber):
         found = force_plain(frame, found)
@@ -154,7 +154,7 @@ def prepared(frame: Frame, operand: Any, dtype: Any) -> AbstractTensor:
     """A tensor of the dtype; NumPy refuses numbers that do not fit."""
     if isinstance(operand, ArrayValue):
         return cast(frame, operand.tensor, dtype)
-    if is_open_float(operand):
+    if is_unspecialised_float(operand):
         return cast(frame, operand.as_tensor(frame), dtype)
     if dtype not in DTYPES:
         return refuse(frame, f"numbers of dtype {dtype}")

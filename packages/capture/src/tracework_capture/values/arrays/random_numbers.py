@@ -138,7 +138,7 @@ def shuffled(generator: Any, count: int) -> Any:
     return places
 
 
-class MadeGenerator(Value):
+class NewGenerator(Value):
     """random.Random(seed) that the traced program made: what it gives is known."""
 
     mutability = NEW
@@ -213,7 +213,7 @@ def make_generator(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     given = [force_plain(frame, a) for a in args]
     if kwargs or len(given) != 1 or not is_seed(given, {}):
         return frame.break_graph("random_state", "random.Random() without a seed that is known")
-    return MadeGenerator(UNTOUCHED[random.Random](*given))
+    return NewGenerator(UNTOUCHED[random.Random](*given))
 
 
 def module_row(row: Handler) -> Handler:

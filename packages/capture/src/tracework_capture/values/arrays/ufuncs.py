@@ -13,7 +13,7 @@ import torch
 
 from ...arrays import array_errors, numpy
 from ...errors import NotPlain
-from ...graph.known import known_tensor
+from ...graph.constant_data import known_tensor
 from ..number.numpy_arithmetic import NUMPY_OPERATORS
 from ..number.symint import SymNumber
 from ..objects.row_value import RowValue
@@ -32,7 +32,16 @@ from .breaks import refuse, watch_errors
 from .items import index
 from .layouts import ordered_as
 from .nodes import call, call_method, tensors_of
-from .operands import as_array, as_operand, cast, is_open_float, is_open_number, known_result, prepared, to_store
+from .operands import (
+    as_array,
+    as_operand,
+    cast,
+    is_unspecialised_float,
+    is_unspecialised_number,
+    known_result,
+    prepared,
+    to_store,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,7 +122,7 @@ OPERATIONS.add({"binary": binary, "compare": compare, "unary": unary})
 SAME_AS_NUMPY = ("+", "-", "*", "/")
 
 
-def arithmetic_of_open(op: str) -> Callable[[Frame, Value, Value], Value | None]:
+def symbolic_arithmetic(op: str) -> Callable[[Frame, Value, Value], Value | None]:
     """The rule of an operator between one of NumPy's numbers that changes from call to call and another number."""
 
     def rule(frame: Frame, left: Value, right: Value) -> Value | None:
@@ -124,7 +133,7 @@ def arithmetic_of_open(op: str) -> Callable[[Frame, Value, Value], Value | None]
 
 def is_operand(value: Value) -> bool:
     """Whether it is a number or an array that NumPy computes with as it is, known or open."""
-    if isinstance(value, ArrayValue) or is_open_float(value) or is_open_number(value):
+    if isinstance(value, ArrayValue) or is_unspecialised_float(value) or is_unspecialised_number(value):
         return True
     return value.is_constant() and issubclass(value.python_type(), (int, float, numpy.number))
 
@@ -154,7 +163,7 @@ def kind_of(operand: Any) -> Any:
     """What NumPy's promotion looks at: the dtype, or the class of a Python number."""
     if isinstance(operand, SymNumber):
         return int
-    if is_open_float(operand):
+    if is_unspecialised_float(operand):
         return float
     if isinstance(operand, (ArrayValue, numpy.generic)):
         return operand.dtype
@@ -535,4 +544,4 @@ def unknown_ufunc(ufunc: Any) -> Handler:
 
 
 DIVMOD[AbstractArray] = divmod_
-NUMPY_OPERATORS.add({op: arithmetic_of_open(op) for op in SAME_AS_NUMPY})
+NUMPY_OPERATORS.add({op: symbolic_arithmetic(op) for op in SAME_AS_NUMPY})

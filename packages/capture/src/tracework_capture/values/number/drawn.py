@@ -13,7 +13,7 @@ from ... import _torch
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.kinds import AbstractTensor, tensor_value
 from ..protocol.value import Emitter, Frame, Value
-from .floats import FloatValue, LateFloat, is_exact_number
+from .floats import DeferredFloat, FloatValue, is_exact_number
 from .symint import SAME_INT
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def needed(frame: Frame) -> NoReturn:
     frame.break_graph("random_state", "the value of a random number is needed while tracing")
 
 
-class DrawnValue(LateFloat):
+class DrawnValue(DeferredFloat):
     """A float that was drawn, or computed from one."""
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tracework_primops.symbols import Expr
 
 from ...formulas import ERRORS, formula_function, int_of_formula
-from ...graph.inputs import open_int
+from ...graph.inputs import symbolic_int
 from ...guards.kinds import MOST_RELATED
 from ...sources import ComputedInt, Source, TensorStride
 from ..protocol.constant import ConstantValue
@@ -158,7 +158,7 @@ def computed_int(frame: Frame, template: str, *operands: Value) -> Value | None:
         number = int_of_formula(formula.text, given.name, given.value)
     except (*ERRORS, LookupError):
         return None
-    return make.size(frame, open_int(frame.root, number, ComputedInt(given.source, formula.text, given.name)))
+    return make.size(frame, symbolic_int(frame.root, number, ComputedInt(given.source, formula.text, given.name)))
 
 
 def number_of(frame: Frame, template: str, *operands: Value) -> Value | None:

@@ -158,7 +158,7 @@ class FloatValue(AbstractFloat):
         number = other.hint if isinstance(other, FloatValue) else other.constant()
         function = ARITHMETIC.get(op, operator.truediv)
         made = frame.graph.compute(frame, function, (theirs, mine) if reverse else (mine, theirs))
-        late = isinstance(self, LateFloat) or isinstance(other, LateFloat)
+        late = isinstance(self, DeferredFloat) or isinstance(other, DeferredFloat)
         hint = 0.0 if late else function(number, self.hint) if reverse else function(self.hint, number)
         roots = self.roots | (other.roots if isinstance(other, FloatValue) else frozenset())
         value = self.like(other)(made.node, hint, roots)
@@ -290,7 +290,7 @@ class NumpyFloat(FloatValue):
         return self.as_known(frame).as_graph_arg(frame)
 
 
-class LateFloat(FloatValue):
+class DeferredFloat(FloatValue):
     """A float that is known only when the compiled code runs, or computed from one; the hint means nothing."""
 
     def __init__(self, node: fx.Node, hint: float = 0.0, roots: Roots = frozenset(), source: Source | None = None) -> None:
@@ -300,7 +300,7 @@ class LateFloat(FloatValue):
         return type(self)
 
 
-class DataFloat(LateFloat):
+class DataFloat(DeferredFloat):
     """The number of a tensor: what needs it while tracing breaks the graph, and Python gets it when the graph has run."""
 
     never_zero = False

@@ -12,13 +12,13 @@ import torch
 from ...arrays import DTYPES
 from ...atoms import NUMPY_NUMBERS
 from ...formulas import ERRORS, INT_BITS, formula_function, int_of_formula
-from ...graph.inputs import open_int
+from ...graph.inputs import symbolic_int
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import ComputedInt, Source
 from ..protocol.constant import BINARY_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue
 from ..protocol.kinds import AbstractTensor, tensor_value
 from ..protocol.make import make
-from ..protocol.open_constant import OpenConstant
+from ..protocol.unspecialised import UnspecialisedConstant
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
 from .float_formulas import MOST_TEXT, answer_of
@@ -31,7 +31,7 @@ EXACT = frozenset(("+", "-", "*", "//", "%", "&", "|", "^", ">>"))
 NAME = "n"
 
 
-class NumpyInt(OpenConstant):
+class NumpyInt(UnspecialisedConstant):
     """Open in arithmetic with tensors, which take it as any int, in NumPy's own with one number, and where the program makes an int of it
     (`size`) or a text; all else needs the number.
 
@@ -56,7 +56,7 @@ class NumpyInt(OpenConstant):
     def size(self) -> Value:
         """The int."""
         source = ComputedInt(self.place, self.text, NAME)
-        return size_value(self.frame, open_int(self.frame.root, int(self.obj), source))
+        return size_value(self.frame, symbolic_int(self.frame.root, int(self.obj), source))
 
     def specialise(self, frame: Frame) -> Any:
         """The number of this call; the entry then holds for it only."""

@@ -1,6 +1,7 @@
 """Functions, classes, instances, exceptions."""
 
 from . import (  # noqa: F401
+    class_statement,
     class_value,
     compiled_here,
     construction,
@@ -16,13 +17,12 @@ from . import (  # noqa: F401
     instance_attributes,
     instance_fields,
     libraries,
-    made_class,
+    lru_cache,
     namespace,
     nested_texts,
     object_methods,
     partial,
     refused_classes,
-    remembered,
     row_value,
     rows_attributes,
     rows_frames,

@@ -30,8 +30,8 @@ from ..protocol.arguments import call_row
 from ..protocol.binding import C_METHODS, BoundBuiltin, bind_static, class_attribute, class_value, is_data_descriptor, python_new
 from ..protocol.calls import CALLS, method_handler, methods
 from ..protocol.constant import ConstantValue, attribute_name, fold, fold_plain, force_plain, implemented, literal
+from ..protocol.finalizers import drop_reference
 from ..protocol.kinds import AbstractClass, holds_own_instance
-from ..protocol.lifetimes import let_go
 from ..protocol.properties import function_value, held_function
 from ..protocol.pure import is_pure
 from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
@@ -260,7 +260,7 @@ class ClassValue(AbstractClass):
             or any(map(is_descriptor, before))
         ):
             frame.break_graph("side_effect_unknown", f"assignment to {cls.__name__}.{name}")
-        let_go(frame, cls, self.source, name)
+        drop_reference(frame, cls, self.source, name)
         store(cls, name, value)
         frame.mutations.attribute(class_value(frame, cls), name, value)
 

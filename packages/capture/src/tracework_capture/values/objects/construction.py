@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...guards.classes import attributes_of, lookup_class, module_of
 from ..plain.mapping import DictValue, factory_of
 from ..plain.sequence import NONE, DequeValue, ListValue, TupleValue, is_record
-from ..plain.sets import SetValue, made_set
+from ..plain.sets import SetValue, new_set
 from ..protocol.binding import ATOMS, C_METHODS, WITHOUT_PART, bind_static, class_value, native_base, python_new
 from ..protocol.calls import CALLS
 from ..protocol.constant import fold_plain, literal
@@ -116,7 +116,7 @@ def new_object(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
         if kwargs and lookup_class(cls, "__init__")[0] is object.__init__:  # as tuple has it; another __init__ takes them
             return frame.raise_new(TypeError, f"{native.__name__}() takes no keyword arguments")
         if native is frozenset:
-            part = made_set(frame, frozenset, args[1] if len(args) > 1 else TupleValue([]))
+            part = new_set(frame, frozenset, args[1] if len(args) > 1 else TupleValue([]))
         else:
             part = TupleValue(iterate_all(frame, args[1], asks_length=True) if len(args) > 1 else [])
     elif native in ATOMS:

@@ -105,7 +105,7 @@ def raise_no_attribute(frame: Frame, owner: Value, name: str, text: str) -> NoRe
     frame.raise_user(ExceptionValue(AttributeError, [literal(frame, text)], fields))
 
 
-def attribute_asked(frame: Frame, owner: Value, name: str) -> Value:
+def attribute_of_exception(frame: Frame, owner: Value, name: str) -> Value:
     """owner.name. An AttributeError that says neither what was asked for, nor of which object, learns it, as from Python's own lookup."""
     try:
         return owner.getattr(frame, name)

@@ -71,7 +71,7 @@ class GroupValue(ExceptionValue):
         if name == "__init__":  # keeps what __new__ got
             return NONE
         if name == "derive" and len(args) == 1 and not kwargs:
-            return made_group(frame, BaseExceptionGroup, self.message, args[0])
+            return new_group(frame, BaseExceptionGroup, self.message, args[0])
         if name in _OWN and len(args) == 1 and not kwargs:
             parts = split(frame, self, condition_of(frame, args[0]))
             return parts[0] if name == "subgroup" else TupleValue(parts)
@@ -103,14 +103,14 @@ def make_group(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Val
     """cls(message, exceptions) for a class of groups; the arguments of its __init__ are these, too."""
     if kwargs or len(args) != 2:
         return frame.break_graph("call_unknown", f"construction of {cls.__name__} with these arguments")
-    made = made_group(frame, cls, *args)
+    made = new_group(frame, cls, *args)
     init, _ = lookup_class(made.python_type(), "__init__")
     if isinstance(init, types.FunctionType):
         frame.inline(function_value(frame, init), [made, *args], {})
     return made
 
 
-def made_group(frame: Frame, cls: type, message: Value, given: Value) -> Value:
+def new_group(frame: Frame, cls: type, message: Value, given: Value) -> Value:
     """The group as __new__ makes it; what that refuses is left to it."""
     items = given.unpack(frame) if isinstance(given, (TupleValue, ListValue)) else []
     if message.python_type() is not str or not items or not all(issubclass(e.python_type(), BaseException) for e in items):
@@ -204,7 +204,7 @@ def raised_by_clauses(frame: Frame, original: Value, raised: list[Value]) -> Val
     if again:
         kept = {id(leaf) for exception in again for leaf in leaves(exception)}
         anew.append(split(frame, original, lambda part: not is_group(part) and id(part) in kept)[0])
-    return anew[0] if len(anew) == 1 else made_group(frame, BaseExceptionGroup, ConstantValue(""), ListValue(anew))
+    return anew[0] if len(anew) == 1 else new_group(frame, BaseExceptionGroup, ConstantValue(""), ListValue(anew))
 
 
 def has_metadata_of(exception: Value, original: GroupValue) -> bool:

@@ -27,9 +27,9 @@ from .enum_member import EnumMember
 from .exception import ExistingException
 from .function import BoundMethodValue
 from .instance import ObjectValue
+from .lru_cache import CachedFunction
 from .namespace import NamespaceValue
 from .partial import PARTS, PartialValue
-from .remembered import RememberingFunction
 from .thread_local import ThreadLocalValue
 from .weak_reference import WeakReference
 
@@ -190,6 +190,6 @@ def wrap_weakref(frame: Frame, obj: Any, source: Source) -> Value:
 def wrap_cached(frame: Frame, obj: Any, source: Source) -> Value:
     if is_made_anew(source) and type(getattr(obj, "__wrapped__", None)) is types.FunctionType:
         guard_type(frame, obj, source)
-        return RememberingFunction(obj, source, by_identity=False)
+        return CachedFunction(obj, source, by_identity=False)
     frame.guard("IDENTITY", source, obj)
-    return RememberingFunction(obj, source)
+    return CachedFunction(obj, source)

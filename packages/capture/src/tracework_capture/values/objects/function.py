@@ -11,9 +11,9 @@ from ...code_origin import is_of_torch
 from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
 from ..plain.mapping import dict_of
 from ..plain.sequence import TupleValue
+from ..protocol.finalizers import drop_reference
 from ..protocol.keys import MethodKey
 from ..protocol.kinds import AbstractCell, AbstractFunction, AbstractTuple
-from ..protocol.lifetimes import let_go
 from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Value
 from .exception import raise_no_attribute
@@ -29,7 +29,7 @@ class CellValue(AbstractCell):
     """A closure cell. `contents` is None while unbound; existing cells are read on first use."""
 
     two_phase = True
-    filled_late = True  # a function, or the class that it is a method of, is closed over by itself
+    filled_last = True  # a function, or the class that it is a method of, is closed over by itself
 
     def __init__(self, cell: types.CellType | None = None, contents: Source | None = None, source: Source | None = None) -> None:
         super().__init__(source)
@@ -59,7 +59,7 @@ class CellValue(AbstractCell):
     def set(self, frame: Frame, value: Value | None) -> None:
         """Store (None empties the cell); existing cells are logged for replay."""
         if self.mutability == EXISTING:
-            let_go(frame, self.cell, self.source, True)
+            drop_reference(frame, self.cell, self.source, True)
         self._read = True
         self._contents = value
         if self.mutability == EXISTING:

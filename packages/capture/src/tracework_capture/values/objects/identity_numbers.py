@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..number.late_values import LateValue
+from ..number.deferred import DeferredValue
 from ..protocol.constant import ConstantValue
+from ..protocol.finalizers import is_held
 from ..protocol.keys import LOWEST_ADDRESS, NumberKey
-from ..protocol.lifetimes import is_held
-from ..protocol.operators import tell_apart
+from ..protocol.operators import distinguish
 from ..protocol.value import NEW, Value
 
 if TYPE_CHECKING:
     from ..protocol.value import Frame
 
 
-class IdentityNumber(LateValue):
+class IdentityNumber(DeferredValue):
     """id(of)"""
 
     def __init__(self, of: Value, place: tuple[Any, ...]) -> None:
@@ -55,7 +55,7 @@ class IdentityNumber(LateValue):
         both_before = self.of.mutability is not NEW and other.of.mutability is not NEW
         if not both_before and not all(is_alive(frame, number.of) for number in (self, other)):
             return self.needed(frame)
-        tell_apart(frame, self.of, other.of)
+        distinguish(frame, self.of, other.of)
         return False
 
     def known(self, frame: Frame) -> int:

@@ -17,9 +17,9 @@ from ...sources import Attr, InstanceAttr, InstanceDict, Member
 from ..plain.instance_dict import InstanceDictValue
 from ..plain.sequence import NONE
 from ..protocol.binding import DELETED, LOOKUP_HOOKS, SLOT, native_base
-from ..protocol.constant import is_evaluated_late
+from ..protocol.constant import is_evaluated_lazily
+from ..protocol.finalizers import drop_reference, may_have_died, refuse_to_drop
 from ..protocol.kinds import AbstractInstance
-from ..protocol.lifetimes import let_go, may_have_died, refuse_to_drop
 from ..protocol.operators import index_of, is_atomic
 from ..protocol.value import EXISTING, NEW
 from .exception import raise_no_attribute
@@ -125,9 +125,9 @@ class InstanceFields(AbstractInstance):
             return
         slot, _ = lookup_class(self.cls, name)
         if type(slot) is SLOT:
-            let_go(frame, self.obj, self.source, slot)
+            drop_reference(frame, self.obj, self.source, slot)
         elif self.instance_dict() is not None:
-            let_go(frame, self.instance_dict(), InstanceDict(self.source), name)
+            drop_reference(frame, self.instance_dict(), InstanceDict(self.source), name)
 
     def set_field(self, frame: Frame, name: str, value: Value) -> None:
         """Stores into the instance, past every descriptor and __setattr__."""
@@ -161,7 +161,7 @@ class InstanceFields(AbstractInstance):
             if part is not None and lookup_class(native_base(self.cls), name)[0] is static:
                 return part.getattr(frame, name)
             return self.empty_slot(frame, name) if type(static) is SLOT else self.only_c_knows(frame, name)
-        if is_evaluated_late(self.obj, name):
+        if is_evaluated_lazily(self.obj, name):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
         try:
             found = static.__get__(self.obj, self.cls)

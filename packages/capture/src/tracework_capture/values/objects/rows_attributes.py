@@ -9,12 +9,12 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from ...code_origin import is_installed
-from ...graph.replaced import identity_is_asked
+from ...graph.replaced import identity_observed
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
 from ...signals import let_through
 from ...sources import Const
-from ..number.floats import LateFloat
-from ..number.late_values import LateValue, place_here
+from ..number.deferred import DeferredValue, place_here
+from ..number.floats import DeferredFloat
 from ..number.symint import SymNumber
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE, ListValue, TupleValue
@@ -26,13 +26,13 @@ from ..protocol.kinds import AbstractTensor
 from ..protocol.properties import function_value
 from ..protocol.user_keys import hash_of
 from ..protocol.value import NEW, SymbolicRaise
+from .class_statement import class_of_parts
 from .class_value import ClassValue
 from .construction import new_object, type_call
-from .exception import attribute_asked
+from .exception import attribute_of_exception
 from .function import FunctionValue
 from .identity_numbers import IdentityNumber
 from .instance import ObjectValue
-from .made_class import class_of_parts
 from .rows_frames import own_frame
 from .super_object import super_
 
@@ -168,7 +168,7 @@ def issubclass_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
 def getattr_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     name = attribute_name(frame, args[1])
     if len(args) < 3:
-        return attribute_asked(frame, args[0], name)
+        return attribute_of_exception(frame, args[0], name)
     try:
         return args[0].getattr(frame, name)
     except SymbolicRaise as raised:
@@ -216,9 +216,13 @@ def id_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         frame.guard("IDENTITY", args[0].source, found)
     if found is not None:
         return ConstantValue(id(found))
-    if not isinstance(args[0], AbstractTensor) and args[0].mutability is not NEW or place in frame.root.plan.learnt.asked_early:
+    if (
+        not isinstance(args[0], AbstractTensor)
+        and args[0].mutability is not NEW
+        or place in frame.root.plan.learnt.read_while_tracing
+    ):
         return frame.break_graph("builtin_unsupported", f"id() of {args[0].describe()}")
-    identity_is_asked(frame.root, args[0])
+    identity_observed(frame.root, args[0])
     return IdentityNumber(args[0], place)
 
 
@@ -269,7 +273,7 @@ def names_of_class(frame: Frame, cls: type) -> list[str]:
     return sorted(found)
 
 
-def call_later(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
+def call_after_graph(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
     """Logs a call for after the graph, where it runs as plain Python."""
     frame.mutations.call(frame.root.services.call_disabled(function), args, kwargs)
 
@@ -281,15 +285,15 @@ def print_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     write = find(type(sys.stdout) if stdout else file.python_type(), "write")[0]
     if isinstance(write, types.FunctionType) and not (stdout and is_installed(write.__code__)) or write is NO_ATTRIBUTE:
         return frame.break_graph("print", "a file of the program's own")
-    texts = [shown_later(frame, a) for a in args]
+    texts = [deferred_shown(frame, a) for a in args]
     options = {k: v for k, v in kwargs.items()}
-    call_later(frame, print, texts, options)
+    call_after_graph(frame, print, texts, options)
     return NONE
 
 
-def shown_later(frame: Frame, value: Value) -> Value:
+def deferred_shown(frame: Frame, value: Value) -> Value:
     """What to print after the graph: the text as it is now, a size, or a copy of a tensor without gradients."""
-    if isinstance(value, (SymNumber, LateFloat, LateValue)):
+    if isinstance(value, (SymNumber, DeferredFloat, DeferredValue)):
         return value
     if isinstance(value, AbstractTensor) and not value.example.requires_grad:
         return frame.graph.call_method(frame, "clone", (value,))

@@ -10,15 +10,15 @@ from ...bytecode.resume import original_code
 from ...code_origin import is_installed
 from ...sources import Const
 from ...stand_ins import effective_level, is_enabled_for, listeners
-from ..number.floats import LateFloat
-from ..number.late_values import LateValue
+from ..number.deferred import DeferredValue
+from ..number.floats import DeferredFloat
 from ..number.symint import SymNumber
 from ..plain.sequence import NONE
 from ..plain.str_percent import conversions
 from ..protocol.calls import calls, stand_in_row
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
-from .rows_attributes import call_later, shown_later
+from .rows_attributes import call_after_graph, deferred_shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ def log_row(function: Callable[..., None]) -> Handler:
         first = len(owner) + (LEVELS[function.__name__] is None) + 1  # after the message
         message = args[first - 1 : first]
         shown = [shown_as(frame, value, kind) for value, kind in zip(args[first:], conversions_of(message, len(args) - first))]
-        call_later(frame, call, owner + [shown_as(frame, a, "s") for a in args[len(owner) : first]] + shown, kwargs)
+        call_after_graph(frame, call, owner + [shown_as(frame, a, "s") for a in args[len(owner) : first]] + shown, kwargs)
         return NONE
 
     return row
@@ -89,9 +89,9 @@ def shown_as(frame: Frame, value: Value, conversion: str | None) -> Value:
     """Log arguments: constants stay, sizes and tensors stay as they are now, objects become the text that %s makes of them."""
     if value.is_constant():
         return value
-    if conversion != "s" and not isinstance(value, (SymNumber, LateFloat, LateValue, AbstractTensor)):
+    if conversion != "s" and not isinstance(value, (SymNumber, DeferredFloat, DeferredValue, AbstractTensor)):
         frame.break_graph("print", f"a log record that shows {value.describe()} otherwise than by %s")
-    return shown_later(frame, value)
+    return deferred_shown(frame, value)
 
 
 def from_frames_of(frame: Frame, function: Any) -> tuple[Callable[..., Any], int]:

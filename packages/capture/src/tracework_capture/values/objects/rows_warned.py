@@ -20,7 +20,7 @@ from ..protocol.constant import ConstantValue, force_plain, plain
 from ..protocol.iteration import iterate_all
 from ..protocol.value import Value
 from .class_value import ClassValue
-from .rows_attributes import call_later
+from .rows_attributes import call_after_graph
 
 if TYPE_CHECKING:
     from ...sources import Source
@@ -64,9 +64,9 @@ def warn_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not goes_where_nobody_looks(frame):
         return frame.break_graph("print", "a warning that the program takes up itself")
     if place is None:
-        call_later(frame, warnings.warn, [message, category, ConstantValue(above + 1), source], {})
+        call_after_graph(frame, warnings.warn, [message, category, ConstantValue(above + 1), source], {})
     else:
-        call_later(frame, functools.partial(warn_at, *place), [message, category, source], {})
+        call_after_graph(frame, functools.partial(warn_at, *place), [message, category, source], {})
     return NONE
 
 
@@ -146,7 +146,7 @@ def taken_up_by(frame: Frame) -> BoundBuiltin | None:
 @call(_warnings._filters_mutated)
 def filters_mutated(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What each warning was issued for counts from here on as not issued."""
-    call_later(frame, _warnings._filters_mutated, [], {})
+    call_after_graph(frame, _warnings._filters_mutated, [], {})
     return NONE
 
 

@@ -10,14 +10,14 @@ from ...errors import BreakGraph
 from ...guards.classes import lookup_class
 from ...sources import Attr, Referent
 from ..protocol.calls import call
+from ..protocol.finalizers import existing, is_held, may_be_dropped, may_have_died
 from ..protocol.keys import IDENTITY_HASH, IdentityKey, ReferenceKey, behind, by_identity
 from ..protocol.kinds import AbstractTensor
-from ..protocol.lifetimes import existing, is_held, may_be_dropped, may_have_died
 from ..protocol.value import Value
+from .class_statement import NewClassValue
 from .class_value import ClassValue
 from .function import FunctionValue, NewFunctionValue
 from .instance import ObjectValue
-from .made_class import MadeClassValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +40,7 @@ class WeakReference(Value):
         return True
 
     def same_object(self, other: Value) -> bool | None:
-        return other.same_object(self) if isinstance(other, MadeReference) else self is other
+        return other.same_object(self) if isinstance(other, NewReference) else self is other
 
     def hash_key(self, frame: Frame) -> Any:
         target = self.obj()
@@ -79,7 +79,7 @@ def key_to(frame: Frame, reference: Value, referent: Value) -> ReferenceKey:
     return ReferenceKey(obj)
 
 
-class MadeReference(WeakReference):
+class NewReference(WeakReference):
     """One that the traced program made. As long as the first one without a callback lives, each further one is the same object."""
 
     def __init__(self, referent: Value, callback: Value | None = None, key: Value | None = None) -> None:
@@ -107,7 +107,7 @@ class MadeReference(WeakReference):
     def same_object(self, other: Value) -> bool | None:
         if self.callback is not None or getattr(other, "callback", None) is not None:
             return self is other
-        if isinstance(other, MadeReference):
+        if isinstance(other, NewReference):
             return other.referent is self.referent or is_same_definition(self.referent, other.referent)
         return None if isinstance(other, WeakReference) else False
 
@@ -142,9 +142,9 @@ def make_reference(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     return reference_to(frame, args[0], args[1] if len(args) == 2 and args[1].python_type() is not type(None) else None)
 
 
-def reference_to(frame: Frame, value: Value, callback: Value | None) -> MadeReference:
+def reference_to(frame: Frame, value: Value, callback: Value | None) -> NewReference:
     """A new weak reference."""
-    is_known = isinstance(value, (ObjectValue, AbstractTensor, NewFunctionValue, MadeClassValue)) or type(value) in DEFINITIONS
+    is_known = isinstance(value, (ObjectValue, AbstractTensor, NewFunctionValue, NewClassValue)) or type(value) in DEFINITIONS
     if not is_known or value.source is not None and existing(value) is None:
         return frame.break_graph("call_unknown", "weakref.ref of something else than an object")
     if callback is not None and value.source is None:
@@ -157,7 +157,7 @@ def reference_to(frame: Frame, value: Value, callback: Value | None) -> MadeRefe
         return watching(frame, value, callback)
     if isinstance(value, ObjectValue):
         value.is_referred_to = True
-    made = MadeReference(value)
+    made = NewReference(value)
     made.made_at = frame.root.progress.step
     return made
 
@@ -172,7 +172,7 @@ def make_keyed_reference(frame: Frame, args: list[Value], kwargs: dict[str, Valu
     return made
 
 
-def watching(frame: Frame, value: Value, callback: Value) -> MadeReference:
+def watching(frame: Frame, value: Value, callback: Value) -> NewReference:
     """A reference with a callback to an existing object: it is made when the graph has run, and the object must live until then and beyond."""
     root = frame.root
     if not is_held(frame, value) or may_be_dropped(root, existing(value)):
@@ -180,4 +180,4 @@ def watching(frame: Frame, value: Value, callback: Value) -> MadeReference:
     root.memory.watched = True
     if any(obj is existing(value) for obj in root.memory.arguments.values()):
         root.memory.acting += (existing(value),)
-    return MadeReference(value, callback)
+    return NewReference(value, callback)

@@ -14,7 +14,7 @@ from ..protocol.value import Emitter, Frame, Value
 from .iterators import builtins_own
 from .mapping import DictValue
 from .sequence import TupleValue
-from .sets import IN_PLACE, OPERATORS, AbstractView, SetValue, as_set, is_plain_dict, made_set, members_of
+from .sets import IN_PLACE, OPERATORS, AbstractView, SetValue, as_set, is_plain_dict, members_of, new_set
 
 VIEW_TYPES = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
 
@@ -115,7 +115,7 @@ def with_view(frame: Frame, op: str, left: Value, right: Value) -> SetValue:
         return items_of_one(frame, left, right)
     if isinstance(left, DictView) and left.kind == "keys" and is_plain_dict(left.mapping):
         left = left.mapping
-    made = made_set(frame, set, left)
+    made = new_set(frame, set, left)
     CALLS[set, IN_PLACE[OPERATORS[op]]].handler(frame, made, right)
     return made
 

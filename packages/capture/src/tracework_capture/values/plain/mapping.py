@@ -19,6 +19,7 @@ from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin, is_callable
 from ..protocol.calls import method, method_handler
 from ..protocol.constant import READ_AT_ONCE, ConstantValue, plain
+from ..protocol.finalizers import drop_reference, refuse_to_drop
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
     among,
@@ -31,7 +32,6 @@ from ..protocol.keys import (
     simple_key,
     wrap_key,
 )
-from ..protocol.lifetimes import let_go, refuse_to_drop
 from ..protocol.operators import call_dunder, compare_sequences, equal
 from ..protocol.user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, Emitter, Frame, SymbolicRaise, Value, builtin_part
@@ -60,7 +60,7 @@ def write_name(frame: Frame, table: dict[str, Any], name: str, value: Value | No
         known.delitem(frame, key) if value is None else known.setitem(frame, key, value)
         return
     if (id(table), name) not in frame.root.memory.globals_written:
-        let_go(frame, table, FrameGlobals() if table is frame.root.globals else Const(table, "globals"), name)
+        drop_reference(frame, table, FrameGlobals() if table is frame.root.globals else Const(table, "globals"), name)
     frame.root.memory.globals_written[id(table), name] = value
     frame.root.memory.keep.append(table)
 
@@ -76,7 +76,7 @@ class DictValue(Value):
     """A dict or one of its built-in relatives. `entries`: hash key -> [key Value or Pending, value Value or Pending]."""
 
     owner: Value | None = None  # the object of a subclass that this is the built-in part of
-    takes_no_turns = True
+    iterates_in_c = True
     is_holder = True
 
     def __init__(self, source: Any = None, cls: type = dict, obj: Any = None, default_factory: Value | None = None) -> None:
@@ -211,9 +211,9 @@ class DictValue(Value):
         elif self.cleared or hashed in self.changes:
             return
         elif type(hashed) is str:
-            let_go(frame, self.obj, self.source, hashed)
+            drop_reference(frame, self.obj, self.source, hashed)
         else:
-            let_go(frame, self.obj, self.source, True)
+            drop_reference(frame, self.obj, self.source, True)
 
     def log(self, frame: Frame, hashed: Hashable, what: str, key: Value | None = None) -> None:
         if self.mutability is EXISTING:

@@ -19,7 +19,7 @@ from .mapping import DictValue, factory_of
 from .mapping_proxy import proxy_row
 from .ranges import RangeValue, SliceValue
 from .sequence import DequeValue, ListValue, TupleValue
-from .sets import SetValue, made_set
+from .sets import SetValue, new_set
 
 NONE = ConstantValue(None)
 
@@ -87,7 +87,7 @@ def set_made_of(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Va
         return fold(frame, cls, args, kwargs)  # an error
     if not args:
         return SetValue(frame, [], cls=cls)
-    return made_set(frame, cls, args[0])
+    return new_set(frame, cls, args[0])
 
 
 def frozenset_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -141,7 +141,7 @@ def number(cls: type) -> Handler:
 def bool_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) != 1 or kwargs:
         return fold(frame, bool, args, kwargs)
-    return args[0].late_truth(frame) or ConstantValue(args[0].truth(frame))
+    return args[0].deferred_truth(frame) or ConstantValue(args[0].truth(frame))
 
 
 calls(

@@ -11,9 +11,9 @@ from typing import Any
 from ... import _C
 from ...bytecode.facts import VERSION
 from ...guards.classes import defines
+from ..number.deferred import DeferredValue, deferred_sum, rounded
 from ..number.float_formulas import called, computed_by_python, extremum_of_inputs
 from ..number.floats import DataFloat, FloatValue, extremum_of_data, plus_lost
-from ..number.late_values import LateValue, late_sum, rounded
 from ..number.numpy_ints import NumpyInt
 from ..number.size_floats import SizeFloat, extremum_of_floats, fixed_size, function_of
 from ..number.symint import SymNumber, extremum_of_sizes
@@ -21,10 +21,10 @@ from ..protocol.calls import CALLS, Handler, call, calls
 from ..protocol.constant import ConstantValue, fold, force_plain, implemented
 from ..protocol.iteration import iterate, iterate_all
 from ..protocol.kinds import AbstractInstance, AbstractTensor
-from ..protocol.open_constant import OpenConstant
 from ..protocol.operators import binary, compare, equal, index_of, is_atomic, none_of, order_of_operands, same, unsupported
 from ..protocol.registry import Registry
 from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL
+from ..protocol.unspecialised import UnspecialisedConstant
 from ..protocol.value import Frame, SymbolicRaise, Value, is_none
 from .iterators import PartialBuiltin
 from .sequence import TupleValue
@@ -61,7 +61,7 @@ def special_or_fold(frame: Frame, fn: Callable[..., Any], name: str, args: list[
     """fn on constants; else the special method of the first argument."""
     if not args:
         return fold(frame, fn, args, kwargs)
-    args = [args[0].known() if isinstance(args[0], OpenConstant) else args[0], *args[1:]]
+    args = [args[0].known() if isinstance(args[0], UnspecialisedConstant) else args[0], *args[1:]]
     if not numbers(frame, args):
         return fold(frame, fn, args, kwargs)
     if isinstance(args[0], (SymNumber, SizeFloat)) or type(args[0]) is FloatValue:
@@ -95,7 +95,7 @@ def extremum(op: str, fn: Callable[..., Any]) -> Handler:
             keys = items if key is None else [key.call(frame, [item], {}) for item in items]
         if not items:
             return default if default is not None else fold(frame, fn, [TupleValue([])], {})
-        found = None if key is not None else open_extremum(frame, op, fn, items)
+        found = None if key is not None else symbolic_extremum(frame, op, fn, items)
         if found is not None:
             return found
         best, best_key = items[0], keys[0]
@@ -107,7 +107,7 @@ def extremum(op: str, fn: Callable[..., Any]) -> Handler:
     return handler
 
 
-def open_extremum(frame: Frame, op: str, fn: Callable[..., Any], items: list[Value]) -> Value | None:
+def symbolic_extremum(frame: Frame, op: str, fn: Callable[..., Any], items: list[Value]) -> Value | None:
     """min or max of numbers and tensors of which some are not known; None where comparisons tell."""
     if any(isinstance(i, DataFloat) for i in items):
         found = extremum_of_data(frame, compare, op, items)
@@ -156,8 +156,8 @@ def sum_of_floats(frame: Frame, total: Value, numbers: list[Value]) -> Value:
     """total + ... of a float and numbers: from 3.12 on what rounding takes from each float is added at the end (Neumaier)."""
     if not numbers:
         return total
-    if any(isinstance(value, LateValue) for value in (total, *numbers)):
-        return late_sum(total, numbers)
+    if any(isinstance(value, DeferredValue) for value in (total, *numbers)):
+        return deferred_sum(total, numbers)
     if all(value.is_constant() for value in (total, *numbers)):
         return ConstantValue(sum([value.constant() for value in numbers], total.constant()))
     total = fixed_size(frame, total)

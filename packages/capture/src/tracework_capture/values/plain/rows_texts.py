@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from ...atoms import NUMPY_NUMBERS
 from ...guards.classes import lookup_class
-from ..number.late_values import LateValue, late_shown
+from ..number.deferred import DeferredValue, deferred_repr
 from ..protocol.calls import Handler, calls
 from ..protocol.constant import fold, force_plain
 from ..protocol.kinds import AbstractInstance
 from ..protocol.operators import operand_of
 from ..protocol.value import Frame, Value
-from .str_repr import is_open_number, shown
+from .str_repr import is_unspecialised_number, shown
 from .text import text_of_size
 from .text_codecs import break_for_own_codec
 
@@ -50,10 +50,10 @@ def format_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return found
     if spec == "" and args[0].python_type() not in NUMPY_NUMBERS:  # of which str() is shorter
         return str_(frame, [args[0]], {})
-    if is_open_number(args[0]):
+    if is_unspecialised_number(args[0]):
         return text_of_size(frame, format, args[0], spec)
-    if isinstance(args[0], LateValue):
-        return late_shown(frame, args[0], format, spec)
+    if isinstance(args[0], DeferredValue):
+        return deferred_repr(frame, args[0], format, spec)
     return fold(frame, format, [operand_of(args[0]), *args[1:]])
 
 

@@ -19,13 +19,13 @@ from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin, bind_class_attribute
 from ..protocol.calls import CALLS, method_handler
 from ..protocol.constant import READ_AT_ONCE, ConstantValue, force_plain, literal, plain
+from ..protocol.finalizers import drop_reference
 from ..protocol.iteration import iterate_all
 from ..protocol.kinds import AbstractSequence, AbstractTuple
-from ..protocol.lifetimes import let_go
 from ..protocol.make import make
 from ..protocol.operators import call_dunder, compare_sequences, equal
 from ..protocol.user_keys import has_user_key, is_hashed_alike
-from ..protocol.value import EXISTING, NEW, Deferred, Emitter, Frame, Value, builtin_part
+from ..protocol.value import EXISTING, NEW, Emitter, Frame, LazyValue, Value, builtin_part
 from .iterators import LiveSequenceIterator
 from .ranges import sequence_index
 
@@ -52,7 +52,7 @@ class SequenceValue(AbstractSequence):
     """The items of an existing list or deque, as they were."""
 
     owner = None  # the object of a subclass that this is the built-in part of
-    takes_no_turns = True
+    iterates_in_c = True
     is_holder = True
 
     def __init__(self, items: Iterable[Any], source: Any = None, cls: type = list) -> None:
@@ -90,7 +90,7 @@ class SequenceValue(AbstractSequence):
         """All items as values; those at the places `unread` that nobody has read are not looked at, and nobody will."""
         self.look(frame)
         return [
-            Deferred(item.obj, item.source) if place in unread and type(item) is Pending else self.item(frame, place)
+            LazyValue(item.obj, item.source) if place in unread and type(item) is Pending else self.item(frame, place)
             for place, item in enumerate(self.items)
         ]
 
@@ -266,7 +266,7 @@ class MutableSequenceValue(SequenceValue):
     def may_drop(self, frame: Frame, first: int) -> None:
         """Items at or after position `first` may go: where that ends a life of which there is something to see, it is due now."""
         if first < len(self.original):
-            let_go(frame, [item.obj for item in self.original], self.source, True)
+            drop_reference(frame, [item.obj for item in self.original], self.source, True)
 
     def resized(self, frame: Frame, first: int) -> None:
         """Logs that items came or went at or after position `first`."""

@@ -12,6 +12,7 @@ from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin
 from ..protocol.calls import CALLS, Handler, method, method_handler
 from ..protocol.constant import ConstantValue, literal
+from ..protocol.finalizers import drop_reference, refuse_to_drop
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
     IdentityKey,
@@ -20,13 +21,12 @@ from ..protocol.keys import (
     ReferenceKey,
     among,
     guard_tensors,
-    hashed_apart,
     hashed_here,
     is_input_tensor,
     key_of_existing,
+    typed_key,
 )
 from ..protocol.kinds import AbstractInstance
-from ..protocol.lifetimes import let_go, refuse_to_drop
 from ..protocol.operators import call_dunder
 from ..protocol.record_keys import RecordKey
 from ..protocol.user_keys import UserKey, cannot_be_made_again, refuse_user_keys
@@ -168,7 +168,7 @@ class SetValue(Value):
         if self.source is not None or not is_input_tensor(member):
             return among(frame, hashed_here(frame, member), self.members, self.source is not None)
         self.open[id(member)] = member
-        return hashed_apart(frame, member)
+        return typed_key(frame, member)
 
     def pin(self, frame: Frame) -> None:
         """Guards which input tensors the set has: their order, or another container, is asked for."""
@@ -238,7 +238,7 @@ class SetValue(Value):
                 if self.members[key].mutability is NEW:
                     refuse_to_drop(frame, self.members[key])
             if self.members.keys() - members.keys() and self.order is not None:
-                let_go(frame, self.order, self.source, True)
+                drop_reference(frame, self.order, self.source, True)
         if members.keys() != self.members.keys():
             self.structure += 1
         if self.mutability is EXISTING:
@@ -530,7 +530,7 @@ def members_of(frame: Frame, value: Value) -> list[Value]:
     return value.unpack(frame) if isinstance(value, (SetValue, AbstractView)) else iterate_all(frame, value)
 
 
-def made_set(frame: Frame, cls: type, given: Value) -> SetValue:
+def new_set(frame: Frame, cls: type, given: Value) -> SetValue:
     """cls(given), in Python's order: that of a copied set, of a dict's keys, or of members added one by one."""
     given = set_part(given)
     if isinstance(given, SetValue):

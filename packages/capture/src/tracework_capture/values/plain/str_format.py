@@ -8,7 +8,7 @@ import string
 from typing import Any
 
 from ...sources import Const
-from ..number.late_values import late_format
+from ..number.deferred import deferred_format
 from ..protocol.constant import TEXT_RULES, ConstantValue
 from ..protocol.kinds import AbstractArray, AbstractInstance, AbstractTensor
 from ..protocol.value import Frame, Value
@@ -109,7 +109,7 @@ def format_(frame: Frame, template: str, args: list[Value], kwargs: dict[str, Va
     found = looked_up(frame, template, args, kwargs)
     if found is not None:
         return ConstantValue(found[0]).call_method(frame, "format", found[1], {})
-    return late_format(template, args, kwargs)
+    return deferred_format(template, args, kwargs)
 
 
 TEXT_RULES["format"] = format_

@@ -5,14 +5,14 @@ from __future__ import annotations
 import operator
 import re
 
-from ..number.late_values import late_percent
+from ..number.deferred import deferred_percent
 from ..number.symint import SymNumber
 from ..protocol.constant import TEXT_RULES, ConstantValue, fold, fold_plain
 from ..protocol.value import Frame, Value, builtin_part
 from .mapping import DictValue
 from .sequence import SequenceValue, TupleValue
 from .str_repr import shown_items
-from .text import OpenText
+from .text import UnspecialisedText
 
 __all__ = ["conversions", "percent_text"]
 
@@ -36,7 +36,7 @@ def percent_text(frame: Frame, pattern: str, value: Value) -> Value | None:
     parts = part.all_items(frame) if isinstance(part, TupleValue) else [value]
     parts = [converted(frame, kind, part) for kind, part in zip(conversions(pattern, len(parts)), parts)]
     if not all(isinstance(p, SymNumber) or p.is_constant() for p in parts):
-        return late_percent(pattern, parts)
+        return deferred_percent(pattern, parts)
     hints = tuple(frame.symbols.hint(p.expr) if isinstance(p, SymNumber) else p.constant() for p in parts)
 
     def settle() -> None:
@@ -45,7 +45,9 @@ def percent_text(frame: Frame, pattern: str, value: Value) -> Value | None:
                 part.specialise(frame)
 
     found = fold_plain(frame, operator.mod, pattern, hints)
-    return OpenText(found, settle, lambda emit: f"{emit.literal(pattern)} % ({''.join(emit.load(p) + ', ' for p in parts)})")
+    return UnspecialisedText(
+        found, settle, lambda emit: f"{emit.literal(pattern)} % ({''.join(emit.load(p) + ', ' for p in parts)})"
+    )
 
 
 def converted(frame: Frame, kind: str | None, value: Value) -> Value:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ...errors import NotPlain
+from ..number.deferred import DeferredValue, deferred_join, deferred_repr
 from ..number.floats import FloatValue
-from ..number.late_values import LateValue, late_joined, late_shown
 from ..number.numpy_ints import NumpyInt
 from ..number.symint import SymNumber
 from ..protocol.constant import ConstantValue, fold_plain, plain
@@ -17,7 +17,7 @@ from ..protocol.kinds import AbstractArray, AbstractTensor
 from ..protocol.value import Emitter, Frame, Value
 from .mapping import DictValue
 from .sequence import ListValue, TupleValue
-from .text import OpenText, joined_text, known_text, text_of_size, text_of_sizes
+from .text import UnspecialisedText, joined_text, known_text, text_of_size, text_of_sizes
 
 
 def shown(frame: Frame, value: Value, fn: Callable[[object], str]) -> Value:
@@ -25,17 +25,17 @@ def shown(frame: Frame, value: Value, fn: Callable[[object], str]) -> Value:
     found = value.own_text(frame, fn)
     if found is not None:
         return found
-    if isinstance(value, OpenText) and fn is str:
+    if isinstance(value, UnspecialisedText) and fn is str:
         return value
-    if isinstance(value, LateValue):
-        return value if fn is str is value.python_type() else late_shown(frame, value, fn)
-    if isinstance(value, NumpyInt) and is_open_number(value):  # which plain() fixes
+    if isinstance(value, DeferredValue):
+        return value if fn is str is value.python_type() else deferred_repr(frame, value, fn)
+    if isinstance(value, NumpyInt) and is_unspecialised_number(value):  # which plain() fixes
         return text_of_size(frame, fn, value)
     try:
         return ConstantValue(fold_plain(frame, fn, plain(value)))
     except NotPlain:
         pass
-    if is_open_number(value):
+    if is_unspecialised_number(value):
         return text_of_size(frame, fn, value)
     if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) and all_sizes(value):
         known = all(frame.symbols.has_hint(item.expr) for item in value.items if isinstance(item, SymNumber))
@@ -67,20 +67,20 @@ def shown_items(frame: Frame, value: Value) -> Value | None:
     if not isinstance(value, (ListValue, TupleValue, DictValue)) or value.python_type() not in BRACKETS:
         return None
     opened, closed = BRACKETS[value.python_type()]
-    if any(outer is value for outer in frame.root.asked.shown):
+    if any(outer is value for outer in frame.root.queries.shown):
         return ConstantValue(f"{opened}...{closed}")
-    frame.root.asked.shown.append(value)
+    frame.root.queries.shown.append(value)
     try:
         items = value.all_items(frame)
         parts = list(texts_between(frame, value, items))
     finally:
-        frame.root.asked.shown.pop()
+        frame.root.queries.shown.pop()
     if [held for *_, held in rows_of(value, value.all_items(frame))] != [held for *_, held in rows_of(value, items)]:
         return frame.break_graph("value_not_known", f"text of {value.describe()}, which changes while it is written")
     parts = [ConstantValue(opened), *parts, ConstantValue(",)" if value.python_type() is tuple and len(items) == 1 else closed)]
     if all(map(known_text, parts)):
         return joined_text(parts)
-    return late_joined(parts) if all(known_text(part) or isinstance(part, LateValue) for part in parts) else None
+    return deferred_join(parts) if all(known_text(part) or isinstance(part, DeferredValue) for part in parts) else None
 
 
 def rows_of(value: Value, items: list[Any]) -> list[Any]:
@@ -99,7 +99,7 @@ def texts_between(frame: Frame, value: Value, items: list[Any]) -> Iterator[Valu
             yield shown(frame, part, repr)
 
 
-def is_open_number(value: Value) -> bool:
+def is_unspecialised_number(value: Value) -> bool:
     """Whether the value is a number that is not fixed."""
     if isinstance(value, NumpyInt):
         return not value.is_constant()

@@ -13,12 +13,12 @@ from ...guards.kinds import TEXT_TESTS
 from ...sources import Source
 from ..number.symint import SymNumber
 from ..protocol.constant import ConstantValue, fold_plain, plain
-from ..protocol.open_constant import OpenConstant
+from ..protocol.unspecialised import UnspecialisedConstant
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
 
 __all__ = [
-    "OpenText",
+    "UnspecialisedText",
     "changing_text",
     "joined_text",
     "known_text",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class OpenText(OpenConstant):
+class UnspecialisedText(UnspecialisedConstant):
     """A str. `write(emit)` is an expression that makes it again."""
 
     def __init__(
@@ -55,7 +55,7 @@ class OpenText(OpenConstant):
         return self.known().binary(frame, op, other, reverse)
 
 
-class ChangingText(OpenText):
+class ChangingText(UnspecialisedText):
     """A str at `source` that had another value in an earlier call."""
 
     def __init__(self, frame: Frame, text: str, source: Source) -> None:
@@ -97,15 +97,15 @@ def changing_text(frame: Frame, text: str, source: Source) -> ChangingText | Non
     return ChangingText(frame, text, source)
 
 
-def text_of_size(frame: Frame, fn: Callable[..., str], size: Any, *args: str) -> OpenText:
+def text_of_size(frame: Frame, fn: Callable[..., str], size: Any, *args: str) -> UnspecialisedText:
     """fn(size, *args) as a text, of a SymNumber or a float that changes: str, repr, or format with a specification."""
     hint = frame.symbols.hint(size.expr) if isinstance(size, SymNumber) else size.hint
     extra = "".join(f", {a!r}" for a in args)
     text = fold_plain(frame, fn, hint, *args)
-    return OpenText(text, lambda: size.specialise(frame), lambda emit: f"{emit.const(fn)}({emit.load(size)}{extra})")
+    return UnspecialisedText(text, lambda: size.specialise(frame), lambda emit: f"{emit.const(fn)}({emit.load(size)}{extra})")
 
 
-def text_of_sizes(frame: Frame, fn: Callable[..., str], sizes: Any) -> OpenText:
+def text_of_sizes(frame: Frame, fn: Callable[..., str], sizes: Any) -> UnspecialisedText:
     """fn(sizes) as a text, of a tuple or torch.Size with symbols in it."""
     items = sizes.items
     hints = sizes.cls(frame.symbols.hint(i.expr) if isinstance(i, SymNumber) else i.constant() for i in items)
@@ -115,22 +115,22 @@ def text_of_sizes(frame: Frame, fn: Callable[..., str], sizes: Any) -> OpenText:
             if isinstance(item, SymNumber):
                 item.specialise(frame)
 
-    return OpenText(fn(hints), settle, lambda emit: f"{emit.const(fn)}({emit.load(sizes)})")
+    return UnspecialisedText(fn(hints), settle, lambda emit: f"{emit.const(fn)}({emit.load(sizes)})")
 
 
 def known_text(value: Value) -> bool:
     """Whether the characters of a str Value are known in this call."""
-    return isinstance(value, OpenText) or (value.is_constant() and type(value.constant()) is str)
+    return isinstance(value, UnspecialisedText) or (value.is_constant() and type(value.constant()) is str)
 
 
 def joined_text(parts: list[Value]) -> Value:
     """The parts, one after another, as one text."""
-    if not any(isinstance(p, OpenText) for p in parts):
+    if not any(isinstance(p, UnspecialisedText) for p in parts):
         return ConstantValue("".join(plain(p) for p in parts))
 
     def settle() -> None:
         for part in parts:
             plain(part)
 
-    text = "".join(p.text if isinstance(p, OpenText) else p.constant() for p in parts)
-    return OpenText(text, settle, lambda emit: f"''.join([{', '.join(emit.load(p) for p in parts)}])")
+    text = "".join(p.text if isinstance(p, UnspecialisedText) else p.constant() for p in parts)
+    return UnspecialisedText(text, settle, lambda emit: f"''.join([{', '.join(emit.load(p) for p in parts)}])")

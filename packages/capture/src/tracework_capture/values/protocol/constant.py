@@ -170,7 +170,7 @@ class ConstantValue(Value):
         getter = self.getter() if name == "__get__" else None
         if getter is not None:
             return getter
-        if is_evaluated_late(obj, name):
+        if is_evaluated_lazily(obj, name):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
         try:
             found = getattr(obj, name)
@@ -379,7 +379,7 @@ def implemented(found: Value | None) -> Value | None:
     return None if found is not None and found.is_constant() and found.constant() is NotImplemented else found
 
 
-def is_evaluated_late(obj: Any, name: str) -> bool:
+def is_evaluated_lazily(obj: Any, name: str) -> bool:
     """Whether reading the attribute runs an expression of the program."""
     known = EVALUATED_LATE.get((type(obj), name))
     return known is not None and bool(getattr(obj, known, True))

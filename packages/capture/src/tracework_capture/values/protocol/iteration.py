@@ -15,7 +15,7 @@ def iterate(frame: Frame, value: Value) -> Value:
 def each_of(frame: Frame, value: Value, asks_length: bool = False) -> Iterator[Value]:
     """The items of an iterable, each as it is taken: what takes them in changes meanwhile, and has them when a later one raises.
     asks_length: whether it is asked first how many there are, to get room for them."""
-    if value.takes_no_turns:
+    if value.iterates_in_c:
         yield from list(value.unpack(frame))
         return
     iterator = value.iterate(frame)

@@ -144,10 +144,10 @@ def hashed_here(frame: Frame, key: Value) -> Any:
     """The same where it is compared with objects that exist already, or orders them: which tensors and owners of methods are in it is
     guarded."""
     guard_tensors(frame, key)
-    return hashed_apart(frame, key)
+    return typed_key(frame, key)
 
 
-def hashed_apart(frame: Frame, key: Value) -> Any:
+def typed_key(frame: Frame, key: Value) -> Any:
     """The same without the tensors: different inputs stay different objects, whichever they are."""
     return _with_owners(frame, by_identity(key.hash_key(frame)))
 

@@ -10,14 +10,13 @@ from typing import Any
 
 from ... import _C
 from ...errors import NotPlain
-from ...graph.replaced import identity_is_asked
+from ...graph.replaced import identity_observed
 from ...guards.classes import lookup_class, resolution_order
 from ...sources import Const, Source
 from .arguments import positional_limits
 from .binding import ATOMS, FIELD
 from .constant import ConstantValue, fold, fold_literal, force_plain, plain
 from .kinds import AbstractInstance, AbstractTuple
-from .open_constant import OpenConstant
 from .registry import Registry
 from .special_methods import (
     BY_COMPARE_METHOD,
@@ -29,6 +28,7 @@ from .special_methods import (
     REFLECTED,
     SPECIAL,
 )
+from .unspecialised import UnspecialisedConstant
 from .value import Frame, SymbolicRaise, Value, builtin_part
 
 READ = (types.GetSetDescriptorType, types.MemberDescriptorType, FIELD)
@@ -38,7 +38,7 @@ READ = (types.GetSetDescriptorType, types.MemberDescriptorType, FIELD)
 def binary(frame: Frame, op: str, left: Value, right: Value) -> Value:
     """left op right, by Python's protocol. op may end in `=` for the in-place form."""
     symbol = op[:-1] if op.endswith("=") else op
-    if right.is_late and left.is_number():
+    if right.is_deferred and left.is_number():
         found = right.binary(frame, symbol, left, reverse=True)
         if found is not None:
             return found
@@ -141,10 +141,10 @@ def same(frame: Frame, left: Value, right: Value) -> bool:
     """left is right"""
     answer = left.same_object(right)
     if answer is None:
-        identity_is_asked(frame.root, left, right)
+        identity_observed(frame.root, left, right)
         return frame.break_graph("operation_unknown", f"identity of {left.describe()} and {right.describe()}")
     if not answer:
-        tell_apart(frame, left, right)
+        distinguish(frame, left, right)
     elif left is not right:
         hold_as_one(frame, left, right)
     return answer
@@ -178,11 +178,11 @@ def is_known(value: Value) -> bool:
     return True
 
 
-def tell_apart(frame: Frame, left: Value, right: Value) -> None:
+def distinguish(frame: Frame, left: Value, right: Value) -> None:
     """Two existing objects are different ones, which a later call need not have: a guard, where their types do not say so."""
     first, second = places = place_of(left), place_of(right)
     pair = frozenset(places)
-    if left.python_type() is not right.python_type() or pair in frame.root.asked.told_apart:
+    if left.python_type() is not right.python_type() or pair in frame.root.queries.distinguished:
         return
     are_constants = isinstance(left, ConstantValue) and isinstance(right, ConstantValue)
     if isinstance(left, ConstantValue) and are_constants and (left.is_single() or left.obj == left.obj and left.obj != right.obj):
@@ -192,7 +192,7 @@ def tell_apart(frame: Frame, left: Value, right: Value) -> None:
             place, other = (first, right) if second is None else (second, left)
             frame.guard("NOT_IDENTITY", place, other.obj)
         return
-    frame.root.asked.told_apart.add(pair)
+    frame.root.queries.distinguished.add(pair)
     if are_constants or not all(type(place) is Const or is_known(value) for place, value in zip(places, (left, right))):
         frame.guard("DISTINCT", first, places)
 
@@ -267,7 +267,7 @@ def answered(frame: Frame, operation: Callable[..., Value | None], symbol: str, 
     ask it in turn, is fixed here."""
     found = asked(frame, operation, symbol, other, *reverse)
     part = operand_of(other)
-    if found is None and isinstance(part, OpenConstant):
+    if found is None and isinstance(part, UnspecialisedConstant):
         found = asked(frame, operation, symbol, part.known(), *reverse)
     return NOT_IMPLEMENTED if found is None else found
 

@@ -88,11 +88,11 @@ def refuse_effects(frame: Frame, function: Any) -> None:
 def asking(frame: Frame) -> Iterator[None]:
     """While the program's own equality is traced for a table."""
     root = frame.root
-    before, outer, root.asked.asks_keys = root.mutations.changes, root.asked.asks_keys, True
+    before, outer, root.queries.asks_keys = root.mutations.changes, root.queries.asks_keys, True
     try:
         yield
     finally:
-        root.asked.asks_keys = outer
+        root.queries.asks_keys = outer
     if root.mutations.changes != before:
         frame.break_graph("unhashable_value", "equality of keys that has effects")
 
@@ -136,7 +136,7 @@ def hash_of(frame: Frame, value: Value) -> int:
 
 def same_as_before(frame: Frame, asked: Any, answer: Any) -> Any:
     """The hash of a value, or whether two are equal. Tables keep what they were told; what changes its mind is left to Python."""
-    if frame.root.asked.key_answers.setdefault(asked, answer) != answer:
+    if frame.root.queries.key_answers.setdefault(asked, answer) != answer:
         frame.break_graph("unhashable_value", "a key that was changed while it was one")
     return answer
 

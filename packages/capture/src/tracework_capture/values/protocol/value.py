@@ -172,13 +172,13 @@ class Value:
     """Whether it holds what held() gives as long as it lives, as containers and instances do: that is asked about lifetimes."""
     models_methods = False
     """Whether it does itself what a method of its class, however it was reached, is called for."""
-    is_late = False
+    is_deferred = False
     """Whether Python makes it when the graph has run; then it answers before a number on its left."""
     is_chosen_by_data = False
     """Whether min() and max() choose it by data: a tensor, or one of such a choice."""
     by_identity = True
     """Whether real(), of what has it, says which object it is, not only what it does."""
-    takes_no_turns = False
+    iterates_in_c = False
     """Whether going over it runs no code of the program."""
     is_known_elsewhere = False
     """Whether objects that the program did not make know of it, as the bases of a class do."""
@@ -226,7 +226,7 @@ class Value:
             return bool(self.constant())
         frame.break_graph("operation_unknown", f"bool() of {self.describe()}")
 
-    def late_truth(self, frame: Frame) -> Value | None:
+    def deferred_truth(self, frame: Frame) -> Value | None:
         """bool(object) of data that the graph computes, read when it has run; None where it is known, or is asked for at once."""
         return None
 
@@ -427,7 +427,7 @@ class Value:
         statements that fill it. Only called when `two_phase` is true."""
 
     two_phase = False
-    filled_late = False
+    filled_last = False
     """Whether it may be filled when all is built that is being built: nothing looks into it before."""
 
     def needs_reload_from_graph(self) -> bool:
@@ -435,7 +435,7 @@ class Value:
         return False
 
 
-class Deferred(Value):
+class LazyValue(Value):
     """An argument of a continuation that was only put on the stack so far: wrapped (and guarded) when something looks at it."""
 
     def __init__(self, obj: Any, source: Any) -> None:

@@ -1,11 +1,11 @@
 """Tensors, modules, settings of torch. A file knows files of lines above its own, and of its own line those before it:
 
-- what is asked of tensors: dtypes, leaves, inference_tensors, open_indices, masks, extrema, graph_functions, structure
-- who is asked about a call: tensor_attributes, foreign_tensor, overrides
+- what is asked of tensors: dtypes, leaves, inference_tensors, symbolic_indices, masks, extrema, graph_functions, structure
+- who is asked about a call: tensor_attributes, opaque_tensor, overrides
 - settings: modes, context, state, dual_numbers, optimizer
 - backward: module_hooks, hooks, frame_hooks, saved_hooks, backward, leaf_changes
 - calls: foreach, float_curves, number_calls, float_operands, generators, call
-- calls with ways of their own: number_arguments, data_calls, tensor_data, tensor_classes, data_indices, tensor_turns, texts_of_data
+- calls with ways of their own: number_arguments, data_calls, tensor_data, tensor_classes, data_indices, metadata_mutation, tensor_text
 - tensors: tensor, storage, subclass, parameter
 - modules: lazy_module, module, functional_call, copies
 - regions/, opaque_call
@@ -27,7 +27,6 @@ from . import (  # noqa: F401
     float_curves,
     float_operands,
     foreach,
-    foreign_tensor,
     frame_hooks,
     functional_call,
     functions,
@@ -39,13 +38,14 @@ from . import (  # noqa: F401
     leaf_changes,
     leaves,
     masks,
+    metadata_mutation,
     modes,
     module,
     module_hooks,
     number_arguments,
     number_calls,
     opaque_call,
-    open_indices,
+    opaque_tensor,
     optimizer,
     overrides,
     parameter,
@@ -56,10 +56,10 @@ from . import (  # noqa: F401
     storage,
     structure,
     subclass,
+    symbolic_indices,
     tensor,
     tensor_attributes,
     tensor_classes,
     tensor_data,
-    tensor_turns,
-    texts_of_data,
+    tensor_text,
 )

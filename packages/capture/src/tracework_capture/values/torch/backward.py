@@ -23,7 +23,7 @@ from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values
 from ..protocol.value import is_none
 from .hooks import HookCall, RegisterHook
-from .leaves import is_made_leaf, leaf_of
+from .leaves import is_new_leaf, leaf_of
 from .module_hooks import PassThrough
 from .saved_hooks import EnterSavedHooks
 
@@ -76,7 +76,7 @@ def grad_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
         return frame.break_graph("hook", "torch.autograd.grad of tensors with hooks")
     found = gradients(frame, given.pop("outputs"), given.pop("inputs"), given)
     if not keeps_graph(frame, given):
-        history_is_gone(frame)
+        history_is_freed(frame)
     return found
 
 
@@ -157,14 +157,14 @@ def backward(frame: Frame, given: dict[str, Value | None]) -> Value:
     found = gradients(frame, outputs, leaves, wanted)
     accumulate(frame, leaves, found.unpack(frame), create)
     if not keeps_graph(frame, given):
-        history_is_gone(frame)
+        history_is_freed(frame)
     return NONE
 
 
 def leaves_of(frame: Frame) -> list[AbstractTensor]:
     """Every tensor that a gradient may accumulate into."""
     known = [v for v in distinct(frame) if v.node is not None and v.example.requires_grad]
-    return [v for v in known if (is_made_leaf(v.example) if v.obj is None else v.is_leaf())]
+    return [v for v in known if (is_new_leaf(v.example) if v.obj is None else v.is_leaf())]
 
 
 def distinct(frame: Frame) -> list[AbstractTensor]:
@@ -239,7 +239,7 @@ def laid_out_alike(gradient: FakeTensor, leaf: FakeTensor) -> bool:
 # --- history that is gone ------------------------------------------------------------------------------------------------
 
 
-def history_is_gone(frame: Frame) -> None:
+def history_is_freed(frame: Frame) -> None:
     """Tensors known by now, and what is computed from them later, may belong to a graph that was freed."""
     if frame.graph.freed_at < 0:
         frame.graph.freed_at = frame.root.progress.step

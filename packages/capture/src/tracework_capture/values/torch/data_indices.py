@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from ...graph.known import known_tensor
+from ...graph.constant_data import known_tensor
 from ...graph.replaced import may_be_replaced, note_replaced, settle_replaced
-from ..number.late_values import place_here
+from ..number.deferred import place_here
 from ..number.symint import SymNumber, size_value
 from ..plain.ranges import SliceValue
 from ..plain.sequence import TupleValue
@@ -22,7 +22,7 @@ from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from ..protocol.value import is_none
 from .dtypes import as_kind
-from .open_indices import dims_of_items
+from .symbolic_indices import dims_of_items
 
 if TYPE_CHECKING:
     from ..protocol.value import Frame, Value
@@ -89,7 +89,7 @@ def slice_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Any
     """What `key` slices once its bounds that only the data knows are applied, and the rest of the key, where the others are."""
     root = frame.root
     items = key.all_items(frame) if type(key) is TupleValue else [key]
-    places = [at for at, item in enumerate(items) if is_open_slice(frame, item)]
+    places = [at for at, item in enumerate(items) if is_symbolic_slice(frame, item)]
     where = place_here(frame)
     if not places or not is_plain_tensor(tensor) or where in root.plan.learnt.not_selected or not frame.fake_mode.allow_unbacked:
         return tensor, key
@@ -125,7 +125,7 @@ def rows_between(frame: Frame, tensor: AbstractTensor, dim: int, start: Value, s
     return cast(AbstractTensor, call(frame, torch.index_select, (tensor, dim, index)))
 
 
-def is_open_slice(frame: Frame, item: Value) -> bool:
+def is_symbolic_slice(frame: Frame, item: Value) -> bool:
     """Whether it is a slice without a step, one of whose bounds only the data knows."""
     if not isinstance(item, SliceValue) or not is_none(item.parts[2]):
         return False

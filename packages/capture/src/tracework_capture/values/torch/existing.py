@@ -8,8 +8,8 @@ import torch
 
 from ..._torch import disabled_torch_function
 from ..protocol.wraps import guard_type, wraps, wraps_derived
-from .foreign_tensor import foreign_tensor, why_foreign
 from .module import ModuleValue
+from .opaque_tensor import foreign_tensor, why_foreign
 from .subclass import existing_subclass_tensor, is_traced
 from .tensor import existing_tensor
 

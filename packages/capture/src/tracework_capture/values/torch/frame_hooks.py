@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from torch.utils.hooks import RemovableHandle
 
 from ...plan import Again, Learnt
-from ..number.late_values import place_here
+from ..number.deferred import place_here
 from ..plain.sequence import NONE
 from .hooks import Handle
 
@@ -48,7 +48,7 @@ class FrameHook(Handle):
 
     def refused(self) -> NoReturn:
         """Raises Again: something needs the hook in the module's table, or its handle."""
-        raise Again("hook_asked", Learnt(asked_early=frozenset((self.place,))))
+        raise Again("hook_asked", Learnt(read_while_tracing=frozenset((self.place,))))
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__enter__":
@@ -74,7 +74,12 @@ def put_on(frame: Frame, name: str, args: list[Any], kwargs: dict[str, Value]) -
     known = len(args) <= 2 and "hook" in given and all(value.is_constant() for value in flags.values())
     if not known or any(value.constant() for key, value in flags.items() if key not in OF_ONE_FRAME):
         return None
-    if root.modes.transforms or root.recording.selecting or place in root.plan.learnt.asked_early or args[0].source is None:
+    if (
+        root.modes.transforms
+        or root.recording.selecting
+        or place in root.plan.learnt.read_while_tracing
+        or args[0].source is None
+    ):
         return None
     with_kwargs = "with_kwargs" in flags and bool(flags["with_kwargs"].constant())
     handle = FrameHook(frame, args[0], ROWS_OF_TABLES[name], given["hook"], with_kwargs, place)

@@ -18,7 +18,7 @@ from ...sources import Const
 from ...stand_ins import STAND_INS, all_checked
 from ..number.symint import SizeRelation, SymNumber, size_value
 from ..objects.class_value import ClassValue
-from ..objects.remembered import waits_for_writes
+from ..objects.lru_cache import waits_for_writes
 from ..objects.row_value import RowValue
 from ..plain.sequence import NONE, SequenceValue, TupleValue
 from ..protocol.calls import CALLS, Policy, breaks, call, method, stand_in_row
@@ -29,10 +29,10 @@ from ..protocol.operators import compare
 from ..protocol.program_code import check_frame_hooks
 from .call import call_torch
 from .data_indices import is_out_of_data
+from .metadata_mutation import TURNING_METHODS
 from .overrides import dispatch, dispatch_function, is_overridden
 from .state import read_row
 from .tensor import TensorValue
-from .tensor_turns import TURNING_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ class TorchFunctionValue(KnownFunction):
         program = function_of_custom_operator(self.fn)
         if program is not None and waits_for_writes(frame, program, [*args, *kwargs.values()]):
             return frame.break_graph("call_unknown", f"{self.describe()}, whose function reads what was written here")
-        if args and isinstance(args[0], TensorValue) and (name := turning_operator(self.fn)):
+        if args and isinstance(args[0], TensorValue) and (name := metadata_operator(self.fn)):
             return args[0].call_method(frame, name, args[1:], kwargs)
         if is_of_numbers(self.fn, args, kwargs):
             return fold(frame, self.fn, args, kwargs)
@@ -122,7 +122,7 @@ def is_of_numbers(fn: object, args: list[Value], kwargs: dict[str, Value]) -> bo
     return all(type(a) is ConstantValue and type(a.constant()) in (bool, int, float) for a in args)
 
 
-def turning_operator(fn: Any) -> str | None:
+def metadata_operator(fn: Any) -> str | None:
     """The name of the method that an operator of ATen is, where that turns its tensor into another one."""
     if not isinstance(fn, (_torch.OpOverload, _torch.OpOverloadPacket)):
         return None

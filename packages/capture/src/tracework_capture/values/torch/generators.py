@@ -41,7 +41,7 @@ def is_default(generator: torch.Generator) -> bool:
 def is_drawn_from(frame: Frame, generator: Any) -> bool:
     """Whether tensors may be drawn from the generator before the graph runs; guards what that depends on."""
     root = frame.root
-    if isinstance(generator, MadeGenerator):
+    if isinstance(generator, NewGenerator):
         return not (root.modes.transforms or root.modes.function_modes or root.modes.inference or root.recording.selecting)
     known = isinstance(generator, ObjectValue) and generator.cls is torch.Generator and generator.source is not None
     if (
@@ -165,7 +165,7 @@ class Place(threading.local):
         self.now = now
 
 
-class MadeGenerator(Value):
+class NewGenerator(Value):
     """torch.Generator(device), made in the traced program."""
 
     mutability = NEW
@@ -215,7 +215,7 @@ def make_generator(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     root = frame.root
     if set(kwargs) - {"device"} or root.modes.transforms or root.modes.function_modes or root.recording.selecting:
         return frame.break_graph("random_state", "torch.Generator in a function that is transformed, under a mode, or in an arm")
-    return MadeGenerator(frame, device)
+    return NewGenerator(frame, device)
 
 
 @call(SEED)
@@ -237,4 +237,4 @@ def manual_seed(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
 
 def place_of(generator: Value) -> Source:
     """Where the generator, or the place that it is in, is found for each run."""
-    return generator.drawn_at if isinstance(generator, MadeGenerator) else generator.source
+    return generator.drawn_at if isinstance(generator, NewGenerator) else generator.source

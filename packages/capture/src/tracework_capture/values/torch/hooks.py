@@ -142,7 +142,7 @@ class HandleValue(Handle):
             frame.graph.plain_node(frame, remove_hook, (self.node,)).meta["of_history"] = True
 
 
-class LaterHandle(Handle):
+class DeferredHandle(Handle):
     """The handle of a hook that is registered when the graph has run, which loading the handle does."""
 
     def __init__(self, tensor: AbstractTensor, method: str, hook: Value) -> None:
@@ -161,9 +161,9 @@ class LaterHandle(Handle):
         return f"{emit.load(self.tensor)}.{self.method}({emit.load(self.hook)})"
 
 
-def register_later(frame: Frame, tensor: AbstractTensor, method: str, hook: Value) -> Handle:
+def register_after_graph(frame: Frame, tensor: AbstractTensor, method: str, hook: Value) -> Handle:
     """A hook that no backward of this frame may run."""
-    handle = LaterHandle(tensor, method, hook)
+    handle = DeferredHandle(tensor, method, hook)
     tensor.hooks |= {handle}
     frame.mutations.effect(("hook", handle), lambda emit: emit.load(handle))
     return handle
@@ -175,7 +175,7 @@ def register_post_accumulate_grad_hook(
     """Tensor.register_post_accumulate_grad_hook(hook), of leaves only"""
     if frame.root.modes.transforms or not tensor.example.requires_grad or not tensor.is_leaf():
         return frame.break_graph("hook", f"{name} of a tensor that is no leaf with a gradient")
-    return register_later(frame, tensor, name, args[0] if args else kwargs["hook"])
+    return register_after_graph(frame, tensor, name, args[0] if args else kwargs["hook"])
 
 
 def retain_grad(frame: Frame, tensor: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -204,7 +204,7 @@ def register_hook(frame: Frame, tensor: AbstractTensor, name: str, args: list[Va
     if frame.root.modes.transforms or not tensor.example.requires_grad:
         return frame.break_graph("hook", "register_hook of a tensor without history")
     if tensor.source is not None or tensor.is_leaf():
-        return register_later(frame, tensor, name, hook)
+        return register_after_graph(frame, tensor, name, hook)
     is_traced = not frame.root.plan.learnt.plain_hooks
     make = None if is_traced else real_function(frame, hook)
     if make is not None:

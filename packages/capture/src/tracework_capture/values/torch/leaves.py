@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..protocol.value import Frame
 
 
-def is_made_leaf(example: Any) -> bool:
+def is_new_leaf(example: Any) -> bool:
     """Whether the program asked this tensor for its gradient; a view made under no_grad only says what its base says."""
     return example.requires_grad and not (example._is_view() and example._base.requires_grad) and example.is_leaf
 

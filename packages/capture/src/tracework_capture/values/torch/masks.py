@@ -35,7 +35,7 @@ def first_such(frame: Frame, mask: AbstractTensor) -> AbstractTensor:
     found = meaning(mask.node)
     if found is None or found is mask.node:
         return mask
-    first = root.asked.masks.setdefault(found, mask)
+    first = root.queries.masks.setdefault(found, mask)
     return first if first.node is not None and is_unwritten(first.node) else mask
 
 

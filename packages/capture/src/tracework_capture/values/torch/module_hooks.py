@@ -15,9 +15,9 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ... import _torch
-from ...graph.checks import keep_apart
+from ...graph.checks import isolate_node
 from ...sources import Attr, Const, InstanceAttr
-from ..objects.rows_attributes import call_later
+from ..objects.rows_attributes import call_after_graph
 from ..objects.rows_warned import warn_at
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.binding import class_value
@@ -132,7 +132,7 @@ def as_it_is(frame: Frame, target: Any, args: tuple[fx.Node, ...], example: tupl
     node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
     frame.graph.calls += 1
     if frame.root.plan.learnt.apart:
-        keep_apart(frame, node)
+        isolate_node(frame, node)
     return node
 
 
@@ -175,4 +175,4 @@ def warn_in_call(frame: Frame, text: str) -> None:
     places = [i.positions for i in dis.get_instructions(code) if i.argval == "inner"]
     line = max(p.lineno for p in places if p is not None and p.lineno)
     warn = functools.partial(warn_at, vars(torch_module), code.co_filename, line)
-    call_later(frame, warn, [ConstantValue(text), ConstantValue(None), NONE], {})
+    call_after_graph(frame, warn, [ConstantValue(text), ConstantValue(None), NONE], {})

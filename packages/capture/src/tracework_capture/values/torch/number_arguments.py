@@ -127,7 +127,7 @@ def without_number(frame: Frame, name: str, args: list[Value], kwargs: dict[str,
         number = kwargs["scalars"]
     if isinstance(number, FloatValue) and not number.known and may_be_tensor(frame, number, args[: count + 1]):
         number = number.as_tensor(frame)
-    factors = open_numbers(frame, number) if name.startswith("_foreach_") and len(args) >= count + 1 else None
+    factors = unspecialised_numbers(frame, number) if name.startswith("_foreach_") and len(args) >= count + 1 else None
     if factors is not None:
         return each_without_number(frame, form, name, args, count, factors)
     if not is_number_tensor(number) or "out" in kwargs or len(args) < count + 1:
@@ -160,7 +160,7 @@ def with_operand(frame: Frame, args: list[Value]) -> list[Value]:
     return [args[0], args[1].as_operand(frame, [args[0]]), *args[2:]]
 
 
-def open_numbers(frame: Frame, numbers: Value | None) -> list[AbstractTensor] | None:
+def unspecialised_numbers(frame: Frame, numbers: Value | None) -> list[AbstractTensor] | None:
     """A list of numbers, some of them floats that change, as tensors and numbers; None for anything else."""
     items = numbers.unpack(frame) if isinstance(numbers, SequenceValue) else []
     if not any(isinstance(i, FloatValue) and not i.known for i in items) or not all(i.python_type() is float for i in items):

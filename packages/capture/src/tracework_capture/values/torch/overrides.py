@@ -17,7 +17,7 @@ from ... import _torch
 from ..._torch import torch_functions_on
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...guards.kinds import COMPARE_FUNCTIONS
-from ..number.late_values import LateValue
+from ..number.deferred import DeferredValue
 from ..number.symint import SymNumber
 from ..objects.function import FunctionValue
 from ..objects.instance import ObjectValue
@@ -29,7 +29,7 @@ from ..protocol.calls import calls
 from ..protocol.constant import BINARY_FUNCTIONS, GETTERS, UNARY_FUNCTIONS, ConstantValue, force_plain
 from ..protocol.operators import call_dunder
 from ..protocol.value import Value
-from .foreign_tensor import ForeignTensor
+from .opaque_tensor import ForeignTensor
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Dispatching(Value):
         """Whether an operator with this operand is one that a __torch_function__ is asked about."""
         if not self.is_on(frame):
             return False
-        if isinstance(other, LateValue):
+        if isinstance(other, DeferredValue):
             return other.needed(frame)
         if isinstance(other, Dispatching) or is_number(other):
             return True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from ...graph.known import learn_part
+from ...graph.constant_data import learn_part
 from ..number.symint import size_value
 from ..plain.results import wrap_constant
 from ..plain.sequence import ListValue, TupleValue

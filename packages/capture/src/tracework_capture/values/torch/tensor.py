@@ -16,26 +16,26 @@ from ... import _C
 from ..._torch import MODULE_OF_TENSOR
 from ...atoms import NUMPY_NUMBERS
 from ...errors import BreakGraph
+from ...graph.constant_data import data_of_numbers, known_tensor
 from ...graph.inputs import lift_tensor
-from ...graph.known import data_of_numbers, known_tensor
-from ...graph.replaced import identity_is_asked, memory_is_asked
+from ...graph.replaced import identity_observed, memory_observed
 from ...graph.specialised import keep_data, specialised_tensor
 from ...graph.state_conditions import truth_of_state
 from ...graph.tensor_formulas import number_of_formula, truth_of_formula
 from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import Const, InstanceAttr, InstanceDict, ModuleEntry, TensorOffset
+from ..number.deferred import read_deferred
 from ..number.floats import number_of_tensor
-from ..number.late_values import read_late
 from ..number.symint import SymNumber, size_value
 from ..objects.function import BoundMethodValue
 from ..plain.sequence import NONE, ListValue, TupleValue
 from ..protocol.binding import BoundBuiltin, bind_static, is_data_descriptor
 from ..protocol.calls import CALLS, Policy, method, methods
 from ..protocol.constant import BINARY_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
+from ..protocol.finalizers import drop_reference
 from ..protocol.keys import IdentityKey
 from ..protocol.kinds import AbstractArray, AbstractTensor, is_plain_tensor
-from ..protocol.lifetimes import let_go
 from ..protocol.make import make
 from ..protocol.memory import known_values, remember
 from ..protocol.operators import call_dunder
@@ -47,13 +47,13 @@ from .float_operands import element, tensor_form
 from .hooks import keeps_gradient
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
 from .leaf_changes import assign_data, change_requires_grad
-from .leaves import is_made_leaf
+from .leaves import is_new_leaf
 from .masks import first_such
-from .open_indices import select_open
 from .overrides import Dispatching
+from .symbolic_indices import select_symbolic
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES, numel, shape
 from .tensor_data import tensor_of_leaves
-from .texts_of_data import text_of_tensor
+from .tensor_text import text_of_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +128,7 @@ class TensorOperations(AbstractTensor):
         return self.obj
 
     def hash_key(self, frame: Frame) -> Any:
-        identity_is_asked(frame.root, self)
+        identity_observed(frame.root, self)
         return IdentityKey(self.obj if self.obj is not None else self)
 
     def same_object(self, other: Value) -> bool | None:
@@ -147,7 +147,7 @@ class TensorOperations(AbstractTensor):
         if self.node is None:
             return super().reload(emit)
         try:
-            made_leaf, freed = is_made_leaf(self.example), self.may_be_freed and is_freed(self.example)
+            new_leaf, freed = is_new_leaf(self.example), self.may_be_freed and is_freed(self.example)
         except RuntimeError as error:  # one of several views, which eager refuses to use once their base was written to
             raise BreakGraph("cannot_rebuild", str(error)) from error
         if freed:
@@ -159,10 +159,10 @@ class TensorOperations(AbstractTensor):
         text = emit.graph_output(node)
         if self.of_inference:
             return f"{emit.const(as_inference_tensor, 'as_inference_tensor')}({text})"
-        return f"{text}.requires_grad_()" if made_leaf else text
+        return f"{text}.requires_grad_()" if new_leaf else text
 
-    def late_truth(self, frame: Frame) -> Value | None:
-        return read_late(frame, self, "__bool__") if type(self) is TensorValue and known_tensor(self.node) is None else None
+    def deferred_truth(self, frame: Frame) -> Value | None:
+        return read_deferred(frame, self, "__bool__") if type(self) is TensorValue and known_tensor(self.node) is None else None
 
     def truth(self, frame: Frame) -> bool:
         known = known_tensor(self.node)
@@ -240,7 +240,7 @@ class TensorOperations(AbstractTensor):
                 return
             frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
         if self.obj is not None and self.source is not None and name not in self.attributes:
-            let_go(frame, self.obj.__dict__, InstanceDict(self.source), name)
+            drop_reference(frame, self.obj.__dict__, InstanceDict(self.source), name)
         self.attributes[name] = value
         self.log_attribute(frame, name, value)
 
@@ -253,7 +253,7 @@ class TensorOperations(AbstractTensor):
     def getitem(self, frame: Frame, key: Value) -> Value:
         target: Any
         rest: Value | None
-        target, rest = select_open(frame, self, key.as_index(frame))
+        target, rest = select_symbolic(frame, self, key.as_index(frame))
         if rest is not None:
             target, rest = select_by_data(frame, target, rest)
         if rest is not None:
@@ -265,7 +265,7 @@ class TensorOperations(AbstractTensor):
     def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         if value.python_type() in REFUSED_AS_ITEMS:
             frame.break_graph("operation_unknown", f"an item of a tensor is set to a {value.python_type().__name__}")
-        target, rest = select_open(frame, self, key.as_index(frame))
+        target, rest = select_symbolic(frame, self, key.as_index(frame))
         key = ConstantValue(Ellipsis) if rest is None else rest
         if store_by_data(frame, target, key, value):
             return
@@ -479,7 +479,7 @@ def fact_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value]
 
 def storage_offset(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Where a tensor begins in its memory; in that of an input that is where the input does, and more."""
-    memory_is_asked(frame.root, self)
+    memory_observed(frame.root, self)
     for value in known_values(frame).values():
         if value.obj is not None and value.example.storage is self.example.storage:
             frame.guard("CONSTANT", TensorOffset(value.source), value.obj.storage_offset())
@@ -494,7 +494,7 @@ def break_row(reason: str) -> Handler:
     """A method that is left to plain Python."""
 
     def handler(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        memory_is_asked(frame.root, self)
+        memory_observed(frame.root, self)
         return frame.break_graph(reason, f"Tensor.{name}")
 
     return handler
@@ -511,7 +511,7 @@ def number_row(frame: Frame, self: Any, name: str, args: list[Value], kwargs: di
         found = number_of_data(frame, self, name)
         if found is not None:
             return found
-    late = read_late(frame, self, name) if known is None and not args and not kwargs else None
+    late = read_deferred(frame, self, name) if known is None and not args and not kwargs else None
     if late is not None:
         return late
     known = specialised_tensor(frame, self.node, name == "tolist") if known is None else known

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ....graph.known import known_tensor
+from ....graph.constant_data import known_tensor
 from ....graph.opaque_operators import Given, ResultFacts
 from ....graph.outline import outline, region
 from ....graph.traced_operators import traced_operator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import torch
 
 from ....guards.kinds import COMPARE_FUNCTIONS
-from ...number.late_values import read_late
+from ...number.deferred import read_deferred
 from ...number.symint import SymNumber
 from ...plain.sequence import TupleValue
 from ...protocol.constant import ConstantValue
@@ -182,5 +182,5 @@ def with_ints(frame: Frame, values: list[Any], places: frozenset[int]) -> list[V
 
 
 def read_int(frame: Frame, tensor: AbstractTensor) -> Value:
-    found = read_late(frame, tensor, "item")
+    found = read_deferred(frame, tensor, "item")
     return found if found is not None else frame.break_graph("tensor_to_python", "an int that torch.while_loop carried is needed")

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class Asked:
+class Queries:
     """Questions and answers."""
 
     asks_keys: bool = False
     """Whether a table asks about its keys (user_keys)."""
     key_answers: dict[Any, Any] = field(default_factory=dict)
     """What it was told."""
-    told_apart: set[frozenset[Any]] = field(default_factory=set)
+    distinguished: set[frozenset[Any]] = field(default_factory=set)
     """Pairs of sources whose objects were found to be different ones."""
     shown: list[Value] = field(default_factory=list)
     """Objects whose text is being written (plain.nested_texts)."""
@@ -27,5 +27,5 @@ class Asked:
     """Calls of functions that remember results -> what they gave (objects.remembered)."""
     remembered_here: dict[int, dict[Any, Value]] = field(default_factory=dict)
     """The same of those with arguments that no guard knows."""
-    remembered_later: set[int] = field(default_factory=set)
+    remembered_after: set[int] = field(default_factory=set)
     """Functions of that kind that are called after the graph."""

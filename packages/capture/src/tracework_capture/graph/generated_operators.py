@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["MadeOperators"]
+__all__ = ["GeneratedOperators"]
 
 
-class MadeOperators:
+class GeneratedOperators:
     """The operators of this process in one namespace. Names do not depend on the process, since stored graphs hold them."""
 
     def __init__(self, namespace: str) -> None:

@@ -44,7 +44,7 @@ OF_KIND = {
 ZERO = {int: 0, float: 0.0, bool: False}
 
 
-class LateValue(Value):
+class DeferredValue(Value):
     """`write(emit)` is the expression of the object, of class `kind`. `places`: where the program asked for data. An int is never farther from
     0 than `most`."""
 
@@ -55,7 +55,7 @@ class LateValue(Value):
         self.places = places
         self.most = most
 
-    is_late = True
+    is_deferred = True
 
     def python_type(self) -> type:
         return self.kind
@@ -68,13 +68,13 @@ class LateValue(Value):
 
     def needed(self, frame: Frame, *_: Any) -> NoReturn:
         """Something asks for the object itself."""
-        if self.places - frame.root.plan.learnt.asked_early:
-            raise Again("number_needed", Learnt(asked_early=frozenset(self.places)))
+        if self.places - frame.root.plan.learnt.read_while_tracing:
+            raise Again("number_needed", Learnt(read_while_tracing=frozenset(self.places)))
         frame.break_graph("tensor_to_python", f"{self.describe()} is needed while tracing")
 
-    def negated(self) -> LateValue:
+    def negated(self) -> DeferredValue:
         """not self"""
-        return LateValue(bool, lambda emit: f"(not {emit.load(self)})", self.places)
+        return DeferredValue(bool, lambda emit: f"(not {emit.load(self)})", self.places)
 
     def same_object(self, other: Value) -> bool | None:
         return True if self is other else super().same_object(other)
@@ -87,9 +87,9 @@ class LateValue(Value):
             return self.needed(frame)
         return self.made_of(type(+ZERO[self.kind]), [self], op + "{}", self.most)
 
-    def made_of(self, kind: type, operands: list[Value], pattern: str, most: int = 0) -> LateValue:
+    def made_of(self, kind: type, operands: list[Value], pattern: str, most: int = 0) -> DeferredValue:
         """The value of an expression of these operands."""
-        return LateValue(kind, lambda emit: f"({pattern.format(*map(emit.load, operands))})", places_of(operands), most)
+        return DeferredValue(kind, lambda emit: f"({pattern.format(*map(emit.load, operands))})", places_of(operands), most)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         op = op.rstrip("=")
@@ -112,7 +112,7 @@ class LateValue(Value):
         conversion = {"__int__": int, "__index__": int, "__float__": float}.get(name)
         if args or kwargs or conversion is None or self.kind not in (int, bool, conversion):
             return self.needed(frame)
-        return LateValue(conversion, lambda emit: f"{emit.const(conversion)}({emit.load(self)})", self.places, self.most)
+        return DeferredValue(conversion, lambda emit: f"{emit.const(conversion)}({emit.load(self)})", self.places, self.most)
 
     def reload(self, emit: Emitter) -> str:
         return self.write(emit)
@@ -122,10 +122,10 @@ for _name in (
     *("truth", "hash_key", "getattr", "setattr", "delattr", "call", "contains", "as_graph_arg"),
     *("getitem", "setitem", "delitem", "iterate", "length", "make_known"),
 ):
-    setattr(LateValue, _name, LateValue.needed)
+    setattr(DeferredValue, _name, DeferredValue.needed)
 
 
-class LateList(LateValue):
+class DeferredList(DeferredValue):
     """What tolist() gives of a tensor of this shape, whose items are of class `item_class`; None for shapes that are open."""
 
     def __init__(self, write: Writer, places: Places, shape: tuple[int, ...] | None, item_class: type) -> None:
@@ -141,13 +141,17 @@ class LateList(LateValue):
             self.made = [self.item(place, self.shape[1:]) for place in range(self.shape[0])]
         return self.made
 
-    def item(self, place: int, left: tuple[int, ...]) -> LateValue:
+    def item(self, place: int, left: tuple[int, ...]) -> DeferredValue:
         """The item at a place, which is a list of this shape, or a number."""
 
         def write(emit: Emitter) -> str:
             return f"{emit.load(self)}[{place}]"
 
-        return LateList(write, self.places, left, self.item_class) if left else LateValue(self.item_class, write, self.places)
+        return (
+            DeferredList(write, self.places, left, self.item_class)
+            if left
+            else DeferredValue(self.item_class, write, self.places)
+        )
 
     def length(self, frame: Frame) -> Value:
         return ConstantValue(len(self.items(frame)))
@@ -167,7 +171,7 @@ def magnitude(value: Value) -> int:
     """What an int is not farther from 0 than; 0 for floats, of which arithmetic raises nothing."""
     if value.python_type() is float:
         return 0
-    if isinstance(value, LateValue):
+    if isinstance(value, DeferredValue):
         return value.most
     return abs(value.constant()) if value.is_constant() else 2**63
 
@@ -184,35 +188,35 @@ def is_not_zero(frame: Frame, value: Value) -> bool:
     return value.is_constant() and bool(value.constant()) and magnitude(value) <= MOST
 
 
-def rounded(value: Value, args: list[Value]) -> LateValue | None:
+def rounded(value: Value, args: list[Value]) -> DeferredValue | None:
     """round(value, digits) where that is a float of a float, whatever it is; else None."""
     digits = args[0].constant() if len(args) == 1 and args[0].is_constant() else None
     if value.python_type() is not float or type(digits) is not int or not 0 <= digits <= 300:
         return None
-    return LateValue(float, lambda emit: f"{emit.const(round)}({emit.load(value)}, {digits})", places_of([value]))
+    return DeferredValue(float, lambda emit: f"{emit.const(round)}({emit.load(value)}, {digits})", places_of([value]))
 
 
-def late_sum(total: Value, numbers: list[Value]) -> LateValue:
+def deferred_sum(total: Value, numbers: list[Value]) -> DeferredValue:
     """sum(numbers, total) of floats and other numbers."""
     values = [total, *numbers]
 
     def write(emit: Emitter) -> str:
         return f"{emit.const(sum)}([{', '.join(map(emit.load, numbers))}], {emit.load(total)})"
 
-    return LateValue(float, write, places_of(values))
+    return DeferredValue(float, write, places_of(values))
 
 
 def places_of(values: list[Value]) -> Places:
     """Where the program asked for the data in these values."""
-    return frozenset().union(*(value.places for value in values if isinstance(value, LateValue)))
+    return frozenset().union(*(value.places for value in values if isinstance(value, DeferredValue)))
 
 
 def place_here(frame: Frame) -> Place:
-    """What `Learnt.asked_early` has the instruction under that the frame is at."""
+    """What `Learnt.read_while_tracing` has the instruction under that the frame is at."""
     return frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, frame.current.index
 
 
-def copy_for_later(frame: Frame, tensor: AbstractTensor) -> Writer:
+def copy_for_deferred(frame: Frame, tensor: AbstractTensor) -> Writer:
     """Writes the expression of a tensor that holds what this one does now: what is written to it later is not in the copy."""
     alone = frame.graph.compute(frame, torch.detach, (tensor,))
     node = frame.graph.compute(frame, torch.clone, (alone,)).node
@@ -225,14 +229,14 @@ def copy_for_later(frame: Frame, tensor: AbstractTensor) -> Writer:
     return write
 
 
-def read_late(frame: Frame, tensor: AbstractTensor, name: str) -> LateValue | None:
+def read_deferred(frame: Frame, tensor: AbstractTensor, name: str) -> DeferredValue | None:
     """What a method of a tensor (item, tolist, ...) reads from it, known when the graph has run; None where it is asked for at once."""
     kind, root = kind_of(tensor.example, name), frame.root
     place = place_here(frame)
     refused = root.modes.transforms or root.recording.selecting or root.modes.function_modes or root.modes.subclass_functions_off
-    if kind is None or refused or not is_plain_tensor(tensor) or place in root.plan.learnt.asked_early:
+    if kind is None or refused or not is_plain_tensor(tensor) or place in root.plan.learnt.read_while_tracing:
         return None
-    load = copy_for_later(frame, tensor)
+    load = copy_for_deferred(frame, tensor)
 
     def write(emit: Emitter) -> str:
         read = torch.Tensor.tolist if kind is list else _torch.item
@@ -243,8 +247,8 @@ def read_late(frame: Frame, tensor: AbstractTensor, name: str) -> LateValue | No
     if kind is list:
         shape = tuple(tensor.example.shape)
         fixed = all(type(size) is int for size in shape)
-        return LateList(write, places, shape if fixed else None, kind_held(tensor.example.dtype))
-    return LateValue(kind, write, places)
+        return DeferredList(write, places, shape if fixed else None, kind_held(tensor.example.dtype))
+    return DeferredValue(kind, write, places)
 
 
 def kind_of(example: Any, name: str) -> type | None:
@@ -267,7 +271,7 @@ def kind_held(dtype: torch.dtype) -> type:
 
 def is_shown(value: Value) -> bool:
     """Whether it is a number or a text that is known when the graph has run, or holds one."""
-    return isinstance(value, (LateValue, DataFloat))
+    return isinstance(value, (DeferredValue, DataFloat))
 
 
 def is_written(value: Value) -> bool:
@@ -280,7 +284,7 @@ def is_written(value: Value) -> bool:
         return False
 
 
-def late_text(values: list[Value], fn: Callable[..., Any], write: Writer) -> LateValue | None:
+def deferred_text(values: list[Value], fn: Callable[..., Any], write: Writer) -> DeferredValue | None:
     """A text that fn makes of the values, written when the graph has run; None where a value is not of a kind that is known here, or fn
     may raise."""
     if not any(map(is_shown, values)) or not all(is_written(v) or is_shown(v) and v.python_type() in OF_KIND for v in values):
@@ -292,7 +296,7 @@ def late_text(values: list[Value], fn: Callable[..., Any], write: Writer) -> Lat
         except Exception as error:
             let_through(error)
             return None
-    return LateValue(str, write, places_of(values))
+    return DeferredValue(str, write, places_of(values))
 
 
 def stand_in(kind: type, turn: int) -> Any:
@@ -301,16 +305,16 @@ def stand_in(kind: type, turn: int) -> Any:
     return known[turn % len(known)]
 
 
-def late_percent(pattern: str, values: list[Value]) -> LateValue | None:
+def deferred_percent(pattern: str, values: list[Value]) -> DeferredValue | None:
     """pattern % values, of which some are known when the graph has run; None for others."""
-    return late_text(
+    return deferred_text(
         values,
         lambda *given: pattern % given,
         lambda emit: f"({emit.literal(pattern)} % ({''.join(emit.load(v) + ', ' for v in values)}))",
     )
 
 
-def late_format(pattern: str, args: list[Value], kwargs: dict[str, Value]) -> LateValue | None:
+def deferred_format(pattern: str, args: list[Value], kwargs: dict[str, Value]) -> DeferredValue | None:
     """pattern.format(*args, **kwargs) of such values; None for others."""
     names, values = tuple(kwargs), [*args, *kwargs.values()]
 
@@ -321,16 +325,16 @@ def late_format(pattern: str, args: list[Value], kwargs: dict[str, Value]) -> La
         parts = [emit.load(v) for v in args] + [f"{name}={emit.load(v)}" for name, v in kwargs.items()]
         return f"{emit.literal(pattern)}.format({', '.join(parts)})"
 
-    return late_text(values, fill, write)
+    return deferred_text(values, fill, write)
 
 
-def late_shown(frame: Frame, value: LateValue, fn: Callable[..., Any], *rest: Any) -> Value:
+def deferred_repr(frame: Frame, value: DeferredValue, fn: Callable[..., Any], *rest: Any) -> Value:
     """fn(value, *rest), a text: str, repr or format with a specification."""
     extra = "".join(f", {part!r}" for part in rest)
-    found = late_text([value], lambda given: fn(given, *rest), lambda emit: f"{emit.const(fn)}({emit.load(value)}{extra})")
+    found = deferred_text([value], lambda given: fn(given, *rest), lambda emit: f"{emit.const(fn)}({emit.load(value)}{extra})")
     return found or value.needed(frame)
 
 
-def late_joined(parts: list[Value]) -> LateValue:
+def deferred_join(parts: list[Value]) -> DeferredValue:
     """The parts of a text, one after another, of which some are written when the graph has run."""
-    return LateValue(str, lambda emit: f"''.join([{', '.join(map(emit.load, parts))}])", places_of(parts))
+    return DeferredValue(str, lambda emit: f"''.join([{', '.join(map(emit.load, parts))}])", places_of(parts))

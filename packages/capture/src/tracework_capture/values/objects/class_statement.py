@@ -42,7 +42,7 @@ class Unfit(Exception):
     """Why a class cannot be made while tracing."""
 
 
-class MadeClassValue(ClassValue):
+class NewClassValue(ClassValue):
     """A class that the traced program makes; each call of the program makes another."""
 
     mutability = NEW
@@ -89,7 +89,7 @@ class MadeClassValue(ClassValue):
         return frame.break_graph("class_building", f"{self.describe()} as an argument of a graph operation")
 
 
-class NamedTupleClassValue(MadeClassValue):
+class NamedTupleClassValue(NewClassValue):
     """collections.namedtuple(...) of plain values."""
 
     is_known_elsewhere = False
@@ -167,7 +167,7 @@ def build_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
         namespace, cell = frame.root.services.run_class_body(cast("SymbolicFrame", frame), body)
         if namespace.pop("__classcell__", cell) is not cell:
             raise Unfit("its __classcell__ is no cell of the class statement")
-        made = made_class(frame, plain(name), bases, classes, namespace)
+        made = class_of_statement(frame, plain(name), bases, classes, namespace)
     except (Unfit, NotPlain) as why:
         return frame.break_graph("class_building", f"{plain(name)}: {why}")
     if isinstance(cell, CellValue):
@@ -181,7 +181,7 @@ def class_of_parts(frame: Frame, args: list[Value]) -> Value:
         bases, entries = args[1].unpack(frame), cast(DictValue, args[2])
         namespace = {plain(key): value for key, value in entries.all_items(frame)}
         namespace.setdefault("__module__", frame.constant(frame.globals.get("__name__")))
-        return made_class(frame, plain(args[0]), bases, known_bases(frame, bases), namespace)
+        return class_of_statement(frame, plain(args[0]), bases, known_bases(frame, bases), namespace)
     except (Unfit, NotPlain) as why:
         return frame.break_graph("class_building", f"type(name, bases, namespace): {why}")
 
@@ -198,9 +198,9 @@ def known_bases(frame: Frame, bases: list[Value]) -> tuple[type, ...]:
     return classes
 
 
-def made_class(
+def class_of_statement(
     frame: Frame, name: str, bases: list[Value], classes: tuple[type, ...], namespace: dict[str, Value]
-) -> MadeClassValue:
+) -> NewClassValue:
     """The class. Raises Unfit."""
     meta = type(classes[0]) if classes else type
     template_parts = {k: plain(v) if k in _READ_BY_TYPE else template_of(frame, v) for k, v in namespace.items()}
@@ -214,7 +214,7 @@ def made_class(
     known = [
         b for b in classes if b.__flags__ & HEAP_TYPE and b not in KEPT_TO_THEMSELVES and id(b) not in frame.root.memory.made
     ]
-    made = MadeClassValue(template, list(bases), namespace, apart_from(known, template, classes) if known else None)
+    made = NewClassValue(template, list(bases), namespace, apart_from(known, template, classes) if known else None)
     know(frame, template, made)
     return made
 

@@ -14,11 +14,11 @@ import torch
 
 from ...bytecode.resume import held_in_others, is_of_the_prologue
 from ...guards.classes import attributes_of, defines
-from ...guards.deaths import dies_unseen
+from ...guards.finalizers import dies_unseen
 from ...guards.kinds import REFERENCES
 from ...sources import Local, Source
 from .kinds import AbstractCell, AbstractClass, AbstractFunction, AbstractSequence
-from .value import Deferred, Frame, Value
+from .value import Frame, LazyValue, Value
 
 if TYPE_CHECKING:
     from ...interp.frame import CaptureRoot
@@ -29,7 +29,7 @@ HOLDERS_HERE = 4  # names of functions, and what calls pass
 ATOMS = (type(None), bool, int, float, complex, str, bytes, *REFERENCES)
 
 
-def acting_arguments(code: types.CodeType, slots: dict[str, Any]) -> tuple[Any, ...]:
+def arguments_with_finalizers(code: types.CodeType, slots: dict[str, Any]) -> tuple[Any, ...]:
     """The arguments of a frame that is about to run which are no one's but its own, and of which the program sees when they die: by what they
     do then, what they alone hold does, or a weak reference's callback."""
     passed_on = held_in_others(code)
@@ -50,8 +50,8 @@ def refuse_to_drop(frame: Frame, value: Value) -> None:
         frame.break_graph("side_effect_unknown", f"{value.python_type().__name__} has __del__, and may be dropped")
 
 
-def let_go(frame: Frame, holder: Any, source: Source | None, where: Any) -> None:
-    """What an existing holder has at a place (guards.deaths) goes, and with it the last reference, maybe: breaks where somebody notices
+def drop_reference(frame: Frame, holder: Any, source: Source | None, where: Any) -> None:
+    """What an existing holder has at a place (guards.finalizers) goes, and with it the last reference, maybe: breaks where somebody notices
     that, and guards that nobody does."""
     held = kinds_in(held_at(holder, where))
     if held.issubset(ATOMS) and where is True:
@@ -102,7 +102,7 @@ def guard_arguments(frame: Frame, given: Iterable[Value]) -> None:
             frame.guard("DIES_UNSEEN", Local(name), times[id(obj)])
 
 
-def refuse_to_let_go(frame: Frame) -> None:
+def refuse_release(frame: Frame) -> None:
     """Breaks where the captured frame's stack and locals no longer hold one of the arguments in `acting`."""
     if is_of_the_prologue(frame.code, frame.current):
         return
@@ -118,7 +118,7 @@ def holds(frame: Frame, obj: Any, given: Iterable[Value] = ()) -> bool:
     known = id(frame.root.memory.memo.get(id(obj)))
     cells = (cell._contents for cell in frame.cells.values() if isinstance(cell, AbstractCell))
     for value in (*frame.stack, *dict.values(frame.locals), *cells, *given):
-        if value is not None and (value.obj is obj if type(value) is Deferred else known in parts_of(value)):
+        if value is not None and (value.obj is obj if type(value) is LazyValue else known in parts_of(value)):
             return True
     return False
 

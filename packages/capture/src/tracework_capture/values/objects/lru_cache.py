@@ -27,7 +27,7 @@ from ..number.symint import SymNumber
 from ..plain.sequence import TupleValue
 from ..protocol.binding import CONTAINERS
 from ..protocol.constant import ConstantValue, called_there, force_plain, is_atom, plain
-from ..protocol.keys import hashed_apart
+from ..protocol.keys import typed_key
 from ..protocol.user_keys import globals_read, is_pure
 from ..protocol.value import EXISTING, SymbolicRaise
 from .function import is_empty
@@ -97,7 +97,7 @@ class Remembered:
         return True
 
 
-class RememberingFunction(RowValue):
+class CachedFunction(RowValue):
     """What functools.cache and lru_cache make. Unless its object is guarded (`by_identity`), only calls of it that give constants are
     known, and the code that it runs."""
 
@@ -139,7 +139,7 @@ class RememberingFunction(RowValue):
         if args and issubclass(args[0].python_type(), logging.Logger):
             frame.mutations.call(self.fn, list(args), dict(kwargs))  # warning_once: said after the graph, or found said already
             return ConstantValue(None)
-        if id(self.fn) not in frame.root.asked.remembered and self.is_formula(args, kwargs):
+        if id(self.fn) not in frame.root.queries.remembered and self.is_formula(args, kwargs):
             return self.computed(frame, args)
         try:
             known, by_name = [key_of(frame, a) for a in args], {k: key_of(frame, v) for k, v in kwargs.items()}
@@ -149,9 +149,9 @@ class RememberingFunction(RowValue):
             self.fix(frame)
         if waits_for_writes(frame, self.fn.__wrapped__, [*args, *kwargs.values()]):
             return frame.break_graph("call_unknown", f"{name}, which remembers results and reads what was written here")
-        if id(self.fn) in frame.root.asked.remembered_later:
+        if id(self.fn) in frame.root.queries.remembered_after:
             return frame.break_graph("call_unknown", f"{name}, which is asked after the graph, too")
-        asked, most = frame.root.asked.remembered.get(id(self.fn)), self.fn.cache_parameters()["maxsize"]
+        asked, most = frame.root.queries.remembered.get(id(self.fn)), self.fn.cache_parameters()["maxsize"]
         if asked is not None and most is not None and asked.number_with(known, by_name) > most:
             return frame.break_graph("call_unknown", f"{name}, which forgets one result for another")
         key = (id(self.fn), payload_key(known), payload_key([*by_name.items()]), len(asked.calls) if asked is not None else 0)
@@ -166,18 +166,18 @@ class RememberingFunction(RowValue):
         if not is_atom(found):
             self.fix(frame)
         if asked is None:
-            asked = frame.root.asked.remembered[id(self.fn)] = Remembered(frame.root.services.call_disabled, self.fn)
+            asked = frame.root.queries.remembered[id(self.fn)] = Remembered(frame.root.services.call_disabled, self.fn)
             frame.guard("RELATION", self.source, (asked, (self.source,)))
         asked.is_asked(self.fn, known, by_name, found)
         return frame.wrap(found, Const(found))
 
     def called_once(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """What it computes of objects that no guard knows, which it may hold; of the same ones again it is what it gave."""
-        calls = frame.root.asked.remembered_here.setdefault(id(self.fn), {})
+        calls = frame.root.queries.remembered_here.setdefault(id(self.fn), {})
         most = self.fn.cache_parameters()["maxsize"]
         if most is not None and most < 1:
             return self.wrapped(frame).call(frame, args, kwargs)
-        key = tuple(hashed_apart(frame, a) for a in args), tuple((k, hashed_apart(frame, v)) for k, v in kwargs.items())
+        key = tuple(typed_key(frame, a) for a in args), tuple((k, typed_key(frame, v)) for k, v in kwargs.items())
         if key not in calls:
             if len(calls) == most:
                 return frame.break_graph("call_unknown", f"{self.describe()}, which forgets one result for another")
@@ -204,7 +204,7 @@ class RememberingFunction(RowValue):
             return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises")
         if not (found.is_constant() or isinstance(found, (SymNumber, SizeFloat))):
             return frame.break_graph("call_unknown", f"{name}, which remembers an object")
-        frame.root.asked.remembered_later.add(id(self.fn))
+        frame.root.queries.remembered_after.add(id(self.fn))
         frame.mutations.call(frame.root.services.call_disabled(self.fn), list(args), {})
         return found
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ...sources import Attr, Source
-from ..protocol.open_constant import OpenConstant
 from ..protocol.operators import binary
+from ..protocol.unspecialised import UnspecialisedConstant
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
 
 PARTS = ("numerator", "denominator")
 
 
-class OpenFraction(OpenConstant):
+class UnspecialisedFraction(UnspecialisedConstant):
     """Open where the program asks for its two ints, or makes a float of it, which is their quotient; all else needs the fraction."""
 
     def __init__(self, frame: Frame, number: Fraction, source: Source) -> None:
@@ -36,7 +36,7 @@ class OpenFraction(OpenConstant):
 
 
 @changes_in(Fraction)
-def changing_fraction(frame: Frame, number: Fraction, source: Source) -> OpenFraction | None:
+def changing_fraction(frame: Frame, number: Fraction, source: Source) -> UnspecialisedFraction | None:
     """The value of a fraction that was another one in an earlier capture; None when it stays a constant."""
     root = frame.root
     ints = [(Attr(source, name), getattr(number, name)) for name in PARTS]
@@ -47,4 +47,4 @@ def changing_fraction(frame: Frame, number: Fraction, source: Source) -> OpenFra
     if root.options.dynamic is False or not any(changed) or not root.options.keeps_sizes_open:
         return None
     frame.guard("TYPE", source, type(number))
-    return OpenFraction(frame, number, source)
+    return UnspecialisedFraction(frame, number, source)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..protocol.value import Frame, Value
 
 
-def select_open(frame: Frame, tensor: Any, key: Value) -> tuple[Any, Value | None]:
+def select_symbolic(frame: Frame, tensor: Any, key: Value) -> tuple[Any, Value | None]:
     """What `key` indexes once the symbolic ints in it are applied, and the rest of the key, None where nothing is left."""
     items = key.all_items(frame) if type(key) is TupleValue else [key]
     places = [place for place, item in enumerate(items) if isinstance(item, SymNumber)]

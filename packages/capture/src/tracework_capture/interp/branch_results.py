@@ -18,7 +18,7 @@ from .._torch import tree_leaves
 from ..graph.opaque_operators import ResultFacts
 from ..graph.outline import Outlined, Region, outline
 from ..graph.replaced import may_be_replaced, note_replaced
-from ..values.number.floats import LateFloat, either, kind_of_choice
+from ..values.number.floats import DeferredFloat, either, kind_of_choice
 from ..values.plain.sequence import TupleValue
 from ..values.protocol.memory import forget_nodes, known_values
 from ..values.protocol.value import Value
@@ -77,7 +77,7 @@ def traced_arm(frame: Any, values: list[Value | None], region: Region, written: 
     found = [leaf for value in values for leaf in _leaves(value)]
     old = [leaf for leaf in found if type(leaf) is TensorValue and leaf.node not in inside]
     given = [leaf for leaf in found if leaf not in old]
-    leaves = [leaf.as_tensor(frame) if isinstance(leaf, LateFloat) else leaf for leaf in given]
+    leaves = [leaf.as_tensor(frame) if isinstance(leaf, DeferredFloat) else leaf for leaf in given]
     new = [leaf for leaf in given if type(leaf) is TensorValue]
     if not all(fits(leaf.example) for leaf in new):
         raise Refused("an arm gives something else than new tensors of known sizes without history")
@@ -122,7 +122,7 @@ def _is_elementwise(node: fx.Node) -> bool:
 
 def _leaves(value: Value | None) -> list[Any]:
     """The tensors, and the numbers of tensors, in a value that an arm gives."""
-    if type(value) is TensorValue or isinstance(value, LateFloat):
+    if type(value) is TensorValue or isinstance(value, DeferredFloat):
         return [value]
     if type(value) is TupleValue and value.cls is tuple:
         return [leaf for item in value.items for leaf in _leaves(item)]
@@ -260,7 +260,7 @@ class _Run(_Choice):
         return next(self.results)
 
     def number(self, a: Any, b: Any) -> Value:
-        if not isinstance(a, LateFloat) or type(a) is not type(b):
+        if not isinstance(a, DeferredFloat) or type(a) is not type(b):
             raise Refused("the arms give different constants, or kinds of values")
         return type(a)(next(self.results).node)
 
@@ -292,7 +292,7 @@ class _Computed(_Choice):
         return either(self.frame, self.truth, kind, *operands)
 
     def taken(self, value: Any, results: Iterator[Any]) -> Any:
-        return LateFloat(next(results).node) if isinstance(value, LateFloat) else value
+        return DeferredFloat(next(results).node) if isinstance(value, DeferredFloat) else value
 
 
 def _is_one(a: Value, b: Value) -> bool:

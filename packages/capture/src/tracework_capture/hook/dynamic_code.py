@@ -8,10 +8,10 @@ from ..errors import RecompileLimitError
 from ..options import CaptureOptions
 from .cache import say_limit
 
-__all__ = ["MadeAnew"]
+__all__ = ["DynamicCode"]
 
 
-class MadeAnew:
+class DynamicCode:
     """How often code of one kind, equal and of the same file, has died after frames of it were captured."""
 
     _REMEMBERED = 1000  # of the class: code dies at Python's end, too, when the names of modules are gone

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ...sources import Source
 
 
-class OpenConstant(Value):
+class UnspecialisedConstant(Value):
     """An object of the kinds that constants are. `settle()` fixes it: what needs the object calls it, and the entry then holds for that
     object only."""
 
@@ -67,4 +67,4 @@ for _name in (
     "unary",
     "as_graph_arg",
 ):
-    setattr(OpenConstant, _name, _settling(_name))
+    setattr(UnspecialisedConstant, _name, _settling(_name))

@@ -24,7 +24,7 @@ def view_in_place(frame: Frame, self: AbstractTensor, name: str, args: list[Valu
 
     It counts as written to: a backward that needs what it was refuses.
     """
-    refuse_turn(frame, self, name)
+    refuse_metadata_mutation(frame, self, name)
     is_view = self.example._base is not None and not self.turned
     made: Any = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs)
     counted = not self.example.is_inference()
@@ -34,14 +34,14 @@ def view_in_place(frame: Frame, self: AbstractTensor, name: str, args: list[Valu
         if counted:
             torch.autograd.graph.increment_version(self.example)
     elif name != "detach_" and counted:
-        first = first_turn(made.node)
+        first = first_mutation(made.node)
         first.prepend(frame.graph.plain_node(frame, torch.autograd.graph.increment_version, (first.args[0],)))
     self.node, self.example = made.node, made.example
     remember(frame, self)
     return self
 
 
-def refuse_turn(frame: Frame, self: AbstractTensor, name: str) -> None:
+def refuse_metadata_mutation(frame: Frame, self: AbstractTensor, name: str) -> None:
     """Breaks the graph for tensors that others hold, and where autograd refuses or does more than to make a view."""
     if self.source is not None:
         frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor")
@@ -55,7 +55,7 @@ def refuse_turn(frame: Frame, self: AbstractTensor, name: str) -> None:
         frame.break_graph("side_effect_unknown", f"Tensor.{name} under no_grad of a tensor that keeps its history")
 
 
-def first_turn(node: fx.Node) -> fx.Node:
+def first_mutation(node: fx.Node) -> fx.Node:
     """The first of the views in place that end with this one and have nothing between them. What is written to counts as written before
     it is viewed: autograd gives views whose base was written to since another history."""
     first = node
