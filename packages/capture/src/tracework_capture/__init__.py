@@ -38,8 +38,11 @@ from .marks import (
     assume_constant_result,
     disallow_in_graph,
     forbid_in_graph,
+    graph_break,
     leaf_function,
     nonstrict_trace,
+    skip_frame,
+    step_unsupported,
     substitute_in_graph,
 )
 from .options import CaptureOptions
@@ -47,7 +50,6 @@ from .regions import error_on_graph_break
 from .shapes import declared_shapes
 from .signals import handlers_apart
 from .uncompiled import RecompileLimitWarning, Uncompiled, UncompiledWarning, report_uncompiled
-from .values.objects.controls import graph_break, skip_frame, step_unsupported
 
 __all__ = [
     "BREAK_REASONS",

@@ -25,9 +25,12 @@ __all__ = [
     "assume_constant_result",
     "disallow_in_graph",
     "forbid_in_graph",
+    "graph_break",
     "leaf_function",
     "mark_of",
     "nonstrict_trace",
+    "skip_frame",
+    "step_unsupported",
     "substitute_in_graph",
 ]
 
@@ -263,3 +266,15 @@ def _shape(signature: inspect.Signature) -> Any:
 
 def _takes_anything(signature: inspect.Signature) -> bool:
     return [p.kind.name for p in signature.parameters.values()] == ["VAR_POSITIONAL", "VAR_KEYWORD"]
+
+
+def graph_break(message: str = "") -> None:
+    """The graph ends here and another one starts after the call; under fullgraph=True this is an error."""
+
+
+def skip_frame(message: str = "") -> None:
+    """The function that calls this runs as plain Python, while what it calls is still captured."""
+
+
+def step_unsupported(message: str = "") -> None:
+    """The graph ends here and the rest of the function runs as plain Python, while what it calls is still captured."""

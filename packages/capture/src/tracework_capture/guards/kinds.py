@@ -31,6 +31,7 @@ __all__ = [
     "GUARD_KINDS",
     "MOST_RELATED",
     "NATIVE_STATES",
+    "ATOMS",
     "REFERENCES",
     "STATES",
     "TEXT_TESTS",
@@ -107,6 +108,8 @@ def _data_text(value: Any, data: bytes) -> str:
 
 
 REFERENCES = (weakref.ref, weakref.KeyedRef)
+ATOMS = (type(None), bool, int, float, complex, str, bytes, *REFERENCES)
+"""Types of objects that hold no others alive."""
 
 
 class ReferenceTo(weakref.ref):  # type: ignore[type-arg]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
+from tracework_primops import FakeMode, SymbolTable
 
 from .. import _C, _torch
 from .._torch import set_grad_mode
@@ -37,39 +38,22 @@ from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
 from ..trace_policy import call_policy
 from ..values.objects.class_statement import NewClassValue
 from ..values.objects.function import CellValue
-from ..values.protocol.finalizers import arguments_with_finalizers, guard_arguments
+from ..values.protocol.finalizers import guard_arguments
 from ..values.protocol.memory import Memory
 from ..values.protocol.program_code import check_frame_hooks
 from ..values.protocol.value import EXISTING, SymbolicRaise, Value
 from .collector import paused_collection
+from .frame_input import NOTHING, ONE_OPERATION, FrameInput, forget_frames
 from .policy import is_module_call
 
 if TYPE_CHECKING:
     from ..options import CaptureOptions
     from .history import History
 
-__all__ = ["FrameInput", "capture_frame"]
+__all__ = ["capture_frame"]
 
 log = logging.getLogger("tracework.capture.breaks")
 SMALL_PIECE = 8  # operations between two breaks of one round of a loop from which on a graph is worth its call
-NOTHING, ONE_OPERATION = "no tensor operations", "one tensor operation, which a graph would not make faster"
-
-
-class FrameInput:
-    """A frame about to run: its code, the objects in its argument slots and cells, and its globals; whether it is the one that
-    the user wants compiled, and none that broken code calls."""
-
-    def __init__(
-        self,
-        code: types.CodeType,
-        slots: dict[str, Any],
-        globals_: dict[str, Any],
-        closure: tuple[types.CellType, ...] | None,
-        outermost: bool = True,
-    ) -> None:
-        self.outermost = outermost
-        self.code, self.slots, self.globals, self.closure = code, slots, globals_, closure or ()
-        self.acting = arguments_with_finalizers(code, slots)  # now, as a capture holds them, too
 
 
 @handlers_apart
@@ -180,22 +164,10 @@ def new_classes(root: CaptureRoot) -> list[NewClassValue]:
     return [value for value in root.memory.made.values() if isinstance(value, NewClassValue)]
 
 
-def forget_frames(error: BaseException | None, handled: BaseException | None) -> None:
-    """Drop the tracebacks of an exception that is kept: they hold our frames, those hold the user's, and with it all its locals. What
-    the program was handling when it called the frame is the context of ours, and keeps its own."""
-    seen = {id(handled)}
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__
-
-
 def start(
     given: FrameInput, options: CaptureOptions, history: History, services: Services, plan: Plan
 ) -> tuple[CaptureRoot, SymbolicFrame]:
     """A fresh root and frame for one attempt."""
-    from tracework_primops import FakeMode, SymbolTable  # primops is imported when the first graph is made
-
     symbols = SymbolTable()
     fake_mode = FakeMode(symbols, allow_unbacked=plan.keeps_sizes, unbacked_numbers=options.unbacked is True)
     graph = GraphBuilder(fake_mode, symbols, services.wrap_result)

@@ -48,8 +48,8 @@ from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from . import cache, dynamism
 from . import stance as stances
 from .code_set import CodeSet
-from .compile_frame import NOTHING, ONE_OPERATION, FrameInput, capture_frame, forget_frames
 from .dynamic_code import DynamicCode
+from .frame_input import NOTHING, ONE_OPERATION, FrameInput, forget_frames
 from .history import History
 from .policy import (
     Outermost,
@@ -96,10 +96,19 @@ _ALONE = 2  # references to an object that one attribute has, while they are cou
 copyreg.pickle(_C.Scoped, lambda scoped: getattr(scoped, "__qualname__", repr(scoped)))  # type: ignore[arg-type, return-value]
 
 
+def _capture_frame() -> Callable[..., Captured]:
+    """What captures a frame: imported when something is first compiled, as the values and primops take longer than all else, and not
+    later, when a program may have changed how Python imports."""
+    from .compile_frame import capture_frame
+
+    return capture_frame
+
+
 class FrameCallback:
     """What the evaluator asks for frames without a fitting entry; owns the entries that it makes."""
 
     def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
+        self.capture_frame = _capture_frame()
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)
         self.backend = backend
@@ -384,13 +393,13 @@ class FrameCallback:
         own, handled = backend is self.backend, sys.exc_info()[1]
         known = True if getattr(backend, SYMBOLIC_SIZES, False) else False if own and self.fixes_sizes else None
         try:
-            captured = capture_frame(given, backend, self.options.with_sizes(known), history, disabled_call)
+            captured = self.capture_frame(given, backend, self.options.with_sizes(known), history, disabled_call)
         except SizesBurntIn as burnt:
             captured = None
             forget_frames(burnt, handled)
         if own and (captured is None or not captured.given_back):
             self.fixes_sizes = True
-        return captured or capture_frame(given, backend, self.options.with_sizes(False), history, disabled_call)
+        return captured or self.capture_frame(given, backend, self.options.with_sizes(False), history, disabled_call)
 
     def history(self, code: types.CodeType) -> History:
         """Sizes seen for this code."""
@@ -660,7 +669,7 @@ def capture(function: Callable[..., Any], *args: Any, dynamic: bool | None = Non
     given, _ = frame_of(function, args, kwargs)
     options = CaptureOptions(fullgraph=True, dynamic=dynamic)
     try:
-        captured = capture_frame(given, _run_graph, options, History(Learnt(unchecked=True)), disabled_call)
+        captured = _capture_frame()(given, _run_graph, options, History(Learnt(unchecked=True)), disabled_call)
     except SkipFrame as skipped:
         raise CaptureError(f"{given.code.co_qualname}: {skipped.detail}") from skipped
     assert captured.graph is not None

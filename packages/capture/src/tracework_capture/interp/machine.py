@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracework_primops import GuardOnUnbackedError
+
 from ..errors import BreakGraph
 from ..values.protocol.finalizers import refuse_release
 from ..values.protocol.value import SymbolicRaise
@@ -41,8 +43,6 @@ class StopHere(Exception):
 
 def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
     """Run until the frame returns (RETURNED, value in frame.result) or yields (SUSPENDED); `raised` is thrown in first."""
-    from tracework_primops import GuardOnUnbackedError  # not needed to import this package
-
     root = frame.root
     progress, is_root, stop_before = root.progress, frame.parent is None, root.plan.stop_before
     outer, progress.current = progress.current, frame

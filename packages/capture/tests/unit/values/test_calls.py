@@ -44,7 +44,9 @@ def takes_any_keyword(fn):
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
-FUNCTIONS = [key for key in CALLS if isinstance(key, types.FunctionType) and not takes_any_keyword(key)]
+FUNCTIONS = sorted(
+    (key for key in CALLS if isinstance(key, types.FunctionType) and not takes_any_keyword(key)), key=lambda fn: CALLS[fn].name
+)
 
 
 @pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: CALLS[fn].name)

@@ -10,6 +10,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ForbiddenCall, NotPlain, SkipFrame, Unsupported
+from ...marks import graph_break
 from ...sources import Const
 from ..plain.sequence import NONE
 from ..protocol.calls import call
@@ -26,23 +27,14 @@ if TYPE_CHECKING:
     from ...sources import Source
     from ..protocol.value import Frame, Value
 
-__all__ = ["MARKED", "forbid", "graph_break", "marked_value", "skip_frame", "step_unsupported"]
+__all__ = ["MARKED", "forbid", "marked_value"]
 
 
-def graph_break(message: str = "") -> None:
-    """The graph ends here and another one starts after the call; under fullgraph=True this is an error."""
-
-
-def skip_frame(message: str = "") -> None:
-    """The function that calls this runs as plain Python, while what it calls is still captured."""
-
-
-def step_unsupported(message: str = "") -> None:
-    """The graph ends here and the rest of the function runs as plain Python, while what it calls is still captured."""
+_MARKS = graph_break.__module__
 
 
 def _named(name: str) -> tuple[str, str]:
-    return f"{__name__}.{name}", f"torch._dynamo.decorators.{name}"
+    return f"{_MARKS}.{name}", f"torch._dynamo.decorators.{name}"
 
 
 @call(*_named("graph_break"))

@@ -15,7 +15,7 @@ import torch
 from ...bytecode.resume import held_in_others, is_of_the_prologue
 from ...guards.classes import attributes_of, defines
 from ...guards.finalizers import dies_unseen
-from ...guards.kinds import REFERENCES
+from ...guards.kinds import ATOMS
 from ...sources import Local, Source
 from .kinds import AbstractCell, AbstractClass, AbstractFunction, AbstractSequence
 from .value import Frame, LazyValue, Value
@@ -24,24 +24,6 @@ if TYPE_CHECKING:
     from ...interp.frame import CaptureRoot
 
 MOST_LOOKED_AT = 1000  # objects that are looked into for the classes of what goes
-HOLDERS_OF_A_SLOT = 3  # the frame, the table that the evaluator makes of it, and that of the arguments
-HOLDERS_HERE = 4  # names of functions, and what calls pass
-ATOMS = (type(None), bool, int, float, complex, str, bytes, *REFERENCES)
-
-
-def arguments_with_finalizers(code: types.CodeType, slots: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of a frame that is about to run which are no one's but its own, and of which the program sees when they die: by what they
-    do then, what they alone hold does, or a weak reference's callback."""
-    passed_on = held_in_others(code)
-    times = collections.Counter(map(id, slots.values()))
-    objects = list({id(obj): obj for name, obj in slots.items() if name not in passed_on and type(obj) not in ATOMS}.values())
-    acting = []
-    while objects:
-        obj = objects.pop()
-        if not dies_unseen(obj, times[id(obj)] * HOLDERS_OF_A_SLOT + HOLDERS_HERE):
-            acting.append(obj)
-        del obj
-    return tuple(acting)
 
 
 def refuse_to_drop(frame: Frame, value: Value) -> None:

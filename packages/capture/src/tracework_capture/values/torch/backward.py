@@ -10,6 +10,7 @@ import operator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+from tracework_primops.broadcasting import is_dense
 
 from ..._torch import keeping_version
 from ...errors import BreakGraph
@@ -202,8 +203,6 @@ def accumulate(frame: Frame, leaves: list[AbstractTensor], gradients: list[Value
 
     What retain_grad keeps of a tensor that is no leaf is dense, and a second gradient makes a new sum.
     """
-    from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
-
     shared = {id(v.example.storage) for v in distinct(frame) if not any(v is g for g in gradients)}
     for leaf, gradient in zip(leaves, gradients):
         if not isinstance(gradient, AbstractTensor):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from tracework_primops.broadcasting import is_dense
 
 from ..objects.copies import copy_by_state, has_a_state
 from ..plain.rows_copies import COPIES, DEEP_COPIES, has_attributes
@@ -33,8 +34,6 @@ def fills_its_memory(tensor: torch.Tensor) -> bool:
 
 def deep_tensor(frame: Frame, value: TensorValue) -> Value:
     """copy.deepcopy of a parameter, or of another leaf that fills its memory and has nothing else to it."""
-    from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
-
     if frame.root.modes.function_modes:
         return frame.break_graph("function_mode", "copy.deepcopy of a tensor")
     example, kind = value.example, value.python_type()

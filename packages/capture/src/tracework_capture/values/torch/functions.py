@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.utils import rnn
+from tracework_primops import Condition
 
 from ... import _torch
 from ..._torch import failed_check, function_of_custom_operator
@@ -341,8 +342,6 @@ def is_tensor(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Valu
 
 def states_split(frame: Frame, tensor: Value | None, sizes: Value | None, dim: Value | None = None) -> None:
     """What torch asks of the sizes that a tensor is split into: stated where they are read from data, and looked at when the graph runs."""
-    from tracework_primops import Condition
-
     if not isinstance(tensor, TensorValue) or not isinstance(sizes, SequenceValue):
         return
     parts, place = sizes.all_items(frame), 0 if dim is None else force_plain(frame, dim)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from tracework_primops.symbols.layout import contiguous_strides
 
 from ...._torch import generic_associative_scan, map_steps, scan, while_loop
 from ....graph.opaque_operators import ResultFacts
@@ -149,8 +150,6 @@ def steps_operator(
 
 def along(facts: ResultFacts, length: Any, dim: int) -> ResultFacts:
     """The facts of the results of all steps."""
-    from tracework_primops.symbols.layout import contiguous_strides  # primops is imported when the first graph is made
-
     sizes = (length, *facts.sizes)
     order = [*range(1, len(sizes))]
     order.insert(dim if dim < len(sizes) else 0, 0)  # as stacked_along has it
