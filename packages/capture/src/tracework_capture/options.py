@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import CodeType
@@ -50,7 +50,7 @@ class CaptureOptions:
     fail_on_limit: bool = False
     error_on_recompile: bool = False
     settings: Callable[["CaptureOptions"], "CaptureOptions"] | None = None
-    guard_filter_fn: Callable[[list[Any]], list[bool]] | None = None
+    guard_filter_fn: Callable[[Any], Iterable[bool]] | None = None
     observe: Callable[[str, Any], None] = _ignore
     around: Callable[[CodeType], AbstractContextManager[Any]] = nullcontext
     inline_depth_limit: int = 200

@@ -112,9 +112,8 @@ def outcome_of(
         stop = Stop(step, stopped, stopped.stack or frame.locations(), refused=is_refused(stopped))
     except SymbolicRaise as raised:
         forget_frames(raised, handled)
-        step = getattr(
-            raised.value, "root_step", root.progress.step
-        )  # where it was raised: handlers and exits run again, plainly
+        at = raised.value.root_step  # handlers and exits run again, plainly
+        step = root.progress.step if at is None else at
         stop = Stop(step, BreakGraph("exception", raised.value.describe()), frame.locations(), raises=True)
     except SkipFrame as skip:
         raise (skip if before is None else not_continued(skip.detail, before)) from skip.__cause__

@@ -185,8 +185,8 @@ class FrameCallback:
         outermost = self.outermost.is_frame(code, names)
         if not outermost and (is_module_call(code) or code in self.small):
             return None  # not for good: they are captured where they are outermost
-        why = self.left[id(code)].get(wrapped_functions(code, closure)) if id(code) in self.left else None
-        if why is not None and not (outermost and why == ONE_OPERATION):
+        left = self.left[id(code)].get(wrapped_functions(code, closure)) if id(code) in self.left else None
+        if left is not None and not (outermost and left == ONE_OPERATION):
             return None  # not for good: others share the code
         watching = watcher_of_operators()
         if watching is not None:
@@ -255,6 +255,7 @@ class FrameCallback:
         except (Unsupported, ForbiddenCall, ControlMisuse, DynamicDimError, BackendFailed) as error:
             if isinstance(error, BackendFailed):
                 cause = error.__cause__
+                assert cause is not None  # what the backend raised
                 if isinstance(cause, CaptureError) or getattr(cause, "__tracework_error__", False):
                     raise cause from None
                 raise BackendError(name_of(self.backend), cause) from cause
@@ -517,7 +518,7 @@ def _callback_of(backend: Any, options: CaptureOptions, function: Callable[..., 
     callback = found() if known is not None and found is not None and known() is code else None
     if callback is None or callback.backend is not backend or callback.given != options:
         return FrameCallback(backend, options, function)
-    full = len(cache.entries_of(code, callback)) >= options.recompile_limit
+    full = code is not None and len(cache.entries_of(code, callback)) >= options.recompile_limit
     return FrameCallback(backend, options, function) if full else callback
 
 
@@ -605,7 +606,7 @@ def disable(function: Callable[..., Any], *, recursive: bool = True, reason: str
     return disabled
 
 
-def run_only(function: Callable[..., Any]) -> Any:
+def run_only(function: Any) -> Any:
     """The optimized function, using entries that exist and never making new ones."""
     callback = getattr(function, "callback", None)
     if not isinstance(callback, FrameCallback):

@@ -20,6 +20,7 @@ from ..graph.outline import Outlined, Region, outline
 from ..graph.replaced import may_be_replaced, note_replaced
 from ..values.number.floats import DeferredFloat, either, kind_of_choice
 from ..values.plain.sequence import TupleValue
+from ..values.protocol.kinds import AbstractTensor
 from ..values.protocol.memory import forget_nodes, known_values
 from ..values.protocol.value import Value
 from ..values.torch.regions.cond import fits, operator_results
@@ -52,13 +53,13 @@ class Traced:
     nodes it writes to, and the copies that it leaves in the place of tensors of before."""
 
     values: list[Value | None]
-    old: list[Value]
+    old: Sequence[Value]
     made: Outlined
     facts: tuple[ResultFacts, ...]
     written: tuple[fx.Node, ...]
     count: int
     is_elementwise: bool
-    copies: dict[Value, Value] = field(default_factory=dict)
+    copies: dict[Any, Any] = field(default_factory=dict)
 
     def leaves_more(self, other: Traced) -> bool:
         """Whether it leaves a tensor of before that the other does not."""
@@ -68,7 +69,7 @@ class Traced:
 def traced_arm(frame: Any, values: list[Value | None], region: Region, written: set[Any], other: Traced | None) -> Traced:
     """The arm that leaves these values, and whose nodes, those of the region, become a graph of its own; tensors of before that the other
     arm does not leave are copied. Raises Refused."""
-    copies: dict[Value, Value] = {}
+    copies: dict[Any, Any] = {}
     if other is not None:
         before = set(region.nodes(frame.graph))
         values = [_apart(frame, value, theirs, before, copies) for value, theirs in zip(values, other.values)]
@@ -97,7 +98,7 @@ def traced_arm(frame: Any, values: list[Value | None], region: Region, written: 
     return Traced(values, old, made, facts, targets, len(nodes), elementwise, {copy: value for value, copy in copies.items()})
 
 
-def _apart(frame: Any, value: Any, theirs: Any, inside: set[fx.Node], copies: dict[Value, Value]) -> Any:
+def _apart(frame: Any, value: Any, theirs: Any, inside: set[fx.Node], copies: dict[Any, Any]) -> Any:
     """A value that an arm leaves, with copies of the tensors in it that these nodes did not make and that the other arm does not leave."""
     if type(value) is TupleValue and type(theirs) is TupleValue and len(value.items) == len(theirs.items) and value.cls is tuple:
         return TupleValue([_apart(frame, a, b, inside, copies) for a, b in zip(value.items, theirs.items)])
@@ -131,7 +132,7 @@ def _leaves(value: Value | None) -> list[Any]:
     raise Refused("an arm gives something else than tensors, numbers of them and constants")
 
 
-def merged(frame: Any, condition: Any, tensor: TensorValue, arms: Sequence[Traced], in_block: bool, key: Any) -> list[Value]:
+def merged(frame: Any, condition: Any, tensor: AbstractTensor, arms: Sequence[Traced], in_block: bool, key: Any) -> list[Value]:
     """What both arms leave, once the data has chosen: the first arm's where the condition is true. `key` stands for the condition. Raises
     Refused."""
     first, second = arms
@@ -152,7 +153,7 @@ def merged(frame: Any, condition: Any, tensor: TensorValue, arms: Sequence[Trace
         choice = _Run(operator_results(frame, tensor, [(a.facts + facts, made) for a, made in zip(arms, graphs)]))
     if len(first.values) != len(second.values):
         raise Refused("the arms leave different numbers of values")
-    choice.old = first.old + second.old
+    choice.old = [*first.old, *second.old]
     values = [choice.of(a, b) for a, b in zip(first.values, second.values)]
     known = {value.node: value for value in known_values(frame).values()}
     for node in written:
@@ -190,7 +191,7 @@ def _differ(first: Traced, second: Traced) -> bool:
     return any(a is not b for a, b in zip(first.values, second.values))
 
 
-def _truth(frame: Any, tensor: TensorValue) -> TensorValue:
+def _truth(frame: Any, tensor: AbstractTensor) -> AbstractTensor:
     """The condition as one truth without dims."""
     found = tensor
     if found.example.ndim:
@@ -226,7 +227,7 @@ class _Choice:
     def __init__(self) -> None:
         self.made: list[tuple[tuple[Any, Any], TensorValue]] = []
 
-    def of(self, a: Any, b: Any) -> Value:
+    def of(self, a: Any, b: Any) -> Any:
         if type(a) is TupleValue and type(b) is TupleValue:
             if len(a.items) != len(b.items):
                 raise Refused("the arms give tuples of different lengths")
@@ -242,7 +243,7 @@ class _Choice:
             return a
         return self.number(a, b)
 
-    def tensor(self) -> TensorValue:
+    def tensor(self) -> Any:  # a tensor
         raise NotImplementedError
 
     def number(self, a: Any, b: Any) -> Value:
@@ -252,11 +253,11 @@ class _Choice:
 class _Run(_Choice):
     """The results of an operator."""
 
-    def __init__(self, results: Sequence[TensorValue]) -> None:
+    def __init__(self, results: Sequence[Any]) -> None:
         super().__init__()
         self.results = iter(results)
 
-    def tensor(self) -> TensorValue:
+    def tensor(self) -> Any:  # a tensor
         return next(self.results)
 
     def number(self, a: Any, b: Any) -> Value:
@@ -268,12 +269,12 @@ class _Run(_Choice):
 class _Computed(_Choice):
     """Results of both arms, of which torch.where takes one."""
 
-    def __init__(self, frame: Any, condition: Any, truth: TensorValue, results: list[list[Any]]) -> None:
+    def __init__(self, frame: Any, condition: Any, truth: AbstractTensor, results: list[list[Any]]) -> None:
         super().__init__()
         self.frame, self.condition, self.truth = frame, condition, truth
         self.first, self.second = map(iter, results)
 
-    def tensor(self) -> TensorValue:
+    def tensor(self) -> Any:  # a tensor
         pair = next(self.first), next(self.second)
         truth = self.truth
         if pair[0].example.device != truth.example.device:

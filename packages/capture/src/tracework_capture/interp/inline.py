@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import inspect
 import types
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..bytecode.facts import VERSION
 from ..errors import BreakGraph
@@ -13,7 +14,7 @@ from ..exception_table import cleans_up
 from ..sources import Attr, GeneratorLocal
 from ..values.objects.function import FunctionValue, bind_arguments
 from ..values.protocol.binding import BoundBuiltin
-from ..values.protocol.value import EXISTING, SymbolicRaise, Value
+from ..values.protocol.value import EXISTING, Frame, SymbolicRaise, Value
 from .frame import SymbolicFrame
 from .handlers.table import RETURNED
 from .machine import run
@@ -90,16 +91,16 @@ class GeneratorValue(Value):
     def python_type(self) -> type:
         return types.GeneratorType
 
-    def truth(self, frame: SymbolicFrame) -> bool:
+    def truth(self, frame: Frame) -> bool:
         return True
 
-    def iterate(self, frame: SymbolicFrame) -> Value:
+    def iterate(self, frame: Frame) -> Value:
         return self
 
-    def next_value(self, frame: SymbolicFrame) -> Value | None:
+    def next_value(self, frame: Frame) -> Value | None:
         return self.resume(frame, frame.constant(None), None)
 
-    def resume(self, frame: SymbolicFrame, sent: Value, raised: SymbolicRaise | None) -> Value | None:
+    def resume(self, frame: Frame, sent: Value, raised: SymbolicRaise | None) -> Value | None:
         """Go on until the next yield; None at the end."""
         if self.finished:
             if raised is not None:
@@ -107,7 +108,7 @@ class GeneratorValue(Value):
             return None
         if self.running:
             frame.raise_new(ValueError, "generator already executing")
-        self.frame.parent = frame
+        self.frame.parent = cast(SymbolicFrame, frame)  # the one class of frames
         if self.started:
             if raised is None:
                 self.frame.push(sent)
@@ -153,7 +154,7 @@ class GeneratorValue(Value):
     def has_cleanup(self) -> bool:
         """Whether it stopped inside a try or with block."""
         handler = self.frame.current.handler
-        return not (_leaves(self.frame.instructions, handler) or self._passes_generator_exit(handler.target))
+        return not (handler is None or _leaves(self.frame.instructions, handler) or self._passes_generator_exit(handler.target))
 
     def _passes_generator_exit(self, start: int) -> bool:
         """Whether the handler is only `except SomeError:` clauses that closing the generator does not enter, and no block is outside."""
@@ -168,19 +169,18 @@ class GeneratorValue(Value):
         last = instructions[at]
         if last.opname != "RERAISE" or at == start + 1:
             return False
-        return _leaves(instructions, last.handler) or _ends_a_handler(instructions, last.handler.target)
+        return last.handler is None or _leaves(instructions, last.handler) or _ends_a_handler(instructions, last.handler.target)
 
-    def getattr(self, frame: SymbolicFrame, name: str) -> Value:
+    def getattr(self, frame: Frame, name: str) -> Value:
         if name in _METHODS:
             return BoundBuiltin(self, name)
         frame.break_graph("attribute_unknown", f"generator.{name}")
 
-    def call_method(self, frame: SymbolicFrame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         method = _METHODS.get(name)
         if method is None:
             frame.break_graph("attribute_unknown", f"generator.{name}")
-        given: Value = method(self, frame, *args)
-        return given
+        return method(self, frame, *args)
 
     def reload(self, emit: Any) -> str:
         raise self.alive()
@@ -205,6 +205,7 @@ def can_be_started(obj: object) -> bool:
 def maker_of(generator: types.GeneratorType[Any, Any, Any]) -> types.FunctionType | None:
     """The function of a generator where its module has it under its name, undecorated; None where that cannot be told."""
     found: Any = None
+    assert generator.gi_frame is not None  # it has not run
     names: Mapping[str, Any] = generator.gi_frame.f_globals
     for name in generator.gi_code.co_qualname.split("."):
         found = names.get(name)
@@ -220,21 +221,22 @@ class UnstartedGenerator(GeneratorValue):
     mutability = EXISTING
 
     def __init__(self, frame: SymbolicFrame, obj: types.GeneratorType[Any, Any, Any], source: Any) -> None:
+        assert obj.gi_frame is not None  # it has not run
         super().__init__(SymbolicFrame(frame.root, obj.gi_code, obj.gi_frame.f_globals, {}, (), frame))
         self.source = source
         self.obj = obj
         self.is_asked = False
 
-    def resume(self, frame: SymbolicFrame, sent: Value, raised: SymbolicRaise | None) -> Value | None:
+    def resume(self, frame: Frame, sent: Value, raised: SymbolicRaise | None) -> Value | None:
         self.ask(frame)
         return super().resume(frame, sent, raised)
 
-    def call_method(self, frame: SymbolicFrame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name != "__iter__":
             self.ask(frame)  # closing it is for good, too
         return super().call_method(frame, name, args, kwargs)
 
-    def ask(self, frame: SymbolicFrame) -> None:
+    def ask(self, frame: Frame) -> None:
         """Guard that it is as it is, and read its arguments."""
         if self.is_asked:
             return
@@ -257,14 +259,14 @@ class UnstartedGenerator(GeneratorValue):
         return self.is_left()
 
 
-def _send(generator: GeneratorValue, frame: SymbolicFrame, *args: Value) -> Value:
+def _send(generator: GeneratorValue, frame: Frame, *args: Value) -> Value:
     item = generator.resume(frame, args[0] if args else frame.constant(None), None)
     if item is None:
         _stop(generator, frame)
     return item
 
 
-def _stop(generator: GeneratorValue, frame: SymbolicFrame) -> NoReturn:
+def _stop(generator: GeneratorValue, frame: Frame) -> NoReturn:
     returned = generator.returned
     generator.returned = None
     if returned is None or (returned.is_constant() and returned.constant() is None):
@@ -274,7 +276,7 @@ def _stop(generator: GeneratorValue, frame: SymbolicFrame) -> NoReturn:
     frame.raise_user(stop)
 
 
-def _throw(generator: GeneratorValue, frame: SymbolicFrame, *args: Value) -> Value:
+def _throw(generator: GeneratorValue, frame: Frame, *args: Value) -> Value:
     exception = frame.root.services.exception_of(
         frame, args[1] if len(args) > 1 and not (args[1].is_constant() and args[1].constant() is None) else args[0], None
     )
@@ -284,7 +286,7 @@ def _throw(generator: GeneratorValue, frame: SymbolicFrame, *args: Value) -> Val
     return item
 
 
-def _close(generator: GeneratorValue, frame: SymbolicFrame) -> Value:
+def _close(generator: GeneratorValue, frame: Frame) -> Value:
     nothing = frame.constant(None)
     if generator.finished or not generator.started:
         generator.finished = True
@@ -302,7 +304,7 @@ def _close(generator: GeneratorValue, frame: SymbolicFrame) -> Value:
     return returned if VERSION >= (3, 13) and returned is not None else nothing
 
 
-_METHODS = {
+_METHODS: dict[str, Callable[..., Value]] = {
     "__next__": _send,
     "send": _send,
     "throw": _throw,

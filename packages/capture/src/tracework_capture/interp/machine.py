@@ -98,7 +98,7 @@ def note_raise(frame: SymbolicFrame, raised: SymbolicRaise) -> None:
         frame.chain(raised.value)
     elif frame.current.opname not in _RAISES_AGAIN:
         frame.passes(raised.value)
-    if frame.parent is None and not hasattr(raised.value, "root_step"):
+    if frame.parent is None and raised.value.root_step is None:
         raised.value.root_step = frame.root.progress.step
 
 

@@ -27,6 +27,7 @@ from ..values.objects.function import BoundMethodValue, FunctionValue
 from ..values.objects.instance import ObjectValue
 from ..values.objects.row_value import RowValue
 from ..values.protocol.binding import BoundBuiltin
+from ..values.protocol.kinds import AbstractTensor
 from ..values.protocol.unchanged import Unchanged
 from ..values.protocol.value import SymbolicRaise, Value
 from ..values.torch.functions import TorchFunctionValue
@@ -142,7 +143,7 @@ def _between(info: Any, starts: tuple[int, int], meet: int) -> frozenset[int] | 
     return frozenset(seen)
 
 
-def _select(frame: Any, arms: Arms, condition: Any, tensor: TensorValue, jumps_if: bool, in_block: bool, key: Any) -> None:
+def _select(frame: Any, arms: Arms, condition: Any, tensor: AbstractTensor, jumps_if: bool, in_block: bool, key: Any) -> None:
     stored = {name for index in arms.between for name in stored_locals(frame.instructions[index])}
     before = {name: frame.locals.get(name) for name in stored}
     stack = list(frame.stack)

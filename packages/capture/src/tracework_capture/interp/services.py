@@ -68,14 +68,14 @@ class Services:
         """exception_type(*args) of plain objects or Values."""
         return exceptions.ExceptionValue(exception_type, [exceptions.argument_value(frame, a) for a in args])
 
-    def stopped_wrongly(self, frame: SymbolicFrame, stop: Value) -> Value:
+    def stopped_wrongly(self, frame: Frame, stop: Value) -> Value:
         """What a generator raises instead of a StopIteration that leaves it."""
         error = self.new_exception(frame, RuntimeError, ("generator raised StopIteration",))
         error.setattr(frame, "__cause__", stop)
         error.setattr(frame, "__context__", stop)
         return error
 
-    def exception_of(self, frame: SymbolicFrame, value: Value, cause: Value | None) -> Value:
+    def exception_of(self, frame: Frame, value: Value, cause: Value | None) -> Value:
         """What `raise value from cause` raises: classes are called."""
         exception = self.exception_instance(frame, value, "exceptions must derive from BaseException")
         if cause is not None and not (cause.is_constant() and cause.constant() is None):
@@ -84,7 +84,7 @@ class Services:
             exception.setattr(frame, "__cause__", cause)
         return exception
 
-    def exception_instance(self, frame: SymbolicFrame, value: Value, refusal: str) -> Value:
+    def exception_instance(self, frame: Frame, value: Value, refusal: str) -> Value:
         """An exception as it is, or one of a class that is called."""
         if issubclass(value.python_type(), BaseException):
             return value

@@ -80,7 +80,10 @@ def test_each_row_is_asked_for_somewhere():
 
 
 def test_what_is_learnt_adds_up():
-    one, other = Learnt(apart=True, read_while_tracing=frozenset((1,))), Learnt(unchecked=True, read_while_tracing=frozenset((2,)))
+    one, other = (
+        Learnt(apart=True, read_while_tracing=frozenset((1,))),
+        Learnt(unchecked=True, read_while_tracing=frozenset((2,))),
+    )
     assert one | other == Learnt(apart=True, unchecked=True, read_while_tracing=frozenset((1, 2)))
     assert Learnt() | one == one == one | one
 

@@ -166,6 +166,8 @@ class Value:
     """The source of the object itself that a constant without a source is, where `is` may tell it from the constant."""
     place: Any = None
     """Where a constant without a source was found, if it was."""
+    root_step: int | None = None
+    """Of an exception that was raised: the step of the captured frame where that was."""
     part: Value | None = None
     """The built-in object inside of an instance of a subclass of a built-in class."""
     is_holder = False

@@ -96,7 +96,7 @@ def fits(example: FakeTensor) -> bool:
     return is_fixed(example) and not (torch.is_grad_enabled() and example.requires_grad)
 
 
-def operator_results(frame: Frame, condition: AbstractTensor, traced: list[list[Any]]) -> list[Value]:
+def operator_results(frame: Frame, condition: AbstractTensor, traced: Sequence[Sequence[Any]]) -> list[Value]:
     """What the operator gives, tensor by tensor, for the facts and the graph of each arm."""
     (facts, _), (other_facts, _) = traced
     if not same_facts(frame, facts, other_facts):
