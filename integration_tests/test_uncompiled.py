@@ -138,7 +138,7 @@ def failing_capture():
         raise ZeroDivisionError("of capture itself")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(context, "capture_frame", fail)
+        patch.setattr(context, "_capture_frame", lambda: fail)
         tracework.compile(program)(X)
 
 
@@ -148,7 +148,7 @@ def near_the_recursion_limit():
         raise RecursionError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(context, "capture_frame", fail)
+        patch.setattr(context, "_capture_frame", lambda: fail)
         tracework.compile(program)(X)
 
 
@@ -272,7 +272,7 @@ ROWS = {
     "capture/graph/checks.py:plainly_under_hooks": [(effects_under_saved_hooks, "side effects, and hooks of saved tensors")],
     "capture/graph/checks.py:run_again": [(graph_raises, "the graph raised RuntimeError")],
     "capture/hook/cache.py:at_limit": [(at_the_limit, "its recompile_limit")],
-    "capture/hook/made_anew.py:at_limit": [(made_anew, "its recompile_limit")],
+    "capture/hook/dynamic_code.py:at_limit": [(made_anew, "its recompile_limit")],
     "capture/hook/context.py:answer": [
         (hooks_of_another_kind, "register_backward_hook"),
         (under_a_transform, "under a transform of torch.func"),

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["capture_frame"]
 
 log = logging.getLogger("tracework.capture.breaks")
+attempts = logging.getLogger("tracework.capture.attempts")
 SMALL_PIECE = 8  # operations between two breaks of one round of a loop from which on a graph is worth its call
 
 
@@ -79,7 +80,7 @@ def capture_in_attempts(
                 return captured
             case Retry(plan, why):
                 history.learnt |= plan.learnt
-                log.debug("%s is captured again: %s", given.code.co_qualname, why)
+                attempts.debug("%s is captured again: %s", given.code.co_qualname, why)
             case Stopped(stop, is_small):
                 refuse_break(given, options, stop)
                 log.info("graph break in %s: %s (%s)", given.code.co_qualname, stop.reason, stop.stack[-1])
