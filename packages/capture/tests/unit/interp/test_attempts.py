@@ -67,7 +67,7 @@ PROGRAMS = {
 def test_a_frame_is_captured_again(reason, caplog):
     program, inputs = PROGRAMS[reason]()
     compiled = tracework_capture.optimize(lambda graph, _: graph.forward, unbacked=None)(program)
-    with caplog.at_level(logging.DEBUG, "tracework.capture.breaks"):
+    with caplog.at_level(logging.DEBUG, "tracework.capture.attempts"):
         results = [compiled(x) for x in inputs]
     for x, result in zip(inputs, results):
         torch.testing.assert_close(result, program(x), rtol=0, atol=0)
