@@ -15,10 +15,10 @@ from ... import _torch
 from ...errors import BreakGraph, NotPlain
 from ...plan import Again, Learnt
 from ...signals import let_through
-from ..protocol.constant import READ_AT_ONCE, ConstantValue, plain
+from ..protocol.constant import ConstantValue, plain
 from ..protocol.kinds import is_plain_tensor
 from ..protocol.make import make
-from ..protocol.value import Emitter, Frame, Value
+from ..protocol.value import READ_AT_ONCE, Emitter, Frame, Value
 from .floats import DataFloat
 from .symint import SymNumber
 

@@ -18,7 +18,7 @@ from ...sources import Const, DictItem, DictValueAt, FrameGlobals
 from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin, is_callable
 from ..protocol.calls import method, method_handler
-from ..protocol.constant import READ_AT_ONCE, ConstantValue, plain
+from ..protocol.constant import ConstantValue, plain
 from ..protocol.finalizers import drop_reference, refuse_to_drop
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.keys import (
@@ -247,14 +247,7 @@ class DictValue(Value):
             raise NotPlain(self)
         return made if self.cls is dict else self.cls(made)
 
-    def read_rest(self, frame: Frame) -> bool:
-        if not 0 < self.unread() <= READ_AT_ONCE:
-            return False
-        self.all_items(frame)
-        return True
-
     def unread(self) -> int:
-        """How much of it nobody has read yet."""
         return sum(type(part) is Pending for entry in self.entries.values() for part in entry) + (not self.keys_guarded)
 
     def truth(self, frame: Frame) -> bool:

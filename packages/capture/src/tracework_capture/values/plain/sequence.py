@@ -18,7 +18,7 @@ from ...sources import Attr, Item, Source
 from ..protocol.arguments import call_row
 from ..protocol.binding import attribute_of_builtin, bind_class_attribute
 from ..protocol.calls import CALLS, method_handler
-from ..protocol.constant import READ_AT_ONCE, ConstantValue, force_plain, literal, plain
+from ..protocol.constant import ConstantValue, force_plain, literal, plain
 from ..protocol.finalizers import drop_reference
 from ..protocol.iteration import iterate_all
 from ..protocol.kinds import AbstractSequence, AbstractTuple
@@ -104,14 +104,7 @@ class SequenceValue(AbstractSequence):
             raise NotPlain(self)
         return self.make(plain(i) for i in self.items)
 
-    def read_rest(self, frame: Frame) -> bool:
-        if not 0 < self.unread() <= READ_AT_ONCE:
-            return False
-        self.all_items(frame)
-        return True
-
     def unread(self) -> int:
-        """How much of it nobody has read yet."""
         return sum(type(i) is Pending for i in self.items) + (not self.looked)
 
     def make(self, items: Iterable[Any]) -> Any:

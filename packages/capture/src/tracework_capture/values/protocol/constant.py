@@ -312,10 +312,6 @@ def attribute_name(frame: Frame, value: Value) -> str:
     return name
 
 
-READ_AT_ONCE = 256
-"""Items of a container that may be read, and guarded, because something asks for all of it."""
-
-
 def fold(frame: Frame, fn: Callable[..., Any], args: list[Value], kwargs: dict[str, Value] | None = None) -> Value:
     """Calls a pure function now, on arguments that must be known; a Python error becomes the user's."""
     plain_args = [force_plain(frame, a) for a in args]

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ..number.float_formulas import Formula
     from ..objects.function import CellValue
 
+READ_AT_ONCE = 256
+"""Items of a container that may be read, and guarded, because something asks for all of it."""
 EXISTING = "existing"
 NEW = "new"
 
@@ -288,9 +290,20 @@ class Value:
         """A number that changes from call to call as the one of this call, for which alone the entry then holds; others as they are."""
         return self
 
+    def unread(self) -> int:
+        """How much of an existing container nobody has read yet."""
+        return 0
+
+    def all_items(self, frame: Frame) -> Sequence[Any]:
+        """All items of a container, read."""
+        raise NotImplementedError
+
     def read_rest(self, frame: Frame) -> bool:
         """Something asks for all that is in an existing container: reads the rest of it; whether there was any, and not too much."""
-        return False
+        if not 0 < self.unread() <= READ_AT_ONCE:
+            return False
+        self.all_items(frame)
+        return True
 
     def native_attribute(self, frame: Frame, static: Any, name: str) -> Value | None:
         """What a slot or a getset of C gives, `static` in its class; None where it is not modelled."""
