@@ -18,6 +18,7 @@ LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
         tuple(f"tracework.capture.{part}" for part in ("breaks", "plain", "checks", "graph", "opaque")),
         "each graph break and each frame that runs as plain Python: user line, reason, cure",
     ),
+    "attempts": (("tracework.capture.attempts",), "frames that are captured again, and what the attempt before found out"),
     "recompiles": (("tracework.capture.recompiles",), "why no existing entry matched"),
     "aot": (
         ("tracework.aotautograd.masks", "tracework.products.aotautograd"),
