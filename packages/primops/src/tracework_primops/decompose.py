@@ -23,7 +23,7 @@ log = logging.getLogger("tracework.primops.decompose")
 
 
 class DecompositionError(PrimError):
-    """A decomposition gave another shape or dtype than the op has, or failed; names the op and the user's line."""
+    """A decomposition gave another shape, dtype or device than the op has, or failed; names the op and the user's line."""
 
     def __init__(self, node: torch.fx.Node, what: str):
         self.location = node.meta.get("origin")
@@ -163,7 +163,7 @@ class _Walk:
         if result.__class__ is not PrimValue or expected.__class__ is not TensorSpec:
             return
         got = result.spec
-        if got.dtype is not expected.dtype or not _same_sizes(got.sizes, expected.sizes):
+        if got.dtype is not expected.dtype or got.device != expected.device or not _same_sizes(got.sizes, expected.sizes):
             raise DecompositionError(node, f"decomposition gave {got}, the op gives {expected}")
         if got.strides != expected.strides and _is_newer(result.node, mark):
             result.spec = got.replace(strides=expected.strides)

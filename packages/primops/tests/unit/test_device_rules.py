@@ -1,9 +1,13 @@
 """Shape rules that differ between a CPU and a GPU; what a GPU gives was read off one."""
 
+import contextlib
+import itertools
+
 import pytest
 import torch
-from tracework_primops import FakeMode, TensorSpec
+from tracework_primops import FakeMode, GraphBuilder, TensorSpec, prims
 from tracework_primops.aten_meta import ATEN_META
+from tracework_primops.decomp import select
 
 aten = torch.ops.aten
 CUDA = torch.device("cuda", 0)
@@ -77,3 +81,35 @@ def test_mixtures_that_eager_refuses(first, second):
     number, rows = specs(device=torch.device("cpu")), specs(2, device=torch.device("cpu"), dtype=torch.int64)
     assert ATEN_META[aten.masked_fill.Tensor](x, mask, number).device == here
     assert ATEN_META[aten.index.Tensor](x, [rows]).device == here
+
+
+def calls_with_numbers():
+    """Every decomposed operator, called with a tensor on a GPU and single numbers on the CPU for its other tensors, where its rule takes that."""
+    values = {"number": 1, "int": 0, "float": 0.5, "bool": False, "List[int]": [2, 3], "str": "none"}
+    for operator, row in select("prims", None).items():
+        arguments = [a for a in operator._schema.arguments if not a.kwarg_only]
+        are_tensors = [str(a.type) in ("Tensor", "Optional[Tensor]") for a in arguments]
+        if sum(are_tensors) < 2 or any(str(a.type).endswith("Tensor]]") for a in arguments):  # one tensor; a list of them
+            continue
+        for dtype, other in itertools.product((torch.float32, torch.int64, torch.bool), repeat=2):
+            given = [values.get(str(a.type), a.default_value) for a in arguments]
+            for place in (i for i, is_tensor in enumerate(are_tensors) if is_tensor):
+                is_first = place == are_tensors.index(True)
+                given[place] = specs(2, 3, dtype=dtype) if is_first else specs(device=torch.device("cpu"), dtype=other)
+            with contextlib.suppress(Exception):  # the rule refuses them
+                spec = ATEN_META[operator](*given)
+                if spec.__class__ is TensorSpec and spec.device == CUDA:
+                    yield operator, row, given
+
+
+def test_numbers_on_the_cpu_do_not_decide_the_device():
+    """Decompositions give what they give on the device of the tensor."""
+    names = set()
+    for operator, row, given in calls_with_numbers():
+        if operator is aten._adaptive_avg_pool2d_backward.default:  # eager refuses this on a GPU
+            continue
+        with GraphBuilder(torch.fx.Graph()) as builder:
+            found = row(*(builder.wrap(builder.append(prims.full, (), v), v) if v.__class__ is TensorSpec else v for v in given))
+        assert found is NotImplemented or found.spec.device == CUDA, operator
+        names.add(operator)
+    assert len(names) > 70 and aten.fill.Tensor in names

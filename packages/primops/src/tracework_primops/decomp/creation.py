@@ -117,7 +117,8 @@ def new_empty(x, sizes, *, dtype=None, layout=None, device=None, pin_memory=None
 @decomposition(aten.fill.Scalar, aten.fill.Tensor)
 def fill(x, value):
     if value.__class__ is PrimValue:
-        return prims.clone(prims.expand(to(value, x.dtype), x.sizes))
+        number = to(value if value.device == x.device else prims.device_put(value, x.device), x.dtype)
+        return prims.clone(prims.expand(number, x.sizes))
     return prims.full(x.sizes, value, x.dtype, x.device)
 
 
