@@ -227,7 +227,7 @@ class GraphBuilder:
             self._reads = self.fake_mode.reads
             node_args, node_kwargs = taken
             example = self.run_on_fakes(frame, target, node_args, node_kwargs, kind)
-        if frame.root.modes.states_written:
+        if frame.modes.states_written:
             node_kwargs = with_defaults(frame, target, node_args, node_kwargs, example, kind)
         return self.record(frame, target, node_args, node_kwargs, example, kind)
 
@@ -274,17 +274,17 @@ class GraphBuilder:
         guard_choices(frame, target)
         self.calls += 1
         self.own_calls += frame.parent is None
-        raised = frame.root.recording.effects.raised
+        raised = frame.recording.effects.raised
         if len(raised) != self._raising:
             kinds = tuple(kind for each in raised[self._raising :] for kind in each)
             self._raising = len(raised)
             node.meta["may_raise"] = True
             self.raises_in_block = self.raises_in_block or frame.in_block or frame.current.handler is not None
             self.raises_in_try = self.raises_in_try or is_swallowed(frame, kinds) or is_managed(frame)
-        if frame.root.recording.effects.writing != self._writing:
-            self._writing = frame.root.recording.effects.writing
+        if frame.recording.effects.writing != self._writing:
+            self._writing = frame.recording.effects.writing
             node.meta["may_write"] = True
-        if frame.root.plan.learnt.apart:
+        if frame.plan.learnt.apart:
             isolate_node(frame, node)
         learn(node, example)
         learn_formula(node, example)

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from ..bytecode.emit import CodeWriter
+    from ..values.protocol.value import Frame
     from .raises import Raised
 
 __all__ = [
@@ -93,11 +94,10 @@ def can_be_checked(frame: Any, tensor: Any) -> bool:
 
     On other devices kernels run on before the check is seen, and one that gets what the check refuses may end the whole process.
     """
-    root = frame.root
     example = tensor.example
     return (
-        not root.plan.learnt.unchecked
-        and not root.modes.transforms
+        not frame.plan.learnt.unchecked
+        and not frame.modes.transforms
         and example.device.type == "cpu"
         and type(example.numel()) is int
         and example.numel() == 1
@@ -110,7 +110,7 @@ def take_for_granted(frame: Any, tensor: Any, expected: bool) -> None:
     node = tensor.node
     if tensor.example.dtype is not torch.bool:
         node = frame.graph.call_method(frame, "bool", (tensor,)).node
-    frame.root.recording.checks.append(DataCheck(node, expected))
+    frame.recording.checks.append(DataCheck(node, expected))
 
 
 # --- what the graph does ------------------------------------------------------------------------------------------------
@@ -314,29 +314,29 @@ def _written_by(node: fx.Node) -> Iterable[Any]:
 def isolate_node(frame: Any, node: fx.Node) -> None:
     """Breaks the graph where an operator that may raise and something that cannot be taken back, of which one is this node, meet in it."""
     if not is_plain_call(node) and node.target is not holds:
-        frame.root.recording.effects.hidden = f"{node.target} is no operator"
-    if frame.root.recording.effects.raised and (frame.root.recording.effects.hidden or written_inputs(frame.root)):
+        frame.recording.effects.hidden = f"{node.target} is no operator"
+    if frame.recording.effects.raised and (frame.recording.effects.hidden or written_inputs(frame)):
         frame.break_graph(
             "exception", "an operator may raise in a graph that cannot run again, and the program sees how far it came"
         )
 
 
-def written_inputs(root: Any) -> list[fx.Node]:
+def written_inputs(frame: Frame) -> list[fx.Node]:
     """The inputs whose memory the graph writes to."""
-    return [node for node in root.graph.graph.nodes if node.op == "placeholder" and is_written_to(root, node)]
+    return [node for node in frame.graph.graph.nodes if node.op == "placeholder" and is_written_to(frame, node)]
 
 
-def is_written_to(root: Any, node: fx.Node) -> bool:
+def is_written_to(frame: Frame, node: fx.Node) -> bool:
     """Whether the graph writes to the memory of this input."""
     example = node.meta.get("example_value")
     return isinstance(example, torch.Tensor) and bool(
-        version_of_example(example) or example.storage in root.recording.effects.statistics
+        version_of_example(example) or example.storage in frame.recording.effects.statistics
     )
 
 
-def written_again(root: Any, node: fx.Node) -> bool:
+def written_again(frame: Frame, node: fx.Node) -> bool:
     """Whether a plain run of the frame gives this input what the graph gave it, or would have given it."""
-    return node.meta["example_value"].storage not in root.recording.effects.statistics and is_written_the_same_again(node)
+    return node.meta["example_value"].storage not in frame.recording.effects.statistics and is_written_the_same_again(node)
 
 
 AUTOCAST = frozenset({_torch.enter_autocast, _torch.exit_autocast})
@@ -391,12 +391,12 @@ def touched(graph: fx.Graph) -> set[Any]:
     return found
 
 
-def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
+def leaves_a_trace(frame: Frame, checked: bool, writes_last: bool = False) -> str:
     """Why the frame cannot simply run again after its graph ran, wholly (`checked`) or not; empty when it can."""
-    builder = root.graph
-    if root.recording.effects.hidden:
-        return str(root.recording.effects.hidden)
-    if builder.draws and not (checked or root.recording.effects.raised):
+    builder = frame.graph
+    if frame.recording.effects.hidden:
+        return str(frame.recording.effects.hidden)
+    if builder.draws and not (checked or frame.recording.effects.raised):
         return "numbers are drawn by Python"
     on_devices = False
     for node in builder.graph.nodes:
@@ -405,30 +405,32 @@ def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
         example = node.meta.get("example_value")
         on_devices = on_devices or isinstance(example, torch.Tensor) and example.device.type != "cpu"
     touches = set() if checked or writes_last else touched(builder.graph)
-    for node in written_inputs(root):
+    for node in written_inputs(frame):
         if checked:
             lasts = not can_be_put_back(node)
         else:
-            lasts = not root.recording.effects.raised or node.meta["example_value"].storage in touches and not can_be_copied(node)
+            lasts = (
+                not frame.recording.effects.raised or node.meta["example_value"].storage in touches and not can_be_copied(node)
+            )
         if lasts:
             return f"{node.name} is written"
-    return "kernels of another device" if on_devices and (checked or root.recording.effects.random) else ""
+    return "kernels of another device" if on_devices and (checked or frame.recording.effects.random) else ""
 
 
 # --- the text around the call -------------------------------------------------------------------------------------------
 
 
-def check_conditions(root: Any, writer: CodeWriter) -> list[str]:
+def check_conditions(frame: Frame, writer: CodeWriter) -> list[str]:
     """Texts that are true when the frame must run plainly; asks the graph for its conditions. Raises Again."""
-    if not root.recording.checks:
+    if not frame.recording.checks:
         return []
-    why = leaves_a_trace(root, checked=True)
-    if not why and any(check.node not in root.graph.graph.nodes for check in root.recording.checks):
+    why = leaves_a_trace(frame, checked=True)
+    if not why and any(check.node not in frame.graph.graph.nodes for check in frame.recording.checks):
         why = "a condition inside of an inner graph"
     if why:
         log.info("conditions on data break the graph: %s", why)
         raise Again("unchecked", Learnt(unchecked=True), why)
-    texts = {f"{'not ' if check.expected else ''}{writer.graph_output(check.node)}": None for check in root.recording.checks}
+    texts = {f"{'not ' if check.expected else ''}{writer.graph_output(check.node)}": None for check in frame.recording.checks}
     return list(texts)
 
 
@@ -438,34 +440,33 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     The plain run gives the traceback the program's own line, and does what comes before it. writes_last: the graph writes to inputs
     after all that may raise. Raises Again.
     """
-    root = frame.root
     lines = [f"__tw_out = {call}"]
-    if not conditions and (why := leaves_a_trace(root, False, writes_last)):
-        if root.recording.effects.raised and not root.plan.learnt.apart and must_be_isolated(root):
+    if not conditions and (why := leaves_a_trace(frame, False, writes_last)):
+        if frame.recording.effects.raised and not frame.plan.learnt.apart and must_be_isolated(frame):
             raise Again("apart", Learnt(apart=True), why)
         return lines
-    restore = [f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({root.modes.grad_at_start})"]
-    for name, value in root.modes.states_written.items():
+    restore = [f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({frame.modes.grad_at_start})"]
+    for name, value in frame.modes.states_written.items():
         restore.append(f"{writer.const(_torch.SETTINGS[name][1], f'set_{name}')}({writer.const(value, name)})")
     before = []
-    if root.recording.effects.random:
+    if frame.recording.effects.random:
         before.append(f"__tw_random = {writer.const(torch.get_rng_state)}()")
         restore.append(f"{writer.const(torch.set_rng_state)}(__tw_random)")
-    if root.graph.draws:
-        generators = [writer.source(binding.source) for binding in root.graph.inputs if binding.role == "rng"]
+    if frame.graph.draws:
+        generators = [writer.source(binding.source) for binding in frame.graph.inputs if binding.role == "rng"]
         before.append(f"__tw_drawn = {writer.const(states_of)}([{', '.join(generators)}])")
         restore.append(f"{writer.const(draw_again)}(__tw_drawn)")
-    if any(node.target in AUTOCAST for node in root.graph.graph.nodes):
+    if any(node.target in AUTOCAST for node in frame.graph.graph.nodes):
         before.append(f"__tw_autocast = {writer.const(_torch.autocast_and_nesting)}()")
         restore.append(f"{writer.const(_torch.restore_autocast)}(__tw_autocast)")
-    written = written_inputs(root)
+    written = written_inputs(frame)
     if written:
         whole, again, copied = [], [], []
-        touches = set() if conditions or writes_last else touched(root.graph.graph)
+        touches = set() if conditions or writes_last else touched(frame.graph.graph)
         for node in written:
             if not conditions and node.meta["example_value"].storage not in touches:
                 whole.append(node)
-            elif not conditions and not can_be_put_back(node) and written_again(root, node):
+            elif not conditions and not can_be_put_back(node) and written_again(frame, node):
                 again.append(node)
             else:
                 copied.append(node)
@@ -483,11 +484,11 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     if written:
         lines += [f"    if not {writer.const(can_run_again)}(__tw_kept):", "        raise __tw_failure"]
     lines += ["    " + line for line in restore]
-    run = run_with_handlers if root.graph.raises_in_block else functools.partial(run_again, root.options.named(frame.code))
+    run = run_with_handlers if frame.graph.raises_in_block else functools.partial(run_again, frame.options.named(frame.code))
     lines += [f"    return {writer.const(run, 'run')}({writer.handed_over(['__tw_failure', function, *arguments])})"]
     if conditions:
-        if not root.options.fullgraph:  # where a break is an error
-            restore = [f"{writer.const(root.history.check_failed, 'check_failed')}()", *restore]
+        if not frame.options.fullgraph:  # where a break is an error
+            restore = [f"{writer.const(frame.history.check_failed, 'check_failed')}()", *restore]
         lines += [
             f"if {' or '.join(conditions)}:",
             *("    " + line for line in restore),
@@ -499,13 +500,12 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
 def plainly_under_hooks(writer: CodeWriter, frame: Any) -> list[str]:
     """Statements that run a frame with side effects plainly where hooks see what autograd saves: one may raise in the middle of the graph,
     as a checkpoint around the call does when it needs no more of it, and what the program did before that is done then."""
-    root = frame.root
-    made = (node.meta.get("example_value") for node in root.graph.graph.nodes if node.op not in ("placeholder", "output"))
-    if not len(root.mutations) or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in made):
+    made = (node.meta.get("example_value") for node in frame.graph.graph.nodes if node.op not in ("placeholder", "output"))
+    if not len(frame.mutations) or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in made):
         return []
     function, arguments = plain_run(writer, frame)
     why = "it has side effects, and hooks of saved tensors, as a checkpoint's, are around the call"
-    report = functools.partial(report_uncompiled, why, root.options.named(frame.code), "leave the hooks around the call")
+    report = functools.partial(report_uncompiled, why, frame.options.named(frame.code), "leave the hooks around the call")
     return [
         f"if {writer.const(_torch.any_saved_tensor_hooks, 'any_saved_tensor_hooks')}():",
         f"    {writer.const(report, 'report')}()",
@@ -513,12 +513,12 @@ def plainly_under_hooks(writer: CodeWriter, frame: Any) -> list[str]:
     ]
 
 
-def must_be_isolated(root: Any) -> bool:
+def must_be_isolated(frame: Frame) -> bool:
     """Whether the program would see that its frame does not run again: in a handler or a manager, or by a history that is there."""
-    if root.graph.raises_in_try:
+    if frame.graph.raises_in_try:
         return True
-    gets_history = (not node.meta["example_value"].is_leaf for node in written_inputs(root))
-    return not root.options.fullgraph and any(gets_history)
+    gets_history = (not node.meta["example_value"].is_leaf for node in written_inputs(frame))
+    return not frame.options.fullgraph and any(gets_history)
 
 
 _COLLECTING = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
@@ -530,7 +530,7 @@ def plain_run(writer: CodeWriter, frame: Any) -> tuple[str, list[str]]:
     slots = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in _COLLECTING)
     flags = code.co_flags & ~sum(_COLLECTING)
     plain = code.replace(co_argcount=slots, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags)
-    disabled = frame.root.services.call_disabled
+    disabled = frame.services.call_disabled
     if code.co_freevars:
         make, held = writer.const(types.FunctionType, "FunctionType"), writer.const(plain, "code")
         cells = "".join(f"(lambda: {writer.free_name(name)}).__closure__[0], " for name in code.co_freevars)

@@ -22,7 +22,7 @@ DEFAULTS = {"default_dtype": "dtype", "default_device": "device"}
 
 def with_defaults(frame: Any, target: Any, args: Any, kwargs: Any, example: Any, kind: str) -> Any:
     """kwargs under which the call gives the same with the defaults of the start. Raises BreakGraph when there are none."""
-    written = frame.root.modes.states_written
+    written = frame.modes.states_written
     changed = {name: written[name] for name in DEFAULTS if name in written and _torch.SETTINGS[name][0]() != written[name]}
     wanted = _kinds(example)
     if not changed or not wanted or id(example) in frame.graph.tensor_values:  # an argument, written in place

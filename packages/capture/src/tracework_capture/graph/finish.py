@@ -36,6 +36,8 @@ from .replaced import check_replaced
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ..values.protocol.value import Frame
+
 __all__ = ["BackendFailed", "Captured", "finish"]
 
 
@@ -61,80 +63,79 @@ class Captured:
 
 def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[..., Any], null: Any) -> Captured:
     """Emit the replacement of `frame`; `execute` writes the breaking instruction (interp.breaks)."""
-    root = frame.root
-    writer = CodeWriter(frame.code, frame.globals, root.memory.made)
-    for index, binding in enumerate(root.graph.inputs):
+    writer = CodeWriter(frame.code, frame.globals, frame.memory.made)
+    for index, binding in enumerate(frame.graph.inputs):
         writer.known_source(binding.source, f"__tw_inputs[{index}]")
     raising: list[types.CodeType] = []
     if isinstance(stop, Returned):
-        refuse_open_managers(root)
+        refuse_open_managers(frame)
         end_autocast(frame)
-        replay(root, writer)
-        keep_grad_mode(root, writer)
+        replay(frame, writer)
+        keep_grad_mode(frame, writer)
         result = writer.load(frame.result)
-        root.mutations.replay_on_results(writer)
-        keep_state(root, writer)
+        frame.mutations.replay_on_results(writer)
+        keep_state(frame, writer)
         writer.line(f"return {result}")
     else:
         raising = leave(frame, writer, execute, null, stop.reason_id == "explicit_step")
-    conditions = check_conditions(root, writer)
-    captured = make_graph(root, frame, stop, writer)
-    root.fake_mode.recorder = None
+    conditions = check_conditions(frame, writer)
+    captured = make_graph(frame, stop, writer)
+    frame.fake_mode.recorder = None
     started = time.perf_counter()
     call: list[str] = []
     given_back = True
     if captured is not None:
-        compiled, given_back = compiled_by(backend, root, captured)
-        text, writes_last = graph_call(writer, root, captured, compiled, name_of(backend))
+        compiled, given_back = compiled_by(backend, frame, captured)
+        text, writes_last = graph_call(writer, frame, captured, compiled, name_of(backend))
         call = [*plainly_under_hooks(writer, frame), *guarded_call(writer, frame, text, conditions, writes_last)]
     seconds = {"backend": time.perf_counter() - started}
     code = writer.finish(call, frame.info.position(frame.current))
-    collect = tuple(binding.source for binding in root.graph.inputs)
-    checked = bool(root.recording.checks)
-    return Captured(code, root.guards, collect, captured, root.symbols, stop, tuple(raising), checked, given_back, seconds)
+    collect = tuple(binding.source for binding in frame.graph.inputs)
+    checked = bool(frame.recording.checks)
+    return Captured(code, frame.guards, collect, captured, frame.symbols, stop, tuple(raising), checked, given_back, seconds)
 
 
-def replay(root: Any, writer: CodeWriter) -> None:
+def replay(frame: Frame, writer: CodeWriter) -> None:
     """Side effects, after the graph."""
-    root.mutations.replay(writer)
+    frame.mutations.replay(writer)
 
 
-def keep_grad_mode(root: Any, writer: CodeWriter) -> None:
+def keep_grad_mode(frame: Frame, writer: CodeWriter) -> None:
     """Grad mode that the traced program left changed: a compiled graph need not leave it so."""
     enabled = torch.is_grad_enabled()
-    if enabled != root.modes.grad_at_start:
+    if enabled != frame.modes.grad_at_start:
         writer.line(f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({enabled})")
 
 
-def keep_state(root: Any, writer: CodeWriter) -> None:
+def keep_state(frame: Frame, writer: CodeWriter) -> None:
     """Settings that the traced program left changed, and the TorchFunctionModes that it left and entered: those that the frame is under
     see nothing of what the generated code did up to here."""
-    if root.modes.modes_at_start:
+    if frame.modes.modes_at_start:
         writer.quietly(f"with {writer.const(_torch.function_modes_aside, 'aside')}():")
-    for _ in root.modes.modes_at_start[modes_kept(root) :]:
+    for _ in frame.modes.modes_at_start[modes_kept(frame) :]:
         writer.line(f"{writer.const(_torch.pop_function_mode, 'pop_mode')}()")
-    for name, value in root.modes.states_written.items():
+    for name, value in frame.modes.states_written.items():
         read, write = _torch.SETTINGS[name]
         if read() != value:
             writer.line(f"{writer.const(write, f'set_{name}')}({writer.const(read(), name)})")
-    for mode in root.modes.function_modes[modes_kept(root) :]:
+    for mode in frame.modes.function_modes[modes_kept(frame) :]:
         writer.line(f"{writer.const(_torch.push_function_mode, 'push_mode')}({writer.load(mode)})")
 
 
-def modes_kept(root: Any) -> int:
+def modes_kept(frame: Frame) -> int:
     """How many of the TorchFunctionModes that the frame is under it is under at its end."""
-    start, now = root.modes.modes_at_start, root.modes.function_modes
+    start, now = frame.modes.modes_at_start, frame.modes.function_modes
     return next((i for i, (old, new) in enumerate(zip(start, now)) if old is not new), min(len(start), len(now)))
 
 
 # --- the graph ---------------------------------------------------------------------------------------------------------
 
 
-def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter) -> CapturedGraph | None:
+def make_graph(frame: Frame, stop: Returned | Break, writer: CodeWriter) -> CapturedGraph | None:
     """The GraphModule with the outputs that the writer asked for; None when there is nothing to run."""
-    builder = root.graph
+    builder = frame.graph
     outputs = tuple(writer.outputs)
-    check_replaced(root, outputs)
+    check_replaced(frame, outputs)
     if not outputs and not builder.calls and not builder.draws:
         return None
     for node in unused_that_may_raise(builder.graph, outputs):
@@ -151,23 +152,23 @@ def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter
     output = next(iter(reversed(builder.graph.nodes)))
     output.meta["example_value"] = tuple(node.meta["example_value"] for node in outputs)
     module = fx.GraphModule(torch.nn.Module(), builder.graph, "CapturedGraph")
-    module.meta["symbols"] = root.symbols
-    module.meta["fake_mode"] = root.fake_mode
+    module.meta["symbols"] = frame.symbols
+    module.meta["fake_mode"] = frame.fake_mode
     code = frame.code
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
-    module.meta["place"] = root.options.named(code)
-    return CapturedGraph(module, tuple(builder.inputs), root.guards, root.symbols, origin, stop, tuple(builder.example_inputs))
+    module.meta["place"] = frame.options.named(code)
+    return CapturedGraph(module, tuple(builder.inputs), frame.guards, frame.symbols, origin, stop, tuple(builder.example_inputs))
 
 
-def compiled_by(backend: Any, root: Any, captured: CapturedGraph) -> tuple[Callable[..., Any], bool]:
+def compiled_by(backend: Any, frame: Frame, captured: CapturedGraph) -> tuple[Callable[..., Any], bool]:
     """What the backend makes of the graph, in the mode in which it will be entered, and whether that is the graph as it was.
 
     Raises BackendFailed, and SizesBurntIn where it is not known whether the backend keeps sizes open and it made something else of a graph
     with symbols, or raised."""
-    graph, on_trial = captured.graph, root.options.symbolic_sizes is None and bool(root.symbols.ranges)
+    graph, on_trial = captured.graph, frame.options.symbolic_sizes is None and bool(frame.symbols.ranges)
     before = graph.code
     try:
-        with torch.set_grad_enabled(root.modes.grad_at_start), settings_at_start(root):
+        with torch.set_grad_enabled(frame.modes.grad_at_start), settings_at_start(frame):
             compiled = backend(graph, list(captured.example_inputs))
         if not callable(compiled):
             raise ControlMisuse(
@@ -177,9 +178,9 @@ def compiled_by(backend: Any, root: Any, captured: CapturedGraph) -> tuple[Calla
     except Exception as error:
         if on_trial:
             raise SizesBurntIn from error
-        if root.options.on_failure is None:
+        if frame.options.on_failure is None:
             raise BackendFailed(str(error)) from error
-        return root.options.on_failure(graph, error), True
+        return frame.options.on_failure(graph, error), True
     given_back = graph in (compiled, getattr(compiled, "__self__", None)) and graph.code == before
     if on_trial and not given_back:
         raise SizesBurntIn
@@ -192,7 +193,7 @@ def name_of(backend: Any) -> str:
 
 
 def graph_call(
-    writer: CodeWriter, root: Any, captured: CapturedGraph, compiled: Callable[..., Any], backend: str
+    writer: CodeWriter, frame: Frame, captured: CapturedGraph, compiled: Callable[..., Any], backend: str
 ) -> tuple[str, bool]:
     """The text that calls what the graph was compiled to, and whether that writes to inputs after all that may raise."""
     writes_last = getattr(compiled, "__tracework_writes_last__", False)
@@ -201,23 +202,23 @@ def graph_call(
     takes_list = getattr(compiled, "__tracework_list_call__", None)
     if takes_list is not None:
         compiled, boxed = takes_list, True
-    changes = {i: INPUT_CHANGES[b.role] for i, b in enumerate(root.graph.inputs) if b.role in INPUT_CHANGES}
-    changes |= {i: drawn_by(root.graph.draws[b.name]) for i, b in enumerate(root.graph.inputs) if b.role == "rng"}
-    changes |= {i: plain_alias for i, b in enumerate(root.graph.inputs) if b.name in root.graph.aliased_inputs}
+    changes = {i: INPUT_CHANGES[b.role] for i, b in enumerate(frame.graph.inputs) if b.role in INPUT_CHANGES}
+    changes |= {i: drawn_by(frame.graph.draws[b.name]) for i, b in enumerate(frame.graph.inputs) if b.role == "rng"}
+    changes |= {i: plain_alias for i, b in enumerate(frame.graph.inputs) if b.name in frame.graph.aliased_inputs}
     if changes:
         compiled = with_changed_inputs(compiled, tuple(changes.items()), boxed)
-    if root.modes.modes_at_start:
+    if frame.modes.modes_at_start:
         compiled = _torch.under_no_function_modes(compiled)  # they were asked while tracing
-    if root.modes.uses_dual_levels:
+    if frame.modes.uses_dual_levels:
         compiled = _torch.leaving_dual_levels(compiled)
-    if root.modes.uses_saved_hooks:
+    if frame.modes.uses_saved_hooks:
         compiled = _torch.leaving_saved_hooks(compiled)
     results = next(iter(reversed(captured.graph.graph.nodes))).args[0]
     if not is_ours:
         compiled = with_history(compiled, results, backend)
     count = len(results)
     refuse = functools.partial(refuse_results, backend, count)
-    called = writer.const(root.services.call_disabled(compiled, count, refuse), "graph")
+    called = writer.const(frame.services.call_disabled(compiled, count, refuse), "graph")
     return (f"{called}(list(__tw_inputs))" if boxed else f"{called}(*__tw_inputs)"), writes_last
 
 
@@ -252,10 +253,10 @@ def refuse_results(backend: str, count: int, given: Any) -> NoReturn:
 
 
 @contextlib.contextmanager
-def settings_at_start(root: Any) -> Iterator[None]:
+def settings_at_start(frame: Frame) -> Iterator[None]:
     """Settings as the graph will find them; those that it writes are as the program left them afterwards."""
-    now = {name: _torch.SETTINGS[name][0]() for name in root.modes.states_written}
-    _torch.write_settings(root.modes.states_written)
+    now = {name: _torch.SETTINGS[name][0]() for name in frame.modes.states_written}
+    _torch.write_settings(frame.modes.states_written)
     try:
         yield
     finally:
@@ -321,17 +322,17 @@ def leave(
     names, values, held = live_values(frame, writer, null)
     local_texts = [writer.load(value) for value in values]
     cell_texts = [cell_text(frame, writer, name) for name in cells]
-    replay(frame.root, writer)
-    frame.root.mutations.replay_on_results(writer)
-    keep_grad_mode(frame.root, writer)
-    keep_state(frame.root, writer)
+    replay(frame, writer)
+    frame.mutations.replay_on_results(writer)
+    keep_grad_mode(frame, writer)
+    keep_state(frame, writer)
     for manager in entered:
         writer.line(f"{writer.const(_torch.enter)}({writer.load(manager)})")
-    if entered and frame.root.modes.function_modes:  # a mode may have kept a manager from switching
+    if entered and frame.modes.function_modes:  # a mode may have kept a manager from switching
         writer.line(f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({inside})")
     leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts, held)
     if (
-        frame.root.plan.ends_in_raise and instruction.value not in cells
+        frame.plan.ends_in_raise and instruction.value not in cells
     ):  # in the frame that goes on: tracebacks show it and its locals, where it is when it ends
         writer.forget_unused()
         writer.line("return " + leaving.continuation(start_of(frame, instruction), stack))
@@ -420,7 +421,7 @@ def leave_contexts(frame: Any) -> list[Any]:
     for manager in reversed(entered):
         manager.leave_at_break(frame)
         left(frame, manager)
-    refuse_open_managers(frame.root)
+    refuse_open_managers(frame)
     return entered
 
 
@@ -476,7 +477,7 @@ def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: l
     """The breaking instruction; its exceptions go to a frame that goes on inside of a try or with block, or that shows the program's locals
     in a traceback, where they are expected."""
     writer = leaving.writer
-    if instruction.handler is None and not leaving.frame.root.plan.is_refused:
+    if instruction.handler is None and not leaving.frame.plan.is_refused:
         for line in executed.lines:
             writer.line(line)
         return []
@@ -507,7 +508,7 @@ def live_values(frame: Any, writer: CodeWriter, null: Any) -> tuple[list[str], l
     slots = frame.code.co_varnames  # in the order in which plain Python has them
     ordered = sorted(frame.locals, key=lambda name: (slots.index(name) if name in slots else len(slots), name))
     values = {name: value for name in (*first, *ordered) if (value := frame.peek_local(name)) is not null}
-    stays = is_shown if frame.root.plan.ends_in_raise or frame.root.plan.is_refused else is_held
+    stays = is_shown if frame.plan.ends_in_raise or frame.plan.is_refused else is_held
     held = {name for name, value in values.items() if name not in live and stays(writer, value)}
     kept = [name for name in values if name in live or name in held or name in first]
     return kept, [values[name] for name in kept], held

@@ -94,7 +94,7 @@ _LEAVING = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "SEND", "RE
 
 def may_match(frame: Any, index: int, raised: Raised) -> bool:
     """Whether the clause that a CHECK_EXC_MATCH is of may be for one of these exceptions, as one is whose classes are not known."""
-    kinds = frame.root.services.kinds_of_clause(frame, index)
+    kinds = frame.services.kinds_of_clause(frame, index)
     return kinds is None or may_be(raised, kinds)
 
 

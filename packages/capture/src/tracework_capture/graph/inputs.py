@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..hook.history import History
     from ..options import CaptureOptions
     from ..sources import Source
+    from ..values.protocol.value import Frame
 
 __all__ = [
     "Inputs",
@@ -76,8 +77,7 @@ LAYOUT, STATED = "layout of an input", "torch._check"  # origins of conditions t
 
 def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> fx.Node:
     """The placeholder of an existing tensor, with its guard; made once per tensor."""
-    root = frame.root
-    node: fx.Node | None = root.graph.placeholder_of(tensor)
+    node: fx.Node | None = frame.graph.placeholder_of(tensor)
     if node is not None:
         return node
     if tensor.requires_grad and tensor._is_view():
@@ -87,18 +87,18 @@ def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> 
             frame.break_graph("fake_failed", f"{source}: {error}")
     if marks_of(tensor).static_address == "guarded":
         frame.guard("DATA_PTR", source, tensor.data_ptr())
-    dims = dynamic_dims(root, tensor, source, role)
-    gaps = changed_gaps(root, tensor, source, role)
+    dims = dynamic_dims(frame, tensor, source, role)
+    gaps = changed_gaps(frame, tensor, source, role)
     facts = TensorFacts.of(tensor, dynamic=dims)
     if not dims and not gaps:
         frame.guard("TENSOR", source, facts)
-        node = root.graph.tensor_input(tensor, source, role)
+        node = frame.graph.tensor_input(tensor, source, role)
         return node
-    sizes = [size_symbol(root, tensor, source, d) if d in dims else n for d, n in enumerate(tensor.shape)]
-    symbols = {dim: stride_symbol(root, tensor, source, dim) for dim in sorted(gaps)}
+    sizes = [size_symbol(frame, tensor, source, d) if d in dims else n for d, n in enumerate(tensor.shape)]
+    symbols = {dim: stride_symbol(frame, tensor, source, dim) for dim in sorted(gaps)}
     strides = scaled_strides_of(tensor, sizes, symbols.get)
-    node = root.graph.tensor_input(tensor, source, role, sizes=sizes, strides=strides)
-    frame.guard("TENSOR", source, replace(facts, strides=fixed_strides(root, tensor, source, sizes, strides, symbols)))
+    node = frame.graph.tensor_input(tensor, source, role, sizes=sizes, strides=strides)
+    frame.guard("TENSOR", source, replace(facts, strides=fixed_strides(frame, tensor, source, sizes, strides, symbols)))
     return node
 
 
@@ -110,7 +110,7 @@ def scaled_strides_of(tensor: torch.Tensor, sizes: Any, gap: Callable[[int], Any
 
 
 def fixed_strides(
-    root: Any, tensor: torch.Tensor, source: Source, sizes: Any, strides: Any, symbols: dict[int, Any]
+    frame: Frame, tensor: torch.Tensor, source: Source, sizes: Any, strides: Any, symbols: dict[int, Any]
 ) -> tuple[int | None, ...]:
     """Strides that do not depend on sizes; of the others the relation to the sizes, and to the strides that are symbols, becomes a condition."""
     from tracework_primops import Condition
@@ -119,14 +119,14 @@ def fixed_strides(
     for dim, (size, stride) in enumerate(zip(sizes, strides)):
         known.append(stride if isinstance(stride, int) else None)
         if known[dim] is None and size != 1 and dim not in symbols:
-            actual = root.symbols.new(tensor.stride(dim), TensorStride(source, dim), 0, None)
-            root.symbols.assume(Condition.compare("==", actual, stride), LAYOUT)
+            actual = frame.symbols.new(tensor.stride(dim), TensorStride(source, dim), 0, None)
+            frame.symbols.assume(Condition.compare("==", actual, stride), LAYOUT)
     return tuple(known)
 
 
-def changed_gaps(root: Any, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
+def changed_gaps(frame: Frame, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
     """Dims whose stride is no product of sizes and was another one before, as that of a part of memory that grows: they become symbols."""
-    if root.options.dynamic is False or not root.options.keeps_sizes_open or tensor.layout is not torch.strided:
+    if frame.options.dynamic is False or not frame.options.keeps_sizes_open or tensor.layout is not torch.strided:
         return frozenset()
     if role in ("parameter", "buffer") or type(tensor) is not torch.Tensor:
         return frozenset()
@@ -134,17 +134,17 @@ def changed_gaps(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     scaled_strides_of(tensor, tuple(tensor.shape), found.append)
     gaps = {dim: tensor.stride(dim) for dim in found if tensor.shape[dim] > 1 and tensor.stride(dim) > 1}
     if gaps:
-        root.inputs.gaps_seen[str(source)] = gaps
-    before = root.history.gaps.get(str(source), {})
+        frame.inputs.gaps_seen[str(source)] = gaps
+    before = frame.history.gaps.get(str(source), {})
     changed = frozenset(dim for dim, stride in gaps.items() if before.get(dim, stride) != stride)
-    return changed - marks_at(root, tensor, source).static if changed else changed
+    return changed - marks_at(frame, tensor, source).static if changed else changed
 
 
-def stride_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> Any:
+def stride_symbol(frame: Frame, tensor: torch.Tensor, source: Source, dim: int) -> Any:
     """A symbol for one stride."""
     origin = TensorStride(source, dim)
-    symbol = root.symbols.new(tensor.stride(dim), origin, SMALLEST, None)
-    root.graph.size_input(symbol, origin, tensor.stride(dim))
+    symbol = frame.symbols.new(tensor.stride(dim), origin, SMALLEST, None)
+    frame.graph.size_input(symbol, origin, tensor.stride(dim))
     return symbol
 
 
@@ -165,18 +165,18 @@ def guessed_dims(learnt: Learnt, tensor: torch.Tensor, key: Any, changed: frozen
     return frozenset(free[:1]) & {0} - changed if features and changed and tensor.dim() > LEADING else frozenset()
 
 
-def check_guesses(root: Any) -> None:
+def check_guesses(frame: Frame) -> None:
     """Raises Again when the program fixes a size that was opened on a guess (it meets a weight): it stays a number."""
-    ranges = ((root.symbols.ranges[symbol], place) for symbol, place in root.inputs.guessed_dims.items())
+    ranges = ((frame.symbols.ranges[symbol], place) for symbol, place in frame.inputs.guessed_dims.items())
     fixed = frozenset(place for (low, high), place in ranges if low is not None and low == high)
     if fixed:
         raise Again("guess_fixed", Learnt(fixed_dims=fixed))
 
 
-def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
+def dynamic_dims(frame: Frame, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
     """Which dims of an input become symbols: those that are marked, and those that changed, or all, unless they are static."""
-    marks, shape, key = marks_at(root, tensor, source), tuple(tensor.shape), str(source)
-    if not root.options.keeps_sizes_open or tensor.layout is not torch.strided:
+    marks, shape, key = marks_at(frame, tensor, source), tuple(tensor.shape), str(source)
+    if not frame.options.keeps_sizes_open or tensor.layout is not torch.strided:
         return frozenset()
     if role in ("parameter", "buffer") or type(tensor) is not torch.Tensor:
         if marks.strict:
@@ -189,26 +189,26 @@ def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
                 "pass a plain tensor as an argument",
             )
         return frozenset()
-    history: History = root.history
-    chosen = root.options.chosen_dims(key, shape)
-    changed = frozenset(range(len(shape))) if root.options.dynamic else frozenset()
-    if root.options.dynamic is None:
+    history: History = frame.history
+    chosen = frame.options.chosen_dims(key, shape)
+    changed = frozenset(range(len(shape))) if frame.options.dynamic else frozenset()
+    if frame.options.dynamic is None:
         changed = history.changed_dims(key, shape)
-        root.inputs.guesses[key] = guessed_dims(root.plan.learnt, tensor, key, changed)
-        changed |= root.inputs.guesses[key]
-    root.inputs.shapes_seen[key] = shape
-    wanted = ((changed | marks.maybe | chosen) - marks.static - root.options.fixed_dims(key, shape)) | marks.strict
+        frame.inputs.guesses[key] = guessed_dims(frame.plan.learnt, tensor, key, changed)
+        changed |= frame.inputs.guesses[key]
+    frame.inputs.shapes_seen[key] = shape
+    wanted = ((changed | marks.maybe | chosen) - marks.static - frame.options.fixed_dims(key, shape)) | marks.strict
     return frozenset(d for d in wanted if shape[d] >= SMALLEST)
 
 
-def marks_at(root: Any, tensor: torch.Tensor, source: Source) -> DimMarks:
+def marks_at(frame: Frame, tensor: torch.Tensor, source: Source) -> DimMarks:
     """The marks of a tensor, and what the compile call declared of its shape. Raises ControlMisuse for another shape."""
     marks = marks_of(tensor)
-    if root.options.unbacked_sources:
-        marks = replace(marks, unbacked=marks.unbacked | root.options.unbacked_dims(str(source), tuple(tensor.shape)))
-    if root.inputs.shapes is None:
+    if frame.options.unbacked_sources:
+        marks = replace(marks, unbacked=marks.unbacked | frame.options.unbacked_dims(str(source), tuple(tensor.shape)))
+    if frame.inputs.shapes is None:
         return marks
-    declared = declared_of(root.inputs.shapes, path_of(source), tensor.dim())
+    declared = declared_of(frame.inputs.shapes, path_of(source), tensor.dim())
     if type(declared) is not tuple or len(declared) != tensor.dim():
         raise ControlMisuse(
             f"shapes_spec declares {source} as {declared}, but it is a tensor of {tensor.dim()} dims. Correct one."
@@ -248,30 +248,30 @@ def refuse_dim(source: Source, dim: int | None, how: str, why: str, cure: str) -
     raise DynamicDimError(f"{what} is {how}, but {why}\n  try: {cure}")
 
 
-def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> Any:
+def size_symbol(frame: Frame, tensor: torch.Tensor, source: Source, dim: int) -> Any:
     """A symbol for one size, in the range that it is marked with; dims marked as one group share it, and a guard says so."""
-    size, marks = int(tensor.shape[dim]), marks_at(root, tensor, source)
+    size, marks = int(tensor.shape[dim]), marks_at(frame, tensor, source)
     origin, limits = TensorSize(source, dim), marks.ranges.get(dim, DimRange())
     lower = max(SMALLEST, limits.lower or 0)
-    symbol = root.symbols.new(size, origin, lower, limits.upper)
-    root.graph.size_input(symbol, origin, size)
-    if dim in root.inputs.guesses.get(str(source), ()):
-        root.inputs.guessed_dims[symbol] = (str(source), dim)
+    symbol = frame.symbols.new(size, origin, lower, limits.upper)
+    frame.graph.size_input(symbol, origin, size)
+    if dim in frame.inputs.guesses.get(str(source), ()):
+        frame.inputs.guessed_dims[symbol] = (str(source), dim)
     if dim in marks.strict:
-        root.inputs.strict_dims.append((symbol, source, dim, marks.how(dim)))
-    return in_group(root, symbol, limits, f"dim {dim} of {source}")
+        frame.inputs.strict_dims.append((symbol, source, dim, marks.how(dim)))
+    return in_group(frame, symbol, limits, f"dim {dim} of {source}")
 
 
-def in_group(root: Any, symbol: Any, limits: DimRange, what: str) -> Any:
+def in_group(frame: Frame, symbol: Any, limits: DimRange, what: str) -> Any:
     """The first symbol of the group, or this one; a guard says that they are the same. Raises ControlMisuse when they differ now."""
     from tracework_primops import Condition
 
-    first = symbol if limits.group is None else root.inputs.groups.setdefault(limits.group, symbol)
+    first = symbol if limits.group is None else frame.inputs.groups.setdefault(limits.group, symbol)
     if first is not symbol:
-        values = root.symbols.hint(symbol), root.symbols.hint(first)
+        values = frame.symbols.hint(symbol), frame.symbols.hint(first)
         if values[0] != values[1]:
             raise ControlMisuse(f"{what} is {values[0]}, but the other sizes of group {limits.group!r} are {values[1]}.")
-        root.symbols.assume(Condition.compare("==", symbol, first), f"{GROUP} {limits.group!r}")
+        frame.symbols.assume(Condition.compare("==", symbol, first), f"{GROUP} {limits.group!r}")
     return first
 
 
@@ -283,11 +283,11 @@ def mark_stated_conditions(symbols: Any, here: str) -> None:
     symbols.conditions[:] = [replace(c, origin=f"{STATED}, {here}") if c.origin == here else c for c in symbols.conditions]
 
 
-def check_strict_dims(root: Any) -> None:
+def check_strict_dims(frame: Frame) -> None:
     """Marked sizes stayed open. Raises DynamicDimError that says where one was fixed, or decided on."""
-    for symbol, source, dim, how in root.inputs.strict_dims:
-        low, high = root.symbols.ranges[symbol]
-        for recorded in root.symbols.conditions:
+    for symbol, source, dim, how in frame.inputs.strict_dims:
+        low, high = frame.symbols.ranges[symbol]
+        for recorded in frame.symbols.conditions:
             if symbol not in recorded.condition.free_symbols or recorded.origin.startswith((GROUP, LAYOUT, STATED)):
                 continue
             if low is not None and low == high:
@@ -301,48 +301,47 @@ def check_strict_dims(root: Any) -> None:
 
 def lift_number(frame: Any, value: int, source: Source) -> Any:
     """A symbol for an int that had another value in an earlier capture, else None."""
-    root = frame.root
-    if root.options.dynamic is False:
+    if frame.options.dynamic is False:
         return None
-    declared = None if root.inputs.shapes is None else root.inputs.shapes.get(path_of(source))
-    if root.inputs.shapes is not None:
+    declared = None if frame.inputs.shapes is None else frame.inputs.shapes.get(path_of(source))
+    if frame.inputs.shapes is not None:
         check_entry(declared, value, str(source))
         chosen = isinstance(declared, DimRange)
     else:
-        chosen = root.inputs.changes(source, value) or root.options.chosen_number(str(source), value)
-    if not chosen or not root.options.keeps_sizes_open or value.bit_length() > INT_BITS:
+        chosen = frame.inputs.changes(source, value) or frame.options.chosen_number(str(source), value)
+    if not chosen or not frame.options.keeps_sizes_open or value.bit_length() > INT_BITS:
         return None
-    symbol = root.inputs.numbers.get(source)
-    if symbol is None and held_by_static_module(root, source):
+    symbol = frame.inputs.numbers.get(source)
+    if symbol is None and held_by_static_module(frame, source):
         return None
     if symbol is None:
         limits = declared or DimRange()
         frame.guard("TYPE", source, int)
-        symbol = symbolic_int(root, value, source, limits)
+        symbol = symbolic_int(frame, value, source, limits)
         if declared is not None:
-            root.inputs.strict_dims.append((symbol, source, None, "declared in shapes_spec"))
-        symbol = root.inputs.numbers[source] = in_group(root, symbol, limits, str(source))
+            frame.inputs.strict_dims.append((symbol, source, None, "declared in shapes_spec"))
+        symbol = frame.inputs.numbers[source] = in_group(frame, symbol, limits, str(source))
     return symbol
 
 
-def symbolic_int(root: Any, value: int, source: Source, limits: DimRange = DimRange()) -> Any:  # noqa: B008  # it is frozen
+def symbolic_int(frame: Frame, value: int, source: Source, limits: DimRange = DimRange()) -> Any:  # noqa: B008  # it is frozen
     """The symbol of an int that may be any number, an input of the graph; one for each source."""
-    symbol = root.inputs.numbers.get(source)
+    symbol = frame.inputs.numbers.get(source)
     if symbol is None:
-        symbol = root.inputs.numbers[source] = root.symbols.new(value, source, limits.lower, limits.upper, number=True)
-        root.graph.unspecialised_numbers.add(symbol)
-        root.graph.size_input(symbol, source, value)
+        symbol = frame.inputs.numbers[source] = frame.symbols.new(value, source, limits.lower, limits.upper, number=True)
+        frame.graph.unspecialised_numbers.add(symbol)
+        frame.graph.size_input(symbol, source, value)
     return symbol
 
 
-def held_by_static_module(root: Any, source: Source) -> bool:
+def held_by_static_module(frame: Frame, source: Source) -> bool:
     """Whether the number is an attribute of an instance of a class that is marked with mark_static."""
-    holders = [value for value in root.memory.memo.values() if value.source == source.base] if source.base is not None else []
+    holders = [value for value in frame.memory.memo.values() if value.source == source.base] if source.base is not None else []
     return any(getattr(value.python_type(), "_dynamo_marked_static", False) for value in holders)
 
 
-def distinct_inputs(root: Any) -> tuple[Any, ...]:
+def distinct_inputs(frame: Frame) -> tuple[Any, ...]:
     """Sources of the tensor inputs, which must stay different objects."""
     roles = ("size", "float", "computed", "rng")
-    held = [b.source for b in root.graph.inputs if b.role not in roles and type(b.source) is not Const]
+    held = [b.source for b in frame.graph.inputs if b.role not in roles and type(b.source) is not Const]
     return tuple(source.base if isinstance(source, ArrayTensor) else source for source in held)

@@ -42,6 +42,6 @@ def guard_choices(frame: Any, target: Any) -> None:
     """Guards what a call of `target` in the graph depends on."""
     if isinstance(target, str):
         return
-    written = frame.root.modes.states_written
+    written = frame.modes.states_written
     for state in KERNEL_CHOICES.get(target, ()):
-        frame.root.guards.state(state, written[state] if state in written else STATES[state](), frame.user_location())
+        frame.guards.state(state, written[state] if state in written else STATES[state](), frame.user_location())

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+    from ..values.protocol.value import Frame
+
 __all__ = ["check_replaced", "identity_observed", "may_be_replaced", "memory_observed", "note_replaced", "settle_replaced"]
 
 
@@ -54,20 +56,20 @@ def may_be_replaced(value: Any, with_history: bool = False) -> bool:
     return obj is None or type(obj) is torch.Tensor and not obj.__dict__ and obj.grad is None
 
 
-def note_replaced(root: Any, key: Any, given: Any, old: Any, new: Any) -> None:
+def note_replaced(frame: Frame, key: Any, given: Any, old: Any, new: Any) -> None:
     """After the condition there is `new` where an arm left `given`, which is a copy of `old` unless that is None."""
     pairs = [(key, old)] if old is not None else []
-    pairs += [(each.key, each.old) for each in root.recording.replaced if each.new is given or each.new is old]
+    pairs += [(each.key, each.old) for each in frame.recording.replaced if each.new is given or each.new is old]
     for where, before in pairs:
         before.is_chosen = new.is_chosen = True
-        root.recording.replaced.append(Replaced(where, before, new, (_state(before), _state(new))))
+        frame.recording.replaced.append(Replaced(where, before, new, (_state(before), _state(new))))
 
 
-def settle_replaced(root: Any, new: Any) -> None:
+def settle_replaced(frame: Frame, new: Any) -> None:
     """Nobody has `new` any longer, which was changed and is stored in the tensor that it is a view of in plain Python, and which nothing
     was written to meanwhile."""
-    root.recording.replaced = [
-        each for each in root.recording.replaced if each.new is not new or each.state[0] != _state(each.old)
+    frame.recording.replaced = [
+        each for each in frame.recording.replaced if each.new is not new or each.state[0] != _state(each.old)
     ]
 
 
@@ -82,40 +84,40 @@ def _is_changed(value: Any) -> bool:
     return value.is_another_kind or any(bool(change) for change in changes)
 
 
-def check_replaced(root: Any, outputs: Iterable[fx.Node]) -> None:
+def check_replaced(frame: Frame, outputs: Iterable[fx.Node]) -> None:
     """Raises Again where the program, or who gets these outputs, may see which tensors were replaced."""
-    if not root.recording.replaced:
+    if not frame.recording.replaced:
         return
-    nodes = root.graph.graph.nodes
+    nodes = frame.graph.graph.nodes
     strided = (node.all_input_nodes for node in nodes if "as_strided" in getattr(node.target, "__name__", str(node.target)))
-    _memory_observed(root, _memory(read for reads in strided for read in reads))
+    _memory_observed(frame, _memory(read for reads in strided for read in reads))
     seen = _memory(outputs) | _memory(node for node in nodes if node.op == "placeholder")
-    for group in _groups(root.recording.replaced):
+    for group in _groups(frame.recording.replaced):
         memory = set().union(*(each.memory for each in group))
-        if len(memory & seen) > 1 or memory & root.recording.effects.statistics or any(each.is_changed() for each in group):
-            _unselect(root, group)
+        if len(memory & seen) > 1 or memory & frame.recording.effects.statistics or any(each.is_changed() for each in group):
+            _unselect(frame, group)
 
 
-def identity_observed(root: Any, *values: Any) -> None:
+def identity_observed(frame: Frame, *values: Any) -> None:
     """Raises Again where data decides which tensor one of the values is."""
     chosen = [value for value in values if getattr(value, "is_chosen", False)]
-    for group in _groups(root.recording.replaced) if chosen else ():
+    for group in _groups(frame.recording.replaced) if chosen else ():
         if any(value is each.old or value is each.new for value in chosen for each in group):
-            _unselect(root, group)
+            _unselect(frame, group)
 
 
-def memory_observed(root: Any, value: Any) -> None:
+def memory_observed(frame: Frame, value: Any) -> None:
     """Raises Again where the tensor is a replaced one, or a view of one, that the program asks how it lies in its memory."""
-    _memory_observed(root, {value.example.storage})
+    _memory_observed(frame, {value.example.storage})
 
 
-def _memory_observed(root: Any, memory: set[Any]) -> None:
-    for group in _groups(root.recording.replaced) if memory else ():
+def _memory_observed(frame: Frame, memory: set[Any]) -> None:
+    for group in _groups(frame.recording.replaced) if memory else ():
         if any(memory & each.memory for each in group):
-            _unselect(root, group)
+            _unselect(frame, group)
 
 
-def _unselect(root: Any, group: list[Replaced]) -> NoReturn:
+def _unselect(frame: Frame, group: list[Replaced]) -> NoReturn:
     raise Again("selection_seen", Learnt(not_selected=frozenset(each.key for each in group)))
 
 

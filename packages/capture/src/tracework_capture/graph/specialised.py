@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from ..sources import Source
+    from ..values.protocol.value import Frame
 
 __all__ = ["check_specialised", "forget_kept", "keep_data", "specialise", "specialised_tensor"]
 
@@ -72,7 +73,7 @@ def specialised_tensor(frame: Any, node: fx.Node | None, listed: bool = False) -
 
     listed: the program asks for a list of its numbers. A single number (a count, a place) of what is no module's is likely to change."""
     data = None if node is None else held_data(node)
-    if data is None or (data.inputs and frame.root.modes.transforms):
+    if data is None or (data.inputs and frame.modes.transforms):
         return None
     return data.real if specialise(frame, data.inputs, listed) else None
 
@@ -84,12 +85,12 @@ def specialise(frame: Any, inputs: frozenset[fx.Node], listed: bool = False) -> 
 
 def _specialise(frame: Any, node: fx.Node, listed: bool) -> bool:
     """Whether the data of an input is taken as it is; guards it."""
-    root, source, data = frame.root, node.meta["kept_at"], data_of(node.meta["known"].real)
-    if _shares_written_memory(root, node):
+    frame, source, data = frame, node.meta["kept_at"], data_of(node.meta["known"].real)
+    if _shares_written_memory(frame, node):
         return False
-    if node in root.inputs.specialised:
+    if node in frame.inputs.specialised:
         return True
-    owner = _owner(root, source)
+    owner = _owner(frame, source)
     if owner is not None:
         kept = kept_data(owner)
         values = kept.values.setdefault(source.name, set())
@@ -98,17 +99,17 @@ def _specialise(frame: Any, node: fx.Node, listed: bool) -> bool:
         values.add(data)
         written = kept.written
     else:
-        written = root.history.written
-        if not listed or root.options.dynamic or str(source) in written or root.inputs.changes(source, data):
+        written = frame.history.written
+        if not listed or frame.options.dynamic or str(source) in written or frame.inputs.changes(source, data):
             return False
     frame.guard("DATA", source, data)
-    root.inputs.specialised[node] = written
+    frame.inputs.specialised[node] = written
     return True
 
 
-def _shares_written_memory(root: Any, node: fx.Node) -> bool:
+def _shares_written_memory(frame: Frame, node: fx.Node) -> bool:
     """Whether the graph has written to another input over the same memory, as an array of NumPy is."""
-    inputs = dict(zip((n for n in root.graph.graph.nodes if n.op == "placeholder"), root.graph.example_inputs))
+    inputs = dict(zip((n for n in frame.graph.graph.nodes if n.op == "placeholder"), frame.graph.example_inputs))
     written = [
         real for each, real in inputs.items() if isinstance(real, torch.Tensor) and each.meta["example_value"].storage.version
     ]
@@ -125,19 +126,19 @@ def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     return start < other_start + other_size and other_start < start + size
 
 
-def _owner(root: Any, source: Source) -> torch.nn.Module | None:
+def _owner(frame: Frame, source: Source) -> torch.nn.Module | None:
     """The module that keeps what is at `source`."""
     if not isinstance(source, (ModuleEntry, InstanceAttr)):
         return None
-    owner = next((value.obj for value in root.memory.memo.values() if getattr(value, "source", None) is source.base), None)
+    owner = next((value.obj for value in frame.memory.memo.values() if getattr(value, "source", None) is source.base), None)
     return owner if isinstance(owner, torch.nn.Module) else None
 
 
-def check_specialised(root: Any) -> None:
+def check_specialised(frame: Frame) -> None:
     """Raises Again when the frame writes to what was taken as it is, which has another value in the next call."""
-    written = [node for node in root.inputs.specialised if node.meta["example_value"].storage.version]
+    written = [node for node in frame.inputs.specialised if node.meta["example_value"].storage.version]
     for node in written:
         source = node.meta["kept_at"]
-        root.inputs.specialised[node].add(str(source) if _owner(root, source) is None else source.name)
+        frame.inputs.specialised[node].add(str(source) if _owner(frame, source) is None else source.name)
     if written:
         raise Again("data_written")

@@ -5,13 +5,16 @@ goes up) is done again to a copy; other writes are left to the graph.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
 from .. import _torch
 from .constant_data import LARGEST, apply_target, is_pure, is_pure_write, version_of_example
+
+if TYPE_CHECKING:
+    from ..values.protocol.value import Frame
 
 __all__ = ["truth_of_state"]
 
@@ -59,12 +62,11 @@ def _filled(arg: Any, found: list[Any]) -> Any:
 
 def truth_of_state(frame: Any, node: fx.Node) -> bool | None:
     """The truth of a node's number, guarded; None where it is no condition on a buffer alone."""
-    root = frame.root
-    buffer, steps = _from_one_buffer(root, node)
-    if buffer is None or root.modes.transforms:
+    buffer, steps = _from_one_buffer(frame, node)
+    if buffer is None or frame.modes.transforms:
         return None
     binding = buffer.meta["binding"]
-    real = root.graph.example_inputs[root.graph.inputs.index(binding)]
+    real = frame.graph.example_inputs[frame.graph.inputs.index(binding)]
     if type(real) is not torch.Tensor or real.device.type != "cpu" or real.requires_grad or real.numel() > LARGEST:
         return None
     condition = StateCondition(buffer, steps)
@@ -76,7 +78,7 @@ def truth_of_state(frame: Any, node: fx.Node) -> bool | None:
     return condition.expected
 
 
-def _from_one_buffer(root: Any, node: fx.Node) -> tuple[fx.Node | None, list[fx.Node]]:
+def _from_one_buffer(frame: Frame, node: fx.Node) -> tuple[fx.Node | None, list[fx.Node]]:
     """The buffer that the node is computed from, and the nodes between them, in order."""
     waiting, seen, buffers = [node], set(), set()
     while waiting:
@@ -85,10 +87,10 @@ def _from_one_buffer(root: Any, node: fx.Node) -> tuple[fx.Node | None, list[fx.
         if at in seen:
             continue
         seen.add(at)
-        if not isinstance(example, torch.Tensor) or example.storage in root.recording.effects.statistics:
+        if not isinstance(example, torch.Tensor) or example.storage in frame.recording.effects.statistics:
             return None, []
         if version_of_example(example):
-            writes = [n for n in root.graph.graph.nodes if is_pure_write(n) and _is_over(n.args[0], example.storage)]
+            writes = [n for n in frame.graph.graph.nodes if is_pure_write(n) and _is_over(n.args[0], example.storage)]
             if len(writes) != version_of_example(example):
                 return None, []
             waiting.extend(writes)
@@ -100,7 +102,7 @@ def _from_one_buffer(root: Any, node: fx.Node) -> tuple[fx.Node | None, list[fx.
     buffer = buffers.pop() if len(buffers) == 1 else None
     if buffer is None or buffer.meta["binding"].role != "buffer":
         return None, []
-    return buffer, [n for n in root.graph.graph.nodes if n in seen and n is not buffer]
+    return buffer, [n for n in frame.graph.graph.nodes if n in seen and n is not buffer]
 
 
 def _is_over(node: Any, storage: Any) -> bool:

@@ -143,7 +143,7 @@ def number_of_formula(frame: Any, node: Any) -> Any:
     """The whole number of a node, an int or a SymInt, when its inputs may be specialised and its sizes are small enough; None otherwise."""
     from tracework_primops import Condition
 
-    formula, symbols = _formula_of(node), frame.root.symbols
+    formula, symbols = _formula_of(node), frame.symbols
     if formula is None or formula.by > 1 or formula.is_float:
         return None
     limits = []
@@ -152,7 +152,7 @@ def number_of_formula(frame: Any, node: Any) -> Any:
         if not symbols.has_hint(expression) or not -SMALL <= symbols.hint(expression) <= SMALL:
             return None
         limits.append(expression)
-    if frame.root.modes.transforms or not specialise(frame, formula.inputs):
+    if frame.modes.transforms or not specialise(frame, formula.inputs):
         return None
     for expression in limits[:-1]:
         symbols.guard(Condition.compare("<=", expression, SMALL), frame.user_location())

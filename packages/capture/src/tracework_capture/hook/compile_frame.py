@@ -28,7 +28,7 @@ from ..graph.specialised import check_specialised
 from ..guards.classes import ClassLookups, find, recorded_lookups
 from ..guards.kinds import record_ambient
 from ..interp.breaks import execute_text
-from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
+from ..interp.frame import NULL, Attempt, SymbolicFrame
 from ..interp.machine import StopHere, run
 from ..interp.progress import Progress
 from ..interp.services import Services
@@ -48,6 +48,7 @@ from .policy import is_module_call
 
 if TYPE_CHECKING:
     from ..options import CaptureOptions
+    from ..values.protocol.value import Frame
     from .history import History
 
 __all__ = ["capture_frame"]
@@ -94,12 +95,12 @@ def outcome_of(
     given: FrameInput, plan: Plan, backend: Any, options: CaptureOptions, history: History, services: Services
 ) -> Outcome:
     """One attempt. Raises SkipFrame when the frame must run plainly."""
-    root, frame = start(given, options, history, services, plan)
+    frame = start(given, options, history, services, plan)
     handled = sys.exc_info()[1]
     before = plan.stop
     try:
-        with _StateKept(root):
-            return Done(attempt(root, frame, backend))
+        with _StateKept(frame):
+            return Done(run_attempt(frame, backend))
     except Again as again:
         return Retry(plan.after(again), str(again))
     except BreakGraph as stopped:
@@ -109,26 +110,26 @@ def outcome_of(
             return Retry(plan.stopped(earlier), f"the graph must end before what was made at an earlier step ({stopped})")
         if before is not None:
             raise not_continued(f"{stopped} while leaving at an earlier break ({before.reason})", before) from stopped
-        step = stopped.made_at if stopped.made_at > 0 else root.progress.step
+        step = stopped.made_at if stopped.made_at > 0 else frame.progress.step
         stop = Stop(step, stopped, stopped.stack or frame.locations(), refused=is_refused(stopped))
     except SymbolicRaise as raised:
         forget_frames(raised, handled)
         at = raised.value.root_step  # handlers and exits run again, plainly
-        step = root.progress.step if at is None else at
+        step = frame.progress.step if at is None else at
         stop = Stop(step, BreakGraph("exception", raised.value.describe()), frame.locations(), raises=True)
     except SkipFrame as skip:
         raise (skip if before is None else not_continued(skip.detail, before)) from skip.__cause__
     except RecursionError as error:
         if before is not None:
             raise not_continued("calls nest too deeply to be inlined", before) from error
-        stop = Stop(root.progress.step, BreakGraph("recursion", "Python's own recursion limit"), frame.locations())
+        stop = Stop(frame.progress.step, BreakGraph("recursion", "Python's own recursion limit"), frame.locations())
     finally:
-        history.operations = max(history.operations, root.graph.own_calls)
-        for made in new_classes(root):
+        history.operations = max(history.operations, frame.graph.own_calls)
+        for made in new_classes(frame):
             made.end()
-        root.end()
         frame.end()
-    return Stopped(stop, is_between_breaks(given.code, frame, stop.reason) and root.graph.calls < SMALL_PIECE)
+        frame.forget()
+    return Stopped(stop, is_between_breaks(given.code, frame, stop.reason) and frame.graph.calls < SMALL_PIECE)
 
 
 def refuse_break(given: FrameInput, options: CaptureOptions, stop: Stop) -> None:
@@ -148,7 +149,7 @@ def is_refused(reason: BreakGraph) -> bool:
 
 def is_between_breaks(code: types.CodeType, frame: SymbolicFrame, reason: BreakGraph) -> bool:
     """Whether both ends of the captured part are breaks in the same round of a loop."""
-    same_round = frame.current.in_loop and frame.root.progress.turns == 0
+    same_round = frame.current.in_loop and frame.progress.turns == 0
     return same_round and is_inside_a_round(code) and reason.reason_id != "loop_goes_on"
 
 
@@ -159,15 +160,13 @@ def not_continued(why: str, stop: Stop) -> SkipFrame:
     return skip
 
 
-def new_classes(root: CaptureRoot) -> list[NewClassValue]:
+def new_classes(frame: Frame) -> list[NewClassValue]:
     """The classes that the traced program made."""
-    return [value for value in root.memory.made.values() if isinstance(value, NewClassValue)]
+    return [value for value in frame.memory.made.values() if isinstance(value, NewClassValue)]
 
 
-def start(
-    given: FrameInput, options: CaptureOptions, history: History, services: Services, plan: Plan
-) -> tuple[CaptureRoot, SymbolicFrame]:
-    """A fresh root and frame for one attempt."""
+def start(given: FrameInput, options: CaptureOptions, history: History, services: Services, plan: Plan) -> SymbolicFrame:
+    """The captured frame, at the start of one attempt."""
     symbols = SymbolTable()
     fake_mode = FakeMode(symbols, allow_unbacked=plan.keeps_sizes, unbacked_numbers=options.unbacked is True)
     graph = GraphBuilder(fake_mode, symbols, services.wrap_result)
@@ -183,14 +182,14 @@ def start(
         None if slot is None else Local(slot),
     )
     progress = Progress(sees_tensors, may_be_small)
-    memory = Memory(given.slots, given.acting)
-    root = CaptureRoot(services, graph, symbols, fake_mode, options, given.globals, history, plan, progress, memory, inputs)
+    memory = Memory(given.globals, given.slots, given.acting)
+    attempt = Attempt(services, graph, symbols, fake_mode, options, history, plan, progress, memory, inputs)
     code = given.code
-    closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
+    closure = [own_cell(memory, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
     local_values = _LazyLocals(given.slots, names_of_parts(given, options))
-    frame = SymbolicFrame(root, code, given.globals, local_values, closure)
+    frame = SymbolicFrame(attempt, code, given.globals, local_values, closure)
     local_values.frame = frame
-    return root, frame
+    return frame
 
 
 def names_of_parts(given: FrameInput, options: CaptureOptions) -> dict[str, tuple[tuple[Any, str], ...]]:
@@ -214,10 +213,10 @@ def names_of_parts(given: FrameInput, options: CaptureOptions) -> dict[str, tupl
     }
 
 
-def root_cell(root: CaptureRoot, name: str, cell: types.CellType) -> CellValue:
+def own_cell(memory: Memory, name: str, cell: types.CellType) -> CellValue:
     """The CellValue of a free variable of the captured frame."""
     value = CellValue(cell, Closure(name), ClosureCell(name))
-    root.memory.cells[id(cell)] = value
+    memory.cells[id(cell)] = value
     return value
 
 
@@ -228,6 +227,11 @@ class _LazyLocals(dict[str, Any]):
         super().__init__()
         self.slots = {name: (obj, Local(name, parts.get(name, ()))) for name, obj in slots.items()}
         self.frame: Any = None
+
+    def clear(self) -> None:
+        super().clear()
+        self.slots.clear()
+        self.frame = None
 
     def get(self, name: str, default: Any = None) -> Any:
         if name in self.slots:
@@ -274,8 +278,8 @@ class _LazyLocals(dict[str, Any]):
 class _StateKept:
     """Keeps torch's global modes as they are around an attempt: tracing sets them for real."""
 
-    def __init__(self, root: CaptureRoot) -> None:
-        self.flags = root.modes.states_written
+    def __init__(self, frame: Frame) -> None:
+        self.flags = frame.modes.states_written
 
     def __enter__(self) -> None:
         self.grad = torch.is_grad_enabled()
@@ -295,11 +299,11 @@ class _StateKept:
         _torch.write_settings(self.flags)
 
 
-def attempt(root: CaptureRoot, frame: SymbolicFrame, backend: Any) -> Captured:
+def run_attempt(frame: SymbolicFrame, backend: Any) -> Captured:
     """Interpret once and finish."""
-    started, ended = time.perf_counter(), root.plan.stop
-    root.modes.grad_at_start, root.modes.autocast_at_start = torch.is_grad_enabled(), _torch.autocast_state()
-    record_ambient(root.guards)
+    started, ended = time.perf_counter(), frame.plan.stop
+    frame.modes.grad_at_start, frame.modes.autocast_at_start = torch.is_grad_enabled(), _torch.autocast_state()
+    record_ambient(frame.guards)
     wrap_function_modes(frame)
     stop: Returned | Break = Returned()
     lookups = ClassLookups()
@@ -311,91 +315,91 @@ def attempt(root: CaptureRoot, frame: SymbolicFrame, backend: Any) -> Captured:
         assert ended is not None
         stop = ended.as_break()
     except (BreakGraph, SymbolicRaise, SkipFrame, RecursionError):
-        if keeps_sizes_on_trial(root):
+        if keeps_sizes_on_trial(frame):
             raise Again("without_sizes") from None
-        if root.progress.unrolled and frame.current.in_loop and ended is None:
+        if frame.progress.unrolled and frame.current.in_loop and ended is None:
             raise Again("by_rounds") from None
         raise
     finally:
         RemovableHandle.next_id = number
     traced = time.perf_counter()
-    check_guesses(root)
-    check_specialised(root)
-    check_frame_hooks(root)
-    if keeps_sizes_on_trial(root) and (isinstance(stop, Break) or switches_modes(root.graph.graph)):
+    check_guesses(frame)
+    check_specialised(frame)
+    check_frame_hooks(frame)
+    if keeps_sizes_on_trial(frame) and (isinstance(stop, Break) or switches_modes(frame.graph.graph)):
         raise Again("without_sizes")
     if (
-        not root.graph.calls
-        and not root.options.keep_empty
-        and (isinstance(stop, Returned) or not (root.graph.met() or root.progress.sees_tensors))
+        not frame.graph.calls
+        and not frame.options.keep_empty
+        and (isinstance(stop, Returned) or not (frame.graph.met() or frame.progress.sees_tensors))
     ):
-        if not (root.graph.met() or root.progress.sees_tensors):
-            root.history.traced_in_vain += root.progress.idle
+        if not (frame.graph.met() or frame.progress.sees_tensors):
+            frame.history.traced_in_vain += frame.progress.idle
         raise SkipFrame(str(ended.reason) if ended is not None and ended.reason.reason_id == "long_loop" else NOTHING)
-    if root.graph.calls == 1 and isinstance(stop, Returned) and root.progress.may_be_small and not root.options.keep_empty:
+    if frame.graph.calls == 1 and isinstance(stop, Returned) and frame.progress.may_be_small and not frame.options.keep_empty:
         raise SkipFrame(ONE_OPERATION)
-    if root.graph.calls and isinstance(stop, Returned) and only_sets(root.graph.graph) and not root.options.keep_empty:
+    if frame.graph.calls and isinstance(stop, Returned) and only_sets(frame.graph.graph) and not frame.options.keep_empty:
         raise SkipFrame(NOTHING)
-    distinct_guards(root)
+    distinct_guards(frame)
     guard_arguments(frame, [frame.result] if isinstance(stop, Returned) and frame.result is not None else [])
-    lookups = lookups.without([value.cls for value in new_classes(root)])
+    lookups = lookups.without([value.cls for value in new_classes(frame)])
     if lookups.found or lookups.orders:
-        root.guards.record("CLASSES", Const(None, "classes"), lookups.sealed())
-    unfinished_generators(root, stop)
+        frame.guards.record("CLASSES", Const(None, "classes"), lookups.sealed())
+    unfinished_generators(frame, stop)
     captured = finish(frame, stop, backend, execute_text, NULL)
-    check_strict_dims(root)
-    for key, shape in root.inputs.shapes_seen.items():
-        root.history.remember(key, shape)
-    for key, gaps in root.inputs.gaps_seen.items():
-        root.history.remember_gaps(key, gaps)
+    check_strict_dims(frame)
+    for key, shape in frame.inputs.shapes_seen.items():
+        frame.history.remember(key, shape)
+    for key, gaps in frame.inputs.gaps_seen.items():
+        frame.history.remember_gaps(key, gaps)
     captured.seconds["trace"] = traced - started
     captured.seconds["total"] = time.perf_counter() - started
     if captured.graph is not None:
-        root.options.observe("captured", captured.graph)
+        frame.options.observe("captured", captured.graph)
     return captured
 
 
-def keeps_sizes_on_trial(root: CaptureRoot) -> bool:
+def keeps_sizes_on_trial(frame: Frame) -> bool:
     """Whether the graph has sizes that depend on data, which are kept only where all of the frame goes into the graph."""
-    return root.options.unbacked is None and root.fake_mode.reads > 0
+    return frame.options.unbacked is None and frame.fake_mode.reads > 0
 
 
 def wrap_function_modes(frame: SymbolicFrame) -> None:
     """The TorchFunctionModes that the frame is under are asked while it is traced."""
     stack = Ambient("users_function_modes")
     modes = [frame.wrap(mode, Item(stack, i)) for i, mode in enumerate(_torch.users_function_modes())]
-    frame.root.modes.function_modes, frame.root.modes.modes_at_start = modes, tuple(modes)
-    switch_functions_off(frame.root)
+    frame.modes.function_modes, frame.modes.modes_at_start = modes, tuple(modes)
+    switch_functions_off(frame)
 
 
-def switch_functions_off(root: CaptureRoot) -> None:
+def switch_functions_off(frame: Frame) -> None:
     """The frame may run where calls of torch ask no classes of tensors, or no modes either."""
-    off_for = root.services.torch_functions_off_for
+    off_for = frame.services.torch_functions_off_for
     if off_for == "nobody":
         return
-    if root.modes.function_modes:
+    if frame.modes.function_modes:
         raise SkipFrame("torch functions are switched off around it, under a mode")
-    root.guards.state("torch_functions_off_for", off_for)
-    root.modes.subclass_functions_off, root.modes.all_functions_off = 1, int(off_for == "all")
+    frame.guards.state("torch_functions_off_for", off_for)
+    frame.modes.subclass_functions_off, frame.modes.all_functions_off = 1, int(off_for == "all")
 
 
-def unfinished_generators(root: CaptureRoot, stop: Returned | Break) -> None:
+def unfinished_generators(frame: Frame, stop: Returned | Break) -> None:
     """Plain Python closes a generator that is dropped in the middle, which runs its finally and with blocks."""
-    for generator in root.memory.generators:
+    for generator in frame.memory.generators:
         if generator.is_left():
             if isinstance(stop, Break) or generator.source is not None:
                 raise generator.alive()
             raise SkipFrame(f"{generator.frame.code.co_qualname} is left in the middle, inside a block that must be ended")
 
 
-def distinct_guards(root: CaptureRoot) -> None:
+def distinct_guards(frame: Frame) -> None:
     """Input tensors that are different objects stay so, and so do objects of a type of which the program changes one."""
-    changed = {value.python_type() for value in root.mutations.keep if getattr(value, "mutability", None) is EXISTING}
+    changed = {value.python_type() for value in frame.mutations.keep if getattr(value, "mutability", None) is EXISTING}
     groups: dict[Any, list[Any]] = {}
-    for value in {id(v): v for v in (*root.memory.memo.values(), *root.memory.cells.values())}.values():
+    for value in {id(v): v for v in (*frame.memory.memo.values(), *frame.memory.cells.values())}.values():
         if value.mutability is EXISTING and value.source is not None and type(value.source) is not Const:
             if value.python_type() in changed:
                 groups.setdefault(value.python_type(), []).append(value.source)
-    for sources in (distinct_inputs(root), *map(tuple, groups.values())):
+    for sources in (distinct_inputs(frame), *map(tuple, groups.values())):
         if len(sources) > 1:
-            root.guards.record("DISTINCT", sources[0], sources)
+            frame.guards.record("DISTINCT", sources[0], sources)

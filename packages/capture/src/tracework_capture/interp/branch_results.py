@@ -164,14 +164,14 @@ def merged(frame: Any, condition: Any, tensor: AbstractTensor, arms: Sequence[Tr
     copies = first.copies | second.copies
     for pair, found in choice.made:
         for given in pair:
-            note_replaced(frame.root, key, given, copies.get(given), found)
+            note_replaced(frame, key, given, copies.get(given), found)
     return values
 
 
 def _is_unread(frame: Any, written: set[fx.Node]) -> bool:
     """Whether the graph made these tensors and no backward can have kept them: it would take one for written to that plain Python had not
     written to."""
-    nodes = frame.root.graph.graph.nodes
+    nodes = frame.graph.graph.nodes
     given = {storage for node in nodes if node.op == "placeholder" for storage in _memory(node)}
     if any(storage in given for node in written for storage in _memory(node)):
         return False

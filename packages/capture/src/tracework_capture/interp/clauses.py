@@ -60,7 +60,7 @@ def _begins_clause(info: CodeInfo, index: int) -> bool:
 def _global_object(frame: SymbolicFrame, name: str) -> object:
     """What a global is that the traced program has not touched, nor has it the table itself in its hands."""
     table = frame.globals
-    if id(table) in frame.root.memory.memo or (id(table), name) in frame.root.memory.globals_written:
+    if id(table) in frame.memory.memo or (id(table), name) in frame.memory.globals_written:
         return None
     return table.get(name, builtins_of(table).get(name))
 

@@ -1,4 +1,4 @@
-"""SymbolicFrame: stack, locals, cells of one frame being interpreted; CaptureRoot: what all frames of one capture share."""
+"""SymbolicFrame: stack, locals, cells of one frame being interpreted; Attempt: what all frames of one attempt share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from ..graph.inputs import lift_tensor
 from ..graph.mutations import MutationLog
 from ..graph.recording import Recording
 from ..guards.guard import GuardSet
-from ..sources import Const
-from ..sources import root as root_of
+from ..sources import Const, root
 from ..values.objects.function import CellValue
 from ..values.protocol.queries import Queries
 from ..values.protocol.value import LazyValue, SymbolicRaise, Value
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from .progress import Progress
     from .services import Services
 
-__all__ = ["NULL", "CaptureRoot", "HandlerMark", "SymbolicFrame"]
+__all__ = ["NULL", "Attempt", "HandlerMark", "SymbolicFrame"]
 
 _NEVER_CHANGING = frozenset({MappingProxyType, tuple, frozenset, range})
 _ALWAYS_TRUE_ON_CONST = frozenset({"TYPE", "IDENTITY", "CONSTANT", "IS_NONE", "NOT_NONE"})
@@ -61,16 +60,15 @@ class HandlerMark(_Null):
 NULL = _Null()
 
 
-@dataclass(eq=False)
-class CaptureRoot:
-    """State of one attempt to capture one frame; shared by the frame and everything inlined into it. globals: of that frame."""
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """State of one attempt to capture one frame; that frame and everything inlined into it have it in common."""
 
     services: Services
     graph: GraphBuilder
     symbols: SymbolTable
     fake_mode: FakeMode
     options: CaptureOptions
-    globals: dict[str, Any]
     history: History
     plan: Plan
     progress: Progress
@@ -86,27 +84,43 @@ class CaptureRoot:
         self.fake_mode.recorder = self.recording.effects.note
 
     def end(self) -> None:
-        """The attempt is over: drops the user's objects. The root, its frames and values refer to each other."""
+        """The attempt is over: drops the user's objects. Frames and values refer to each other."""
         self.memory.end()
-        self.guards = GuardSet()  # what was captured has the other
         self.graph.end()
         self.mutations.end()
         self.fake_mode.forget_reals()
 
 
-class SymbolicFrame:
-    """One frame. Implements values.protocol.value.Frame."""
+class SymbolicFrame(Attempt):
+    """One frame of an attempt. Implements values.protocol.value.Frame."""
+
+    __slots__: tuple[str, ...] = ("cells", "code", "current", "deferred", "function", "globals", "handled", "in_block", "info")
+    __slots__ += ("instructions", "keyword_names", "locals", "parent", "position", "raised_at", "result", "stack")
 
     def __init__(
         self,
-        root: CaptureRoot,
+        attempt: Attempt,
         code: types.CodeType,
         globals_: dict[str, Any],
         local_values: Any,
         closure: Sequence[CellValue] = (),
         parent: SymbolicFrame | None = None,
     ) -> None:
-        self.root = root
+        self.services = attempt.services
+        self.graph = attempt.graph
+        self.symbols = attempt.symbols
+        self.fake_mode = attempt.fake_mode
+        self.options = attempt.options
+        self.history = attempt.history
+        self.plan = attempt.plan
+        self.progress = attempt.progress
+        self.memory = attempt.memory
+        self.inputs = attempt.inputs
+        self.guards = attempt.guards
+        self.mutations = attempt.mutations
+        self.recording = attempt.recording
+        self.modes = attempt.modes
+        self.queries = attempt.queries
         self.info = code_info(code)
         self.code = code
         self.instructions = self.info.instructions
@@ -126,11 +140,6 @@ class SymbolicFrame:
         self.raised_at: int | None = None  # the byte where what is being raised again was raised first
         self.deferred = False
         self.function: FunctionValue | None = None
-        self.graph = root.graph
-        self.mutations = root.mutations
-        self.symbols = root.symbols
-        self.fake_mode = root.fake_mode
-        self.options = root.options
 
     def peek_local(self, name: str) -> Value:
         """A local, without wrapping (and guarding) an argument that nobody read."""
@@ -143,11 +152,12 @@ class SymbolicFrame:
         self.deferred = False
         self.stack[:] = [self.wrap(v.obj, v.source) if type(v) is LazyValue else v for v in self.stack]
 
-    def end(self) -> None:
-        """The attempt is over: drops the user's objects."""
-        for held in (self.locals, self.locals.slots, self.cells, self.stack, self.handled):
+    def forget(self) -> None:
+        """The attempt is over: drops what this frame has of the user's objects."""
+        self.guards = GuardSet()  # what was captured has the other
+        for held in (self.locals, self.cells, self.stack, self.handled):
             held.clear()
-        self.result, self.locals.frame = None, None
+        self.result, self.parent = None, None
 
     # --- stack -------------------------------------------------------------------------------------------------
     def push(self, value: Value) -> None:
@@ -173,9 +183,9 @@ class SymbolicFrame:
     # --- the Frame protocol --------------------------------------------------------------------------------------
     def wrap(self, obj: object, source: Any) -> Value:
         """The Value of an existing object, one per object and capture; a second way to it must lead to the same object."""
-        found = self.root.memory.memo.get(id(obj))
+        found = self.memory.memo.get(id(obj))
         if found is None:
-            return self.root.services.wrap(self, obj, source)
+            return self.services.wrap(self, obj, source)
         self.same(found, obj, source)
         return found
 
@@ -187,23 +197,23 @@ class SymbolicFrame:
         if type(source) is Const:  # it is met as itself, whatever led there first
             source, first = first, source
         if first is not None and type(first) is not Const:
-            self.root.guards.record("SAME", source, first, self.user_location())
+            self.guards.record("SAME", source, first, self.user_location())
         elif source is not None and type(source) is not Const:
-            self.root.guards.record("IDENTITY", source, obj, self.user_location())
+            self.guards.record("IDENTITY", source, obj, self.user_location())
 
     def constant(self, obj: object) -> Value:
         """The Value of a sourceless constant."""
-        return self.root.services.wrap_constant(self, obj)
+        return self.services.wrap_constant(self, obj)
 
     def guard(self, kind: str, source: Any, payload: object = None) -> None:
         """Add a guard; facts about objects that the entry itself holds need none."""
         if type(source) is Const and (kind in _ALWAYS_TRUE_ON_CONST or type(source.value) in _NEVER_CHANGING):
             return
-        self.root.guards.record(kind, source, payload, self.user_location())
+        self.guards.record(kind, source, payload, self.user_location())
 
     def inline(self, function: Value, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         """Call a Python function under the trace policy."""
-        return self.root.services.inline(self, function, list(args), kwargs)
+        return self.services.inline(self, function, list(args), kwargs)
 
     def call(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """function(*args, **kwargs)"""
@@ -218,7 +228,7 @@ class SymbolicFrame:
         its caller breaks, and it is met by itself."""
         if self.parent is not None:
             self.break_graph(reason_id, detail)
-        if self.root.options.fullgraph:
+        if self.options.fullgraph:
             raise Unsupported(reason_id, detail, (self.location(),))
         raise SkipFrame(f"{detail} looks at the frame")
 
@@ -228,7 +238,7 @@ class SymbolicFrame:
 
     def raise_new(self, exception_type: type[BaseException], *args: object) -> NoReturn:
         """Raise exception_type(*args) in the traced program."""
-        raise SymbolicRaise(self.root.services.new_exception(self, exception_type, args))
+        raise SymbolicRaise(self.services.new_exception(self, exception_type, args))
 
     def handling(self) -> Value | None:
         """The exception that is being handled, here or in a caller."""
@@ -257,16 +267,16 @@ class SymbolicFrame:
 
     def log_effect(self, key: Any, write: Any) -> None:
         """Log a side effect to be emitted after the graph."""
-        self.root.mutations.effect(key, write)
+        self.mutations.effect(key, write)
 
     def existing_cell(self, cell: types.CellType, contents: Any, source: Any) -> CellValue:
         """The CellValue of an existing cell, one per cell and capture; a second way to it must lead to the same cell."""
-        found = self.root.memory.cells.get(id(cell))
+        found = self.memory.cells.get(id(cell))
         if found is None:
-            if type(root_of(source)) is Const:
+            if type(root(source)) is Const:
                 source = Const(cell, str(source))
-            found = self.root.memory.cells[id(cell)] = CellValue(cell, contents, source)
-            self.root.memory.keep.append(cell)
+            found = self.memory.cells[id(cell)] = CellValue(cell, contents, source)
+            self.memory.keep.append(cell)
         else:
             self.same(found, cell, source)
         return found
@@ -302,4 +312,4 @@ class SymbolicFrame:
         frame = self
         while frame.parent is not None and "/torch/" in frame.code.co_filename:
             frame = frame.parent
-        return f"{frame.root.options.place(frame.code, frame.info.line(frame.current))} in {frame.code.co_name}"
+        return f"{frame.options.place(frame.code, frame.info.line(frame.current))} in {frame.code.co_name}"

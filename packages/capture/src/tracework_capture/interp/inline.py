@@ -22,7 +22,6 @@ from .machine import run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .frame import CaptureRoot
 
 __all__ = ["GeneratorValue", "UnstartedGenerator", "can_be_started", "inline", "maker_of", "run_class_body"]
 
@@ -31,37 +30,35 @@ _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITER
 
 def inline(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Run the function's code on Values; a generator function gives its generator."""
-    root: CaptureRoot = frame.root
     code = function.code
     if code.co_flags & _COROUTINE:
         frame.break_graph("generator", f"coroutine {code.co_qualname}")
-    if root.progress.depth >= root.options.inline_depth_limit:
+    if frame.progress.depth >= frame.options.inline_depth_limit:
         frame.break_graph("recursion", code.co_qualname)
-    root.progress.expect_growth(frame)
+    frame.progress.expect_growth(frame)
     bound = bind_arguments(frame, function, args, kwargs)
-    child = SymbolicFrame(root, code, function.globals, bound, function.closure(frame), frame)
+    child = SymbolicFrame(frame, code, function.globals, bound, function.closure(frame), frame)
     child.function = function
     if code.co_flags & inspect.CO_GENERATOR:
         return GeneratorValue(child)
-    root.progress.depth += 1
+    frame.progress.depth += 1
     try:
         run(child)
     finally:
-        root.progress.depth -= 1
+        frame.progress.depth -= 1
     assert child.result is not None
     return child.result
 
 
 def run_class_body(frame: SymbolicFrame, body: FunctionValue) -> tuple[dict[str, Value], Value]:
     """The names that a class body leaves, and what it gives: the cell of `__class__` where a method uses it."""
-    root: CaptureRoot = frame.root
-    child = SymbolicFrame(root, body.code, body.globals, {}, body.closure(frame), frame)
+    child = SymbolicFrame(frame, body.code, body.globals, {}, body.closure(frame), frame)
     child.function = body
-    root.progress.depth += 1
+    frame.progress.depth += 1
     try:
         run(child)
     finally:
-        root.progress.depth -= 1
+        frame.progress.depth -= 1
     assert child.result is not None
     return child.locals, child.result
 
@@ -85,8 +82,8 @@ class GeneratorValue(Value):
         self.frame = frame
         self.started = self.finished = self.running = False
         self.returned: Value | None = None
-        self.made_at = frame.root.progress.step
-        frame.root.memory.generators.append(self)
+        self.made_at = frame.progress.step
+        frame.memory.generators.append(self)
 
     def python_type(self) -> type:
         return types.GeneratorType
@@ -131,7 +128,7 @@ class GeneratorValue(Value):
         except SymbolicRaise as escaped:
             self.finished = True
             if issubclass(escaped.value.python_type(), StopIteration):
-                raise SymbolicRaise(frame.root.services.stopped_wrongly(frame, escaped.value), again=True) from None
+                raise SymbolicRaise(frame.services.stopped_wrongly(frame, escaped.value), again=True) from None
             raise
         finally:
             self.running = False
@@ -222,7 +219,7 @@ class UnstartedGenerator(GeneratorValue):
 
     def __init__(self, frame: SymbolicFrame, obj: types.GeneratorType[Any, Any, Any], source: Any) -> None:
         assert obj.gi_frame is not None  # it has not run
-        super().__init__(SymbolicFrame(frame.root, obj.gi_code, obj.gi_frame.f_globals, {}, (), frame))
+        super().__init__(SymbolicFrame(frame, obj.gi_code, obj.gi_frame.f_globals, {}, (), frame))
         self.source = source
         self.obj = obj
         self.is_asked = False
@@ -240,7 +237,7 @@ class UnstartedGenerator(GeneratorValue):
         """Guard that it is as it is, and read its arguments."""
         if self.is_asked:
             return
-        self.is_asked, self.made_at = True, frame.root.progress.step
+        self.is_asked, self.made_at = True, frame.progress.step
         frame.guard("IDENTITY", Attr(self.source, "gi_code"), self.obj.gi_code)
         frame.guard("NOT_NONE", Attr(self.source, "gi_frame"))
         for state in ("gi_running", "gi_suspended"):
@@ -271,13 +268,13 @@ def _stop(generator: GeneratorValue, frame: Frame) -> NoReturn:
     generator.returned = None
     if returned is None or (returned.is_constant() and returned.constant() is None):
         frame.raise_new(StopIteration)
-    stop = frame.root.services.new_exception(frame, StopIteration, ())
+    stop = frame.services.new_exception(frame, StopIteration, ())
     stop.args = [returned]
     frame.raise_user(stop)
 
 
 def _throw(generator: GeneratorValue, frame: Frame, *args: Value) -> Value:
-    exception = frame.root.services.exception_of(
+    exception = frame.services.exception_of(
         frame, args[1] if len(args) > 1 and not (args[1].is_constant() and args[1].constant() is None) else args[0], None
     )
     item = generator.resume(frame, frame.constant(None), SymbolicRaise(exception))
@@ -291,7 +288,7 @@ def _close(generator: GeneratorValue, frame: Frame) -> Value:
     if generator.finished or not generator.started:
         generator.finished = True
         return nothing
-    exit_value = frame.root.services.new_exception(frame, GeneratorExit, ())
+    exit_value = frame.services.new_exception(frame, GeneratorExit, ())
     try:
         item = generator.resume(frame, nothing, SymbolicRaise(exit_value))
     except SymbolicRaise as raised:

@@ -43,8 +43,7 @@ class StopHere(Exception):
 
 def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
     """Run until the frame returns (RETURNED, value in frame.result) or yields (SUSPENDED); `raised` is thrown in first."""
-    root = frame.root
-    progress, is_root, stop_before = root.progress, frame.parent is None, root.plan.stop_before
+    progress, is_root, stop_before = frame.progress, frame.parent is None, frame.plan.stop_before
     outer, progress.current = progress.current, frame
     instructions = frame.instructions
     try:
@@ -74,13 +73,13 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                     note_raise(frame, error)
                     unwind(frame, error)
                     signal = None
-                if is_root and root.memory.acting and signal is not RETURNED:
+                if is_root and frame.memory.acting and signal is not RETURNED:
                     refuse_release(frame)
             except (BreakGraph, GuardOnUnbackedError) as stopped:
                 stop = stopped if isinstance(stopped, BreakGraph) else BreakGraph("unbacked_condition", str(stopped))
                 if not stop.stack:
                     stop.stack = frame.locations()
-                    stop.is_error = bool(root.modes.regions) and root.modes.regions[-1]
+                    stop.is_error = bool(frame.modes.regions) and frame.modes.regions[-1]
                 try:
                     raise stop from stopped.__cause__
                 finally:
@@ -99,7 +98,7 @@ def note_raise(frame: SymbolicFrame, raised: SymbolicRaise) -> None:
     elif frame.current.opname not in _RAISES_AGAIN:
         frame.passes(raised.value)
     if frame.parent is None and raised.value.root_step is None:
-        raised.value.root_step = frame.root.progress.step
+        raised.value.root_step = frame.progress.step
 
 
 def unwind(frame: SymbolicFrame, raised: SymbolicRaise) -> None:

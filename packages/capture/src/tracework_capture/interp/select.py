@@ -66,14 +66,13 @@ class Arms:
 def selected(frame: Any, jump: Any, condition: Any, jumps_if: bool) -> bool:
     """Whether the conditional jump, taken when the condition is `jumps_if`, was replaced by a selection; the frame goes on where the
     arms meet. Raises Again."""
-    root = frame.root
     key = frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, jump.index
-    if root.modes.transforms or root.modes.function_modes or root.modes.subclass_functions_off or root.modes.inference:
+    if frame.modes.transforms or frame.modes.function_modes or frame.modes.subclass_functions_off or frame.modes.inference:
         return False
     tensor = condition.as_tensor(frame) if isinstance(condition, DataBool) else condition
     if any_autocast() or not fits(tensor.example) or tensor.example.numel() != 1:
         return False
-    not_selected = root.plan.learnt.not_selected
+    not_selected = frame.plan.learnt.not_selected
     if key in not_selected or len(not_selected) >= MOST_FAILURES:
         return False
     arms = _arms(frame.info, jump)
@@ -195,12 +194,11 @@ def _traced(frame: Any, first: int, meet: int, stored: set[str], depth: int, oth
 
 
 def _run(frame: Any, first: int, meet: int) -> None:
-    root = frame.root
-    outer, root.recording.selecting = root.recording.selecting, True
+    outer, frame.recording.selecting = frame.recording.selecting, True
     try:
         _steps(frame, first, meet)
     finally:
-        root.recording.selecting = outer
+        frame.recording.selecting = outer
 
 
 def _steps(frame: Any, first: int, meet: int) -> None:

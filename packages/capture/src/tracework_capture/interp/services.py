@@ -125,9 +125,9 @@ class Services:
             return self.inline(frame, function.function, [function.owner, *args], kwargs)
         if args and issubclass(args[0].python_type(), bdb.Bdb):
             self.leave_all_plain(frame, f"{function.name} of a debugger")
-        if frame.root.recording.selecting and not may_be_inlined(function.code):
+        if frame.recording.selecting and not may_be_inlined(function.code):
             frame.break_graph("call_unknown", f"{function.name} in an arm of a condition on data")
-        if frame.root.queries.asks_keys:
+        if frame.queries.asks_keys:
             refuse_effects(frame, function)
         real = None if isinstance(function, NewFunctionValue) else function.function
         decision, reason = self.call_policy(real, function.globals.get("__name__"), function.code.co_qualname)

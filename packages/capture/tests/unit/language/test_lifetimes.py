@@ -13,7 +13,7 @@ from tracework_capture import _C
 from tracework_capture.bytecode.resume import is_resume_code, original_code
 from tracework_capture.hook.cache import entries_of
 from tracework_capture.hook.context import FrameCallback
-from tracework_capture.interp.frame import CaptureRoot, SymbolicFrame
+from tracework_capture.interp.frame import SymbolicFrame
 from tracework_capture.options import CaptureOptions
 
 pytestmark = pytest.mark.usefixtures("without_the_collector")
@@ -455,7 +455,7 @@ def test_an_attempt_that_is_over_leaves_no_frames_to_the_collector():
     try:
         with_a_break(torch.ones(2))
         gc.collect()
-        assert not [obj for obj in gc.garbage if isinstance(obj, (SymbolicFrame, CaptureRoot))]
+        assert not [obj for obj in gc.garbage if isinstance(obj, SymbolicFrame)]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()

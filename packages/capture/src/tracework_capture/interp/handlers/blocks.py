@@ -48,7 +48,7 @@ def with_except_start(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Call __exit__ with the exception; its result stays on top."""
     exception = frame.stack[-1]
     exit_method = frame.stack[-4]
-    kind = frame.root.services.exception_type(frame, exception)
+    kind = frame.services.exception_type(frame, exception)
     existing = isinstance(exception, ExistingException)
     trace = ExistingTraceback(exception) if existing else exception.getattr(frame, "__traceback__")
     frame.stack.append(exit_method.call(frame, [kind, exception, trace], {}))
@@ -76,7 +76,7 @@ def pop_except(frame: SymbolicFrame, instruction: Instruction) -> None:
 def check_exc_match(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Does the exception match the type or types on top?"""
     kinds = frame.stack.pop()
-    frame.stack.append(frame.constant(frame.root.services.exception_matches(frame, frame.stack[-1], kinds)))
+    frame.stack.append(frame.constant(frame.services.exception_matches(frame, frame.stack[-1], kinds)))
 
 
 @opcode("CHECK_EG_MATCH")
@@ -109,7 +109,7 @@ def raise_varargs(frame: SymbolicFrame, instruction: Instruction) -> None:
     value = frame.stack.pop()
     if isinstance(value, ExistingException):
         frame.break_graph("exception", f"{value.describe()} gets a new context and traceback")
-    raise SymbolicRaise(frame.root.services.exception_of(frame, value, cause))
+    raise SymbolicRaise(frame.services.exception_of(frame, value, cause))
 
 
 @opcode("RERAISE")

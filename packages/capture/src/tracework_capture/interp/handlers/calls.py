@@ -70,7 +70,7 @@ def call_entries(frame: SymbolicFrame, args: list[Value], names: Sequence[str]) 
     if names:
         kwargs = dict(zip(names, args[-len(names) :]))
         args = args[: -len(names)]
-    if frame.root.recording.selecting and not may_be_called(frame, function):
+    if frame.recording.selecting and not may_be_called(frame, function):
         frame.break_graph("call_unknown", f"{function.describe()} in an arm of a condition on data")
     return function.call(frame, args, kwargs)
 

@@ -39,7 +39,7 @@ def binary_subscr(frame: SymbolicFrame, instruction: Instruction) -> None:
 def store_subscr(frame: SymbolicFrame, instruction: Instruction) -> None:
     """container[key] = value"""
     value, container, key = frame.pop_many(3)
-    if frame.root.recording.selecting and not isinstance(container, TensorValue):
+    if frame.recording.selecting and not isinstance(container, TensorValue):
         frame.break_graph("call_unknown", f"an item of {container.describe()} is stored in an arm of a condition on data")
     container.setitem(frame, key, value)
 

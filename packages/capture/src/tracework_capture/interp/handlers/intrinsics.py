@@ -45,7 +45,7 @@ def call_intrinsic(frame: SymbolicFrame, number: int, operands: list[Value]) -> 
 def stopiteration_error(frame: SymbolicFrame, exception: Value) -> Value:
     """StopIteration that leaves a generator becomes RuntimeError; other exceptions pass."""
     if issubclass(exception.python_type(), StopIteration):
-        return frame.root.services.stopped_wrongly(frame, exception)
+        return frame.services.stopped_wrongly(frame, exception)
     return exception
 
 

@@ -53,7 +53,7 @@ def jump(frame: SymbolicFrame, instruction: Instruction) -> None:
 @opcode("JUMP_BACKWARD")
 def jump_backward(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The end of a loop's body."""
-    frame.root.progress.turn(frame)
+    frame.progress.turn(frame)
     frame.position = instruction.target
 
 
@@ -72,14 +72,14 @@ def pop_jump_if_false(frame: SymbolicFrame, instruction: Instruction) -> None:
 @opcode("POP_JUMP_BACKWARD_IF_TRUE")
 def pop_jump_back_if_true(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The condition at the end of a while loop (3.11)."""
-    frame.root.progress.turn(frame)
+    frame.progress.turn(frame)
     pop_jump_if_true(frame, instruction)
 
 
 @opcode("POP_JUMP_BACKWARD_IF_FALSE")
 def pop_jump_back_if_false(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The condition at the end of a while loop (3.11)."""
-    frame.root.progress.turn(frame)
+    frame.progress.turn(frame)
     pop_jump_if_false(frame, instruction)
 
 

@@ -28,7 +28,7 @@ def get_iter(frame: SymbolicFrame, instruction: Instruction) -> None:
             return
         frame.settle()
     value = frame.stack.pop()
-    is_new = frame.parent is None and getattr(value, "pushed_at", -2) == frame.root.progress.step - 1
+    is_new = frame.parent is None and getattr(value, "pushed_at", -2) == frame.progress.step - 1
     frame.stack.append(iterate_alone(frame, value, is_new))
 
 

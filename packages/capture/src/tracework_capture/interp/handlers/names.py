@@ -152,7 +152,7 @@ def read_global(frame: SymbolicFrame, name: str) -> Value:
     table = builtins_of(globals_)
     guard_builtin(frame, name, table, touched is MISSING)
     if name not in table:
-        error = frame.root.services.new_exception(frame, NameError, (f"name '{name}' is not defined",))
+        error = frame.services.new_exception(frame, NameError, (f"name '{name}' is not defined",))
         error.fields["name"] = frame.constant(name)
         frame.raise_user(error)
     return frame.wrap(table[name], Const(table[name], name))
@@ -161,9 +161,9 @@ def read_global(frame: SymbolicFrame, name: str) -> Value:
 def guard_builtin(frame: SymbolicFrame, name: str, table: dict[str, Any], untouched: bool) -> None:
     """Globals that the program left alone do not come to have the name, nor do the builtins get something else under it."""
     key = (id(frame.globals), name)
-    if key in frame.root.memory.builtins_read:
+    if key in frame.memory.builtins_read:
         return
-    frame.root.memory.builtins_read.add(key)
+    frame.memory.builtins_read.add(key)
     if untouched:
         frame.guard("DICT_LACKS", globals_source(frame), name)
     found = Const(table, "builtins")
@@ -175,14 +175,14 @@ def guard_builtin(frame: SymbolicFrame, name: str, table: dict[str, Any], untouc
 
 def globals_source(frame: SymbolicFrame) -> Source:
     """Where the globals themselves are: of the captured frame, or of the inlined function's module."""
-    if frame.globals is frame.root.globals:
+    if frame.globals is frame.memory.globals:
         return FrameGlobals()
     return Const(frame.globals, f"{frame.globals.get('__name__', 'globals')}.__dict__")
 
 
 def global_source(frame: SymbolicFrame, name: str) -> Source:
     """Where a global is read: the captured frame's globals, or those of the inlined function's module."""
-    if frame.globals is frame.root.globals:
+    if frame.globals is frame.memory.globals:
         return Global(name)
     return DictItem(globals_source(frame), name)
 

@@ -17,6 +17,6 @@ def refuse(frame: Frame, what: str) -> NoReturn:
 
 def watch_errors(frame: Frame) -> None:
     """Guards that floating-point errors do not raise."""
-    frame.root.guards.state("numpy_errors", array_errors())
+    frame.guards.state("numpy_errors", array_errors())
     if array_errors():
         refuse(frame, "floating-point errors raise, or call something (numpy.seterr)")

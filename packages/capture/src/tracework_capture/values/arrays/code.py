@@ -35,7 +35,7 @@ def traced_row(program: Any) -> Handler:
         return frame.wrap(program, Const(program, program.__qualname__)).call(frame, args, kwargs)
 
     def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if frame.root.services.call_policy(program, program.__module__)[0] == "break":
+        if frame.services.call_policy(program, program.__module__)[0] == "break":
             return trace(frame, args, kwargs)
         if any(callable(a.constant()) for a in (*args, *kwargs.values()) if a.is_constant()):
             return trace(frame, args, kwargs)

@@ -47,7 +47,7 @@ def wrap_array(frame: Frame, obj: Any, source: Source) -> Value:
     tensor = tensor_of_array(obj, flips, writeable)
     if tensor is None or any(obj.shape[dim] == 1 for dim in flips):  # of one item both directions are in order
         return wrap_object(frame, obj, source)
-    frame.root.memory.keep.append(tensor)
+    frame.memory.keep.append(tensor)
     memory = existing_tensor(frame, tensor, ArrayTensor(source, flips, writeable))
     special = flips or not writeable
     return SpecialView(frame, memory, flips, writeable, None, source) if special else ArrayValue(memory, source=source)
@@ -59,7 +59,7 @@ def constant_array(frame: Frame, array: Any) -> ArrayValue:
         return refuse(frame, "an array that NumPy makes")
     real = torch.from_numpy(array.copy(order="K"))
     node = frame.graph.tensor_constant(real)
-    frame.root.memory.keep.append(real)
+    frame.memory.keep.append(real)
     made = call_method(frame, "clone", TensorValue(node, node.meta["example_value"]))
     if real.numel() <= KNOWN and real.ndim <= 1:
         made.node.meta["known"] = Known(real, made.example.storage.version)

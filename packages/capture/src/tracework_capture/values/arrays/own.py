@@ -91,7 +91,7 @@ def own_call(frame: Frame, function: Callable[..., Any], args: list[Value], kwar
     flat = [v.tensor for parts, _ in values for v in parts]
     if any(make.text.startswith("'") for _, make in values) and function is numpy.histogram:
         return refuse(frame, f"{name} with bins whose number depends on data")
-    if frame.root.modes.transforms or not all(map(fits, flat)) or "out" in kwargs:
+    if frame.modes.transforms or not all(map(fits, flat)) or "out" in kwargs:
         return refuse(frame, f"{name} of arrays with open sizes or gradients, or into an array")
     results = Results(functools.partial(rebuilt, function, [make for _, make in values], len(args), tuple(kwargs)))
     try:

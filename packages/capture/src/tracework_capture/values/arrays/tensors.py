@@ -56,7 +56,7 @@ def is_tensor(frame: Any, value: Value) -> bool:
     """Whether NumPy is given a tensor; breaks where its __torch_function__, or a mode, would be asked."""
     if not isinstance(value, TensorValue):
         return False
-    if value.python_type() is not torch.Tensor or frame.root.modes.function_modes:
+    if value.python_type() is not torch.Tensor or frame.modes.function_modes:
         refuse(frame, "a function of NumPy with a tensor that is asked by __torch_function__")
     return True
 

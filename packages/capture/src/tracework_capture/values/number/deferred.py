@@ -68,7 +68,7 @@ class DeferredValue(Value):
 
     def needed(self, frame: Frame, *_: Any) -> NoReturn:
         """Something asks for the object itself."""
-        if self.places - frame.root.plan.learnt.read_while_tracing:
+        if self.places - frame.plan.learnt.read_while_tracing:
             raise Again("number_needed", Learnt(read_while_tracing=frozenset(self.places)))
         frame.break_graph("tensor_to_python", f"{self.describe()} is needed while tracing")
 
@@ -231,10 +231,12 @@ def copy_for_deferred(frame: Frame, tensor: AbstractTensor) -> Writer:
 
 def read_deferred(frame: Frame, tensor: AbstractTensor, name: str) -> DeferredValue | None:
     """What a method of a tensor (item, tolist, ...) reads from it, known when the graph has run; None where it is asked for at once."""
-    kind, root = kind_of(tensor.example, name), frame.root
+    kind = kind_of(tensor.example, name)
     place = place_here(frame)
-    refused = root.modes.transforms or root.recording.selecting or root.modes.function_modes or root.modes.subclass_functions_off
-    if kind is None or refused or not is_plain_tensor(tensor) or place in root.plan.learnt.read_while_tracing:
+    refused = (
+        frame.modes.transforms or frame.recording.selecting or frame.modes.function_modes or frame.modes.subclass_functions_off
+    )
+    if kind is None or refused or not is_plain_tensor(tensor) or place in frame.plan.learnt.read_while_tracing:
         return None
     load = copy_for_deferred(frame, tensor)
 

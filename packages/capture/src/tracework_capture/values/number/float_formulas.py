@@ -151,14 +151,14 @@ def computed_by_python(frame: Frame, template: str, *operands: Value) -> Value |
 def computed_int(frame: Frame, template: str, *operands: Value) -> Value | None:
     """The int of this formula, which Python computes anew for each call, as a symbol; None where it raises now, or is no int."""
     formula = formula_of(template, *operands)
-    if formula is None or len(formula.numbers) > 1 or not frame.root.options.keeps_sizes_open:
+    if formula is None or len(formula.numbers) > 1 or not frame.options.keeps_sizes_open:
         return None
     (given,) = formula.numbers
     try:
         number = int_of_formula(formula.text, given.name, given.value)
     except (*ERRORS, LookupError):
         return None
-    return make.size(frame, symbolic_int(frame.root, number, ComputedInt(given.source, formula.text, given.name)))
+    return make.size(frame, symbolic_int(frame, number, ComputedInt(given.source, formula.text, given.name)))
 
 
 def number_of(frame: Frame, template: str, *operands: Value) -> Value | None:

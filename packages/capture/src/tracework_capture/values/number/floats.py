@@ -435,15 +435,15 @@ def changes(value: Value) -> bool:
 def shown_to_hooks(frame: Frame) -> bool:
     """Whether hooks of saved tensors see what autograd saves: a tensor that stands for a number would be shown to them, no number is."""
     around = _torch.any_saved_tensor_hooks()
-    frame.root.guards.state("saved_tensor_hooks", around)
-    return around or frame.root.modes.uses_saved_hooks
+    frame.guards.state("saved_tensor_hooks", around)
+    return around or frame.modes.uses_saved_hooks
 
 
 def number_of_tensor(frame: Frame, tensor: AbstractTensor, name: str) -> DataFloat | None:
     """item() or float() of a tensor of one number, on the CPU, where computing in double precision is what Python does; else None."""
     example = tensor.example
     real = example.dtype.is_floating_point or (name == "__float__" and not example.dtype.is_complex)
-    fits = real and example.device.type == "cpu" and not frame.root.modes.transforms
+    fits = real and example.device.type == "cpu" and not frame.modes.transforms
     if not is_plain_tensor(tensor) or not fits or type(example.numel()) is not int or example.numel() != 1:
         return None
     alone = frame.graph.call_method(frame, "reshape", (frame.graph.call_method(frame, "detach", (tensor,)), ()))
@@ -490,20 +490,19 @@ def plus_lost(frame: Frame, total: Value, lost: Value) -> Value:
 def changing_float(frame: Frame, number: Any, source: Source) -> FloatValue | None:
     """The value of a float that had another value in an earlier capture, or is one of NumPy, which programs compute, not write; None when it
     stays a constant."""
-    root = frame.root
-    if root.options.dynamic is False or not math.isfinite(number):
+    if frame.options.dynamic is False or not math.isfinite(number):
         return None
-    if type(number) is float and not root.inputs.changes(source, number):
+    if type(number) is float and not frame.inputs.changes(source, number):
         return None
-    found: FloatValue | None = root.inputs.numbers.get(source)
+    found: FloatValue | None = frame.inputs.numbers.get(source)
     if found is None:
         frame.guard("TYPE", source, type(number))
-        node = root.graph.float_input(source, number)
+        node = frame.graph.float_input(source, number)
         if type(number) is not float:
-            found = root.inputs.numbers[source] = NumpyFloat(node, number, source)
+            found = frame.inputs.numbers[source] = NumpyFloat(node, number, source)
             return found
         formula = Formula(node.name, (Number(node.name, node, source, number),))
-        found = root.inputs.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
+        found = frame.inputs.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
     return found
 
 

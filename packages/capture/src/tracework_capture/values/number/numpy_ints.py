@@ -56,7 +56,7 @@ class NumpyInt(UnspecialisedConstant):
     def size(self) -> Value:
         """The int."""
         source = ComputedInt(self.place, self.text, NAME)
-        return size_value(self.frame, symbolic_int(self.frame.root, int(self.obj), source))
+        return size_value(self.frame, symbolic_int(self.frame, int(self.obj), source))
 
     def specialise(self, frame: Frame) -> Any:
         """The number of this call; the entry then holds for it only."""
@@ -150,8 +150,7 @@ class NumpyInt(UnspecialisedConstant):
 @changes_in(*NUMPY_INTS)
 def changing_numpy_int(frame: Frame, number: Any, source: Source) -> NumpyInt | None:
     """The value of an int that had another value in an earlier capture; None when it stays a constant."""
-    root = frame.root
-    if root.options.dynamic is False or not root.inputs.changes(source, number) or not root.options.keeps_sizes_open:
+    if frame.options.dynamic is False or not frame.inputs.changes(source, number) or not frame.options.keeps_sizes_open:
         return None
     if int(number).bit_length() > INT_BITS:
         return None

@@ -223,7 +223,7 @@ def compare_sizes(frame: Frame, op: str, left: Size, right: Size) -> bool:
     if is_large(difference):
         return COMPARE_FUNCTIONS[op](SymNumber(difference, frame.graph).specialise(frame), 0)
     if len(frame.symbols.conditions) >= MOST_DECISIONS and any(
-        frame.symbols.origins.get(symbol) in frame.root.inputs.numbers for symbol in difference.free_symbols
+        frame.symbols.origins.get(symbol) in frame.inputs.numbers for symbol in difference.free_symbols
     ):
         frame.break_graph("long_loop", f"{MOST_DECISIONS} decisions on numbers that change from call to call")
     return frame.symbols.guard(Condition(op, difference), frame.user_location())
@@ -298,7 +298,7 @@ def size_value(frame: Frame, size: Any) -> Value:
 
 def are_numbers(frame: Frame, size: Any) -> bool:
     """Whether a size is computed from ints that the program was given, and no sizes of tensors."""
-    return all(frame.symbols.origins.get(symbol) in frame.root.inputs.numbers for symbol in getattr(size, "free_symbols", ()))
+    return all(frame.symbols.origins.get(symbol) in frame.inputs.numbers for symbol in getattr(size, "free_symbols", ()))
 
 
 def extremum_of_sizes(frame: Frame, fn: Callable[..., Any], items: list[Value]) -> Value | None:

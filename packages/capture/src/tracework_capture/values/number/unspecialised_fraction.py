@@ -38,13 +38,12 @@ class UnspecialisedFraction(UnspecialisedConstant):
 @changes_in(Fraction)
 def changing_fraction(frame: Frame, number: Fraction, source: Source) -> UnspecialisedFraction | None:
     """The value of a fraction that was another one in an earlier capture; None when it stays a constant."""
-    root = frame.root
     ints = [(Attr(source, name), getattr(number, name)) for name in PARTS]
     if any(type(part) is not int for _, part in ints):
         return frame.break_graph("operation_unknown", "a fraction of numbers of another kind, whose operators are their own")
     # both ints are remembered from the first call on, so that those are open that change
-    changed = [root.inputs.changes(place, part) for place, part in ints]
-    if root.options.dynamic is False or not any(changed) or not root.options.keeps_sizes_open:
+    changed = [frame.inputs.changes(place, part) for place, part in ints]
+    if frame.options.dynamic is False or not any(changed) or not frame.options.keeps_sizes_open:
         return None
     frame.guard("TYPE", source, type(number))
     return UnspecialisedFraction(frame, number, source)

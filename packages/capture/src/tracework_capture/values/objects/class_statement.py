@@ -164,7 +164,7 @@ def build_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
         if kwargs or not isinstance(body, NewFunctionValue):
             raise Unfit("keywords of a class statement")
         classes = known_bases(frame, bases)
-        namespace, cell = frame.root.services.run_class_body(cast("SymbolicFrame", frame), body)
+        namespace, cell = frame.services.run_class_body(cast("SymbolicFrame", frame), body)
         if namespace.pop("__classcell__", cell) is not cell:
             raise Unfit("its __classcell__ is no cell of the class statement")
         made = class_of_statement(frame, plain(name), bases, classes, namespace)
@@ -211,9 +211,7 @@ def class_of_statement(
         template = meta(name, classes, template_parts)
     except (TypeError, ValueError) as error:
         raise Unfit(str(error)) from error
-    known = [
-        b for b in classes if b.__flags__ & HEAP_TYPE and b not in KEPT_TO_THEMSELVES and id(b) not in frame.root.memory.made
-    ]
+    known = [b for b in classes if b.__flags__ & HEAP_TYPE and b not in KEPT_TO_THEMSELVES and id(b) not in frame.memory.made]
     made = NewClassValue(template, list(bases), namespace, apart_from(known, template, classes) if known else None)
     know(frame, template, made)
     return made
@@ -246,9 +244,8 @@ def base_of(value: Value) -> type:
 
 def know(frame: Frame, real: Any, value: Value) -> None:
     """From now on the object stands for the value: where it is met while tracing, and where it would be a constant of the code."""
-    root = frame.root
-    root.memory.memo[id(real)] = root.memory.made[id(real)] = value
-    root.memory.keep.append(real)
+    frame.memory.memo[id(real)] = frame.memory.made[id(real)] = value
+    frame.memory.keep.append(real)
 
 
 def template_of(frame: Frame, value: Value) -> Any:

@@ -49,7 +49,7 @@ def _step_unsupported(frame: Frame, args: list[Value], kwargs: dict[str, Value])
 
 @call(*_named("skip_frame"))
 def _skip_frame(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if frame.root.options.fullgraph:
+    if frame.options.fullgraph:
         raise Unsupported("explicit", "skip_frame() was called", (frame.location(),))
     if len(frame.locations()) > 1:  # inlined: the caller's graph breaks at the call, and this frame is then met by itself
         frame.break_graph("explicit", "skip_frame() was called")
@@ -88,7 +88,7 @@ def marked_value(frame: Frame, obj: Any, source: Source, mark: Mark) -> Value:
 def call_marked(obj: Any, mark: Mark, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What MARKED says of the call; those that run as they are, now or with the graph, call modules of the program themselves."""
     if mark.kind in RUN_AS_THEY_ARE:
-        check_frame_hooks(frame.root)
+        check_frame_hooks(frame)
     return MARKED[mark.kind](obj, mark, frame, args, kwargs)
 
 

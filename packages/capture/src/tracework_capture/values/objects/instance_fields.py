@@ -111,7 +111,7 @@ class InstanceFields(AbstractInstance):
 
     def meet_dict(self, frame: Frame, attributes: dict[str, Any]) -> None:
         """Whoever reaches the __dict__ of the existing object in another way finds these fields."""
-        known = frame.root.memory.memo.setdefault(id(attributes), InstanceDictValue(self))
+        known = frame.memory.memo.setdefault(id(attributes), InstanceDictValue(self))
         if not isinstance(known, InstanceDictValue):
             frame.break_graph("attribute_unknown", f"attributes of {self.describe()}, whose __dict__ is used as a dict, too")
 

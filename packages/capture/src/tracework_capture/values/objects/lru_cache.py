@@ -139,23 +139,23 @@ class CachedFunction(RowValue):
         if args and issubclass(args[0].python_type(), logging.Logger):
             frame.mutations.call(self.fn, list(args), dict(kwargs))  # warning_once: said after the graph, or found said already
             return ConstantValue(None)
-        if id(self.fn) not in frame.root.queries.remembered and self.is_formula(args, kwargs):
+        if id(self.fn) not in frame.queries.remembered and self.is_formula(args, kwargs):
             return self.computed(frame, args)
         try:
             known, by_name = [key_of(frame, a) for a in args], {k: key_of(frame, v) for k, v in kwargs.items()}
         except NotPlain:
             return self.called_once(frame, args, kwargs)
-        if frame.mutations.entries or written_inputs(frame.root):  # which another function may read
+        if frame.mutations.entries or written_inputs(frame):  # which another function may read
             self.fix(frame)
         if waits_for_writes(frame, self.fn.__wrapped__, [*args, *kwargs.values()]):
             return frame.break_graph("call_unknown", f"{name}, which remembers results and reads what was written here")
-        if id(self.fn) in frame.root.queries.remembered_after:
+        if id(self.fn) in frame.queries.remembered_after:
             return frame.break_graph("call_unknown", f"{name}, which is asked after the graph, too")
-        asked, most = frame.root.queries.remembered.get(id(self.fn)), self.fn.cache_parameters()["maxsize"]
+        asked, most = frame.queries.remembered.get(id(self.fn)), self.fn.cache_parameters()["maxsize"]
         if asked is not None and most is not None and asked.number_with(known, by_name) > most:
             return frame.break_graph("call_unknown", f"{name}, which forgets one result for another")
         key = (id(self.fn), payload_key(known), payload_key([*by_name.items()]), len(asked.calls) if asked is not None else 0)
-        answers = frame.root.plan.answers
+        answers = frame.plan.answers
         if key not in answers:
             try:
                 answers[key] = called_there(frame, self.fn, *known, **by_name), known, by_name
@@ -166,14 +166,14 @@ class CachedFunction(RowValue):
         if not is_atom(found):
             self.fix(frame)
         if asked is None:
-            asked = frame.root.queries.remembered[id(self.fn)] = Remembered(frame.root.services.call_disabled, self.fn)
+            asked = frame.queries.remembered[id(self.fn)] = Remembered(frame.services.call_disabled, self.fn)
             frame.guard("RELATION", self.source, (asked, (self.source,)))
         asked.is_asked(self.fn, known, by_name, found)
         return frame.wrap(found, Const(found))
 
     def called_once(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """What it computes of objects that no guard knows, which it may hold; of the same ones again it is what it gave."""
-        calls = frame.root.queries.remembered_here.setdefault(id(self.fn), {})
+        calls = frame.queries.remembered_here.setdefault(id(self.fn), {})
         most = self.fn.cache_parameters()["maxsize"]
         if most is not None and most < 1:
             return self.wrapped(frame).call(frame, args, kwargs)
@@ -204,8 +204,8 @@ class CachedFunction(RowValue):
             return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises")
         if not (found.is_constant() or isinstance(found, (SymNumber, SizeFloat))):
             return frame.break_graph("call_unknown", f"{name}, which remembers an object")
-        frame.root.queries.remembered_after.add(id(self.fn))
-        frame.mutations.call(frame.root.services.call_disabled(self.fn), list(args), {})
+        frame.queries.remembered_after.add(id(self.fn))
+        frame.mutations.call(frame.services.call_disabled(self.fn), list(args), {})
         return found
 
 
@@ -237,14 +237,14 @@ def waits_for_writes(frame: Frame, function: Any, args: list[Value]) -> bool:
             return True
         objects += [table[name] for name in names] + [cell.cell_contents for cell in cells if not is_empty(cell)]
     seen = reached(objects)
-    if (seen is None or any(isinstance(each, torch.Tensor) for each in seen)) and written_inputs(frame.root):
+    if (seen is None or any(isinstance(each, torch.Tensor) for each in seen)) and written_inputs(frame):
         return True
     if not pending:
         return False
     changed = frame.mutations.changed()
     if seen is None or changed is None:
         return bool(objects)
-    values, memo = {id(each) for each in changed if each is not None}, frame.root.memory.memo
+    values, memo = {id(each) for each in changed if each is not None}, frame.memory.memo
     return any(id(each) in values or id(memo.get(id(each))) in values for each in seen if each is not None)
 
 

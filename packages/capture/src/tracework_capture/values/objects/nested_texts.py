@@ -30,10 +30,10 @@ def shown_once(frame: Frame, function: types.FunctionType, args: list[Value], kw
     held = {name: found for name, cell in zip(function.__code__.co_freevars, cells) if (found := cell.get(frame)) is not None}
     if held["repr_running"].truth(frame):
         return frame.break_graph("value_not_known", f"{function.__qualname__} inside of itself")
-    if any(shown is args[0] for shown in frame.root.queries.shown):
+    if any(shown is args[0] for shown in frame.queries.shown):
         return held.get("fillvalue", ConstantValue("..."))
-    frame.root.queries.shown.append(args[0])
+    frame.queries.shown.append(args[0])
     try:
         return held["user_function"].call(frame, args, {})
     finally:
-        frame.root.queries.shown.pop()
+        frame.queries.shown.pop()

@@ -216,13 +216,9 @@ def id_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         frame.guard("IDENTITY", args[0].source, found)
     if found is not None:
         return ConstantValue(id(found))
-    if (
-        not isinstance(args[0], AbstractTensor)
-        and args[0].mutability is not NEW
-        or place in frame.root.plan.learnt.read_while_tracing
-    ):
+    if not isinstance(args[0], AbstractTensor) and args[0].mutability is not NEW or place in frame.plan.learnt.read_while_tracing:
         return frame.break_graph("builtin_unsupported", f"id() of {args[0].describe()}")
-    identity_observed(frame.root, args[0])
+    identity_observed(frame, args[0])
     return IdentityNumber(args[0], place)
 
 
@@ -261,7 +257,7 @@ def dir_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 def names_of_class(frame: Frame, cls: type) -> list[str]:
     """dir() of a class, which a guard asks for again."""
-    if id(cls) in frame.root.memory.made:
+    if id(cls) in frame.memory.made:
         return frame.break_graph("builtin_unsupported", f"dir() of class {cls.__qualname__}, which the traced program made")
     found = type.__dir__(cls)
 
@@ -275,7 +271,7 @@ def names_of_class(frame: Frame, cls: type) -> list[str]:
 
 def call_after_graph(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
     """Logs a call for after the graph, where it runs as plain Python."""
-    frame.mutations.call(frame.root.services.call_disabled(function), args, kwargs)
+    frame.mutations.call(frame.services.call_disabled(function), args, kwargs)
 
 
 def print_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

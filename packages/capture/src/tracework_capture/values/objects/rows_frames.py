@@ -53,7 +53,7 @@ def reports_steps(name: str) -> Handler:
     """What has the steps of frames that run already reported: those that call it all go on as the program's own."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if frame.parent is not None and not frame.root.options.fullgraph:
+        if frame.parent is not None and not frame.options.fullgraph:
             raise SkipFrame(f"{name}() reports the steps of the frame")
         return frame.leave_plain("builtin_unsupported", f"{name}()")
 
@@ -77,7 +77,7 @@ def globals_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
 
 
 def recursion_limit(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    frame.root.guards.state("recursion_limit", sys.getrecursionlimit(), frame.user_location())
+    frame.guards.state("recursion_limit", sys.getrecursionlimit(), frame.user_location())
     return ConstantValue(sys.getrecursionlimit())
 
 

@@ -72,10 +72,10 @@ def warn_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 def filters_changed(frame: Frame) -> bool:
     """Whether the program has changed the filters, so that those of the end of the frame say nothing of a warning."""
-    if id(warnings.filters) not in frame.root.memory.memo and touched_name(frame, vars(warnings), "filters") is MISSING:
+    if id(warnings.filters) not in frame.memory.memo and touched_name(frame, vars(warnings), "filters") is MISSING:
         return False
     now = filters_now(frame)
-    return now is not frame.root.memory.memo.get(id(warnings.filters)) or not isinstance(now, ListValue) or not now.is_unchanged()
+    return now is not frame.memory.memo.get(id(warnings.filters)) or not isinstance(now, ListValue) or not now.is_unchanged()
 
 
 def filters_now(frame: Frame) -> Value:
@@ -130,8 +130,8 @@ def is_recorded_in_a_list(frame: Frame) -> bool:
     record = getattr(_warnings._showwarnmsg_impl, "__self__", None)
     if type(record) is not list:
         return False
-    return isinstance(frame.root.memory.memo.get(id(record)), ListValue) or any(
-        given is record for given in frame.root.memory.arguments.values()
+    return isinstance(frame.memory.memo.get(id(record)), ListValue) or any(
+        given is record for given in frame.memory.arguments.values()
     )
 
 
@@ -164,7 +164,7 @@ def goes_where_nobody_looks(frame: Frame) -> bool:
     """Whether warnings may wait: what takes them up is as it was before the frame, and the frame has not seen the list they go to."""
     for name in ("showwarning", "_showwarnmsg_impl"):
         found = touched_name(frame, vars(warnings), name)
-        if found is not MISSING and found is not frame.root.memory.memo.get(id(getattr(warnings, name))):
+        if found is not MISSING and found is not frame.memory.memo.get(id(getattr(warnings, name))):
             return False
     shown = getattr(warnings.showwarning, "__code__", None)
     if shown is None or not is_installed(shown):  # a function of the program
@@ -172,8 +172,8 @@ def goes_where_nobody_looks(frame: Frame) -> bool:
     record = getattr(_warnings._showwarnmsg_impl, "__self__", None)  # that of catch_warnings(record=True)
     if type(record) is not list:
         return True
-    known = frame.root.memory.memo.setdefault(id(record), RecordOfWarnings(Const(record, "warnings")))
-    frame.root.memory.keep.append(record)
+    known = frame.memory.memo.setdefault(id(record), RecordOfWarnings(Const(record, "warnings")))
+    frame.memory.keep.append(record)
     return isinstance(known, RecordOfWarnings)
 
 
@@ -181,7 +181,7 @@ def may_raise(frame: Frame, category: type[Warning]) -> bool:
     """Whether the filters, as the program left them, make an error of some warnings of this category; UserWarning may stand for any,
     as the class of a message that is a warning."""
     if (
-        not frame.in_block and frame.current.handler is None and id(warnings.filters) not in frame.root.memory.memo
+        not frame.in_block and frame.current.handler is None and id(warnings.filters) not in frame.memory.memo
     ):  # the program left them as they were
         found = AreErrors(category, is_error_here(warnings, category))
         frame.guard("PREDICATE", Const(warnings, "warnings"), found)

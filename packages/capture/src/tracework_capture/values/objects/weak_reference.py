@@ -158,7 +158,7 @@ def reference_to(frame: Frame, value: Value, callback: Value | None) -> NewRefer
     if isinstance(value, ObjectValue):
         value.is_referred_to = True
     made = NewReference(value)
-    made.made_at = frame.root.progress.step
+    made.made_at = frame.progress.step
     return made
 
 
@@ -174,10 +174,9 @@ def make_keyed_reference(frame: Frame, args: list[Value], kwargs: dict[str, Valu
 
 def watching(frame: Frame, value: Value, callback: Value) -> NewReference:
     """A reference with a callback to an existing object: it is made when the graph has run, and the object must live until then and beyond."""
-    root = frame.root
-    if not is_held(frame, value) or may_be_dropped(root, existing(value)):
+    if not is_held(frame, value) or may_be_dropped(frame, existing(value)):
         return frame.break_graph("value_not_known", f"{value.describe()}, which may have died")
-    root.memory.watched = True
-    if any(obj is existing(value) for obj in root.memory.arguments.values()):
-        root.memory.acting += (existing(value),)
+    frame.memory.watched = True
+    if any(obj is existing(value) for obj in frame.memory.arguments.values()):
+        frame.memory.acting += (existing(value),)
     return NewReference(value, callback)

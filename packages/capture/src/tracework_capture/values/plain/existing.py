@@ -66,7 +66,7 @@ def guarded_maxlen(frame: Frame, obj: Any, source: Source) -> int | None:
 
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
 def wrap_dict(frame: Frame, obj: Any, source: Source) -> Value:
-    if any(table == id(obj) for table, _ in frame.root.memory.globals_written):
+    if any(table == id(obj) for table, _ in frame.memory.globals_written):
         frame.break_graph("side_effect_unknown", "a dict is looked at after functions that have it as their globals wrote to it")
     guard_type(frame, obj, source)
     has_an_order(frame, obj)
@@ -123,7 +123,7 @@ def iterator_to_ask(frame: Frame, obj: Any, source: Source) -> Value | None:
         except LookupError:
             return None
         return ExistingSequenceIterator(obj, source)
-    found: Value | None = frame.root.services.unstarted_generator(frame, obj, source)
+    found: Value | None = frame.services.unstarted_generator(frame, obj, source)
     return found
 
 

@@ -89,11 +89,10 @@ class ContinuedIterator(IteratorValue):
         self.sequence: IteratorValue | None = None
 
     def next_value(self, frame: Frame) -> Value | None:
-        root = frame.root
-        if not root.plan.unrolls:
+        if not frame.plan.unrolls:
             return frame.break_graph("loop_goes_on", f"{len(self.items)} items are left")
         if self.sequence is None:
-            root.progress.unrolled = True
+            frame.progress.unrolled = True
             items: Any = frame.wrap(self.items, self.items_source)
             self.sequence = items.iterate(frame)
         return self.sequence.next_value(frame)
@@ -160,10 +159,10 @@ class ExistingSequenceIterator(ExistingIterator):
         return IteratorValue.call_method(self, frame, name, args, kwargs)
 
     def next_value(self, frame: Frame) -> Value | None:
-        if not frame.root.plan.unrolls:
+        if not frame.plan.unrolls:
             return super().next_value(frame)
         if not self.is_asked:
-            self.is_asked = frame.root.progress.unrolled = True
+            self.is_asked = frame.progress.unrolled = True
             frame.mutations.keep.append(self)
         item = None if self.is_ended else self.following(frame)
         frame.mutations.effect(("iterator", id(self)), self.replay)
@@ -187,7 +186,7 @@ class ExistingSequenceIterator(ExistingIterator):
     def over_changed_list(self, frame: Frame) -> LiveSequenceIterator | None:
         """What goes over the list on from here, where the program changed it; else None."""
         items, place = goes_over(self.obj)
-        known: Any = frame.root.memory.memo.get(id(items))
+        known: Any = frame.memory.memo.get(id(items))
         if known is None or type(items) is not list or known.is_unchanged():
             return None
         frame.wrap(items, IteratedList(self.source))
@@ -304,7 +303,7 @@ class PlainIterator(IteratorValue):
         self.kind = type(iterator)
 
     def next_value(self, frame: Frame) -> Value | None:
-        frame.root.progress.turn(frame)
+        frame.progress.turn(frame)
         for item in self.iterator:
             return literal(frame, item)
         return None
@@ -396,7 +395,7 @@ class ReverseIterator(IteratorValue):
 
     def __init__(self, sequence: SequenceValue, frame: Frame) -> None:
         super().__init__(None)
-        self.sequence, self.made_at = sequence, frame.root.progress.step
+        self.sequence, self.made_at = sequence, frame.progress.step
         sequence.look(frame)
         self.kind = self.KINDS.get(sequence.cls, reversed)
         self.position = len(sequence.items)
@@ -507,7 +506,7 @@ class ItemIterator(IteratorValue):
     def next_value(self, frame: Frame) -> Value | None:
         if self.position == MOST_ITEMS:
             frame.break_graph("loop_goes_on", f"{MOST_ITEMS} items of {self.owner.python_type().__name__} and no end")
-        raised = frame.root.recording.effects.raised
+        raised = frame.recording.effects.raised
         before = len(raised)
         try:
             item = self.owner.getitem(frame, ConstantValue(self.position))

@@ -44,25 +44,25 @@ MISSING = object()
 def touched_name(frame: Frame, table: dict[str, Any], name: str) -> Any:
     """What the program left at a name of a table of globals: a value, None when there is none, MISSING when the table is as it was.
     The program may have the same dict in its hands, as ns of exec(code, ns) or module.__dict__."""
-    known = frame.root.memory.memo.get(id(table))
+    known = frame.memory.memo.get(id(table))
     if type(known) is DictValue:
         return known.find(frame, frame.constant(name))
     if known is not None:
         frame.break_graph("side_effect_unknown", f"globals that are {known.describe()}")
-    return frame.root.memory.globals_written.get((id(table), name), MISSING)
+    return frame.memory.globals_written.get((id(table), name), MISSING)
 
 
 def write_name(frame: Frame, table: dict[str, Any], name: str, value: Value | None) -> None:
     """Writes at a name of a table of globals (None: deletes it); replayed after the graph."""
-    known = frame.root.memory.memo.get(id(table))
+    known = frame.memory.memo.get(id(table))
     if known is not None:  # the program has the dict itself, too
         key = frame.constant(name)
         known.delitem(frame, key) if value is None else known.setitem(frame, key, value)
         return
-    if (id(table), name) not in frame.root.memory.globals_written:
-        drop_reference(frame, table, FrameGlobals() if table is frame.root.globals else Const(table, "globals"), name)
-    frame.root.memory.globals_written[id(table), name] = value
-    frame.root.memory.keep.append(table)
+    if (id(table), name) not in frame.memory.globals_written:
+        drop_reference(frame, table, FrameGlobals() if table is frame.memory.globals else Const(table, "globals"), name)
+    frame.memory.globals_written[id(table), name] = value
+    frame.memory.keep.append(table)
 
     def write(emit: Emitter) -> None:
         place = emit.const(table, "globals")
@@ -145,7 +145,7 @@ class DictValue(Value):
 
     def read_odd_keys(self, frame: Frame) -> None:
         """Asks the keys that define equality themselves for their hashes. Those that the dict keeps may be of other times."""
-        check = FindsItsKeys(frame.root.services.call_disabled)
+        check = FindsItsKeys(frame.services.call_disabled)
         if len(self.entries) > MOST_KEYS or self.changes or self.cleared:
             frame.break_graph("unhashable_value", f"{self.describe()} has keys that define equality themselves")
         self.guard_keys(frame)
@@ -267,7 +267,7 @@ class DictValue(Value):
     def iterator(self, frame: Frame, kind: str) -> DictIterator:
         """An iterator over keys, values or items, which notices when keys come or go."""
         self.guard_keys(frame)
-        return DictIterator(self, kind, frame.root.progress.step)
+        return DictIterator(self, kind, frame.progress.step)
 
     def contains(self, frame: Frame, item: Value) -> Value:
         hashed = self.hashed(frame, item)

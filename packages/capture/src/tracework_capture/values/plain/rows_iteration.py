@@ -59,7 +59,7 @@ def end_of(frame: Frame, iterator: Any) -> NoReturn:
     returned, iterator.returned = getattr(iterator, "returned", None), None
     if is_none(returned):
         frame.raise_new(StopIteration)
-    frame.raise_user(frame.root.services.new_exception(frame, StopIteration, (returned,)))
+    frame.raise_user(frame.services.new_exception(frame, StopIteration, (returned,)))
 
 
 def zip_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -78,7 +78,7 @@ def enumerate_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
 def made_now(frame: Frame, iterator: IteratorValue) -> IteratorValue:
     """The iterator, which knows when it came onto the stack of the captured frame."""
     if frame.parent is None:
-        iterator.pushed_at = frame.root.progress.step
+        iterator.pushed_at = frame.progress.step
     return iterator
 
 

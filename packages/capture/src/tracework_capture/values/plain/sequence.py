@@ -121,7 +121,7 @@ class SequenceValue(AbstractSequence):
 
     def iterate(self, frame: Frame) -> Value:
         self.look(frame)
-        return LiveSequenceIterator(self, frame.root.progress.step)
+        return LiveSequenceIterator(self, frame.progress.step)
 
     state = 0  # how often items came or went
 
@@ -524,9 +524,9 @@ def constant_of_code(frame: Frame, obj: Any) -> Value:
     """The value of a constant of a code object. A tuple is the same one each time."""
     if type(obj) is not tuple:
         return literal(frame, obj)
-    found = frame.root.memory.tuples.get(id(obj))
+    found = frame.memory.tuples.get(id(obj))
     if found is None:
-        found = frame.root.memory.tuples[id(obj)] = TupleValue([constant_of_code(frame, item) for item in obj], obj=obj)
+        found = frame.memory.tuples[id(obj)] = TupleValue([constant_of_code(frame, item) for item in obj], obj=obj)
     return found
 
 

@@ -220,7 +220,7 @@ class SetValue(Value):
         return members if kinds <= {int} or kinds <= {str} else None
 
     def iterate(self, frame: Frame) -> Value:
-        return SetIterator(self, self.unpack(frame), frame.root.progress.step)
+        return SetIterator(self, self.unpack(frame), frame.progress.step)
 
     def contains(self, frame: Frame, item: Value) -> Value:
         return ConstantValue(member_key(frame, self, item) in self.members)
@@ -500,7 +500,7 @@ def step_of(frame: Frame, name: str, given: SetValue) -> Step:
     """The call of a method with a set."""
     if given.source is not None:
         if given.order is None:
-            return Step(name, given.members, "changed", made_at=frame.root.progress.step)
+            return Step(name, given.members, "changed", made_at=frame.progress.step)
         return Step(name, given.members, "set", existing=given)
     return Step(name, given.members, "set" if given.source is None else "list", given.steps)
 

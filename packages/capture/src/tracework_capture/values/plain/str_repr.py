@@ -67,14 +67,14 @@ def shown_items(frame: Frame, value: Value) -> Value | None:
     if not isinstance(value, (ListValue, TupleValue, DictValue)) or value.python_type() not in BRACKETS:
         return None
     opened, closed = BRACKETS[value.python_type()]
-    if any(outer is value for outer in frame.root.queries.shown):
+    if any(outer is value for outer in frame.queries.shown):
         return ConstantValue(f"{opened}...{closed}")
-    frame.root.queries.shown.append(value)
+    frame.queries.shown.append(value)
     try:
         items = value.all_items(frame)
         parts = list(texts_between(frame, value, items))
     finally:
-        frame.root.queries.shown.pop()
+        frame.queries.shown.pop()
     if [held for *_, held in rows_of(value, value.all_items(frame))] != [held for *_, held in rows_of(value, items)]:
         return frame.break_graph("value_not_known", f"text of {value.describe()}, which changes while it is written")
     parts = [ConstantValue(opened), *parts, ConstantValue(",)" if value.python_type() is tuple and len(items) == 1 else closed)]

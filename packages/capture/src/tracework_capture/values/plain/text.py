@@ -90,8 +90,7 @@ class ChangingText(UnspecialisedText):
 @changes_in(str)
 def changing_text(frame: Frame, text: str, source: Source) -> ChangingText | None:
     """A ChangingText for an argument that had another value before, else None."""
-    root = frame.root
-    if root.options.dynamic is False or not root.history.number_changed(str(source), text):
+    if frame.options.dynamic is False or not frame.history.number_changed(str(source), text):
         return None
     frame.guard("TYPE", source, str)
     return ChangingText(frame, text, source)

@@ -327,7 +327,7 @@ def fold_literal(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: 
 def fold_plain(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Calls fn on plain objects; a Python error becomes the user's."""
     if reads_locale(fn, args):
-        frame.root.guards.state("locale", current_locale(), frame.user_location())
+        frame.guards.state("locale", current_locale(), frame.user_location())
     try:
         return fn(*args, **kwargs)
     except Exception as error:
@@ -337,7 +337,7 @@ def fold_plain(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: An
 
 def called_there(frame: Frame, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """fn(*args, **kwargs) from frames with the globals and at the places of the traced ones, where what it warns of is said."""
-    check_frame_hooks(frame.root)
+    check_frame_hooks(frame)
     caller: Frame | None = frame
     while caller is not None:
         code = caller.code
@@ -356,7 +356,7 @@ def _calls(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def raise_python(frame: Frame, error: BaseException) -> NoReturn:
     """Raises a Python exception in the traced program, with what it carries beside its arguments; never returns."""
-    raised = frame.root.services.new_exception(frame, type(error), error.args)
+    raised = frame.services.new_exception(frame, type(error), error.args)
     carried = {name: getattr(error, name, None) for name in ("name", "path", "filename", "filename2")}
     carried = {name: held for name, held in carried.items() if held is not None} | vars(error)
     raised.fields.update({name: literal(frame, held) for name, held in carried.items()})

@@ -8,7 +8,7 @@ import collections
 import gc
 import types
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -19,9 +19,6 @@ from ...guards.kinds import ATOMS
 from ...sources import Local, Source
 from .kinds import AbstractCell, AbstractClass, AbstractFunction, AbstractSequence
 from .value import Frame, LazyValue, Value
-
-if TYPE_CHECKING:
-    from ...interp.frame import CaptureRoot
 
 MOST_LOOKED_AT = 1000  # objects that are looked into for the classes of what goes
 
@@ -38,8 +35,8 @@ def drop_reference(frame: Frame, holder: Any, source: Source | None, where: Any)
     held = kinds_in(held_at(holder, where))
     if held.issubset(ATOMS) and where is True:
         return
-    frame.root.memory.dropped |= held
-    if not dies_unseen(holder, where) or (frame.root.memory.watched and not held.issubset(ATOMS)):
+    frame.memory.dropped |= held
+    if not dies_unseen(holder, where) or (frame.memory.watched and not held.issubset(ATOMS)):
         names = ", ".join(sorted(kind.__name__ for kind in held))
         frame.break_graph("side_effect_unknown", f"{names}: somebody sees when it dies, and it may be dropped")
     frame.guard("DIES_UNSEEN", source, where)
@@ -76,10 +73,9 @@ def held_at(holder: Any, where: Any) -> list[Any]:
 def guard_arguments(frame: Frame, given: Iterable[Value]) -> None:
     """Of the arguments that the frame no longer holds when its captured part ends, and does not give to its caller: nobody notices when they
     die. given: the values that it returns."""
-    root = frame.root
     passed_on = held_in_others(frame.code)
-    times = collections.Counter(map(id, root.memory.arguments.values()))
-    for name, obj in root.memory.arguments.items():
+    times = collections.Counter(map(id, frame.memory.arguments.values()))
+    for name, obj in frame.memory.arguments.items():
         if name not in passed_on and type(obj) not in ATOMS and not holds(frame, obj, given):
             frame.guard("DIES_UNSEEN", Local(name), times[id(obj)])
 
@@ -88,7 +84,7 @@ def refuse_release(frame: Frame) -> None:
     """Breaks where the captured frame's stack and locals no longer hold one of the arguments in `acting`."""
     if is_of_the_prologue(frame.code, frame.current):
         return
-    for obj in frame.root.memory.acting:
+    for obj in frame.memory.acting:
         if not holds(frame, obj):
             frame.break_graph("side_effect_unknown", f"a {type(obj).__name__} that acts when it dies is let go of")
 
@@ -97,7 +93,7 @@ def holds(frame: Frame, obj: Any, given: Iterable[Value] = ()) -> bool:
     """Whether the frame's stack, locals or cells, or `given`, hold the object, itself or in a sequence that the traced program made."""
     if any(held is obj for held, _ in frame.locals.slots.values()):
         return True
-    known = id(frame.root.memory.memo.get(id(obj)))
+    known = id(frame.memory.memo.get(id(obj)))
     cells = (cell._contents for cell in frame.cells.values() if isinstance(cell, AbstractCell))
     for value in (*frame.stack, *dict.values(frame.locals), *cells, *given):
         if value is not None and (value.obj is obj if type(value) is LazyValue else known in parts_of(value)):
@@ -144,19 +140,18 @@ def existing(value: Value) -> Any:
 def may_have_died(frame: Frame, obj: Any) -> bool:
     """Whether the traced program let go of an object that lives as long as that is not done: an argument that no local of the frame is
     any more, or what a variable held that functions share and that was written to."""
-    root = frame.root
     while frame.parent is not None:
         frame = frame.parent
-    value = root.memory.memo.get(id(obj))
+    value = frame.memory.memo.get(id(obj))
     unread = any(held is obj for held, _ in frame.locals.slots.values())
     if not unread and (value is None or all(v is not value for v in (*dict.values(frame.locals), *frame.stack))):
-        if any(argument is obj for argument in root.memory.arguments.values()):
+        if any(argument is obj for argument in frame.memory.arguments.values()):
             return True
-    return any(cell.lets_go_of(obj) for cell in root.memory.cells.values()) or may_be_dropped(root, obj)
+    return any(cell.lets_go_of(obj) for cell in frame.memory.cells.values()) or may_be_dropped(frame, obj)
 
 
-def may_be_dropped(root: CaptureRoot, obj: Any) -> bool:
+def may_be_dropped(frame: Frame, obj: Any) -> bool:
     """Whether something existing let go of such an object, or of what may hold it."""
     if isinstance(obj, torch.Tensor):
-        return not root.memory.dropped.issubset(ATOMS)
-    return any(kind not in ATOMS and not issubclass(kind, torch.Tensor) for kind in root.memory.dropped)
+        return not frame.memory.dropped.issubset(ATOMS)
+    return any(kind not in ATOMS and not issubclass(kind, torch.Tensor) for kind in frame.memory.dropped)

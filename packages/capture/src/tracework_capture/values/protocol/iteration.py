@@ -23,7 +23,7 @@ def each_of(frame: Frame, value: Value, asks_length: bool = False) -> Iterator[V
         value.ask_length(frame)
     while (item := iterator.next_value(frame)) is not None:
         yield item
-        frame.root.progress.turn(frame)
+        frame.progress.turn(frame)
 
 
 def iterate_all(frame: Frame, value: Value, asks_length: bool = False) -> list[Value]:

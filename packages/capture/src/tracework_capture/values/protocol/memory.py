@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Memory:
-    """arguments: the objects in the slots of the captured frame when it began. acting: those of them that do something when they die."""
+    """globals: those of the captured frame. arguments: the objects in its slots when it began. acting: those that do something when they die."""
 
+    globals: dict[str, Any]
     arguments: dict[str, Any]
     acting: tuple[Any, ...]
     memo: dict[int, Value] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class Memory:
     def end(self) -> None:
         """The attempt is over: drops the user's objects. Values refer to each other in circles, even where the objects do so weakly."""
         for generator in self.generators:
-            generator.frame.parent = None  # on whose stack it is
+            generator.frame.forget()  # on whose stack it is
         for value in self.memo.values():
             vars(value).clear()
         for held in (self.memo, self.tuples, self.keep, self.cells, self.generators, self.globals_written):

@@ -141,7 +141,7 @@ def same(frame: Frame, left: Value, right: Value) -> bool:
     """left is right"""
     answer = left.same_object(right)
     if answer is None:
-        identity_observed(frame.root, left, right)
+        identity_observed(frame, left, right)
         return frame.break_graph("operation_unknown", f"identity of {left.describe()} and {right.describe()}")
     if not answer:
         distinguish(frame, left, right)
@@ -182,7 +182,7 @@ def distinguish(frame: Frame, left: Value, right: Value) -> None:
     """Two existing objects are different ones, which a later call need not have: a guard, where their types do not say so."""
     first, second = places = place_of(left), place_of(right)
     pair = frozenset(places)
-    if left.python_type() is not right.python_type() or pair in frame.root.queries.distinguished:
+    if left.python_type() is not right.python_type() or pair in frame.queries.distinguished:
         return
     are_constants = isinstance(left, ConstantValue) and isinstance(right, ConstantValue)
     if isinstance(left, ConstantValue) and are_constants and (left.is_single() or left.obj == left.obj and left.obj != right.obj):
@@ -192,7 +192,7 @@ def distinguish(frame: Frame, left: Value, right: Value) -> None:
             place, other = (first, right) if second is None else (second, left)
             frame.guard("NOT_IDENTITY", place, other.obj)
         return
-    frame.root.queries.distinguished.add(pair)
+    frame.queries.distinguished.add(pair)
     if are_constants or not all(type(place) is Const or is_known(value) for place, value in zip(places, (left, right))):
         frame.guard("DISTINCT", first, places)
 

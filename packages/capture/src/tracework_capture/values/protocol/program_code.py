@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...interp.frame import CaptureRoot
-    from .value import Value
+    from .value import Frame, Value
 
 
-def check_frame_hooks(root: CaptureRoot, module: Value | None = None) -> None:
+def check_frame_hooks(frame: Frame, module: Value | None = None) -> None:
     """Raises Again where a forward hook that the traced program put on a module, on this one if it is given, is part of the trace
     alone (torch/frame_hooks.py)."""
-    for each in root.modes.frame_hooks:
+    for each in frame.modes.frame_hooks:
         if module is None or each.module is module:
             each.refused()

@@ -87,13 +87,12 @@ def refuse_effects(frame: Frame, function: Any) -> None:
 @contextlib.contextmanager
 def asking(frame: Frame) -> Iterator[None]:
     """While the program's own equality is traced for a table."""
-    root = frame.root
-    before, outer, root.queries.asks_keys = root.mutations.changes, root.queries.asks_keys, True
+    before, outer, frame.queries.asks_keys = frame.mutations.changes, frame.queries.asks_keys, True
     try:
         yield
     finally:
-        root.queries.asks_keys = outer
-    if root.mutations.changes != before:
+        frame.queries.asks_keys = outer
+    if frame.mutations.changes != before:
         frame.break_graph("unhashable_value", "equality of keys that has effects")
 
 
@@ -111,7 +110,7 @@ class UserKey:
     def __eq__(self, other: object) -> bool:
         if type(other) is UserKey and other.value is self.value:
             return True
-        frame = self.frame.root.progress.current or self.frame
+        frame = self.frame.progress.current or self.frame
         if type(other) is not UserKey:
             return frame.break_graph("unhashable_value", f"{self.value.describe()} among keys of another kind with its hash")
         with asking(frame):
@@ -136,7 +135,7 @@ def hash_of(frame: Frame, value: Value) -> int:
 
 def same_as_before(frame: Frame, asked: Any, answer: Any) -> Any:
     """The hash of a value, or whether two are equal. Tables keep what they were told; what changes its mind is left to Python."""
-    if frame.root.queries.key_answers.setdefault(asked, answer) != answer:
+    if frame.queries.key_answers.setdefault(asked, answer) != answer:
         frame.break_graph("unhashable_value", "a key that was changed while it was one")
     return answer
 

@@ -2,7 +2,7 @@
 
 Rules
 - A Value stands for one Python object of the user's program. Two reads of one object give the same Value: `frame.wrap`
-  remembers by identity for the whole capture (`root.memory.memo`).
+  remembers by identity for the whole capture (`frame.memory.memo`).
 - Values never import `interp`: all they need from it is a Frame, passed to each method.
 - Anything that cannot be known while tracing calls `frame.break_graph(reason_id, detail)`. That is always safe: the capture
   restarts and stops before the user instruction that led here.
@@ -28,11 +28,20 @@ if TYPE_CHECKING:
     from ...bytecode.code import CodeInfo, Instruction
     from ...errors import UserLocation
     from ...graph.builder import GraphBuilder
+    from ...graph.inputs import Inputs
     from ...graph.mutations import MutationLog
-    from ...interp.frame import CaptureRoot
+    from ...graph.recording import Recording
+    from ...guards.guard import GuardSet
+    from ...hook.history import History
+    from ...interp.progress import Progress
+    from ...interp.services import Services
     from ...options import CaptureOptions
+    from ...plan import Plan
     from ..number.float_formulas import Formula
     from ..objects.function import CellValue
+    from ..torch.modes import Modes
+    from .memory import Memory
+    from .queries import Queries
 
 READ_AT_ONCE = 256
 """Items of a container that may be read, and guarded, because something asks for all of it."""
@@ -83,12 +92,23 @@ class Emitter(Protocol):
 class Frame(Protocol):
     """What a Value may ask of the interpreter."""
 
+    # of the attempt: all its frames have the same
+    services: Services
     graph: GraphBuilder
-    mutations: MutationLog
     symbols: SymbolTable
     fake_mode: FakeMode
     options: CaptureOptions
-    root: CaptureRoot  # the state of the whole capture
+    history: History
+    plan: Plan
+    progress: Progress
+    memory: Memory
+    inputs: Inputs
+    guards: GuardSet
+    mutations: MutationLog
+    recording: Recording
+    modes: Modes
+    queries: Queries
+    # of this frame
     code: CodeType
     info: CodeInfo
     current: Instruction

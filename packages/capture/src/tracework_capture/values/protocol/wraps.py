@@ -1,6 +1,6 @@
 """WRAP: Python type -> how an object of it becomes a Value and which guards that takes.
 
-An object is wrapped once per capture: `frame.root.memory.memo` finds the value again by identity, whatever the path. The rows stand with the
+An object is wrapped once per capture: `frame.memory.memo` finds the value again by identity, whatever the path. The rows stand with the
 values that they make, in the storeys above.
 """
 
@@ -78,14 +78,14 @@ def wrap(frame: Frame, obj: Any, source: Any) -> Value:
     inside = function_inside(obj, source) if kind is types.FunctionType else None
     if inside is not None:
         return frame.wrap(*inside)
-    memo = frame.root.memory.memo
+    memo = frame.memory.memo
     found = memo.get(id(obj))
     if found is not None:
         return found
     row = WRAP.get(kind) or row_of_other(kind)
     value = row(frame, obj, source)
     memo[id(obj)] = value
-    frame.root.memory.keep.append(obj)
+    frame.memory.keep.append(obj)
     return value
 
 

@@ -84,11 +84,11 @@ def grad_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
 def refuse_what_is_unseen(frame: Frame) -> None:
     """Functions under a transform of torch.func are traced without it, and so without its gradients. Hooks that are not traced change
     Python objects, which is seen in plain Python alone. Gradients that are sparse have strides and memory on fakes."""
-    if frame.root.modes.transforms:
+    if frame.modes.transforms:
         frame.break_graph("call_unknown", "the autograd engine under a transform of torch.func")
     if any(isinstance(node.target, (PassThrough, RegisterHook, EnterSavedHooks)) for node in frame.graph.graph.nodes):
         frame.break_graph("hook", "a backward in the function whose hooks it would run as they are")
-    if frame.root.recording.effects.sparse_gradients:
+    if frame.recording.effects.sparse_gradients:
         frame.break_graph("tensor_layout", "a backward in the function that gives sparse gradients")
 
 
@@ -241,7 +241,7 @@ def laid_out_alike(gradient: FakeTensor, leaf: FakeTensor) -> bool:
 def history_is_freed(frame: Frame) -> None:
     """Tensors known by now, and what is computed from them later, may belong to a graph that was freed."""
     if frame.graph.freed_at < 0:
-        frame.graph.freed_at = frame.root.progress.step
+        frame.graph.freed_at = frame.progress.step
     known = frame.graph.history_freed = known_values(frame)
     for value in known.values():
         value.may_be_freed = known

@@ -64,7 +64,7 @@ class ContextValue(Value):
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__enter__":
             found = self.enter(frame) or NONE
-            frame.root.modes.entered.append((self, frame.root.progress.step, frame.locations()))
+            frame.modes.entered.append((self, frame.progress.step, frame.locations()))
             return found
         if name == "__exit__":
             self.leave(frame)
@@ -223,7 +223,7 @@ def grad_switch(mode: bool, before: bool) -> Any:
 
 def switch_grad(frame: Frame, mode: bool | None) -> None:
     """The program's own switch, about which torch asks the modes that are on."""
-    if not frame.root.modes.function_modes:
+    if not frame.modes.function_modes:
         set_grad(frame, mode)
         return
     dispatch(frame, frame.wrap(set_grad_mode, Const(set_grad_mode)), [ConstantValue(mode)], {})
@@ -275,13 +275,13 @@ class InferenceMode(GradModeContext):
         if self.mode and torch.is_inference_mode_enabled():
             frame.break_graph("context_unknown", "the end of an inference mode that began outside")
         begin_block(frame)
-        frame.root.modes.inference.append(not self.mode)
+        frame.modes.inference.append(not self.mode)
         self.entered.append(torch.is_grad_enabled())
         set_grad(frame, self.mode)
 
     def leave(self, frame: Frame) -> None:
         end_block(frame)
-        frame.root.modes.inference.pop()
+        frame.modes.inference.pop()
         set_grad(frame, self.entered.pop())
 
     leave_at_break = leave
@@ -320,7 +320,7 @@ class AutocastContext(ContextValue):
             frame.break_graph("context_unknown", "the end of an autocast block that this frame did not begin")
         before = [force_plain(frame, frame.wrap(getattr(self.obj, n), InstanceAttr(self.source, n))) for n in BEFORE_AUTOCAST]
         settings = (self.settings[0], *before)
-        frame.root.modes.autocast_ended.append(record_plain(frame, enter_autocast, settings))
+        frame.modes.autocast_ended.append(record_plain(frame, enter_autocast, settings))
         frame.mutations.call(self.cls.__exit__, [self, NONE, NONE, NONE])
 
 
@@ -400,7 +400,7 @@ class NamedBlock(NullContext):
     """A block with a name for profilers, which `as` gives; modes see calls where it begins and ends."""
 
     def enter(self, frame: Frame) -> ContextValue:
-        if frame.root.modes.function_modes:
+        if frame.modes.function_modes:
             return frame.break_graph("function_mode", "a block with a name for profilers")
         return self
 
@@ -419,11 +419,11 @@ class HooksDisabled(NullContext):
     """disable_saved_tensors_hooks(message): hooks of saved tensors break the graph, and are then refused by plain Python."""
 
     def enter(self, frame: Frame) -> Value:
-        frame.root.modes.saved_hooks_refused += 1
+        frame.modes.saved_hooks_refused += 1
         return super().enter(frame)
 
     def leave(self, frame: Frame) -> None:
-        frame.root.modes.saved_hooks_refused -= 1
+        frame.modes.saved_hooks_refused -= 1
 
 
 @call(torch.autograd.graph.disable_saved_tensors_hooks)
@@ -477,14 +477,14 @@ class ErrorRegion(ContextValue):
 
     def enter(self, frame: Frame) -> Value | None:
         self.entered += 1
-        frame.root.modes.regions.append(self.wanted)
+        frame.modes.regions.append(self.wanted)
         return NONE
 
     def leave(self, frame: Frame) -> None:
         if not self.entered and not self.own:
-            del frame.root.modes.regions[-1:]  # a break here is none in the region
+            del frame.modes.regions[-1:]  # a break here is none in the region
             frame.break_graph("context_unknown", "the end of a region that plain Python entered")
-        frame.root.modes.regions.pop()
+        frame.modes.regions.pop()
         if self.entered:
             self.entered -= 1
         else:

@@ -21,7 +21,7 @@ from .tensor import TensorValue
 
 def copy_module(frame: Frame, value: ModuleValue, copy_part: Callable[[Value], Value]) -> Value:
     """A new module, by its state."""
-    check_frame_hooks(frame.root, value)
+    check_frame_hooks(frame, value)
     if value.part is None and has_a_state(value.cls):
         return copy_by_state(frame, value, copy_part)
     return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
@@ -34,11 +34,11 @@ def fills_its_memory(tensor: torch.Tensor) -> bool:
 
 def deep_tensor(frame: Frame, value: TensorValue) -> Value:
     """copy.deepcopy of a parameter, or of another leaf that fills its memory and has nothing else to it."""
-    if frame.root.modes.function_modes:
+    if frame.modes.function_modes:
         return frame.break_graph("function_mode", "copy.deepcopy of a tensor")
     example, kind = value.example, value.python_type()
     spec, asks = example.spec, example.requires_grad
-    if kind not in PLAIN or asks and not value.is_leaf() or frame.root.modes.transforms or value.hooks or value.versions:
+    if kind not in PLAIN or asks and not value.is_leaf() or frame.modes.transforms or value.hooks or value.versions:
         return frame.break_graph("builtin_unsupported", f"copy.deepcopy of {value.describe()}, which is no plain leaf")
     made = frame.graph.call_method(frame, "clone", (frame.graph.call(frame, getattr, (value, "data")),))
     if kind is torch.nn.Parameter:

@@ -38,7 +38,7 @@ def called_as_it_is(
 ) -> Value:
     """The result of a node that is known by an example of its kind. raises: for some data; its operators are not seen on fakes."""
     if raises:
-        frame.root.recording.effects.raised.append(raises)
+        frame.recording.effects.raised.append(raises)
     node_args = tuple(graph_argument(frame, a) for a in args)
     node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
     found = frame.graph.record(frame, fn, node_args, node_kwargs, example)
@@ -56,7 +56,7 @@ def ctc_row(fn: Callable[..., Any]) -> Handler:
         given = dict(zip(CTC_NAMES, args)) | kwargs
         scores = given.get("log_probs")
         lengths = [given.get("input_lengths"), given.get("target_lengths")]
-        plain = not any(isinstance(length, AbstractTensor) for length in lengths) or frame.root.modes.transforms
+        plain = not any(isinstance(length, AbstractTensor) for length in lengths) or frame.modes.transforms
         if plain or any_autocast() or not isinstance(scores, AbstractTensor) or scores.example.ndim not in (2, 3):
             return call_torch(frame, fn, args, kwargs)
         whole = "reduction" not in given or force_plain(frame, given["reduction"]) not in ("none", 0)
@@ -79,7 +79,7 @@ def recurrent_row(fn: Callable[..., Any]) -> Handler:
         sequence: Any = given.get("input")
         first: Any = given.get("batch_first")
         known = isinstance(sequence, AbstractTensor) and sequence.example.ndim == 3 and first is not None and first.is_constant()
-        if not known or frame.root.modes.transforms:
+        if not known or frame.modes.transforms:
             return call_torch(frame, fn, args, kwargs)  # packed sequences have two dimensions
         time = 1 if first.constant() else 0
         steps = sequence.example.shape[time]
@@ -124,14 +124,14 @@ def random_state_row(fn: Any) -> Handler:
     """manual_seed, get_rng_state and set_rng_state of the CPU's generator"""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if frame.root.modes.transforms:
+        if frame.modes.transforms:
             return frame.break_graph("random_state", f"torch.{fn.__name__} under a transform of torch.func")
         example = None
         if fn is torch.get_rng_state:
             size, options = tuple(fn().shape), {"dtype": torch.uint8, "device": torch.device("cpu")}
             example = frame.graph.run_on_fakes(frame, torch.empty, (size,), options, "call_function")
         found = called_as_it_is(frame, fn, args, kwargs, example)
-        frame.root.recording.effects.random = True
+        frame.recording.effects.random = True
         return frame.wrap(torch.default_generator, Const(torch.default_generator)) if fn is torch.manual_seed else found
 
     return handler
@@ -140,11 +140,11 @@ def random_state_row(fn: Any) -> Handler:
 @call(torch.seed)
 def seed_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.seed(): the number that it gives is known when the graph has run."""
-    if frame.root.modes.transforms:
+    if frame.modes.transforms:
         return frame.break_graph("random_state", "torch.seed under a transform of torch.func")
     example = frame.graph.run_on_fakes(frame, torch.empty, ((),), {"dtype": torch.uint64, "device": "cpu"}, "call_function")
     found = called_as_it_is(frame, fresh_seed, [], {}, example)
-    frame.root.recording.effects.random = True
+    frame.recording.effects.random = True
     return found.call_method(frame, "item", [], {})
 
 

@@ -43,12 +43,11 @@ def places_of(
     frame: Frame, tensor: AbstractTensor, items: list[Any]
 ) -> tuple[list[int], list[int], tuple[str, int, str, int]] | None:
     """Where in the index of a tensor such ints are, and the dim that each item begins at; None where the graph is to break."""
-    root = frame.root
     places = [at for at, item in enumerate(items) if is_place(frame, item)]
     where = place_here(frame)
-    if not places or where in root.plan.learnt.not_selected or not is_plain_tensor(tensor):
+    if not places or where in frame.plan.learnt.not_selected or not is_plain_tensor(tensor):
         return None
-    if root.modes.transforms or root.modes.function_modes or root.recording.selecting or root.modes.subclass_functions_off:
+    if frame.modes.transforms or frame.modes.function_modes or frame.recording.selecting or frame.modes.subclass_functions_off:
         return None
     if any(t.example.device.type != "cpu" for t in (tensor, *(items[at] for at in places))):  # others do not raise IndexError
         return None
@@ -79,7 +78,7 @@ def select_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Va
     left = [stride for dim, stride in enumerate(tensor.example.stride()) if dim not in {dims[at] for at in taken}]
     if list(map(str, row.example.stride())) != list(map(str, left)):
         frame.break_graph("dynamic_output_shape", "a view at a place that data says, which lies in memory otherwise than a copy")
-    note_replaced(frame.root, where, tensor, tensor, row)
+    note_replaced(frame, where, tensor, tensor, row)
     row.stored_back = len(taken) == len(items) and is_of_augmented_assignment(frame)
     rest = [item for at, item in enumerate(items) if at not in taken]
     return row, TupleValue(rest) if rest else None
@@ -87,13 +86,12 @@ def select_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Va
 
 def slice_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Any, Value | None]:
     """What `key` slices once its bounds that only the data knows are applied, and the rest of the key, where the others are."""
-    root = frame.root
     items = key.all_items(frame) if type(key) is TupleValue else [key]
     places = [at for at, item in enumerate(items) if is_symbolic_slice(frame, item)]
     where = place_here(frame)
-    if not places or not is_plain_tensor(tensor) or where in root.plan.learnt.not_selected or not frame.fake_mode.allow_unbacked:
+    if not places or not is_plain_tensor(tensor) or where in frame.plan.learnt.not_selected or not frame.fake_mode.allow_unbacked:
         return tensor, key
-    if root.modes.transforms or root.modes.function_modes or root.recording.selecting or root.modes.subclass_functions_off:
+    if frame.modes.transforms or frame.modes.function_modes or frame.recording.selecting or frame.modes.subclass_functions_off:
         return tensor, key
     dims = dims_of_items(items, tensor.example.ndim)
     if dims is None or not may_be_replaced(tensor, with_history=True):
@@ -103,7 +101,7 @@ def slice_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Any
         rows = rows_between(frame, rows, dims[at], *cast(SliceValue, items[at]).parts[:2])
     if list(map(str, rows.example.stride())) != list(map(str, tensor.example.stride())):
         frame.break_graph("dynamic_output_shape", "a slice that data says, which lies in memory otherwise than a copy")
-    note_replaced(root, where, tensor, tensor, rows)
+    note_replaced(frame, where, tensor, tensor, rows)
     return rows, TupleValue([ALL if at in places else item for at, item in enumerate(items)])
 
 
@@ -159,7 +157,7 @@ def store_by_data(frame: Frame, tensor: AbstractTensor, key: Value, value: Any) 
         return False
     places, dims, _ = found
     if isinstance(value, AbstractTensor) and value.stored_back:
-        settle_replaced(frame.root, value)
+        settle_replaced(frame, value)
     others = [item for at, item in enumerate(items) if at not in places]
     if places[-1] - places[0] >= len(places) or not all(is_basic(item) for item in others):
         return False

@@ -25,10 +25,10 @@ class DualLevel(ContextValue):
     made_at = -1
 
     def enter(self, frame: Frame) -> Value:
-        if frame.root.modes.transforms:
+        if frame.modes.transforms:
             frame.break_graph("context_unknown", "forward_ad.dual_level under a transform of torch.func")
-        self.made_at = frame.root.progress.step
-        frame.root.modes.uses_dual_levels = True
+        self.made_at = frame.progress.step
+        frame.modes.uses_dual_levels = True
         frame.graph.plain_node(frame, forward_ad.enter_dual_level, ())
         return ConstantValue(dual_level())
 

@@ -71,10 +71,10 @@ class ChosenNumber(Value):
 
 def extremum_of_tensors(frame: Frame, op: str, items: list[Value]) -> Value | None:
     """The one of the items than which none is smaller (op is <) or larger (>); None where it cannot be chosen by the graph."""
-    root, code = frame.root, frame.code
+    code = frame.code
     key = code.co_filename, code.co_firstlineno, code.co_name, frame.current.index
-    outside = root.modes.transforms or root.modes.function_modes or root.modes.subclass_functions_off or root.modes.inference
-    if outside or key in root.plan.learnt.not_selected or any_autocast() or not all(map(is_choice, items)):
+    outside = frame.modes.transforms or frame.modes.function_modes or frame.modes.subclass_functions_off or frame.modes.inference
+    if outside or key in frame.plan.learnt.not_selected or any_autocast() or not all(map(is_choice, items)):
         return None
     best = items[0]
     for item in items[1:]:
@@ -114,7 +114,7 @@ def either(frame: Frame, truth: Value, first: Value, second: Value, key: Any = N
     made = cast(AbstractTensor, frame.graph.call(frame, torch.where, (truth, *operands)))
     if is_plain_tensor(first) and is_plain_tensor(second):
         for given in (first, second):
-            note_replaced(frame.root, key, given, given, made)
+            note_replaced(frame, key, given, given, made)
         return made
     return ChosenNumber(truth, first, second, made)
 

@@ -39,7 +39,7 @@ class FrameHook(Handle):
         place: tuple[str, int, str, int],
     ) -> None:
         super().__init__(None)
-        self.hooks = frame.root.modes.frame_hooks
+        self.hooks = frame.modes.frame_hooks
         self.module, self.table, self.hook, self.with_kwargs, self.place = module, table, hook, with_kwargs, place
         self.hooks.append(self)
 
@@ -68,23 +68,23 @@ class FrameHook(Handle):
 
 def put_on(frame: Frame, name: str, args: list[Any], kwargs: dict[str, Value]) -> Value | None:
     """The handle of module.register_forward_hook(hook) and its like; None where the hook must be one of the module."""
-    root, given = frame.root, dict(zip(OF_ONE_FRAME[:1], args[1:])) | kwargs
+    given = dict(zip(OF_ONE_FRAME[:1], args[1:])) | kwargs
     place = place_here(frame)
     flags = {key: value for key, value in given.items() if key != "hook"}
     known = len(args) <= 2 and "hook" in given and all(value.is_constant() for value in flags.values())
     if not known or any(value.constant() for key, value in flags.items() if key not in OF_ONE_FRAME):
         return None
     if (
-        root.modes.transforms
-        or root.recording.selecting
-        or place in root.plan.learnt.read_while_tracing
+        frame.modes.transforms
+        or frame.recording.selecting
+        or place in frame.plan.learnt.read_while_tracing
         or args[0].source is None
     ):
         return None
     with_kwargs = "with_kwargs" in flags and bool(flags["with_kwargs"].constant())
     handle = FrameHook(frame, args[0], ROWS_OF_TABLES[name], given["hook"], with_kwargs, place)
-    root.modes.hook_numbers += 1
-    root.mutations.effect(("numbers of hooks",), lambda emit: count_hooks(emit, root.modes.hook_numbers))
+    frame.modes.hook_numbers += 1
+    frame.mutations.effect(("numbers of hooks",), lambda emit: count_hooks(emit, frame.modes.hook_numbers))
     return handle
 
 
@@ -95,6 +95,4 @@ def count_hooks(emit: Emitter, count: int) -> None:
 
 def hooks_of_frame(frame: Frame, module: AbstractModule, table: str) -> list[Any]:
     """(hook, whether it gets keyword arguments) of those that are on, in their order."""
-    return [
-        (each.hook, each.with_kwargs) for each in frame.root.modes.frame_hooks if each.module is module and each.table == table
-    ]
+    return [(each.hook, each.with_kwargs) for each in frame.modes.frame_hooks if each.module is module and each.table == table]

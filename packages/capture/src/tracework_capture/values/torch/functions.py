@@ -97,7 +97,7 @@ class CustomOperatorValue(TorchFunctionValue):
         return isinstance(other, CustomOperatorValue) and other.definition is self.definition
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        check_frame_hooks(frame.root)  # the operator may call a module
+        check_frame_hooks(frame)  # the operator may call a module
         return super().call(frame, args, kwargs)
 
     def getattr(self, frame: Frame, name: str) -> Value:
@@ -181,14 +181,14 @@ for _fn in CONSTANT_FUNCTIONS:
 
 @call(torch.device)
 def device_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if frame.root.modes.function_modes:
+    if frame.modes.function_modes:
         return dispatch(frame, RowValue(torch.device, device_class), args, kwargs)
     return fold(frame, torch.device, args, kwargs)
 
 
 @call(torch.get_default_device)
 def default_device(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if frame.root.modes.function_modes:
+    if frame.modes.function_modes:
         return frame.break_graph("function_mode", "torch.get_default_device, which makes a torch.device")
     return fold(frame, torch.get_default_device, args, kwargs)
 
@@ -196,7 +196,7 @@ def default_device(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
 @call(_torch.arguments_of_to)
 def parse_to(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What Module.to's arguments mean; of a tensor only its dtype and its device count."""
-    if frame.root.modes.function_modes:
+    if frame.modes.function_modes:
         return dispatch(frame, RowValue(_torch.arguments_of_to, parse_to), args, kwargs)
 
     def like(value: Value) -> Any:
@@ -314,7 +314,7 @@ def check_is_size(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
 
 @call(torch.is_inference_mode_enabled)
 def inference_mode_enabled(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    blocks = frame.root.modes.inference
+    blocks = frame.modes.inference
     return ConstantValue(blocks[-1] if blocks else torch.is_inference_mode_enabled())
 
 

@@ -40,16 +40,15 @@ def is_default(generator: torch.Generator) -> bool:
 
 def is_drawn_from(frame: Frame, generator: Any) -> bool:
     """Whether tensors may be drawn from the generator before the graph runs; guards what that depends on."""
-    root = frame.root
     if isinstance(generator, NewGenerator):
-        return not (root.modes.transforms or root.modes.function_modes or root.modes.inference or root.recording.selecting)
+        return not (frame.modes.transforms or frame.modes.function_modes or frame.modes.inference or frame.recording.selecting)
     known = isinstance(generator, ObjectValue) and generator.cls is torch.Generator and generator.source is not None
     if (
         not known
-        or root.modes.transforms
-        or root.modes.function_modes
-        or root.modes.inference
-        or root.recording.selecting
+        or frame.modes.transforms
+        or frame.modes.function_modes
+        or frame.modes.inference
+        or frame.recording.selecting
         or is_default(generator.obj)
     ):
         return False
@@ -212,8 +211,7 @@ def make_generator(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
         device = torch.device(*(given or ["cpu"]))
     except (NotPlain, RuntimeError, TypeError):
         return frame.break_graph("random_state", "torch.Generator with these arguments")
-    root = frame.root
-    if set(kwargs) - {"device"} or root.modes.transforms or root.modes.function_modes or root.recording.selecting:
+    if set(kwargs) - {"device"} or frame.modes.transforms or frame.modes.function_modes or frame.recording.selecting:
         return frame.break_graph("random_state", "torch.Generator in a function that is transformed, under a mode, or in an arm")
     return NewGenerator(frame, device)
 

@@ -173,14 +173,14 @@ def register_post_accumulate_grad_hook(
     frame: Frame, tensor: AbstractTensor, name: str, args: list[Any], kwargs: dict[str, Any]
 ) -> Value:
     """Tensor.register_post_accumulate_grad_hook(hook), of leaves only"""
-    if frame.root.modes.transforms or not tensor.example.requires_grad or not tensor.is_leaf():
+    if frame.modes.transforms or not tensor.example.requires_grad or not tensor.is_leaf():
         return frame.break_graph("hook", f"{name} of a tensor that is no leaf with a gradient")
     return register_after_graph(frame, tensor, name, args[0] if args else kwargs["hook"])
 
 
 def retain_grad(frame: Frame, tensor: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.retain_grad(): a backward of this frame gives the tensor its gradient; others, when it has left the graph."""
-    if frame.root.modes.transforms or not tensor.example.requires_grad:
+    if frame.modes.transforms or not tensor.example.requires_grad:
         return frame.break_graph("hook", "retain_grad of a tensor without history")
     if leaf_of(frame, tensor):
         return NONE
@@ -201,11 +201,11 @@ def keeps_gradient(tensor: torch.Tensor) -> torch.Tensor:
 def register_hook(frame: Frame, tensor: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.register_hook(hook)"""
     hook = args[0] if args else kwargs["hook"]
-    if frame.root.modes.transforms or not tensor.example.requires_grad:
+    if frame.modes.transforms or not tensor.example.requires_grad:
         return frame.break_graph("hook", "register_hook of a tensor without history")
     if tensor.source is not None or tensor.is_leaf():
         return register_after_graph(frame, tensor, name, hook)
-    is_traced = not frame.root.plan.learnt.plain_hooks
+    is_traced = not frame.plan.learnt.plain_hooks
     make = None if is_traced else real_function(frame, hook)
     if make is not None:
         return HandleValue(as_it_is(frame, RegisterHook(make), (tensor.as_graph_arg(frame),), None))

@@ -31,12 +31,12 @@ __all__ = [
 
 def is_inside(frame: Frame) -> bool:
     """Whether the traced program is in inference mode, of its own or from outside."""
-    return frame.root.modes.inference[-1] if frame.root.modes.inference else torch.is_inference_mode_enabled()
+    return frame.modes.inference[-1] if frame.modes.inference else torch.is_inference_mode_enabled()
 
 
 def is_for_inference(frame: Frame, example: FakeTensor) -> bool:
     """Whether a result with this fake is an inference tensor in eager: what shares the memory of another is what that is."""
-    found, storage = frame.root.modes.storages, example.storage
+    found, storage = frame.modes.storages, example.storage
     if storage not in found:
         held = [v for v in known_tensors(frame) if v.obj is not None and v.example.storage is storage]
         inference = is_input_for_inference(frame, held[0]) if held else is_inside(frame)
@@ -58,28 +58,28 @@ def is_normal(tensor: torch.Tensor) -> bool:
 
 def begin_block(frame: Frame) -> None:
     """A block of the program begins: the tensors that are there are no inference tensors."""
-    frame.root.modes.uses_inference = True
+    frame.modes.uses_inference = True
     for value in known_tensors(frame):
         if value.obj is None and not is_inside(frame):
-            frame.root.modes.storages.setdefault(value.example.storage, None)
+            frame.modes.storages.setdefault(value.example.storage, None)
 
 
 def end_block(frame: Frame) -> None:
     """A block ends: what was written to inference tensors until now was allowed."""
-    storages = frame.root.modes.storages
+    storages = frame.modes.storages
     storages.update({storage: storage.version for storage, version in storages.items() if version is not None})
 
 
 def refuse_misuse(frame: Frame, node: fx.Node, example: FakeTensor | tuple[Any, ...] | None) -> None:
     """Breaks where an inference tensor is written to outside of inference mode, or may be saved for a backward: eager refuses both; and
     where a block of the program writes to one that was there before, which the graph would do outside of the mode."""
-    if not frame.root.modes.uses_inference:
+    if not frame.modes.uses_inference:
         return
     if is_inside(frame):
         if not torch.is_inference_mode_enabled() and any(map(is_written_input, known_tensors(frame))):
             frame.break_graph("fake_failed", "an inference tensor that was there before is written to")
         return
-    storages = frame.root.modes.storages
+    storages = frame.modes.storages
     if any(version is not None and storage.version != version for storage, version in storages.items()):
         frame.break_graph("fake_failed", "an inference tensor is written to outside of inference mode, which eager refuses")
     if isinstance(example, torch.Tensor) and example.requires_grad:

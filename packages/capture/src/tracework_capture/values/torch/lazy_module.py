@@ -24,7 +24,7 @@ def initialise(frame: Frame, module: AbstractModule, args: list[Value], kwargs: 
         return
     own = type(obj).initialize_parameters.__module__.startswith("torch.nn.modules.")
     given = [like(value) for value in args]
-    if not own or kwargs or None in given or frame.root.recording.effects.random or frame.mutations.entries:
+    if not own or kwargs or None in given or frame.recording.effects.random or frame.mutations.entries:
         return
     obj._infer_parameters(obj, tuple(given))
     raise Again("initialised", detail=type(obj).__name__)

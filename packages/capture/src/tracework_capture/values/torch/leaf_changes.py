@@ -31,7 +31,7 @@ def assign_data(frame: Frame, tensor: AbstractTensor, value: Any) -> None:
     if value is tensor:
         return None
     reason = why_not(frame, tensor, value)
-    if reason is None and frame.root.options.fullgraph and tensor.example.requires_grad:
+    if reason is None and frame.options.fullgraph and tensor.example.requires_grad:
         reason = None if kind_of(value.example) == kind_of(tensor.example) else "a tensor that becomes another kind of tensor"
     if reason is not None:
         return assign_in_graph(frame, tensor, value, reason)
@@ -70,7 +70,7 @@ def change_requires_grad(frame: Frame, tensor: Any, wanted: bool) -> Any:
     plain = (
         type(real) in PLAIN and real.requires_grad and leaf_of(frame, tensor) and not real._is_view() and not real.is_inference()
     )
-    if not plain or tensor.versions or tensor.hooks or frame.root.modes.transforms or frame.root.modes.uses_inference:
+    if not plain or tensor.versions or tensor.hooks or frame.modes.transforms or frame.modes.uses_inference:
         return frame.break_graph("side_effect_unknown", "requires_grad_ of an existing tensor")
     if wanted:
         (tensor.node, tensor.example), tensor.asking = tensor.asking, None
@@ -86,7 +86,7 @@ def change_requires_grad(frame: Frame, tensor: Any, wanted: bool) -> Any:
 
 def assign_in_graph(frame: Frame, tensor: AbstractTensor, value: Value, reason: str) -> None:
     """A graph that assigns to data runs as it is, so where a break is no error it is left to plain Python."""
-    if not frame.root.options.fullgraph or not isinstance(value, AbstractTensor) or frame.root.modes.transforms or tensor.asking:
+    if not frame.options.fullgraph or not isinstance(value, AbstractTensor) or frame.modes.transforms or tensor.asking:
         frame.break_graph("side_effect_unknown", f"assignment to data of {reason}")
     builder = frame.graph
     builder.run_on_fakes(frame, setattr, (tensor.as_graph_arg(frame), "data", value.as_graph_arg(frame)), {}, "call_function")
@@ -120,7 +120,7 @@ def why_not(frame: Frame, tensor: AbstractTensor, value: Value) -> str | None:
         return "a tensor, or of a value, that is no plain tensor"
     if tensor.obj is None:
         return "a tensor that the graph makes"
-    if frame.root.modes.transforms or frame.root.modes.uses_inference or is_inside(frame) or tensor.obj.is_inference():
+    if frame.modes.transforms or frame.modes.uses_inference or is_inside(frame) or tensor.obj.is_inference():
         return "a tensor under a transform or in inference mode"
     if tensor.asking is not None:
         return "a tensor that has stopped to ask for a gradient"

@@ -29,13 +29,12 @@ CONSTANTS = (bool, int, float, type(None))
 
 def first_such(frame: Frame, mask: AbstractTensor) -> AbstractTensor:
     """The mask that the program used first among those that say the same; the mask itself where it is the first."""
-    root = frame.root
-    if root.modes.transforms or root.recording.selecting or mask.example.dtype is not torch.bool or mask.example.requires_grad:
+    if frame.modes.transforms or frame.recording.selecting or mask.example.dtype is not torch.bool or mask.example.requires_grad:
         return mask
     found = meaning(mask.node)
     if found is None or found is mask.node:
         return mask
-    first = root.queries.masks.setdefault(found, mask)
+    first = frame.queries.masks.setdefault(found, mask)
     return first if first.node is not None and is_unwritten(first.node) else mask
 
 

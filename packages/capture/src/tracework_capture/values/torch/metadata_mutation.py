@@ -48,7 +48,7 @@ def refuse_metadata_mutation(frame: Frame, self: AbstractTensor, name: str) -> N
     viewed = self.example if self.example._base is None else self.example._base
     if viewed.is_leaf and viewed.requires_grad and torch.is_grad_enabled():
         frame.break_graph("fake_failed", f"{name}: eager refuses to change a leaf that requires grad, or a view of it")
-    bases = [getattr(n.meta["example_value"], "_base", None) for n in frame.root.graph.graph.nodes if n.op == "placeholder"]
+    bases = [getattr(n.meta["example_value"], "_base", None) for n in frame.graph.graph.nodes if n.op == "placeholder"]
     if self.example.requires_grad and any(viewed is base for base in bases):
         frame.break_graph("side_effect_unknown", f"Tensor.{name} of a view of a view that exists: both get another history")
     if self.example.requires_grad and not torch.is_grad_enabled():

@@ -9,6 +9,7 @@ from ...regions import regions
 
 if TYPE_CHECKING:
     from ..protocol.value import Value
+    from .context import ContextValue
     from .frame_hooks import FrameHook
     from .regions.transforms import Level
 
@@ -24,7 +25,7 @@ class Modes:
     """Nodes that enter what held before blocks that began before the frame."""
     states_written: dict[str, Any] = field(default_factory=dict)
     """Name in guards.kinds.STATES -> what it was at the start."""
-    entered: list[tuple[Value, int, Any]] = field(default_factory=list)
+    entered: list[tuple[ContextValue, int, Any]] = field(default_factory=list)
     """Managers that were entered and not left: manager, step, places."""
     function_modes: list[Value] = field(default_factory=list)
     """The TorchFunctionModes that are on, the innermost last."""

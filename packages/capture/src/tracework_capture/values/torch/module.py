@@ -118,7 +118,7 @@ class ModuleValue(ObjectValue, AbstractModule):
 
     def plain_getattr(self, frame: Frame, name: str, use_hook: bool = True) -> Value:
         if name.startswith(OWN_HOOKS) or name == "__dict__":
-            check_frame_hooks(frame.root, self)
+            check_frame_hooks(frame, self)
         if self.replaced and name in TABLES:
             return frame.break_graph("attribute_unknown", f"{name} of a module under functional_call")
         hook, owner = lookup_class(self.cls, "__getattr__")
@@ -358,7 +358,7 @@ class ModuleSlice(Value):
 
 def written_dict(frame: Frame, obj: Any) -> Any:
     """The value of an existing dict that the traced program wrote to, None for others."""
-    found: Any = frame.root.memory.memo.get(id(obj))
+    found: Any = frame.memory.memo.get(id(obj))
     return found if found is not None and (found.changes or found.cleared) else None
 
 
@@ -489,7 +489,7 @@ def hook_row(name: str) -> Handler:
 
 def to_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """module.to(dtype or device): the module where everything is so already, else its own code."""
-    if not frame.root.modes.function_modes and all(w.is_constant() for w in (*args[1:], *kwargs.values())):
+    if not frame.modes.function_modes and all(w.is_constant() for w in (*args[1:], *kwargs.values())):
         wanted = [a.constant() for a in args[1:]], {k: v.constant() for k, v in kwargs.items()}
         tensors: list[Any] = [t for table in ("_parameters", "_buffers") for _, t in members(table)(frame, args[:1], {})]
         if is_so([t.example for t in tensors], *wanted):

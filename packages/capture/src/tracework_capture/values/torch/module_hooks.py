@@ -110,7 +110,7 @@ class ModuleHooks:
         tensors: dict[int, Any] = {i: v for i, v in enumerate(values) if issubclass(v.python_type(), torch.Tensor)}
         if not torch.is_grad_enabled() or not any(v.example.requires_grad for v in tensors.values()):
             return values
-        if frame.root.modes.transforms:
+        if frame.modes.transforms:
             return frame.break_graph("hook", "backward hooks of a module under a transform of torch.func")
         if any(v.python_type() not in (torch.Tensor, torch.nn.Parameter) for v in tensors.values()):
             return frame.break_graph("hook", "backward hooks of a module that is given a subclass of Tensor")
@@ -131,7 +131,7 @@ def as_it_is(frame: Frame, target: Any, args: tuple[fx.Node, ...], example: tupl
     node.meta.update(example_value=example, val=example, data_dependent=True, of_history=True)
     node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
     frame.graph.calls += 1
-    if frame.root.plan.learnt.apart:
+    if frame.plan.learnt.apart:
         isolate_node(frame, node)
     return node
 

@@ -37,8 +37,7 @@ def read_when_run(frame: Frame, name: str, args: list[Value], kwargs: dict[str, 
     values: list[Any] = [*args, *kwargs.values()]
     places = [place for place, value in enumerate(values) if isinstance(value, AbstractTensor)]
     examples = [values[place].example for place in places]
-    root = frame.root
-    if root.modes.transforms or root.modes.function_modes or any(torch.is_grad_enabled() and e.requires_grad for e in examples):
+    if frame.modes.transforms or frame.modes.function_modes or any(torch.is_grad_enabled() and e.requires_grad for e in examples):
         return None
     if any(not is_plain_tensor(values[place]) for place in places) or under_autocast():
         return None

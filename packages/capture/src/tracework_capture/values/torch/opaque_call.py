@@ -33,14 +33,14 @@ def opaque_call(frame: Frame, function: Callable[..., Any], args: Sequence[Value
     """The result as a value; None when the call must break the graph."""
     values = [*args, *kwargs.values()]
     tensors = [v for v in values if isinstance(v, TensorValue)]
-    if not is_foreign(function) or not tensors or not all(map(fits, tensors)) or frame.root.modes.transforms:
+    if not is_foreign(function) or not tensors or not all(map(fits, tensors)) or frame.modes.transforms:
         return None
-    check_frame_hooks(frame.root)
+    check_frame_hooks(frame)
     try:
         constants = [None if isinstance(v, TensorValue) else (plain(v),) for v in values]
     except NotPlain:
         return None
-    call = with_constants(frame.root.services.call_disabled(function), constants, len(args), tuple(kwargs))
+    call = with_constants(frame.services.call_disabled(function), constants, len(args), tuple(kwargs))
     try:
         kind, facts = observed(frame, call, tensors)
     except Refusal as why:

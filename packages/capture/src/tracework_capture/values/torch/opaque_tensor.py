@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def foreign_tensor(frame: Frame, obj: torch.Tensor, source: Source, why: tuple[str, ...]) -> Value:
     """The value of an existing one; why: (reason id, detail) of the break that its use is."""
     cls = type(obj)
-    asked = frame.root.services.torch_functions_on and asks_its_class(cls)
+    asked = frame.services.torch_functions_on and asks_its_class(cls)
 
     def is_foreign(value: torch.Tensor) -> bool:
         """the tensor is one that no graph holds"""

@@ -1,6 +1,6 @@
 """The __torch_function__ protocol: which modes and classes are asked about a call of torch, in which order, and with which function.
 
-TorchFunctionModes that are on stand in `frame.root.modes.function_modes`, the innermost last; while one is asked, it is off. A DeviceContext,
+TorchFunctionModes that are on stand in `frame.modes.function_modes`, the innermost last; while one is asked, it is off. A DeviceContext,
 which is what a default device is, stays torch's own: its only effect is on functions that make tensors, and they run under it.
 """
 
@@ -48,7 +48,7 @@ class Dispatching(Value):
 
     def is_on(self, frame: Frame) -> bool:
         """Whether operations go to __torch_function__."""
-        return bool(frame.root.modes.function_modes)
+        return bool(frame.modes.function_modes)
 
     def users_attribute(self, frame: Frame, name: str) -> Value | None:
         """What the user's classes or the instance say; None when it is torch's."""
@@ -58,7 +58,7 @@ class Dispatching(Value):
         """Breaks the graph where the class of the tensor has operators of its own."""
 
     def not_modelled(self, frame: Frame, what: str) -> NoReturn:
-        reason = "function_mode" if frame.root.modes.function_modes else "tensor_subclass"
+        reason = "function_mode" if frame.modes.function_modes else "tensor_subclass"
         frame.break_graph(reason, f"{what} of a {self.python_type().__name__}")
 
     def getattr(self, frame: Frame, name: str) -> Value:
@@ -76,7 +76,7 @@ class Dispatching(Value):
         return super().getattr(frame, name)
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
-        if frame.root.modes.function_modes and hasattr(Tensor, name):
+        if frame.modes.function_modes and hasattr(Tensor, name):
             self.not_modelled(frame, f"assignment to {name}")
         return super().setattr(frame, name, value)
 
@@ -110,7 +110,7 @@ class Dispatching(Value):
             return other.needed(frame)
         if isinstance(other, Dispatching) or is_number(other):
             return True
-        if frame.root.modes.function_modes:
+        if frame.modes.function_modes:
             return isinstance(other, SymNumber) or hasattr(other, "as_operand") or self.not_modelled(frame, "an operator")
         return False
 
@@ -155,7 +155,7 @@ class Dispatching(Value):
         return self.call_method(frame, "unbind", [ConstantValue(0)], {}).unpack(frame)
 
     def truth(self, frame: Frame) -> bool:
-        if frame.root.modes.function_modes:
+        if frame.modes.function_modes:
             return self.not_modelled(frame, "truth")
         return super().truth(frame)
 
@@ -265,14 +265,13 @@ def has_function(value: Any) -> bool:
 
 def is_overridden(frame: Frame, args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
     """Whether a call of torch with these arguments goes to a __torch_function__."""
-    root = frame.root
-    return bool(root.modes.function_modes) or not root.modes.subclass_functions_off and bool(overloaded(args, kwargs))
+    return bool(frame.modes.function_modes) or not frame.modes.subclass_functions_off and bool(overloaded(args, kwargs))
 
 
 def dispatch_function(frame: Frame, function: Value, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """A call of a function in torch's namespaces with such arguments, or under a mode."""
     fn = function.real()
-    reason, what = ("function_mode", "under a mode") if frame.root.modes.function_modes else ("tensor_subclass", "of a subclass")
+    reason, what = ("function_mode", "under a mode") if frame.modes.function_modes else ("tensor_subclass", "of a subclass")
     if isinstance(fn, (_torch.OpOverload, _torch.OpOverloadPacket)):
         return frame.break_graph(reason, f"{fn} {what}")
     if not isinstance(fn, types.BuiltinFunctionType) and not is_listed(frame, fn):
@@ -307,7 +306,7 @@ def inline(frame: Frame, fn: Any, args: Sequence[Value], kwargs: dict[str, Value
 def is_overridable(frame: Frame, fn: Callable[..., Any]) -> bool:
     """Whether torch asks __torch_function__ about calls of it; functions that make tensors ask modes only."""
     try:
-        return asks_itself(fn) or is_listed(frame, fn) or (bool(frame.root.modes.function_modes) and fn in makers())
+        return asks_itself(fn) or is_listed(frame, fn) or (bool(frame.modes.function_modes) and fn in makers())
     except TypeError:
         return False
 
@@ -317,7 +316,7 @@ def is_listed(frame: Frame, fn: Callable[..., Any]) -> bool:
     try:
         return fn in overridable_functions()
     except AttributeError:
-        reason = "function_mode" if frame.root.modes.function_modes else "tensor_subclass"
+        reason = "function_mode" if frame.modes.function_modes else "tensor_subclass"
         return frame.break_graph(reason, f"{fn.__name__} while something else stands for a function of torch")
 
 
@@ -342,13 +341,13 @@ def overridable_functions() -> frozenset[Callable[..., Any]]:
 
 def dispatch(frame: Frame, function: Value, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """Asks the innermost mode, or else the classes of the arguments, one after the other."""
-    asked = [] if frame.root.modes.subclass_functions_off else overloaded(args, kwargs)
-    if asked and not frame.root.modes.modes_at_start:
+    asked = [] if frame.modes.subclass_functions_off else overloaded(args, kwargs)
+    if asked and not frame.modes.modes_at_start:
         guard_functions(frame)
     kinds = TupleValue([class_value(frame, value.python_type()) for value in asked]) if asked else UnknownTypes()
     rest = [dict_of(frame, [(ConstantValue(k), v) for k, v in kwargs.items()])] if kwargs else []
     given = [function, kinds, TupleValue(list(args)), *rest]
-    modes = frame.root.modes.function_modes
+    modes = frame.modes.function_modes
     if modes:
         found = ask_mode(frame, modes, given)
         if not is_not_implemented(found):
@@ -389,30 +388,30 @@ def is_not_implemented(value: Value) -> bool:
 
 def push_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._push_on_torch_function_stack"""
-    if frame.root.modes.all_functions_off:
+    if frame.modes.all_functions_off:
         return frame.break_graph("function_mode", "a mode is entered where it is asked nothing")
-    frame.root.modes.function_modes.append(args[0])
+    frame.modes.function_modes.append(args[0])
     return ConstantValue(None)
 
 
 def pop_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._pop_torch_function_stack"""
-    if not frame.root.modes.function_modes:
+    if not frame.modes.function_modes:
         return frame.break_graph("function_mode", "the mode of a default device is taken off the stack")
-    return frame.root.modes.function_modes.pop()
+    return frame.modes.function_modes.pop()
 
 
 def length_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._len_torch_function_stack"""
-    return ConstantValue(len(frame.root.modes.function_modes) + has_device_context())
+    return ConstantValue(len(frame.modes.function_modes) + has_device_context())
 
 
 def at_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._get_function_stack_at"""
     place = force_plain(frame, args[0]) - has_device_context()
-    if not 0 <= place < len(frame.root.modes.function_modes):
+    if not 0 <= place < len(frame.modes.function_modes):
         return frame.break_graph("function_mode", "the mode of a default device is asked for")
-    mode: Value = frame.root.modes.function_modes[place]
+    mode: Value = frame.modes.function_modes[place]
     return mode
 
 
@@ -423,26 +422,26 @@ def has_device_context() -> bool:
 
 def modes_on_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Whether some mode is on."""
-    return ConstantValue(bool(frame.root.modes.function_modes) or has_device_context())
+    return ConstantValue(bool(frame.modes.function_modes) or has_device_context())
 
 
 def on_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._is_torch_function_enabled"""
     guard_functions(frame)
-    return ConstantValue(not frame.root.modes.subclass_functions_off)
+    return ConstantValue(not frame.modes.subclass_functions_off)
 
 
 def all_off_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._is_torch_function_all_disabled"""
     guard_functions(frame)
-    return ConstantValue(frame.root.modes.all_functions_off > 0)
+    return ConstantValue(frame.modes.all_functions_off > 0)
 
 
 def guard_functions(frame: Frame) -> None:
     """Calls of torch are answered by the same as now where the frame runs."""
-    if frame.root.modes.modes_at_start:  # guards are checked where no mode sees it
+    if frame.modes.modes_at_start:  # guards are checked where no mode sees it
         frame.break_graph("function_mode", "under a mode it is asked who is asked about calls of torch")
-    frame.root.guards.state("torch_functions_off_for", frame.root.services.torch_functions_off_for, frame.user_location())
+    frame.guards.state("torch_functions_off_for", frame.services.torch_functions_off_for, frame.user_location())
 
 
 def has_function_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -44,7 +44,7 @@ def parameter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
     """nn.Parameter(data, requires_grad=True)"""
     given = dict(zip(("data", "requires_grad"), args)) | kwargs
     data = given.get("data")
-    if not isinstance(data, TensorValue) or frame.root.modes.transforms:
+    if not isinstance(data, TensorValue) or frame.modes.transforms:
         return frame.break_graph("call_unknown", "construction of nn.Parameter without a tensor")
     wanted = given.get("requires_grad", ConstantValue(True)).truth(frame)
     made: Any = frame.graph.call(frame, leaf, (data, wanted))
@@ -67,7 +67,7 @@ def variable_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> V
     given = dict(zip(("data", "requires_grad"), args)) | kwargs
     data, asks = given.get("data"), given.get("requires_grad", ConstantValue(False))
     known = isinstance(data, TensorValue) and data.python_type() in (torch.Tensor, torch.nn.Parameter) and len(args) < 3
-    if not known or set(given) > {"data", "requires_grad"} or frame.root.modes.transforms:
+    if not known or set(given) > {"data", "requires_grad"} or frame.modes.transforms:
         return frame.break_graph("call_unknown", "construction of a Variable of something else than a tensor")
     with functions_off(frame):
         made = frame.graph.call_method(frame, "detach", (data,))

@@ -56,9 +56,9 @@ class SavedHooks(ContextValue):
         self.start: Any = None
 
     def enter(self, frame: Frame) -> Value:
-        if frame.root.modes.transforms or frame.root.modes.saved_hooks_refused:
+        if frame.modes.transforms or frame.modes.saved_hooks_refused:
             frame.break_graph("context_unknown", f"{self.cls.__name__} under a transform of torch.func, or where it is disabled")
-        frame.root.modes.uses_saved_hooks = True
+        frame.modes.uses_saved_hooks = True
         self.node = as_it_is(frame, self.target, (), None)
         self.start = region(frame.graph)
         return NONE

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 def at_start(frame: Frame, state: str) -> Any:
     """What a state was when the frame began."""
-    written = frame.root.modes.states_written
+    written = frame.modes.states_written
     return written[state] if state in written else STATES[state]()
 
 
 def guard_state(frame: Frame, state: str) -> None:
     """The state is as at the start of this frame."""
-    frame.root.guards.state(state, at_start(frame, state), frame.user_location())
+    frame.guards.state(state, at_start(frame, state), frame.user_location())
 
 
 def read_row(fn: Any, state: str | None = None) -> Handler:
@@ -65,7 +65,7 @@ def autocast_row(fn: Callable[..., Any]) -> Handler:
     """A query of autocast's dtypes or cache: blocks of the program change them for real while it is traced."""
 
     def evaluates(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        frame.root.guards.state("autocast", frame.root.modes.autocast_at_start, frame.user_location())
+        frame.guards.state("autocast", frame.modes.autocast_at_start, frame.user_location())
         return fold(frame, fn, args, kwargs)
 
     return evaluates
@@ -123,7 +123,7 @@ def set_flag(frame: Frame, name: str, value: list[int] | str | bool) -> None:
         node = frame.graph.plain_node(frame, write, (value,))
         for flag, was in before.items():  # some flags are other names of parts of others
             if FLAGS[flag][0]() != was:
-                frame.root.modes.states_written.setdefault(flag, was)
+                frame.modes.states_written.setdefault(flag, was)
         if "sdp" not in name:
             node.meta["data_dependent"] = True
             node.meta["undo"] = (read, write)
@@ -144,7 +144,7 @@ def default_row(name: str, argument: str, made: Callable[..., Any]) -> Handler:
         except (TypeError, RuntimeError) as error:
             return frame.break_graph("torch_state", f"torch.set_{name}: {error}")
         if read() != before:
-            frame.root.modes.states_written.setdefault(name, before)
+            frame.modes.states_written.setdefault(name, before)
         return NONE
 
     return writes
@@ -158,11 +158,11 @@ class DeviceBlock(ContextValue):
         self.device = device.constant()
 
     def enter(self, frame: Frame) -> Value:
-        if frame.root.modes.function_modes or not device_is_set_for_good():
+        if frame.modes.function_modes or not device_is_set_for_good():
             return frame.break_graph("context_unknown", "with torch.device(...) under another one, or under a mode")
         guard_state(frame, "default_device")
         read, _ = SETTINGS["default_device"]
-        frame.root.modes.states_written.setdefault("default_device", read())
+        frame.modes.states_written.setdefault("default_device", read())
         self.device.__enter__()
         return self.args[0]
 

@@ -58,11 +58,11 @@ FACTS = "shape dtype device layout requires_grad size stride dim is_conj is_neg 
 def existing_subclass_tensor(frame: Frame, obj: torch.Tensor, source: Source) -> AbstractTensor:
     """The value of a tensor of the user's program; its graph input is an alias of class Tensor."""
     cls = type(obj)
-    if not frame.root.services.torch_functions_on:
+    if not frame.services.torch_functions_on:
         return frame.break_graph(
             "tensor_subclass", f"{cls.__name__} while torch functions of subclasses are switched off outside"
         )
-    if frame.root.modes.modes_at_start:  # guards are checked where neither mode nor class is asked
+    if frame.modes.modes_at_start:  # guards are checked where neither mode nor class is asked
         return frame.break_graph("tensor_subclass", f"{cls.__name__} under a mode that began outside")
     facts = TensorFacts.of(obj)
     alias = obj.as_subclass(Tensor)
@@ -77,8 +77,8 @@ def existing_subclass_tensor(frame: Frame, obj: torch.Tensor, source: Source) ->
             return tensor_sizes(value, facts) is not None
 
     frame.guard("PREDICATE", source, holds)
-    node = frame.root.graph.tensor_input(alias, source, "tensor")
-    frame.root.graph.aliased_inputs.add(node.name)
+    node = frame.graph.tensor_input(alias, source, "tensor")
+    frame.graph.aliased_inputs.add(node.name)
     value = SubclassTensorValue(node, node.meta["example_value"], cls, source, obj)
     remember(frame, value)
     return value
@@ -100,7 +100,7 @@ class SubclassTensorValue(TensorValue):
         return self.cls
 
     def is_on(self, frame: Frame) -> bool:
-        return not frame.root.modes.subclass_functions_off or super().is_on(frame)
+        return not frame.modes.subclass_functions_off or super().is_on(frame)
 
     def as_graph_arg(self, frame: Frame) -> Any:
         if self.is_on(frame):
@@ -167,11 +167,11 @@ PLAIN_NAMES = {
 @contextlib.contextmanager
 def functions_off(frame: Frame) -> Iterator[None]:
     """Torch functions of subclasses are off."""
-    frame.root.modes.subclass_functions_off += 1
+    frame.modes.subclass_functions_off += 1
     try:
         yield
     finally:
-        frame.root.modes.subclass_functions_off -= 1
+        frame.modes.subclass_functions_off -= 1
 
 
 @call(vars(Tensor)["__torch_function__"].__func__)
@@ -242,10 +242,10 @@ class FunctionsOff(ContextValue):
     """torch._C.DisableTorchFunctionSubclass()"""
 
     def enter(self, frame: Frame) -> None:
-        frame.root.modes.subclass_functions_off += 1
+        frame.modes.subclass_functions_off += 1
 
     def leave(self, frame: Frame) -> None:
-        frame.root.modes.subclass_functions_off -= 1
+        frame.modes.subclass_functions_off -= 1
 
 
 class AllFunctionsOff(FunctionsOff):
@@ -257,14 +257,14 @@ class AllFunctionsOff(FunctionsOff):
 
     def enter(self, frame: Frame) -> None:
         super().enter(frame)
-        frame.root.modes.all_functions_off += 1
-        self.modes.append(frame.root.modes.function_modes)
-        frame.root.modes.function_modes = []
+        frame.modes.all_functions_off += 1
+        self.modes.append(frame.modes.function_modes)
+        frame.modes.function_modes = []
 
     def leave(self, frame: Frame) -> None:
         super().leave(frame)
-        frame.root.modes.all_functions_off -= 1
-        frame.root.modes.function_modes = self.modes.pop()
+        frame.modes.all_functions_off -= 1
+        frame.modes.function_modes = self.modes.pop()
 
 
 def off_row(kind: type[FunctionsOff], cls: Any) -> Handler:

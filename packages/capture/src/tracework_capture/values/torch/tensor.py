@@ -128,7 +128,7 @@ class TensorOperations(AbstractTensor):
         return self.obj
 
     def hash_key(self, frame: Frame) -> Any:
-        identity_observed(frame.root, self)
+        identity_observed(frame, self)
         return IdentityKey(self.obj if self.obj is not None else self)
 
     def same_object(self, other: Value) -> bool | None:
@@ -305,7 +305,7 @@ class TensorOperations(AbstractTensor):
 
     def format_operand(self, frame: Frame) -> Value:
         is_number = type(self) is TensorValue and self.python_type() is torch.Tensor and not self.example.ndim
-        if not is_number or frame.root.modes.function_modes or self.example.is_meta:
+        if not is_number or frame.modes.function_modes or self.example.is_meta:
             return self
         return number_row(frame, frame.graph.compute(frame, torch.detach, (self,)), "item", [], {})
 
@@ -313,12 +313,7 @@ class TensorOperations(AbstractTensor):
         if kind == "s":
             return self.data_text(frame, str) or self
         is_float = kind is not None and kind in "fFeEgG" and type(self) is TensorValue and not self.example.requires_grad
-        if (
-            not is_float
-            or not self.example.dtype.is_floating_point
-            or self.example.numel() != 1
-            or frame.root.modes.function_modes
-        ):
+        if not is_float or not self.example.dtype.is_floating_point or self.example.numel() != 1 or frame.modes.function_modes:
             return self
         return number_row(frame, self, "__float__", [], {})
 
@@ -418,8 +413,8 @@ def existing_tensor(frame: Frame, obj: torch.Tensor, source: Source) -> Abstract
     value = TensorValue(node, node.meta["example_value"], source, obj)
     remember(frame, value)
     if obj.is_inference() and not is_inside(frame):  # which every tensor's guard says, too
-        frame.root.modes.uses_inference = True
-        frame.root.modes.storages.setdefault(value.example.storage, value.example.storage.version)
+        frame.modes.uses_inference = True
+        frame.modes.storages.setdefault(value.example.storage, value.example.storage.version)
     return value
 
 
@@ -430,7 +425,7 @@ def tensor_result(frame: Frame, node: fx.Node, example: FakeTensor) -> AbstractT
         return known
     value = TensorValue(node, example)
     value.may_be_freed = frame.graph.history_freed
-    if frame.root.modes.uses_inference:
+    if frame.modes.uses_inference:
         value.of_inference = is_for_inference(frame, example)
     remember(frame, value)
     return value
@@ -479,7 +474,7 @@ def fact_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value]
 
 def storage_offset(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Where a tensor begins in its memory; in that of an input that is where the input does, and more."""
-    memory_observed(frame.root, self)
+    memory_observed(frame, self)
     for value in known_values(frame).values():
         if value.obj is not None and value.example.storage is self.example.storage:
             frame.guard("CONSTANT", TensorOffset(value.source), value.obj.storage_offset())
@@ -494,7 +489,7 @@ def break_row(reason: str) -> Handler:
     """A method that is left to plain Python."""
 
     def handler(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        memory_observed(frame.root, self)
+        memory_observed(frame, self)
         return frame.break_graph(reason, f"Tensor.{name}")
 
     return handler
@@ -507,7 +502,7 @@ def number_row(frame: Frame, self: Any, name: str, args: list[Value], kwargs: di
         found: Value | None = number_of_tensor(frame, self, name)
         if found is not None:
             return found
-    if known is None and frame.root.options.unbacked and not args and not kwargs:
+    if known is None and frame.options.unbacked and not args and not kwargs:
         found = number_of_data(frame, self, name)
         if found is not None:
             return found

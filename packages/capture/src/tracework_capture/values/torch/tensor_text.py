@@ -19,15 +19,14 @@ __all__ = ["deferred_text", "may_be_written_after", "text_of_tensor"]
 def may_be_written_after(frame: Frame) -> bool:
     """Whether a text that is asked for here can be written when the graph has run: no mode or subclass sees that, and nothing needed it while
     tracing."""
-    root = frame.root
     switched = (
-        root.modes.transforms
-        or root.recording.selecting
-        or root.modes.function_modes
-        or root.modes.subclass_functions_off
-        or root.modes.states_written
+        frame.modes.transforms
+        or frame.recording.selecting
+        or frame.modes.function_modes
+        or frame.modes.subclass_functions_off
+        or frame.modes.states_written
     )
-    return not switched and place_here(frame) not in root.plan.learnt.read_while_tracing
+    return not switched and place_here(frame) not in frame.plan.learnt.read_while_tracing
 
 
 def deferred_text(
@@ -35,7 +34,7 @@ def deferred_text(
 ) -> DeferredValue:
     """fn(object, *rest) of what `load` writes the expression of, for str, repr or format, which must not raise."""
     more = "".join(f", {part!r}" for part in rest)
-    write = frame.root.services.call_disabled(fn)  # torch's code that makes a text is no part of the program
+    write = frame.services.call_disabled(fn)  # torch's code that makes a text is no part of the program
     return DeferredValue(
         str, lambda emit: f"{emit.const(write, fn.__name__)}({load(emit)}{more})", frozenset((place_here(frame),))
     )

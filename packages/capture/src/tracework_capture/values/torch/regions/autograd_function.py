@@ -177,7 +177,7 @@ def apply(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         args = with_defaults(frame, *static_function(frame, cls, "forward"), args, kwargs)
     elif kwargs:
         return frame.break_graph("autograd_function", f"{cls.__name__}.apply with keyword arguments")
-    why = not_transformed(cls, frame.root.modes.transforms, has_setup)
+    why = not_transformed(cls, frame.modes.transforms, has_setup)
     if why:
         return frame.break_graph("autograd_function", f"{cls.__name__} under a transform of torch.func{why}")
     return _Application(frame, cls, list(args), has_setup).run()
@@ -246,7 +246,7 @@ class _Application:
     def __init__(self, frame: Frame, cls: Any, args: list[Value], has_setup: bool) -> None:
         self.frame, self.cls, self.args, self.has_setup = frame, cls, args, has_setup
         self.builder = frame.graph
-        self.transforms = frame.root.modes.transforms
+        self.transforms = frame.modes.transforms
         self.transformed = bool(self.transforms)  # stand-ins say nothing of what is asked for a gradient
         self.needs = [self.needs_gradient(a) for a in args]
         self.ctx = FunctionContext(cls, self.needs)
@@ -445,7 +445,7 @@ class _Application:
         place = self.vmap_level()
         if place is None:
             return None
-        frame, root, level = self.frame, self.frame.root, self.transforms[place]
+        frame, level = self.frame, self.transforms[place]
         if level.batch is None or not {t.node for t in tensors}.issuperset(others):
             self.stop("a vmap in chunks, or a backward that reads more than arguments and results, and a vmap rule of its own")
         in_front = [isinstance(a, TensorValue) and self.is_batched(a.node, level) for a in self.args]
@@ -453,13 +453,13 @@ class _Application:
         in_dims = TupleValue([ConstantValue(0) if batched else NONE for batched in in_front])
         info = class_value(frame, VmapInfo).call(frame, [level.batch.size, ConstantValue(level.batch.randomness)], {})
         start = region(self.builder)
-        root.modes.transforms = self.transforms[:place]
+        frame.modes.transforms = self.transforms[:place]
         try:
             function, leading = static_function(frame, self.cls, "vmap")
             unchanged = Unchanged(frame, function)
             found = self.traced_now(function, [*leading, info, in_dims, *given], "vmap rule")
         finally:
-            root.modes.transforms = self.transforms
+            frame.modes.transforms = self.transforms
         if changed := unchanged.what_changed():
             self.stop(f"its vmap rule {changed}")
         return self.batched_half(start.nodes(self.builder), found, given, in_front, call_args)

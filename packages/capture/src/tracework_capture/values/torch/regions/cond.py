@@ -51,7 +51,7 @@ def cond_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
     operands = given["operands"].unpack(frame) if "operands" in given else []
     if not isinstance(condition, TensorValue) or known_tensor(condition.node) is not None:
         return arms[0 if condition.truth(frame) else 1].call(frame, operands, {})
-    if condition.example.numel() != 1 or frame.root.modes.transforms:
+    if condition.example.numel() != 1 or frame.modes.transforms:
         return frame.break_graph("call_unknown", "torch.cond of several conditions, or under a transform")
     (found, *first), (other, *second) = [traced_part(frame, arm, operands, "torch.cond") for arm in arms]
     if not same_structure(frame, found, other):
@@ -61,8 +61,8 @@ def cond_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
 
 def traced_part(frame: Frame, function: Value, args: list[Value], name: str) -> tuple[Value, tuple[Any, ...], Any]:
     """(what a function gives, facts of its tensors, the function as a graph of its own)"""
-    start, unchanged, random = region(frame.graph), Unchanged(frame, function, *args), frame.root.recording.effects.random
-    frame.root.recording.effects.random = False
+    start, unchanged, random = region(frame.graph), Unchanged(frame, function, *args), frame.recording.effects.random
+    frame.recording.effects.random = False
     found = function.call(frame, args, {})
     changed = unchanged.what_changed()
     if changed:
@@ -73,11 +73,11 @@ def traced_part(frame: Frame, function: Value, args: list[Value], name: str) -> 
     nodes = start.nodes(frame.graph)
     made = outline(frame.graph, nodes, [leaf.node for leaf in results], "Arm")
     forget_nodes(frame, set(nodes))
-    if frame.root.recording.effects.random and any(is_followed(n) for n in made.inputs):
+    if frame.recording.effects.random and any(is_followed(n) for n in made.inputs):
         return frame.break_graph(
             "call_unknown", f"{name}: a function of it draws random numbers, and its gradient would draw again"
         )
-    frame.root.recording.effects.random |= random
+    frame.recording.effects.random |= random
     return found, tuple(ResultFacts.of(leaf.example) for leaf in results), made
 
 

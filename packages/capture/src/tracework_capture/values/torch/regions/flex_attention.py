@@ -41,7 +41,7 @@ def attention_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
     """flex_attention(query, key, value, score_mod, block_mask, scale, kernel_options, buffers of score_mod, of mask_mod)"""
     given: dict[str, Any] = dict(zip(PARAMETERS, args))
     tensors: list[Any] = [given.get(name) for name in PARAMETERS[:3]]
-    if kwargs or len(args) < 7 or not all(isinstance(t, TensorValue) for t in tensors) or frame.root.modes.transforms:
+    if kwargs or len(args) < 7 or not all(isinstance(t, TensorValue) for t in tensors) or frame.modes.transforms:
         return frame.break_graph("call_unknown", "flex_attention with these arguments, or under a transform")
     query, key, value = tensors
     if torch.is_autocast_enabled(query.example.device.type) or query.example.shape[0] != key.example.shape[0]:

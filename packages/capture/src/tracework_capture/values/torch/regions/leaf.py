@@ -29,7 +29,7 @@ def call_leaf(frame: Frame, leaf: Leaf, args: list[Value], kwargs: dict[str, Val
         raise ControlMisuse(
             f"{name} is a leaf function without a fake, which says what it gives. Write one with @{name}.register_fake."
         )
-    if leaf.writes or frame.root.modes.transforms:
+    if leaf.writes or frame.modes.transforms:
         frame.break_graph("call_disabled", f"leaf function {name}, which writes to its arguments or is under a transform")
     parts = Parts(frame, leaf.real)
     positional = [parts.take(a) for a in args]

@@ -56,7 +56,7 @@ class Loop:
 def while_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.while_loop(cond_fn, body_fn, carried_inputs)"""
     given: dict[str, Any] = dict(zip(("cond_fn", "body_fn", "carried_inputs"), args)) | kwargs
-    if len(args) > 3 or set(given) - {"cond_fn", "body_fn", "carried_inputs"} or frame.root.modes.transforms:
+    if len(args) > 3 or set(given) - {"cond_fn", "body_fn", "carried_inputs"} or frame.modes.transforms:
         return frame.break_graph("call_unknown", "torch.while_loop with other arguments, or under a transform")
     carried = TupleValue(given["carried_inputs"].unpack(frame))
     ints = places_of_ints(frame, carried)
@@ -173,7 +173,7 @@ def number_of_steps(frame: Frame, name: str, xs: Value, dim: int) -> Any:
 
 def is_unrolled(frame: Frame, length: int) -> bool:
     """Whether the steps go into the graph one by one."""
-    return type(length) is int and (length <= LONGEST or bool(frame.root.modes.transforms))
+    return type(length) is int and (length <= LONGEST or bool(frame.modes.transforms))
 
 
 def steps_of(frame: Frame, xs: Value, dim: int, length: int) -> list[Value]:

@@ -67,10 +67,9 @@ class Body:
         batch: Batch | None = None,
     ) -> None:
         self.frame, self.builder = frame, frame.graph
-        root = frame.root
         start, before = region(self.builder), Unchanged(frame)
-        around = root.modes.transforms
-        root.modes.transforms = (*around, Level(kind, frozenset(s.node for s in stand_ins), batch))
+        around = frame.modes.transforms
+        frame.modes.transforms = (*around, Level(kind, frozenset(s.node for s in stand_ins), batch))
         try:
             self.result = call(function)
         except SymbolicRaise:
@@ -78,7 +77,7 @@ class Body:
             self.take_back(before)
             raise
         finally:
-            root.modes.transforms = around
+            frame.modes.transforms = around
         self.results = leaves(frame, self.result)
         self.tensors = [r for r in self.results if isinstance(r, TensorValue)]
         self.nodes = start.nodes(self.builder)
