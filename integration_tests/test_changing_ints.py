@@ -14,7 +14,9 @@ PLACES = [0, 1, 2, 3, 7, 15, 4, 9, 5, 6, 8, 10, 14, 11]
 
 
 def timestep(x, t):
-    frequencies = torch.exp(torch.arange(4, device=x.device) * -0.5)
+    frequencies = torch.exp2(
+        -torch.arange(4.0, device=x.device)
+    )  # exact: other bits are other angles, at steps as large as these
     angles = frequencies * t
     return x + torch.cat([angles.sin(), angles.cos()])
 
@@ -92,7 +94,8 @@ def test_values(made, compile_, program):
     for number in PLACES if program in PLACED else sorted(map(abs, STEPS)) if program is made_of else STEPS:
         x = torch.randn(16, 16) if program in PLACED else torch.randn(8)
         same(call(x.to(DEVICE), number), program(x.to(DEVICE), number))
-    assert_one_recording(made, len(STEPS))
+    # on a GPU, where torch asks the tensor for the place, the graph breaks there
+    assert_one_recording(made, len(STEPS), functions=4 if program is as_index and DEVICE == "cuda" else 2)
 
 
 def by_item(cache, k, pos):

@@ -127,7 +127,7 @@ PyObject *run(replay_object *self, PyObject *inputs, void *stream, int *status)
     *status = 0;
     for (Py_ssize_t i = 0; i < self->copy_count; i++) {
         const copied_input *one = &self->copies[i];
-        int failed = one->is_number ? input_number(inputs, one->input, &addresses[i])
+        int failed = one->is_number ? input_number(self, inputs, one, &addresses[i])
                                     : input_address(self, inputs, one->input, &addresses[i]);
         if (failed) {
             return NULL;

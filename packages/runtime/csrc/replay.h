@@ -22,7 +22,7 @@ typedef struct {
     uint64_t address;
 } fixed_input;
 
-/* is_number: the input is an int, and the memory an int64. */
+/* is_number: the input is an int, and the memory an int64, or a tensor of one number on the CPU. The memory has eight bytes. */
 typedef struct {
     Py_ssize_t input;
     uint64_t memory;
@@ -87,8 +87,8 @@ INTERNAL int input_address(replay_object *self, PyObject *inputs, Py_ssize_t pla
 /* Whether the inputs that are read in place are where they were; -1 with an exception. */
 INTERNAL int matches(replay_object *self, PyObject *inputs);
 
-/* The int64 that an input is, as its bits: 0, or -1 with an exception. */
-INTERNAL int input_number(PyObject *inputs, Py_ssize_t place, uint64_t *out);
+/* The bits of the number that an input is: 0, or -1 with an exception. */
+INTERNAL int input_number(replay_object *self, PyObject *inputs, const copied_input *one, uint64_t *out);
 
 /* Copies in both directions: the driver's status. addresses: of the inputs, or the bits of numbers. */
 INTERNAL int copy_inputs(const replay_object *self, const uint64_t *addresses, bool back, void *stream);

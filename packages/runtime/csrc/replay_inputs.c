@@ -93,14 +93,32 @@ int input_address(replay_object *self, PyObject *inputs, Py_ssize_t place, uint6
     return PyErr_Occurred() ? -1 : 0;
 }
 
-int input_number(PyObject *inputs, Py_ssize_t place, uint64_t *out)
+int input_number(replay_object *self, PyObject *inputs, const copied_input *one, uint64_t *out)
 {
-    if (place >= PyList_GET_SIZE(inputs) || !PyLong_Check(PyList_GET_ITEM(inputs, place))) {
-        PyErr_Format(PyExc_TypeError, "a recording takes a list of inputs, with an int at %zd", place);
+    PyObject *given = one->input < PyList_GET_SIZE(inputs) ? PyList_GET_ITEM(inputs, one->input) : NULL;
+    if (given != NULL && PyLong_Check(given)) {
+        *out = (uint64_t)PyLong_AsLongLong(given);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    uint64_t address;
+    PyObject *is_cpu = NULL;
+    if (given != NULL && PyObject_TypeCheck(given, PyDescr_TYPE(self->data_ptr))) {
+        is_cpu = PyObject_GetAttrString(given, "is_cpu");
+        if (is_cpu == NULL) {
+            return -1;
+        }
+        Py_DECREF(is_cpu); /* True and False live on */
+    }
+    if (is_cpu != Py_True) {
+        PyErr_Format(PyExc_TypeError, "a recording takes a list of inputs, with an int or a number on the CPU at %zd", one->input);
         return -1;
     }
-    *out = (uint64_t)PyLong_AsLongLong(PyList_GET_ITEM(inputs, place));
-    return PyErr_Occurred() ? -1 : 0;
+    if (input_address(self, inputs, one->input, &address) < 0) {
+        return -1;
+    }
+    *out = 0;
+    memcpy(out, (const void *)(uintptr_t)address, one->bytes);
+    return 0;
 }
 
 int matches(replay_object *self, PyObject *inputs)

@@ -48,8 +48,12 @@ def restride(value: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
 
 
 def in_memory(number: int | torch.Tensor, device: str | torch.device) -> torch.Tensor:
-    """An int64 without dims on a device; what is memory already as it is."""
-    return number if isinstance(number, torch.Tensor) else torch.full((), number, dtype=torch.int64, device=device)
+    """An int, as int64, or a tensor of one number on the CPU, on a device that nobody waits for; what lies there already as it is."""
+    if not isinstance(number, torch.Tensor):
+        return torch.full((), number, dtype=torch.int64, device=device)
+    if number.device.type == torch.device(device).type:
+        return number
+    return torch.full((), number.item(), dtype=number.dtype, device=device)
 
 
 def difference(value: Any, dtype: torch.dtype, device: torch.device | None) -> tuple[str, object, object] | None:

@@ -104,8 +104,29 @@ def call(args):
     assert graphed.engine.recorded == 2 and graphed.replays == 10
     with pytest.raises(OverflowError):
         graphed([torch.randn(3), *given[:-1], 2**63])
-    with pytest.raises(TypeError, match=f"with an int at {count}"):
+    with pytest.raises(TypeError, match=f"with an int or a number on the CPU at {count}"):
         graphed([torch.randn(3), *given[:-1], 0.5])
+
+
+@pytest.mark.parametrize("kernel", [0, 1], ids=["copied one by one", "by the kernel for copies"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool], ids=str)
+def test_tensors_of_one_number_on_the_cpu_are_numbers_in_memory(dtype, kernel):
+    host = """
+def call(args):
+    x, a, b = args
+    args.clear()
+    return (torch.stack([in_memory(a, "cpu"), in_memory(b, "cpu")]), x * 2, a)
+"""
+    lines = (Inputs(("x", "a", "b")), Number("m", "a", "cpu"), Number("n", "b", "cpu"), Return((), ()))
+    graphed = graph(host, engine=SlowEngine(kernel=kernel), static=frozenset(), host_lines=lines, inputs=("x", "a", "b"))
+    graphed.compiled.namespace["in_memory"] = in_memory
+    largest = 255 if dtype == torch.uint8 else float("inf")
+    many = torch.tensor([0.25, 1.5, 3.0, -0.0, 1e30, float("inf")]).clamp(max=largest).to(dtype)
+    for step in range(12):
+        a, b, x = many[step % 6], many[(step + 1) % 6].clone(), torch.randn(3)
+        numbers, double, first = graphed([x, a, b])
+        assert torch.equal(numbers, torch.stack([a, b])) and torch.equal(double, x * 2) and first is a
+    assert graphed.engine.recorded == 2 and graphed.replays == 10
 
 
 # outputs that stay alive

@@ -7,7 +7,7 @@ from typing import Any
 from tracework_primops import place_of
 from tracework_primops.symbols.expr import Symbol
 from tracework_runtime import Artifact, OutputRecipe, SymbolBinding, TensorCheck
-from tracework_runtime.host.lines import Call, Line
+from tracework_runtime.host.lines import Call, Line, Number
 
 from ..ir.index import Expr, Size
 from ..schedule.graph import alias_root
@@ -26,7 +26,8 @@ def pack(
 ) -> Artifact:
     """All facts about a compiled graph in one storable value. functions: kernel of the plan -> its function; places: of the graph's calls."""
     program = plan.program
-    devices = {str(b.layout.device) for b in program.buffers.values()}
+    told = {line.given for line in host_lines if isinstance(line, Number)}
+    devices = {str(b.layout.device) for name, b in program.buffers.items() if name not in told}
     static = program.static_inputs
     mutated_names = {alias_root(program.buffers, b) for b in program.mutated}
     mutated = {n for n, name in enumerate(program.inputs) if name in mutated_names}

@@ -105,6 +105,10 @@ class BufferView:
     offset: Size = 0
 
 
+NUMBER = "in_memory"
+"""Target of what puts a given number into a GPU's memory."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ExternNode:
     """A call of a library kernel.

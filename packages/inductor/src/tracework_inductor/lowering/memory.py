@@ -3,7 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.buffer import IN_PARTS, BufferLayout
+import torch
+from tracework_primops import prims
+
+from ..given_numbers import is_given_number
+from ..ir.buffer import IN_PARTS, NUMBER, BufferLayout
 from ..ir.index import Size, dot
 from ..ir.scalar_ops import ops
 from ..schedule.graph import alias_root
@@ -29,6 +33,14 @@ def contiguous(low: Any, x: Any, strides: Sequence[Size]) -> Any:
     value = elementwise(low, (x,), x.dtype, lambda v: v, 0)
     value.strides = tuple(strides)
     return value
+
+
+@lowers("device_put")
+def device_put(low: Any, x: Any, device: torch.device) -> Any:
+    """A given number, which the host program writes there; other memory is the library's to copy."""
+    if low.node.target is not prims.device_put or not is_given_number(low.node):
+        raise Refused("a copy between memories")
+    return low.extern(NUMBER, (x, device))
 
 
 @lowers("view_as_real")

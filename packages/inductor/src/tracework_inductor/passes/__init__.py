@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from tracework_primops import PrimGraph
 
+from ..given_numbers import convert_on_gpu
 from ..options import InductorOptions
 from .complex_parts import complex_parts
 from .fold_products import fold_products
@@ -22,6 +23,7 @@ GRAPH_PASSES: Mapping[Callable[[PrimGraph], PrimGraph], Callable[[InductorOption
     join_products: lambda options: True,
     pad_matmul: lambda options: True,  # after the two that make products
     pack_convolutions: lambda options: options.packs,
+    convert_on_gpu: lambda options: True,
     gather_numbers: lambda options: True,
 }
 

@@ -10,6 +10,8 @@ import torch
 from tracework_primops import GraphBuilder, PrimGraph, PrimValue, prims
 from tracework_primops.passes.edits import is_prim, is_pure
 
+from ..given_numbers import few_given
+
 
 def gather_numbers(graph: PrimGraph) -> PrimGraph:
     """The graph with such copies gathered; the same object where there is nothing to gather."""
@@ -26,6 +28,7 @@ def gather_numbers(graph: PrimGraph) -> PrimGraph:
 def _groups(nodes: Sequence[torch.fx.Node]) -> list[list[torch.fx.Node]]:
     """Copies of single numbers between which nothing has an effect, and none of which leads to another's operand."""
     groups: list[list[torch.fx.Node]] = []
+    given = few_given(nodes)
     open_groups: dict[Any, tuple[list[torch.fx.Node], set[torch.fx.Node]]] = {}
     for node in nodes:
         if not is_pure(node):
@@ -34,7 +37,7 @@ def _groups(nodes: Sequence[torch.fx.Node]) -> list[list[torch.fx.Node]]:
         for _, behind in open_groups.values():
             if not behind.isdisjoint(node.all_input_nodes):
                 behind.add(node)
-        if not _is_number_to_gpu(node):
+        if node in given or not _is_number_to_gpu(node):
             continue
         spec = node.meta["spec"]
         members, behind = open_groups.get((spec.dtype, spec.device), ([], set()))

@@ -50,7 +50,7 @@ def test_a_number_that_a_gpu_result_leads_to_is_not_waited_for():
     def program(a, b, x):
         first = prims.mul(x, a)
         back = prims.device_put(prims.sum(first, (0,), False), torch.device("cpu"))
-        return prims.mul(prims.mul(x, prims.add(back, 1.0)), b)
+        return prims.mul(prims.mul(x, prims.add(back, 1.0)), prims.neg(b))
 
     graph = graph_of(program, "n", "n", "v")
     left = copies(gather_numbers(graph))

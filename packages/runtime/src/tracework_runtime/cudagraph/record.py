@@ -8,7 +8,8 @@ Rules that keep it sound:
 * memory that the caller still holds is never written to: a call whose outputs of last time are alive takes another recording, with
   outputs of its own, and where that is not enough, or too much for a loss beside all that was saved for a backward, they are handed out as
   copies from then on;
-* an int that kernels read from memory is written there before each replay; others tell calls apart, as sizes do;
+* a number that kernels read from memory, an int or a tensor of one number on the CPU, is written there before each replay; other ints tell
+  calls apart, as sizes do;
 * an output in the memory of an input is a view of the caller's input, as without a recording;
 * what a recording hands out lies in a memory pool of its own, which no other replay writes to; what it needs only while it runs is shared
   by all recordings of a stream, on which replays are ordered (arena.py): a stream has recordings of its own;
@@ -333,9 +334,10 @@ class _Addresses:
 
     def __init__(self, calls: Calls, segment: Segment, inputs: Inputs, device: str) -> None:
         self._calls, self._static, self._inputs = calls, segment.static, inputs
-        self._elsewhere = {n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.device.type != device}
+        memory = {n: x for n, x in enumerate(inputs) if isinstance(x, torch.Tensor) and n not in segment.numbers}
+        self._elsewhere = {n for n, x in memory.items() if x.device.type != device}
         calls.elsewhere |= self._elsewhere
-        self._now = {n: x.data_ptr() for n, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.numel()}
+        self._now = {n: x.data_ptr() for n, x in memory.items() if x.numel()}
         self._before, calls.addresses = calls.addresses, self._now
         combination = hash(tuple(address for n, address in self._now.items() if n in self._static))
         self._settled = combination in calls.static or not self._before

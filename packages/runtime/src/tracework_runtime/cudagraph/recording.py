@@ -59,6 +59,11 @@ def can_be_copied(tensor: torch.Tensor) -> bool:
     return reach <= _WINDOW * tensor.numel() or reach * tensor.element_size() <= _SMALL
 
 
+def _eight_bytes(number: torch.Tensor) -> torch.Tensor:
+    """The number at the begin of memory that a replay writes whole."""
+    return torch.zeros(1, dtype=torch.int64, device=number.device).view(number.dtype)[0].copy_(number)
+
+
 @dataclasses.dataclass
 class CopiedInput:
     """Memory of the recording that an input is copied to, and back from where the graph writes to it."""
@@ -153,6 +158,8 @@ class Recording:
         self._copies: list[CopiedInput] = []
         given = list(inputs)
         for place, value in enumerate(inputs):
+            if place in segment.numbers:
+                continue
             if isinstance(value, torch.Tensor) and value.numel() and place not in fixed:
                 copy = CopiedInput.of(place, value, place in segment.written)
                 self._copies.append(copy)
@@ -160,7 +167,7 @@ class Recording:
             elif isinstance(value, torch.Tensor) and place in segment.written:
                 given[place] = value.data  # nobody writes to it while it is recorded: it has no new version
         device = torch.device(engine.device_type, segment.device)
-        self._numbers = {place: in_memory(inputs[place], device) for place in segment.numbers}
+        self._numbers = {place: _eight_bytes(in_memory(inputs[place], device)) for place in segment.numbers}
         for place, number in self._numbers.items():
             given[place] = number
         recorded: Recorded = engine.record(segment.call, list(given), segment.device, stream, segment.draws, segment.keeps)

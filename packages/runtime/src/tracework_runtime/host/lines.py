@@ -69,7 +69,8 @@ class Bind:
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """The number that the input `given` is, as an int64 in the memory of a device; the input is that memory itself in a recording."""
+    """The number that the input `given` is, an int or a tensor of one number on the CPU, in the memory of a device; the input is that memory
+    itself in a recording."""
 
     name: str
     given: str

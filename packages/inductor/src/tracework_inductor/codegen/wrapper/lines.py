@@ -29,7 +29,7 @@ from tracework_runtime.host.lines import (
 )
 
 from ... import _torch
-from ...ir.buffer import BufferLayout, BufferView, ExternNode
+from ...ir.buffer import NUMBER, BufferLayout, BufferView, ExternNode
 from ...ir.index import Expr, Size, same, same_all
 from ...lowering.cpu_products import GEMM
 from ...schedule.graph import alias_root, ended_inputs, read_buffers
@@ -326,6 +326,10 @@ class _Builder:
             return
         if node.target == GEMM:
             self._gemm(node, step)
+            return
+        if node.target == NUMBER:
+            self.lines.append(Number(str(node.outputs[0]), node.args[0].buffer, str(node.device)))
+            self.names.add(str(node.outputs[0]))
             return
         arguments = [self._argument(a) for a in node.args]
         arguments += [f"{k}={self._argument(v)}" for k, v in node.kwargs]
