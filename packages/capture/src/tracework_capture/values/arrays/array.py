@@ -53,6 +53,8 @@ class ArrayValue(AbstractArray):
     """An array, or a number of NumPy; `memory` is a tensor over its memory. `base` is the array that it is a view of, None where it
     owns its memory, or IN_A_TENSOR; it is not known of an array with a source."""
 
+    is_unique = True
+
     def __init__(self, tensor: AbstractTensor, scalar: bool = False, source: Source | None = None, base: Any = None) -> None:
         super().__init__(source)
         self.memory = tensor
@@ -106,13 +108,10 @@ class ArrayValue(AbstractArray):
         shape = "x".join(map(str, self.example.shape))
         return f"NumPy {'number' if self.scalar else 'array'} {self.dtype} [{shape}]"
 
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
-
     def hash_key(self, frame: Frame) -> Any:
         if self.scalar:
             return refuse(frame, "the hash of a number that is not known")
-        return frame.raise_new(TypeError, "unhashable type: 'numpy.ndarray'")
+        return super().hash_key(frame)
 
     def truth(self, frame: Frame) -> bool:
         return self.tensor.truth(frame)

@@ -141,6 +141,7 @@ def shuffled(generator: Any, count: int) -> Any:
 class NewGenerator(Value):
     """random.Random(seed) that the traced program made: what it gives is known."""
 
+    is_unique = True
     mutability = NEW
 
     def __init__(self, generator: Any) -> None:
@@ -149,12 +150,6 @@ class NewGenerator(Value):
 
     def python_type(self) -> type:
         return random.Random
-
-    def truth(self, frame: Frame) -> bool:
-        return True
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def hash_key(self, frame: Frame) -> Any:
         return IdentityKey(self)

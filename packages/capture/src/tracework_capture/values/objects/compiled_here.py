@@ -27,6 +27,8 @@ BACKENDS = ("eager", "aot_eager", "inductor", "tracework")
 class CompiledHere(Value):
     """torch.compile(function, **options)"""
 
+    is_unique = True
+
     def __init__(self, function: Value, options: dict[str, Value]) -> None:
         super().__init__(None)
         self.function, self.options = function, options
@@ -36,12 +38,6 @@ class CompiledHere(Value):
 
     def python_type(self) -> type:
         return types.FunctionType
-
-    def truth(self, frame: Frame) -> bool:
-        return True
-
-    def same_object(self, other: Value) -> bool:
-        return self is other
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.function.call(frame, args, kwargs)

@@ -47,9 +47,6 @@ class TracebackValue(Value):
     def python_type(self) -> type:
         return types.TracebackType
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def getattr(self, frame: Frame, name: str) -> Value:
         if name == "tb_next":
             return NONE if self.behind is None else self.behind
@@ -92,9 +89,6 @@ class ExistingTraceback(Value):
     def python_type(self) -> type:
         return types.TracebackType
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def reload(self, emit: Emitter) -> str:
         return f"{emit.load(self.exception)}.__traceback__"
 
@@ -122,6 +116,7 @@ _ASKED = ("name", "obj")
 class ExceptionValue(AbstractException):
     """An exception made in the traced program; `args` are Values."""
 
+    is_unique = True
     mutability = NEW
 
     def __init__(self, cls: type[BaseException], args: Sequence[Value], fields: dict[str, Value] | None = None) -> None:
@@ -166,12 +161,6 @@ class ExceptionValue(AbstractException):
 
     def python_type(self) -> type:
         return self.cls
-
-    def truth(self, frame: Frame) -> bool:
-        return True
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def text(self) -> str:
         """Message for people."""
@@ -329,6 +318,8 @@ def native_class(cls: type) -> type[BaseException]:
 class ExistingException(Value):
     """An exception of plain Python, alive at a break: it can be matched and raised again; for the rest the graph breaks."""
 
+    is_unique = True
+
     def __init__(self, obj: Any, source: Source | None) -> None:
         super().__init__(source)
         self.obj = obj
@@ -338,12 +329,6 @@ class ExistingException(Value):
 
     def describe(self) -> str:
         return f"an existing {type(self.obj).__name__}"
-
-    def truth(self, frame: Frame) -> bool:
-        return True
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def getattr(self, frame: Frame, name: str) -> Value:
         return frame.break_graph("exception", f"{name} of {self.describe()}")

@@ -134,9 +134,6 @@ class FunctionValue(AbstractFunction):
             frame.guard("IDENTITY", self.source, self.function)
         return self.function
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def defaults(self, frame: Frame) -> list[Value]:
         """Positional defaults, as Values."""
         found = self.function.__defaults__ or ()
@@ -366,9 +363,6 @@ class BoundMethodValue(Value):
 
     def python_type(self) -> type:
         return types.MethodType
-
-    def truth(self, frame: Frame) -> bool:
-        return True
 
     def real(self) -> Any:
         return types.MethodType(self.function.real(), self.owner.real())

@@ -42,6 +42,7 @@ def own_dict(obj: Any) -> dict[str, Any] | None:
 class InstanceFields(AbstractInstance):
     """An instance, past every descriptor and hook of its class."""
 
+    is_unique = True
     two_phase = True
     is_holder = True
     part: Any  # a ListValue, DictValue ..., a ConstantValue, or None
@@ -70,9 +71,6 @@ class InstanceFields(AbstractInstance):
         if self.obj is not None:
             frame.guard("IDENTITY", self.source, self.obj)
         return self.obj
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def as_index(self, frame: Frame) -> Value:
         has_index = lookup_class(self.python_type(), "__index__")[0] is not NO_ATTRIBUTE

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class NamespaceValue(Value):
     """A Python module."""
 
+    is_unique = True
+
     def __init__(self, obj: Any, source: Source | None) -> None:
         super().__init__(source)
         self.obj = obj
@@ -46,14 +48,8 @@ class NamespaceValue(Value):
         # its names may change, and its loader and spec are asked
         return frame.break_graph("value_not_known", f"text of {self.describe()}")
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def hash_key(self, frame: Frame) -> Any:
         return self.obj
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def as_graph_arg(self, frame: Frame) -> Any:
         return self.obj

@@ -36,9 +36,6 @@ class WeakReference(Value):
     def python_type(self) -> type:
         return type(self.obj)
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def same_object(self, other: Value) -> bool | None:
         return other.same_object(self) if isinstance(other, NewReference) else self is other
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
@@ -17,6 +16,7 @@ KEY_WRAPPER = type(functools.cmp_to_key(max))
 class ComparedKey(Value):
     """What compares by `function(obj, other.obj)`; `obj` is None in what cmp_to_key itself gives."""
 
+    is_unique = True
     mutability = NEW
 
     def __init__(self, function: Value, obj: Value | None = None) -> None:
@@ -26,15 +26,6 @@ class ComparedKey(Value):
 
     def python_type(self) -> type:
         return KEY_WRAPPER
-
-    def truth(self, frame: Frame) -> bool:
-        return True
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
-
-    def hash_key(self, frame: Frame) -> Any:
-        return frame.raise_new(TypeError, f"unhashable type: 'functools.{KEY_WRAPPER.__name__}'")
 
     def getattr(self, frame: Frame, name: str) -> Value:
         return self.obj if name == "obj" and self.obj is not None else super().getattr(frame, name)

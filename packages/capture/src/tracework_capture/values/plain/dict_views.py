@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...guards.kinds import COMPARE_FUNCTIONS
-from ..protocol.binding import attribute_of_builtin
 from ..protocol.calls import CALLS, method, method_handler
 from ..protocol.constant import ConstantValue
 from ..protocol.keys import hashed_here
-from ..protocol.operators import call_dunder, equal
+from ..protocol.native import NativeValue
+from ..protocol.operators import equal
 from ..protocol.value import Emitter, Frame, Value
 from .iterators import builtins_own
 from .mapping import DictValue
@@ -19,7 +19,7 @@ from .sets import IN_PLACE, OPERATORS, AbstractView, SetValue, as_set, is_plain_
 VIEW_TYPES = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
 
 
-class DictView(AbstractView):
+class DictView(NativeValue, AbstractView):
     """keys(), values() or items() of a dict; live."""
 
     def __init__(self, mapping: DictValue, kind: str) -> None:
@@ -57,14 +57,11 @@ class DictView(AbstractView):
             return ConstantValue(equal(frame, self.mapping.getitem(frame, pair[0]), pair[1]))
         return ConstantValue(any(equal(frame, i, item) for i in self.unpack(frame)))
 
-    def getattr(self, frame: Frame, name: str) -> Value:
-        return attribute_of_builtin(frame, self, name)
-
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         handler = method_handler(set, name) if self.is_set else None
         if handler is not None:
             return handler(frame, SetValue(frame, self.unpack(frame)), *args, **kwargs)
-        return call_dunder(frame, self, name, args, kwargs)
+        return super().call_method(frame, name, args, kwargs)
 
     def as_set(self, frame: Frame) -> SetValue:
         """The set with the same members."""
@@ -88,9 +85,6 @@ class DictView(AbstractView):
         members = list(small.members.values()) if isinstance(small, SetValue) else small.unpack(frame) if same else ()
         same = same and all(large.contains(frame, member).constant() for member in members)
         return ConstantValue(same != (op == "!="))
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def reload(self, emit: Emitter) -> str:
         return builtins_own(emit, self.mapping, self.kind)

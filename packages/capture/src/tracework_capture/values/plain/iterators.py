@@ -14,18 +14,19 @@ from ...graph.raises import may_be
 from ...guards.access import goes_over, item_ahead
 from ...guards.classes import lookup_class
 from ...sources import ItemAhead, IteratedList, Source
-from ..protocol.binding import attribute_of_builtin, native_base
+from ..protocol.binding import native_base
 from ..protocol.calls import Handler
 from ..protocol.constant import ConstantValue, force_plain, literal
 from ..protocol.make import make
-from ..protocol.operators import call_dunder, equal
+from ..protocol.native import NativeValue
+from ..protocol.operators import equal
 from ..protocol.value import EXISTING, Emitter, Frame, SymbolicRaise, Value
 
 if TYPE_CHECKING:
     from .sequence import SequenceValue
 
 
-class IteratorValue(Value):
+class IteratorValue(NativeValue):
     """An iterator made while tracing."""
 
     kind: type = type(iter([]))
@@ -36,20 +37,8 @@ class IteratorValue(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def iterate(self, frame: Frame) -> Value:
         return self
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
-
-    def getattr(self, frame: Frame, name: str) -> Value:
-        return attribute_of_builtin(frame, self, name)
-
-    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return call_dunder(frame, self, name, args, kwargs)
 
     def contains(self, frame: Frame, item: Value) -> Value:
         while (found := self.next_value(frame)) is not None:
@@ -468,9 +457,6 @@ class PartialBuiltin(Value):
 
     def python_type(self) -> type:
         return self.cls
-
-    def truth(self, frame: Frame) -> bool:
-        return True
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.handler(frame, args, kwargs)

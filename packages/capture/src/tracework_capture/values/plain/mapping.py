@@ -15,9 +15,8 @@ from ...errors import NotPlain
 from ...guards.classes import lookup_class
 from ...guards.kinds import items_in_order, weak_key
 from ...sources import Const, DictItem, DictValueAt, FrameGlobals
-from ..protocol.arguments import call_row
-from ..protocol.binding import attribute_of_builtin, is_callable
-from ..protocol.calls import method, method_handler
+from ..protocol.binding import is_callable
+from ..protocol.calls import method
 from ..protocol.constant import ConstantValue, plain
 from ..protocol.finalizers import drop_reference, refuse_to_drop
 from ..protocol.iteration import each_of, iterate_all
@@ -32,7 +31,8 @@ from ..protocol.keys import (
     simple_key,
     wrap_key,
 )
-from ..protocol.operators import call_dunder, compare_sequences, equal
+from ..protocol.native import NativeValue
+from ..protocol.operators import compare_sequences, equal
 from ..protocol.user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, Emitter, Frame, SymbolicRaise, Value, builtin_part
 from .sequence import NONE, Pending, TupleValue
@@ -72,9 +72,10 @@ def write_name(frame: Frame, table: dict[str, Any], name: str, value: Value | No
     frame.log_effect(("global", id(table), name), write)
 
 
-class DictValue(Value):
+class DictValue(NativeValue):
     """A dict or one of its built-in relatives. `entries`: hash key -> [key Value or Pending, value Value or Pending]."""
 
+    rows = (dict,)
     owner: Value | None = None  # the object of a subclass that this is the built-in part of
     iterates_in_c = True
     is_holder = True
@@ -303,7 +304,7 @@ class DictValue(Value):
             return NONE if self.default_factory is None else self.default_factory
         if name in self.attributes:
             return self.attributes[name]
-        return attribute_of_builtin(frame, self, name)
+        return super().getattr(frame, name)
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if self.cls is not collections.OrderedDict or self.mutability is not NEW or hasattr(self.cls, name):
@@ -312,12 +313,9 @@ class DictValue(Value):
         return None
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        handler = method_handler(dict, name)
-        if handler is not None:
-            return call_row(frame, self, name, handler, args, kwargs)
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.getattr(frame, name).call(frame, args, kwargs)
-        return call_dunder(frame, self, name, args, kwargs)
+        return super().call_method(frame, name, args, kwargs)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if op == "|=" and not reverse:
@@ -352,12 +350,6 @@ class DictValue(Value):
             return frame.break_graph("operation_unknown", "comparison of dicts with keys that define equality themselves")
         pairs: list[list[Value]] = [[TupleValue(pair) for pair in mapping.all_items(frame)] for mapping in (self, other)]
         return compare_sequences(frame, op, *pairs)
-
-    def hash_key(self, frame: Frame) -> Any:
-        return frame.raise_new(TypeError, f"unhashable type: '{self.cls.__name__}'")
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def as_graph_arg(self, frame: Frame) -> Any:
         return {plain(k): v.as_graph_arg(frame) for k, v in self.all_items(frame)}

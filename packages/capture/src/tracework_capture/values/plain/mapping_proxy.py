@@ -8,8 +8,8 @@ import types
 from typing import Any
 
 from ...sources import Const, Source
-from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import plain
+from ..protocol.native import NativeValue
 from ..protocol.operators import binary, compare
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import wraps
@@ -20,7 +20,7 @@ _METHODS = frozenset(
 )
 
 
-class ProxyValue(Value):
+class ProxyValue(NativeValue):
     """A view of `mapping`."""
 
     def __init__(self, mapping: Value, source: Any = None) -> None:
@@ -54,9 +54,6 @@ class ProxyValue(Value):
     def delitem(self, frame: Frame, key: Value) -> None:
         frame.raise_new(TypeError, "'mappingproxy' object does not support item deletion")
 
-    def getattr(self, frame: Frame, name: str) -> Value:
-        return attribute_of_builtin(frame, self, name)
-
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in _METHODS:
             return self.mapping.call_method(frame, name, args, kwargs)
@@ -72,9 +69,6 @@ class ProxyValue(Value):
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         return compare(frame, op, self.mapping, other)
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def hash_key(self, frame: Frame) -> Any:
         return frame.break_graph("unhashable_value", self.describe())

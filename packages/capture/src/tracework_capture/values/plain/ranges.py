@@ -6,14 +6,13 @@ import operator
 from typing import Any
 
 from ... import _C
-from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, plain
-from ..protocol.operators import call_dunder
+from ..protocol.native import NativeValue
 from ..protocol.value import Emitter, Frame, Value
 from .iterators import PlainIterator
 
 
-class RangeValue(Value):
+class RangeValue(NativeValue):
     """A range; its bounds are plain ints (symbols were specialised when it was made) unless it ends at a symbol."""
 
     made_anew = True
@@ -58,12 +57,12 @@ class RangeValue(Value):
     def getattr(self, frame: Frame, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return ConstantValue(getattr(self.value, name))
-        return attribute_of_builtin(frame, self, name)
+        return super().getattr(frame, name)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in ("index", "count"):
             return fold_literal(frame, getattr(self.value, name), *[force_plain(frame, a) for a in args])
-        return call_dunder(frame, self, name, args, kwargs)
+        return super().call_method(frame, name, args, kwargs)
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if isinstance(other, RangeValue) and op in ("==", "!="):
@@ -74,7 +73,7 @@ class RangeValue(Value):
         return f"{emit.const(range)}({self.value.start}, {self.value.stop}, {self.value.step})"
 
 
-class SliceValue(Value):
+class SliceValue(NativeValue):
     """A slice whose parts may be anything."""
 
     def __init__(self, start: Value, stop: Value, step: Value, source: Any = None) -> None:
@@ -90,7 +89,7 @@ class SliceValue(Value):
     def getattr(self, frame: Frame, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
-        return attribute_of_builtin(frame, self, name)
+        return super().getattr(frame, name)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "indices":

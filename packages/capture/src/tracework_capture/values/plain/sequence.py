@@ -15,15 +15,15 @@ import torch
 from ...errors import NotPlain
 from ...guards.classes import attributes_of, lookup_class
 from ...sources import Attr, Item, Source
-from ..protocol.arguments import call_row
-from ..protocol.binding import attribute_of_builtin, bind_class_attribute
-from ..protocol.calls import CALLS, method_handler
+from ..protocol.binding import bind_class_attribute
+from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue, force_plain, literal, plain
 from ..protocol.finalizers import drop_reference
 from ..protocol.iteration import iterate_all
 from ..protocol.kinds import AbstractSequence, AbstractTuple
 from ..protocol.make import make
-from ..protocol.operators import call_dunder, compare_sequences, equal
+from ..protocol.native import NativeValue
+from ..protocol.operators import compare_sequences, equal
 from ..protocol.user_keys import has_user_key, is_hashed_alike
 from ..protocol.value import EXISTING, NEW, Emitter, Frame, LazyValue, Value, builtin_part
 from .iterators import LiveSequenceIterator
@@ -45,7 +45,7 @@ def pending_items(obj: Sequence[Any], source: Source) -> list[Pending]:
     return [Pending(item, Item(source, index)) for index, item in enumerate(obj)]
 
 
-class SequenceValue(AbstractSequence):
+class SequenceValue(NativeValue, AbstractSequence):
     """What list, tuple and deque share."""
 
     original: tuple[Any, ...] = ()
@@ -157,24 +157,12 @@ class SequenceValue(AbstractSequence):
             return frame.raise_new(IndexError, f"{self.kind} index out of range")
         return self.item(frame, index)
 
-    def hash_key(self, frame: Frame) -> Any:
-        return frame.raise_new(TypeError, f"unhashable type: '{self.cls.__name__}'")
-
     def touch_slice(self, frame: Frame, index: slice) -> None:
         for position in range(*index.indices(len(self.items))):
             self.item(frame, position)
 
     def sliced(self, items: list[Any]) -> SequenceValue:
         return type(self)(items, cls=self.cls)
-
-    def getattr(self, frame: Frame, name: str) -> Value:
-        return attribute_of_builtin(frame, self, name)
-
-    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        handler = method_handler(type(self).native, name) or method_handler(Sequence, name)
-        if handler is not None:
-            return call_row(frame, self, name, handler, args, kwargs)
-        return call_dunder(frame, self, name, args, kwargs)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if op == "*":
@@ -208,9 +196,6 @@ class SequenceValue(AbstractSequence):
             frame.break_graph("operation_unknown", f"comparison of a {self.kind} changes it")
         return found
 
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
-
     def as_graph_arg(self, frame: Frame) -> Any:
         return [i.as_graph_arg(frame) for i in self.all_items(frame)]
 
@@ -219,7 +204,6 @@ class SequenceValue(AbstractSequence):
         return [emit.source(i.source) if type(i) is Pending else emit.load(i) for i in self.items[start:]]
 
     kind = "sequence"
-    native: type = Sequence
 
 
 WRITTEN_ANEW = 1000
@@ -343,7 +327,7 @@ class ListValue(MutableSequenceValue):
     """A list."""
 
     kind = "list"
-    native: type = list
+    rows = (list, Sequence)
 
     def __init__(self, items: Iterable[Any], source: Any = None, cls: type = list) -> None:
         super().__init__(items, source, cls)
@@ -365,7 +349,7 @@ class DequeValue(MutableSequenceValue):
     """A collections.deque."""
 
     kind = "deque"
-    native: type = collections.deque
+    rows = (collections.deque, Sequence)
 
     def __init__(
         self, items: Iterable[Any], source: Any = None, cls: type = collections.deque, maxlen: int | None = None
@@ -427,7 +411,7 @@ class TupleValue(SequenceValue, AbstractTuple):
     """A tuple, a namedtuple, a torch.Size, or a structure that torch functions return."""
 
     kind = "tuple"
-    native: type = tuple
+    rows = (tuple, Sequence)
     made_anew = True
 
     def __init__(self, items: Iterable[Any], source: Any = None, cls: type = tuple, obj: Any = None) -> None:

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from ...errors import BreakGraph, NotPlain
-from ..protocol.arguments import call_row
-from ..protocol.binding import attribute_of_builtin
-from ..protocol.calls import CALLS, Handler, method, method_handler
+from ..protocol.calls import CALLS, Handler, method
 from ..protocol.constant import ConstantValue, literal
 from ..protocol.finalizers import drop_reference, refuse_to_drop
 from ..protocol.iteration import each_of, iterate_all
@@ -27,6 +25,7 @@ from ..protocol.keys import (
     typed_key,
 )
 from ..protocol.kinds import AbstractInstance
+from ..protocol.native import NativeValue
 from ..protocol.operators import call_dunder
 from ..protocol.record_keys import RecordKey
 from ..protocol.user_keys import UserKey, cannot_be_made_again, refuse_user_keys
@@ -133,7 +132,7 @@ class AbstractView(Value):
         raise NotImplementedError
 
 
-class SetValue(Value):
+class SetValue(NativeValue):
     """A set: hash key -> member Value. An existing set of constants is guarded as a whole when it is wrapped.
 
     Python iterates over a set in an order that follows from hashes and from all that was done to the set. `order` is a real set
@@ -141,6 +140,7 @@ class SetValue(Value):
     to a new set, and what changed an existing one. Which input tensors are in a new set is guarded once something depends on it.
     """
 
+    rows = (set,)
     owner = None  # the object of a subclass that this is the built-in part of
 
     def __init__(
@@ -229,7 +229,7 @@ class SetValue(Value):
         if self.cls is frozenset:
             self.pin(frame)
             return frozenset(self.members)
-        return frame.raise_new(TypeError, "unhashable type: 'set'")
+        return super().hash_key(frame)
 
     def changed(self, frame: Frame, members: dict[Hashable, Value], step: Step) -> None:
         """New contents, and what makes them of the old ones."""
@@ -266,17 +266,13 @@ class SetValue(Value):
         """The steps that make a new set like this one."""
         return self.steps if self.source is None else (step_of(frame, "", self),)
 
-    def getattr(self, frame: Frame, name: str) -> Value:
-        return attribute_of_builtin(frame, self, name)
-
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name not in OF_ONE_MEMBER:
             self.pin(frame)
             args = args if name == "isdisjoint" else [set_part(arg) for arg in args]
-        handler = method_handler(set, name)
-        if handler is not None and (self.cls is set or name not in CHANGING):
-            return call_row(frame, self, name, handler, args, kwargs)
-        return call_dunder(frame, self, name, args, kwargs)
+        if self.cls is frozenset and name in CHANGING:
+            return call_dunder(frame, self, name, args, kwargs)
+        return super().call_method(frame, name, args, kwargs)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if isinstance(other, AbstractView):  # no set to the operators of sets
@@ -309,9 +305,6 @@ class SetValue(Value):
             ">=": left >= right,
         }
         return ConstantValue(answers[op])
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def reload(self, emit: Emitter) -> str:
         cannot_be_made_again(self.members)

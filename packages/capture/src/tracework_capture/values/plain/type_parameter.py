@@ -32,6 +32,7 @@ if sys.version_info >= (3, 12):
 class TypeParameterValue(Value):
     """What an intrinsic makes of its operands, each time another object."""
 
+    is_unique = True
     mutability = NEW
 
     def __init__(self, intrinsic: str, operands: list[Value]) -> None:
@@ -45,12 +46,6 @@ class TypeParameterValue(Value):
 
     def describe(self) -> str:
         return f"a {self.python_type().__name__} made in the traced program"
-
-    def truth(self, frame: Frame) -> bool:
-        return True
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def getattr(self, frame: Frame, name: str) -> Value:
         if name == "__name__" and self.intrinsic != "SUBSCRIPT_GENERIC":

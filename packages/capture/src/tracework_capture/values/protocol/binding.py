@@ -170,9 +170,6 @@ class BoundBuiltin(Value):
     def describe(self) -> str:
         return f"{self.owner.describe()}.{self.name}"
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def hash_key(self, frame: Frame) -> Any:
         return MethodKey(self.owner, self.name)
 

@@ -30,9 +30,6 @@ class KnownFunction(Value):
     def as_graph_arg(self, frame: Frame) -> Any:
         return self.fn
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def hash_key(self, frame: Frame) -> Any:
         return self.fn
 

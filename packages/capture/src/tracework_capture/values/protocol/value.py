@@ -17,7 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from ... import _C
 from ...errors import BreakGraph, NotPlain, NotReal
+from ...guards.classes import defines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -198,6 +200,8 @@ class Value:
     """Whether it does itself what a method of its class, however it was reached, is called for."""
     is_deferred = False
     """Whether Python makes it when the graph has run; then it answers before a number on its left."""
+    is_unique = False
+    """Whether no other Value stands for the same object, so that `is` is known."""
     is_chosen_by_data = False
     """Whether min() and max() choose it by data: a tensor, or one of such a choice."""
     by_identity = True
@@ -242,12 +246,17 @@ class Value:
         """A hashable that equals another's exactly when the two objects are equal as dict keys."""
         if self.is_constant():
             return self.constant()
+        kind = self.python_type()
+        if getattr(kind, "__hash__", None) is None:
+            frame.raise_new(TypeError, f"unhashable type: '{_C.type_name(kind)}'")
         frame.break_graph("unhashable_value", self.describe())
 
     def truth(self, frame: Frame) -> bool:
-        """bool(object)."""
+        """bool(object). An object whose class says nothing about it is true."""
         if self.is_constant():
             return bool(self.constant())
+        if not defines(self.python_type(), "__bool__", "__len__"):
+            return True
         frame.break_graph("operation_unknown", f"bool() of {self.describe()}")
 
     def deferred_truth(self, frame: Frame) -> Value | None:
@@ -256,8 +265,8 @@ class Value:
 
     def same_object(self, other: Value) -> bool | None:
         """`self is other`; None when not known."""
-        if self is other:
-            return True
+        if self is other or self.is_unique:
+            return self is other
         if self.is_constant() and other.is_constant():
             return self.constant() is other.constant()
         if self.python_type() is not other.python_type():

@@ -49,9 +49,6 @@ class ContextValue(Value):
     def python_type(self) -> type:
         return cast(type, self.cls)
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def getattr(self, frame: Frame, name: str) -> Value:
         if name in ("__enter__", "__exit__", "clone"):
             return BoundBuiltin(self, name)

@@ -167,6 +167,7 @@ class Place(threading.local):
 class NewGenerator(Value):
     """torch.Generator(device), made in the traced program."""
 
+    is_unique = True
     mutability = NEW
 
     def __init__(self, frame: Frame, device: torch.device) -> None:
@@ -182,12 +183,6 @@ class NewGenerator(Value):
 
     def describe(self) -> str:
         return "a torch.Generator made here"
-
-    def truth(self, frame: Frame) -> bool:
-        return True
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def getattr(self, frame: Frame, name: str) -> Value:
         if name in ("device",):

@@ -111,9 +111,6 @@ class Handle(Value):
     def python_type(self) -> type:
         return RemovableHandle
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def remove(self, frame: Frame) -> None:
         """The hook is not called any more."""
         raise NotImplementedError

@@ -52,6 +52,8 @@ def why_foreign(tensor: torch.Tensor) -> tuple[str, ...] | None:
 class ForeignTensor(Value):
     """One of them, which exists already."""
 
+    is_unique = True
+
     def __init__(self, obj: torch.Tensor, source: Source, why: tuple[str, ...], asks_its_class: bool) -> None:
         super().__init__(source)
         self.obj = obj
@@ -60,9 +62,6 @@ class ForeignTensor(Value):
 
     def python_type(self) -> type:
         return type(self.obj)
-
-    def same_object(self, other: Value) -> bool | None:
-        return self is other
 
     def used(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Any operation."""

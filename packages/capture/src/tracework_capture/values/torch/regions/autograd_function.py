@@ -62,9 +62,6 @@ class FunctionContext(Value):
     def describe(self) -> str:
         return "ctx of an autograd.Function"
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if hasattr(torch.autograd.function.BackwardCFunction, name):
             frame.break_graph("autograd_function", f"assignment to ctx.{name}")

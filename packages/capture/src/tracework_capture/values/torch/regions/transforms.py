@@ -330,9 +330,6 @@ class TransformedValue(Value):
     def describe(self) -> str:
         return f"torch.func.{self.kind}({self.function.describe()})"
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return TRANSFORMS[self.kind](frame, self.function, self.options, list(args), kwargs)
 

@@ -53,9 +53,6 @@ class KernelValue(Value):
     def describe(self) -> str:
         return f"Triton kernel {python_function(self.obj).__qualname__}"
 
-    def truth(self, frame: Frame) -> bool:
-        return True
-
     def getitem(self, frame: Frame, key: Value) -> Value:
         return LaunchValue(self, key)
 
