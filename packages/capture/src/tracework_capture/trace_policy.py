@@ -38,7 +38,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("tracework_capture.regions", INLINE, "a function in a region"),
     ("tracework_capture.array_functions", INLINE, "a function of arrays as one of tensors"),
     ("tracework_capture.attention", INLINE, "flex_attention in calls of torch"),
-    ("tracework_capture.stand_ins", INLINE, "traced for functions of torch"),
+    ("tracework_capture.polyfills", INLINE, "traced in place of C"),
     ("tracework_capture", BREAK, "the compiler itself"),
     ("tracework_aotautograd", BREAK, "the compiler itself"),
     ("tracework_primops", BREAK, "the compiler itself"),

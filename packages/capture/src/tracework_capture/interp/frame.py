@@ -13,6 +13,7 @@ from ..graph.inputs import lift_tensor
 from ..graph.mutations import MutationLog
 from ..graph.recording import Recording
 from ..guards.guard import GuardSet
+from ..polyfills import is_polyfill
 from ..sources import Const, root
 from ..values.objects.function import CellValue
 from ..values.protocol.queries import Queries
@@ -125,6 +126,7 @@ class SymbolicFrame(Attempt):
         self.code = code
         self.instructions = self.info.instructions
         self.globals = globals_
+        self.is_polyfill = is_polyfill(globals_)
         self.locals = (
             local_values  # dict[str, Value]; of the captured frame hook.compile_frame's, which has the slots that nobody read
         )
@@ -293,7 +295,9 @@ class SymbolicFrame(Attempt):
         return original_place(self.code, self.current).offset
 
     def location(self) -> UserLocation:
-        """Where this frame is."""
+        """Where this frame is; a polyfill is where it is called."""
+        if self.is_polyfill and self.parent is not None:
+            return self.parent.location()
         line, _, column, end_column = self.info.position(self.current)
         code = self.code
         return UserLocation(code.co_filename, line or code.co_firstlineno, code.co_qualname, column, end_column)
@@ -303,13 +307,14 @@ class SymbolicFrame(Attempt):
         frame: SymbolicFrame | None = self
         places = []
         while frame is not None:
-            places.append(frame.location())
+            if not frame.is_polyfill:
+                places.append(frame.location())
             frame = frame.parent
         return tuple(reversed(places))
 
     def user_location(self) -> str:
-        """file:line in function, of the innermost frame outside torch."""
+        """file:line in function, of the innermost frame that is neither torch's nor a polyfill's."""
         frame = self
-        while frame.parent is not None and "/torch/" in frame.code.co_filename:
+        while frame.parent is not None and (frame.is_polyfill or "/torch/" in frame.code.co_filename):
             frame = frame.parent
         return f"{frame.options.place(frame.code, frame.info.line(frame.current))} in {frame.code.co_name}"

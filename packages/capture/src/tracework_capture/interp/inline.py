@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from ..bytecode.facts import VERSION
 from ..errors import BreakGraph
 from ..exception_table import cleans_up
+from ..polyfills import is_polyfill
 from ..sources import Attr, GeneratorLocal
 from ..values.objects.function import FunctionValue, bind_arguments
 from ..values.protocol.binding import BoundBuiltin
@@ -33,6 +34,8 @@ def inline(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwa
     code = function.code
     if code.co_flags & _COROUTINE:
         frame.break_graph("generator", f"coroutine {code.co_qualname}")
+    if is_polyfill(function.globals):
+        return run_polyfill(frame, function, args, kwargs)
     if frame.progress.depth >= frame.options.inline_depth_limit:
         frame.break_graph("recursion", code.co_qualname)
     frame.progress.expect_growth(frame)
@@ -46,6 +49,18 @@ def inline(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwa
         run(child)
     finally:
         frame.progress.depth -= 1
+    assert child.result is not None
+    return child.result
+
+
+def run_polyfill(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The same for a polyfill, which counts for no limit."""
+    idle = frame.progress.idle
+    bound = bind_arguments(frame, function, args, kwargs)
+    child = SymbolicFrame(frame, function.code, function.globals, bound, function.closure(frame), frame)
+    child.function = function
+    run(child)
+    frame.progress.idle = idle
     assert child.result is not None
     return child.result
 

@@ -10,8 +10,8 @@ from ... import _C
 from ..._torch import module_call
 from ...bytecode.facts import VERSION
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ...polyfills.torch_functions import name_of_called
 from ...sources import Const
-from ...stand_ins import name_of_called
 from ...values.objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ...values.objects.row_value import RowValue
 from ...values.plain.mapping import DictValue, pairs_of_mapping

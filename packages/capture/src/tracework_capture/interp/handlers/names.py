@@ -143,6 +143,9 @@ def load_global(frame: SymbolicFrame, instruction: Instruction) -> None:
 def read_global(frame: SymbolicFrame, name: str) -> Value:
     """Value of a global, as the traced program left it."""
     globals_ = frame.globals
+    if frame.is_polyfill:
+        found = globals_[name] if name in globals_ else builtins_of(globals_)[name]
+        return frame.wrap(found, Const(found, name))
     touched = touched_name(frame, globals_, name)
     if touched is not MISSING and touched is not None:
         value: Value = touched

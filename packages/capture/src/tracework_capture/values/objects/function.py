@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ...code_origin import is_of_torch
+from ...polyfills import is_polyfill
 from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
 from ..plain.mapping import dict_of
 from ..plain.sequence import TupleValue
@@ -137,11 +138,15 @@ class FunctionValue(AbstractFunction):
     def defaults(self, frame: Frame) -> list[Value]:
         """Positional defaults, as Values."""
         found = self.function.__defaults__ or ()
-        return [frame.wrap(obj, DefaultArg(self.base, i)) for i, obj in enumerate(found)]
+        return [self._default(frame, obj, DefaultArg(self.base, i)) for i, obj in enumerate(found)]
 
     def default(self, frame: Frame, index: int) -> Value:
         """One positional default."""
-        return frame.wrap(cast(tuple[Any, ...], self.function.__defaults__)[index], DefaultArg(self.base, index))
+        return self._default(frame, cast(tuple[Any, ...], self.function.__defaults__)[index], DefaultArg(self.base, index))
+
+    def _default(self, frame: Frame, obj: object, source: Source) -> Value:
+        """The value of a default; nobody changes those of polyfills."""
+        return frame.wrap(obj, Const(obj, "default") if is_polyfill(self.globals) else source)
 
     def default_count(self) -> int:
         """How many positional parameters have defaults."""
@@ -150,7 +155,7 @@ class FunctionValue(AbstractFunction):
     def kwdefault(self, frame: Frame, name: str) -> Value | None:
         """Default of a keyword-only parameter, or None."""
         found = self.function.__kwdefaults__ or {}
-        return frame.wrap(found[name], KwDefaultArg(self.base, name)) if name in found else None
+        return self._default(frame, found[name], KwDefaultArg(self.base, name)) if name in found else None
 
     def closure(self, frame: Frame) -> tuple[CellValue, ...]:
         """The cells of the free variables, in co_freevars order; one CellValue per cell and capture."""
@@ -195,7 +200,7 @@ class FunctionValue(AbstractFunction):
         raise_no_attribute(frame, self, name, f"'function' object has no attribute '{name}'")
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if not is_of_torch(self.code):
+        if not is_of_torch(self.code) and not is_polyfill(self.globals):
             frame.guard("CODE", self.base, self.code)
         if not self.by_identity and self.code.co_names:
             frame.guard("IDENTITY", FunctionGlobals(self.base), self.globals)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...bytecode.resume import original_code
 from ...code_origin import is_installed
+from ...polyfills.torch_functions import listeners
 from ...sources import Const
-from ...stand_ins import effective_level, is_enabled_for, listeners
 from ..number.deferred import DeferredValue
 from ..number.floats import DeferredFloat
 from ..number.symint import SymNumber
 from ..plain.sequence import NONE
 from ..plain.str_percent import conversions
-from ..protocol.calls import calls, stand_in_row
+from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
 from .rows_attributes import call_after_graph, deferred_shown
@@ -119,7 +119,5 @@ calls(
     {
         **{getattr(logging, name): log_row(getattr(logging, name)) for name in LEVELS},
         **{getattr(logging.Logger, name): method_row(name) for name in LEVELS},
-        logging.Logger.isEnabledFor: stand_in_row(is_enabled_for),
-        logging.Logger.getEffectiveLevel: stand_in_row(effective_level),
     }
 )

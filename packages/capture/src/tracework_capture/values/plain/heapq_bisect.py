@@ -8,7 +8,8 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.calls import calls, stand_in_row
+from ... import polyfills
+from ..protocol.calls import calls, traced
 
 if TYPE_CHECKING:
     import types
@@ -21,6 +22,8 @@ SEARCH = "bisect_left bisect_right insort_left insort_right".split()
 def in_python(module: types.ModuleType, accelerator: str) -> types.ModuleType:
     """The module as its text has it, before C replaces functions of it."""
     spec = importlib.util.find_spec(module.__name__)
+    assert spec is not None and spec.origin is not None
+    spec = importlib.util.spec_from_file_location(f"{polyfills.__name__}.{module.__name__}", spec.origin)
     assert spec is not None and spec.loader is not None
     made, held = importlib.util.module_from_spec(spec), sys.modules[accelerator]
     sys.modules[accelerator] = None  # type: ignore[assignment]
@@ -34,14 +37,14 @@ def in_python(module: types.ModuleType, accelerator: str) -> types.ModuleType:
 def row(name: str, function: Any) -> Any:
     """Traces `function`. What is no list, and taking from one that is empty, is left to C, which has its own words for errors."""
 
-    traced = stand_in_row(function)
+    trace = traced(function)
 
     def handler(frame: Any, args: Any, kwargs: Any) -> Any:
         if not args or not issubclass(args[0].python_type(), list) or (name in HEAP and kwargs):
             return frame.break_graph("call_unknown", f"{name} of something that is no list")
         if name in TAKES_FROM and not args[0].truth(frame):
             return frame.raise_new(IndexError, "index out of range")
-        return traced(frame, args, kwargs)
+        return trace(frame, args, kwargs)
 
     return handler
 

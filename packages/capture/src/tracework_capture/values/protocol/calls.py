@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..._torch import DISABLED
+from ...polyfills import FOLDED, POLYFILLS, NotComputed
 from ...sources import Const
 from .arguments import checked
+from .constant import fold, force_plain
 from .registry import Registry
 from .value import Frame, Value
 
@@ -156,8 +158,8 @@ def _break(reason: str, name: str, frame: Frame, args: list[Value], kwargs: dict
     return frame.break_graph(reason, name)
 
 
-def stand_in_row(function: Callable[..., Any]) -> Handler:
-    """A call that is traced as one of `function`, Python code that does the same."""
+def traced(function: Callable[..., Any]) -> Handler:
+    """A call that is traced as one of `function`, a polyfill."""
 
     @functools.wraps(function)
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -198,3 +200,28 @@ def place_of(handler: Any) -> str:
             break
     code = handler.__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def evaluated(function: Callable[..., Any]) -> Handler:
+    """A call that is made while tracing, of arguments that must be known."""
+
+    @functools.wraps(function)
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return fold(frame, function, args, kwargs)
+
+    return handler
+
+
+def not_computed(cls: type[NotComputed]) -> Handler:
+    """What a polyfill says of a call that it leaves to the original."""
+
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return frame.break_graph(cls.reason, force_plain(frame, args[0]))
+
+    return handler
+
+
+calls({original: traced(function) for original, function in POLYFILLS.items()}, policy=Policy.TRACED)
+calls({function: evaluated(function) for function in FOLDED}, policy=Policy.EVALUATED)
+_REFUSALS: tuple[type[NotComputed], ...] = (NotComputed, *NotComputed.__subclasses__())
+calls({cls: not_computed(cls) for cls in _REFUSALS})

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 
 from ... import _torch
+from ...polyfills.torch_functions import gradient_of_even
 from ...sources import Const
-from ...stand_ins import gradient_of_even
 from ..number.floats import changes, shown_to_hooks
 from ..number.symint import size_value
 from ..plain.sequence import NONE, SequenceValue, TupleValue

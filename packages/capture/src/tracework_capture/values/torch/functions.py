@@ -15,14 +15,14 @@ from ... import _torch
 from ..._torch import failed_check, function_of_custom_operator
 from ...graph.data_sizes import RAISED, state
 from ...graph.inputs import mark_stated_conditions
+from ...polyfills.torch_functions import all_checked
 from ...sources import Const
-from ...stand_ins import STAND_INS, all_checked
 from ..number.symint import SizeRelation, SymNumber, size_value
 from ..objects.class_value import ClassValue
 from ..objects.lru_cache import waits_for_writes
 from ..objects.row_value import RowValue
 from ..plain.sequence import NONE, SequenceValue, TupleValue
-from ..protocol.calls import CALLS, Policy, breaks, call, method, stand_in_row
+from ..protocol.calls import CALLS, Policy, breaks, call, method, traced
 from ..protocol.constant import ConstantValue, fold, fold_literal, force_plain, literal
 from ..protocol.iteration import iterate_all
 from ..protocol.known_function import KnownFunction
@@ -207,10 +207,6 @@ def parse_to(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
     return fold_literal(frame, _torch.arguments_of_to, *given, **{k: like(v) for k, v in kwargs.items()})
 
 
-for _fn, _other in STAND_INS.items():
-    call(_fn)(stand_in_row(_other))
-
-
 def always(obj: bool | None) -> Handler:
     """A query with one answer."""
 
@@ -304,7 +300,7 @@ def check_tensor_all_with(frame: Frame, args: list[Value], kwargs: dict[str, Val
     condition = given["cond"]
     if not isinstance(condition, TensorValue) or condition.example.dtype is not torch.bool:
         return frame.break_graph("exception", "torch._check_tensor_all of what is no tensor of bools")
-    return stand_in_row(all_checked)(frame, [], given)
+    return traced(all_checked)(frame, [], given)
 
 
 @call(_torch.check_is_size)

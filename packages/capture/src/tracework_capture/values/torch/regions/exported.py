@@ -14,18 +14,16 @@ from ...._torch import (
     wrap_with_autocast,
     wrap_with_set_grad_enabled,
 )
-from ....sources import Const
-from ....stand_ins import under_autocast, with_grad_mode
+from ....polyfills.torch_functions import under_autocast, with_grad_mode
 from ...plain.sequence import TupleValue
-from ...protocol.calls import calls
+from ...protocol.calls import calls, traced
 from ...protocol.value import Value
 from .cond import cond_row
 from .loops import With, associative_scan_row, map_row, scan_row, while_row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from ...protocol.calls import Handler
     from ...protocol.value import Frame
 
 
@@ -70,15 +68,6 @@ def map_operator_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) 
     return map_row(frame, [OverLists(function, others.unpack(frame)), TupleValue(xs.unpack(frame))], kwargs)
 
 
-def traced_row(function: Callable[..., Any]) -> Handler:
-    """The call of a function of stand_ins.py, traced."""
-
-    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return frame.wrap(function, Const(function, function.__name__)).call(frame, args, kwargs)
-
-    return handler
-
-
 calls(
     {
         associative_scan_op: associative_scan_row,
@@ -86,7 +75,7 @@ calls(
         map_impl: map_operator_row,
         scan_op: scan_operator_row,
         while_loop_op: while_operator_row,
-        wrap_with_autocast: traced_row(under_autocast),
-        wrap_with_set_grad_enabled: traced_row(with_grad_mode),
+        wrap_with_autocast: traced(under_autocast),
+        wrap_with_set_grad_enabled: traced(with_grad_mode),
     }
 )

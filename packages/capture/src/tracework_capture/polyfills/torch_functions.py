@@ -10,11 +10,22 @@ from typing import Any
 
 import torch
 
-from ._torch import PositiveDefinite, PositiveSemidefinite, Symmetric, asserts_all, is_all_true, text_of_failed_check
+from .._torch import PositiveDefinite, PositiveSemidefinite, Symmetric, asserts_all, is_all_true, text_of_failed_check
+from . import polyfill
 
-__all__ = ["STAND_INS", "all_checked", "effective_level", "is_enabled_for", "under_autocast", "with_grad_mode"]
+__all__ = [
+    "all_checked",
+    "effective_level",
+    "gradient_of_even",
+    "is_enabled_for",
+    "listeners",
+    "name_of_called",
+    "under_autocast",
+    "with_grad_mode",
+]
 
 
+@polyfill(PositiveDefinite.check, PositiveSemidefinite.check)
 def definite_check(self: Any, value: torch.Tensor) -> torch.Tensor:
     """check() of torch.distributions' constraints on positive definite and semidefinite matrices."""
     symmetric: torch.Tensor = Symmetric.check(self, value)
@@ -27,6 +38,7 @@ def definite_check(self: Any, value: torch.Tensor) -> torch.Tensor:
     return torch.where(symmetric.all(), found, symmetric)
 
 
+@polyfill(asserts_all)
 def all_true(valid: torch.Tensor, error_message: object) -> torch.Tensor:
     """What distributions ask about the values they are given: the data, so that the branch on it is one on data."""
     return is_all_true(valid)
@@ -38,11 +50,13 @@ def all_checked(error_type: type[Exception], cond: torch.Tensor, message: Callab
         raise error_type(text_of_failed_check() if message is None else str(message()))
 
 
+@polyfill(logging.Logger.isEnabledFor)
 def is_enabled_for(self: Any, level: int) -> bool:
     """Logger.isEnabledFor"""
     return not self.disabled and self.manager._disable < level and level >= self.getEffectiveLevel()
 
 
+@polyfill(logging.Logger.getEffectiveLevel)
 def effective_level(self: Any) -> int:
     """Logger.getEffectiveLevel"""
     while self is not None:
@@ -91,6 +105,7 @@ def name_of_called(function: Any) -> str:
     return f"{name}()" if module is None or module == "builtins" else f"{module}.{name}()"
 
 
+@polyfill(torch.istft)
 def istft(
     input: torch.Tensor,
     n_fft: int,
@@ -155,12 +170,3 @@ def with_grad_mode(enabled: bool, function: Callable[..., Any], *args: Any) -> A
     """The operator wrap_with_set_grad_enabled."""
     with torch.set_grad_enabled(enabled):
         return function(*args)
-
-
-STAND_INS: dict[Any, Callable[..., Any]] = {
-    torch.istft: istft,
-    PositiveDefinite.check: definite_check,
-    PositiveSemidefinite.check: definite_check,
-    **({asserts_all: all_true} if asserts_all else {}),
-}
-"""Function of torch -> what is traced for it."""
