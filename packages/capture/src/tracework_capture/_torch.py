@@ -86,7 +86,6 @@ TensorBase = torch._C.TensorBase
 MODULE_OF_TENSOR = torch._tensor.__name__
 """Where the Python methods of torch.Tensor say that they are from."""
 neg_view = torch._neg_view
-foreach_zero = torch._foreach_zero_
 safe_softmax = torch._safe_softmax
 is_all_true = torch._is_all_true
 is_any_true = torch._is_any_true
@@ -160,6 +159,13 @@ BOUNDS_TAKE_GRADIENTS = tuple(int(part) for part in torch.__version__.split(".")
 def nan_alone_is_no_bound() -> bool:
     """Whether a clamp with one bound that is nan leaves all elements, without a gradient (torch 2.11), in the place of making them nan."""
     return not torch.zeros(1).clamp(max=math.nan).isnan().item()
+
+
+@functools.cache
+def foreach_gives_lists() -> bool:
+    """Whether a function that writes to the tensors of a list gives the list; nothing in older versions of torch."""
+    zero: Callable[..., Any] = torch._foreach_zero_
+    return zero([torch.zeros(())]) is not None
 
 
 def failed_check(message: Any) -> Exception:

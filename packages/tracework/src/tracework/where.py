@@ -27,7 +27,7 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     ("opcode handler", "tracework_capture.interp.opcodes", "OPCODES"),
     ("value class", "tracework_capture.values.protocol.wraps", "WRAP"),
     ("call", "tracework_capture.values.protocol.calls", "CALLS"),
-    ("float that changes", "tracework_capture.values.torch.float_operands", "TENSOR_FORMS"),
+    ("float that changes", "tracework_capture.polyfills.torch_numbers", "FORMS"),
     ("formula of a ufunc", "tracework_capture.values.arrays.ufuncs", "UFUNCS"),
     ("guard kind", "tracework_capture.guards.kinds", "GUARD_KINDS"),
     ("break reason", "tracework_capture.errors", "BREAK_REASONS"),

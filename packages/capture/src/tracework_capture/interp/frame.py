@@ -96,7 +96,7 @@ class SymbolicFrame(Attempt):
     """One frame of an attempt. Implements values.protocol.value.Frame."""
 
     __slots__: tuple[str, ...] = ("cells", "code", "current", "deferred", "function", "globals", "handled", "in_block", "info")
-    __slots__ += ("instructions", "keyword_names", "locals", "parent", "position", "raised_at", "result", "stack")
+    __slots__ += ("instructions", "is_polyfill", "keyword_names", "locals", "parent", "position", "raised_at", "result", "stack")
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ def inline(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwa
     code = function.code
     if code.co_flags & _COROUTINE:
         frame.break_graph("generator", f"coroutine {code.co_qualname}")
-    if is_polyfill(function.globals):
+    if is_polyfill(function.globals) and not code.co_flags & inspect.CO_GENERATOR:
         return run_polyfill(frame, function, args, kwargs)
     if frame.progress.depth >= frame.options.inline_depth_limit:
         frame.break_graph("recursion", code.co_qualname)

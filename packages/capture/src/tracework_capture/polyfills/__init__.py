@@ -56,4 +56,4 @@ def is_polyfill(globals_: dict[str, Any]) -> bool:
     return str(globals_.get("__name__")).startswith(__name__)
 
 
-from . import torch_functions  # noqa: E402, F401  # fills the tables
+from . import torch_functions, torch_numbers  # noqa: E402, F401  # fills the tables

@@ -5,7 +5,7 @@ interpreter what its messages say."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,7 +16,6 @@ from . import polyfill
 __all__ = [
     "all_checked",
     "effective_level",
-    "gradient_of_even",
     "is_enabled_for",
     "listeners",
     "name_of_called",
@@ -76,23 +75,6 @@ def listeners(self: Any) -> list[Any]:
             found += [handler, *handler.filters]
         self = self.parent if self.propagate else None
     return found
-
-
-def gradient_of_even(
-    x: torch.Tensor, spacings: Sequence[float], dims: Sequence[int], edge_order: int
-) -> tuple[torch.Tensor, ...]:
-    """torch.gradient(x, spacing=, dim=, edge_order=) of places that lie one number apart in each dim, in eager's order of operations."""
-    found = []
-    for spacing, dim in zip(spacings, dims):
-        parts = [x.narrow(dim, place, 1) for place in (0, 1, x.shape[dim] - 2, x.shape[dim] - 1)]
-        if edge_order == 1:
-            first, last = parts[1] - parts[0], parts[3] - parts[2]
-        else:
-            first = -1.5 * parts[0] + 2 * parts[1] - 0.5 * x.narrow(dim, 2, 1)
-            last = 1.5 * parts[3] - 2 * parts[2] + 0.5 * x.narrow(dim, x.shape[dim] - 3, 1)
-        between = x.narrow(dim, 2, x.shape[dim] - 2) - x.narrow(dim, 0, x.shape[dim] - 2)
-        found.append(torch.cat([first / spacing, between / spacing / 2, last / spacing], dim))
-    return tuple(found)
 
 
 def name_of_called(function: Any) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy
 import torch
@@ -427,7 +427,7 @@ def extremum_of_data(
     return best
 
 
-def changes(value: Value) -> bool:
+def changes(value: Value) -> TypeGuard[FloatValue]:
     """A float without a number that is known while tracing."""
     return isinstance(value, FloatValue) and not value.known and not isinstance(value, StepCount)
 

@@ -4,7 +4,7 @@
 - who is asked about a call: tensor_attributes, opaque_tensor, overrides
 - settings: modes, context, state, dual_numbers, optimizer
 - backward: module_hooks, hooks, frame_hooks, saved_hooks, backward, leaf_changes
-- calls: foreach, float_curves, number_calls, float_operands, generators, call
+- calls: number_calls, float_forms, generators, call
 - calls with ways of their own: number_arguments, data_calls, tensor_data, tensor_classes, data_indices, metadata_mutation, tensor_text
 - tensors: tensor, storage, subclass, parameter
 - modules: lazy_module, module, functional_call, copies
@@ -24,9 +24,7 @@ from . import (  # noqa: F401
     dual_numbers,
     existing,
     extrema,
-    float_curves,
-    float_operands,
-    foreach,
+    float_forms,
     frame_hooks,
     functional_call,
     functions,

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..._torch import foreach_gives_lists
 from ...sources import Const
 from ..number.floats import changes
 from ..objects.controls import MARKED
 from ..objects.function import FunctionValue
-from ..plain.sequence import TupleValue
+from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import remember
-from .float_operands import tensor_form
-from .foreach import given_back, writes_to_lists
+from .float_forms import tensor_form
 from .generators import drawn
 
 if TYPE_CHECKING:
@@ -48,6 +48,16 @@ def call_torch(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value
     ):
         return args[0]
     return result
+
+
+def given_back(args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What a function that writes to the tensors of a list gives."""
+    return (args[0] if args else kwargs["self"]) if foreach_gives_lists() else NONE
+
+
+def writes_to_lists(name: str) -> bool:
+    """Whether a function of torch by this name does."""
+    return name.startswith("_foreach_") and name.endswith("_")
 
 
 MARKED["allow_in_graph"] = lambda obj, mark, frame, args, kwargs: call_torch(frame, obj, args, kwargs)

@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     from ..protocol.kinds import AbstractTensor
     from ..protocol.value import Frame, Value
 
-EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
-"""Dtypes in which eager computes with as many digits as they store."""
-
-WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
-
 
 def as_kind(frame: Frame, tensor: AbstractTensor, dtype: torch.dtype) -> AbstractTensor:
     """The tensor in this dtype; itself when it has it."""

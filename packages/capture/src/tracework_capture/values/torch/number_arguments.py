@@ -1,8 +1,6 @@
 """Operators whose number argument (alpha, value) is a tensor: eager reads the number out of it, which a graph cannot.
 
-NUMBER_FORMS: operator -> the same arithmetic without that argument, in eager's order of operations and in the dtype that eager
-computes in: the tensors' common one, float32 for the halves, which are rounded once at the end. What else is given breaks the graph, as
-reading the number does.
+polyfills/torch_numbers.py has the same arithmetic without that argument. What else is given breaks the graph, as reading the number does.
 """
 
 from __future__ import annotations
@@ -13,25 +11,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from ...polyfills.torch_numbers import EXACT, WIDE, accumulated
 from ..number.floats import FloatValue
 from ..plain.sequence import SequenceValue, TupleValue
-from ..protocol.calls import call, method
+from ..protocol.calls import call, method, traced
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
-from .call import call_torch
-from .dtypes import EXACT, WIDE, as_kind, fits
-from .foreach import given_back, writes_to_lists
+from .call import call_torch, given_back, writes_to_lists
+from .dtypes import fits
 
 if TYPE_CHECKING:
     from ..protocol.calls import Handler
     from ..protocol.value import Frame, Value
 
-    Form = Callable[[Frame, str, AbstractTensor, list[AbstractTensor], AbstractTensor], AbstractTensor]
 
-
-def is_number_tensor(value: Value | None) -> bool:
-    """Whether a tensor stands where a number belongs."""
-    return isinstance(value, AbstractTensor)
+accumulate = traced(accumulated)
 
 
 def computed_in(tensors: Sequence[Any]) -> torch.dtype | None:
@@ -46,80 +40,17 @@ def computed_in(tensors: Sequence[Any]) -> torch.dtype | None:
     return wide if wide in EXACT else None
 
 
-def of_kind(frame: Frame, number: AbstractTensor, tensors: Sequence[AbstractTensor]) -> AbstractTensor:
-    """The number as eager reads it: it takes no part in promotion, which among tensors without dimensions it would."""
-    dtype = tensors[0].example.dtype
-    if number.example.dtype == dtype or all(t.example.ndim > 0 for t in tensors) or number.example.dtype.is_complex:
-        return number
-    return as_kind(frame, number, dtype)
-
-
-def product(frame: Frame, *factors: AbstractTensor) -> AbstractTensor:
-    """Their product, from left to right."""
-    made = factors[0]
-    for factor in factors[1:]:
-        made = cast(AbstractTensor, frame.graph.call(frame, torch.mul, (made, factor)))
-    return made
-
-
-def changed(frame: Frame, name: str, target: AbstractTensor, change: AbstractTensor) -> AbstractTensor:
-    """target.add(change) or target.add_(change)"""
-    inplace = name.endswith("_")
-    found = cast(AbstractTensor, frame.graph.call_method(frame, "add_" if inplace else "add", (target, change)))
-    return target if inplace else found
-
-
-def apply_form(
-    frame: Frame,
-    form: Form,
-    name: str,
-    tensors: Sequence[Any],
-    number: AbstractTensor,
-    wide: torch.dtype,
-) -> AbstractTensor:
-    """The form on tensors of the dtype that eager computes in; a result in half precision is rounded once."""
-    target, *others = tensors
-    common = functools.reduce(torch.promote_types, (t.example.dtype for t in tensors))
-    number = of_kind(frame, number, tensors)
-    if common in WIDE and not name.endswith("_"):
-        found = form(frame, name, as_kind(frame, target, wide), [as_kind(frame, t, wide) for t in others], number)
-        return as_kind(frame, found, common)
-    return form(frame, name, target, [as_kind(frame, t, wide) for t in others], number)
-
-
-def add(frame: Frame, name: str, target: AbstractTensor, tensors: list[AbstractTensor], number: AbstractTensor) -> AbstractTensor:
-    return changed(frame, name, target, product(frame, tensors[0], number))
-
-
-def sub(frame: Frame, name: str, target: AbstractTensor, tensors: list[AbstractTensor], number: AbstractTensor) -> AbstractTensor:
-    return changed(frame, name, target, product(frame, tensors[0], cast(AbstractTensor, number.unary(frame, "-"))))
-
-
-def addcmul(
-    frame: Frame, name: str, target: AbstractTensor, tensors: list[AbstractTensor], number: AbstractTensor
-) -> AbstractTensor:
-    return changed(frame, name, target, product(frame, number, *tensors))
-
-
-def addcdiv(
-    frame: Frame, name: str, target: AbstractTensor, tensors: list[AbstractTensor], number: AbstractTensor
-) -> AbstractTensor:
-    scaled = cast(AbstractTensor, frame.graph.call(frame, torch.div, (product(frame, number, tensors[0]), tensors[1])))
-    return changed(frame, name, target, scaled)
-
-
-NUMBER_FORMS = {
-    "add": (add, "alpha", 1),
-    **dict.fromkeys(("sub", "subtract"), (sub, "alpha", 1)),
-    "addcmul": (addcmul, "value", 2),
-    "addcdiv": (addcdiv, "value", 2),
+NUMBERS = {
+    "add": ("alpha", 1),
+    **dict.fromkeys(("sub", "subtract"), ("alpha", 1)),
+    **dict.fromkeys(("addcmul", "addcdiv"), ("value", 2)),
 }
-"""Name -> (form, the number's keyword, how many tensors come after the first)."""
+"""Name -> (the number's keyword, how many tensors come after the first)."""
 
 
 def without_number(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result of the form without a number argument, or None when the number is a number, or the form would round otherwise."""
-    form, keyword, count = NUMBER_FORMS[name.removeprefix("_foreach_").rstrip("_")]
+    keyword, count = NUMBERS[name.removeprefix("_foreach_").rstrip("_")]
     number: Any = kwargs.get(keyword)
     if number is None and len(args) > count + 1:
         number = args[count + 1]
@@ -127,20 +58,21 @@ def without_number(frame: Frame, name: str, args: list[Value], kwargs: dict[str,
         number = kwargs["scalars"]
     if isinstance(number, FloatValue) and not number.known and may_be_tensor(frame, number, args[: count + 1]):
         number = number.as_tensor(frame)
-    factors = unspecialised_numbers(frame, number) if name.startswith("_foreach_") and len(args) >= count + 1 else None
+    factors: list[Any] | None = (
+        unspecialised_numbers(frame, number) if name.startswith("_foreach_") and len(args) >= count + 1 else None
+    )
     if factors is not None:
-        return each_without_number(frame, form, name, args, count, factors)
-    if not is_number_tensor(number) or "out" in kwargs or len(args) < count + 1:
+        return each_without_number(frame, name, args, count, factors)
+    if not isinstance(number, AbstractTensor) or "out" in kwargs or len(args) < count + 1:
         return None
     if name.startswith("_foreach_"):
         rows = len(args[0].unpack(frame))
         single = number.example.ndim == 0
         factors = [number if single else number.getitem(frame, ConstantValue(index)) for index in range(rows)]
-        return each_without_number(frame, form, name, args, count, factors)
-    wide = computed_in(args[: count + 1])
-    if wide is None or number.example.numel() != 1:
+        return each_without_number(frame, name, args, count, factors)
+    if computed_in(args[: count + 1]) is None or number.example.numel() != 1:
         return None
-    return apply_form(frame, form, name, args[: count + 1], number, wide)
+    return accumulate(frame, [ConstantValue(name), number, *args[: count + 1]], {})
 
 
 def may_be_tensor(frame: Frame, number: Value, operands: list[Value]) -> bool:
@@ -173,28 +105,25 @@ def scalar(frame: Frame, number: Value) -> AbstractTensor:
     return cast(AbstractTensor, frame.graph.call(frame, torch.full, ((), number), {"dtype": torch.float64}))
 
 
-def each_without_number(
-    frame: Frame, form: Form, name: str, args: list[Value], count: int, factors: list[AbstractTensor]
-) -> Value | None:
+def each_without_number(frame: Frame, name: str, args: list[Value], count: int, factors: list[AbstractTensor]) -> Value | None:
     """The same for lists of tensors, with a number for each of them."""
     columns = [a.unpack(frame) for a in args[: count + 1]]
-    dtypes: list[Any] = [computed_in(row) for row in zip(*columns)]
-    if not all(dtypes) or any(len(column) != len(factors) for column in columns):
+    if not all(map(computed_in, zip(*columns))) or any(len(column) != len(factors) for column in columns):
         return None
-    made = [apply_form(frame, form, name, row, factor, wide) for row, factor, wide in zip(zip(*columns), factors, dtypes)]
+    made = [accumulate(frame, [ConstantValue(name), factor, *row], {}) for row, factor in zip(zip(*columns), factors)]
     return given_back(args, {}) if writes_to_lists(name) else TupleValue(made)
 
 
 def method_row(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.add and its like."""
-    found = without_number(frame, name, [self, *args], kwargs) if name.rstrip("_") in NUMBER_FORMS else None
+    found = without_number(frame, name, [self, *args], kwargs) if name.rstrip("_") in NUMBERS else None
     if found is not None:
         return found
     found = frame.graph.call_method(frame, name, with_operand(frame, [self, *args]), kwargs)
     return self if name.endswith("_") else found
 
 
-OPERATORS = ("mul", "div", *NUMBER_FORMS)
+OPERATORS = ("mul", "div", *NUMBERS)
 method(torch.Tensor, *(n + end for n in OPERATORS for end in ("", "_")))(method_row)
 
 
@@ -203,7 +132,7 @@ def function_row(fn: Callable[..., Any]) -> Handler:
 
     def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         name = fn.__name__
-        found = without_number(frame, name, args, kwargs) if name.removeprefix("_foreach_").rstrip("_") in NUMBER_FORMS else None
+        found = without_number(frame, name, args, kwargs) if name.removeprefix("_foreach_").rstrip("_") in NUMBERS else None
         return found if found is not None else call_torch(frame, fn, with_operand(frame, list(args)), kwargs)
 
     return row

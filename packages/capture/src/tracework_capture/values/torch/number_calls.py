@@ -1,7 +1,7 @@
 """Functions of torch that read a float as it is, for floats that change: nodes that read it from a tensor when the graph runs
 (graph/number_operators.py), where nothing asks for a gradient.
 
-NUMBER_CALLS: name -> form(frame, name, args, kwargs), as the forms of float_operands are.
+NUMBER_CALLS: name -> form(frame, name, args, kwargs), which gives None where the number is needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ...graph.number_operators import number_operator
 from ..number.floats import changes
 from ..protocol.constant import plain
 from ..protocol.kinds import AbstractTensor, is_plain_tensor
-from .float_curves import without_usual
 
 if TYPE_CHECKING:
     from ..protocol.value import Frame, Value
@@ -31,9 +30,14 @@ FUNCTIONS = {
 }
 
 
+AS_USUAL: dict[str, tuple[Any, ...]] = {"device": (None,), "dtype": (None,), "layout": (None, torch.strided)}
+AS_USUAL |= {"requires_grad": (None, False), "pin_memory": (None, False)}
+"""What an argument is where it says nothing."""
+
+
 def read_when_run(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The call with its floats read from tensors; None where a gradient is asked for, or something else decides what it gives."""
-    kwargs = without_usual(kwargs)
+    kwargs = {k: v for k, v in kwargs.items() if not v.is_constant() or v.constant() not in AS_USUAL.get(k, ())}
     values: list[Any] = [*args, *kwargs.values()]
     places = [place for place, value in enumerate(values) if isinstance(value, AbstractTensor)]
     examples = [values[place].example for place in places]

@@ -43,7 +43,7 @@ from ..protocol.value import EXISTING, NEW, Frame, Value
 from . import backward, hooks
 from .backward import is_freed, reload_freed, write_grad
 from .data_indices import select_by_data, slice_by_data, store_by_data
-from .float_operands import element, tensor_form
+from .float_forms import element, tensor_form
 from .hooks import keeps_gradient
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
 from .leaf_changes import assign_data, change_requires_grad
