@@ -419,7 +419,7 @@ def leave_contexts(frame: Any) -> list[Any]:
     """Managers of torch that the frame is inside of: the graph leaves them again, plain Python enters them before it goes on."""
     entered = [ref.owner for ref in frame.stack if getattr(ref, "name", None) == "__exit__" and hasattr(ref.owner, "leave")]
     for manager in reversed(entered):
-        manager.leave_at_break(frame)
+        manager.leave(frame, at_break=True)
         left(frame, manager)
     refuse_open_managers(frame)
     return entered

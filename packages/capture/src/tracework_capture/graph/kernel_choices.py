@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from .._torch import FLAGS, FUSED_ATTENTION
 from ..guards.kinds import STATES
 
-__all__ = ["KERNEL_CHOICES", "guard_choices"]
+__all__ = ["KERNEL_CHOICES", "guard_choices", "guard_state"]
 
 ATTENTION = tuple(name for name in FLAGS if "sdp" in name and name not in ("sdp_overrideable", "sdp_fa3"))
 """Which operator is taken; not what other devices may override, and which version of its kernel the operator calls."""
@@ -40,8 +40,13 @@ KERNEL_CHOICES: Mapping[Callable[..., Any], tuple[str, ...]] = {
 
 def guard_choices(frame: Any, target: Any) -> None:
     """Guards what a call of `target` in the graph depends on."""
-    if isinstance(target, str):
-        return
-    written = frame.modes.states_written
-    for state in KERNEL_CHOICES.get(target, ()):
-        frame.guards.state(state, written[state] if state in written else STATES[state](), frame.user_location())
+    if not isinstance(target, str):
+        for state in KERNEL_CHOICES.get(target, ()):
+            guard_state(frame, state)
+
+
+def guard_state(frame: Any, state: str) -> None:
+    """The state, a row of guards.kinds.STATES, is as at the start of this frame: blocks and setters of the program change it for real."""
+    modes = frame.modes
+    start = modes.states_written[state] if state in modes.states_written else STATES[state]()
+    frame.guards.state(state, modes.autocast_at_start if state == "autocast" else start, frame.user_location())

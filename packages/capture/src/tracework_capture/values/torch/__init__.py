@@ -2,7 +2,7 @@
 
 - what is asked of tensors: dtypes, leaves, inference_tensors, symbolic_indices, masks, extrema, graph_functions, structure
 - who is asked about a call: tensor_attributes, opaque_tensor, overrides
-- settings: modes, context, state, dual_numbers, optimizer
+- settings: modes, context, state, optimizer
 - backward: module_hooks, hooks, frame_hooks, saved_hooks, backward, leaf_changes
 - calls: number_calls, float_forms, generators, call
 - calls with ways of their own: number_arguments, data_calls, tensor_data, tensor_classes, data_indices, metadata_mutation, tensor_text
@@ -21,7 +21,6 @@ from . import (  # noqa: F401
     data_calls,
     data_indices,
     dtypes,
-    dual_numbers,
     existing,
     extrema,
     float_forms,

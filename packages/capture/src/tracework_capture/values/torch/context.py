@@ -1,16 +1,19 @@
-"""Context managers that torch gives: grad mode, autocast, and those that mean nothing to a graph."""
+"""Context managers that torch gives, as what they record: grad mode, autocast, forward-mode AD, and those that mean nothing to a graph."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy
 import torch
+from torch.autograd import forward_ad
 
-from ..._torch import enter_autocast, exit_autocast, set_grad_mode
+from ..._torch import dual_level, enter_autocast, exit_autocast, set_grad_mode
+from ...errors import BreakGraph
 from ...graph.managers import left, record_plain
 from ...regions import error_on_graph_break, leave_region
 from ...sources import Const, InstanceAttr
@@ -18,7 +21,7 @@ from ..objects.existing import wrap_object
 from ..objects.function import FunctionValue
 from ..plain.sequence import NONE
 from ..protocol.binding import BoundBuiltin, class_value
-from ..protocol.calls import call, calls
+from ..protocol.calls import call
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.value import Value
 from ..protocol.wraps import guard_type, wraps, wraps_derived, wraps_named
@@ -26,34 +29,55 @@ from .inference_tensors import begin_block, end_block
 from .overrides import dispatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import fx
+    from collections.abc import Callable, Generator
 
     from ...sources import Source
     from ..protocol.calls import Handler
     from ..protocol.kinds import AbstractFunction
     from ..protocol.value import Emitter, Frame
 
+Blocks: TypeAlias = "Generator[Value | None, bool, None]"
+Block: TypeAlias = "Callable[[Frame, ContextValue], Blocks]"
+"""A generator function: up to its yield it records what entering a manager does, and gives what `as` gets (None: None); behind it, what
+leaving does. The yield gives whether the graph ends inside of the block, which plain Python then enters again."""
+
 
 class ContextValue(Value):
-    """A manager made in the traced program. `enter` and `leave` record nodes; it can also decorate a function."""
+    """A manager made in the traced program, or found there. It can also decorate a function.
 
-    def __init__(self, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
+    block: what it does; None for classes with methods of their own. as_entered: what leaving does where the frame found it entered.
+    fields: the attributes that are known.
+    """
+
+    outlives_graph = False
+    """Whether it may be entered in a graph and left after it, where no with block says so."""
+
+    def __init__(
+        self,
+        cls: Any,
+        block: Block | None,
+        args: list[Value],
+        kwargs: dict[str, Value],
+        as_entered: Callable[[Frame, ContextValue], None] | None = None,
+        fields: dict[str, Value] | None = None,
+    ) -> None:
         super().__init__(None)
-        self.cls = cls
-        self.args = args
-        self.kwargs = kwargs
+        self.cls, self.block, self.args, self.kwargs = cls, block, args, kwargs
+        self.as_entered, self.fields = as_entered, fields or {}
         self.obj: Any = None  # the manager itself, where it existed before
+        self.begun: list[Blocks] = []
+        """Of the blocks that it was entered for, the innermost last."""
 
     def python_type(self) -> type:
-        return cast(type, self.cls)
+        return self.cls if isinstance(self.cls, type) else contextlib._GeneratorContextManager
 
     def getattr(self, frame: Frame, name: str) -> Value:
         if name in ("__enter__", "__exit__", "clone"):
             return BoundBuiltin(self, name)
         if name == "__class__":
             return class_value(frame, self.cls)
+        if name in self.fields:
+            return self.fields[name]
         if name == "prev" and self.obj is not None and name in self.obj.__dict__:
             return frame.wrap(self.obj.prev, InstanceAttr(self.source, name))  # entered before this frame, left in it
         return frame.break_graph("context_unknown", f"{self.cls.__name__}.{name}")
@@ -89,25 +113,44 @@ class ContextValue(Value):
         """A manager like this one that was not entered."""
         made = copy.copy(self)
         made.source = made.obj = None
+        made.begun = []
         return made
 
     def enter(self, frame: Frame) -> Value | None:
         """Records what entering does; returns what `as` gives when that is not None."""
-        return None
+        assert self.block is not None  # classes without one say here what entering does
+        begun = self.block(frame, self)
+        found = next(begun)
+        self.begun.append(begun)
+        return found
 
-    def leave(self, frame: Frame) -> None:
-        """Records what leaving does."""
-
-    outlives_graph: bool = False
-    """Whether the manager may be entered in a graph and left after it, where no with block says so."""
-
-    def leave_at_break(self, frame: Frame) -> None:
-        """The graph ends inside; plain Python enters the manager again."""
-        self.leave(frame)
+    def leave(self, frame: Frame, at_break: bool = False) -> None:
+        """Records what leaving does; at_break: the graph ends inside, and plain Python enters the manager again."""
+        if self.begun:
+            with contextlib.suppress(StopIteration):
+                self.begun.pop().send(at_break)
+        elif self.as_entered is not None:
+            self.as_entered(frame, self)
+        else:
+            frame.break_graph("context_unknown", f"the end of a block of {self.cls.__name__} that this frame did not begin")
 
     def reload(self, emit: Emitter) -> str:
         parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
         return f"{emit.known(self.cls)}({', '.join(parts)})"
+
+
+def manager(cls: Any) -> Callable[[Block], Block]:
+    """Adds the row of a manager whose arguments do not matter to its block."""
+
+    def add(block: Block) -> Block:
+        @functools.wraps(block)
+        def made(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+            return ContextValue(cls, block, args, kwargs)
+
+        call(cls)(made)
+        return block
+
+    return add
 
 
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -137,12 +180,12 @@ class GradModeContext(ContextValue):
     """no_grad, enable_grad, set_grad_enabled(mode). `mode` is what holds inside, `before` what the last leaving brings back: the
     object has one place for that, so one that is entered twice at once stays in force."""
 
-    def __init__(self, cls: type, args: list[Value], kwargs: dict[Any, Any], mode: bool) -> None:
-        super().__init__(cls, args, kwargs)
+    outlives_graph = True
+
+    def __init__(self, cls: type, args: list[Value], mode: bool) -> None:
+        super().__init__(cls, None, args, {})
         self.mode = mode
         self.before: bool | None = None
-
-    outlives_graph = True
 
     def getattr(self, frame: Frame, name: str) -> Value:
         return ConstantValue(self.before) if name == "prev" and self.before is not None else super().getattr(frame, name)
@@ -167,15 +210,10 @@ class GradModeContext(ContextValue):
             frame.log_effect(("entered", id(self.obj)), lambda emit: emit.line(f"{emit.load(self)}.prev = {self.before}"))
         switch_grad(frame, self.mode)
 
-    def leave(self, frame: Frame) -> None:
+    def leave(self, frame: Frame, at_break: bool = False) -> None:
         before = self.mode_before(frame)
         if before is not None:
-            switch_grad(frame, before)
-
-    def leave_at_break(self, frame: Frame) -> None:
-        before = self.mode_before(frame)
-        if before is not None:
-            set_grad(frame, before)
+            (set_grad if at_break else switch_grad)(frame, before)
 
     def mode_before(self, frame: Frame) -> bool | None:
         """What leaving brings back; None where it was not entered."""
@@ -232,13 +270,13 @@ def set_grad(frame: Frame, mode: bool | None) -> None:
         frame.graph.call(frame, set_grad_mode, (mode,))
 
 
-def grad_row(cls: type, mode: bool) -> Handler:
+def grad_row(cls: type) -> Handler:
     """no_grad() and enable_grad(); with a function they decorate it."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if kwargs:
             return frame.break_graph("call_unknown", f"torch.{cls.__name__} with these arguments")
-        made = GradModeContext(cls, [], {}, mode)
+        made = GradModeContext(cls, [], cls is torch.enable_grad)
         return made.call(frame, args, kwargs) if args else made
 
     return handler
@@ -250,38 +288,31 @@ def set_grad_enabled_row(frame: Frame, args: list[Value], kwargs: dict[str, Valu
     wanted = force_plain(frame, mode)
     if type(wanted) is not bool:
         return frame.break_graph("call_unknown", f"torch.set_grad_enabled of a {type(wanted).__name__}, which eager refuses")
-    made = SetGradEnabled(torch.set_grad_enabled, [mode], {}, wanted)
+    made = SetGradEnabled(torch.set_grad_enabled, [mode], wanted)
     made.before = torch.is_grad_enabled()
     switch_grad(frame, wanted)
     return made
 
 
-class InferenceMode(GradModeContext):
+# --- blocks ------------------------------------------------------------------------------------------------------------------
+
+
+def inference_block(wanted: bool) -> Block:
     """torch.inference_mode(wanted): in a graph it is a grad mode, and the answers of those who ask for it."""
 
-    def __init__(self, args: list[Value], wanted: bool) -> None:
-        super().__init__(torch.inference_mode, args, {}, not wanted)
-        self.entered: list[bool] = []
-
-    outlives_graph = False
-
-    def for_call(self, frame: Frame) -> ContextValue:
-        return self  # it knows each of the blocks that it is entered for
-
-    def enter(self, frame: Frame) -> None:
-        if self.mode and torch.is_inference_mode_enabled():
+    def block(frame: Frame, manager: ContextValue) -> Blocks:
+        if not wanted and torch.is_inference_mode_enabled():
             frame.break_graph("context_unknown", "the end of an inference mode that began outside")
         begin_block(frame)
-        frame.modes.inference.append(not self.mode)
-        self.entered.append(torch.is_grad_enabled())
-        set_grad(frame, self.mode)
-
-    def leave(self, frame: Frame) -> None:
+        frame.modes.inference.append(wanted)
+        before = torch.is_grad_enabled()
+        set_grad(frame, not wanted)
+        yield None
         end_block(frame)
         frame.modes.inference.pop()
-        set_grad(frame, self.entered.pop())
+        set_grad(frame, before)
 
-    leave_at_break = leave
+    return block
 
 
 @call(torch.inference_mode)
@@ -289,67 +320,35 @@ def inference_mode_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]
     """torch.inference_mode(mode=True), or around a function."""
     mode = args[0] if args else kwargs.get("mode", ConstantValue(True))
     if type(mode) is not ConstantValue or type(mode.constant()) is not bool:  # what is no bool is decorated
-        return InferenceMode([], True).call(frame, [mode], {})
-    return InferenceMode([mode], mode.constant())
+        return ContextValue(torch.inference_mode, inference_block(True), [], {}).call(frame, [mode], {})
+    return ContextValue(torch.inference_mode, inference_block(mode.constant()), [mode], {})
 
 
-class AutocastContext(ContextValue):
-    """torch.autocast(...)"""
+def autocast(cls: type, made: torch.autocast, args: list[Value], kwargs: dict[str, Value]) -> ContextValue:
+    """torch.autocast(...), as `made`. It has one place for what held before, and so stays in force where it is entered again."""
+    settings = (made.device, made.fast_dtype, made._enabled, made._cache_enabled)
 
-    def __init__(
-        self, cls: type, args: list[Value], kwargs: dict[str, Value], settings: tuple[str, torch.dtype, bool, bool]
-    ) -> None:
-        super().__init__(cls, args, kwargs)
-        self.settings = settings
-        self.nodes: list[fx.Node] = []
+    def block(frame: Frame, manager: ContextValue) -> Blocks:
+        if manager.begun:
+            frame.break_graph("context_unknown", f"{cls.__name__} that is entered again inside of its own block")
+        entered = record_plain(frame, enter_autocast, settings)
+        yield manager
+        record_plain(frame, exit_autocast, (entered,))
 
-    def enter(self, frame: Frame) -> ContextValue:
-        if self.nodes:  # it has one place for what held before, and so stays in force
-            frame.break_graph("context_unknown", f"{self.cls.__name__} that is entered again inside of its own block")
-        self.nodes.append(record_plain(frame, enter_autocast, self.settings))
-        return self
-
-    def leave(self, frame: Frame) -> None:
-        if self.nodes:
-            record_plain(frame, exit_autocast, (self.nodes.pop(),))
-            return
-        if not all(hasattr(self.obj, name) for name in BEFORE_AUTOCAST):
+    def leave(frame: Frame, manager: ContextValue) -> None:
+        if not all(hasattr(manager.obj, name) for name in BEFORE_AUTOCAST):
             frame.break_graph("context_unknown", "the end of an autocast block that this frame did not begin")
-        before = [force_plain(frame, frame.wrap(getattr(self.obj, n), InstanceAttr(self.source, n))) for n in BEFORE_AUTOCAST]
-        settings = (self.settings[0], *before)
-        frame.modes.autocast_ended.append(record_plain(frame, enter_autocast, settings))
-        frame.mutations.call(self.cls.__exit__, [self, NONE, NONE, NONE])
+        fields = [frame.wrap(getattr(manager.obj, n), InstanceAttr(manager.source, n)) for n in BEFORE_AUTOCAST]
+        before = (made.device, *(force_plain(frame, field) for field in fields))
+        frame.modes.autocast_ended.append(record_plain(frame, enter_autocast, before))
+        exit_at_run_time(cls)(frame, manager)
+
+    return ContextValue(cls, block, args, kwargs, leave)
 
 
 BEFORE_AUTOCAST = ("prev_fastdtype", "prev", "prev_cache_enabled")
 """Where a manager that was entered keeps what held before it."""
-
-
-def enter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """type(manager).__enter__(manager), as ExitStack.enter_context calls it"""
-    return (
-        args[0].call_method(frame, "__enter__", args[1:], kwargs)
-        if isinstance(args[0], ContextValue)
-        else unknown(frame, "enter")
-    )
-
-
-def exit_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """type(manager).__exit__, which ExitStack keeps, and which lies on the stack of a frame that goes on after a break"""
-    return (
-        args[0].call_method(frame, "__exit__", args[1:], kwargs) if isinstance(args[0], ContextValue) else unknown(frame, "exit")
-    )
-
-
-def unknown(frame: Frame, what: str) -> NoReturn:
-    frame.break_graph("context_unknown", f"__{what}__ of a manager derived from torch's")
-
-
 AUTOCASTS = (torch.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast)  # type: ignore[attr-defined]
-GRAD_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)
-for _cls in (*GRAD_MODES, torch.autocast, torch.autograd.profiler.record_function):  # called as functions of their class
-    call(f"{_cls.__module__}.{_cls.__qualname__}.__enter__")(enter_row)
-    call(f"{_cls.__module__}.{_cls.__qualname__}.__exit__")(exit_row)
 
 
 def autocast_row(cls: type) -> Handler:
@@ -360,88 +359,83 @@ def autocast_row(cls: type) -> Handler:
             made = cls(*plain_args, **plain_kwargs)
         except (TypeError, ValueError, RuntimeError) as error:
             return frame.break_graph("call_unknown", f"torch.{cls.__name__}: {error}")
-        settings = (made.device, made.fast_dtype, made._enabled, made._cache_enabled)
-        return AutocastContext(cls, args, kwargs, settings)
+        return autocast(cls, made, args, kwargs)
 
     return handler
 
 
-class NullContext(ContextValue):
+def exit_at_run_time(cls: Any) -> Callable[[Frame, ContextValue], None]:
+    """The manager that the frame found entered is left when the graph has run."""
+    return lambda frame, manager: frame.mutations.call(cls.__exit__, [manager, NONE, NONE, NONE])
+
+
+def nothing(frame: Frame, manager: ContextValue) -> None:
+    """Neither entering nor leaving is seen by a graph."""
+
+
+def null(cls: Any, args: list[Value], kwargs: dict[str, Value], result: Value = NONE) -> ContextValue:
     """A manager without effect on a graph; `result` is what `as` gives."""
-
-    def __init__(self, cls: type | Callable[..., Any], args: list[Value], kwargs: dict[Any, Any], result: Value = NONE) -> None:
-        super().__init__(cls, args, kwargs)
-        self.result = result
-
-    @property
-    def outlives_graph(self) -> bool:  # type: ignore[override]
-        return self.cls is contextlib.nullcontext
-
-    def python_type(self) -> type:
-        return self.cls if isinstance(self.cls, type) else contextlib._GeneratorContextManager
-
-    def enter(self, frame: Frame) -> Value:
-        return self.result
-
-    def getattr(self, frame: Frame, name: str) -> Value:
-        if name == "enter_result" and self.cls is contextlib.nullcontext:
-            return self.result
-        return super().getattr(frame, name)
+    is_plain = cls is contextlib.nullcontext
+    made = ContextValue(cls, null_block, args, kwargs, nothing, {"enter_result": result} if is_plain else None)
+    made.outlives_graph = is_plain
+    return made
 
 
-def null_row(cls: Callable[..., Any]) -> Handler:
-    return lambda frame, args, kwargs: NullContext(cls, args, kwargs)
+@manager(torch.fx.traceback.annotate)
+def null_block(frame: Frame, manager: ContextValue) -> Blocks:
+    """One without effect on a graph."""
+    yield manager.fields.get("enter_result")
 
 
-class NamedBlock(NullContext):
+@manager(torch.autograd.profiler.record_function)
+def named_block(frame: Frame, manager: ContextValue) -> Blocks:
     """A block with a name for profilers, which `as` gives; modes see calls where it begins and ends."""
-
-    def enter(self, frame: Frame) -> ContextValue:
-        if frame.modes.function_modes:
-            return frame.break_graph("function_mode", "a block with a name for profilers")
-        return self
-
-
-def record_function_row(cls: type) -> Handler:
-    return lambda frame, args, kwargs: NamedBlock(cls, args, kwargs)
+    if frame.modes.function_modes:
+        frame.break_graph("function_mode", "a block with a name for profilers")
+    yield manager
 
 
 @call(contextlib.nullcontext)
 def nullcontext_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     result = args[0] if args else kwargs.get("enter_result", NONE)
-    return NullContext(contextlib.nullcontext, args, kwargs, result)
+    return null(contextlib.nullcontext, args, kwargs, result)
 
 
-class HooksDisabled(NullContext):
+@manager(torch.autograd.graph.disable_saved_tensors_hooks)
+def hooks_disabled(frame: Frame, manager: ContextValue) -> Blocks:
     """disable_saved_tensors_hooks(message): hooks of saved tensors break the graph, and are then refused by plain Python."""
-
-    def enter(self, frame: Frame) -> Value:
-        frame.modes.saved_hooks_refused += 1
-        return super().enter(frame)
-
-    def leave(self, frame: Frame) -> None:
-        frame.modes.saved_hooks_refused -= 1
+    frame.modes.saved_hooks_refused += 1
+    yield None
+    frame.modes.saved_hooks_refused -= 1
 
 
-@call(torch.autograd.graph.disable_saved_tensors_hooks)
-def hooks_disabled_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return HooksDisabled(torch.autograd.graph.disable_saved_tensors_hooks, args, kwargs)
+@manager(forward_ad.dual_level)
+def dual_level_block(frame: Frame, manager: ContextValue) -> Blocks:
+    """A level of forward-mode AD: the whole block goes into the graph, where eager kernels compute the tangents. Those do not outlive it:
+    where a graph would end inside, it ends before the block begins."""
+    if frame.modes.transforms:
+        frame.break_graph("context_unknown", "forward_ad.dual_level under a transform of torch.func")
+    step = frame.progress.step
+    frame.modes.uses_dual_levels = True
+    frame.graph.plain_node(frame, forward_ad.enter_dual_level, ())
+    if (yield ConstantValue(dual_level())):
+        stop = BreakGraph("context_unknown", "a block of forward_ad.dual_level with a break inside")
+        stop.made_at = step
+        raise stop
+    frame.graph.plain_node(frame, forward_ad.exit_dual_level, ())
 
 
-class ErrorState(ContextValue):
-    """numpy.errstate(...) that neither raises nor calls anything: graphs give no warnings of floating-point errors. One that a
-    continuation finds entered is left at run time, too."""
+def node(fn: Callable[..., Any], frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A function whose calls are nodes."""
+    return frame.graph.call(frame, fn, tuple(args), kwargs)
 
-    entered = 0
 
-    def enter(self, frame: Frame) -> None:
-        self.entered += 1
+QUIET_ERRORS = {"all", "divide", "over", "under", "invalid"}
 
-    def leave(self, frame: Frame) -> None:
-        if self.entered:
-            self.entered -= 1
-        else:
-            frame.mutations.call(numpy.errstate.__exit__, [self, NONE, NONE, NONE])
+
+def error_state(args: list[Value], kwargs: dict[str, Value]) -> ContextValue:
+    """numpy.errstate(...) that neither raises nor calls anything: graphs give no warnings of floating-point errors."""
+    return ContextValue(numpy.errstate, null_block, args, kwargs, exit_at_run_time(numpy.errstate))
 
 
 @call(numpy.errstate)
@@ -450,48 +444,57 @@ def error_state_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -
     wanted = {k: force_plain(frame, v) for k, v in kwargs.items()}
     if args or not wanted.keys() <= QUIET_ERRORS or not set(wanted.values()) <= {"ignore", "warn", "print"}:
         return frame.break_graph("context_unknown", "numpy.errstate with these arguments")
-    return ErrorState(numpy.errstate, args, kwargs)
+    return error_state(args, kwargs)
 
 
-QUIET_ERRORS = {"all", "divide", "over", "under", "invalid"}
+def error_region(value: Value, wanted: bool, own: bool = True) -> ContextValue:
+    """error_on_graph_break(value); `own`: it is ours, not torch's."""
 
-
-class ErrorRegion(ContextValue):
-    """error_on_graph_break(value). One that a continuation finds entered is left at run time, too; `own`: it is ours, not torch's."""
-
-    models_methods = True
-
-    def __init__(self, args: list[Value], wanted: bool, own: bool = True) -> None:
-        super().__init__(error_on_graph_break, args, {})
-        self.wanted = wanted
-        self.own = own
-        self.entered = 0
-
-    def copied(self) -> Self:
-        made = super().copied()
-        made.entered = 0
-        return made
-
-    def enter(self, frame: Frame) -> Value | None:
-        self.entered += 1
-        frame.modes.regions.append(self.wanted)
-        return NONE
-
-    def leave(self, frame: Frame) -> None:
-        if not self.entered and not self.own:
-            del frame.modes.regions[-1:]  # a break here is none in the region
-            frame.break_graph("context_unknown", "the end of a region that plain Python entered")
+    def block(frame: Frame, manager: ContextValue) -> Blocks:
+        frame.modes.regions.append(wanted)
+        yield None
         frame.modes.regions.pop()
-        if self.entered:
-            self.entered -= 1
-        else:
-            frame.mutations.call(leave_region, [], {})
+
+    def leave(frame: Frame, manager: ContextValue) -> None:
+        del frame.modes.regions[-1:]  # a break here is none in the region
+        if not own:
+            frame.break_graph("context_unknown", "the end of a region that plain Python entered")
+        frame.mutations.call(leave_region, [], {})
+
+    made = ContextValue(error_on_graph_break, block, [value], {}, leave)
+    made.models_methods = True
+    return made
 
 
 @call(error_on_graph_break, "torch._dynamo.decorators.error_on_graph_break")
 def error_region_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0] if args else kwargs["error_on_graph_break"]
-    return ErrorRegion([value], bool(force_plain(frame, value)))
+    return error_region(value, bool(force_plain(frame, value)))
+
+
+def method_row(name: str) -> Handler:
+    """type(manager).__enter__(manager), as ExitStack.enter_context calls it; type(manager).__exit__, which ExitStack keeps, and which lies on
+    the stack of a frame that goes on after a break."""
+
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if not isinstance(args[0], ContextValue):
+            return frame.break_graph("context_unknown", f"{name} of a manager derived from torch's")
+        return args[0].call_method(frame, name, args[1:], kwargs)
+
+    return handler
+
+
+# --- managers that were there --------------------------------------------------------------------------------------------------
+
+
+def existing(frame: Frame, manager: ContextValue, obj: Any, source: Source, fields: tuple[str, ...] = ()) -> ContextValue:
+    """The manager as the value of an object that was there, entered or not. `fields` are guarded of one that is made at each call of the
+    code that uses it, so its identity is not."""
+    guard_type(frame, obj, source)
+    for name in fields:
+        frame.wrap(getattr(obj, name), InstanceAttr(source, name))
+    manager.source, manager.obj = source, obj
+    return manager
 
 
 @wraps_named(
@@ -500,76 +503,51 @@ def error_region_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) 
 )
 def existing_error_region(frame: Frame, obj: Any, source: Source) -> Value:
     wanted = frame.wrap(obj.error_on_graph_break, InstanceAttr(source, "error_on_graph_break"))
-    guard_type(frame, obj, source)
-    made = ErrorRegion([wanted], obj.error_on_graph_break, type(obj) is error_on_graph_break)
-    made.source = source
-    return made
+    made = error_region(wanted, obj.error_on_graph_break, type(obj) is error_on_graph_break)
+    return existing(frame, made, obj, source)
 
 
 @wraps_named("torch._dynamo.decorators.DynamoConfigPatchProxy")
 def existing_options(frame: Frame, obj: Any, source: Source) -> Value:
     """Options of torch.compile."""
-    guard_type(frame, obj, source)
-    return existing(NullContext(type(obj), [], {}), obj, source)
+    return existing(frame, null(type(obj), [], {}), obj, source)
 
 
 @wraps(numpy.errstate)
 def existing_error_state(frame: Frame, obj: Any, source: Source) -> Value:
-    guard_type(frame, obj, source)
-    return existing(ErrorState(type(obj), [], {}), obj, source)
+    return existing(frame, error_state([], {}), obj, source)
 
 
 @wraps(contextlib.nullcontext)
 def existing_null_context(frame: Frame, obj: Any, source: Source) -> Value:
     if getattr(obj, "enter_result", obj) is not None:
         return wrap_object(frame, obj, source)
-    return existing_with_fields(frame, NullContext(type(obj), [], {}), obj, source)
+    return existing(frame, null(type(obj), [], {}), obj, source, ("enter_result",))
 
 
 @wraps_derived(torch.autocast)
 def existing_autocast(frame: Frame, obj: Any, source: Source) -> Value:
-    settings = (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled)
-    return existing_with_fields(frame, AutocastContext(type(obj), [], {}, settings), obj, source)
-
-
-def existing(manager: ContextValue, obj: Any, source: Source) -> ContextValue:
-    """The manager as the value of an object that was there, entered or not."""
-    manager.source, manager.obj = source, obj
-    return manager
-
-
-def existing_with_fields(frame: Frame, manager: ContextValue, obj: Any, source: Source) -> ContextValue:
-    """The same with guards of what it was made with: one is made at each call of the code that uses it, so not of its identity."""
-    guard_type(frame, obj, source)
-    for name in FIELDS_OF_EXISTING.get(type(obj), ()):
-        frame.wrap(getattr(obj, name), InstanceAttr(source, name))
-    return existing(manager, obj, source)
-
-
-FIELDS_OF_EXISTING = {
-    contextlib.nullcontext: ("enter_result",),
-    **dict.fromkeys(AUTOCASTS, ("device", "fast_dtype", "_enabled", "_cache_enabled")),
-}
-"""What is guarded of managers that existed before."""
+    fields = ("device", "fast_dtype", "_enabled", "_cache_enabled") if type(obj) in AUTOCASTS else ()
+    return existing(frame, autocast(type(obj), obj, [], {}), obj, source, fields)
 
 
 @wraps(torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
 def existing_grad_mode(frame: Frame, obj: Any, source: Source) -> ContextValue:
     """Known by what it does: a block that goes on after a break has a new one in each call."""
-    frame.guard("TYPE", source, type(obj))
-    mode = type(obj) is torch.enable_grad
-    if type(obj) is torch.set_grad_enabled:
-        mode = force_plain(frame, frame.wrap(obj.mode, InstanceAttr(source, "mode")))
-    made = (SetGradEnabled if type(obj) is torch.set_grad_enabled else GradModeContext)(type(obj), [], {}, mode)
-    return existing(made, obj, source)
+    guard_type(frame, obj, source)
+    if type(obj) is not torch.set_grad_enabled:
+        return existing(frame, GradModeContext(type(obj), [], type(obj) is torch.enable_grad), obj, source)
+    mode = force_plain(frame, frame.wrap(obj.mode, InstanceAttr(source, "mode")))
+    return existing(frame, SetGradEnabled(type(obj), [], mode), obj, source)
 
 
-calls(
-    {
-        torch.no_grad: grad_row(torch.no_grad, False),
-        torch.enable_grad: grad_row(torch.enable_grad, True),
-        **{cls: autocast_row(cls) for cls in AUTOCASTS},
-        torch.autograd.profiler.record_function: record_function_row(torch.autograd.profiler.record_function),
-        "torch.fx.traceback.annotate": null_row(torch.fx.traceback.annotate),
-    }
-)
+GRAD_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)
+for _cls in (*GRAD_MODES, torch.autocast, torch.autograd.profiler.record_function):  # called as functions of their class
+    for _name in ("__enter__", "__exit__"):
+        call(f"{_cls.__module__}.{_cls.__qualname__}.{_name}")(method_row(_name))
+for _cls in GRAD_MODES[:2]:
+    call(_cls)(grad_row(_cls))
+for _autocast in AUTOCASTS:
+    call(_autocast)(autocast_row(_autocast))
+for _function in (forward_ad.make_dual, forward_ad.unpack_dual):
+    call(_function)(functools.partial(node, _function))

@@ -32,12 +32,9 @@ from .call import call_torch
 from .data_indices import is_out_of_data
 from .metadata_mutation import TURNING_METHODS
 from .overrides import dispatch, dispatch_function, is_overridden
-from .state import read_row
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...sources import Source
     from ..protocol.calls import Handler
     from ..protocol.kinds import AbstractTensor
@@ -138,45 +135,6 @@ def torch_function(fn: Any) -> Value:
 
 
 # --- rows: function or class -> fn(frame, args, kwargs) -----------------------------------------------------------------
-
-STATE_QUERIES: dict[Callable[..., Any], str | None] = {
-    torch.is_grad_enabled: None,
-    torch.get_default_dtype: None,
-    torch.is_autocast_enabled: None,
-    torch.is_autocast_cpu_enabled: None,
-    torch.are_deterministic_algorithms_enabled: None,
-    torch.get_num_threads: None,
-    torch.jit.is_tracing: None,  # type: ignore[attr-defined]
-    torch.cuda.is_available: None,
-    torch.cuda.device_count: None,
-    torch.cuda.is_initialized: "cuda_initialized",
-    torch.backends.mps.is_available: None,
-    torch.distributed.is_available: None,
-    torch.distributed.is_initialized: "distributed",
-    torch.cuda.get_device_capability: "cuda_device",
-    torch.cuda.current_device: "cuda_device",
-    torch.cuda.is_bf16_supported: "cuda_device",
-    torch.backends.cudnn.is_available: None,
-    torch.backends.mkldnn.is_available: None,
-    torch.backends.mkl.is_available: None,
-    torch.amp.is_autocast_available: None,
-    **dict.fromkeys(_torch.QUERIES),
-}
-"""Query -> the state that guards it; None where that is always guarded, or does not change."""
-
-for _fn, _state in STATE_QUERIES.items():
-    call(_fn, policy=Policy.EVALUATED)(read_row(_fn, _state))
-
-CONSTANT_FUNCTIONS = (
-    torch.finfo,
-    torch.iinfo,
-    torch.promote_types,
-    torch.can_cast,
-    torch.is_storage,
-    _torch.device_index,
-)
-for _fn in CONSTANT_FUNCTIONS:
-    call(_fn, policy=Policy.EVALUATED)(read_row(_fn))
 
 
 @call(torch.device)

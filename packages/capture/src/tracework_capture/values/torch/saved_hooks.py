@@ -15,7 +15,6 @@ import torch
 
 from ... import _torch
 from ...graph.outline import region
-from ..plain.sequence import NONE
 from ..protocol.calls import call
 from ..protocol.constant import force_plain
 from .context import ContextValue
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..protocol.value import Frame, Value
+    from .context import Blocks
 
 __all__ = ["EnterSavedHooks"]
 
@@ -46,27 +46,21 @@ class EnterSavedHooks:
         return _torch.enter_saved_hooks(self.make())
 
 
-class SavedHooks(ContextValue):
-    """A block under hooks. `target` enters it."""
+def under_hooks(cls: Any, args: list[Value], kwargs: dict[str, Value], make: Callable[[], Any]) -> ContextValue:
+    """A manager of hooks; `make` makes the one that the graph enters."""
 
-    def __init__(self, cls: type, args: list[Value], kwargs: dict[str, Value], target: EnterSavedHooks) -> None:
-        super().__init__(cls, args, kwargs)
-        self.target = target
-        self.node: Any = None
-        self.start: Any = None
-
-    def enter(self, frame: Frame) -> Value:
+    def block(frame: Frame, manager: ContextValue) -> Blocks:
         if frame.modes.transforms or frame.modes.saved_hooks_refused:
-            frame.break_graph("context_unknown", f"{self.cls.__name__} under a transform of torch.func, or where it is disabled")
+            frame.break_graph("context_unknown", f"{cls.__name__} under a transform of torch.func, or where it is disabled")
         frame.modes.uses_saved_hooks = True
-        self.node = as_it_is(frame, self.target, (), None)
-        self.start = region(frame.graph)
-        return NONE
-
-    def leave(self, frame: Frame) -> None:
-        for node in self.start.nodes(frame.graph):
+        entered = as_it_is(frame, EnterSavedHooks(make, cls.__name__), (), None)
+        inside = region(frame.graph)
+        yield None
+        for node in inside.nodes(frame.graph):
             node.meta["data_dependent"] = True
-        as_it_is(frame, _torch.leave_saved_hooks, (self.node,), None)
+        as_it_is(frame, _torch.leave_saved_hooks, (entered,), None)
+
+    return ContextValue(cls, block, args, kwargs)
 
 
 @call(torch.autograd.graph.saved_tensors_hooks)
@@ -79,7 +73,7 @@ def saved_hooks_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -
     hooks: list[Any] = [real_function(frame, given[name]) for name in ("pack_hook", "unpack_hook")]
     if None in hooks or type(hooks[0]()) is not types.FunctionType or not is_apart(hooks[0]()):
         return frame.break_graph("hook", "saved_tensors_hooks whose pack hook may see or change what is outside of it")
-    return SavedHooks(cls, args, kwargs, EnterSavedHooks(lambda: cls(*(hook() for hook in hooks)), cls.__name__))
+    return under_hooks(cls, args, kwargs, lambda: cls(*(hook() for hook in hooks)))
 
 
 @call(torch.autograd.graph.save_on_cpu)
@@ -87,7 +81,7 @@ def save_on_cpu_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -
     """save_on_cpu(pin_memory, device_type)"""
     cls = torch.autograd.graph.save_on_cpu
     plain = [force_plain(frame, a) for a in args], {name: force_plain(frame, a) for name, a in kwargs.items()}
-    return SavedHooks(cls, args, kwargs, EnterSavedHooks(lambda: cls(*plain[0], **plain[1]), cls.__name__))
+    return under_hooks(cls, args, kwargs, lambda: cls(*plain[0], **plain[1]))
 
 
 def is_apart(function: Callable[..., Any]) -> bool:

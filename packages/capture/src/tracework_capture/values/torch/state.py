@@ -8,23 +8,15 @@ written into the nodes that they matter to.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.attention
 
-from ..._torch import (
-    FLAG_FUNCTIONS,
-    FLAGS,
-    SETTINGS,
-    any_autocast,
-    deterministic_warns_only,
-    device_is_set_for_good,
-    select_attention_kernels,
-    under_fx_tracing,
-    under_onnx_export,
-)
+from ... import _torch
+from ..._torch import FLAG_FUNCTIONS, FLAGS, SETTINGS, device_is_set_for_good, select_attention_kernels
+from ...graph.kernel_choices import guard_state
 from ...guards.kinds import STATES
 from ..plain.mapping import dict_of
 from ..plain.sequence import NONE, SequenceValue
@@ -37,17 +29,7 @@ if TYPE_CHECKING:
 
     from ..protocol.calls import Handler
     from ..protocol.value import Emitter, Frame, Value
-
-
-def at_start(frame: Frame, state: str) -> Any:
-    """What a state was when the frame began."""
-    written = frame.modes.states_written
-    return written[state] if state in written else STATES[state]()
-
-
-def guard_state(frame: Frame, state: str) -> None:
-    """The state is as at the start of this frame."""
-    frame.guards.state(state, at_start(frame, state), frame.user_location())
+    from .context import Block, Blocks
 
 
 def read_row(fn: Any, state: str | None = None) -> Handler:
@@ -56,16 +38,6 @@ def read_row(fn: Any, state: str | None = None) -> Handler:
     def evaluates(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if state is not None:
             guard_state(frame, state)
-        return fold(frame, fn, args, kwargs)
-
-    return evaluates
-
-
-def autocast_row(fn: Callable[..., Any]) -> Handler:
-    """A query of autocast's dtypes or cache: blocks of the program change them for real while it is traced."""
-
-    def evaluates(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        frame.guards.state("autocast", frame.modes.autocast_at_start, frame.user_location())
         return fold(frame, fn, args, kwargs)
 
     return evaluates
@@ -93,28 +65,6 @@ def write_row(fn: Callable[..., Any], states: tuple[str, ...], wanted: Callable[
     return writes
 
 
-ASK_WHETHER_TO_WARN = (
-    torch.is_deterministic_algorithms_warn_only_enabled,
-    deterministic_warns_only,
-)
-ASK_AUTOCAST = (
-    torch.get_autocast_dtype,
-    torch.get_autocast_cpu_dtype,
-    torch.get_autocast_gpu_dtype,
-    torch.is_autocast_cache_enabled,
-    any_autocast,
-)
-ASK_WHETHER_FX_TRACES = ("is_fx_tracing", "is_fx_symbolic_tracing")
-
-
-def as_matmul_precision(precision: str) -> tuple[str]:
-    return (precision,)
-
-
-def as_deterministic(mode: bool, *, warn_only: bool = False) -> tuple[bool, ...]:
-    return bool(mode), bool(warn_only)
-
-
 def set_flag(frame: Frame, name: str, value: list[int] | str | bool) -> None:
     """A node that writes a flag."""
     read, write = FLAGS[name]
@@ -129,8 +79,8 @@ def set_flag(frame: Frame, name: str, value: list[int] | str | bool) -> None:
             node.meta["undo"] = (read, write)
 
 
-def default_row(name: str, argument: str, made: Callable[..., Any]) -> Handler:
-    """torch.set_default_dtype, torch.set_default_device; made: what becomes of the argument."""
+def default_row(name: str, argument: str) -> Handler:
+    """torch.set_default_dtype, torch.set_default_device"""
 
     def writes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = {k: force_plain(frame, v) for k, v in (dict(zip((argument,), args)) | kwargs).items()}
@@ -140,7 +90,7 @@ def default_row(name: str, argument: str, made: Callable[..., Any]) -> Handler:
         read, write = SETTINGS[name]
         before = read()
         try:
-            write(made(given[argument]))
+            write(given[argument])
         except (TypeError, RuntimeError) as error:
             return frame.break_graph("torch_state", f"torch.set_{name}: {error}")
         if read() != before:
@@ -154,52 +104,42 @@ class DeviceBlock(ContextValue):
     """`with torch.device(...):`, entered for real while tracing; nodes inside say themselves which device they mean."""
 
     def __init__(self, device: Value) -> None:
-        super().__init__(torch.device, [device], {})
-        self.device = device.constant()
-
-    def enter(self, frame: Frame) -> Value:
-        if frame.modes.function_modes or not device_is_set_for_good():
-            return frame.break_graph("context_unknown", "with torch.device(...) under another one, or under a mode")
-        guard_state(frame, "default_device")
-        read, _ = SETTINGS["default_device"]
-        frame.modes.states_written.setdefault("default_device", read())
-        self.device.__enter__()
-        return self.args[0]
-
-    def leave(self, frame: Frame) -> None:
-        self.device.__exit__(None, None, None)
+        super().__init__(torch.device, device_block, [device], {})
 
     def reload(self, emit: Emitter) -> str:
-        return emit.const(self.device)
+        return emit.const(self.args[0].constant())
 
 
-class AttentionKernels(ContextValue):
-    """torch.nn.attention.sdpa_kernel(backends, set_priority); `wanted`: what it does when it is entered."""
+def device_block(frame: Frame, manager: ContextValue) -> Blocks:
+    if frame.modes.function_modes or not device_is_set_for_good():
+        frame.break_graph("context_unknown", "with torch.device(...) under another one, or under a mode")
+    guard_state(frame, "default_device")
+    read, _ = SETTINGS["default_device"]
+    frame.modes.states_written.setdefault("default_device", read())
+    device = manager.args[0].constant()
+    device.__enter__()
+    yield manager.args[0]
+    device.__exit__(None, None, None)
 
-    def __init__(self, args: list[Value], kwargs: dict[str, Value], wanted: Callable[..., Any]) -> None:
-        super().__init__(torch.nn.attention.sdpa_kernel, args, kwargs)
-        self.wanted = wanted
-        self.before: list[dict[str, Any]] = []
 
-    def python_type(self) -> type:
-        return contextlib._GeneratorContextManager
+def attention_block(select: Callable[[], Any]) -> Block:
+    """A block of sdpa_kernel; `select` does what it does when it is entered."""
 
-    def enter(self, frame: Frame) -> Value:
+    def block(frame: Frame, manager: ContextValue) -> Blocks:
         before = {name: read() for name, (read, _) in FLAGS.items() if "sdp" in name}
         for name in before:
             guard_state(frame, name)
-        self.wanted()
+        select()
         after = {name: FLAGS[name][0]() for name in before}
         for name, value in before.items():
             FLAGS[name][1](value)
-        self.before.append(before)
         for name, value in after.items():
             set_flag(frame, name, value)
-        return dict_of(frame, [])
-
-    def leave(self, frame: Frame) -> None:
-        for name, value in self.before.pop().items():
+        yield dict_of(frame, [])
+        for name, value in before.items():
             set_flag(frame, name, value)
+
+    return block
 
 
 @call(torch.nn.attention.sdpa_kernel)
@@ -213,33 +153,63 @@ def sdpa_kernel_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -
     if not all(isinstance(kind, torch.nn.attention.SDPBackend) for kind in kinds):
         return frame.break_graph("context_unknown", "sdpa_kernel of something that is no SDPBackend")
     priority = bool(force_plain(frame, given["set_priority"])) if "set_priority" in given else False
-    backends = list(dict.fromkeys(kinds))
-    return AttentionKernels(args, kwargs, lambda: select_attention_kernels(backends, priority))
+    block = attention_block(functools.partial(select_attention_kernels, list(dict.fromkeys(kinds)), priority))
+    return ContextValue(torch.nn.attention.sdpa_kernel, block, args, kwargs)
 
+
+def one(value: Any) -> tuple[Any]:
+    """What a setter of one setting is given."""
+    return (value,)
+
+
+QUERIES: dict[Any, str | None] = {
+    **{read: name for name, (read, _) in FLAG_FUNCTIONS.items()},
+    torch.get_float32_matmul_precision: "float32_matmul_precision",
+    _torch.deterministic_warns_only: "deterministic_warn_only",
+    torch.get_autocast_dtype: "autocast",
+    torch.get_autocast_cpu_dtype: "autocast",
+    torch.get_autocast_gpu_dtype: "autocast",
+    torch.is_autocast_cache_enabled: "autocast",
+    _torch.any_autocast: "autocast",
+    torch.cuda.is_initialized: "cuda_initialized",
+    torch.cuda.get_device_capability: "cuda_device",
+    torch.cuda.current_device: "cuda_device",
+    torch.cuda.is_bf16_supported: "cuda_device",
+    torch.distributed.is_initialized: "distributed",
+    "torch.onnx.is_in_onnx_export": "onnx_export",
+    "torch.fx._symbolic_trace.is_fx_tracing": "fx_tracing",
+    "torch.fx._symbolic_trace.is_fx_symbolic_tracing": "fx_tracing",
+    _torch.under_fx_tracing: "fx_tracing",
+    **dict.fromkeys(
+        (
+            *(torch.is_grad_enabled, torch.get_default_dtype, torch.are_deterministic_algorithms_enabled, torch.get_num_threads),
+            *(torch.is_autocast_enabled, torch.is_autocast_cpu_enabled, torch.amp.is_autocast_available),
+            *(torch.jit.is_tracing, torch.cuda.is_available, torch.cuda.device_count),  # type: ignore[attr-defined]
+            *(torch.backends.mps.is_available, torch.backends.cudnn.is_available, torch.backends.mkldnn.is_available),
+            *(torch.backends.mkl.is_available, torch.distributed.is_available, *_torch.QUERIES),
+            *(torch.finfo, torch.iinfo, torch.promote_types, torch.can_cast, torch.is_storage, _torch.device_index),
+        )
+    ),
+}
+"""Query, or the name of one that is asked by the row of STATES -> the state that guards it; None where that is always guarded, or does not
+change."""
+for _query, _state in QUERIES.items():
+    _asked = STATES[_state] if isinstance(_query, str) and _state is not None else _query
+    call(_query, policy=Policy.EVALUATED)(read_row(_asked, _state))
 
 calls(
     {
-        **{fn: read_row(fn, "deterministic_warn_only") for fn in ASK_WHETHER_TO_WARN},
-        torch.get_float32_matmul_precision: read_row(torch.get_float32_matmul_precision, "float32_matmul_precision"),
-        **{fn: autocast_row(fn) for fn in ASK_AUTOCAST},
-        **{read: read_row(read, name) for name, (read, _) in FLAG_FUNCTIONS.items()},
-        "torch.onnx.is_in_onnx_export": read_row(under_onnx_export, "onnx_export"),
-        **{f"torch.fx._symbolic_trace.{name}": read_row(under_fx_tracing, "fx_tracing") for name in ASK_WHETHER_FX_TRACES},
-        under_fx_tracing: read_row(under_fx_tracing, "fx_tracing"),
-    },
-    policy=Policy.EVALUATED,
-)
-calls(
-    {
-        **{write: write_row(write, (name,), lambda value: (value,)) for name, (_, write) in FLAG_FUNCTIONS.items()},
-        torch.set_default_dtype: default_row("default_dtype", "d", lambda d: d),
-        torch.set_default_device: default_row("default_device", "device", lambda device: device),
+        **{write: write_row(write, (name,), one) for name, (_, write) in FLAG_FUNCTIONS.items()},
+        torch.set_default_dtype: default_row("default_dtype", "d"),
+        torch.set_default_device: default_row("default_device", "device"),
         torch.set_float32_matmul_precision: write_row(
-            torch.set_float32_matmul_precision, ("float32_matmul_precision",), as_matmul_precision
+            torch.set_float32_matmul_precision, ("float32_matmul_precision",), lambda precision: (precision,)
         ),
         torch.use_deterministic_algorithms: write_row(
-            torch.use_deterministic_algorithms, ("deterministic", "deterministic_warn_only"), as_deterministic
+            torch.use_deterministic_algorithms,
+            ("deterministic", "deterministic_warn_only"),
+            lambda mode, *, warn_only=False: (bool(mode), bool(warn_only)),
         ),
-        torch.set_num_threads: write_row(torch.set_num_threads, ("num_threads",), lambda number: (number,)),
+        torch.set_num_threads: write_row(torch.set_num_threads, ("num_threads",), one),
     }
 )

@@ -20,10 +20,10 @@ from ...sources import InstanceAttr
 from ..objects.construction import MODELLED_BASES
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
 from ..protocol.binding import bind_static, is_data_descriptor
-from ..protocol.calls import call, calls, method
+from ..protocol.calls import call, method
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.memory import remember
-from .context import ContextValue
+from .context import manager
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from tracework_primops import FakeTensor
 
     from ...sources import Source
-    from ..protocol.calls import Handler
     from ..protocol.kinds import AbstractTensor
     from ..protocol.value import Emitter, Frame, Value
+    from .context import Blocks, ContextValue
 
 Tensor = torch.Tensor
 
@@ -238,42 +238,22 @@ def make_subclass_row(frame: Frame, args: list[Value], kwargs: dict[str, Value])
     return of_class(frame, made, cls)
 
 
-class FunctionsOff(ContextValue):
+@manager(_torch.torch_functions_off)
+def functions_off_block(frame: Frame, manager: ContextValue) -> Blocks:
     """torch._C.DisableTorchFunctionSubclass()"""
-
-    def enter(self, frame: Frame) -> None:
-        frame.modes.subclass_functions_off += 1
-
-    def leave(self, frame: Frame) -> None:
-        frame.modes.subclass_functions_off -= 1
+    frame.modes.subclass_functions_off += 1
+    yield None
+    frame.modes.subclass_functions_off -= 1
 
 
-class AllFunctionsOff(FunctionsOff):
+@manager(_torch.all_torch_functions_off)
+def all_functions_off_block(frame: Frame, manager: ContextValue) -> Blocks:
     """torch._C.DisableTorchFunction(), which switches modes off, too"""
-
-    def __init__(self, cls: type, args: list[Any], kwargs: dict[Any, Any]) -> None:
-        super().__init__(cls, args, kwargs)
-        self.modes: list[list[Value]] = []
-
-    def enter(self, frame: Frame) -> None:
-        super().enter(frame)
-        frame.modes.all_functions_off += 1
-        self.modes.append(frame.modes.function_modes)
-        frame.modes.function_modes = []
-
-    def leave(self, frame: Frame) -> None:
-        super().leave(frame)
-        frame.modes.all_functions_off -= 1
-        frame.modes.function_modes = self.modes.pop()
-
-
-def off_row(kind: type[FunctionsOff], cls: Any) -> Handler:
-    return lambda frame, args, kwargs: kind(cls, [], {})
-
-
-calls(
-    {
-        _torch.torch_functions_off: off_row(FunctionsOff, _torch.torch_functions_off),
-        _torch.all_torch_functions_off: off_row(AllFunctionsOff, _torch.all_torch_functions_off),
-    }
-)
+    modes = frame.modes
+    held, modes.function_modes = modes.function_modes, []
+    modes.subclass_functions_off += 1
+    modes.all_functions_off += 1
+    yield None
+    modes.subclass_functions_off -= 1
+    modes.all_functions_off -= 1
+    modes.function_modes = held
