@@ -158,7 +158,7 @@ def at_the_limit():
         call(X, "a" * n)
 
 
-def made_anew():
+def constructor_text():
     def function(x, text="def made(x):\n    return x.sin() * 2 - 1"):
         names = {}
         exec(compile(text, "made anew", "exec"), names)
@@ -272,7 +272,7 @@ ROWS = {
     "capture/graph/checks.py:plainly_under_hooks": [(effects_under_saved_hooks, "side effects, and hooks of saved tensors")],
     "capture/graph/checks.py:run_again": [(graph_raises, "the graph raised RuntimeError")],
     "capture/hook/cache.py:at_limit": [(at_the_limit, "its recompile_limit")],
-    "capture/hook/dynamic_code.py:at_limit": [(made_anew, "its recompile_limit")],
+    "capture/hook/dynamic_code.py:at_limit": [(constructor_text, "its recompile_limit")],
     "capture/hook/context.py:answer": [
         (hooks_of_another_kind, "register_backward_hook"),
         (under_a_transform, "under a transform of torch.func"),

@@ -48,7 +48,7 @@ from .marks import (
 from .options import CaptureOptions
 from .regions import error_on_graph_break
 from .shapes import declared_shapes
-from .signals import handlers_apart
+from .signals import defer_signal_errors
 from .uncompiled import RecompileLimitWarning, Uncompiled, UncompiledWarning, report_uncompiled
 
 __all__ = [
@@ -93,7 +93,7 @@ __all__ = [
     "follow_stance",
     "forbid_in_graph",
     "graph_break",
-    "handlers_apart",
+    "defer_signal_errors",
     "leaf_function",
     "release",
     "keep_portable_guards_unsafe",

@@ -364,7 +364,7 @@ def blocks_of_devices_aside() -> Iterator[None]:
             push_function_mode(mode)
 
 
-def unseen(function: Any) -> Any:
+def without_dispatch(function: Any) -> Any:
     """The function, which neither modes nor the classes of tensors see anything of."""
 
     @functools.wraps(function)
@@ -375,9 +375,9 @@ def unseen(function: Any) -> Any:
     return call
 
 
-item = unseen(torch.Tensor.item)
-set_grad_enabled = unseen(set_grad_mode)
-_enter_unseen = unseen(lambda manager: manager.__enter__())
+item = without_dispatch(torch.Tensor.item)
+set_grad_enabled = without_dispatch(set_grad_mode)
+_enter_without_dispatch = without_dispatch(lambda manager: manager.__enter__())
 _SWITCHES: tuple[Any, ...] = (torch_functions_off, all_torch_functions_off)
 
 
@@ -386,7 +386,7 @@ def enter(manager: Any) -> None:
     if isinstance(manager, _SWITCHES):
         manager.__enter__()
     else:
-        _enter_unseen(manager)
+        _enter_without_dispatch(manager)
 
 
 def under_no_function_modes(function: Any) -> Any:

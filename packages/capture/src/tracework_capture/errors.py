@@ -382,7 +382,7 @@ class BreakGraph(Exception):
         self.reason_id = reason_id
         self.detail = detail
         self.location = location
-        self.made_at = -1
+        self.created_at = -1
         """The step of the captured frame that made what cannot be taken over a break; -1 when that is not known."""
         self.stack: tuple[UserLocation, ...] = ()
         """Where the frames were, outermost first; empty until the interpreter has seen it."""

@@ -85,7 +85,7 @@ class CaptureOptions:
                 raise ControlMisuse(f"the source {name!r} is neither a name nor a regular expression: {error}.") from error
 
     @property
-    def keeps_sizes_open(self) -> bool:
+    def allows_symbolic_sizes(self) -> bool:
         """Whether sizes and ints may be symbols; floats that change are tensors, which no backend takes for constants."""
         return self.symbolic_sizes is not False
 

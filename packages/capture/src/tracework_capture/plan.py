@@ -23,7 +23,7 @@ class Learnt:
 
     unchecked: bool = False
     """Conditions on data break the graph: they are left to no check (graph.checks)."""
-    apart: bool = False
+    isolated: bool = False
     """Writes to inputs and operators that may raise go into graphs of their own."""
     plain_hooks: bool = False
     """Hooks of tensors are not traced: those that can be are registered as they are."""
@@ -50,7 +50,7 @@ class RetryRow:
 
 
 RETRIES = {
-    "apart": RetryRow("an operator may raise, and the frame could not run again", from_start=True),
+    "isolated": RetryRow("an operator may raise, and the frame could not run again", from_start=True),
     "unchecked": RetryRow("a condition on data cannot be left to a check", from_start=True),
     "selection_seen": RetryRow("the program may see which tensor a selection replaced", from_start=True),
     "selection_refused": RetryRow("the arms of a condition on data are not selected"),

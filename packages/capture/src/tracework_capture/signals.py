@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-__all__ = ["handlers_apart", "let_through"]
+__all__ = ["defer_signal_errors", "let_through"]
 
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 
@@ -22,7 +22,7 @@ class _FromHandler(BaseException):
     """Carries the error of a handler past every `except Exception`."""
 
 
-class _Apart:
+class _DeferredHandler:
     """Stands for a handler of the program while code of ours runs; `raised` takes what it raises."""
 
     def __init__(self, handler: Callable[..., Any], raised: list[BaseException]) -> None:
@@ -42,7 +42,7 @@ class _Apart:
             raise
 
 
-def handlers_apart(function: Wrapped) -> Wrapped:
+def defer_signal_errors(function: Wrapped) -> Wrapped:
     """The function, out of which an error of a handler of a signal comes as it was raised, whatever is caught inside, and where Python drops
     it: a handler may run in a destructor, a callback of a weak reference or one of the garbage collector. It then comes at the end."""
 
@@ -69,15 +69,17 @@ def handlers_apart(function: Wrapped) -> Wrapped:
     return call  # type: ignore[return-value]
 
 
-def _switched(raised: list[BaseException]) -> dict[int, _Apart]:
+def _switched(raised: list[BaseException]) -> dict[int, _DeferredHandler]:
     """Number of a signal -> what stands for the handler that the program has for it; where handlers run is the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-    if any(type(handler) is _Apart and handler.active for handler in handlers.values()):
+    if any(type(handler) is _DeferredHandler and handler.active for handler in handlers.values()):
         return {}
     own = {
-        number: _Apart(handler, raised) for number, handler in handlers.items() if callable(handler) and handler is not _INTERRUPT
+        number: _DeferredHandler(handler, raised)
+        for number, handler in handlers.items()
+        if callable(handler) and handler is not _INTERRUPT
     }
     for number, stand_in in own.items():
         signal.signal(number, stand_in)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType
 
-__all__ = ["RecompileLimitWarning", "Uncompiled", "UncompiledWarning", "collected", "forget_told", "report_uncompiled"]
+__all__ = ["RecompileLimitWarning", "Uncompiled", "UncompiledWarning", "collected", "forget_warned", "report_uncompiled"]
 
 log = logging.getLogger("tracework.fallbacks")
 log.addHandler(logging.NullHandler())  # the warning is what a program without handlers shows
@@ -46,7 +46,7 @@ class Uncompiled:
 
 
 _PLACE = re.compile(r"(.*?)(?::(\d+))?(?: in .*| \(.*)?$", re.DOTALL)
-_told: set[Uncompiled] = set()
+_warned: set[Uncompiled] = set()
 _collectors: list[list[Uncompiled]] = []
 
 
@@ -70,13 +70,13 @@ def report_uncompiled(
     for found in _collectors:
         if what not in found:
             found.append(what)
-    if what in _told:
+    if what in _warned:
         return
-    _told.add(what)
-    _tell(text or f"tensor operations run uncompiled: {reason}\n  at {place}\n  try: {cure}", place, category)
+    _warned.add(what)
+    _warn(text or f"tensor operations run uncompiled: {reason}\n  at {place}\n  try: {cure}", place, category)
 
 
-def _told_plainly(text: str, place: str, category: type[UncompiledWarning]) -> None:
+def _emit_warning(text: str, place: str, category: type[UncompiledWarning]) -> None:
     log.warning("%s", text)
     file, line = _PLACE.match(place).groups()  # type: ignore[union-attr]
     # a program that makes errors of warnings has not asked for its call to fail
@@ -84,7 +84,7 @@ def _told_plainly(text: str, place: str, category: type[UncompiledWarning]) -> N
         warnings.warn_explicit(text, category, file, int(line or 0))
 
 
-_tell = _C.Scoped(_told_plainly, None)  # handlers of logs and of warnings are no part of the program
+_warn = _C.Scoped(_emit_warning, None)  # handlers of logs and of warnings are no part of the program
 
 
 def report_stillborn(code: CodeType, number: int) -> None:
@@ -93,6 +93,6 @@ def report_stillborn(code: CodeType, number: int) -> None:
     report_uncompiled(f"guard {number} of what was compiled for this call does not hold for it", place, PLEASE_REPORT)
 
 
-def forget_told() -> None:
+def forget_warned() -> None:
     """What was said may be said again."""
-    _told.clear()
+    _warned.clear()

@@ -148,7 +148,7 @@ def _ahead_of_time(
 def _compilation(make: Compile, options: Options) -> Compile:
     """The same, as a compilation of its own: activity sees it, and with suppress_errors a graph whose compilation fails runs as it is."""
 
-    @capture.handlers_apart
+    @capture.defer_signal_errors
     @capture.paused_collection()  # the compilation of a backward is not part of a frame's
     def compile_(gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         try:

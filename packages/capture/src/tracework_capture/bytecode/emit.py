@@ -47,7 +47,7 @@ class CodeWriter:
 
     def __init__(self, code: types.CodeType, globals_: dict[str, Any], made: dict[int, Value]) -> None:
         self.code = code
-        self.made = made
+        self.new_classes = made
         self.globals = globals_
         self.constants: dict[str, Any] = {}
         self.constant_names: dict[int, str] = {}
@@ -59,7 +59,7 @@ class CodeWriter:
         self._built: dict[int, str] = {}
         self._keep: list[Any] = []
         self._building: set[int] = set()
-        self._late: list[tuple[Value, str]] = []
+        self._pending_temporaries: list[tuple[Value, str]] = []
         self._counter = 0
         self._indent = ""
         self._quietly: tuple[str, int] | None = None
@@ -67,8 +67,8 @@ class CodeWriter:
     # --- the Emitter protocol ------------------------------------------------------------------------------------
     def load(self, value: Value) -> str:
         """Expression of a value."""
-        if value.source is None and value.is_constant() and not value.made_anew:
-            place = value.kept_at
+        if value.source is None and value.is_constant() and not value.constructor_text:
+            place = value.identity_source
             return self.literal(value.constant()) if place is None else self.source(place)
         name = self._built.get(id(value))
         if name is not None:
@@ -84,18 +84,18 @@ class CodeWriter:
         self._building.discard(id(value))
         self._built[id(value)] = name
         if value.two_phase and value.filled_last and self._building:
-            self._late.append((value, name))
+            self._pending_temporaries.append((value, name))
         elif value.two_phase:
             value.fill(self, name)
-        while self._late and not self._building:
-            late, deferred_name = self._late.pop()
+        while self._pending_temporaries and not self._building:
+            late, deferred_name = self._pending_temporaries.pop()
             late.fill(self, deferred_name)
         return name
 
     def const(self, obj: object, hint: str = "c") -> str:
         """Name of a constant of the generated code, or of what the program makes where that is meant."""
-        if id(obj) in self.made:
-            return self.load(self.made[id(obj)])
+        if id(obj) in self.new_classes:
+            return self.load(self.new_classes[id(obj)])
         text = self.constant_names.get(id(obj))
         if text is None:
             text = name = f"__tw_{hint}{len(self.constants)}"
@@ -108,7 +108,7 @@ class CodeWriter:
     def known(self, obj: object, hint: str = "c") -> str:
         """Expression of an object of the program's, or of the one that a WeakKey is of. The generated code keeps it alive while it runs."""
         holder, obj = held_if_of_program(obj), there(obj)
-        if holder is obj or id(obj) in self.made:
+        if holder is obj or id(obj) in self.new_classes:
             return self.const(obj, hint)
         text = self.constant_names.get(id(obj))
         if text is None:

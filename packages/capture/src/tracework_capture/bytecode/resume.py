@@ -59,7 +59,7 @@ class ResumePoint:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Continuation:
     """A continuation: the code it goes on with, where, and for each of its instructions the index of the original one."""
 
     held: weakref.ref[types.CodeType]
@@ -79,7 +79,7 @@ class _Made:
 # By identity, since equal code may be of several functions. Continuations live as long as the code they go on with: what was compiled for
 # them serves although an entry that led there is gone.
 _CODES: dict[int, tuple[weakref.ref[types.CodeType], dict[ResumePoint, types.CodeType]]] = {}
-_RESUME_CODES: dict[int, _Made] = {}
+_RESUME_CODES: dict[int, _Continuation] = {}
 
 
 def is_resume_code(code: types.CodeType) -> bool:
@@ -155,7 +155,7 @@ def resume_code(code: types.CodeType, point: ResumePoint) -> types.CodeType:
         made, indices, begins = _make(code, point)
         _C.mark_continuation(made)
         continuations[point] = made
-        _RESUME_CODES[id(made)] = _Made(weakref.ref(code), point, indices, begins)
+        _RESUME_CODES[id(made)] = _Continuation(weakref.ref(code), point, indices, begins)
         weakref.finalize(made, _RESUME_CODES.pop, id(made), None).atexit = False
     return made
 

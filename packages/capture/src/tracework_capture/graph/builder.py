@@ -284,7 +284,7 @@ class GraphBuilder:
         if frame.recording.effects.writing != self._writing:
             self._writing = frame.recording.effects.writing
             node.meta["may_write"] = True
-        if frame.plan.learnt.apart:
+        if frame.plan.learnt.isolated:
             isolate_node(frame, node)
         learn(node, example)
         learn_formula(node, example)

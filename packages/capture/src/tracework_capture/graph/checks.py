@@ -442,8 +442,8 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     """
     lines = [f"__tw_out = {call}"]
     if not conditions and (why := leaves_a_trace(frame, False, writes_last)):
-        if frame.recording.effects.raised and not frame.plan.learnt.apart and must_be_isolated(frame):
-            raise Again("apart", Learnt(apart=True), why)
+        if frame.recording.effects.raised and not frame.plan.learnt.isolated and must_be_isolated(frame):
+            raise Again("isolated", Learnt(isolated=True), why)
         return lines
     restore = [f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({frame.modes.grad_at_start})"]
     for name, value in frame.modes.states_written.items():

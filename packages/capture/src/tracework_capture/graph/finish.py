@@ -63,7 +63,7 @@ class Captured:
 
 def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[..., Any], null: Any) -> Captured:
     """Emit the replacement of `frame`; `execute` writes the breaking instruction (interp.breaks)."""
-    writer = CodeWriter(frame.code, frame.globals, frame.memory.made)
+    writer = CodeWriter(frame.code, frame.globals, frame.memory.new_classes)
     for index, binding in enumerate(frame.graph.inputs):
         writer.known_source(binding.source, f"__tw_inputs[{index}]")
     raising: list[types.CodeType] = []
@@ -395,7 +395,7 @@ def entry_text(frame: Any, writer: CodeWriter, value: Any, null: Any) -> str | N
     """Text of an entry of the stack; None for NULL."""
     if value is null:
         return None
-    if getattr(value, "is_alone", False) and value.in_loop and frame.current.in_loop and not _asks(frame, value):
+    if getattr(value, "is_alone", False) and value.in_loop and frame.current.in_loop and not _advances(frame, value):
         items = value.rest(writer)
         if items is not None:
             return Left(writer.temp(items))
@@ -403,7 +403,7 @@ def entry_text(frame: Any, writer: CodeWriter, value: Any, null: Any) -> str | N
     return writer.load(value) if handled is None else Handled(writer.load(handled))
 
 
-def _asks(frame: Any, iterator: Any) -> bool:
+def _advances(frame: Any, iterator: Any) -> bool:
     """Whether the breaking instruction itself asks the iterator for an item."""
     return frame.stack[-1] is iterator and frame.current.opname == "FOR_ITER"
 

@@ -62,10 +62,10 @@ class Inputs:
     def changes(self, source: Any, value: Any) -> bool:
         """Whether the number (or the text) at `source` had another value before, or will have: what item() gave, say. Remembers it."""
         changed = self.history.number_changed(str(source), value)
-        return changed or source == self.surely_changing or (self.options.dynamic is True and is_given_number(source, value))
+        return changed or source == self.surely_changing or (self.options.dynamic is True and is_number_argument(source, value))
 
 
-def is_given_number(source: Any, value: Any) -> bool:
+def is_number_argument(source: Any, value: Any) -> bool:
     """Whether it is a number among the arguments of the captured frame; 0 and 1 are seldom amounts."""
     while isinstance(source, (Item, DictItem)):
         source = source.base
@@ -126,7 +126,7 @@ def fixed_strides(
 
 def changed_gaps(frame: Frame, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
     """Dims whose stride is no product of sizes and was another one before, as that of a part of memory that grows: they become symbols."""
-    if frame.options.dynamic is False or not frame.options.keeps_sizes_open or tensor.layout is not torch.strided:
+    if frame.options.dynamic is False or not frame.options.allows_symbolic_sizes or tensor.layout is not torch.strided:
         return frozenset()
     if role in ("parameter", "buffer") or type(tensor) is not torch.Tensor:
         return frozenset()
@@ -176,7 +176,7 @@ def check_guesses(frame: Frame) -> None:
 def dynamic_dims(frame: Frame, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
     """Which dims of an input become symbols: those that are marked, and those that changed, or all, unless they are static."""
     marks, shape, key = marks_at(frame, tensor, source), tuple(tensor.shape), str(source)
-    if not frame.options.keeps_sizes_open or tensor.layout is not torch.strided:
+    if not frame.options.allows_symbolic_sizes or tensor.layout is not torch.strided:
         return frozenset()
     if role in ("parameter", "buffer") or type(tensor) is not torch.Tensor:
         if marks.strict:
@@ -309,7 +309,7 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
         chosen = isinstance(declared, DimRange)
     else:
         chosen = frame.inputs.changes(source, value) or frame.options.chosen_number(str(source), value)
-    if not chosen or not frame.options.keeps_sizes_open or value.bit_length() > INT_BITS:
+    if not chosen or not frame.options.allows_symbolic_sizes or value.bit_length() > INT_BITS:
         return None
     symbol = frame.inputs.numbers.get(source)
     if symbol is None and held_by_static_module(frame, source):

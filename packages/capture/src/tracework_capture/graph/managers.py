@@ -32,7 +32,7 @@ def refuse_open_managers(frame: Frame) -> None:
             stop = BreakGraph(
                 "context_unknown", f"{manager.cls.__name__} is entered by a call, and the graph ends before it is left"
             )
-            stop.made_at, stop.stack = step, stack
+            stop.created_at, stop.stack = step, stack
             raise stop
 
 

@@ -25,7 +25,7 @@ class _Call:
     ) -> None:
         self.function, self.known, self.names, self.numbers, self.tensors = function, known, names, numbers, tensors
 
-    def given(self, values: list[Any], on_meta: bool) -> Any:
+    def evaluate(self, values: list[Any], on_meta: bool) -> Any:
         """What it gives with these in the places of tensors and numbers."""
         args = list(self.known)
         for place, value in zip(self.tensors, values, strict=False):
@@ -39,10 +39,10 @@ class _Call:
         return self.function(*args[:count], **named)
 
     def run(self, *values: torch.Tensor) -> Any:
-        return self.given(list(values), False)
+        return self.evaluate(list(values), False)
 
     def on_meta(self, *values: torch.Tensor) -> Any:
-        return self.given(list(values), True)
+        return self.evaluate(list(values), True)
 
 
 def number_operator(

@@ -62,13 +62,13 @@ class UnspecialisedNumbers:
         if not isinstance(example, torch.SymInt):
             return node
         size = self.builder.symbols.from_symint(example)
-        found = self.open_in(size)
+        found = self.maybe_below_two(size)
         if not found:
             return node
         fixed = {s: value for s in found if (value := self.decided(frame, s, least)) is not None}
         return self.builder.size_node(size.substitute(fixed)) if fixed else node
 
-    def open_in(self, size: Any) -> list[Any]:
+    def maybe_below_two(self, size: Any) -> list[Any]:
         """The ints in a size that may be less than 2."""
         return [s for s in getattr(size, "free_symbols", ()) if s in self.values]
 
@@ -97,7 +97,7 @@ class UnspecialisedNumbers:
         symbols, fixed = self.builder.symbols, False
         for size in example.shape:
             expression = size if type(size) is int else symbols.from_symint(size)
-            found = [s for s in self.open_in(expression) if self.values[s] is None]
+            found = [s for s in self.maybe_below_two(expression) if self.values[s] is None]
             if found and symbols.hint(expression) > 0:
                 symbols.guard(Condition.compare(">=", expression, 1), frame.user_location())
                 continue

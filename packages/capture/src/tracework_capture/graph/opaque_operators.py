@@ -17,7 +17,7 @@ from ..errors import OpaqueCallError
 from ..signals import let_through
 from .generated_operators import GeneratedOperators
 
-__all__ = ["NAMESPACE", "Given", "Refusal", "ResultFacts", "is_foreign", "observe", "operator_of"]
+__all__ = ["NAMESPACE", "ArgumentSize", "Refusal", "ResultFacts", "is_foreign", "observe", "operator_of"]
 
 NAMESPACE = "tracework_opaque"
 
@@ -36,7 +36,7 @@ def is_foreign(function: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Given:
+class ArgumentSize:
     """A size or stride that an operator is given as this one of its arguments."""
 
     place: int
@@ -65,9 +65,9 @@ class ResultFacts:
 
     def among(self, arguments: Sequence[Any]) -> ResultFacts:
         """The facts of a call with these arguments."""
-        return self.over(lambda size: arguments[size.place] if isinstance(size, Given) else size)
+        return self.over(lambda size: arguments[size.place] if isinstance(size, ArgumentSize) else size)
 
-    def made(self, device: torch.device | str) -> torch.Tensor:
+    def empty(self, device: torch.device | str) -> torch.Tensor:
         return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype, device=device)
 
 
@@ -133,7 +133,7 @@ class _Opaque:
 
         on_fakes = any(isinstance(a, FakeTensor) for a in arguments)
         facts = [f.among(arguments) for f in self.facts]
-        made = tuple(f.made(f.device if on_fakes else "meta") for f in facts)
+        made = tuple(f.empty(f.device if on_fakes else "meta") for f in facts)
         return made if len(made) > 1 else made[0]
 
 

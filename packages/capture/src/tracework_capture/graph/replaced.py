@@ -80,7 +80,7 @@ def _state(value: Any) -> tuple[int, bool, ResultFacts]:
 
 def _is_changed(value: Any) -> bool:
     """Whether the program changed the tensor as an object."""
-    changes = (value.attributes, value.hooks, value.retains_grad, value.keeps_leaf, value.versions, value.asking)
+    changes = (value.attributes, value.hooks, value.retains_grad, value.keeps_leaf, value.versions, value.requiring_grad)
     return value.is_another_kind or any(bool(change) for change in changes)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..sources import Source
     from ..values.protocol.value import Frame
 
-__all__ = ["check_specialised", "forget_kept", "keep_data", "specialise", "specialised_tensor"]
+__all__ = ["check_specialised", "forget_seen", "keep_data", "specialise", "specialised_tensor"]
 
 MOST_VALUES = 2
 """How many values of what a module keeps are taken as they are."""
@@ -29,7 +29,7 @@ _WHOLE = "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64".split()
 DTYPES = frozenset(getattr(torch, name) for name in _WHOLE)
 
 
-class KeptData:
+class SeenData:
     """What captures saw of the tensors that a module keeps: name -> values, and names of those that a frame writes to."""
 
     def __init__(self) -> None:
@@ -37,21 +37,21 @@ class KeptData:
         self.written: set[str] = set()
 
 
-_kept: dict[int, tuple[Any, KeptData]] = {}
+_seen: dict[int, tuple[Any, SeenData]] = {}
 """id of a module -> a weak reference to it, and what was seen; all code that reads its tensors has this in common."""
 
 
-def kept_data(owner: torch.nn.Module) -> KeptData:
+def seen_data(owner: torch.nn.Module) -> SeenData:
     """What was seen of this module's tensors."""
     key = id(owner)
-    if key not in _kept:
-        _kept[key] = weakref.ref(owner, lambda gone: _kept.pop(key, None)), KeptData()
-    return _kept[key][1]
+    if key not in _seen:
+        _seen[key] = weakref.ref(owner, lambda gone: _seen.pop(key, None)), SeenData()
+    return _seen[key][1]
 
 
-def forget_kept() -> None:
+def forget_seen() -> None:
     """Forgets what was seen of all modules."""
-    _kept.clear()
+    _seen.clear()
 
 
 def keep_data(node: fx.Node, tensor: torch.Tensor, source: Source) -> None:
@@ -65,7 +65,7 @@ def keep_data(node: fx.Node, tensor: torch.Tensor, source: Source) -> None:
         return
     with torch.no_grad():
         node.meta["known"] = Known(tensor.clone(), 0, frozenset({node}))
-    node.meta["kept_at"] = source
+    node.meta["identity_source"] = source
 
 
 def specialised_tensor(frame: Any, node: fx.Node | None, listed: bool = False) -> torch.Tensor | None:
@@ -85,14 +85,14 @@ def specialise(frame: Any, inputs: frozenset[fx.Node], listed: bool = False) -> 
 
 def _specialise(frame: Any, node: fx.Node, listed: bool) -> bool:
     """Whether the data of an input is taken as it is; guards it."""
-    frame, source, data = frame, node.meta["kept_at"], data_of(node.meta["known"].real)
+    frame, source, data = frame, node.meta["identity_source"], data_of(node.meta["known"].real)
     if _shares_written_memory(frame, node):
         return False
     if node in frame.inputs.specialised:
         return True
     owner = _owner(frame, source)
     if owner is not None:
-        kept = kept_data(owner)
+        kept = seen_data(owner)
         values = kept.values.setdefault(source.name, set())
         if source.name in kept.written or (data not in values and len(values) == MOST_VALUES):
             return False
@@ -138,7 +138,7 @@ def check_specialised(frame: Frame) -> None:
     """Raises Again when the frame writes to what was taken as it is, which has another value in the next call."""
     written = [node for node in frame.inputs.specialised if node.meta["example_value"].storage.version]
     for node in written:
-        source = node.meta["kept_at"]
+        source = node.meta["identity_source"]
         frame.inputs.specialised[node].add(str(source) if _owner(frame, source) is None else source.name)
     if written:
         raise Again("data_written")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import fx
 
 __all__ = [
-    "MOST_KEPT",
+    "MAX_SAVED_BYTES",
     "can_be_copied",
     "can_be_put_back",
     "can_run_again",
@@ -26,10 +26,10 @@ __all__ = [
     "storages_of",
 ]
 
-MOST_KEPT = 1 << 16
+MAX_SAVED_BYTES = 1 << 16
 """Bytes of an input that are copied before each call for the case that a condition does not hold."""
 
-Kept = list[tuple[torch.Tensor, torch.Tensor | None, int | None, tuple[Any, ...] | None]]
+Saved = list[tuple[torch.Tensor, torch.Tensor | None, int | None, tuple[Any, ...] | None]]
 """Tensor, copy, version, layout; no layout where nothing is written before the graph raises."""
 
 OVERWRITES: frozenset[Any] = frozenset(
@@ -52,7 +52,7 @@ def can_be_put_back(node: fx.Node) -> bool:
     spec: Any = node.meta["example_value"].spec
     if not can_be_copied(node) or spec.device.type != "cpu" or spec.is_symbolic:
         return False
-    return spec.numel() * spec.dtype.itemsize <= MOST_KEPT and is_dense(spec.sizes, spec.strides)
+    return spec.numel() * spec.dtype.itemsize <= MAX_SAVED_BYTES and is_dense(spec.sizes, spec.strides)
 
 
 def is_written_the_same_again(node: fx.Node) -> bool:
@@ -87,13 +87,13 @@ def storages_of(node: fx.Node) -> list[Any]:
     return [part.storage for part in parts if isinstance(part, torch.Tensor)]
 
 
-@_torch.unseen
-def contents_of(tensors: list[torch.Tensor], written_again: list[torch.Tensor], whole: list[torch.Tensor]) -> Kept | None:
+@_torch.without_dispatch
+def contents_of(tensors: list[torch.Tensor], written_again: list[torch.Tensor], whole: list[torch.Tensor]) -> Saved | None:
     """Copies of what the tensors hold, with their versions and layouts; None when one shows an element twice.
 
     There is no copy of what the plain run writes again, as the graph did, and of what is whole when the graph raises.
     """
-    kept: Kept = [(t, None, version_of(t), ()) for t in written_again]
+    kept: Saved = [(t, None, version_of(t), ()) for t in written_again]
     for tensor in tensors:
         places = once_each(tensor.detach())
         if _torch.has_internal_overlap(places):
@@ -108,14 +108,14 @@ def version_of(tensor: torch.Tensor) -> int | None:
     return None if tensor.is_inference() else tensor._version
 
 
-@_torch.unseen
-def can_run_again(kept: Kept | None) -> bool:
+@_torch.without_dispatch
+def can_run_again(kept: Saved | None) -> bool:
     """Whether there is a copy of all that was not whole when the graph raised."""
     return kept is not None and all(version == version_of(tensor) for tensor, _, version, layout in kept if layout is None)
 
 
-@_torch.unseen
-def put_back(kept: Kept) -> None:
+@_torch.without_dispatch
+def put_back(kept: Saved) -> None:
     """Gives the tensors what they held before, as if nobody had written to them."""
     for tensor, content, version, layout in kept:
         with torch.inference_mode() if tensor.is_inference() else torch.no_grad():

@@ -115,16 +115,16 @@ def _state(source: Ambient, code: CodeType) -> tuple[Step, ...]:
 
 def _size(source: TensorSize, code: CodeType) -> tuple[Step, ...]:
     dim = source.dim
-    return (("APPLY", _torch.unseen(lambda tensor: tensor.size(dim)), 0),)
+    return (("APPLY", _torch.without_dispatch(lambda tensor: tensor.size(dim)), 0),)
 
 
 def _stride(source: TensorStride, code: CodeType) -> tuple[Step, ...]:
     dim = source.dim
-    return (("APPLY", _torch.unseen(lambda tensor: tensor.stride(dim)), 0),)
+    return (("APPLY", _torch.without_dispatch(lambda tensor: tensor.stride(dim)), 0),)
 
 
 def _offset(source: TensorOffset, code: CodeType) -> tuple[Step, ...]:
-    return (("APPLY", _torch.unseen(lambda tensor: tensor.storage_offset()), 0),)
+    return (("APPLY", _torch.without_dispatch(lambda tensor: tensor.storage_offset()), 0),)
 
 
 def _computed(source: ComputedInt, code: CodeType) -> tuple[Step, ...]:

@@ -24,7 +24,7 @@ from ..guards.program import Program, build_program, guard_set, lean_programs
 from ..guards.report import cure_of, recompile_reason, same_object_cure
 from ..options import CaptureOptions
 from ..sources import Source
-from ..uncompiled import RecompileLimitWarning, forget_told, report_uncompiled
+from ..uncompiled import RecompileLimitWarning, forget_warned, report_uncompiled
 from ..weakly_held import is_held
 from .code_set import CodeSet
 
@@ -130,14 +130,14 @@ class _Invalidate:
     """Called when a guarded object dies: drops its entry, and says where the object was."""
 
     def __init__(self, code: Any, info: Any, place: str = "", gone: list[str] | None = None) -> None:
-        self.code, self.info, self.place, self.gone = code, info, place, gone
+        self.code, self.info, self.place, self.dead_sources = code, info, place, gone
 
     def __call__(self, dead: Any, remove: Callable[..., bool] = remove) -> None:  # at Python's end the module is empty
         info = self.info()
         if info is None or remove is None:  # None: Python ends and has emptied this module
             return
-        if remove(self.code(), lambda entry: entry.info is info) and self.gone is not None:
-            self.gone.append(self.place)
+        if remove(self.code(), lambda entry: entry.info is info) and self.dead_sources is not None:
+            self.dead_sources.append(self.place)
 
 
 def release_unused() -> None:
@@ -317,7 +317,7 @@ def reset(code: CodeType | None = None) -> None:
         codes = [code] if code is not None else list(_touched)
         _announced.clear()
         _left_plain.clear()
-        forget_told()
+        forget_warned()
     for each in codes:
         _C.set_entries(each, ())
         _C.set_mark(each, _C.MARK_NONE)

@@ -33,7 +33,7 @@ from ..interp.machine import StopHere, run
 from ..interp.progress import Progress
 from ..interp.services import Services
 from ..plan import Again, Done, Outcome, Plan, Retry, Stop, Stopped
-from ..signals import handlers_apart
+from ..signals import defer_signal_errors
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
 from ..trace_policy import call_policy
 from ..values.objects.class_statement import NewClassValue
@@ -58,7 +58,7 @@ attempts = logging.getLogger("tracework.capture.attempts")
 SMALL_PIECE = 8  # operations between two breaks of one round of a loop from which on a graph is worth its call
 
 
-@handlers_apart
+@defer_signal_errors
 @paused_collection()
 def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: History, call_disabled: Any) -> Captured:
     """Capture a frame. Raises SkipFrame when it must run plainly, Unsupported under fullgraph."""
@@ -99,18 +99,18 @@ def outcome_of(
     handled = sys.exc_info()[1]
     before = plan.stop
     try:
-        with _StateKept(frame):
+        with _PreservedModes(frame):
             return Done(run_attempt(frame, backend))
     except Again as again:
         return Retry(plan.after(again), str(again))
     except BreakGraph as stopped:
         forget_frames(stopped, handled)
-        if before is not None and 0 < stopped.made_at < before.step:
-            earlier = replace(before, step=stopped.made_at)
+        if before is not None and 0 < stopped.created_at < before.step:
+            earlier = replace(before, step=stopped.created_at)
             return Retry(plan.stopped(earlier), f"the graph must end before what was made at an earlier step ({stopped})")
         if before is not None:
             raise not_continued(f"{stopped} while leaving at an earlier break ({before.reason})", before) from stopped
-        step = stopped.made_at if stopped.made_at > 0 else frame.progress.step
+        step = stopped.created_at if stopped.created_at > 0 else frame.progress.step
         stop = Stop(step, stopped, stopped.stack or frame.locations(), refused=is_refused(stopped))
     except SymbolicRaise as raised:
         forget_frames(raised, handled)
@@ -149,7 +149,7 @@ def is_refused(reason: BreakGraph) -> bool:
 
 def is_between_breaks(code: types.CodeType, frame: SymbolicFrame, reason: BreakGraph) -> bool:
     """Whether both ends of the captured part are breaks in the same round of a loop."""
-    same_round = frame.current.in_loop and frame.progress.turns == 0
+    same_round = frame.current.in_loop and frame.progress.iterations == 0
     return same_round and is_inside_a_round(code) and reason.reason_id != "loop_goes_on"
 
 
@@ -162,7 +162,7 @@ def not_continued(why: str, stop: Stop) -> SkipFrame:
 
 def new_classes(frame: Frame) -> list[NewClassValue]:
     """The classes that the traced program made."""
-    return [value for value in frame.memory.made.values() if isinstance(value, NewClassValue)]
+    return [value for value in frame.memory.new_classes.values() if isinstance(value, NewClassValue)]
 
 
 def start(given: FrameInput, options: CaptureOptions, history: History, services: Services, plan: Plan) -> SymbolicFrame:
@@ -182,7 +182,7 @@ def start(given: FrameInput, options: CaptureOptions, history: History, services
         None if slot is None else Local(slot),
     )
     progress = Progress(sees_tensors, may_be_small)
-    memory = Memory(given.globals, given.slots, given.acting)
+    memory = Memory(given.globals, given.slots, given.with_finalizers)
     attempt = Attempt(services, graph, symbols, fake_mode, options, history, plan, progress, memory, inputs)
     code = given.code
     closure = [own_cell(memory, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
@@ -275,7 +275,7 @@ class _LazyLocals(dict[str, Any]):
         return iter([*self.slots, *super().keys()])
 
 
-class _StateKept:
+class _PreservedModes:
     """Keeps torch's global modes as they are around an attempt: tracing sets them for real."""
 
     def __init__(self, frame: Frame) -> None:
@@ -315,7 +315,7 @@ def run_attempt(frame: SymbolicFrame, backend: Any) -> Captured:
         assert ended is not None
         stop = ended.as_break()
     except (BreakGraph, SymbolicRaise, SkipFrame, RecursionError):
-        if keeps_sizes_on_trial(frame):
+        if keeps_data_sizes_tentatively(frame):
             raise Again("without_sizes") from None
         if frame.progress.unrolled and frame.current.in_loop and ended is None:
             raise Again("by_rounds") from None
@@ -326,7 +326,7 @@ def run_attempt(frame: SymbolicFrame, backend: Any) -> Captured:
     check_guesses(frame)
     check_specialised(frame)
     check_frame_hooks(frame)
-    if keeps_sizes_on_trial(frame) and (isinstance(stop, Break) or switches_modes(frame.graph.graph)):
+    if keeps_data_sizes_tentatively(frame) and (isinstance(stop, Break) or switches_modes(frame.graph.graph)):
         raise Again("without_sizes")
     if (
         not frame.graph.calls
@@ -359,7 +359,7 @@ def run_attempt(frame: SymbolicFrame, backend: Any) -> Captured:
     return captured
 
 
-def keeps_sizes_on_trial(frame: Frame) -> bool:
+def keeps_data_sizes_tentatively(frame: Frame) -> bool:
     """Whether the graph has sizes that depend on data, which are kept only where all of the frame goes into the graph."""
     return frame.options.unbacked is None and frame.fake_mode.reads > 0
 

@@ -36,13 +36,13 @@ from ..errors import (
     UserLocation,
 )
 from ..graph.finish import BackendFailed, Captured, code_that_raises, name_of
-from ..graph.specialised import forget_kept
+from ..graph.specialised import forget_seen
 from ..guards import store
 from ..guards.access import Scope
 from ..guards.filters import filter_guards
 from ..options import CaptureOptions
 from ..plan import Learnt
-from ..signals import handlers_apart, let_through
+from ..signals import defer_signal_errors, let_through
 from ..trace_policy import disabled_inside, is_disabled
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from . import cache, dynamism
@@ -122,7 +122,7 @@ class FrameCallback:
         # wrappers by their code: the functions they hold -> why they run plainly
         self.left: dict[int, dict[tuple[Any, ...], str]] = {}
         self.small = CodeSet()
-        self.anew = DynamicCode()
+        self.dynamic_code = DynamicCode()
         self.siblings: dict[int, FrameCallback] = {}
         self.wrappers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.skipped: collections.deque[PlainFrame] = collections.deque(maxlen=_REMEMBERED)
@@ -218,7 +218,7 @@ class FrameCallback:
             if held:
                 self.compiling.release()
 
-    @handlers_apart
+    @defer_signal_errors
     def new_entry(
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any, outermost: bool, stance: Any
     ) -> Any:
@@ -231,9 +231,9 @@ class FrameCallback:
         scope = Scope.of_frame(code, names, globals_, closure)
         if self.options.error_on_recompile and cache.entries_of(code, self):
             self.refuse(code, scope, "error_on_recompile is set", "mark sizes that change with mark_dynamic, or unset it")
-        if cache.at_limit(code, scope, self.options, self, self.recompiles, self.history(code).gone):
+        if cache.at_limit(code, scope, self.options, self, self.recompiles, self.history(code).dead_sources):
             return None
-        if self.anew.at_limit(code, self.options):
+        if self.dynamic_code.at_limit(code, self.options):
             return _C.SKIP
         try:
             if stance.name == "aot_eager_then_compile" and self.is_first(code):
@@ -385,7 +385,7 @@ class FrameCallback:
             detail,
             conditions=conditions,
             has_graph=captured.graph is not None,
-            gone=self.history(code).gone,
+            gone=self.history(code).dead_sources,
         )
 
     def captured(self, given: FrameInput, backend: Any, history: History) -> Captured:
@@ -407,7 +407,7 @@ class FrameCallback:
         known = self.histories.get(id(code))
         if known is None or known[0]() is not code:
             owner = weakref.ref(self)
-            kind = self.anew.kind(code) if original_code(code) is code else None  # continuations die with it
+            kind = self.dynamic_code.kind(code) if original_code(code) is code else None  # continuations die with it
             ref = weakref.ref(code, functools.partial(_code_died, owner, id(code), kind))
             history = dynamism.new_history(
                 code, lambda: cache.remove(ref(), lambda e: e.owner is owner() and relies_on_checks(e))
@@ -443,7 +443,7 @@ class FrameCallback:
         self.empty.clear()
         self.left.clear()
         self.small.clear()
-        self.anew = DynamicCode()
+        self.dynamic_code = DynamicCode()
         self.skipped.clear()
         self.recompiles.clear()
         self.breaks.clear()
@@ -486,7 +486,7 @@ def _code_died(
     if callback is not None and known is not None and known[0] is dead:
         del callback.histories[key]
         if kind is not None:
-            callback.anew.died(kind)
+            callback.dynamic_code.died(kind)
 
 
 def release(compiled: weakref.ref[Any]) -> None:
@@ -637,7 +637,7 @@ def dump_dynamism() -> str:
 def reset() -> None:
     """Forget all entries, marks and seen sizes."""
     cache.reset()
-    forget_kept()
+    forget_seen()
     for callback in list(_callbacks):
         callback.forget()
 

@@ -31,7 +31,7 @@ class FrameInput:
     ) -> None:
         self.outermost = outermost
         self.code, self.slots, self.globals, self.closure = code, slots, globals_, closure or ()
-        self.acting = arguments_with_finalizers(code, slots)  # now, as a capture holds them, too
+        self.with_finalizers = arguments_with_finalizers(code, slots)  # now, as a capture holds them, too
 
 
 def arguments_with_finalizers(code: types.CodeType, slots: dict[str, Any]) -> tuple[Any, ...]:

@@ -29,7 +29,7 @@ class History:
         self.numbers: dict[Any, Any] = {}
         self.written: set[str] = set()  # inputs whose data was taken as it is, and is written to (graph.specialised)
         self.delayed = False
-        self.gone: list[str] = []  # where the objects were whose death has ended entries
+        self.dead_sources: list[str] = []  # where the objects were whose death has ended entries
         self.operations = 0  # most that an attempt of the last capture recorded for the frame itself
         self.traced_in_vain = 0  # instructions of captures that met no tensor
 

@@ -72,7 +72,7 @@ _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>
 _PACKING = (
     "pack_padded_sequence pad_packed_sequence _packed_sequence_init _packed_sequence_init_args invert_permutation"
 ).split()
-_ASKING = frozenset(
+_DATA_DEPENDENT = frozenset(
     {
         trunc_normal_without_grad.__code__,
         *(getattr(rnn, name).__code__ for name in _PACKING if hasattr(rnn, name)),
@@ -121,7 +121,7 @@ def frame_is_captured(code: types.CodeType) -> bool:
     A comprehension is run on an iterator that exists already; what it calls is still seen. The body of a module or class, and what
     exec runs, keeps its names in a dict that is not the frame's.
     """
-    if code.co_name in _COMPREHENSIONS or not code.co_flags & inspect.CO_OPTIMIZED or original_code(code) in _ASKING:
+    if code.co_name in _COMPREHENSIONS or not code.co_flags & inspect.CO_OPTIMIZED or original_code(code) in _DATA_DEPENDENT:
         return False
     filename = code.co_filename
     known = _FRAMES.get(filename)

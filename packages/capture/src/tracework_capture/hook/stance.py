@@ -65,7 +65,7 @@ def follow_stance(module: str, name: str, translate: Callable[[Any], Stance]) ->
     that has been imported."""
     global _followed
     _followed = _Followed(module, name, translate)
-    _C.follow_stance(sys.modules, module, name, _ask)
+    _C.follow_stance(sys.modules, module, name, _resolve)
 
 
 def current() -> Stance:
@@ -83,7 +83,7 @@ def current() -> Stance:
     return _followed.stance
 
 
-def _ask(callback: Any) -> tuple[Any, bool]:
+def _resolve(callback: Any) -> tuple[Any, bool]:
     """(callback to use, whether entries are only used) for a call of a function with this callback."""
     stance = current()
     if stance.name == "force_eager":
@@ -93,7 +93,7 @@ def _ask(callback: Any) -> tuple[Any, bool]:
     return callback, stance.name == "eager_on_recompile"
 
 
-_ASKING = ("force_eager", "eager_on_recompile", "fail_on_recompile")
+_CONSULTING = ("force_eager", "eager_on_recompile", "fail_on_recompile")
 
 
 def _set(stance: Stance) -> Stance:
@@ -106,8 +106,8 @@ def _set(stance: Stance) -> Stance:
     before, _current = _current, stance
     if stance.skip_guard_eval_unsafe:
         cache.build_lean_programs()
-    asks = stance.name in _ASKING or stance.backend is not None
-    _C.set_stance(_ask if asks else None, stance.skip_guard_eval_unsafe)
+    asks = stance.name in _CONSULTING or stance.backend is not None
+    _C.set_stance(_resolve if asks else None, stance.skip_guard_eval_unsafe)
     return before
 
 

@@ -54,7 +54,7 @@ class Traced:
 
     values: list[Value | None]
     old: Sequence[Value]
-    made: Outlined
+    outlined: Outlined
     facts: tuple[ResultFacts, ...]
     written: tuple[fx.Node, ...]
     count: int
@@ -72,7 +72,7 @@ def traced_arm(frame: Any, values: list[Value | None], region: Region, written: 
     copies: dict[Any, Any] = {}
     if other is not None:
         before = set(region.nodes(frame.graph))
-        values = [_apart(frame, value, theirs, before, copies) for value, theirs in zip(values, other.values)]
+        values = [_with_copies(frame, value, theirs, before, copies) for value, theirs in zip(values, other.values)]
     nodes = region.nodes(frame.graph)
     inside = set(nodes)
     found = [leaf for value in values for leaf in _leaves(value)]
@@ -98,10 +98,10 @@ def traced_arm(frame: Any, values: list[Value | None], region: Region, written: 
     return Traced(values, old, made, facts, targets, len(nodes), elementwise, {copy: value for value, copy in copies.items()})
 
 
-def _apart(frame: Any, value: Any, theirs: Any, inside: set[fx.Node], copies: dict[Any, Any]) -> Any:
+def _with_copies(frame: Any, value: Any, theirs: Any, inside: set[fx.Node], copies: dict[Any, Any]) -> Any:
     """A value that an arm leaves, with copies of the tensors in it that these nodes did not make and that the other arm does not leave."""
     if type(value) is TupleValue and type(theirs) is TupleValue and len(value.items) == len(theirs.items) and value.cls is tuple:
-        return TupleValue([_apart(frame, a, b, inside, copies) for a, b in zip(value.items, theirs.items)])
+        return TupleValue([_with_copies(frame, a, b, inside, copies) for a, b in zip(value.items, theirs.items)])
     if type(value) is not TensorValue or value is theirs or value.node in inside or type(theirs) is not TensorValue:
         return value
     if value not in copies:
@@ -141,7 +141,7 @@ def merged(frame: Any, condition: Any, tensor: AbstractTensor, arms: Sequence[Tr
         raise Refused("one arm writes to a tensor to which the other does not, which a backward may see")
     if not written and not first.facts and not second.facts and not _differ(first, second):
         raise Refused("the arms give nothing that the data could choose")
-    graphs = [arm.made.giving(written) if written else arm.made for arm in arms]
+    graphs = [arm.outlined.giving(written) if written else arm.outlined for arm in arms]
     facts = tuple(ResultFacts.of(node.meta["example_value"]) for node in written)
     if first.is_elementwise and second.is_elementwise:
         choice: _Choice = _Computed(frame, condition, _truth(frame, tensor), [_inlined(frame, made) for made in graphs])
@@ -162,7 +162,7 @@ def merged(frame: Any, condition: Any, tensor: AbstractTensor, arms: Sequence[Tr
             raise Refused("an arm writes to a tensor that is no value of the program")
         frame.graph.call_method(frame, "copy_", (target, choice.tensor()))
     copies = first.copies | second.copies
-    for pair, found in choice.made:
+    for pair, found in choice.outlined:
         for given in pair:
             note_replaced(frame, key, given, copies.get(given), found)
     return values
@@ -225,7 +225,7 @@ class _Choice:
     old: Sequence[Value] = ()
 
     def __init__(self) -> None:
-        self.made: list[tuple[tuple[Any, Any], TensorValue]] = []
+        self.outlined: list[tuple[tuple[Any, Any], TensorValue]] = []
 
     def of(self, a: Any, b: Any) -> Any:
         if type(a) is TupleValue and type(b) is TupleValue:
@@ -237,8 +237,8 @@ class _Choice:
                 raise Refused("an arm leaves a tensor that was there before")
             return a
         if type(a) is TensorValue and type(b) is TensorValue:
-            self.made.append(((a, b), self.tensor()))
-            return self.made[-1][1]
+            self.outlined.append(((a, b), self.tensor()))
+            return self.outlined[-1][1]
         if a is not None and b is not None and a.is_constant() and b.is_constant() and _is_one(a, b):
             return a
         return self.number(a, b)

@@ -97,7 +97,7 @@ class GeneratorValue(Value):
         self.frame = frame
         self.started = self.finished = self.running = False
         self.returned: Value | None = None
-        self.made_at = frame.progress.step
+        self.created_at = frame.progress.step
         frame.memory.generators.append(self)
 
     def python_type(self) -> type:
@@ -201,7 +201,7 @@ class GeneratorValue(Value):
         """Why no continuation can take it over; the graph may end before it is made."""
         stop = BreakGraph("generator", f"a generator of {self.frame.code.co_qualname} is alive")
         if not cleans_up(self.frame.code):  # a continuation may let go of it later than plain Python does
-            stop.made_at = self.made_at
+            stop.created_at = self.created_at
         return stop
 
 
@@ -237,22 +237,22 @@ class UnstartedGenerator(GeneratorValue):
         super().__init__(SymbolicFrame(frame, obj.gi_code, obj.gi_frame.f_globals, {}, (), frame))
         self.source = source
         self.obj = obj
-        self.is_asked = False
+        self.is_guarded = False
 
     def resume(self, frame: Frame, sent: Value, raised: SymbolicRaise | None) -> Value | None:
-        self.ask(frame)
+        self.query(frame)
         return super().resume(frame, sent, raised)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name != "__iter__":
-            self.ask(frame)  # closing it is for good, too
+            self.query(frame)  # closing it is for good, too
         return super().call_method(frame, name, args, kwargs)
 
-    def ask(self, frame: Frame) -> None:
+    def query(self, frame: Frame) -> None:
         """Guard that it is as it is, and read its arguments."""
-        if self.is_asked:
+        if self.is_guarded:
             return
-        self.is_asked, self.made_at = True, frame.progress.step
+        self.is_guarded, self.created_at = True, frame.progress.step
         frame.guard("IDENTITY", Attr(self.source, "gi_code"), self.obj.gi_code)
         frame.guard("NOT_NONE", Attr(self.source, "gi_frame"))
         for state in ("gi_running", "gi_suspended"):

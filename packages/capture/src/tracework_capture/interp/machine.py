@@ -73,7 +73,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                     note_raise(frame, error)
                     unwind(frame, error)
                     signal = None
-                if is_root and frame.memory.acting and signal is not RETURNED:
+                if is_root and frame.memory.with_finalizers and signal is not RETURNED:
                     refuse_release(frame)
             except (BreakGraph, GuardOnUnbackedError) as stopped:
                 stop = stopped if isinstance(stopped, BreakGraph) else BreakGraph("unbacked_condition", str(stopped))

@@ -22,7 +22,7 @@ class Progress:
     may_be_small: bool
     step: int = 0
     """Instructions of the captured frame."""
-    turns: int = 0
+    iterations: int = 0
     """Of loops."""
     idle: int = 0
     """Instructions and turns of loops since the graph was last seen to have grown."""
@@ -35,11 +35,11 @@ class Progress:
     current: SymbolicFrame | None = None
     """The innermost frame."""
 
-    def turn(self, frame: Frame) -> None:
+    def iterate(self, frame: Frame) -> None:
         """A loop goes round."""
         if frame.is_polyfill:
             return
-        self.turns += 1
+        self.iterations += 1
         self.idle += 1
         self.expect_growth(frame)
 

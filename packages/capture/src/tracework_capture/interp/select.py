@@ -162,7 +162,7 @@ def _select(frame: Any, arms: Arms, condition: Any, tensor: AbstractTensor, jump
         first = traced(arms.starts[0], second)
     pair = (second, first) if jumps_if else (first, second)
     values = merged(frame, condition, tensor, pair, in_block, key)
-    kept = _kept(frame, stored)
+    kept = _live_names(frame, stored)
     for name in stored:
         _bind(frame, name, None)
     for name, value in zip(kept, values):
@@ -170,7 +170,7 @@ def _select(frame: Any, arms: Arms, condition: Any, tensor: AbstractTensor, jump
     frame.stack.extend(values[len(kept) :])
 
 
-def _kept(frame: Any, stored: set[str]) -> list[str]:
+def _live_names(frame: Any, stored: set[str]) -> list[str]:
     """The names of those that are read where an arm ended."""
     return sorted(stored & live_locals(frame.info, frame.position))
 
@@ -189,7 +189,7 @@ def _traced(frame: Any, first: int, meet: int, stored: set[str], depth: int, oth
     _run(frame, first, meet)
     if unchanged.changes_objects():
         raise Refused("an arm changes Python objects")
-    values = [frame.locals.get(name) for name in _kept(frame, stored)] + frame.stack[depth:]
+    values = [frame.locals.get(name) for name in _live_names(frame, stored)] + frame.stack[depth:]
     return traced_arm(frame, values, start, unchanged.written(), other)
 
 

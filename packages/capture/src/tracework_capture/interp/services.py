@@ -127,7 +127,7 @@ class Services:
             self.leave_all_plain(frame, f"{function.name} of a debugger")
         if frame.recording.selecting and not may_be_inlined(function.code):
             frame.break_graph("call_unknown", f"{function.name} in an arm of a condition on data")
-        if frame.queries.asks_keys:
+        if frame.queries.traces_equality:
             refuse_effects(frame, function)
         real = None if isinstance(function, NewFunctionValue) else function.function
         decision, reason = self.call_policy(real, function.globals.get("__name__"), function.code.co_qualname)

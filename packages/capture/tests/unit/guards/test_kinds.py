@@ -377,9 +377,9 @@ def test_every_source_is_fetched(source, value, expected):
     if isinstance(source, ArrayTensor):
         assert torch.equal(found, expected) and torch.equal(fetched, expected) and found.data_ptr() == value.ctypes.data
         return
-    made_anew = isinstance(expected, int) or isinstance(source, PlainPart)
-    assert found is fetched or (found == fetched and made_anew)
-    assert found is expected or (found == expected and made_anew)
+    constructor_text = isinstance(expected, int) or isinstance(source, PlainPart)
+    assert found is fetched or (found == fetched and constructor_text)
+    assert found is expected or (found == expected and constructor_text)
 
 
 def test_sources_have_rows():

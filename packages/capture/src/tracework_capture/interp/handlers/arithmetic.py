@@ -63,7 +63,7 @@ def to_bool(frame: SymbolicFrame, instruction: Instruction) -> None:
     frame.stack.append(as_bool(frame, instruction, frame.stack.pop()))
 
 
-def is_open_condition(value: Value) -> bool:
+def is_data_condition(value: Value) -> bool:
     """Whether its truth is data that is not known while tracing."""
     return (
         type(value) in (TensorValue, DataBool) and isinstance(value, (TensorValue, DataBool)) and known_tensor(value.node) is None
@@ -73,7 +73,7 @@ def is_open_condition(value: Value) -> bool:
 def as_bool(frame: SymbolicFrame, instruction: Instruction, value: Value) -> Value:
     """bool(value); data whose truth is not known is left to the jump, which may select between its arms."""
     following = frame.instructions[instruction.index + 1]
-    if following.opname.startswith("POP_JUMP") and is_open_condition(value):
+    if following.opname.startswith("POP_JUMP") and is_data_condition(value):
         return value
     if isinstance(value, DeferredValue) and following.opname == "UNARY_NOT":
         return value

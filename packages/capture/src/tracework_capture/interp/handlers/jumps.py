@@ -11,7 +11,7 @@ from ...values.number.floats import DataBool
 from ...values.protocol.value import is_none
 from ...values.torch.tensor import TensorValue
 from ..select import selected
-from .arithmetic import is_open_condition
+from .arithmetic import is_data_condition
 from .table import opcode
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def branch_truth(frame: SymbolicFrame, jump: Instruction, value: Value) -> bool:
 def branch(frame: SymbolicFrame, jump: Instruction, jumps_if: bool) -> None:
     """A conditional jump, which jumps when the top of the stack is true, or false; or both arms, where data decides and they are pure."""
     value = frame.stack.pop()
-    if is_open_condition(value) and selected(frame, jump, value, jumps_if):
+    if is_data_condition(value) and selected(frame, jump, value, jumps_if):
         return
     if branch_truth(frame, jump, value) is jumps_if:
         frame.position = jump.target
@@ -53,7 +53,7 @@ def jump(frame: SymbolicFrame, instruction: Instruction) -> None:
 @opcode("JUMP_BACKWARD")
 def jump_backward(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The end of a loop's body."""
-    frame.progress.turn(frame)
+    frame.progress.iterate(frame)
     frame.position = instruction.target
 
 
@@ -72,14 +72,14 @@ def pop_jump_if_false(frame: SymbolicFrame, instruction: Instruction) -> None:
 @opcode("POP_JUMP_BACKWARD_IF_TRUE")
 def pop_jump_back_if_true(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The condition at the end of a while loop (3.11)."""
-    frame.progress.turn(frame)
+    frame.progress.iterate(frame)
     pop_jump_if_true(frame, instruction)
 
 
 @opcode("POP_JUMP_BACKWARD_IF_FALSE")
 def pop_jump_back_if_false(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The condition at the end of a while loop (3.11)."""
-    frame.progress.turn(frame)
+    frame.progress.iterate(frame)
     pop_jump_if_false(frame, instruction)
 
 

@@ -48,20 +48,20 @@ class Flags(Value):
     def reload(self, emit: Emitter) -> str:
         return f"{emit.load(self.array)}.flags"
 
-    def asked(self, frame: Frame, name: str) -> Value:
+    def flag(self, frame: Frame, name: str) -> Value:
         row = FLAGS.get(name)
         known = None if row is None else row(self.array)
         return refuse(frame, f"flags.{name} of an array") if known is None else ConstantValue(bool(known))
 
     def getattr(self, frame: Frame, name: str) -> Value:
-        return self.asked(frame, name)
+        return self.flag(frame, name)
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         refuse(frame, f"flags.{name} of an array is set")
 
     def getitem(self, frame: Frame, key: Value) -> Value:
         name = force_plain(frame, key)
-        return self.asked(frame, SHORT.get(name, str(name).lower()))
+        return self.flag(frame, SHORT.get(name, str(name).lower()))
 
 
 class Flat(Value):

@@ -111,24 +111,24 @@ def together(frame: Frame, tensors: list[Any], kind: Any, kinds: Any) -> Value:
     return parts[0] if kind is None else TupleValue(parts, cls=kind)
 
 
-class Made:
+class ArgumentBuilder:
     """How an argument is put together from the arrays in it; `text` tells two such ways apart."""
 
     def __init__(self, count: int, build: Any, text: str) -> None:
         self.count, self.build, self.text = count, build, text
 
 
-def tensors_in(value: Value) -> tuple[list[Any], Made]:
+def tensors_in(value: Value) -> tuple[list[Any], ArgumentBuilder]:
     """(arrays in an argument, how it is made of them). Raises NotPlain for what is neither arrays nor known."""
     if isinstance(value, ArrayValue):
-        return [value], Made(1, lambda arrays: arrays[0], "array")
+        return [value], ArgumentBuilder(1, lambda arrays: arrays[0], "array")
     if isinstance(value, SequenceValue) and any(isinstance(v, ArrayValue) for v in value.items):
         if not all(isinstance(v, ArrayValue) for v in value.items):
             raise NotPlain(value)
         kind = value.python_type()
-        return list(value.items), Made(len(value.items), kind, f"{kind.__name__} of {len(value.items)}")
+        return list(value.items), ArgumentBuilder(len(value.items), kind, f"{kind.__name__} of {len(value.items)}")
     found = plain(value)
-    return [], Made(0, lambda arrays: found, repr(found))
+    return [], ArgumentBuilder(0, lambda arrays: found, repr(found))
 
 
 def rebuilt(function: Callable[..., Any], makers: Any, count: int, names: Any, *arrays: Any) -> Any:

@@ -243,7 +243,7 @@ def seed_row(kind: Any, function: Callable[..., Any]) -> Handler:
     return seed
 
 
-class KeptState(threading.local):
+class SavedState(threading.local):
     """Where the state that a generator had in a run is kept, between the draws of that run."""
 
     state = None
@@ -254,13 +254,13 @@ class StateValue(Value):
 
     def __init__(self, kind: Any, kept: Any) -> None:
         super().__init__(None)
-        self.kind, self.kept = kind, kept
+        self.kind, self.saved = kind, kept
 
     def python_type(self) -> type:
         return tuple
 
     def reload(self, emit: Emitter) -> str:
-        return f"{emit.const(self.kept)}.state"
+        return f"{emit.const(self.saved)}.state"
 
 
 def state_rows(kind: Any, take: str, put: str) -> dict[Any, Any]:
@@ -273,7 +273,7 @@ def state_rows(kind: Any, take: str, put: str) -> dict[Any, Any]:
 
     def taken(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         check(frame, args, kwargs, 1, take)
-        kept = KeptState()
+        kept = SavedState()
 
         def keep(generator: Any) -> float:
             kept.state = take_state(generator)
@@ -283,16 +283,16 @@ def state_rows(kind: Any, take: str, put: str) -> dict[Any, Any]:
         frame.mutations.changes += 1
         return StateValue(kind, kept)
 
-    def given_back(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def restores_state(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         check(frame, args, kwargs, 2, put)
         if not isinstance(args[1], StateValue) or args[1].kind is not kind:
             return frame.break_graph("random_state", f"{put} of a state that is not of this call")
-        kept = args[1].kept
+        kept = args[1].saved
         frame.graph.drawn_input(args[0].source, float, lambda generator: put_state(generator, kept.state) or 0.0)
         frame.mutations.changes += 1
         return NONE
 
-    return {take_state: taken, put_state: given_back}
+    return {take_state: taken, put_state: restores_state}
 
 
 def choose(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

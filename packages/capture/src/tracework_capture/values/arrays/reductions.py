@@ -55,14 +55,14 @@ def sum_dtype(frame: Frame, a: ArrayValue, dtype: Argument) -> numpy.dtype[Any]:
     return numpy.dtype("int64") if a.dtype.kind in "bi" else a.dtype
 
 
-def is_given(value: Value) -> bool:
+def is_passed(value: Value) -> bool:
     """Whether an argument is given."""
     return value is not None
 
 
 def mask_of(frame: Frame, where: Argument, a: ArrayValue) -> ArrayValue | None:
     """where=, an array of booleans that fits the array; None where all items are chosen."""
-    if not is_given(where) or where.is_constant() and where.constant() is True:
+    if not is_passed(where) or where.is_constant() and where.constant() is True:
         return None
     mask = as_array(frame, where)
     sizes = tuple(a.example.shape)
@@ -86,7 +86,7 @@ def counted(frame: Frame, a: ArrayValue, mask: ArrayValue, axes: tuple[int, ...]
 
 def with_initial(frame: Frame, found: ArrayValue, name: str, initial: Argument) -> Value:
     """The result and the number that the reduction began with."""
-    if not is_given(initial):
+    if not is_passed(initial):
         return found
     number = known(frame, initial)
     if number is None:
@@ -238,7 +238,7 @@ def extreme(names: Any, fn: Callable[..., Any], ufunc: Any) -> None:
         a, x = as_array(frame, a), as_array(frame, a).tensor
         mask = mask_of(frame, where, a)
         if mask is not None:
-            if not is_given(initial):
+            if not is_passed(initial):
                 return refuse(frame, f"numpy.{names[1]} of chosen items without a first one")
             x = chosen(frame, x, mask, known(frame, initial))
 

@@ -44,7 +44,7 @@ WRAPPING = "argmax argmin argsort around clip cumprod cumsum repeat reshape roun
 and wrap what it gives."""
 
 
-ASKING = ("ndim", "shape", "squeeze", "swapaxes")
+ATTRIBUTE_FUNCTIONS = ("ndim", "shape", "squeeze", "swapaxes")
 """Names of functions that give what the attribute of that name is, or its call gives, for whatever has it."""
 
 
@@ -119,7 +119,7 @@ def by_method(row: Row) -> Row:
     return computes
 
 
-def asking(name: str, row: Row) -> Row:
+def attribute_row(name: str, row: Row) -> Row:
     """The row of a function of ASKING."""
     called = callable(getattr(torch.Tensor, name))
 
@@ -159,7 +159,7 @@ def named(name: str) -> Any:
 TAKE_TENSORS: dict[Any, Callable[[Row], Row]] = {
     **{named(name): functools.partial(converting, copying=name in COPYING) for name in CONVERTING},
     **dict.fromkeys(map(named, WRAPPING), by_method),
-    **{named(name): functools.partial(asking, name) for name in ASKING},
+    **{named(name): functools.partial(attribute_row, name) for name in ATTRIBUTE_FUNCTIONS},
     **dict.fromkeys(map(named, MAKING), functools.partial(converting, alone=False)),
 }
 """Function of NumPy -> how its row comes to take tensors."""

@@ -391,7 +391,7 @@ def ufunc_row(ufunc: Any) -> Handler:
         out = out if isinstance(out, ArrayValue) else None
         where = kwargs.get("where")
         if where is None or where.is_constant() and where.constant() is True:
-            made: Value = apply(frame, name, operands, out, asked_dtype(frame, kwargs))
+            made: Value = apply(frame, name, operands, out, requested_dtype(frame, kwargs))
             return ArrayValue(made.tensor) if as_array_always and isinstance(made, ArrayValue) else made
         return applied_where(frame, name, operands, out, where)
 
@@ -414,7 +414,7 @@ def applied_where(frame: Frame, name: str, operands: list[Any], out: ArrayValue 
     return out
 
 
-def asked_dtype(frame: Frame, kwargs: dict[str, Value]) -> numpy.dtype[Any] | None:
+def requested_dtype(frame: Frame, kwargs: dict[str, Value]) -> numpy.dtype[Any] | None:
     """The dtype= of a call."""
     value = kwargs.get("dtype")
     return dtype_of(frame, value) if isinstance(value, Value) else None

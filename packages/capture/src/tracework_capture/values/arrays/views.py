@@ -41,7 +41,7 @@ class SpecialView(ArrayValue):
     @property
     def tensor(self) -> AbstractTensor:
         """What it holds now: with dims that run backwards a copy."""
-        return turned(self.frame, self.memory, self.flips)
+        return flipped(self.frame, self.memory, self.flips)
 
     def shared(self, frame: Frame) -> AbstractTensor:
         return refuse(frame, f"a tensor over a {self.describe()} with negative strides, or that is read-only")
@@ -51,7 +51,7 @@ class SpecialView(ArrayValue):
             refuse(frame, "an array that is read-only is written to")
         if self.flips:
             sizes = tuple(self.example.shape)
-            source = turned(frame, call_method(frame, "expand", source, sizes), self.flips)
+            source = flipped(frame, call_method(frame, "expand", source, sizes), self.flips)
         call_method(frame, "copy_", self.memory, source)
 
     def reload(self, emit: Emitter) -> str:
@@ -76,7 +76,7 @@ def held_sizes(array: Any) -> tuple[int, ...] | None:
     return sizes if held.size == array.size else None
 
 
-def turned(frame: Frame, tensor: AbstractTensor, dims: Iterable[int]) -> AbstractTensor:
+def flipped(frame: Frame, tensor: AbstractTensor, dims: Iterable[int]) -> AbstractTensor:
     """The tensor, its items in these dims the other way round."""
     return call(frame, torch.flip, tensor, tuple(sorted(dims))) if dims else tensor
 

@@ -85,9 +85,9 @@ class DeferredValue(Value):
     def unary(self, frame: Frame, op: str) -> Value:
         if op == "~" or self.kind not in ZERO:
             return self.needed(frame)
-        return self.made_of(type(+ZERO[self.kind]), [self], op + "{}", self.most)
+        return self.computed_from(type(+ZERO[self.kind]), [self], op + "{}", self.most)
 
-    def made_of(self, kind: type, operands: list[Value], pattern: str, most: int = 0) -> DeferredValue:
+    def computed_from(self, kind: type, operands: list[Value], pattern: str, most: int = 0) -> DeferredValue:
         """The value of an expression of these operands."""
         return DeferredValue(kind, lambda emit: f"({pattern.format(*map(emit.load, operands))})", places_of(operands), most)
 
@@ -95,15 +95,15 @@ class DeferredValue(Value):
         op = op.rstrip("=")
         pair = [other, self] if reverse else [self, other]
         if op == "+" and self.kind is str is other.python_type():
-            return self.made_of(str, pair, "{} + {}")
+            return self.computed_from(str, pair, "{} + {}")
         if self.kind not in ZERO or not other.is_number():
             return self.needed(frame)
         kinds = [type(+ZERO[value.python_type()]) for value in pair]
         kind, most = float if float in kinds else int, largest(op, *map(magnitude, pair))
         if op in ARITHMETIC and most <= MOST:
-            return self.made_of(kind, pair, f"{{}} {op} {{}}", most)
+            return self.computed_from(kind, pair, f"{{}} {op} {{}}", most)
         if op in ("/", "//", "%") and not reverse and is_not_zero(frame, other):
-            return self.made_of(float if op == "/" else kind, pair, f"{{}} {op} {{}}", most)
+            return self.computed_from(float if op == "/" else kind, pair, f"{{}} {op} {{}}", most)
         return self.needed(frame)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -120,7 +120,7 @@ class DeferredValue(Value):
 
 for _name in (
     *("truth", "hash_key", "getattr", "setattr", "delattr", "call", "contains", "as_graph_arg"),
-    *("getitem", "setitem", "delitem", "iterate", "length", "make_known"),
+    *("getitem", "setitem", "delitem", "iterate", "length", "try_specialise"),
 ):
     setattr(DeferredValue, _name, DeferredValue.needed)
 
@@ -131,15 +131,15 @@ class DeferredList(DeferredValue):
     def __init__(self, write: Writer, places: Places, shape: tuple[int, ...] | None, item_class: type) -> None:
         super().__init__(list, write, places)
         self.shape, self.item_class = shape, item_class
-        self.made: list[Value] | None = None
+        self.items_read: list[Value] | None = None
 
     def items(self, frame: Frame) -> list[Value]:
         """Each item as a value: nothing was written to the list."""
         if self.shape is None or self.shape[0] > READ_AT_ONCE:
             return self.needed(frame)
-        if self.made is None:
-            self.made = [self.item(place, self.shape[1:]) for place in range(self.shape[0])]
-        return self.made
+        if self.items_read is None:
+            self.items_read = [self.item(place, self.shape[1:]) for place in range(self.shape[0])]
+        return self.items_read
 
     def item(self, place: int, left: tuple[int, ...]) -> DeferredValue:
         """The item at a place, which is a list of this shape, or a number."""

@@ -151,7 +151,7 @@ def computed_by_python(frame: Frame, template: str, *operands: Value) -> Value |
 def computed_int(frame: Frame, template: str, *operands: Value) -> Value | None:
     """The int of this formula, which Python computes anew for each call, as a symbol; None where it raises now, or is no int."""
     formula = formula_of(template, *operands)
-    if formula is None or len(formula.numbers) > 1 or not frame.options.keeps_sizes_open:
+    if formula is None or len(formula.numbers) > 1 or not frame.options.allows_symbolic_sizes:
         return None
     (given,) = formula.numbers
     try:

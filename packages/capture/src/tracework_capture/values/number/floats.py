@@ -91,7 +91,7 @@ class FloatValue(AbstractFloat):
     def is_number(self) -> bool:
         return self.python_type() is float
 
-    def make_known(self, frame: Frame) -> bool:
+    def try_specialise(self, frame: Frame) -> bool:
         self.specialise(frame)
         return True
 

@@ -150,7 +150,7 @@ class NumpyInt(UnspecialisedConstant):
 @changes_in(*NUMPY_INTS)
 def changing_numpy_int(frame: Frame, number: Any, source: Source) -> NumpyInt | None:
     """The value of an int that had another value in an earlier capture; None when it stays a constant."""
-    if frame.options.dynamic is False or not frame.inputs.changes(source, number) or not frame.options.keeps_sizes_open:
+    if frame.options.dynamic is False or not frame.inputs.changes(source, number) or not frame.options.allows_symbolic_sizes:
         return None
     if int(number).bit_length() > INT_BITS:
         return None

@@ -19,7 +19,7 @@ from ..protocol.make import make
 from ..protocol.value import Frame, Value
 from .float_formulas import Formula, called, computed_int, formula_of_size
 from .floats import FloatValue
-from .size_formulas import FUNCTIONS, Span, combined, interval, keep_positive, made_of, python_text, sizes_in
+from .size_formulas import FUNCTIONS, Span, combined, formula_of, interval, keep_positive, python_text, sizes_in
 from .symint import SymNumber, size_value
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class SizeFloat(FloatValue):
         return super().truth(frame) if known is None else known
 
     def unary(self, frame: Frame, op: str) -> Value:
-        return self if op == "+" else made_of(frame, "neg", self) or super().unary(frame, op)
+        return self if op == "+" else formula_of(frame, "neg", self) or super().unary(frame, op)
 
     def special(self, frame: Frame, fn: Callable[..., Any], name: str, args: list[Value]) -> Value:
         """abs, round, ceil, floor, trunc."""
@@ -113,7 +113,7 @@ def extremum_of_floats(frame: Frame, fn: Callable[..., Any], items: list[Value])
         return None
     best = items[0]
     for item in items[1:]:
-        made = made_of(frame, fn.__name__, best, item)
+        made = formula_of(frame, fn.__name__, best, item)
         if made is None:
             return None
         best = made
@@ -136,9 +136,11 @@ def of_range(frame: Frame, name: str, args: list[Value]) -> Value | None:
         return None
     if name == "round":
         return (
-            made_of(frame, name, *args) if len(args) == 2 and args[1].is_constant() and type(args[1].constant()) is int else None
+            formula_of(frame, name, *args)
+            if len(args) == 2 and args[1].is_constant() and type(args[1].constant()) is int
+            else None
         )
-    return made_of(frame, name, *args) if len(args) == 1 else None
+    return formula_of(frame, name, *args) if len(args) == 1 else None
 
 
 def decided(frame: Frame, op: str, formula: SizeFloat, other: Value) -> bool | None:

@@ -23,10 +23,10 @@ LARGEST_INT, LARGEST_PRODUCT = 2.0**63, 1e100  # of ints that guards can read, a
 
 def float_of_size(frame: Frame, size: Value) -> Value | None:
     """float(size)"""
-    return made_of(frame, "float", size)
+    return formula_of(frame, "float", size)
 
 
-def made_of(frame: Frame, op: str, *operands: Value) -> Value | None:
+def formula_of(frame: Frame, op: str, *operands: Value) -> Value | None:
     """The SizeFloat of an operation on sizes, floats that are formulas and numbers; None where it could raise or overflow."""
     args = tuple(operand.in_formula() for operand in operands)
     if any(a is None for a in args) or not any(isinstance(a, (Expr, FloatExpr)) for a in args):
@@ -55,7 +55,7 @@ def combined(frame: Frame, op: str, left: Value, right: Value, reverse: bool = F
         left, right = right, left
     if op not in OPERATORS or (op != "/" and float not in (left.python_type(), right.python_type())):
         return None
-    return made_of(frame, op, left, right)
+    return formula_of(frame, op, left, right)
 
 
 # --- ranges --------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ MOST_WEIGHT = 48
 long to prove and to check, and hold for hardly any other numbers."""
 SAME_INT = frozenset("__int__ __index__ __trunc__ __floor__ __ceil__ conjugate".split())
 """Methods that give the int itself."""
-OPEN_DUNDERS = frozenset("__add__ __sub__ __mul__ __eq__ __lt__ __le__ __gt__ __ge__ __ne__".split())
+SYMBOLIC_DUNDERS = frozenset("__add__ __sub__ __mul__ __eq__ __lt__ __le__ __gt__ __ge__ __ne__".split())
 OTHER_NUMBERS = (float, complex, Fraction, *NUMPY_NUMBERS)
 """What an int is compared with as a number, beside ints."""
 
@@ -87,7 +87,7 @@ class SymNumber(Value):
     def is_number(self) -> bool:
         return True
 
-    def make_known(self, frame: Frame) -> bool:
+    def try_specialise(self, frame: Frame) -> bool:
         self.specialise(frame)
         return True
 
@@ -115,7 +115,7 @@ class SymNumber(Value):
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in SAME_INT and not args and not kwargs:
             return self
-        if name in OPEN_DUNDERS and len(args) == 1 and not kwargs and issubclass(args[0].python_type(), int):
+        if name in SYMBOLIC_DUNDERS and len(args) == 1 and not kwargs and issubclass(args[0].python_type(), int):
             return call_dunder(frame, self, name, args, kwargs)
         return self.as_known(frame).call_method(frame, name, args, kwargs)
 

@@ -43,7 +43,7 @@ def changing_fraction(frame: Frame, number: Fraction, source: Source) -> Unspeci
         return frame.break_graph("operation_unknown", "a fraction of numbers of another kind, whose operators are their own")
     # both ints are remembered from the first call on, so that those are open that change
     changed = [frame.inputs.changes(place, part) for place, part in ints]
-    if frame.options.dynamic is False or not any(changed) or not frame.options.keeps_sizes_open:
+    if frame.options.dynamic is False or not any(changed) or not frame.options.allows_symbolic_sizes:
         return None
     frame.guard("TYPE", source, type(number))
     return UnspecialisedFraction(frame, number, source)

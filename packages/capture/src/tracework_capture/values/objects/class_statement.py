@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 METACLASSES = {type, abc.ABCMeta, type(torch.autograd.Function)}
 _NOTICED = frozenset({"__del__", "__set_name__", "__mro_entries__"})
 """Names by which a body would take part in when things happen."""
-KEPT_TO_THEMSELVES = {abc.ABC, torch.autograd.Function}
+PRIVATE_BASES = {abc.ABC, torch.autograd.Function}
 """Classes of libraries of which programs do not list the subclasses."""
 _READ_BY_TYPE = frozenset({"__slots__", "__module__", "__qualname__", "__doc__"})
 
@@ -53,12 +53,12 @@ class NewClassValue(ClassValue):
         super().__init__(template)
         self.source = None
         self.bases, self.namespace = bases, namespace
-        self.apart = apart
+        self.neutral_base = apart
 
     def end(self) -> None:
         """Takes the template, which the collector may be late for, out of what existing classes know of those derived from them."""
-        if self.apart is not None:
-            self.cls.__bases__ = (self.apart,)
+        if self.neutral_base is not None:
+            self.cls.__bases__ = (self.neutral_base,)
 
     def getitem(self, frame: Frame, key: Value) -> Value:
         return frame.break_graph("class_building", f"{self.describe()}[...]")
@@ -211,21 +211,21 @@ def class_of_statement(
         template = meta(name, classes, template_parts)
     except (TypeError, ValueError) as error:
         raise Unfit(str(error)) from error
-    known = [b for b in classes if b.__flags__ & HEAP_TYPE and b not in KEPT_TO_THEMSELVES and id(b) not in frame.memory.made]
-    made = NewClassValue(template, list(bases), namespace, apart_from(known, template, classes) if known else None)
+    known = [b for b in classes if b.__flags__ & HEAP_TYPE and b not in PRIVATE_BASES and id(b) not in frame.memory.new_classes]
+    made = NewClassValue(template, list(bases), namespace, neutral_base(known, template, classes) if known else None)
     know(frame, template, made)
     return made
 
 
-_APART: dict[type, type] = {}  # a class of C, or abc.ABC -> one derived from it that nobody sees
+_NEUTRAL_BASES: dict[type, type] = {}  # a class of C, or abc.ABC -> one derived from it that nobody sees
 
 
-def apart_from(known: list[type], template: type, classes: tuple[type, ...]) -> type:
+def neutral_base(known: list[type], template: type, classes: tuple[type, ...]) -> type:
     """The class that takes the place of a template's bases when the trace is over. Raises Unfit where their instances differ too much."""
     base: Any = template
     while base.__flags__ & HEAP_TYPE and base is not abc.ABC:
         base = base.__base__
-    apart = _APART.get(base) or _APART.setdefault(base, type(base)("Apart", (base,), {}))
+    apart = _NEUTRAL_BASES.get(base) or _NEUTRAL_BASES.setdefault(base, type(base)("Apart", (base,), {}))
     try:
         template.__bases__ = (apart,)
         template.__bases__ = classes
@@ -244,7 +244,7 @@ def base_of(value: Value) -> type:
 
 def know(frame: Frame, real: Any, value: Value) -> None:
     """From now on the object stands for the value: where it is met while tracing, and where it would be a constant of the code."""
-    frame.memory.memo[id(real)] = frame.memory.made[id(real)] = value
+    frame.memory.memo[id(real)] = frame.memory.new_classes[id(real)] = value
     frame.memory.keep.append(real)
 
 

@@ -58,7 +58,7 @@ PLAIN_CLASS_ATTRIBUTES = (
 
 def subclasses(frame: Frame, cls: type) -> Value:
     """cls.__subclasses__(), of which a guard sees whether there are others."""
-    if type(cls).__subclasses__ is not type.__subclasses__ or not cls.__flags__ & HEAP_TYPE or frame.memory.made:
+    if type(cls).__subclasses__ is not type.__subclasses__ or not cls.__flags__ & HEAP_TYPE or frame.memory.new_classes:
         return frame.break_graph("call_unknown", "__subclasses__")
     existing: list[type] = type.__subclasses__(cls)
     found = [weakref.ref(each) for each in existing]

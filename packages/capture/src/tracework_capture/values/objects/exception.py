@@ -105,12 +105,16 @@ def attribute_of_exception(frame: Frame, owner: Value, name: str) -> Value:
         return owner.getattr(frame, name)
     except SymbolicRaise as raised:
         error = raised.value
-        if isinstance(error, ExceptionValue) and issubclass(error.cls, AttributeError) and error.fields.keys().isdisjoint(_ASKED):
+        if (
+            isinstance(error, ExceptionValue)
+            and issubclass(error.cls, AttributeError)
+            and error.fields.keys().isdisjoint(_ERROR_FIELDS)
+        ):
             error.fields.update(name=ConstantValue(name), obj=owner)
         raise
 
 
-_ASKED = ("name", "obj")
+_ERROR_FIELDS = ("name", "obj")
 
 
 class ExceptionValue(AbstractException):

@@ -35,7 +35,7 @@ def _has_traceback() -> bool:
     return found
 
 
-_MADE_OF_ONE_HAS_TRACEBACK = _has_traceback()
+_DERIVED_HAS_TRACEBACK = _has_traceback()
 
 
 class GroupValue(ExceptionValue):
@@ -185,7 +185,7 @@ def of_one(frame: Frame, exception: Value) -> Value:
         TupleValue([exception]),
         [exception],
     )
-    if _MADE_OF_ONE_HAS_TRACEBACK:
+    if _DERIVED_HAS_TRACEBACK:
         frame.passes(made)
     return made
 

@@ -21,7 +21,7 @@ from ..plain.sequence import DequeValue, ListValue, Pending, TupleValue, is_reco
 from ..protocol.binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
 from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue
-from ..protocol.wraps import guard_type, is_made_anew, refuse_unhashable, wraps, wraps_derived
+from ..protocol.wraps import guard_type, may_differ_per_call, refuse_unhashable, wraps, wraps_derived
 from .class_value import ClassValue
 from .enum_member import EnumMember
 from .exception import ExistingException
@@ -188,7 +188,7 @@ def wrap_weakref(frame: Frame, obj: Any, source: Source) -> Value:
 
 @wraps(functools._lru_cache_wrapper)
 def wrap_cached(frame: Frame, obj: Any, source: Source) -> Value:
-    if is_made_anew(source) and type(getattr(obj, "__wrapped__", None)) is types.FunctionType:
+    if may_differ_per_call(source) and type(getattr(obj, "__wrapped__", None)) is types.FunctionType:
         guard_type(frame, obj, source)
         return CachedFunction(obj, source, by_identity=False)
     frame.guard("IDENTITY", source, obj)

@@ -67,7 +67,7 @@ class CellValue(AbstractCell):
             frame.mutations.keep.append(self)
             frame.log_effect(("cell", id(self.cell)), lambda emit: self._write(emit))
 
-    def lets_go_of(self, obj: Any) -> bool:
+    def drops(self, obj: Any) -> bool:
         """Whether an existing cell holds the object and the traced program put something else there."""
         held = gc.get_referents(self.cell) if self._read and self.cell is not None else ()
         return any(one is obj for one in held) and (self._contents is None or getattr(self._contents, "obj", None) is not obj)

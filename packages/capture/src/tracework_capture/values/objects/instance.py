@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 NAMELESS = (dict, list, tuple, *ATOMS)
 """Built-in classes whose texts do not show the class of an instance."""
-ASKING_DEQUES = frozenset(
+DEQUE_OPERATORS = frozenset(
     "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __mul__ __imul__ __getitem__ __setitem__ __delitem__".split()
 )
 """Methods of deques that ask for their length, or go over them, as the class of an instance has it."""
-MADE_OF_SUBCLASS = (collections.deque, collections.OrderedDict, collections.defaultdict)
+RETURNS_SUBCLASS = (collections.deque, collections.OrderedDict, collections.defaultdict)
 """Containers that make more of the class of the instance, not all of them in the same methods."""
 
 
@@ -56,7 +56,7 @@ PART_LEAVES_TO_OBJECT = frozenset(
     "__setattr__ __delattr__ __getattribute__ __init_subclass__ __class__ __reduce__ __reduce_ex__ __getstate__ __sizeof__".split()
 )
 """What follows from the class and the attributes of an instance, which its built-in part has not."""
-ASKED_BY_NO_FUNCTION = frozenset(
+LOOKED_UP_ON_INSTANCES = frozenset(
     "__new__ __init__ __init_subclass__ __class_getitem__ __set_name__ __getnewargs__ __getnewargs_ex__ __getstate__ __setstate__ "
     "__reduce__ __reduce_ex__ __copy__ __deepcopy__ __replace__ __getattr__ __setattr__ __delattr__ __dir__".split()
 )
@@ -67,7 +67,7 @@ def behaves_as_its_part(cls: type, native: type) -> bool:
     """Whether what C computes of an instance of a subclass of `native` follows from its built-in part alone."""
     own = {n: static for c in cls.__mro__[: cls.__mro__.index(native)] for n, static in attributes_of(c).items()}
     return not any(
-        name.startswith("__") and name not in ASKED_BY_NO_FUNCTION and (callable(static) or defines(type(static), "__get__"))
+        name.startswith("__") and name not in LOOKED_UP_ON_INSTANCES and (callable(static) or defines(type(static), "__get__"))
         for name, static in own.items()
         if type(static) not in (GETSET, str)
     )
@@ -152,11 +152,11 @@ class ObjectValue(InstanceAttributes):
         if of_the_part and is_atomic(self.part):
             return self.call_atomic(frame, name, args, kwargs)
         native = native_base(self.cls)
-        if of_the_part and native is collections.deque and name in ASKING_DEQUES:
+        if of_the_part and native is collections.deque and name in DEQUE_OPERATORS:
             own = any(isinstance(lookup_class(self.cls, asked)[0], types.FunctionType) for asked in ("__iter__", "__len__"))
             if own or args and args[0].python_type() is slice:
                 return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}, which goes over the deque in its own way")
-        if of_the_part and native in MADE_OF_SUBCLASS and name in ("copy", "__copy__"):
+        if of_the_part and native in RETURNS_SUBCLASS and name in ("copy", "__copy__"):
             return copy_of_subclass(frame, self)
         if of_the_part and native not in NAMELESS and name in ("__repr__", "__str__"):
             return frame.break_graph("value_not_known", f"text of {self.describe()}")
@@ -167,17 +167,17 @@ class ObjectValue(InstanceAttributes):
             if found is self.part and self.part.mutability is None:
                 frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives another object that is equal")
             if found is not self.part and found.python_type() is self.part.python_type() in (set, frozenset):
-                return self.made_of_set(frame, name, args, found)
+                return self.set_result(frame, name, args, found)
             if (
                 found is not self.part
-                and found.python_type() in MADE_OF_SUBCLASS
+                and found.python_type() in RETURNS_SUBCLASS
                 and found.python_type() is self.part.python_type()
             ):
                 frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives an instance of which class?")
             return self if found is self.part else found
         return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__qualname__}.{name}")
 
-    def made_of_set(self, frame: Frame, name: str, args: list[Value], found: Value) -> Value:
+    def set_result(self, frame: Frame, name: str, args: list[Value], found: Value) -> Value:
         """A new set that a method gives: of the class of the instance or of the built-in one."""
         others = [set_part(arg) for arg in args]
         if any(isinstance(builtin_part(other), DictValue) for other in others):
@@ -219,7 +219,7 @@ class ObjectValue(InstanceAttributes):
     def length(self, frame: Frame) -> Value:
         return self.as_length(frame, self.required(frame, "__len__", [], "has no len()"))
 
-    def ask_length(self, frame: Frame) -> None:
+    def call_length_hint(self, frame: Frame) -> None:
         """A TypeError means that it does not know."""
         for name in ("__len__", "__length_hint__"):
             static, _ = lookup_class(self.cls, name)

@@ -63,7 +63,7 @@ class Remembered:
         self.calls: list[
             tuple[list[Any], dict[str, Any], Any]
         ] = []  # (args, kwargs, result) in the program's order, which says what is forgotten next
-        self.asked = weakref.ref(function)
+        self.function = weakref.ref(function)
         self.counts = None  # what the function counted until tracing had asked it for the last time, until the guard was asked
 
     def number_with(self, args: list[Any], kwargs: dict[str, Any]) -> int:
@@ -72,7 +72,7 @@ class Remembered:
             {(payload_key(a), payload_key([*k.items()])) for a, k in [*((a, k) for a, k, _ in self.calls), (args, kwargs)]}
         )
 
-    def is_asked(self, function: Any, args: list[Any], kwargs: dict[str, Any], found: Any) -> None:
+    def record_call(self, function: Any, args: list[Any], kwargs: dict[str, Any], found: Any) -> None:
         """Notes a call that tracing made."""
         self.calls.append((args, kwargs, found))
         self.counts = function.cache_info()
@@ -80,15 +80,15 @@ class Remembered:
     def is_as_traced(self, function: Any) -> bool:
         """Whether nobody asked the function since tracing did, which stands for the calls of this run."""
         counts, self.counts = self.counts, None
-        return counts is not None and function is self.asked() and function.cache_info() == counts
+        return counts is not None and function is self.function() and function.cache_info() == counts
 
     def __call__(self, function: Any) -> bool:
         if self.is_as_traced(function):
             return True
-        asked = self.disabled(function)
+        remembered = self.disabled(function)
         for args, kwargs, expected in self.calls:
             try:
-                found = asked(*args, **kwargs)
+                found = remembered(*args, **kwargs)
             except Exception as error:  # the program meets it where it calls the function
                 let_through(error)
                 return False
@@ -102,7 +102,7 @@ class CachedFunction(RowValue):
     known, and the code that it runs."""
 
     def __init__(self, fn: Any, source: Source | None, by_identity: bool = True) -> None:
-        super().__init__(fn, self.ask, source)
+        super().__init__(fn, self.query, source)
         self.by_identity = by_identity
 
     def fix(self, frame: Frame) -> None:
@@ -133,7 +133,7 @@ class CachedFunction(RowValue):
         self.fix(frame)
         return super().as_graph_arg(frame)
 
-    def ask(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def query(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """What the function remembers, or what it computes now."""
         name = self.fn.__wrapped__.__name__
         if args and issubclass(args[0].python_type(), logging.Logger):
@@ -151,10 +151,15 @@ class CachedFunction(RowValue):
             return frame.break_graph("call_unknown", f"{name}, which remembers results and reads what was written here")
         if id(self.fn) in frame.queries.remembered_after:
             return frame.break_graph("call_unknown", f"{name}, which is asked after the graph, too")
-        asked, most = frame.queries.remembered.get(id(self.fn)), self.fn.cache_parameters()["maxsize"]
-        if asked is not None and most is not None and asked.number_with(known, by_name) > most:
+        remembered, most = frame.queries.remembered.get(id(self.fn)), self.fn.cache_parameters()["maxsize"]
+        if remembered is not None and most is not None and remembered.number_with(known, by_name) > most:
             return frame.break_graph("call_unknown", f"{name}, which forgets one result for another")
-        key = (id(self.fn), payload_key(known), payload_key([*by_name.items()]), len(asked.calls) if asked is not None else 0)
+        key = (
+            id(self.fn),
+            payload_key(known),
+            payload_key([*by_name.items()]),
+            len(remembered.calls) if remembered is not None else 0,
+        )
         answers = frame.plan.answers
         if key not in answers:
             try:
@@ -165,10 +170,10 @@ class CachedFunction(RowValue):
         found = answers[key][0]
         if not is_atom(found):
             self.fix(frame)
-        if asked is None:
-            asked = frame.queries.remembered[id(self.fn)] = Remembered(frame.services.call_disabled, self.fn)
-            frame.guard("RELATION", self.source, (asked, (self.source,)))
-        asked.is_asked(self.fn, known, by_name, found)
+        if remembered is None:
+            remembered = frame.queries.remembered[id(self.fn)] = Remembered(frame.services.call_disabled, self.fn)
+            frame.guard("RELATION", self.source, (remembered, (self.source,)))
+        remembered.record_call(self.fn, known, by_name, found)
         return frame.wrap(found, Const(found))
 
     def called_once(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

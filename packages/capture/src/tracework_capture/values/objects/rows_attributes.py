@@ -86,11 +86,11 @@ def guard_unrelated(frame: Frame, args: list[Value], kind: type, classes: Any) -
     """A class may be registered with an abstract one later; what is a subclass by its bases, or is registered, stays one."""
     for cls in typing.get_args(classes) if isinstance(classes, types.UnionType) else (classes,):
         asks_registry = getattr(type(cls), "__subclasscheck__", None) is abc.ABCMeta.__subclasscheck__
-        if asks_registry and not any(may_be_made(a, c) for a, c in zip(args, (kind, cls))):
+        if asks_registry and not any(may_be_local_class(a, c) for a, c in zip(args, (kind, cls))):
             frame.guard("NOT_SUBCLASS", Const(cls, cls.__qualname__), kind)
 
 
-def may_be_made(value: Value, cls: type) -> bool:
+def may_be_local_class(value: Value, cls: type) -> bool:
     """Whether a class of this value may be one that the traced program defines, which each call has anew."""
     return value.source is None and "<locals>" in cls.__qualname__
 
@@ -257,7 +257,7 @@ def dir_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 def names_of_class(frame: Frame, cls: type) -> list[str]:
     """dir() of a class, which a guard asks for again."""
-    if id(cls) in frame.memory.made:
+    if id(cls) in frame.memory.new_classes:
         return frame.break_graph("builtin_unsupported", f"dir() of class {cls.__qualname__}, which the traced program made")
     found = type.__dir__(cls)
 

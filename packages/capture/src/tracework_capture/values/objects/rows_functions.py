@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..protocol.value import Frame, Value
 
 
-def attributes_given(frame: Frame, function: Value) -> list[tuple[str, Value]]:
+def attributes_set(frame: Frame, function: Value) -> list[tuple[str, Value]]:
     """(name, value) of what the program set on a function, on the function of a method, or on an object that is called."""
     function = function.function if isinstance(function, BoundMethodValue) else function
     if isinstance(function, ObjectValue):
@@ -63,7 +63,7 @@ def update_wrapper(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
                 raise
             continue  # a partial has no name
         wrapper.setattr(frame, name, found)
-    for name, value in attributes_given(frame, wrapped) if updated else ():
+    for name, value in attributes_set(frame, wrapped) if updated else ():
         if isinstance(wrapper, ObjectValue):  # past its __setattr__
             wrapper.getattr(frame, "__dict__").setitem(frame, ConstantValue(name), value)
         else:

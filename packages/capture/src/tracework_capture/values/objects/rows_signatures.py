@@ -124,7 +124,7 @@ def guard_signature_of_class(frame: Frame, cls: type, name: str) -> None:
     asked = [lookup_class(cls, method)[0] for method in ("__new__", "__init__")]
     says = [lookup_class(cls, attribute)[0] for attribute in ("__signature__", "__wrapped__", "__text_signature__")]
     own_call = lookup_class(type(cls), "__call__")[0] is not vars(type)["__call__"]
-    if own_call or id(cls) in frame.memory.made or any(each is not NO_ATTRIBUTE for each in says[:2]):
+    if own_call or id(cls) in frame.memory.new_classes or any(each is not NO_ATTRIBUTE for each in says[:2]):
         frame.break_graph("builtin_unsupported", f"{name} of class {cls.__qualname__}, which says itself what it takes")
     for method in asked:
         if isinstance(method, types.FunctionType):

@@ -82,7 +82,7 @@ class NewReference(WeakReference):
     def __init__(self, referent: Value, callback: Value | None = None, key: Value | None = None) -> None:
         super().__init__(None, None)
         self.referent = referent
-        self.made_at = -1
+        self.created_at = -1
         self.callback = callback
         self.key = key  # of a KeyedRef
 
@@ -116,7 +116,7 @@ class NewReference(WeakReference):
     def reload(self, emit: Emitter) -> str:
         if self.referent.source is None:  # what is rebuilt of it after the graph may live shorter than the program's own
             stop = BreakGraph("cannot_rebuild", self.describe())
-            stop.made_at = self.made_at
+            stop.created_at = self.created_at
             raise stop
         more = "".join(f", {emit.load(part)}" for part in self.held())
         return f"{emit.const(self.python_type())}({emit.load(self.referent)}{more})"
@@ -155,7 +155,7 @@ def reference_to(frame: Frame, value: Value, callback: Value | None) -> NewRefer
     if isinstance(value, ObjectValue):
         value.is_referred_to = True
     made = NewReference(value)
-    made.made_at = frame.progress.step
+    made.created_at = frame.progress.step
     return made
 
 
@@ -175,5 +175,5 @@ def watching(frame: Frame, value: Value, callback: Value) -> NewReference:
         return frame.break_graph("value_not_known", f"{value.describe()}, which may have died")
     frame.memory.watched = True
     if any(obj is existing(value) for obj in frame.memory.arguments.values()):
-        frame.memory.acting += (existing(value),)
+        frame.memory.with_finalizers += (existing(value),)
     return NewReference(value, callback)

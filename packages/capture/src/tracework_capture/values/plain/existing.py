@@ -112,10 +112,10 @@ def wrap_slice(frame: Frame, obj: Any, source: Source) -> Value:
 @wraps(*NATIVE_ITERATORS)
 def wrap_iterator(frame: Frame, obj: Any, source: Source) -> Value:
     guard_type(frame, obj, source)
-    return iterator_to_ask(frame, obj, source) or ExistingIterator(obj, source)
+    return existing_iterator(frame, obj, source) or ExistingIterator(obj, source)
 
 
-def iterator_to_ask(frame: Frame, obj: Any, source: Source) -> Value | None:
+def existing_iterator(frame: Frame, obj: Any, source: Source) -> Value | None:
     """The value of an existing iterator that can be asked here; else None."""
     if type(obj) in OVER_SEQUENCES and type(source) is not Const:
         try:

@@ -141,7 +141,7 @@ class ExistingSequenceIterator(ExistingIterator):
         super().__init__(obj, source)
         self.obj = obj
         self.taken = 0
-        self.is_asked = self.is_ended = False
+        self.has_own_text = self.is_ended = False
         self.over_list: LiveSequenceIterator | None = None
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -150,8 +150,8 @@ class ExistingSequenceIterator(ExistingIterator):
     def next_value(self, frame: Frame) -> Value | None:
         if not frame.plan.unrolls:
             return super().next_value(frame)
-        if not self.is_asked:
-            self.is_asked = frame.progress.unrolled = True
+        if not self.has_own_text:
+            self.has_own_text = frame.progress.unrolled = True
             frame.mutations.keep.append(self)
         item = None if self.is_ended else self.following(frame)
         frame.mutations.effect(("iterator", id(self)), self.replay)
@@ -292,7 +292,7 @@ class PlainIterator(IteratorValue):
         self.kind = type(iterator)
 
     def next_value(self, frame: Frame) -> Value | None:
-        frame.progress.turn(frame)
+        frame.progress.iterate(frame)
         for item in self.iterator:
             return literal(frame, item)
         return None
@@ -325,11 +325,11 @@ class LiveSequenceIterator(IteratorValue):
 
     def __init__(self, sequence: SequenceValue, made_at: int = -1) -> None:
         super().__init__(None)
-        self.sequence, self.made_at = sequence, made_at
+        self.sequence, self.created_at = sequence, made_at
         self.position = 0
         self.state_at_start = sequence.state
-        self.made_from = list(sequence.items) if sequence.kind == "deque" else None
-        self.made_unchanged = sequence.kind != "deque" or sequence.is_unchanged()
+        self.items_at_start = list(sequence.items) if sequence.kind == "deque" else None
+        self.unchanged_at_start = sequence.kind != "deque" or sequence.is_unchanged()
         self.kind = self.KINDS.get(sequence.cls, type(iter([])))
 
     def next_value(self, frame: Frame) -> Value | None:
@@ -346,9 +346,9 @@ class LiveSequenceIterator(IteratorValue):
         return f"{emit.load(self.sequence)}[{self.position}:]" if is_plain else None
 
     def reload(self, emit: Emitter) -> str:
-        if self.made_from is not None:  # it is made from an existing deque as that was, and from a new one as that is
+        if self.items_at_start is not None:  # it is made from an existing deque as that was, and from a new one as that is
             exists = self.sequence.mutability is EXISTING
-            if not (self.made_unchanged if exists else self.made_from == self.sequence.items):
+            if not (self.unchanged_at_start if exists else self.items_at_start == self.sequence.items):
                 raise BreakGraph("cannot_rebuild", "an iterator over a deque that was changed")
         if self.position == 0:
             return builtins_own(emit, self.sequence, "__iter__")
@@ -373,7 +373,7 @@ def check_reach(iterator: LiveSequenceIterator | ReverseIterator) -> None:
     sequence = iterator.sequence
     if sequence.kind == "list" and sequence.mutability is EXISTING and len(sequence.original) < iterator.position < PAST_THE_END:
         stop = BreakGraph("cannot_rebuild", "an iterator over a list that got items before")
-        stop.made_at = iterator.made_at
+        stop.created_at = iterator.created_at
         raise stop
 
 
@@ -384,7 +384,7 @@ class ReverseIterator(IteratorValue):
 
     def __init__(self, sequence: SequenceValue, frame: Frame) -> None:
         super().__init__(None)
-        self.sequence, self.made_at = sequence, frame.progress.step
+        self.sequence, self.created_at = sequence, frame.progress.step
         sequence.look(frame)
         self.kind = self.KINDS.get(sequence.cls, reversed)
         self.position = len(sequence.items)
@@ -429,7 +429,7 @@ class ReversedObject(IteratorValue):
         self.position, self.sequence = 0, None
         return None
 
-    def ask_length(self, frame: Frame) -> None:
+    def call_length_hint(self, frame: Frame) -> None:
         if self.sequence is not None:
             self.sequence.length(frame)
 

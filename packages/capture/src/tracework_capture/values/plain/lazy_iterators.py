@@ -34,7 +34,7 @@ class LazyIterator(IteratorValue):
         self.kind = kind
         self.frame: Any = None
         self.broken = False
-        self.asked = 0
+        self.advances = 0
         self.made_of, self.known = made_of, known
         self.steps: Any = steps(self, *args)
 
@@ -42,7 +42,7 @@ class LazyIterator(IteratorValue):
         if self.broken or self.steps.gi_running:
             return frame.break_graph("iterator_unsupported", f"{self.kind.__name__} after an exception, or inside itself")
         self.frame, outer = frame, self.frame
-        self.asked += 1
+        self.advances += 1
         try:
             item: Value | None = next(self.steps, None)
             return item
@@ -53,18 +53,20 @@ class LazyIterator(IteratorValue):
             self.frame = outer
 
     def reload(self, emit: Emitter) -> str:
-        if self.made_of is None or self.asked and not self.known:
+        if self.made_of is None or self.advances and not self.known:
             return super().reload(emit)
         args, kwargs = self.made_of
-        made = made_anew(emit, self.kind, *map(emit.load, args), **{name: emit.load(value) for name, value in kwargs.items()})
-        if not self.asked:
+        made = constructor_text(
+            emit, self.kind, *map(emit.load, args), **{name: emit.load(value) for name, value in kwargs.items()}
+        )
+        if not self.advances:
             return made
         made = emit.temp(made)
-        emit.line(advanced(emit, made, self.asked))
+        emit.line(advanced(emit, made, self.advances))
         return made
 
 
-def made_anew(emit: Emitter, kind: Callable[..., Any], *args: str, **kwargs: str) -> str:
+def constructor_text(emit: Emitter, kind: Callable[..., Any], *args: str, **kwargs: str) -> str:
     """Text of kind(*args, **kwargs), whose arguments are texts."""
     return f"{emit.const(kind)}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})"
 
@@ -212,7 +214,7 @@ class TakeIterator(IteratorValue):
         return item
 
     def reload(self, emit: Emitter) -> str:
-        return made_anew(emit, self.kind, emit.load(self.function), "()" if self.done else emit.load(self.iterator))
+        return constructor_text(emit, self.kind, emit.load(self.function), "()" if self.done else emit.load(self.iterator))
 
 
 class ChainIterator(IteratorValue):
@@ -276,9 +278,9 @@ class IslicedIterator(IteratorValue):
 
     def reload(self, emit: Emitter) -> str:
         if self.iterator is None:
-            return made_anew(emit, self.kind, "()", "0")
+            return constructor_text(emit, self.kind, "()", "0")
         stop = "None" if self.stop == UNLIMITED else str(self.stop - self.position)
-        return made_anew(emit, self.kind, emit.load(self.iterator), str(self.wanted - self.position), stop, str(self.step))
+        return constructor_text(emit, self.kind, emit.load(self.iterator), str(self.wanted - self.position), stop, str(self.step))
 
 
 class RepeatIterator(IteratorValue):
@@ -298,7 +300,9 @@ class RepeatIterator(IteratorValue):
         return self.value
 
     def reload(self, emit: Emitter) -> str:
-        return made_anew(emit, self.kind, emit.load(self.value), *([] if self.times is None else [str(max(self.times, 0))]))
+        return constructor_text(
+            emit, self.kind, emit.load(self.value), *([] if self.times is None else [str(max(self.times, 0))])
+        )
 
 
 class CountIterator(IteratorValue):
@@ -339,4 +343,4 @@ class CallIterator(IteratorValue):
     def reload(self, emit: Emitter) -> str:
         if self.ended:
             return super().reload(emit)
-        return made_anew(emit, iter, emit.load(self.function), emit.load(self.sentinel))
+        return constructor_text(emit, iter, emit.load(self.function), emit.load(self.sentinel))

@@ -33,7 +33,7 @@ from ..protocol.keys import (
 )
 from ..protocol.native import NativeValue
 from ..protocol.operators import compare_sequences, equal
-from ..protocol.user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
+from ..protocol.user_keys import MOST_KEYS, FindsItsKeys, has_user_key, refuse_rebuilding_user_keys, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, Emitter, Frame, SymbolicRaise, Value, builtin_part
 from .sequence import NONE, Pending, TupleValue
 from .table_iterators import DictIterator
@@ -364,7 +364,7 @@ class DictValue(NativeValue):
     two_phase = True
 
     def reload(self, emit: Emitter) -> str:
-        cannot_be_made_again(self.entries)
+        refuse_rebuilding_user_keys(self.entries)
         if self.cls is dict:
             return "{}"
         cls = emit.known(self.cls, self.cls.__name__)

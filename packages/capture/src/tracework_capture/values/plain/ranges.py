@@ -15,7 +15,7 @@ from .iterators import PlainIterator
 class RangeValue(NativeValue):
     """A range; its bounds are plain ints (symbols were specialised when it was made) unless it ends at a symbol."""
 
-    made_anew = True
+    constructor_text = True
 
     def __init__(self, value: range, source: Any = None) -> None:
         super().__init__(source)

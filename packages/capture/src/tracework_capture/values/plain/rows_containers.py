@@ -78,10 +78,10 @@ def deque_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 
 def set_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return set_made_of(frame, set, args, kwargs)
+    return new_set_of(frame, set, args, kwargs)
 
 
-def set_made_of(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def new_set_of(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """cls(iterable)"""
     if len(args) > 1 or kwargs:
         return fold(frame, cls, args, kwargs)  # an error
@@ -91,7 +91,7 @@ def set_made_of(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Va
 
 
 def frozenset_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return set_made_of(frame, frozenset, args, kwargs)
+    return new_set_of(frame, frozenset, args, kwargs)
 
 
 def range_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -65,17 +65,17 @@ def end_of(frame: Frame, iterator: Any) -> NoReturn:
 def zip_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     strict = kwargs.get("strict")
     made = ZipIterator([iterate_alone(frame, a) for a in args], strict is not None and strict.truth(frame))
-    return made_now(frame, made)
+    return mark_pushed(frame, made)
 
 
 def enumerate_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
     iterable = args[0] if args else kwargs["iterable"]
     first = fold_plain(frame, operator.index, force_plain(frame, start))
-    return made_now(frame, EnumerateIterator(iterate_alone(frame, iterable), first))
+    return mark_pushed(frame, EnumerateIterator(iterate_alone(frame, iterable), first))
 
 
-def made_now(frame: Frame, iterator: IteratorValue) -> IteratorValue:
+def mark_pushed(frame: Frame, iterator: IteratorValue) -> IteratorValue:
     """The iterator, which knows when it came onto the stack of the captured frame."""
     if frame.parent is None:
         iterator.pushed_at = frame.progress.step

@@ -148,7 +148,7 @@ def sum_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         total = sum_of_floats(frame, total, numbers)
     while item is not None:
         total, item = binary(frame, "+", total, item), items.next_value(frame)
-        frame.progress.turn(frame)
+        frame.progress.iterate(frame)
     return total
 
 
@@ -223,7 +223,7 @@ def prod(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     total, items = kwargs.get("start", ConstantValue(1)), iterate(frame, args[0])
     while (item := items.next_value(frame)) is not None:
         total = binary(frame, "*", total, item)
-        frame.progress.turn(frame)
+        frame.progress.iterate(frame)
     return total
 
 

@@ -206,7 +206,7 @@ class SequenceValue(NativeValue, AbstractSequence):
     kind = "sequence"
 
 
-WRITTEN_ANEW = 1000
+MAX_REWRITTEN_ITEMS = 1000
 """So many items of an existing container are written in its place at most; more are a lot of code for a change of one."""
 
 
@@ -235,7 +235,7 @@ class MutableSequenceValue(SequenceValue):
             self.look(frame)
         if self.mutability is EXISTING:
             self.may_drop(frame, first)
-            if self.kept < len(self.original) > WRITTEN_ANEW:
+            if self.kept < len(self.original) > MAX_REWRITTEN_ITEMS:
                 what = f"a change inside of a {self.kind} of {len(self.original)} items, which would all be written anew"
                 frame.break_graph("side_effect_unknown", what)
             frame.mutations.contents(self)
@@ -412,7 +412,7 @@ class TupleValue(SequenceValue, AbstractTuple):
 
     kind = "tuple"
     rows = (tuple, Sequence)
-    made_anew = True
+    constructor_text = True
 
     def __init__(self, items: Iterable[Any], source: Any = None, cls: type = tuple, obj: Any = None) -> None:
         super().__init__(items, source, cls)

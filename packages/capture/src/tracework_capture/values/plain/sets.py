@@ -28,7 +28,7 @@ from ..protocol.kinds import AbstractInstance
 from ..protocol.native import NativeValue
 from ..protocol.operators import call_dunder
 from ..protocol.record_keys import RecordKey
-from ..protocol.user_keys import UserKey, cannot_be_made_again, refuse_user_keys
+from ..protocol.user_keys import UserKey, refuse_rebuilding_user_keys, refuse_user_keys
 from ..protocol.value import EXISTING, NEW, Emitter, Frame, Value, builtin_part
 from .mapping import DictValue
 from .sequence import SequenceValue
@@ -49,7 +49,7 @@ class Step:
     form: str
     steps: tuple[Step, ...] = ()
     existing: SetValue | None = None  # the set itself that is given, which was there before and is as it was
-    made_at: int = -1  # the step of the frame that asked for a set that was changed
+    created_at: int = -1  # the step of the frame that asked for a set that was changed
 
     def real(self, made: RealSet | None = None) -> list[Any]:
         """The arguments for a call of a method of `made`, of objects that exist while tracing."""
@@ -65,7 +65,7 @@ class Step:
     def unknown_order(self) -> BreakGraph:
         """The break where the order of a set that was changed is needed: before it was asked for, which leaves it to plain Python."""
         stop = BreakGraph("cannot_rebuild", "a set that was made of one which was changed before")
-        stop.made_at = self.made_at
+        stop.created_at = self.created_at
         return stop
 
     def text(self, emit: Emitter, made: str = "") -> str:
@@ -156,7 +156,7 @@ class SetValue(NativeValue):
         self.cls = cls
         self.members: dict[Hashable, Value] = {}
         self.structure = 0  # counts changes, for the iterators
-        self.open: dict[int, Value] = {}  # the input tensors that are, or were, in it, where no guard says which they are
+        self.unidentified: dict[int, Value] = {}  # the input tensors that are, or were, in it, where no guard says which they are
         self.mutability = None if cls is frozenset else NEW if source is None else EXISTING
         for member in members:
             self.members.setdefault(self.hashed(frame, member), member)
@@ -167,14 +167,14 @@ class SetValue(NativeValue):
         """The hash key of a member."""
         if self.source is not None or not is_input_tensor(member):
             return among(frame, hashed_here(frame, member), self.members, self.source is not None)
-        self.open[id(member)] = member
+        self.unidentified[id(member)] = member
         return typed_key(frame, member)
 
     def pin(self, frame: Frame) -> None:
         """Guards which input tensors the set has: their order, or another container, is asked for."""
-        for member in self.open.values():
+        for member in self.unidentified.values():
             guard_tensors(frame, member)
-        self.open = {}
+        self.unidentified = {}
 
     def held(self) -> Iterable[Any]:
         return self.members.values()
@@ -183,7 +183,7 @@ class SetValue(NativeValue):
         return self.cls
 
     def as_plain(self) -> Any:
-        if self.order is None or self.open:
+        if self.order is None or self.unidentified:
             raise NotPlain(self)
         if self.mutability is not NEW:
             return self.order
@@ -262,7 +262,7 @@ class SetValue(NativeValue):
             raise BreakGraph("cannot_rebuild", "a set that was made of one which was changed afterwards")
         return self.order
 
-    def how_made(self, frame: Frame) -> tuple[Step, ...]:
+    def construction_steps(self, frame: Frame) -> tuple[Step, ...]:
         """The steps that make a new set like this one."""
         return self.steps if self.source is None else (step_of(frame, "", self),)
 
@@ -307,9 +307,9 @@ class SetValue(NativeValue):
         return ConstantValue(answers[op])
 
     def reload(self, emit: Emitter) -> str:
-        cannot_be_made_again(self.members)
+        refuse_rebuilding_user_keys(self.members)
         steps: tuple[Step, ...] = (Step("", self.members, "list"),)
-        if self.open or of_a_changed_set(self.steps) is not None:
+        if self.unidentified or of_a_changed_set(self.steps) is not None:
             return text_of_steps(emit, self.cls, self.steps)
         leaves_gaps = any(step.name in ("discard", "difference_update", "symmetric_difference_update") for step in self.steps)
         if self.order is not None and (leaves_gaps or not alike(real_steps(self.cls, steps), self.order)):
@@ -331,7 +331,7 @@ class SetValue(NativeValue):
         if self.order is not None and list(set(map(real_key, self.members))) != list(self.order):
             members = self.reload(emit)
             self.check_order(set(real_steps(set, self.steps)))
-        cannot_be_made_again(self.members)
+        refuse_rebuilding_user_keys(self.members)
         emit.line(f"{emit.const(set)}.update({name}, {members})")
 
     def replay(self, emit: Emitter) -> None:
@@ -472,7 +472,7 @@ def copy(frame: Frame, self: SetValue) -> SetValue:
     self.pin(frame)
     if self.cls is frozenset:
         return self
-    made = SetValue(frame, self.members.values(), cls=set, steps=(*self.how_made(frame), Step("copy", {}, "nothing")))
+    made = SetValue(frame, self.members.values(), cls=set, steps=(*self.construction_steps(frame), Step("copy", {}, "nothing")))
     made.order = None if self.order is None else self.cls.copy(self.order)  # type: ignore[attr-defined]
     return made
 
@@ -493,7 +493,7 @@ def step_of(frame: Frame, name: str, given: SetValue) -> Step:
     """The call of a method with a set."""
     if given.source is not None:
         if given.order is None:
-            return Step(name, given.members, "changed", made_at=frame.progress.step)
+            return Step(name, given.members, "changed", created_at=frame.progress.step)
         return Step(name, given.members, "set", existing=given)
     return Step(name, given.members, "set" if given.source is None else "list", given.steps)
 
@@ -562,7 +562,7 @@ def combining(name: str) -> Handler:
             step, given, exists = step_with(frame, name, other, made)
             order = getattr(made.cls, name)(made.order, *step.real(made.order)) if exists and made.order is not None else None
             members = combine(made, given, name, isinstance(other, SetValue))
-            made = SetValue(frame, members.values(), cls=self.cls, order=order, steps=(*made.how_made(frame), step))
+            made = SetValue(frame, members.values(), cls=self.cls, order=order, steps=(*made.construction_steps(frame), step))
             made.order = order
         return made
 

@@ -20,14 +20,18 @@ def looked_up(frame: Frame, template: str, args: list[Value], kwargs: dict[str, 
     """(template, arguments) with the lookups done, texts in the place of objects and tensors, and the fields numbered; None where there is
     nothing of it to do, or where the template is broken."""
     names = names_in(template)
-    if not names or not any("." in name or "[" in name for name in names) and not any(map(is_asked, (*args, *kwargs.values()))):
+    if (
+        not names
+        or not any("." in name or "[" in name for name in names)
+        and not any(map(has_own_text, (*args, *kwargs.values())))
+    ):
         return None
     fields = Fields(frame, args, kwargs)
     written = fields.rewrite(template)
     return None if written is None else (written, fields.values)
 
 
-def is_asked(value: Value) -> bool:
+def has_own_text(value: Value) -> bool:
     """Whether the value says itself what its text is, when the program runs or by code of its own."""
     asked = isinstance(value, (AbstractArray, AbstractInstance, AbstractTensor)) or value.python_type() in (list, tuple, dict)
     return asked and not value.is_constant()
@@ -65,7 +69,7 @@ class Fields:
                 return None
             if not conversion:
                 self.values[number] = self.values[number].format_operand(self.frame)
-            if is_asked(self.values[number]) and "{" not in inner:
+            if has_own_text(self.values[number]) and "{" not in inner:
                 self.values[number], conversion, inner = self.text(self.values[number], conversion, inner), None, ""
             text += "{" + str(number) + (f"!{conversion}" if conversion else "") + (f":{inner}" if inner else "") + "}"
         return text

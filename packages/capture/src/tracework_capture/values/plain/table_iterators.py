@@ -22,7 +22,7 @@ class DictIterator(IteratorValue):
 
     def __init__(self, mapping: DictValue, what: str, made_at: int) -> None:
         super().__init__(None)
-        self.mapping, self.what, self.made_at = mapping, what, made_at
+        self.mapping, self.what, self.created_at = mapping, what, made_at
         self.kind = self.KINDS[what]
         self.order = list(mapping.entries)
         self.structure: int | None = mapping.structure
@@ -67,7 +67,7 @@ class SetIterator(IteratorValue):
 
     def __init__(self, owner: SetValue, items: list[Value], made_at: int) -> None:
         super().__init__(None)
-        self.owner, self.items, self.made_at = owner, items, made_at
+        self.owner, self.items, self.created_at = owner, items, made_at
         self.structure: int | None = owner.structure
         self.position: int | None = 0
 
@@ -97,7 +97,7 @@ def rebuilds(iterator: DictIterator | SetIterator, owner: DictValue | SetValue, 
     that is."""
     if iterator.structure != (0 if owner.mutability is EXISTING else owner.structure):
         stop = BreakGraph("cannot_rebuild", f"an iterator over {what} came or went")
-        stop.made_at = iterator.made_at
+        stop.created_at = iterator.created_at
         raise stop
 
 

@@ -7,7 +7,7 @@ import sys
 import typing
 
 from ...bytecode.intrinsics import intrinsic_function, intrinsic_names
-from ..protocol.constant import EVALUATED_LATE
+from ..protocol.constant import EVALUATED_LAZILY
 from ..protocol.value import NEW, Emitter, Frame, Value
 
 TYPES = {
@@ -24,7 +24,7 @@ TYPES = {
 if sys.version_info >= (3, 12):
     for _kind in (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple, typing.TypeAliasType):
         # those of a TypeVar that was made by a call, which infers no variance, are there already
-        EVALUATED_LATE.add(
+        EVALUATED_LAZILY.add(
             {(_kind, _name): "__infer_variance__" for _name in ("__bound__", "__constraints__", "__default__", "__value__")}
         )
 

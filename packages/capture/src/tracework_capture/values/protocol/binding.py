@@ -148,7 +148,7 @@ def class_attribute(frame: Frame, static: Any, owner: Any, name: str) -> Value:
     if type(static) is Stored:
         kept: Value = static.value
         return kept
-    made: Any = frame.memory.made.get(id(owner))
+    made: Any = frame.memory.new_classes.get(id(owner))
     if made is not None:
         return made.namespace[name] if name in made.namespace else literal(frame, static)
     return frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))

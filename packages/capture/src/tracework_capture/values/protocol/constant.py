@@ -109,7 +109,7 @@ ORDERINGS = {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
 UNARY_FUNCTIONS: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 
-EVALUATED_LATE: Registry[tuple[type, str], str] = Registry("EVALUATED_LATE")
+EVALUATED_LAZILY: Registry[tuple[type, str], str] = Registry("EVALUATED_LAZILY")
 """(Class, attribute) -> the attribute that says that the other is there already: attributes that are expressions of the program, evaluated
 when somebody asks."""
 
@@ -134,7 +134,7 @@ class ConstantValue(Value):
         self.place = place  # where it was found: a guard there says what it equals, not which object it is
 
     @property
-    def kept_at(self) -> Source | None:
+    def identity_source(self) -> Source | None:
         """Where the object itself is taken from: equal ones are told apart by `is`."""
         kept = type(self.place) is Local or isinstance(self.place, KEEPING) and not self.is_single()
         return self.place if kept else None
@@ -238,7 +238,7 @@ class ConstantValue(Value):
         if not other.is_constant():
             if isinstance(self.obj, str) and op == "%" and not reverse:
                 return TEXT_RULES["%"](frame, self.obj, [other], {}) or fold(frame, operator.mod, [self, other])
-            return self.asked(frame, op, other, reverse)
+            return self.overridden_operator(frame, op, other, reverse)
         left, right = (other.constant(), self.obj) if reverse else (self.obj, other.constant())
         return fold_literal(frame, BINARY_FUNCTIONS[op], left, right)
 
@@ -246,13 +246,13 @@ class ConstantValue(Value):
         if type(self.obj) in NUMPY_DTYPES and issubclass(other.python_type(), type):
             return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.real())  # a dtype is compared with what names it
         if not other.is_constant():
-            return self.asked(frame, op, other)
+            return self.overridden_operator(frame, op, other)
         if op not in ORDERINGS:
             return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.constant())
         found = getattr(type(self.obj), ORDERINGS[op])(self.obj, other.constant())
         return None if found is NotImplemented else ConstantValue(found)
 
-    def asked(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
+    def overridden_operator(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         """self op other for an object of the program, where the method is Python code, as those of Fraction are; else None, for
         NotImplemented. NumPy's numbers make arrays of sequences, and ask objects for what they do with a number of Python."""
         kind = other.python_type()
@@ -299,7 +299,7 @@ def force_plain(frame: Frame, value: Value) -> Any:
         return plain(value)
     except NotPlain as missing:
         part = missing.args[0]
-        if part.make_known(frame) or part.read_rest(frame):
+        if part.try_specialise(frame) or part.read_rest(frame):
             return force_plain(frame, value)
         return frame.break_graph("value_not_known", f"the value of {part.describe()} is needed while tracing")
 
@@ -377,5 +377,5 @@ def implemented(found: Value | None) -> Value | None:
 
 def is_evaluated_lazily(obj: Any, name: str) -> bool:
     """Whether reading the attribute runs an expression of the program."""
-    known = EVALUATED_LATE.get((type(obj), name))
+    known = EVALUATED_LAZILY.get((type(obj), name))
     return known is not None and bool(getattr(obj, known, True))

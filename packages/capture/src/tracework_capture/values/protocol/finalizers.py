@@ -81,10 +81,10 @@ def guard_arguments(frame: Frame, given: Iterable[Value]) -> None:
 
 
 def refuse_release(frame: Frame) -> None:
-    """Breaks where the captured frame's stack and locals no longer hold one of the arguments in `acting`."""
+    """Breaks where the captured frame's stack and locals no longer hold one of the arguments in `with_finalizers`."""
     if is_of_the_prologue(frame.code, frame.current):
         return
-    for obj in frame.memory.acting:
+    for obj in frame.memory.with_finalizers:
         if not holds(frame, obj):
             frame.break_graph("side_effect_unknown", f"a {type(obj).__name__} that acts when it dies is let go of")
 
@@ -147,7 +147,7 @@ def may_have_died(frame: Frame, obj: Any) -> bool:
     if not unread and (value is None or all(v is not value for v in (*dict.values(frame.locals), *frame.stack))):
         if any(argument is obj for argument in frame.memory.arguments.values()):
             return True
-    return any(cell.lets_go_of(obj) for cell in frame.memory.cells.values()) or may_be_dropped(frame, obj)
+    return any(cell.drops(obj) for cell in frame.memory.cells.values()) or may_be_dropped(frame, obj)
 
 
 def may_be_dropped(frame: Frame, obj: Any) -> bool:

@@ -20,10 +20,10 @@ def each_of(frame: Frame, value: Value, asks_length: bool = False) -> Iterator[V
         return
     iterator = value.iterate(frame)
     if asks_length:
-        value.ask_length(frame)
+        value.call_length_hint(frame)
     while (item := iterator.next_value(frame)) is not None:
         yield item
-        frame.progress.turn(frame)
+        frame.progress.iterate(frame)
 
 
 def iterate_all(frame: Frame, value: Value, asks_length: bool = False) -> list[Value]:

@@ -59,7 +59,7 @@ class MethodKey:
     def __hash__(self) -> int:
         return hash((id(self.owner), self.function))
 
-    def made(self) -> Any:
+    def real(self) -> Any:
         """A method that equals the key."""
         if type(self.function) is str:
             return getattr(self.owner, self.function)
@@ -189,7 +189,7 @@ def behind(hashed: Any) -> Any:
     if type(hashed) is ReferenceKey:
         return hashed.reference
     if type(hashed) in (RecordKey, MethodKey):
-        return hashed.made()
+        return hashed.real()
     return hashed.obj if isinstance(hashed, IdentityKey) else hashed
 
 

@@ -38,17 +38,17 @@ class AbstractTensor(Value):
     """A leaf whose data is another node now."""
     is_another_kind: bool
     """It requires a gradient, and its data became another kind of tensor."""
-    turned: bool
+    metadata_mutated: bool
     """Turned by t_ or its like: no view, where its example is one."""
     versions: list[Any]
     """Fakes of what its data became."""
-    asking: tuple[fx.Node, Any] | None
+    requiring_grad: tuple[fx.Node, Any] | None
     """Its node and fake that ask for a gradient, while it does not."""
     is_chosen: bool
     """Whether data decides which other tensor it is the same object as (graph/replaced.py)."""
     stored_back: bool
     """Whether it is read by `x[i] += y` of an i out of data (torch/data_indices.py)."""
-    asks_its_class: bool
+    overrides_torch_function: bool
     """Whether its class has a __torch_function__ of its own."""
     is_plain = True
     """Whether it is neither of a traced subclass nor a parameter that the program made."""

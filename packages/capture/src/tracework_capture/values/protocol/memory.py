@@ -21,14 +21,14 @@ class Memory:
 
     globals: dict[str, Any]
     arguments: dict[str, Any]
-    acting: tuple[Any, ...]
+    with_finalizers: tuple[Any, ...]
     memo: dict[int, Value] = field(default_factory=dict)
     """id of an existing object -> its value."""
     keep: list[Any] = field(default_factory=list)
     """Objects that must not die before the attempt is over, as their ids are used."""
     tuples: dict[int, Value] = field(default_factory=dict)
     """The same of constants of code objects."""
-    made: dict[int, Value] = field(default_factory=dict)
+    new_classes: dict[int, Value] = field(default_factory=dict)
     """id of a template of a class or function that the program makes -> its value."""
     cells: dict[int, CellValue] = field(default_factory=dict)
     generators: list[Any] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Memory:
             vars(value).clear()
         for held in (self.memo, self.tuples, self.keep, self.cells, self.generators, self.globals_written):
             held.clear()
-        self.arguments, self.acting = {}, ()
+        self.arguments, self.with_finalizers = {}, ()
 
 
 def known_values(frame: Frame) -> dict[int, AbstractTensor]:

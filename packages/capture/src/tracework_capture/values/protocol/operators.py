@@ -45,11 +45,11 @@ def binary(frame: Frame, op: str, left: Value, right: Value) -> Value:
     left_type, right_type = left.python_type(), right.python_type()
     # what has no in-place form gives way to an object on the right that answers first; errors name the operator
     if op != symbol and (not isinstance(right, AbstractInstance) or hasattr(left_type, f"__i{SPECIAL[symbol]}__")):
-        found = asked(frame, left.binary, op, right)
+        found = with_builtin_part(frame, left.binary, op, right)
         if found is not None:
             return found
     for value, other, reverse in order_of_operands(left, right, f"__r{SPECIAL[symbol]}__"):
-        found = asked(frame, value.binary, symbol, other, reverse)
+        found = with_builtin_part(frame, value.binary, symbol, other, reverse)
         if found is not None:
             return found
     for sequence, count in ((left, right), (right, left)) if symbol == "*" else ():
@@ -79,7 +79,9 @@ def past_its_class(frame: Frame, value: Value, operation: Callable[..., Any], *a
         raise
 
 
-def asked(frame: Frame, operation: Callable[..., Value | None], symbol: str, other: Value, *reverse: Any) -> Value | None:
+def with_builtin_part(
+    frame: Frame, operation: Callable[..., Value | None], symbol: str, other: Value, *reverse: Any
+) -> Value | None:
     """value.binary or value.compare, which see the number or text that an instance of a subclass is."""
     value: Value = operation.__self__  # type: ignore[attr-defined]
     given = other if isinstance(value, AbstractInstance) else operand_of(other)
@@ -126,7 +128,7 @@ def compare(frame: Frame, op: str, left: Value, right: Value) -> Value:
     if right_type is not left_type and left_type in resolution_order(right_type):
         tries.reverse()
     for value, symbol, other in tries:
-        found = asked(frame, value.compare, symbol, other)
+        found = with_builtin_part(frame, value.compare, symbol, other)
         if found is not None:
             return found
     if op in ("==", "!="):
@@ -265,10 +267,10 @@ def call_dunder(frame: Frame, self: Value, name: str, args: list[Value], kwargs:
 def answered(frame: Frame, operation: Callable[..., Value | None], symbol: str, other: Value, *reverse: Any) -> Value:
     """What value.binary or value.compare gives to who calls its special method. An operand that need not be fixed for operators, which then
     ask it in turn, is fixed here."""
-    found = asked(frame, operation, symbol, other, *reverse)
+    found = with_builtin_part(frame, operation, symbol, other, *reverse)
     part = operand_of(other)
     if found is None and isinstance(part, UnspecialisedConstant):
-        found = asked(frame, operation, symbol, part.known(), *reverse)
+        found = with_builtin_part(frame, operation, symbol, part.known(), *reverse)
     return NOT_IMPLEMENTED if found is None else found
 
 

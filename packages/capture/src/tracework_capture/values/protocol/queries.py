@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Queries:
     """Questions and answers."""
 
-    asks_keys: bool = False
+    traces_equality: bool = False
     """Whether a table asks about its keys (user_keys)."""
     key_answers: dict[Any, Any] = field(default_factory=dict)
     """What it was told."""

@@ -32,11 +32,11 @@ class RecordKey:
     def __hash__(self) -> int:
         return hash(self.parts)  # as the instances do
 
-    def made(self) -> Any:
+    def real(self) -> Any:
         """An instance that equals the key."""
         found: Any = object.__new__(self.cls)
         for name, part in zip(self.names, self.parts):
-            object.__setattr__(found, name, part.made() if type(part) is RecordKey else part)
+            object.__setattr__(found, name, part.real() if type(part) is RecordKey else part)
         return found
 
 

@@ -17,7 +17,7 @@ class Unchanged:
     def __init__(self, frame: Any, *given: Any) -> None:
         self.frame = frame
         self.changes = frame.mutations.changes
-        self.made = made_in([*given, *frame.mutations.keep])
+        self.constructed = constructed_in([*given, *frame.mutations.keep])
         self.versions = {storage: storage.version for storage, _ in self._memory()}
 
     def _memory(self) -> Any:
@@ -36,7 +36,7 @@ class Unchanged:
         """Whether a Python object was changed."""
         if self.frame.mutations.changes != self.changes:
             return True
-        return any(is_changed(value, held) for value, held in self.made)
+        return any(is_changed(value, held) for value, held in self.constructed)
 
     def written(self) -> set[Any]:
         """The memory that was there before, or is that of an input first read since, and was written to."""
@@ -50,7 +50,7 @@ def is_changed(value: Any, held: list[Any]) -> bool:
     return len(now) != len(held) or any(new is not old and isinstance(old, Value) for new, old in zip(now, held))
 
 
-def made_in(values: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
+def constructed_in(values: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
     """The objects among these, and in them, that the traced program made; each with what is in it."""
     found, seen, open_ = [], set(), list(values)
     while open_:

@@ -85,13 +85,13 @@ def refuse_effects(frame: Frame, function: Any) -> None:
 
 
 @contextlib.contextmanager
-def asking(frame: Frame) -> Iterator[None]:
+def tracing_equality(frame: Frame) -> Iterator[None]:
     """While the program's own equality is traced for a table."""
-    before, outer, frame.queries.asks_keys = frame.mutations.changes, frame.queries.asks_keys, True
+    before, outer, frame.queries.traces_equality = frame.mutations.changes, frame.queries.traces_equality, True
     try:
         yield
     finally:
-        frame.queries.asks_keys = outer
+        frame.queries.traces_equality = outer
     if frame.mutations.changes != before:
         frame.break_graph("unhashable_value", "equality of keys that has effects")
 
@@ -113,7 +113,7 @@ class UserKey:
         frame = self.frame.progress.current or self.frame
         if type(other) is not UserKey:
             return frame.break_graph("unhashable_value", f"{self.value.describe()} among keys of another kind with its hash")
-        with asking(frame):
+        with tracing_equality(frame):
             answers = equal(frame, self.value, other.value), equal(frame, other.value, self.value)
         if answers[0] != answers[1]:  # then it matters which of them was in the table
             frame.break_graph("unhashable_value", f"{self.value.describe()}, whose equality depends on the order")
@@ -122,7 +122,7 @@ class UserKey:
 
 def user_key(frame: Frame, value: Value) -> Any:
     """The key of an instance whose class has a `__hash__` in Python."""
-    with asking(frame):
+    with tracing_equality(frame):
         found = hash_of(frame, value)
     return UserKey(value, same_as_before(frame, value, found), frame)
 
@@ -158,7 +158,7 @@ def refuse_user_keys(frame: Frame, keys: Iterable[Any]) -> None:
         frame.break_graph("unhashable_value", "an existing table gets, or loses, a key that defines equality itself")
 
 
-def cannot_be_made_again(keys: Iterable[Any]) -> None:
+def refuse_rebuilding_user_keys(keys: Iterable[Any]) -> None:
     """Raises BreakGraph for keys of a table that the program made."""
     if any(map(has_user_key, keys)):
         raise BreakGraph("cannot_rebuild", "a table with keys that define equality themselves")

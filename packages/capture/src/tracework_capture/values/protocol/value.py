@@ -185,9 +185,9 @@ class Value:
     """One object of the traced program. Subclasses say what its type can do; what is left breaks the graph."""
 
     mutability: str | None = None
-    made_anew = False
+    constructor_text = False
     """Whether each run of the program makes another object, though all that is in it is known."""
-    kept_at: Any = None
+    identity_source: Any = None
     """The source of the object itself that a constant without a source is, where `is` may tell it from the constant."""
     place: Any = None
     """Where a constant without a source was found, if it was."""
@@ -312,7 +312,7 @@ class Value:
         known = self.constant() if self.is_constant() else None
         return known if type(known) in (int, float) else None
 
-    def make_known(self, frame: Frame) -> bool:
+    def try_specialise(self, frame: Frame) -> bool:
         """Something needs the object itself: fixes it by guards, where that can be; whether it did."""
         return False
 
@@ -404,7 +404,7 @@ class Value:
         """reversed(object) where its class says what that is; None where it follows from its length and items."""
         return None
 
-    def ask_length(self, frame: Frame) -> None:
+    def call_length_hint(self, frame: Frame) -> None:
         """What is asked of an iterable for which room is made, where the program's code sees that."""
 
     def length(self, frame: Frame) -> Value:

@@ -138,7 +138,7 @@ CHANGING = (
 """Where each call may find another number or text: a counter, a size, a name."""
 
 
-MADE_ANEW = (
+PER_CALL_SOURCES = (
     Local,
     Closure,
     Attr,
@@ -156,9 +156,9 @@ MADE_ANEW = (
 """Where a program may put a function that it makes for each call."""
 
 
-def is_made_anew(source: Any) -> bool:
+def may_differ_per_call(source: Any) -> bool:
     """Whether a function there may be another one in each call; not in classes, globals and functions that are known by identity."""
-    return isinstance(source, MADE_ANEW) and type(source.base) is not Const
+    return isinstance(source, PER_CALL_SOURCES) and type(source.base) is not Const
 
 
 COMPILED_OF = "_torchdynamo_inline"

@@ -63,7 +63,7 @@ GRAD_NAMES = (
 @call(torch.autograd.grad)
 def grad_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.autograd.grad"""
-    refuse_what_is_unseen(frame)
+    refuse_unmodelled_gradients(frame)
     given = arguments(frame, args, kwargs, GRAD_NAMES)
     if given["outputs"] is None or given["inputs"] is None:
         return frame.break_graph("call_unknown", "torch.autograd.grad")
@@ -81,7 +81,7 @@ def grad_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
     return found
 
 
-def refuse_what_is_unseen(frame: Frame) -> None:
+def refuse_unmodelled_gradients(frame: Frame) -> None:
     """Functions under a transform of torch.func are traced without it, and so without its gradients. Hooks that are not traced change
     Python objects, which is seen in plain Python alone. Gradients that are sparse have strides and memory on fakes."""
     if frame.modes.transforms:
@@ -104,7 +104,7 @@ def gradients(
         return frame.graph.call(frame, torch.autograd.grad, (outputs, inputs), options(given))
     except BreakGraph as stop:
         if "second time" in stop.detail:
-            stop.made_at = frame.graph.freed_at
+            stop.created_at = frame.graph.freed_at
         raise
 
 
@@ -135,7 +135,7 @@ def backward_method(frame: Frame, self: AbstractTensor, name: str, args: list[Va
 
 def backward(frame: Frame, given: dict[str, Value | None]) -> Value:
     """Gradients of the leaves, which they accumulate."""
-    refuse_what_is_unseen(frame)
+    refuse_unmodelled_gradients(frame)
     if given.get("grad_variables") is not None:
         return frame.break_graph("call_unknown", "torch.autograd.backward with grad_variables")
     outputs = tensors_of(frame, given["tensors"])

@@ -28,7 +28,7 @@ def call_torch(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value
     out, name = kwargs.get("out"), getattr(fn, "__name__", "")
     if isinstance(out, AbstractTensor) and name in ARITHMETIC:
         args, kwargs = with_a_tensor(frame, args, kwargs)
-    if isinstance(out, AbstractTensor) and is_only_made(out) and into_empty(frame, fn, args, kwargs, out):
+    if isinstance(out, AbstractTensor) and is_fresh_empty(out) and into_empty(frame, fn, args, kwargs, out):
         return out
     result = tensor_form(frame, name, args, kwargs) or drawn(frame, fn, args, kwargs)
     if result is None and type(fn) is types.FunctionType and any(map(changes, (*args, *kwargs.values()))):
@@ -38,7 +38,7 @@ def call_torch(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value
     if isinstance(out, AbstractTensor):
         return out
     if writes_to_lists(name) and isinstance(fn, types.BuiltinFunctionType):
-        return given_back(args, kwargs)
+        return returned_list(args, kwargs)
     if (
         args
         and isinstance(args[0], AbstractTensor)
@@ -50,7 +50,7 @@ def call_torch(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value
     return result
 
 
-def given_back(args: list[Value], kwargs: dict[str, Value]) -> Value:
+def returned_list(args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What a function that writes to the tensors of a list gives."""
     return (args[0] if args else kwargs["self"]) if foreach_gives_lists() else NONE
 
@@ -77,7 +77,7 @@ def with_a_tensor(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
     return ([made, *args[1:]], kwargs) if args else (args, {**kwargs, "input": made})
 
 
-def is_only_made(out: AbstractTensor) -> bool:
+def is_fresh_empty(out: AbstractTensor) -> bool:
     """Whether out= is an empty tensor that the graph has just made: then it becomes the result."""
     example = out.example
     alone = out.obj is None and not out.node.users and not example._is_view() and not example.requires_grad

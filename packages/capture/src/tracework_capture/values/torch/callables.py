@@ -16,7 +16,7 @@ from ..objects.function import FunctionValue
 from ..objects.row_value import CFunctionValue, RowValue, is_bound
 from ..protocol.binding import FOREIGN_FUNCTIONS, BoundBuiltin
 from ..protocol.calls import CALLS, function_name, handler_of_function, row_of
-from ..protocol.wraps import COMPILED_OF, guard_type, is_made_anew, row_of_other, wraps, wraps_derived, wraps_named
+from ..protocol.wraps import COMPILED_OF, guard_type, may_differ_per_call, row_of_other, wraps, wraps_derived, wraps_named
 from .functions import CustomOperatorValue, TorchFunctionValue
 from .graph_functions import is_graph_function
 
@@ -37,7 +37,7 @@ def wrap_function(frame: Frame, obj: Any, source: Source) -> Value:
     if is_graph_function(obj):
         frame.guard("IDENTITY", source, obj)
         return TorchFunctionValue(obj, source)
-    if is_made_anew(source) and _C.runs_its_code(obj):
+    if may_differ_per_call(source) and _C.runs_its_code(obj):
         frame.guard("CODE", source, obj.__code__)
         return FunctionValue(obj, source, by_identity=False)
     frame.guard("IDENTITY", source, obj)

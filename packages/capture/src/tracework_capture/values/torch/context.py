@@ -420,7 +420,7 @@ def dual_level_block(frame: Frame, manager: ContextValue) -> Blocks:
     frame.graph.plain_node(frame, forward_ad.enter_dual_level, ())
     if (yield ConstantValue(dual_level())):
         stop = BreakGraph("context_unknown", "a block of forward_ad.dual_level with a break inside")
-        stop.made_at = step
+        stop.created_at = step
         raise stop
     frame.graph.plain_node(frame, forward_ad.exit_dual_level, ())
 

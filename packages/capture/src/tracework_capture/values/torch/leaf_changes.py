@@ -73,11 +73,11 @@ def change_requires_grad(frame: Frame, tensor: Any, wanted: bool) -> Any:
     if not plain or tensor.versions or tensor.hooks or frame.modes.transforms or frame.modes.uses_inference:
         return frame.break_graph("side_effect_unknown", "requires_grad_ of an existing tensor")
     if wanted:
-        (tensor.node, tensor.example), tensor.asking = tensor.asking, None
+        (tensor.node, tensor.example), tensor.requiring_grad = tensor.requiring_grad, None
         frame.mutations.drop(key)
         return tensor
     made: Any = frame.graph.call_method(frame, "detach", (tensor,))
-    tensor.asking, tensor.node, tensor.example = (tensor.node, tensor.example), made.node, made.example
+    tensor.requiring_grad, tensor.node, tensor.example = (tensor.node, tensor.example), made.node, made.example
     remember(frame, tensor)
     frame.mutations.keep.append(tensor)
     frame.mutations.effect(key, lambda emit: emit.line(f"{emit.load(tensor)}.requires_grad_(False)"))
@@ -86,7 +86,7 @@ def change_requires_grad(frame: Frame, tensor: Any, wanted: bool) -> Any:
 
 def assign_in_graph(frame: Frame, tensor: AbstractTensor, value: Value, reason: str) -> None:
     """A graph that assigns to data runs as it is, so where a break is no error it is left to plain Python."""
-    if not frame.options.fullgraph or not isinstance(value, AbstractTensor) or frame.modes.transforms or tensor.asking:
+    if not frame.options.fullgraph or not isinstance(value, AbstractTensor) or frame.modes.transforms or tensor.requiring_grad:
         frame.break_graph("side_effect_unknown", f"assignment to data of {reason}")
     builder = frame.graph
     builder.run_on_fakes(frame, setattr, (tensor.as_graph_arg(frame), "data", value.as_graph_arg(frame)), {}, "call_function")
@@ -122,7 +122,7 @@ def why_not(frame: Frame, tensor: AbstractTensor, value: Value) -> str | None:
         return "a tensor that the graph makes"
     if frame.modes.transforms or frame.modes.uses_inference or is_inside(frame) or tensor.obj.is_inference():
         return "a tensor under a transform or in inference mode"
-    if tensor.asking is not None:
+    if tensor.requiring_grad is not None:
         return "a tensor that has stopped to ask for a gradient"
     if tensor.is_another_kind or tensor.obj._is_view() or not leaf_of(frame, tensor) or tensor.hooks:
         return "a view, a result of operations, a tensor with a hook, or one that has become another kind of tensor"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..._torch import unseen
+from ..._torch import without_dispatch
 from ...sources import Attr
 
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ def leaf_of(frame: Frame, tensor: AbstractTensor) -> bool:
     real: Any = tensor.obj
     if real is None or not real.requires_grad or not tensor.example.requires_grad:
         return tensor.is_leaf()
-    if tensor.asks_its_class:  # which would see the guard read the attribute
+    if tensor.overrides_torch_function:  # which would see the guard read the attribute
         found: bool = real.is_leaf
-        frame.guard("PREDICATE", tensor.source, is_leaf_unseen if found else is_result_unseen)
+        frame.guard("PREDICATE", tensor.source, is_leaf_without_dispatch if found else is_result_without_dispatch)
         return found
     return bool(frame.wrap(real.is_leaf, Attr(tensor.source, "is_leaf")).constant())
 
 
-@unseen
-def is_leaf_unseen(tensor: torch.Tensor) -> bool:
+@without_dispatch
+def is_leaf_without_dispatch(tensor: torch.Tensor) -> bool:
     """The tensor is a leaf"""
     return tensor.is_leaf
 
 
-@unseen
-def is_result_unseen(tensor: torch.Tensor) -> bool:
+@without_dispatch
+def is_result_without_dispatch(tensor: torch.Tensor) -> bool:
     """The tensor is no leaf"""
     return not tensor.is_leaf

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..protocol.value import Frame
 
 NAMES = "lt le gt ge eq ne logical_not logical_and logical_or logical_xor isnan isinf isfinite".split()
-ASKING = {
+COMPARISONS = {
     **{getattr(torch, name): name for name in NAMES},
     **{getattr(operator, name): name for name in ("lt", "le", "gt", "ge", "eq", "ne")},
     **{getattr(operator, name): name for name in ("and_", "or_", "xor", "invert")},
@@ -43,7 +43,7 @@ def meaning(node: fx.Node) -> Any:
     the tensors was written to."""
     if not is_unwritten(node):
         return None
-    name = ASKING.get(node.target) if node.op in ("call_function", "call_method") and not node.kwargs else None
+    name = COMPARISONS.get(node.target) if node.op in ("call_function", "call_method") and not node.kwargs else None
     if name is None:
         return node
     parts = [meaning(arg) if isinstance(arg, fx.Node) else (type(arg), repr(arg)) for arg in node.args]

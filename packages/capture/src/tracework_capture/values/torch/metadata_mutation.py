@@ -25,12 +25,12 @@ def view_in_place(frame: Frame, self: AbstractTensor, name: str, args: list[Valu
     It counts as written to: a backward that needs what it was refuses.
     """
     refuse_metadata_mutation(frame, self, name)
-    is_view = self.example._base is not None and not self.turned
+    is_view = self.example._base is not None and not self.metadata_mutated
     made: Any = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs)
     counted = not self.example.is_inference()
     if name != "detach_" and not is_view:
         # no view of anything, though its example is one: writes that are not recorded would give a view another history
-        made.node.target, self.turned = name, True
+        made.node.target, self.metadata_mutated = name, True
         if counted:
             torch.autograd.graph.increment_version(self.example)
     elif name != "detach_" and counted:

@@ -131,7 +131,7 @@ def as_it_is(frame: Frame, target: Any, args: tuple[fx.Node, ...], example: tupl
     node.meta.update(example_value=example, val=example, data_dependent=True, of_history=True)
     node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
     frame.graph.calls += 1
-    if frame.plan.learnt.apart:
+    if frame.plan.learnt.isolated:
         isolate_node(frame, node)
     return node
 

@@ -17,7 +17,7 @@ from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.calls import call, method, traced
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
-from .call import call_torch, given_back, writes_to_lists
+from .call import call_torch, returned_list, writes_to_lists
 from .dtypes import fits
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def each_without_number(frame: Frame, name: str, args: list[Value], count: int, 
     if not all(map(computed_in, zip(*columns))) or any(len(column) != len(factors) for column in columns):
         return None
     made = [accumulate(frame, [ConstantValue(name), factor, *row], {}) for row, factor in zip(zip(*columns), factors)]
-    return given_back(args, {}) if writes_to_lists(name) else TupleValue(made)
+    return returned_list(args, {}) if writes_to_lists(name) else TupleValue(made)
 
 
 def method_row(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -80,13 +80,13 @@ def with_constants(function: Callable[..., Any], constants: Any, count: int, nam
 
 def observed(frame: Frame, call: Callable[..., Any], tensors: Sequence[AbstractTensor]) -> tuple[type, tuple[Any, ...]]:
     """What one call gives, on the values that the graph computes up to here from this call's inputs."""
-    with state_kept(), torch.no_grad():
+    with preserved_state(), torch.no_grad():
         env = values_so_far(frame.graph)
         return observe(call, [env[t.node] for t in tensors])
 
 
 @contextlib.contextmanager
-def state_kept() -> Iterator[None]:
+def preserved_state() -> Iterator[None]:
     """The generators are as before, and grad mode."""
     state = torch.get_rng_state()
     on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None

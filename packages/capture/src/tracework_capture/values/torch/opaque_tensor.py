@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 def foreign_tensor(frame: Frame, obj: torch.Tensor, source: Source, why: tuple[str, ...]) -> Value:
     """The value of an existing one; why: (reason id, detail) of the break that its use is."""
     cls = type(obj)
-    asked = frame.services.torch_functions_on and asks_its_class(cls)
+    asked = frame.services.torch_functions_on and overrides_torch_function(cls)
 
     def is_foreign(value: torch.Tensor) -> bool:
         """the tensor is one that no graph holds"""
         if type(value) is not cls or cls is torch.Tensor and why_foreign(value) is None:
             return False
-        return asked == (asks_its_class(cls) and _torch.torch_functions_are_on())
+        return asked == (overrides_torch_function(cls) and _torch.torch_functions_are_on())
 
     frame.guard("PREDICATE", source, is_foreign)
     return ForeignTensor(obj, source, why, asked)
 
 
-def asks_its_class(cls: Any) -> bool:
+def overrides_torch_function(cls: Any) -> bool:
     """Whether functions of torch hand calls with tensors of this class to it."""
     return cls.__torch_function__ not in (torch.Tensor.__torch_function__, _torch.disabled_torch_function)
 
@@ -54,11 +54,11 @@ class ForeignTensor(Value):
 
     is_unique = True
 
-    def __init__(self, obj: torch.Tensor, source: Source, why: tuple[str, ...], asks_its_class: bool) -> None:
+    def __init__(self, obj: torch.Tensor, source: Source, why: tuple[str, ...], overrides_torch_function: bool) -> None:
         super().__init__(source)
         self.obj = obj
         self.why = why
-        self.asks_its_class = asks_its_class
+        self.overrides_torch_function = overrides_torch_function
 
     def python_type(self) -> type:
         return type(self.obj)

@@ -44,7 +44,7 @@ Tensor = torch.Tensor
 class Dispatching(Value):
     """Operations of a tensor that ask a __torch_function__ first, where one is on; a base before the class that has them themselves."""
 
-    asks_its_class = False
+    overrides_torch_function = False
 
     def is_on(self, frame: Frame) -> bool:
         """Whether operations go to __torch_function__."""
@@ -88,7 +88,7 @@ class Dispatching(Value):
             return super().call_method(frame, name, args, kwargs)
         if name.startswith("__") or not callable(getattr(Tensor, name, None)):
             return self.not_modelled(frame, name)
-        if asks_itself(getattr(Tensor, name)):
+        if redispatches(getattr(Tensor, name)):
             return inline(frame, getattr(Tensor, name), [self, *args], kwargs)
         return dispatch(frame, method_function(name), [self, *args], kwargs)
 
@@ -98,7 +98,7 @@ class Dispatching(Value):
         tensors = [value for value in values if isinstance(value, Dispatching)]
         for value in tensors:
             value.refuse_own_operators(frame)
-        alone = not any(value.asks_its_class for value in tensors)
+        alone = not any(value.overrides_torch_function for value in tensors)
         func, order = operator_function(function, tuple(stand_in(v, alone) for v in values))
         return dispatch(frame, method_function(func), [values[i] for i in order], {})
 
@@ -168,7 +168,7 @@ class _Found(Exception):
     pass
 
 
-class _Asked(torch.Tensor):
+class _DispatchRecorder(torch.Tensor):
     """Tells which function of torch an operator calls, with which of its operands."""
 
     @classmethod
@@ -186,14 +186,14 @@ def stand_in(value: Value, alone: bool) -> str:
     """The kind of an operand, as far as it decides which function is called; alone: no class is asked, but a mode is."""
     if not isinstance(value, Dispatching):
         return "number"
-    return "self" if alone or value.asks_its_class else "tensor"
+    return "self" if alone or value.overrides_torch_function else "tensor"
 
 
 @functools.cache
 def operator_function(function: Callable[..., Any], kinds: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
     """(name of the function of torch.Tensor that a Python operator calls on operands of these kinds, the order of its arguments)."""
     made = {
-        "self": lambda: torch.zeros(2).as_subclass(_Asked),
+        "self": lambda: torch.zeros(2).as_subclass(_DispatchRecorder),
         "tensor": lambda: torch.zeros(2),
         "number": lambda: int("1000"),
     }
@@ -259,7 +259,7 @@ def has_function(value: Any) -> bool:
     if type(value) is ConstantValue:
         return False
     if isinstance(value, (Dispatching, ForeignTensor)):
-        return value.asks_its_class
+        return value.overrides_torch_function
     return isinstance(value, ObjectValue) and lookup_class(value.cls, "__torch_function__")[0] is not NO_ATTRIBUTE
 
 
@@ -275,9 +275,9 @@ def dispatch_function(frame: Frame, function: Value, args: Sequence[Value], kwar
     if isinstance(fn, (_torch.OpOverload, _torch.OpOverloadPacket)):
         return frame.break_graph(reason, f"{fn} {what}")
     if not isinstance(fn, types.BuiltinFunctionType) and not is_listed(frame, fn):
-        if not asks_itself(fn):
+        if not redispatches(fn):
             return frame.break_graph(reason, f"{fn.__name__} {what}, in whose Python code torch functions are called")
-    return inline(frame, fn, args, kwargs) if asks_itself(fn) else dispatch(frame, function, args, kwargs)
+    return inline(frame, fn, args, kwargs) if redispatches(fn) else dispatch(frame, function, args, kwargs)
 
 
 def override(frame: Frame, function: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value | None:
@@ -290,7 +290,7 @@ def override(frame: Frame, function: Any, args: Sequence[Value], kwargs: dict[st
 OVERRIDES["torch_function"] = override
 
 
-def asks_itself(fn: Callable[..., Any]) -> bool:
+def redispatches(fn: Callable[..., Any]) -> bool:
     """Whether a function of torch is Python code that hands its call over, with the arguments in a form of its own."""
     if not isinstance(fn, types.FunctionType):
         return False
@@ -306,7 +306,7 @@ def inline(frame: Frame, fn: Any, args: Sequence[Value], kwargs: dict[str, Value
 def is_overridable(frame: Frame, fn: Callable[..., Any]) -> bool:
     """Whether torch asks __torch_function__ about calls of it; functions that make tensors ask modes only."""
     try:
-        return asks_itself(fn) or is_listed(frame, fn) or (bool(frame.modes.function_modes) and fn in makers())
+        return redispatches(fn) or is_listed(frame, fn) or (bool(frame.modes.function_modes) and fn in makers())
     except TypeError:
         return False
 
@@ -349,7 +349,7 @@ def dispatch(frame: Frame, function: Value, args: Sequence[Value], kwargs: dict[
     given = [function, kinds, TupleValue(list(args)), *rest]
     modes = frame.modes.function_modes
     if modes:
-        found = ask_mode(frame, modes, given)
+        found = dispatch_to_mode(frame, modes, given)
         if not is_not_implemented(found):
             return found
         return frame.break_graph("function_mode", f"a mode does not implement {function.describe()}")
@@ -370,7 +370,7 @@ class UnknownTypes(Value):
         return tuple
 
 
-def ask_mode(frame: Frame, modes: list[Value], given: list[Value]) -> Value:
+def dispatch_to_mode(frame: Frame, modes: list[Value], given: list[Value]) -> Value:
     """The innermost mode's answer; it is off meanwhile."""
     mode = modes.pop()
     try:

@@ -71,7 +71,7 @@ def saved_hooks_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -
     if len(args) > 2 or set(given) != {"pack_hook", "unpack_hook"}:
         return frame.break_graph("context_unknown", "saved_tensors_hooks with these arguments")
     hooks: list[Any] = [real_function(frame, given[name]) for name in ("pack_hook", "unpack_hook")]
-    if None in hooks or type(hooks[0]()) is not types.FunctionType or not is_apart(hooks[0]()):
+    if None in hooks or type(hooks[0]()) is not types.FunctionType or not is_isolated(hooks[0]()):
         return frame.break_graph("hook", "saved_tensors_hooks whose pack hook may see or change what is outside of it")
     return under_hooks(cls, args, kwargs, lambda: cls(*(hook() for hook in hooks)))
 
@@ -84,7 +84,7 @@ def save_on_cpu_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -
     return under_hooks(cls, args, kwargs, lambda: cls(*plain[0], **plain[1]))
 
 
-def is_apart(function: Callable[..., Any]) -> bool:
+def is_isolated(function: Callable[..., Any]) -> bool:
     """Whether a function names nothing through which it could reach what the program has."""
     code = function.__code__
     names = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}

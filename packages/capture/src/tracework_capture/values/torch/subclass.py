@@ -87,7 +87,7 @@ def existing_subclass_tensor(frame: Frame, obj: torch.Tensor, source: Source) ->
 class SubclassTensorValue(TensorValue):
     """A tensor of a subclass."""
 
-    asks_its_class = True
+    overrides_torch_function = True
     is_plain = False
 
     def __init__(

@@ -87,9 +87,9 @@ class TensorOperations(AbstractTensor):
         self.retains_grad = False
         self.keeps_leaf = False  # a leaf whose data is another node now
         self.is_another_kind = False  # it requires a gradient, and its data became another kind of tensor
-        self.turned = False  # by t_ or its like: no view, where its example is one
+        self.metadata_mutated = False  # by t_ or its like: no view, where its example is one
         self.versions = []  # fakes of what its data became
-        self.asking = None  # its node and fake that ask for a gradient, while it does not
+        self.requiring_grad = None  # its node and fake that ask for a gradient, while it does not
         self.is_chosen = False  # whether data decides which other tensor it is the same object as (graph.replaced)
         self.stored_back = False  # whether it is read by `x[i] += y` of an i out of data (values.torch.data_indices)
 

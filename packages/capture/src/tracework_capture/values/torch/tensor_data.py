@@ -90,7 +90,7 @@ def factory_of_plain(
         return None
     options = {k: v for k, v in kwargs.items() if k != "data"}
     if isinstance(data, (SymNumber, FloatValue)) and not data.is_constant() and is_known_device(options.get("device")):
-        return single(frame, data, asked_dtype(kwargs) or number_dtype(data.python_type()), options.get("device"))
+        return single(frame, data, requested_dtype(kwargs) or number_dtype(data.python_type()), options.get("device"))
     if data.is_constant() and type(data.constant()) in (bool, int, float, *NUMPY_NUMBERS):
         options.setdefault("dtype", ConstantValue(number_dtype(type(data.constant()))))
         return call_torch(frame, torch.full, [TupleValue([]), data], options)
@@ -133,7 +133,7 @@ def holds(frame: Frame, value: Value, kinds: type | tuple[type, ...]) -> bool:
     return isinstance(value, kinds) and not (isinstance(value, FloatValue) and value.known)
 
 
-def asked_dtype(kwargs: dict[str, Value]) -> torch.dtype | None:
+def requested_dtype(kwargs: dict[str, Value]) -> torch.dtype | None:
     """The dtype that is asked for, or None."""
     asked = kwargs.get("dtype")
     return asked.constant() if asked is not None and asked.is_constant() else None
@@ -151,7 +151,7 @@ def tensor_of_leaves(frame: Frame, data: SequenceValue, args: list[Value], kwarg
     device = kwargs.get("device")
     if len(args) > 1 or set(kwargs) - {"data", "dtype", "device"} or not is_known_device(device):
         return None
-    dtype = asked_dtype(kwargs) or functools.reduce(torch.promote_types, map(leaf_dtype, leaves))
+    dtype = requested_dtype(kwargs) or functools.reduce(torch.promote_types, map(leaf_dtype, leaves))
     if not all(is_exact(leaf, dtype) for leaf in leaves):
         return None
     flat = call_torch(frame, torch.stack, [TupleValue([single(frame, leaf, dtype, device) for leaf in leaves])], {})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ....graph.constant_data import known_tensor
-from ....graph.opaque_operators import Given, ResultFacts
+from ....graph.opaque_operators import ArgumentSize, ResultFacts
 from ....graph.outline import outline, region
 from ....graph.traced_operators import traced_operator
 from ...number.symint import compare_sizes
@@ -129,6 +129,6 @@ def call_traced(
     of_sizes = {size: frame.graph.size_node(size) for size in sizes}
     nodes = list(dict.fromkeys([*nodes, *of_sizes.values()]))
     numbers = frozenset(i for i, node in enumerate(nodes) if not isinstance(node.meta["example_value"], torch.Tensor))
-    facts = [fact.over(lambda size: Given(nodes.index(of_sizes[size])) if size in of_sizes else size) for fact in facts]
+    facts = [fact.over(lambda size: ArgumentSize(nodes.index(of_sizes[size])) if size in of_sizes else size) for fact in facts]
     found = frame.graph.call(frame, traced_operator(function, text, len(nodes), facts, numbers), tuple(nodes))
     return found.unpack(frame) if len(facts) > 1 else [found]

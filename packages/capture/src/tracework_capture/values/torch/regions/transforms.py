@@ -367,7 +367,7 @@ def transform_row(kind: str) -> Handler:
     return row
 
 
-def made_before(kind: str) -> Callable[..., Any]:
+def transformed_before(kind: str) -> Callable[..., Any]:
     """A call of a transformed function that was made outside of the traced program."""
 
     def row(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -380,7 +380,7 @@ def made_before(kind: str) -> Callable[..., Any]:
     return row
 
 
-calls({getattr(torch.func, k)(abs).__code__: made_before(k) for k in TRANSFORMS if k != "hessian"})
+calls({getattr(torch.func, k)(abs).__code__: transformed_before(k) for k in TRANSFORMS if k != "hessian"})
 
 
 # --- vjp, jvp and linearize ----------------------------------------------------------------------------------------------
