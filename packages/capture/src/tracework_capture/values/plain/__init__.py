@@ -15,6 +15,7 @@ from . import (  # noqa: F401
     rows_containers,
     rows_copies,
     rows_iteration,
+    rows_itertools,
     rows_operators,
     rows_texts,
     sequence,

@@ -1,46 +1,30 @@
-"""iter, next, zip, enumerate, map, filter, reversed, sorted, any, all, functools.reduce, itertools.*"""
+"""next, zip, enumerate, map, filter, reversed, sorted, any, all, functools.reduce"""
 
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
-from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ...bytecode.facts import VERSION
-from ..protocol.calls import Handler, call, calls
+from ..protocol.calls import Handler, calls
 from ..protocol.constant import ConstantValue, fold_plain, force_plain
 from ..protocol.iteration import iterate, iterate_all
 from ..protocol.kinds import AbstractInstance
-from ..protocol.operators import DUNDERS, binary, compare, equal, index_of
+from ..protocol.operators import DUNDERS, compare, index_of
 from ..protocol.value import Frame, Value, is_none
 from .iterators import IteratorValue, PlainIterator, ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
 from .lazy_iterators import (
-    CallIterator,
-    ChainIterator,
-    CountIterator,
     EnumerateIterator,
     FilterIterator,
-    IslicedIterator,
-    LazyIterator,
     MapIterator,
-    RepeatIterator,
-    StopMapIterator,
-    TakeIterator,
     ZipIterator,
 )
 from .ranges import RangeValue
-from .sequence import ListValue, SequenceValue, TupleValue
+from .sequence import ListValue, SequenceValue
 from .sets import SetValue
 
 NONE = ConstantValue(None)
-
-
-def iter_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if len(args) == 2:
-        return CallIterator(args[0], args[1])
-    return iterate(frame, args[0])
 
 
 def next_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -148,20 +132,17 @@ def sorted_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ListValue(items)
 
 
-def any_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    iterator = iterate(frame, args[0])
-    while (item := iterator.next_value(frame)) is not None:
-        if item.truth(frame):
-            return ConstantValue(True)
-    return ConstantValue(False)
+def quantifier(decides: bool) -> Handler:
+    """any, which an item that is true decides, or all."""
 
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        iterator = iterate(frame, args[0])
+        while (item := iterator.next_value(frame)) is not None:
+            if item.truth(frame) == decides:
+                return ConstantValue(decides)
+        return ConstantValue(not decides)
 
-def all_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    iterator = iterate(frame, args[0])
-    while (item := iterator.next_value(frame)) is not None:
-        if not item.truth(frame):
-            return ConstantValue(False)
-    return ConstantValue(True)
+    return handler
 
 
 def reduce_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -174,275 +155,8 @@ def reduce_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return total
 
 
-def chain_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ChainIterator(SequenceIterator(list(args)))
-
-
-def chain_from_iterable(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ChainIterator(iterate(frame, args[0]))
-
-
-def combinatoric(fn: Any) -> Handler:
-    """itertools.product and the like, over positions."""
-
-    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if fn is itertools.product:
-            pools = [iterate_all(frame, a) for a in args]
-            repeat = force_plain(frame, kwargs["repeat"]) if "repeat" in kwargs else 1
-            given_pools = [TupleValue(pool) for pool in pools]
-            made_of: tuple[list[TupleValue], dict[str, Value]] = given_pools, {"repeat": ConstantValue(repeat)}
-            return LazyIterator(fn, tuples, itertools.product(*pools, repeat=repeat), made_of=made_of, known=True)
-        given = dict(zip(("iterable", "r"), args), **kwargs)
-        items = iterate_all(frame, given["iterable"])
-        rest = [force_plain(frame, given["r"])] if "r" in given else []
-        try:
-            parts = [TupleValue(items), *map(ConstantValue, rest)]
-            return LazyIterator(fn, tuples, fn(items, *rest), made_of=(parts, {}), known=True)
-        except (TypeError, ValueError) as error:
-            return frame.raise_new(type(error), *error.args)
-
-    return handler
-
-
-def tuples(it: LazyIterator, combinations: Iterator[Iterable[Value]]) -> Iterator[Value]:
-    """Tuples of values."""
-    for found in combinations:
-        yield TupleValue(found)
-
-
-def accumulate_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    given = dict(zip(("iterable", "func"), args), **kwargs)
-    parts = iterate(frame, given["iterable"]), given.get("func", NONE), given.get("initial", NONE)
-    return LazyIterator(itertools.accumulate, accumulated, *parts, made_of=(parts[:2], {"initial": parts[2]}))
-
-
-def accumulated(it: LazyIterator, iterator: Value, fn: Value, initial: Value) -> Iterator[Value]:
-    total = iterator.next_value(it.frame) if is_none(initial) else initial
-    if total is None:
-        return
-    yield total
-    while (item := iterator.next_value(it.frame)) is not None:
-        total = binary(it.frame, "+", total, item) if is_none(fn) else fn.call(it.frame, [total, item], {})
-        yield total
-
-
-def zip_longest(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    iterators = [iterate(frame, a) for a in args]
-    fill = kwargs.get("fillvalue", NONE)
-    return LazyIterator(itertools.zip_longest, zipped_longest, iterators, fill, made_of=(iterators, {"fillvalue": fill}))
-
-
-def zipped_longest(it: LazyIterator, iterators: Sequence[Value], fill: Value) -> Iterator[Value]:
-    left: list[Value | None] = list(iterators)
-    while True:
-        items = []
-        for position, iterator in enumerate(left):
-            item = None if iterator is None else iterator.next_value(it.frame)
-            if item is None:
-                left[position] = None
-            items.append(fill if item is None else item)
-        if not any(left):
-            return
-        yield TupleValue(items)
-
-
-def islice_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    plain = [force_plain(frame, a) for a in args[1:]]
-    try:
-        itertools.islice((), *plain)
-    except (TypeError, ValueError) as error:
-        frame.raise_new(type(error), *error.args)
-    limits = slice(*plain)
-    return IslicedIterator(iterate(frame, args[0]), limits)
-
-
-def repeat_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    given = dict(zip(("object", "times"), args), **kwargs)
-    if "object" not in given:
-        return frame.break_graph("call_unknown", "itertools.repeat() without an object")
-    if "times" not in given:
-        return RepeatIterator(given["object"], None)
-    times = force_plain(frame, given["times"])
-    fold_plain(frame, itertools.repeat, None, times)  # says what is wrong with the number
-    return RepeatIterator(given["object"], times)
-
-
-def count_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    start = args[0] if args else kwargs.get("start", ConstantValue(0))
-    step = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
-    if start.python_type() is bool and step.is_constant() and step.python_type() is int and step.constant() == 1:
-        start = ConstantValue(int(start.truth(frame)))  # as CPython counts ints in steps of one
-    return CountIterator(start, step)
-
-
-def starmap_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return StopMapIterator(args[0], iterate(frame, args[1]))
-
-
-def takewhile_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return TakeIterator(args[0], iterate(frame, args[1]))
-
-
-def dropwhile_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    parts = args[0], iterate(frame, args[1])
-    return LazyIterator(itertools.dropwhile, dropped, *parts, made_of=(parts, {}))
-
-
-def dropped(it: LazyIterator, predicate: Value, iterator: Value) -> Iterator[Value]:
-    dropping = True
-    while (item := iterator.next_value(it.frame)) is not None:
-        dropping = dropping and predicate.call(it.frame, [item], {}).truth(it.frame)
-        if not dropping:
-            yield item
-
-
-def filterfalse_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    parts = args[0], iterate(frame, args[1])
-    return LazyIterator(itertools.filterfalse, filtered_false, *parts, made_of=(parts, {}))
-
-
-def filtered_false(it: LazyIterator, predicate: Value, iterator: Value) -> Iterator[Value]:
-    while (item := iterator.next_value(it.frame)) is not None:
-        if not (item if is_none(predicate) else predicate.call(it.frame, [item], {})).truth(it.frame):
-            yield item
-
-
-def compress_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    given = dict(zip(("data", "selectors"), args), **kwargs)
-    parts = [iterate(frame, given[name]) for name in ("data", "selectors")]
-    return LazyIterator(itertools.compress, compressed, *parts, made_of=(parts, {}))
-
-
-def compressed(it: LazyIterator, data: Value, selectors: Value) -> Iterator[Value]:
-    while (item := data.next_value(it.frame)) is not None:
-        chosen = selectors.next_value(it.frame)
-        if chosen is None:
-            return
-        if chosen.truth(it.frame):
-            yield item
-
-
-def pairwise_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    iterator = iterate(frame, args[0])
-    return LazyIterator(itertools.pairwise, paired, iterator, made_of=([iterator], {}))
-
-
-def paired(it: LazyIterator, iterator: Value) -> Iterator[Value]:
-    before = iterator.next_value(it.frame)
-    while before is not None and (item := iterator.next_value(it.frame)) is not None:
-        yield TupleValue([before, item])
-        before = item
-
-
-def batched_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    size = force_plain(frame, args[1] if len(args) > 1 else kwargs["n"])
-    if not isinstance(size, int) or size < 1 or "strict" in kwargs:
-        return frame.break_graph("builtin_unsupported", "itertools.batched")
-    iterator = iterate(frame, args[0])
-    kind: Any = itertools.batched  # type: ignore[attr-defined]
-    return LazyIterator(kind, batches, iterator, size, made_of=([iterator, ConstantValue(size)], {}))
-
-
-def batches(it: LazyIterator, iterator: Value, size: int) -> Iterator[Value]:
-    while True:
-        items: list[Value] = []
-        while len(items) < size and (item := iterator.next_value(it.frame)) is not None:
-            items.append(item)
-        if not items:
-            return
-        yield TupleValue(items)
-
-
-def groupby_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    given = dict(zip(("iterable", "key"), args), **kwargs)
-    iterator, key = iterate(frame, given["iterable"]), given.get("key", NONE)
-    return LazyIterator(itertools.groupby, groups, Groups(iterator, key), made_of=([iterator, key], {}))
-
-
-GROUP: type = itertools._grouper  # type: ignore[attr-defined]
-TEE: type = itertools._tee  # type: ignore[attr-defined]
-
-
-class Groups:
-    """What a groupby object and its groups share: the item that was read ahead, its key, and which group may still ask."""
-
-    def __init__(self, iterator: Value, key: Value) -> None:
-        self.iterator, self.key = iterator, key
-        self.item: Value | None = None
-        self.item_key: Any = None
-        self.group: LazyIterator | None = None
-
-    def ahead(self, frame: Frame) -> bool:
-        """Reads an item unless one waits; whether there is one."""
-        if self.item is None:
-            self.item = self.iterator.next_value(frame)
-            if self.item is None:
-                return False
-            self.item_key = self.item if is_none(self.key) else self.key.call(frame, [self.item], {})
-        return True
-
-    def take(self) -> Value:
-        """The item that waits."""
-        item = self.item
-        assert item is not None
-        self.item = None
-        return item
-
-
-def groups(it: LazyIterator, shared: Groups) -> Iterator[Value]:
-    key = None
-    while shared.ahead(it.frame):
-        if key is not None and equal(it.frame, key, shared.item_key):
-            shared.take()
-            continue
-        key = shared.item_key
-        shared.group = LazyIterator(GROUP, members, shared, key)
-        yield TupleValue([key, shared.group])
-
-
-def members(it: LazyIterator, shared: Groups, key: Value) -> Iterator[Value]:
-    while shared.group is it and shared.ahead(it.frame) and equal(it.frame, key, shared.item_key):
-        yield shared.take()
-
-
-def tee_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    times = force_plain(frame, args[1]) if len(args) > 1 else 2
-    if not isinstance(times, int) or times < 0:
-        return frame.break_graph("builtin_unsupported", "itertools.tee")
-    source = iterate(frame, args[0])
-    seen: list[Value | None] = []
-    return TupleValue([LazyIterator(TEE, shared_items, source, seen) for _ in range(times)])
-
-
-def shared_items(it: LazyIterator, source: Value, seen: list[Value | None]) -> Iterator[Value]:
-    position = 0
-    while True:
-        if position == len(seen):
-            seen.append(source.next_value(it.frame))
-        item = seen[position]
-        if item is None:
-            return
-        position += 1
-        yield item
-
-
-def cycle_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    iterator = iterate(frame, args[0])
-    return LazyIterator(itertools.cycle, repeated, iterator, made_of=([iterator], {}))
-
-
-def repeated(it: LazyIterator, iterator: Value) -> Iterator[Value]:
-    items = []
-    while (item := iterator.next_value(it.frame)) is not None:
-        items.append(item)
-        yield item
-    while items:
-        yield from items
-
-
 calls(
     {
-        iter: iter_,
         next: next_,
         zip: zip_,
         enumerate: enumerate_,
@@ -450,32 +164,10 @@ calls(
         filter: filter_,
         reversed: reversed_,
         sorted: sorted_,
-        any: any_,
-        all: all_,
+        any: quantifier(True),
+        all: quantifier(False),
         functools.reduce: reduce_,
-        itertools.chain: chain_,
-        itertools.chain.from_iterable: chain_from_iterable,
-        itertools.product: combinatoric(itertools.product),
-        itertools.combinations: combinatoric(itertools.combinations),
-        itertools.permutations: combinatoric(itertools.permutations),
-        itertools.combinations_with_replacement: combinatoric(itertools.combinations_with_replacement),
-        itertools.accumulate: accumulate_,
-        itertools.zip_longest: zip_longest,
-        itertools.islice: islice_,
-        itertools.repeat: repeat_,
-        itertools.count: count_,
-        itertools.starmap: starmap_,
-        itertools.takewhile: takewhile_,
-        itertools.pairwise: pairwise_,
-        itertools.groupby: groupby_,
-        itertools.tee: tee_,
-        itertools.cycle: cycle_,
-        itertools.dropwhile: dropwhile_,
-        itertools.filterfalse: filterfalse_,
-        itertools.compress: compress_,
     }
 )
-if hasattr(itertools, "batched"):
-    call(itertools.batched)(batched_)
 
 DUNDERS["__reversed__"] = lambda frame, self: reversed_(frame, [self], {})
