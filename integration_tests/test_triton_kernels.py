@@ -7,7 +7,7 @@ from training import BACKENDS, check, same
 
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
-from tracework_capture.graph.kernel_writes import written_parameters  # noqa: E402
+from tracework_capture.graph.kernels import written_parameters  # noqa: E402
 from triton.runtime.autotuner import Autotuner  # noqa: E402
 from triton.runtime.interpreter import InterpretedFunction  # noqa: E402
 

@@ -125,7 +125,7 @@ QUERIES = (
 )
 """Queries of torch's state, which is always guarded, or does not change."""
 FUSED_ATTENTION = (torch._native_multi_head_attention, torch._transformer_encoder_layer_fwd)
-map_steps = _map
+map_steps: Callable[..., Any] = _map
 keeping_version = torch.autograd.grad_mode._unsafe_preserve_version_counter
 
 

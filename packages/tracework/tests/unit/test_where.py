@@ -34,7 +34,11 @@ def test_every_decomposition_is_found_by_all_names_of_its_operator():
         ("numpy.pad", "tracework_capture/values/arrays/functions.py:", "call of numpy.pad: modelled by a row of its own"),
         ("np.pad", "tracework_capture/values/arrays/functions.py:", "call of numpy.pad: modelled by a row of its own"),
         ("list.sort", "tracework_capture/values/plain/sequence_methods.py:", "call of list.sort: modelled by a row of its own"),
-        ("torch.cond", "tracework_capture/values/torch/regions/cond.py:", "call of torch.cond: modelled by a row of its own"),
+        (
+            "torch.cond",
+            "tracework_capture/values/torch/regions/control_flow.py:",
+            "call of torch.cond: modelled by a row of its own",
+        ),
         ("lru_cache", "functools.py:", "call of functools.lru_cache: its Python code is traced"),
         ("torch.save", "tracework_capture/values/torch/functions.py:", "call of torch.save: breaks the graph (serialization)"),
         ("FOR_ITER", "tracework_capture/interp/handlers/loops.py:", "opcode handler"),

@@ -17,12 +17,9 @@ from ..signals import let_through
 from ..sources import Const
 from .checks import isolate_node
 from .constant_data import learn, numbers_alone, with_numbers
-from .data_sizes import bind_sizes
-from .defaults import with_defaults
-from .expressions import expression_node
 from .handlers import is_managed, is_swallowed
-from .kernel_choices import guard_choices
-from .numbers import UnspecialisedNumbers
+from .settings import guard_choices, with_defaults
+from .sizes import UnspecialisedNumbers, bind_sizes, expression_node
 from .specialised import specialised_tensor
 from .tensor_formulas import learn_formula, number_of_formula
 
@@ -124,30 +121,30 @@ class GraphBuilder:
             self._by_symbol[symbol] = self._by_expr[symbol] = node
         return node
 
-    def float_input(self, source: Source, number: float) -> fx.Node:
+    def float_input(self, source: Source, number: float, role: str = "float") -> fx.Node:
         """The placeholder of a float; the graph gets it as a tensor of one number."""
-        real = torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
-        return self._placeholder(source, "float", self.fake_mode.from_real(real), real)
+        return self._filled_input(source, role, number_tensor(number))
 
     def computed_input(self, text: str, nodes: list[fx.Node], function: Callable[..., float], number: float) -> fx.Node:
         """The placeholder of function(*what these inputs are), a float, made once for each `text`."""
         node = self._by_expr.get(text)
         if node is None:
-            places = tuple(self.inputs.index(node.meta["binding"]) for node in nodes)
-            real = torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
-            source = Const(ComputedNumber(function, places), text)
-            node = self._by_expr[text] = self._placeholder(source, "computed", self.fake_mode.from_real(real), real)
+            computed = ComputedNumber(function, tuple(self.inputs.index(node.meta["binding"]) for node in nodes))
+            node = self._by_expr[text] = self.float_input(Const(computed, text), number, "computed")
         return node
 
     def drawn_input(self, source: Source, kind: type, draw: Callable[[Any], float]) -> fx.Node:
         """The placeholder of a number of this kind that is drawn for each run, from the generator at `source`."""
-        return self.drawn_tensor(source, torch.scalar_tensor(0, dtype=TYPE_DTYPES[kind], device="cpu"), draw)
+        return self.drawn_tensor(source, number_tensor(0, kind), draw)
 
     def drawn_tensor(self, source: Source, real: torch.Tensor, draw: Callable[[Any], Any]) -> fx.Node:
         """The placeholder of a tensor like this one that is drawn for each run, from the generator at `source`."""
-        node = self._placeholder(source, "rng", self.fake_mode.from_real(real), real)
+        node = self._filled_input(source, "rng", real)
         self.draws[node.name] = draw
         return node
+
+    def _filled_input(self, source: Source, role: str, real: torch.Tensor) -> fx.Node:
+        return self._placeholder(source, role, self.fake_mode.from_real(real), real)
 
     def _placeholder(self, source: Source, role: str, example: Any, real: Any) -> fx.Node:
         name = self._name(source, role)
@@ -194,8 +191,8 @@ class GraphBuilder:
         """Whether a node gives the symbol's value."""
         return symbol in self._by_symbol
 
-    def size_operation(self, target: Any, args: tuple[Any, ...], example: Any) -> fx.Node:
-        """A node that computes with sizes."""
+    def bare_node(self, target: Any, args: tuple[Any, ...], example: Any) -> fx.Node:
+        """A node that is no call of the program: it computes with sizes, say."""
         node = self.graph.call_function(target, args)
         node.meta["example_value"] = node.meta["val"] = example
         return node
@@ -236,12 +233,14 @@ class GraphBuilder:
         number = None if isinstance(node.meta["example_value"], torch.SymInt) else number_of_formula(frame, node)
         return number if number is None or type(number) is int else self.size_node(self.symbols.from_symint(number))
 
-    def plain_node(self, frame: Any, target: Any, args: tuple[Any, ...]) -> fx.Node:
-        """A node whose result is no value of the traced program."""
-        example = self.run_on_fakes(frame, target, args, {}, "call_function")
-        node = self.graph.create_node("call_function", target, args, {})
-        node.meta["example_value"] = node.meta["val"] = example
-        node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
+    def plain_node(self, frame: Any, target: Any, args: tuple[Any, ...], **marks: Any) -> fx.Node:
+        """A node whose result is no value of the traced program, with these marks in its meta."""
+        return self.known_node(frame, target, args, self.run_on_fakes(frame, target, args, {}, "call_function"), **marks)
+
+    def known_node(self, frame: Any, target: Any, args: tuple[Any, ...], example: Any, **marks: Any) -> fx.Node:
+        """Such a node whose example result is known already."""
+        node = self.bare_node(target, args, example)
+        node.meta.update(stack=frame.user_location(), stack_trace=frame.user_location(), **marks)
         self.calls += 1
         return node
 
@@ -316,6 +315,11 @@ class GraphBuilder:
 
 
 TYPE_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+
+
+def number_tensor(number: complex, kind: type = float) -> torch.Tensor:
+    """A number as a tensor of one on the CPU, in the dtype that torch takes this kind of Python's numbers to be."""
+    return torch.scalar_tensor(number, dtype=TYPE_DTYPES[kind], device="cpu")
 
 
 def written_dtype(arg: Any) -> Any:

@@ -24,7 +24,7 @@ import logging
 import operator
 import traceback
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +37,10 @@ from ..errors import ControlMisuse
 from ..plan import Again, Learnt
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from .constant_data import version_of_example
-from .data_sizes import holds
 from .handlers import is_swallowed
 from .leaves import copy_like, leaf, with_data
 from .raises import ANYTHING, exceptions_for_data
+from .sizes import holds
 from .undo import (
     can_be_copied,
     can_be_put_back,
@@ -61,10 +61,11 @@ if TYPE_CHECKING:
     from ..bytecode.emit import CodeWriter
     from ..values.protocol.value import Frame
     from .raises import Raised
+    from .replaced import Replaced
 
 __all__ = [
     "DataCheck",
-    "Effects",
+    "Recording",
     "can_be_checked",
     "check_conditions",
     "fresh_seed",
@@ -133,29 +134,41 @@ class Effects:
         if kind is None:
             kind = _KINDS[func] = _kind_of(func)
         if kind is not _PURE:
-            kind(self, func, args, kwargs)
+            kind(self, func, dict(zip((a.name for a in func._schema.arguments), args)) | kwargs)
         if raised := exceptions_for_data(func, args, kwargs, out):
             self.raised.append(raised)
         self.writing += func._schema.is_mutable or kind is _normalizes
 
 
-def _nothing(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+@dataclass(eq=False)
+class Recording:
+    """What the nodes of a graph do and stand for besides what they compute."""
+
+    effects: Effects = field(default_factory=Effects)
+    checks: list[DataCheck] = field(default_factory=list)
+    """Conditions on data that are left to checks."""
+    replaced: list[Replaced] = field(default_factory=list)
+    """Tensors in whose place a selection gave copies."""
+    selecting: bool = False
+    """Whether an arm of a condition on data is traced (interp.select)."""
+
+
+def _nothing(effects: Effects, func: Any, named: dict[str, Any]) -> None:
     """Writes that the schema tells of are seen by the versions of the storages."""
 
 
-def _writes_by_element(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+def _writes_by_element(effects: Effects, func: Any, named: dict[str, Any]) -> None:
     """What writes elements of memory that another of its inputs shares in part is left to eager, which refuses it or gives what the
     order of its loops gives."""
-    _leave_to_eager_where(_overlaps_in_part, func, args, kwargs)
+    _leave_to_eager_where(_overlaps_in_part, func, named)
 
 
-def _writes_as_it_reads(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+def _writes_as_it_reads(effects: Effects, func: Any, named: dict[str, Any]) -> None:
     """The same of what computes an element from many: any memory that is shared counts."""
-    _leave_to_eager_where(_overlaps, func, args, kwargs)
+    _leave_to_eager_where(_overlaps, func, named)
 
 
-def _leave_to_eager_where(shared: Callable[[Any, Any], bool], func: Any, args: Any, kwargs: Any) -> None:
-    named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+def _leave_to_eager_where(shared: Callable[[Any, Any], bool], func: Any, named: dict[str, Any]) -> None:
     written = [a.name for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     targets = [tensor for name in written for tensor in _tensors(named.get(name))]
     memory = {target.storage for target in targets}
@@ -223,33 +236,30 @@ def _places(tensor: Any) -> Any:
 _ANYWHERE = 1 << 20
 
 
-def _draws(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
-    named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+def _draws(effects: Effects, func: Any, named: dict[str, Any]) -> None:
     if any(a.name == "dropout_p" and named.get(a.name, a.default_value) == 0 for a in func._schema.arguments):
         return
-    if kwargs.get("generator") is None and not any(isinstance(a, torch.Generator) for a in args):
+    if not any(isinstance(given, torch.Generator) for given in named.values()):
         effects.random = True
     else:
         effects.hidden = f"{func} draws from a generator of its own"
 
 
-def _normalizes(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
-    named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+def _normalizes(effects: Effects, func: Any, named: dict[str, Any]) -> None:
     if named.get("training", True):
         statistics = (named.get("running_mean"), named.get("running_var"))
         effects.statistics.update(tensor.storage for tensor in statistics if isinstance(tensor, torch.Tensor))
 
 
-def _may_have_sparse_gradients(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
-    named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+def _may_have_sparse_gradients(effects: Effects, func: Any, named: dict[str, Any]) -> None:
     asked = any(named.get(name) for name in _SPARSE)
-    effects.sparse_gradients |= asked and torch.is_grad_enabled() and args[0].requires_grad
+    effects.sparse_gradients |= asked and torch.is_grad_enabled() and next(iter(named.values())).requires_grad
 
 
 _SPARSE = frozenset(("sparse", "sparse_grad"))
 
 
-def _unknown(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+def _unknown(effects: Effects, func: Any, named: dict[str, Any]) -> None:
     if not runs_again(func):
         effects.hidden = f"{func} may do what its schema does not say"
 

@@ -7,7 +7,6 @@ continuation function with the live stack and locals.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
 import time
@@ -28,13 +27,13 @@ from ..bytecode.resume import ResumePoint, original_code, raising_code, resume_c
 from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import ControlMisuse, SizesBurntIn, SkipFrame
 from ..sources import Const
-from .builder import TYPE_DTYPES
+from .builder import number_tensor
 from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_that_may_raise
-from .managers import end_autocast, left, refuse_open_managers
 from .replaced import check_replaced
+from .settings import end_autocast, left, refuse_open_managers, settings_written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..values.protocol.value import Frame
 
@@ -70,7 +69,7 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     if isinstance(stop, Returned):
         refuse_open_managers(frame)
         end_autocast(frame)
-        replay(frame, writer)
+        frame.mutations.replay(writer)
         keep_grad_mode(frame, writer)
         result = writer.load(frame.result)
         frame.mutations.replay_on_results(writer)
@@ -93,11 +92,6 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     collect = tuple(binding.source for binding in frame.graph.inputs)
     checked = bool(frame.recording.checks)
     return Captured(code, frame.guards, collect, captured, frame.symbols, stop, tuple(raising), checked, given_back, seconds)
-
-
-def replay(frame: Frame, writer: CodeWriter) -> None:
-    """Side effects, after the graph."""
-    frame.mutations.replay(writer)
 
 
 def keep_grad_mode(frame: Frame, writer: CodeWriter) -> None:
@@ -168,7 +162,7 @@ def compiled_by(backend: Any, frame: Frame, captured: CapturedGraph) -> tuple[Ca
     graph, on_trial = captured.graph, frame.options.symbolic_sizes is None and bool(frame.symbols.ranges)
     before = graph.code
     try:
-        with torch.set_grad_enabled(frame.modes.grad_at_start), settings_at_start(frame):
+        with torch.set_grad_enabled(frame.modes.grad_at_start), settings_written(frame.modes.states_written):
             compiled = backend(graph, list(captured.example_inputs))
         if not callable(compiled):
             raise ControlMisuse(
@@ -252,29 +246,12 @@ def refuse_results(backend: str, count: int, given: Any) -> NoReturn:
     )
 
 
-@contextlib.contextmanager
-def settings_at_start(frame: Frame) -> Iterator[None]:
-    """Settings as the graph will find them; those that it writes are as the program left them afterwards."""
-    now = {name: _torch.SETTINGS[name][0]() for name in frame.modes.states_written}
-    _torch.write_settings(frame.modes.states_written)
-    try:
-        yield
-    finally:
-        _torch.write_settings(now)
-
-
-def as_number_tensor(number: float) -> torch.Tensor:
-    return torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
-
-
 def drawn_by(draw: Callable[[Any], Any]) -> Callable[[Any, Any], torch.Tensor]:
     """What the graph gets for a generator."""
 
     def drawn(generator: Any, given: Any) -> torch.Tensor:
         found = draw(generator)
-        if isinstance(found, torch.Tensor):
-            return found
-        return torch.scalar_tensor(found, dtype=TYPE_DTYPES[type(found)], device="cpu")
+        return found if isinstance(found, torch.Tensor) else number_tensor(found, type(found))
 
     return drawn
 
@@ -286,8 +263,8 @@ def plain_alias(tensor: torch.Tensor, given: Any) -> torch.Tensor:
 
 
 INPUT_CHANGES: dict[str, Callable[[Any, Any], Any]] = {
-    "float": lambda number, given: as_number_tensor(number),
-    "computed": lambda computed, given: as_number_tensor(computed.function(*[given[place] for place in computed.places])),
+    "float": lambda number, given: number_tensor(number),
+    "computed": lambda computed, given: number_tensor(computed.function(*[given[place] for place in computed.places])),
 }
 """Role of an input -> what the graph gets for it, and for all that is given: floats come as tensors, computed ones as a function of other
 inputs."""
@@ -317,12 +294,12 @@ def leave(
     inside = torch.is_grad_enabled()
     entered = leave_contexts(frame)
     end_autocast(frame)
-    cells = sorted(frame.cells)  # the order in which the compiler puts free variables, also those of the replacement
     stack = [entry_text(frame, writer, value, null) for value in frame.stack]
-    names, values, held = live_values(frame, writer, null)
-    local_texts = [writer.load(value) for value in values]
-    cell_texts = [cell_text(frame, writer, name) for name in cells]
-    replay(frame, writer)
+    values, held = live_values(frame, writer, null)
+    local_texts = {name: writer.load(value) for name, value in values.items()}
+    # cells in the order in which the compiler puts free variables, also those of the replacement
+    cells = {name: writer.load(frame.cells[name]) for name in sorted(frame.cells)}
+    frame.mutations.replay(writer)
     frame.mutations.replay_on_results(writer)
     keep_grad_mode(frame, writer)
     keep_state(frame, writer)
@@ -330,7 +307,7 @@ def leave(
         writer.line(f"{writer.const(_torch.enter)}({writer.load(manager)})")
     if entered and frame.modes.function_modes:  # a mode may have kept a manager from switching
         writer.line(f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({inside})")
-    leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts, held)
+    leaving = _Leaving(frame, writer, local_texts, cells, held)
     if (
         frame.plan.ends_in_raise and instruction.value not in cells
     ):  # in the frame that goes on: tracebacks show it and its locals, where it is when it ends
@@ -434,35 +411,28 @@ class _Leaving:
 
     frame: Any
     writer: CodeWriter
-    names: list[str]
-    local_texts: list[str]
-    cells: list[str]
-    cell_texts: list[str]
+    local_texts: dict[str, str]
+    cells: dict[str, str]
     held: set[str]
     codes: list[types.CodeType] = field(default_factory=list)
 
     def continuation(self, index: int, stack: list[str | None], raised: str | None = None) -> str:
         """What makes the evaluator go on in the continuation at `index`; only locals that live there are passed, and those held."""
         live = {*live_locals(self.frame.info, index), *first_argument(self.frame), *self.held}
-        kept = [(name, text) for name, text in zip(self.names, self.local_texts) if name in live]
+        kept = {name: text for name, text in self.local_texts.items() if name in live}
         looping = self.frame.current.in_loop
-        names = tuple(name for name, _ in kept)
         kinds = "".join("n" if text is None else _KINDS.get(type(text), "v") for text in stack)
-        point = ResumePoint(index, kinds, names, tuple(self.cells), raised is not None, looping)
+        point = ResumePoint(index, kinds, tuple(kept), tuple(self.cells), raised is not None, looping)
         code = resume_code(self.frame.code, point)
         self.codes.append(code)
         function = self.function(code)
-        args = [text for _, text in kept] + [text for text in stack if text is not None]
+        args = [*kept.values(), *(text for text in stack if text is not None)]
         args += [raised] if raised else []
         return f"{self.writer.const(_C.go_on)}({function}, {self.writer.handed_over(args)})"
 
     def store(self, name: str, text: str) -> None:
         """A local is bound anew."""
-        if name in self.names:
-            self.local_texts[self.names.index(name)] = text
-        else:
-            self.names.append(name)
-            self.local_texts.append(text)
+        self.local_texts[name] = text
         self.held.add(name)
 
     def function(self, code: types.CodeType) -> str:
@@ -470,7 +440,7 @@ class _Leaving:
         if not self.cells:
             return self.writer.function(code, self.frame.globals, "resume")
         make, held = self.writer.const(types.FunctionType, "FunctionType"), self.writer.const(code, "code")
-        return f"{make}({held}, {self.writer.own_globals()}, None, None, ({', '.join(self.cell_texts)},))"
+        return f"{make}({held}, {self.writer.own_globals()}, None, None, ({', '.join(self.cells.values())},))"
 
 
 def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: list[str | None]) -> list[types.CodeType]:
@@ -497,9 +467,8 @@ def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: l
     return leaving.codes[-1:]
 
 
-def live_values(frame: Any, writer: CodeWriter, null: Any) -> tuple[list[str], list[Any], set[str]]:
-    """Names and Values of the locals that any continuation may read, and of those that it holds because plain Python does: names of
-    these."""
+def live_values(frame: Any, writer: CodeWriter, null: Any) -> tuple[dict[str, Any], set[str]]:
+    """The locals that any continuation may read, and those that it holds because plain Python does: names of these."""
     instruction = frame.current
     live = set(live_locals(frame.info, instruction.index + 1)) | set(live_locals(frame.info, instruction.index))
     if instruction.target >= 0:
@@ -510,8 +479,7 @@ def live_values(frame: Any, writer: CodeWriter, null: Any) -> tuple[list[str], l
     values = {name: value for name in (*first, *ordered) if (value := frame.peek_local(name)) is not null}
     stays = is_shown if frame.plan.ends_in_raise or frame.plan.is_refused else is_held
     held = {name for name, value in values.items() if name not in live and stays(writer, value)}
-    kept = [name for name in values if name in live or name in held or name in first]
-    return kept, [values[name] for name in kept], held
+    return {name: value for name, value in values.items() if name in live or name in held or name in first}, held
 
 
 def is_held(writer: CodeWriter, value: Any) -> bool:
@@ -548,8 +516,3 @@ def first_argument(frame: Any) -> tuple[str, ...]:
     if name not in frame.locals:
         raise SkipFrame("super() would not find the first argument after a break")
     return (name,)
-
-
-def cell_text(frame: Any, writer: CodeWriter, name: str) -> str:
-    """Text of a cell object."""
-    return writer.load(frame.cells[name])

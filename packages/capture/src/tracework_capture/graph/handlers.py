@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..bytecode.code import CodeInfo
     from .raises import Raised
 
-__all__ = ["is_managed", "is_swallowed", "only_raises"]
+__all__ = ["followers", "is_managed", "is_swallowed", "only_raises"]
 
 
 def only_raises(frame: Any, index: int) -> bool:
@@ -38,7 +38,7 @@ def _reached(info: CodeInfo, index: int) -> Iterator[Any]:
         instruction = info.instructions[at]
         yield instruction
         if instruction.opname != "RAISE_VARARGS":
-            ways += _followers(instruction)
+            ways += followers(instruction)
 
 
 def _after_handler(frame: Any, index: int, raised: Raised) -> tuple[bool, Raised]:
@@ -70,11 +70,11 @@ def _after_handler(frame: Any, index: int, raised: Raised) -> tuple[bool, Raised
         elif instruction.opname == "CHECK_EXC_MATCH" and not may_match(frame, at, raised):
             ways.append((info.instructions[at + 1].target, raised))  # of the jump where it does not match
         else:
-            ways += [(follower, raised) for follower in _followers(instruction)]
+            ways += [(follower, raised) for follower in followers(instruction)]
     return False, leaving
 
 
-def _followers(instruction: Any) -> list[int]:
+def followers(instruction: Any) -> list[int]:
     """Where a function goes on after an instruction that does not raise."""
     if instruction.opname in _LEAVING:
         return []

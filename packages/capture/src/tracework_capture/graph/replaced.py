@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from ..plan import Again, Learnt
-from .opaque_operators import ResultFacts
+from .operators import ResultFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

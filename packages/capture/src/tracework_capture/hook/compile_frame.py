@@ -21,9 +21,9 @@ from ..contracts import Break, Returned
 from ..errors import BreakGraph, SkipFrame, Unsupported
 from ..graph.builder import GraphBuilder
 from ..graph.checks import only_sets
-from ..graph.data_sizes import switches_modes
 from ..graph.finish import Captured, finish
 from ..graph.inputs import Inputs, check_guesses, check_strict_dims, distinct_inputs
+from ..graph.sizes import switches_modes
 from ..graph.specialised import check_specialised
 from ..guards.classes import ClassLookups, find, recorded_lookups
 from ..guards.kinds import record_ambient

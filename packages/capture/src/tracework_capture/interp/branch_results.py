@@ -15,15 +15,17 @@ import torch
 from torch import fx
 
 from .._torch import tree_leaves
-from ..graph.opaque_operators import ResultFacts
-from ..graph.outline import Outlined, Region, outline
+from ..graph.operators import ResultFacts
+from ..graph.regions import Outlined
 from ..graph.replaced import may_be_replaced, note_replaced
+from ..graph.undo import storages_of
 from ..values.number.floats import DeferredFloat, either, kind_of_choice
 from ..values.plain.sequence import TupleValue
 from ..values.protocol.kinds import AbstractTensor
-from ..values.protocol.memory import forget_nodes, known_values
+from ..values.protocol.memory import known_values
+from ..values.protocol.region import Region
 from ..values.protocol.value import Value
-from ..values.torch.regions.cond import fits, operator_results
+from ..values.torch.regions.control_flow import fits, operator_results
 from ..values.torch.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -66,14 +68,15 @@ class Traced:
         return any(value not in other.old for value in self.old)
 
 
-def traced_arm(frame: Any, values: list[Value | None], region: Region, written: set[Any], other: Traced | None) -> Traced:
+def traced_arm(frame: Any, values: list[Value | None], region: Region, other: Traced | None) -> Traced:
     """The arm that leaves these values, and whose nodes, those of the region, become a graph of its own; tensors of before that the other
     arm does not leave are copied. Raises Refused."""
     copies: dict[Any, Any] = {}
+    written = region.written()
     if other is not None:
-        before = set(region.nodes(frame.graph))
+        before = set(region.nodes())
         values = [_with_copies(frame, value, theirs, before, copies) for value, theirs in zip(values, other.values)]
-    nodes = region.nodes(frame.graph)
+    nodes = region.nodes()
     inside = set(nodes)
     found = [leaf for value in values for leaf in _leaves(value)]
     old = [leaf for leaf in found if type(leaf) is TensorValue and leaf.node not in inside]
@@ -83,7 +86,7 @@ def traced_arm(frame: Any, values: list[Value | None], region: Region, written: 
     if not all(fits(leaf.example) for leaf in new):
         raise Refused("an arm gives something else than new tensors of known sizes without history")
     memory = [leaf.example.storage for leaf in new]
-    made = outline(frame.graph, nodes, [leaf.node for leaf in leaves], "Arm")
+    made = region.outline([leaf.node for leaf in leaves], "Arm")
     read = [n for n in made.inputs if isinstance(n.meta["example_value"], torch.Tensor)]
     if len({*map(id, memory)}) < len(memory) or any(n.meta["example_value"].storage in memory for n in read):
         raise Refused("results of an arm share memory")
@@ -91,7 +94,6 @@ def traced_arm(frame: Any, values: list[Value | None], region: Region, written: 
     if len({n.meta["example_value"].storage for n in targets}) < len(targets) or len(targets) < len(written):
         raise Refused("an arm writes to tensors that share memory, or to one that it did not read")
     facts = tuple(ResultFacts.of(leaf.example) for leaf in leaves)
-    forget_nodes(frame, inside)
     if len(read) < len(made.inputs) or not all(fits(n.meta["example_value"]) for n in read):
         raise Refused("an arm reads tensors with history or sizes that are symbols")
     elementwise = len(nodes) <= MOST_ELEMENTWISE and all(map(_is_elementwise, nodes))
@@ -162,7 +164,7 @@ def merged(frame: Any, condition: Any, tensor: AbstractTensor, arms: Sequence[Tr
             raise Refused("an arm writes to a tensor that is no value of the program")
         frame.graph.call_method(frame, "copy_", (target, choice.tensor()))
     copies = first.copies | second.copies
-    for pair, found in choice.outlined:
+    for pair, found in choice.made:
         for given in pair:
             note_replaced(frame, key, given, copies.get(given), found)
     return values
@@ -172,8 +174,8 @@ def _is_unread(frame: Any, written: set[fx.Node]) -> bool:
     """Whether the graph made these tensors and no backward can have kept them: it would take one for written to that plain Python had not
     written to."""
     nodes = frame.graph.graph.nodes
-    given = {storage for node in nodes if node.op == "placeholder" for storage in _memory(node)}
-    if any(storage in given for node in written for storage in _memory(node)):
+    given = {storage for node in nodes if node.op == "placeholder" for storage in storages_of(node)}
+    if any(storage in given for node in written for storage in storages_of(node)):
         return False
     return not any(e.requires_grad for node in nodes if node.op != "placeholder" for e in _examples(node))
 
@@ -181,10 +183,6 @@ def _is_unread(frame: Any, written: set[fx.Node]) -> bool:
 def _examples(node: fx.Node) -> list[Any]:
     """The tensors that a node gives."""
     return [e for e in tree_leaves(node.meta.get("example_value")) if isinstance(e, torch.Tensor)]
-
-
-def _memory(node: fx.Node) -> list[Any]:
-    return [example.storage for example in _examples(node)]
 
 
 def _differ(first: Traced, second: Traced) -> bool:
@@ -225,7 +223,7 @@ class _Choice:
     old: Sequence[Value] = ()
 
     def __init__(self) -> None:
-        self.outlined: list[tuple[tuple[Any, Any], TensorValue]] = []
+        self.made: list[tuple[tuple[Any, Any], TensorValue]] = []
 
     def of(self, a: Any, b: Any) -> Any:
         if type(a) is TupleValue and type(b) is TupleValue:
@@ -237,8 +235,8 @@ class _Choice:
                 raise Refused("an arm leaves a tensor that was there before")
             return a
         if type(a) is TensorValue and type(b) is TensorValue:
-            self.outlined.append(((a, b), self.tensor()))
-            return self.outlined[-1][1]
+            self.made.append(((a, b), self.tensor()))
+            return self.made[-1][1]
         if a is not None and b is not None and a.is_constant() and b.is_constant() and _is_one(a, b):
             return a
         return self.number(a, b)

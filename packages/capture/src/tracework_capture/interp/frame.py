@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..bytecode.code import code_info
 from ..bytecode.resume import original_place
 from ..errors import BreakGraph, SkipFrame, Unsupported, UserLocation
+from ..graph.checks import Recording
 from ..graph.inputs import lift_tensor
 from ..graph.mutations import MutationLog
-from ..graph.recording import Recording
 from ..guards.guard import GuardSet
 from ..polyfills import is_polyfill
 from ..sources import Const, root

@@ -19,7 +19,7 @@ from ..bytecode.code import CodeInfo
 from ..bytecode.facts import PAIR_LOCALS
 from ..bytecode.liveness import live_locals, stored_locals
 from ..errors import BreakGraph
-from ..graph.outline import region
+from ..graph.handlers import followers
 from ..plan import Again, Learnt
 from ..values.number.floats import DataBool
 from ..values.objects.class_value import ClassValue
@@ -28,10 +28,10 @@ from ..values.objects.instance import ObjectValue
 from ..values.objects.row_value import RowValue
 from ..values.protocol.binding import BoundBuiltin
 from ..values.protocol.kinds import AbstractTensor
-from ..values.protocol.unchanged import Unchanged
+from ..values.protocol.region import Region
 from ..values.protocol.value import SymbolicRaise, Value
 from ..values.torch.functions import TorchFunctionValue
-from ..values.torch.regions.cond import fits
+from ..values.torch.regions.control_flow import fits
 from ..values.torch.tensor import TensorValue
 from .branch_results import Refused, Traced, merged, traced_arm
 from .handlers.attributes import MethodRef
@@ -131,14 +131,10 @@ def _between(info: Any, starts: tuple[int, int], meet: int) -> frozenset[int] | 
         instruction = info.instructions[index]
         if index == meet or index in seen or (meet == RETURN and instruction.opname == "RETURN_VALUE"):
             continue
-        goes_on = instruction.opname not in ("JUMP_FORWARD", "JUMP_BACKWARD")
         if instruction.opname not in ALLOWED and instruction.opname != "JUMP_BACKWARD" or len(seen) == LONGEST:
             return None
         seen.add(index)
-        if instruction.target >= 0:
-            ways.append(instruction.target)
-        if goes_on:
-            ways.append(index + 1)
+        ways += followers(instruction)
     return frozenset(seen)
 
 
@@ -185,31 +181,27 @@ def _bind(frame: Any, name: str, value: Value | None) -> None:
 def _traced(frame: Any, first: int, meet: int, stored: set[str], depth: int, other: Traced | None) -> Traced:
     """What the arm leaves in the locals and on the stack, its graph, and the tensors that it writes to; `other` is the other arm, where it
     is known."""
-    start, unchanged = region(frame.graph), Unchanged(frame)
+    region = Region(frame)
     _run(frame, first, meet)
-    if unchanged.changes_objects():
+    if region.changes_objects():
         raise Refused("an arm changes Python objects")
     values = [frame.locals.get(name) for name in _live_names(frame, stored)] + frame.stack[depth:]
-    return traced_arm(frame, values, start, unchanged.written(), other)
+    return traced_arm(frame, values, region, other)
 
 
 def _run(frame: Any, first: int, meet: int) -> None:
     outer, frame.recording.selecting = frame.recording.selecting, True
     try:
-        _steps(frame, first, meet)
+        frame.position = first
+        while frame.position != meet:
+            instruction = frame.instructions[frame.position]
+            if meet == RETURN and instruction.opname == "RETURN_VALUE":
+                return
+            frame.current = instruction
+            frame.position += 1
+            (instruction.run or find_handler(instruction.opname))(frame, instruction)
     finally:
         frame.recording.selecting = outer
-
-
-def _steps(frame: Any, first: int, meet: int) -> None:
-    frame.position = first
-    while frame.position != meet:
-        instruction = frame.instructions[frame.position]
-        if meet == RETURN and instruction.opname == "RETURN_VALUE":
-            return
-        frame.current = instruction
-        frame.position += 1
-        (instruction.run or find_handler(instruction.opname))(frame, instruction)
 
 
 def may_be_called(frame: Any, function: Any) -> bool:

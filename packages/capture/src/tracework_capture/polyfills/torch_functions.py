@@ -1,26 +1,45 @@
 """Python that is traced in place of functions of libraries: of torch those that ask data which way to go, where both ways are computed
-and the data choose, and operators of exported programs that switch modes; of logging those that take locks to remember answers; of the
+and the data choose, and operators of exported programs that switch modes or take functions; of logging those that take locks to remember answers; of the
 interpreter what its messages say."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from .._torch import PositiveDefinite, PositiveSemidefinite, Symmetric, asserts_all, is_all_true, text_of_failed_check
+from .._torch import (
+    PositiveDefinite,
+    PositiveSemidefinite,
+    Symmetric,
+    asserts_all,
+    associative_scan_op,
+    generic_associative_scan,
+    is_all_true,
+    map_impl,
+    map_steps,
+    safe_softmax,
+    scan,
+    scan_op,
+    text_of_failed_check,
+    while_loop,
+    while_loop_op,
+    wrap_with_autocast,
+    wrap_with_set_grad_enabled,
+)
 from . import polyfill
 
 __all__ = [
     "all_checked",
+    "attended",
+    "before_change",
     "effective_level",
     "is_enabled_for",
     "listeners",
     "name_of_called",
-    "under_autocast",
-    "with_grad_mode",
 ]
 
 
@@ -135,6 +154,7 @@ def istft(
     return found.squeeze(0) if input.dim() == 2 else found
 
 
+@polyfill(wrap_with_autocast)
 def under_autocast(
     device_type: str,
     dtype: torch.dtype | None,
@@ -148,7 +168,70 @@ def under_autocast(
         return function(*args)
 
 
+@polyfill(wrap_with_set_grad_enabled)
 def with_grad_mode(enabled: bool, function: Callable[..., Any], *args: Any) -> Any:
     """The operator wrap_with_set_grad_enabled."""
     with torch.set_grad_enabled(enabled):
         return function(*args)
+
+
+def before_change(query: torch.Tensor, key: torch.Tensor, scale: float) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Of flex_attention: the scores that score_mod gets, and the four indices, each along a dim of its own."""
+    groups = query.size(1) // key.size(1)
+    key = torch.repeat_interleave(key, groups, dim=1) if groups != 1 else key
+    precision = torch.float64 if query.dtype == torch.float64 else torch.float32
+    scores = (query.to(precision) @ key.to(precision).transpose(-2, -1)) * scale
+    places = []
+    for dim, size in enumerate(scores.shape):
+        shape = [1, 1, 1, 1]
+        shape[dim] = size
+        places.append(torch.arange(0, size, device=scores.device).view(shape))
+    return scores, places
+
+
+def attended(
+    query: torch.Tensor, value: torch.Tensor, scores: torch.Tensor, changed: torch.Tensor, mask: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What flex_attention gives for the results of score_mod and mask_mod: (output, log of the sum of exponentials, largest score), the two in
+    powers of two as the operator gives them."""
+    groups = query.size(1) // value.size(1)
+    value = torch.repeat_interleave(value, groups, dim=1) if groups != 1 else value
+    kept = torch.where(mask, changed, -math.inf).expand(scores.shape)
+    sums, largest = kept.logsumexp(dim=-1), kept.amax(dim=-1)
+    empty = (kept == -math.inf).all(dim=-1)
+    sums = torch.where(empty, -math.inf, sums)
+    out = safe_softmax(kept, dim=-1).to(query.dtype) @ value.to(query.dtype)
+    return out, sums / math.log(2), largest.detach() / math.log(2)
+
+
+@polyfill(while_loop_op)
+def while_loop_of_lists(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: Sequence[Any], others: Sequence[Any]
+) -> Any:
+    """The operator while_loop, whose functions read others after what is carried."""
+    return while_loop(lambda *given: cond_fn(*given, *others), lambda *given: body_fn(*given, *others), tuple(carried))
+
+
+@polyfill(scan_op)
+def scan_of_lists(combine_fn: Callable[..., Any], init: Sequence[Any], xs: Sequence[Any], others: Sequence[Any]) -> Any:
+    """The operator scan, whose function gives what it carries and its results in one list."""
+    count = len(init)
+
+    def step(carried: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        found = tuple(combine_fn(*carried, *x, *others))
+        return found[:count], found[count:]
+
+    carried, results = scan(step, tuple(init), tuple(xs))
+    return *carried, *results
+
+
+@polyfill(map_impl)
+def map_of_lists(function: Callable[..., Any], xs: Sequence[Any], others: Sequence[Any]) -> Any:
+    """The operator behind map."""
+    return map_steps(lambda x: tuple(function(*x, *others)), tuple(xs))
+
+
+@polyfill(associative_scan_op)
+def associative_scan(combine_fn: Callable[..., Any], xs: Sequence[Any], additional_inputs: Sequence[Any]) -> Any:
+    """The operator behind associative_scan(combine_mode="pointwise"): what eager runs for it."""
+    return generic_associative_scan(combine_fn, xs, additional_inputs=additional_inputs)

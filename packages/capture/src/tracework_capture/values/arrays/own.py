@@ -13,7 +13,7 @@ import torch
 
 from ...arrays import numpy
 from ...errors import NotPlain
-from ...graph.opaque_operators import Refusal, operator_of
+from ...graph.operators import Refusal, operator_of
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import plain
 from ..torch.opaque_call import fits, observed

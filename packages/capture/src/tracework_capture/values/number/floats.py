@@ -15,7 +15,7 @@ from tracework_primops.symbols import Condition
 
 from ... import _torch
 from ...arrays import DTYPES
-from ...graph.state_conditions import truth_of_state
+from ...graph.specialised import truth_of_state
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import Source
 from ..protocol.binding import attribute_of_builtin

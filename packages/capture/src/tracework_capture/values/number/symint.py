@@ -12,8 +12,8 @@ from tracework_primops.symbols import Condition, Expr, maximum, minimum
 
 from ...atoms import NUMPY_NUMBERS
 from ...errors import NotPlain
-from ...graph.data_sizes import relation_node
 from ...graph.inputs import lift_number
+from ...graph.sizes import relation_node
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import ConstantValue, fold, literal

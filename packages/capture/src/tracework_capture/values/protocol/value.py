@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from ...bytecode.code import CodeInfo, Instruction
     from ...errors import UserLocation
     from ...graph.builder import GraphBuilder
+    from ...graph.checks import Recording
     from ...graph.inputs import Inputs
     from ...graph.mutations import MutationLog
-    from ...graph.recording import Recording
     from ...guards.guard import GuardSet
     from ...hook.history import History
     from ...interp.progress import Progress

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 
 from ..._torch import dual_level, enter_autocast, exit_autocast, set_grad_mode
 from ...errors import BreakGraph
-from ...graph.managers import left, record_plain
+from ...graph.settings import left
 from ...regions import error_on_graph_break, leave_region
 from ...sources import Const, InstanceAttr
 from ..objects.existing import wrap_object
@@ -331,16 +331,16 @@ def autocast(cls: type, made: torch.autocast, args: list[Value], kwargs: dict[st
     def block(frame: Frame, manager: ContextValue) -> Blocks:
         if manager.begun:
             frame.break_graph("context_unknown", f"{cls.__name__} that is entered again inside of its own block")
-        entered = record_plain(frame, enter_autocast, settings)
+        entered = frame.graph.plain_node(frame, enter_autocast, settings)
         yield manager
-        record_plain(frame, exit_autocast, (entered,))
+        frame.graph.plain_node(frame, exit_autocast, (entered,))
 
     def leave(frame: Frame, manager: ContextValue) -> None:
         if not all(hasattr(manager.obj, name) for name in BEFORE_AUTOCAST):
             frame.break_graph("context_unknown", "the end of an autocast block that this frame did not begin")
         fields = [frame.wrap(getattr(manager.obj, n), InstanceAttr(manager.source, n)) for n in BEFORE_AUTOCAST]
         before = (made.device, *(force_plain(frame, field) for field in fields))
-        frame.modes.autocast_ended.append(record_plain(frame, enter_autocast, before))
+        frame.modes.autocast_ended.append(frame.graph.plain_node(frame, enter_autocast, before))
         exit_at_run_time(cls)(frame, manager)
 
     return ContextValue(cls, block, args, kwargs, leave)

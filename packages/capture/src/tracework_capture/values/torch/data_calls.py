@@ -39,9 +39,7 @@ def called_as_it_is(
     """The result of a node that is known by an example of its kind. raises: for some data; its operators are not seen on fakes."""
     if raises:
         frame.recording.effects.raised.append(raises)
-    node_args = tuple(graph_argument(frame, a) for a in args)
-    node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
-    found = frame.graph.record(frame, fn, node_args, node_kwargs, example)
+    found = frame.graph.record(frame, fn, graph_argument(frame, tuple(args)), graph_argument(frame, kwargs), example)
     next(iter(reversed(frame.graph.graph.nodes))).meta["data_dependent"] = True
     return found
 
@@ -83,8 +81,7 @@ def recurrent_row(fn: Callable[..., Any]) -> Handler:
             return call_torch(frame, fn, args, kwargs)  # packed sequences have two dimensions
         time = 1 if first.constant() else 0
         steps = sequence.example.shape[time]
-        node_args = tuple(graph_argument(frame, a) for a in args)
-        node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
+        node_args, node_kwargs = graph_argument(frame, tuple(args)), graph_argument(frame, kwargs)
 
         def operators(count: int) -> int:
             """How many a sequence of `count` steps takes."""

@@ -13,8 +13,8 @@ from tracework_primops import Condition
 
 from ... import _torch
 from ..._torch import failed_check, function_of_custom_operator
-from ...graph.data_sizes import RAISED, state
 from ...graph.inputs import mark_stated_conditions
+from ...graph.sizes import RAISED, state
 from ...polyfills.torch_functions import all_checked
 from ...sources import Const
 from ..number.symint import SizeRelation, SymNumber, size_value

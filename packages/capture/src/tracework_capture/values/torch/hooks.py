@@ -12,7 +12,6 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from ...errors import BreakGraph
-from ...graph.outline import outline, region
 from ...plan import Again, Learnt
 from ...sources import Const
 from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
@@ -21,8 +20,8 @@ from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import call
 from ..protocol.kinds import AbstractTensor
 from ..protocol.make import make
-from ..protocol.memory import forget_nodes, remember
-from ..protocol.unchanged import Unchanged
+from ..protocol.memory import remember
+from ..protocol.region import Region
 from ..protocol.value import SymbolicRaise, Value
 from .leaves import leaf_of
 from .module_hooks import as_it_is
@@ -33,23 +32,23 @@ if TYPE_CHECKING:
     from torch import fx
     from tracework_primops import FakeTensor
 
+    from ...graph.regions import Placed
     from ..protocol.value import Emitter, Frame
 
 
 class HookCall:
     """Registers a captured hook; target of a call_function node."""
 
-    def __init__(self, module: torch.nn.Module, places: tuple[int, ...]) -> None:
+    def __init__(self, run: Placed) -> None:
         self.__name__ = self.__qualname__ = "register_hook"
         self.__module__ = __name__
-        self.module, self.places = module, places
+        self.run = run
 
     def __call__(self, tensor: torch.Tensor, *read: torch.Tensor) -> RemovableHandle:
         def hook(gradient: torch.Tensor | None) -> torch.Tensor | None:
             if gradient is None:  # to another result of the operator one came; what was traced is what the hook does with one
                 return None
-            given = (gradient.contiguous(), *read)
-            changed: torch.Tensor | None = self.module.forward(*[given[place] for place in self.places])[0]
+            changed: torch.Tensor | None = self.run(gradient.contiguous(), *read)[0]
             return changed
 
         handle: RemovableHandle = tensor.register_hook(hook)
@@ -136,7 +135,7 @@ class HandleValue(Handle):
         if isinstance(self.node.target, RegisterHook):
             as_it_is(frame, remove_hook, (self.node,), None)
         else:
-            frame.graph.plain_node(frame, remove_hook, (self.node,)).meta["of_history"] = True
+            frame.graph.plain_node(frame, remove_hook, (self.node,), of_history=True)
 
 
 class DeferredHandle(Handle):
@@ -206,13 +205,12 @@ def register_hook(frame: Frame, tensor: AbstractTensor, name: str, args: list[Va
     make = None if is_traced else real_function(frame, hook)
     if make is not None:
         return HandleValue(as_it_is(frame, RegisterHook(make), (tensor.as_graph_arg(frame),), None))
-    builder = frame.graph
     gradient = gradient_of(frame, tensor)
-    start, unchanged = region(builder), Unchanged(frame, hook)
+    region = Region(frame, hook)
     try:
         with torch.no_grad():
             found = hook.call(frame, [gradient], {})
-        why = unchanged.what_changed()
+        why = region.what_changed()
         if not why and not isinstance(found, AbstractTensor) and not (found.is_constant() and found.constant() is None):
             why = f"gives a {found.describe()}"
     except (BreakGraph, SymbolicRaise) as stop:
@@ -221,16 +219,11 @@ def register_hook(frame: Frame, tensor: AbstractTensor, name: str, args: list[Va
         raise Again("hook_untraced", Learnt(plain_hooks=True), f"it {why}")
     if why:
         return frame.break_graph("hook", f"a hook of a tensor {why}, and is another function at each call")
-    nodes = start.nodes(builder)
-    made = outline(builder, nodes, [found.node if isinstance(found, AbstractTensor) else None], "Hook")
-    read = [n for n in made.inputs if n is not gradient.node]
-    order = [gradient.node, *read]
-    target = HookCall(made.module, tuple(order.index(n) for n in made.inputs))
-    forget_nodes(frame, {*nodes, gradient.node})
-    builder.graph.erase_node(order[0])
-    node = builder.plain_node(frame, target, (tensor.node, *read))
-    node.meta["of_history"] = True
-    return HandleValue(node)
+    own = gradient.node
+    made = region.outline([found.node if isinstance(found, AbstractTensor) else None], "Hook", [own])
+    read = [n for n in made.inputs if n is not own]
+    target = HookCall(made.among([own, *read]))
+    return HandleValue(frame.graph.plain_node(frame, target, (tensor.node, *read), of_history=True))
 
 
 def gradient_of(frame: Frame, tensor: AbstractTensor) -> AbstractTensor:
@@ -243,8 +236,7 @@ def gradient_of(frame: Frame, tensor: AbstractTensor) -> AbstractTensor:
 
 def stand_in_like(frame: Frame, example: FakeTensor) -> AbstractTensor:
     """A tensor that is not there yet, with a node that its user erases."""
-    node = frame.graph.graph.call_function(torch.empty_like, ())
-    node.meta["example_value"] = node.meta["val"] = example
+    node = frame.graph.bare_node(torch.empty_like, (), example)
     value = make.tensor(node, example)
     remember(frame, value)
     return value

@@ -90,9 +90,7 @@ def assign_in_graph(frame: Frame, tensor: AbstractTensor, value: Value, reason: 
         frame.break_graph("side_effect_unknown", f"assignment to data of {reason}")
     builder = frame.graph
     builder.run_on_fakes(frame, setattr, (tensor.as_graph_arg(frame), "data", value.as_graph_arg(frame)), {}, "call_function")
-    node = builder.graph.call_function(set_data, (tensor.node, value.node))
-    node.meta.update(example_value=None, val=None, stack=frame.user_location(), stack_trace=frame.user_location())
-    builder.calls += 1
+    builder.known_node(frame, set_data, (tensor.node, value.node), None)
     return None
 
 

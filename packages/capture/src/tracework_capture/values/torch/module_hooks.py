@@ -127,10 +127,7 @@ class ModuleHooks:
 
 def as_it_is(frame: Frame, target: Any, args: tuple[fx.Node, ...], example: tuple[FakeTensor] | None) -> fx.Node:
     """A node that later stages call, in its place among the others."""
-    node = frame.graph.graph.call_function(target, args)
-    node.meta.update(example_value=example, val=example, data_dependent=True, of_history=True)
-    node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
-    frame.graph.calls += 1
+    node = frame.graph.known_node(frame, target, args, example, data_dependent=True, of_history=True)
     if frame.plan.learnt.isolated:
         isolate_node(frame, node)
     return node

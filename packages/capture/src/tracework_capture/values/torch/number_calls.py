@@ -1,5 +1,5 @@
 """Functions of torch that read a float as it is, for floats that change: nodes that read it from a tensor when the graph runs
-(graph/number_operators.py), where nothing asks for a gradient.
+(graph/operators.py), where nothing asks for a gradient.
 
 NUMBER_CALLS: name -> form(frame, name, args, kwargs), which gives None where the number is needed.
 """
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from ...errors import NotPlain
-from ...graph.number_operators import number_operator
+from ...graph.operators import number_operator
 from ..number.floats import changes
 from ..protocol.constant import plain
 from ..protocol.kinds import AbstractTensor, is_plain_tensor

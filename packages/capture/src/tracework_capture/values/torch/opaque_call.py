@@ -11,7 +11,7 @@ from torch import fx
 
 from ...errors import NotPlain
 from ...graph.checks import is_plain_call
-from ...graph.opaque_operators import NAMESPACE, Refusal, is_foreign, observe, operator_of
+from ...graph.operators import NAMESPACE, Refusal, is_foreign, observe, operator_of
 from ...signals import let_through
 from ..objects.row_value import CALLS_WITHOUT_ROW
 from ..plain.sequence import ListValue, TupleValue

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ... import _torch
-from ...graph.outline import region
 from ..protocol.calls import call
 from ..protocol.constant import force_plain
+from ..protocol.region import Region
 from .context import ContextValue
 from .hooks import real_function
 from .module_hooks import as_it_is
@@ -54,9 +54,9 @@ def under_hooks(cls: Any, args: list[Value], kwargs: dict[str, Value], make: Cal
             frame.break_graph("context_unknown", f"{cls.__name__} under a transform of torch.func, or where it is disabled")
         frame.modes.uses_saved_hooks = True
         entered = as_it_is(frame, EnterSavedHooks(make, cls.__name__), (), None)
-        inside = region(frame.graph)
+        inside = Region(frame)
         yield None
-        for node in inside.nodes(frame.graph):
+        for node in inside.nodes():
             node.meta["data_dependent"] = True
         as_it_is(frame, _torch.leave_saved_hooks, (entered,), None)
 

@@ -16,7 +16,7 @@ import torch.nn.attention
 
 from ... import _torch
 from ..._torch import FLAG_FUNCTIONS, FLAGS, SETTINGS, device_is_set_for_good, select_attention_kernels
-from ...graph.kernel_choices import guard_state
+from ...graph.settings import guard_state
 from ...guards.kinds import STATES
 from ..plain.mapping import dict_of
 from ..plain.sequence import NONE, SequenceValue

@@ -19,8 +19,7 @@ from ...errors import BreakGraph
 from ...graph.constant_data import data_of_numbers, known_tensor
 from ...graph.inputs import lift_tensor
 from ...graph.replaced import identity_observed, memory_observed
-from ...graph.specialised import keep_data, specialised_tensor
-from ...graph.state_conditions import truth_of_state
+from ...graph.specialised import keep_data, specialised_tensor, truth_of_state
 from ...graph.tensor_formulas import number_of_formula, truth_of_formula
 from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
 from ...guards.kinds import COMPARE_FUNCTIONS

@@ -3,12 +3,9 @@
 from . import (  # noqa: F401
     autograd_function,
     checkpoint,
-    cond,
-    exported,
+    control_flow,
     flex_attention,
-    leaf,
     loop_numbers,
-    loops,
     nonstrict,
     transforms,
     triton_kernel,

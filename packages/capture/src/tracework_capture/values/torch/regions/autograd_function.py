@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import torch
 
 from ...._torch import SingleLevelFunction
-from ....graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, BackwardHalf, BatchedHalf, Halves
-from ....graph.outline import outline, region
+from ....graph.regions import AutogradCall, BatchedHalf, Halves, Placed, WithoutGradient
 from ....guards.classes import lookup_class
 from ...objects.class_value import ClassValue
 from ...objects.function import bind_arguments
@@ -21,9 +20,8 @@ from ...protocol.arguments import accepted
 from ...protocol.binding import class_value
 from ...protocol.calls import call, method_handler, methods
 from ...protocol.constant import ConstantValue, force_plain
-from ...protocol.memory import forget_nodes
 from ...protocol.properties import function_value
-from ...protocol.unchanged import Unchanged
+from ...protocol.region import Region
 from ...protocol.value import SymbolicRaise, Value, is_none
 from ..hooks import gradient_of, stand_in_like
 from ..tensor import TensorValue
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+    from ....graph.regions import Outlined
     from ...objects.function import FunctionValue
     from ...protocol.calls import Handler
     from ...protocol.kinds import AbstractTensor
@@ -104,32 +103,16 @@ def checked_method(ctx: Value, name: str, method: Any) -> Handler:
     return call
 
 
-def _save(frame: Frame, ctx: Any, args: list[AbstractTensor]) -> Value:
-    if not all(isinstance(a, TensorValue) or (a.is_constant() and a.constant() is None) for a in args):
-        return frame.break_graph("autograd_function", "save_for_backward of something that is no tensor")
-    ctx.saved = list(args)
-    return NONE
+def noted(field: str, text: str, takes_none: bool = False) -> Handler:
+    """A method of ctx that keeps the tensors that it is given in a field."""
 
+    def method(frame: Frame, ctx: Any, args: list[Value]) -> Value:
+        if not all(isinstance(a, TensorValue) or takes_none and is_none(a) for a in args):
+            return frame.break_graph("autograd_function", f"{text} something that is no tensor")
+        setattr(ctx, field, list(args))
+        return NONE
 
-def _save_for_forward(frame: Frame, ctx: Any, args: list[AbstractTensor]) -> Value:
-    if not all(isinstance(a, TensorValue) or is_none(a) for a in args):
-        return frame.break_graph("autograd_function", "save_for_forward of something that is no tensor")
-    ctx.saved_for_forward = list(args)
-    return NONE
-
-
-def _without_gradient(frame: Frame, ctx: Any, args: list[AbstractTensor]) -> Value:
-    if not all(isinstance(a, TensorValue) for a in args):
-        return frame.break_graph("autograd_function", "a mark on something that is no tensor")
-    ctx.without_gradient = list(args)
-    return NONE
-
-
-def _dirty(frame: Frame, ctx: Any, args: list[AbstractTensor]) -> Value:
-    if not all(isinstance(a, TensorValue) for a in args):
-        return frame.break_graph("autograd_function", "a mark on something that is no tensor")
-    ctx.dirty = list(args)
-    return NONE
+    return method
 
 
 def _materialize(frame: Frame, ctx: Any, args: list[Value]) -> Value:
@@ -142,11 +125,11 @@ def _materialize(frame: Frame, ctx: Any, args: list[Value]) -> Value:
 methods(
     torch.autograd.function.FunctionCtx,
     {
-        "save_for_backward": _save,
-        "save_for_forward": _save_for_forward,
-        "mark_non_differentiable": _without_gradient,
+        "save_for_backward": noted("saved", "save_for_backward of", takes_none=True),
+        "save_for_forward": noted("saved_for_forward", "save_for_forward of", takes_none=True),
+        "mark_non_differentiable": noted("without_gradient", "a mark on"),
+        "mark_dirty": noted("dirty", "a mark on"),
         "set_materialize_grads": _materialize,
-        "mark_dirty": _dirty,
     },
 )
 
@@ -230,11 +213,10 @@ class VmapInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class TracedBackward:
-    """What a backward gives and what was recorded for it. `tangents`: nodes of the gradients that it was given, None where there was none."""
+    """The graph of a backward, and the nodes, which are erased, of the gradients that it was given, None where there was none."""
 
-    gradients: list[Any]
-    nodes: list[Any]
-    tangents: list[Any]
+    made: Outlined
+    tangents: list[fx.Node | None]
 
 
 class _Application:
@@ -257,23 +239,24 @@ class _Application:
 
     def run(self) -> Value:
         """The result, and the node that stands for the call."""
-        start = region(self.builder)
+        region = Region(self.frame)
         found = self.in_forward()
-        outputs = self.outputs = self.output_values(found)
+        outputs = self.outputs = items_of(found)
+        if not isinstance(found, (TupleValue, TensorValue)) and not found.is_constant():
+            self.stop(f"forward returns a {found.describe()}")
         if any(all(d is not v for v in values) for d in self.ctx.dirty for values in (self.args, outputs)):
             self.stop("ctx.mark_dirty of something else than an argument that is a result")
         if self.ctx.dirty and self.transformed:
             self.stop("ctx.mark_dirty under a transform of torch.func")
         tensors = [o for o in outputs if isinstance(o, TensorValue)]
-        forward_nodes = start.nodes(self.builder)
         if torch.is_grad_enabled() and any(self.needs) and tensors:
-            made = self.differentiable(forward_nodes, tensors)
+            made = self.differentiable(region, tensors)
         else:
             if self.ctx.dirty and any(self.needs):
                 self.stop("ctx.mark_dirty where gradients are off: the result has no history, what was written to keeps its own")
             if self.vmap_level() is not None:
                 self.stop("its own rule for vmap where no gradient is asked for")
-            made = self.plain(forward_nodes, tensors)
+            made = self.plain(region, tensors)
         results = iter(made)
         values = [next(results) if isinstance(o, TensorValue) else o for o in outputs]
         values = [o if any(o is d for d in self.ctx.dirty) else v for o, v in zip(outputs, values)]  # written in place
@@ -281,13 +264,6 @@ class _Application:
 
     def stop(self, detail: str) -> NoReturn:
         self.frame.break_graph("autograd_function", f"{self.cls.__name__}: {detail}")
-
-    def output_values(self, found: Value) -> list[Any]:
-        if isinstance(found, TupleValue):
-            return list(found.items)
-        if not isinstance(found, TensorValue) and not found.is_constant():
-            self.stop(f"forward returns a {found.describe()}")
-        return [found]
 
     def in_forward(self) -> Value:
         """forward and setup_context, without gradients."""
@@ -303,65 +279,54 @@ class _Application:
         return found
 
     # --- no gradient is asked of it -----------------------------------------------------------------------------
-    def plain(self, nodes: list[fx.Node], tensors: Sequence[AbstractTensor]) -> list[Any]:
+    def plain(self, region: Region, tensors: Sequence[AbstractTensor]) -> list[Any]:
         """The forward alone: in the graph as it is, but without gradients to what it read beside its arguments."""
         if not torch.is_grad_enabled() or not any(
-            getattr(a.meta["example_value"], "requires_grad", False) for n in nodes for a in n.all_input_nodes
+            getattr(a.meta["example_value"], "requires_grad", False) for n in region.nodes() for a in n.all_input_nodes
         ):
             return list(tensors)
-        made = outline(self.builder, nodes, [t.node for t in tensors], self.cls.__name__)
+        made = region.outline([t.node for t in tensors], self.cls.__name__)
         found: Any = self.builder.call(self.frame, WithoutGradient(self.cls.__name__, made.module), made.inputs)
-        forget_nodes(self.frame, set(nodes))
         given_back: list[Any] = found.items
         return given_back
 
     # --- all halves ---------------------------------------------------------------------------------------------
-    def differentiable(self, forward_nodes: list[fx.Node], tensors: Sequence[AbstractTensor]) -> list[Any]:
+    def differentiable(self, region: Region, tensors: Sequence[AbstractTensor]) -> list[Any]:
         """The node with the forward and the backward, or the backwards."""
-        frame, builder, name = self.frame, self.builder, self.cls.__name__
+        name = self.cls.__name__
         has_backward = any(is_own(self.cls, way) for way in ("backward", "vjp"))
         traced = {mask: self.in_backward(tensors, mask) for mask in self.masks(tensors)} if has_backward else {}
         if not {level.kind for level in self.transforms}.isdisjoint(FORWARD_MODE):
             traced[JVP] = self.in_jvp(tensors)
-        tangents = {node for t in traced.values() for node in t.tangents if node is not None}
-        outlined = {mask: outline(builder, t.nodes, t.gradients, f"{name}Backward") for mask, t in traced.items()}
-        read = dict.fromkeys(n for backward in outlined.values() for n in backward.inputs if n not in tangents)
-        inside = set(forward_nodes)
+        read = dict.fromkeys(n for backward in traced.values() for n in backward.made.inputs if n not in backward.tangents)
+        inside = set(region.nodes())
         held = dict.fromkeys(s.node for s in (*self.ctx.saved, *self.ctx.saved_for_forward) if isinstance(s, TensorValue))
         kept = [n for n in read if n in inside and n not in held]
         checked = self.ctx.unpacked and not self.transformed  # where an argument may be given back to be saved
         saved = [n for n in held if n in read and n in inside or checked and n not in read]
         results = [t.node for t in tensors]
-        forward = outline(builder, forward_nodes, [*results, *saved, *kept], f"{name}Forward")
+        forward = region.outline([*results, *saved, *kept], f"{name}Forward")
         tensor_arguments = [a for a in self.args if isinstance(a, TensorValue)]
         arguments = [a.node for a in tensor_arguments]
         others = dict.fromkeys([*forward.inputs, *(n for n in read if n not in inside)])
         call_args = [*arguments, *(n for n in others if n not in arguments)]
-        place = {n: i for i, n in reversed(list(enumerate(call_args)))}
-        where = {n: (SAVED, i) for i, n in enumerate(saved)} | {n: (KEPT, i) for i, n in enumerate(kept)}
-        where |= {n: (INPUT, i) for n, i in place.items()}
-        backwards = {}
-        for mask, backward in outlined.items():
-            here = where | {n: (TANGENT, i) for i, n in enumerate(traced[mask].tangents)}
-            backwards[mask] = BackwardHalf(backward.module, tuple(here[n] for n in backward.inputs))
+        after = [*call_args, *saved, *kept]
+        backwards = {mask: backward.made.among([*backward.tangents, *after]) for mask, backward in traced.items()}
         halves = Halves(
-            forward.module,
-            tuple(place[n] for n in forward.inputs),
+            forward.among(call_args),
             len(results),
             len(saved),
             tuple(i for i, t in enumerate(tensors) if self.is_marked(t)),
             backwards,
             self.ctx.materialize,
             len(arguments),
+            tuple(call_args.index(n) for n in read if n in call_args),
             self.is_once_differentiable(),
             tuple(i for i, a in enumerate(tensor_arguments) if any(a is d for d in self.ctx.dirty)),
             backwards.pop(JVP, None),
-            self.in_vmap(tensors, [*saved, *kept], call_args),
+            self.in_vmap({*saved, *kept} - {*results}, call_args),
         )
-        for node in tangents:
-            builder.graph.erase_node(node)
-        found: Any = builder.call(frame, AutogradCall(name, halves, self.transformed), call_args)
-        forget_nodes(frame, {*forward_nodes, *tangents, *(n for t in traced.values() for n in t.nodes)})
+        found: Any = self.builder.call(self.frame, AutogradCall(name, halves, self.transformed), call_args)
         given_back: list[Any] = found.items
         return given_back
 
@@ -387,49 +352,50 @@ class _Application:
     def backward_function(self) -> Any:
         return getattr(self.cls, self.backward_name())
 
-    def in_backward(self, tensors: Sequence[AbstractTensor], mask: int) -> Any:
-        """The backward where these results have a gradient."""
-        frame, builder = self.frame, self.builder
-        tangents = [gradient_of(frame, t) if mask >> place & 1 else None for place, t in enumerate(tensors)]
-        start = region(builder)
-        function, leading = static_function(frame, self.cls, self.backward_name())
-        if self.is_once_differentiable():
+    def traced(self, method: str, given: Sequence[Value], name: str) -> tuple[Value, Region]:
+        """What a method gives that eager calls later, if at all: where it raises is then, too, and what it traced is no part of the graph."""
+        frame = self.frame
+        function, leading = static_function(frame, self.cls, method)
+        if name == "backward" and self.is_once_differentiable():
             function = frame.wrap(self.backward_function().__wrapped__, function.source)
-        unchanged = Unchanged(frame, function, *self.ctx.fields.values())
-        with torch.no_grad():
-            found = self.traced_now(function, [*leading, self.ctx, *self.gradients_for(tangents)], "backward")
-        nodes = start.nodes(builder)
-        changed = unchanged.what_changed()
-        if changed:
-            self.stop(f"its backward {changed}")
-        return TracedBackward(self.per_argument(found), nodes, [None if t is None else t.node for t in tangents])
-
-    def traced_now(self, function: Value, args: list[Value], name: str) -> Value:
-        """What a function gives that eager calls later, if at all: where it raises is then, too, and what it traced is no part of the graph."""
+        region = Region(frame, function, *self.ctx.fields.values())
         try:
-            return function.call(self.frame, args, {})
+            with torch.set_grad_enabled(method == "vmap"):
+                found = function.call(frame, [*leading, *given], {})
         except SymbolicRaise as error:
-            return self.stop(f"its {name} raises: {error}")
+            self.stop(f"its {name} raises: {error}")
+        if changed := region.what_changed():
+            self.stop(f"its {name} {changed}")
+        return found, region
 
-    def in_jvp(self, tensors: Sequence[AbstractTensor]) -> Any:
+    def in_backward(self, tensors: Sequence[AbstractTensor], mask: int) -> TracedBackward:
+        """The backward where these results have a gradient."""
+        tangents = [gradient_of(self.frame, t) if mask >> place & 1 else None for place, t in enumerate(tensors)]
+        found, region = self.traced(self.backward_name(), [self.ctx, *self.gradients_for(tangents)], "backward")
+        return self.outlined(region, self.per_argument(found), [None if t is None else t.node for t in tangents])
+
+    def in_jvp(self, tensors: Sequence[AbstractTensor]) -> TracedBackward:
         """The jvp, for all tensors among the arguments: torch gives it zeros where one has no tangent."""
-        frame, ctx = self.frame, self.ctx
+        ctx = self.ctx
         if not all(self.needs_gradient(a) for a in self.args if isinstance(a, TensorValue)):
             self.stop("a jvp with arguments that have no tangents")
-        tangents = [gradient_of(frame, a) if isinstance(a, TensorValue) else None for a in self.args]
-        start = region(self.builder)
-        function, leading = static_function(frame, self.cls, "jvp")
-        unchanged = Unchanged(frame, function, *ctx.fields.values())
+        tangents = [gradient_of(self.frame, a) if isinstance(a, TensorValue) else None for a in self.args]
         kept, ctx.saved = ctx.saved, ctx.saved_for_forward
-        with torch.no_grad():
-            found = self.traced_now(function, [*leading, ctx, *[NONE if t is None else t for t in tangents]], "jvp")
+        found, region = self.traced("jvp", [ctx, *[NONE if t is None else t for t in tangents]], "jvp")
         ctx.saved = kept
-        items: list[Any] = list(found.items) if isinstance(found, TupleValue) else [found]
-        if len(items) != len(self.outputs) or len(items) != len(tensors) or not all(isinstance(i, TensorValue) for i in items):
-            self.stop("its jvp gives something else than a tensor for each result")
-        if changed := unchanged.what_changed():
-            self.stop(f"its jvp {changed}")
-        return TracedBackward([i.node for i in items], start.nodes(self.builder), [t.node for t in tangents if t is not None])
+        items = self.tensor_for_each(found, "jvp")
+        return self.outlined(region, [i.node for i in items], [t.node for t in tangents if t is not None])
+
+    def outlined(self, region: Region, gradients: Sequence[fx.Node | None], tangents: Sequence[fx.Node | None]) -> TracedBackward:
+        made = region.outline(gradients, f"{self.cls.__name__}Backward", [n for n in tangents if n is not None])
+        return TracedBackward(made, [*tangents])
+
+    def tensor_for_each(self, found: Value, name: str) -> list[AbstractTensor]:
+        """What a method gave for the results, which are all tensors."""
+        items = items_of(found)
+        if len(items) != len(self.outputs) or not all(isinstance(i, TensorValue) for i in (*items, *self.outputs)):
+            self.stop(f"its {name} gives something else than a tensor for each result")
+        return items
 
     # --- under vmap, by a rule of its own -----------------------------------------------------------------------
     def vmap_level(self) -> int | None:
@@ -437,29 +403,25 @@ class _Application:
         places = [place for place, level in enumerate(self.transforms) if level.kind == "vmap"]
         return places[-1] if places and is_own(self.cls, "vmap") else None
 
-    def in_vmap(self, tensors: Sequence[AbstractTensor], others: list[fx.Node], call_args: list[fx.Node]) -> Any:
-        """What the class's vmap rule makes of the arguments, traced under the transforms around that vmap: a BatchedHalf, or None."""
+    def in_vmap(self, others: set[fx.Node], call_args: list[fx.Node]) -> Any:
+        """What the class's vmap rule makes of the arguments, traced under the transforms around that vmap: a BatchedHalf, or None. `others`: what
+        the backward reads of the forward beside its results."""
         place = self.vmap_level()
         if place is None:
             return None
         frame, level = self.frame, self.transforms[place]
-        if level.batch is None or not {t.node for t in tensors}.issuperset(others):
+        if level.batch is None or others:
             self.stop("a vmap in chunks, or a backward that reads more than arguments and results, and a vmap rule of its own")
         in_front = [isinstance(a, TensorValue) and self.is_batched(a.node, level) for a in self.args]
         given = [self.argument_in_vmap(*pair, level) for pair in zip(self.args, in_front)]
         in_dims = TupleValue([ConstantValue(0) if batched else NONE for batched in in_front])
         info = class_value(frame, VmapInfo).call(frame, [level.batch.size, ConstantValue(level.batch.randomness)], {})
-        start = region(self.builder)
         frame.modes.transforms = self.transforms[:place]
         try:
-            function, leading = static_function(frame, self.cls, "vmap")
-            unchanged = Unchanged(frame, function)
-            found = self.traced_now(function, [*leading, info, in_dims, *given], "vmap rule")
+            found, region = self.traced("vmap", [info, in_dims, *given], "vmap rule")
         finally:
             frame.modes.transforms = self.transforms
-        if changed := unchanged.what_changed():
-            self.stop(f"its vmap rule {changed}")
-        return self.batched_half(start.nodes(self.builder), found, given, in_front, call_args)
+        return self.batched_half(region, found, given, in_front, call_args)
 
     def argument_in_vmap(self, value: Value, is_batched: bool, level: Level) -> Value:
         """A stand-in for an argument as the vmap rule is given it, with the batch in front. What may be asked for a gradient is."""
@@ -490,32 +452,27 @@ class _Application:
         return False
 
     def batched_half(
-        self, nodes: list[fx.Node], found: Value, given: list[Value], in_front: list[bool], call_args: list[fx.Node]
+        self, region: Region, found: Value, given: list[Value], in_front: list[bool], call_args: list[fx.Node]
     ) -> Any:
         """Of what the rule gave: (results, where they have the batch)."""
         if not isinstance(found, TupleValue) or len(found.items) != 2:
             self.stop("its vmap rule gives no pair")
-        items, dims = ([*v.items] if isinstance(v, TupleValue) else [v] for v in found.items)
+        items, dims = self.tensor_for_each(found.items[0], "vmap rule"), items_of(found.items[1])
         dims = dims * len(items) if len(dims) == 1 else dims
-        if len(items) != len(self.outputs) or len(dims) != len(items) or not all(isinstance(i, TensorValue) for i in items):
+        if len(dims) != len(items):
             self.stop("its vmap rule gives something else than a tensor for each result")
-        made = outline(self.builder, nodes, [i.node for i in items], f"{self.cls.__name__}Vmap")
         pairs: list[tuple[Any, Any]] = [(g, a) for g, a in zip(given, self.args) if isinstance(a, TensorValue)]
         stand_ins = {g.node: a.node for g, a in pairs}
+        made = region.outline([i.node for i in items], f"{self.cls.__name__}Vmap", list(stand_ins))
         asked = [stand_ins.get(n, n) for n in made.inputs]
         if not set(call_args).issuperset(asked):
             self.stop("its vmap rule reads tensors that are no arguments")
         batched = dict(zip((a.node for _, a in pairs), (b for b, a in zip(in_front, self.args) if isinstance(a, TensorValue))))
-        half = BatchedHalf(
-            made.module,
-            tuple(call_args.index(n) for n in asked),
+        return BatchedHalf(
+            Placed(made.module, tuple(map(call_args.index, asked))),
             tuple(batched.get(n, False) for n in call_args),
             tuple(None if is_none(d) else force_plain(self.frame, d) for d in dims),
         )
-        forget_nodes(self.frame, {*nodes, *stand_ins})
-        for node in stand_ins:
-            self.builder.graph.erase_node(node)
-        return half
 
     def gradients_for(self, tangents: list[AbstractTensor | None]) -> list[Value]:
         """What backward is handed: None for outputs that are no tensors."""
@@ -524,7 +481,7 @@ class _Application:
 
     def per_argument(self, found: Value) -> list[fx.Node | None]:
         """Nodes of the gradients of the tensor arguments."""
-        items: list[Any] = list(found.items) if isinstance(found, TupleValue) else [found]
+        items = items_of(found)
         if len(items) < len(self.args) or not all(is_none(i) for i in items[len(self.args) :]):
             self.stop(f"backward gives {len(items)} gradients for {len(self.args)} arguments")
         chosen = []
@@ -539,15 +496,6 @@ class _Application:
         return chosen
 
 
-class WithoutGradient:
-    """Calls a captured graph with grad mode off; target of a node."""
-
-    def __init__(self, name: str, module: torch.nn.Module) -> None:
-        self.__name__ = self.__qualname__ = name
-        self.__module__ = __name__
-        self.runs = module
-
-    def __call__(self, *args: torch.Tensor) -> tuple[torch.Tensor]:
-        with torch.no_grad():
-            found: tuple[torch.Tensor] = self.runs.forward(*args)
-        return found
+def items_of(found: Value) -> list[Any]:
+    """What a method gave, which may be one value or a tuple."""
+    return list(found.items) if isinstance(found, TupleValue) else [found]

@@ -11,11 +11,10 @@ import torch
 from torch.utils import checkpoint as torch_checkpoint
 
 from ...._torch import call_of_checkpointed
-from ....graph.outline import region
 from ....sources import Const
 from ...protocol.calls import call
 from ...protocol.constant import force_plain
-from ...protocol.unchanged import Unchanged
+from ...protocol.region import Region
 from ...protocol.value import Value
 from ..context import set_grad
 from ..tensor import TensorValue
@@ -56,18 +55,17 @@ def checkpointed(
     if kwargs and reentrant is not False:
         frame.raise_new(ValueError, "Unexpected keyword arguments: " + ",".join(kwargs))
     how = recompute_mark(frame, options.get("context_fn"))
-    start = region(frame.graph)
     cut_off = reentrant is not False and torch.is_grad_enabled() and not any(requires_grad(a) for a in args)
     if cut_off:  # CheckpointFunction.apply: no argument asks for a gradient, so nothing inside gets one
         set_grad(frame, False)
     reads = tuple(a.example for a in args if isinstance(a, TensorValue))  # the backward refuses others than they were
-    unchanged = Unchanged(frame, function, *args, *kwargs.values())
+    region = Region(frame, function, *args, *kwargs.values())
     found = function.call(frame, list(args), kwargs)
-    if torch.is_grad_enabled() and (changed := unchanged.what_changed()):
+    if torch.is_grad_enabled() and (changed := region.what_changed()):
         return frame.break_graph("checkpoint_effects", f"the function {changed}")
     if cut_off:
         set_grad(frame, True)
-    nodes = start.nodes(frame.graph)
+    nodes = region.nodes()
     for node in nodes:
         node.meta.setdefault("recompute", how)
         node.meta.setdefault("recompute_region", nodes[0].name)

@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...._torch import HigherOrderOperator
-from ....attention import attended, before_change
-from ....graph.outline import region
-from ....sources import Const
+from ....polyfills.torch_functions import attended, before_change
 from ...objects.existing import wrap_object
 from ...objects.row_value import RowValue
-from ...protocol.calls import CALLS, call
+from ...protocol.calls import CALLS, call, traced
+from ...protocol.region import Region
 from ...protocol.wraps import wraps_derived
 from ..tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import fx
 
     from ....sources import Source
@@ -46,23 +43,18 @@ def attention_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
     query, key, value = tensors
     if torch.is_autocast_enabled(query.example.device.type) or query.example.shape[0] != key.example.shape[0]:
         return frame.break_graph("call_unknown", "flex_attention under autocast, or with keys for several batches")
-    scores, places = own(frame, before_change, [query, key, given["scale"]]).unpack(frame)
+    scores, places = traced(before_change)(frame, [query, key, given["scale"]], {}).unpack(frame)
     indices = places.unpack(frame)
-    start = region(frame.graph)
+    region = Region(frame)
     score_buffers, mask_buffers = (given[n].unpack(frame) if n in given else [] for n in PARAMETERS[7:])
     mask = given["block_mask"].unpack(frame)[-1].call(frame, [*indices, *mask_buffers], {})
     changed = given["score_mod"].call(frame, [scores, *indices, *score_buffers], {})
-    strange = next((n for n in start.nodes(frame.graph) if not is_elementwise(n)), None)
+    strange = next((n for n in region.nodes() if not is_elementwise(n)), None)
     if strange is not None or not isinstance(mask, TensorValue) or not isinstance(changed, TensorValue):
         return frame.break_graph(
             "call_unknown", f"flex_attention whose functions do more than compute with single numbers: {strange}"
         )
-    return own(frame, attended, [query, value, scores, changed, mask])
-
-
-def own(frame: Frame, function: Callable[..., Any], args: list[Value]) -> Value:
-    """Traces a function of attention.py."""
-    return frame.wrap(function, Const(function, function.__name__)).call(frame, args, {})
+    return traced(attended)(frame, [query, value, scores, changed, mask], {})
 
 
 def is_elementwise(node: fx.Node) -> bool:

@@ -21,7 +21,7 @@ from ..structure import leaves, rebuilt
 from ..tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ...plain.sequence import SequenceValue
     from ...protocol.kinds import AbstractTensor
@@ -148,32 +148,42 @@ def with_tensors(frame: Frame, carried: Value, places: frozenset[int]) -> Value:
     )
 
 
-class OverInts(Value):
-    """A function of a loop, which gets ints for tensors at these places, and whose ints become tensors."""
+class Adapted(Value):
+    """A function that is called with other arguments than a loop has: `called` calls it, with `parts` that it reaches."""
 
-    def __init__(self, function: Value, places: frozenset[int], gives_carried: bool) -> None:
+    def __init__(self, called: Callable[[Frame, list[Value]], Value], *parts: Value) -> None:
         super().__init__(None)
-        self.function, self.places, self.gives_carried = function, places, gives_carried
+        self.called, self.parts = called, parts
 
     def held(self) -> Iterable[Any]:
-        return (self.function,)
+        return self.parts
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        over = leaves(frame, TupleValue(args))
-        given = [CarriedInt(v) if at in self.places else v for at, v in enumerate(over)]
-        found = self.function.call(frame, cast(TupleValue, rebuilt(frame, TupleValue(args), iter(given))).items, kwargs)
-        results = leaves(frame, found)
-        if not self.gives_carried:
-            return rebuilt(frame, found, iter([as_tensor(frame, v) for v in results]))
-        if any(not self.may_go_on(frame, at, v) for at, v in enumerate(results)):
-            return frame.break_graph("call_unknown", "torch.while_loop whose body gives other kinds of numbers than it takes")
-        return with_tensors(frame, found, self.places)
+        return self.called(frame, args)
 
-    def may_go_on(self, frame: Frame, at: int, value: Value) -> bool:
-        """Whether a round may hand a value on at a place."""
-        if at not in self.places:
-            return not isinstance(value, CarriedInt)
-        return value.steps is not None if isinstance(value, CarriedInt) else is_begin(frame, value)
+
+def over_ints(function: Value, places: frozenset[int], gives_carried: bool) -> Value:
+    """A function of a loop, which gets ints for tensors at these places, and whose ints become tensors."""
+
+    def called(frame: Frame, args: list[Value]) -> Value:
+        over = leaves(frame, TupleValue(args))
+        given = [CarriedInt(v) if at in places else v for at, v in enumerate(over)]
+        found = function.call(frame, cast(TupleValue, rebuilt(frame, TupleValue(args), iter(given))).items, {})
+        results = leaves(frame, found)
+        if not gives_carried:
+            return rebuilt(frame, found, iter([as_tensor(frame, v) for v in results]))
+        if not all(may_go_on(frame, at in places, v) for at, v in enumerate(results)):
+            return frame.break_graph("call_unknown", "torch.while_loop whose body gives other kinds of numbers than it takes")
+        return with_tensors(frame, found, places)
+
+    return Adapted(called, function)
+
+
+def may_go_on(frame: Frame, is_place: bool, value: Value) -> bool:
+    """Whether a round may hand a value on, at a place of an int or another."""
+    if not is_place:
+        return not isinstance(value, CarriedInt)
+    return value.steps is not None if isinstance(value, CarriedInt) else is_begin(frame, value)
 
 
 def with_ints(frame: Frame, values: list[Any], places: frozenset[int]) -> list[Value]:

@@ -1,4 +1,5 @@
-"""Calls of functions marked with nonstrict_trace: one node of the graph, whatever the structure of arguments and results.
+"""Calls of functions marked with nonstrict_trace, or with leaf_function: one node of the graph, whatever the structure of arguments and results.
+A leaf function is an operator that runs the function itself; its fake says what it gives.
 
 Arguments are taken apart into tensors and sizes, which the node gets, and a template, which the node's target holds; the target puts
 them together again and calls the function. Modules give their parameters and buffers, so that gradients reach them, and so do tensors
@@ -14,33 +15,32 @@ import torch
 from tracework_primops import FakeTensor
 
 from .... import _torch
-from ....errors import NotPlain
-from ....graph.builder import graph_argument
+from ....errors import ControlMisuse, NotPlain
+from ....graph.builder import examples, graph_argument
+from ....graph.operators import ResultFacts, leaf_operator
 from ....sources import Const
 from ...number.symint import SymNumber
 from ...objects.controls import MARKED
 from ...plain.mapping import DictValue, dict_of
 from ...plain.sequence import ListValue, SequenceValue, TupleValue
-from ...protocol.constant import ConstantValue, plain
+from ...protocol.constant import ConstantValue, literal, plain
 from ..module import ModuleValue
 from ..tensor import TensorValue
+from .control_flow import is_fixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ....marks import Leaf
     from ...protocol.value import Frame, Value
-
-__all__ = ["Parts", "Target", "call_nonstrict", "together"]
 
 Build = Any  # Callable[[tuple[Any, ...]], Any]; what makes one argument from the node's inputs
 
 
 def call_nonstrict(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """One node for function(*args, **kwargs)."""
-    parts = Parts(frame, function)
-    positional = [parts.take(a) for a in args]
-    keywords = {k: parts.take(v) for k, v in kwargs.items()}
-    target = Target(function, positional, keywords, parts.modules)
+    parts = Parts(frame, function, args, kwargs)
+    target = Target(function, parts)
     for tensor in target.tensors_reached(frame, parts.leaves):
         target.reached[id(tensor)] = len(parts.leaves)
         parts.leaves.append(frame.wrap(tensor, _const(tensor, "reached")))
@@ -52,12 +52,14 @@ MARKED["nonstrict_trace"] = lambda obj, mark, frame, args, kwargs: call_nonstric
 
 
 class Parts:
-    """Tensors and sizes of the arguments, in order, and the modules among them."""
+    """Tensors and sizes of the arguments, in order, the modules among them, and what makes the arguments again."""
 
-    def __init__(self, frame: Frame, function: Any) -> None:
+    def __init__(self, frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
         self.frame, self.function = frame, function
         self.leaves: list[Value] = []
         self.modules: list[tuple[torch.nn.Module, dict[str, int]]] = []
+        self.args = [self.take(a) for a in args]
+        self.kwargs = {name: self.take(value) for name, value in kwargs.items()}
 
     def take(self, value: Value) -> Build:
         """Adds what is in `value`; gives the function that makes the argument again."""
@@ -146,8 +148,8 @@ class _Replacing(torch.overrides.TorchFunctionMode):
 class Target:
     """What the node calls. `result` is the structure of the last result."""
 
-    def __init__(self, function: Any, args: list[Build], kwargs: dict[str, Build], modules: Any) -> None:
-        self.function, self.args, self.kwargs, self.modules = function, args, kwargs, modules
+    def __init__(self, function: Any, parts: Parts) -> None:
+        self.function, self.args, self.kwargs, self.modules = function, parts.args, parts.kwargs, parts.modules
         self.result: Any = None
         self.reached: dict[int, int] = {}  # ids of tensors that the function reaches by itself -> places of the node's inputs
 
@@ -215,3 +217,35 @@ def together(frame: Frame, spec: Any, leaves: Iterator[Value]) -> Value:
     if row is None:
         frame.break_graph("call_unknown", f"a result of type {spec.type.__qualname__}")
     return frame.wrap(row[1], _const(row[1])).call(frame, [ListValue(children), frame.constant(spec.context)], {})
+
+
+def call_leaf(frame: Frame, leaf: Leaf, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """One node for leaf.real(*args, **kwargs)."""
+    name = getattr(leaf.real, "__qualname__", "leaf")
+    if leaf.fake is None:
+        raise ControlMisuse(
+            f"{name} is a leaf function without a fake, which says what it gives. Write one with @{name}.register_fake."
+        )
+    if leaf.writes or frame.modes.transforms:
+        frame.break_graph("call_disabled", f"leaf function {name}, which writes to its arguments or is under a transform")
+    parts = Parts(frame, leaf.real, args, kwargs)
+    fake, real = Target(leaf.fake, parts), Target(leaf.real, parts)
+    given = tuple(graph_argument(frame, leaf) for leaf in parts.leaves)
+    found = frame.graph.run_on_fakes(frame, fake.as_function(), given, {}, "call_function")
+    tensors = [t for t in found if isinstance(t, torch.Tensor)]
+    fakes = examples(given)
+    if not tensors or not all(isinstance(t, torch.Tensor) and is_fixed(t) for t in (*tensors, *fakes)):
+        frame.break_graph("call_disabled", f"leaf function {name}, which takes or gives sizes that are symbols, or no tensor")
+    places = [i for i, t in enumerate(found) if isinstance(t, torch.Tensor)]
+
+    def run(*leaves: torch.Tensor) -> list[Any]:
+        flat = real.run(leaves)
+        return [flat[i] for i in places]
+
+    operator, is_recorded = leaf_operator(name, run, name, fakes, tuple(map(ResultFacts.of, tensors)))
+    made = frame.graph.call(frame, operator, given)
+    results = iter(made.unpack(frame) if len(tensors) + is_recorded > 1 else [made])
+    return together(frame, fake.result, iter([next(results) if i in places else literal(frame, t) for i, t in enumerate(found)]))
+
+
+MARKED["leaf_function"] = lambda obj, mark, frame, args, kwargs: call_leaf(frame, mark.traceable, args, kwargs)

@@ -4,22 +4,22 @@ node of the outer graph applies the transform to that graph.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import itertools
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
-from ....graph.outline import outline, region
-from ....graph.transform_call import TransformCall
+from ....graph.regions import TransformCall
 from ....graph.undo import storages_of
 from ....sources import Const
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import TupleValue
 from ...protocol.calls import calls
 from ...protocol.constant import force_plain
-from ...protocol.memory import forget_nodes
-from ...protocol.unchanged import Unchanged
+from ...protocol.region import Region
 from ...protocol.value import SymbolicRaise, Value
 from ..hooks import stand_in_like
 from ..structure import leaves, rebuilt, same_structure, spread
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tracework_primops import FakeTensor
 
     from ...protocol.calls import Handler
-    from ...protocol.kinds import AbstractFunction, AbstractTensor
+    from ...protocol.kinds import AbstractTensor
     from ...protocol.value import Emitter, Frame
 
 RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "exponential", "poisson", "uniform", "rrelu", "gumbel")
@@ -55,77 +55,121 @@ class Level(NamedTuple):
 
 
 class Body:
-    """A function traced on stand-ins: `results` are what it gave, `module` its graph."""
+    """A function traced on stand-ins for `tensors`: `result` is what it gave, `made` its graph, which reads tensors that are `free` in it."""
 
     def __init__(
         self,
         frame: Frame,
         kind: str,
         function: Value,
-        call: Callable[..., Any],
-        stand_ins: Sequence[Any],
+        args: list[Value],
+        kwargs: dict[str, Value],
+        tensors: Sequence[AbstractTensor],
+        stand_ins: Sequence[AbstractTensor],
         batch: Batch | None = None,
     ) -> None:
-        self.frame, self.builder = frame, frame.graph
-        start, before = region(self.builder), Unchanged(frame)
-        around = frame.modes.transforms
-        frame.modes.transforms = (*around, Level(kind, frozenset(s.node for s in stand_ins), batch))
+        self.frame, self.tensors = frame, tensors
+        self.stand_ins = [s.node for s in stand_ins]
+        modes, region = frame.modes, Region(frame)
+        around = modes.transforms
+        modes.transforms = (*around, Level(kind, frozenset(self.stand_ins), batch))
         try:
-            self.result = call(function)
+            self.result = function.call(frame, args, kwargs)
         except SymbolicRaise:
-            self.nodes, self.stand_ins = start.nodes(self.builder), [s.node for s in stand_ins]
-            self.take_back(before)
+            self.take_back(region)
             raise
         finally:
-            frame.modes.transforms = around
-        self.results = leaves(frame, self.result)
-        self.tensors = [r for r in self.results if isinstance(r, TensorValue)]
-        self.nodes = start.nodes(self.builder)
-        self.stand_ins = [s.node for s in stand_ins]
-        self.made = outline(self.builder, self.nodes, [t.node for t in self.tensors], "Transformed")
-        self.name = getattr(function, "name", "") if isinstance(getattr(function, "name", ""), str) else ""
+            modes.transforms = around
+        nodes = [r.node for r in leaves(frame, self.result) if isinstance(r, TensorValue)]
+        self.is_random = any(map(draws, region.nodes()))
+        self.made = region.outline(nodes, "Transformed", self.stand_ins)
+        name = getattr(function, "name", "")
+        self.name = name if isinstance(name, str) else ""
         self.free = [n for n in self.made.inputs if n not in self.stand_ins]
-        for node in self.stand_ins:
-            self.builder.graph.erase_node(node)
 
-    def take_back(self, before: Any) -> None:
+    def take_back(self, region: Region) -> None:
         """The function raises, and so does the transform: the graph goes on without what was traced until then, which nobody gets. Writes to
         its own tensors may be refused under the transform, with another exception before this one."""
-        inside = {*self.nodes, *self.stand_ins}
-        memory = {storage for node in self.nodes for storage in storages_of(node)}
-        written = before.written() or any(storage.version != before.versions.get(storage, 0) for storage in memory)
-        seen = written or self.is_random() or any(map(has_effect, self.nodes))
+        nodes = region.nodes()
+        inside = {*nodes, *self.stand_ins}
+        memory = {storage for node in nodes for storage in storages_of(node)}
+        written = region.written() or any(storage.version != region.versions.get(storage, 0) for storage in memory)
+        seen = written or any(map(draws, nodes)) or any(map(has_effect, nodes))
         if seen or any(user not in inside for node in inside for user in node.users):
             self.frame.break_graph("call_unknown", "a function under a transform of torch.func raises after what is seen outside")
-        self.done()
-        for node in [*reversed(self.nodes), *self.stand_ins]:
-            self.builder.graph.erase_node(node)
+        region.outline([], "Transformed", self.stand_ins)
 
-    def node(
-        self,
-        kind: str,
-        tensors: Sequence[Any],
-        options: dict[str, Any],
-        more: Sequence[Any] = (),
-    ) -> list[Value]:
-        """The tensors that the transform gives, `tensors` being what it is given in place of the stand-ins."""
-        order = [*self.stand_ins, *self.free]
-        places = tuple(order.index(n) for n in self.made.inputs)
-        target = TransformCall(kind, self.name, self.made.module, places, options)
-        return self.builder.call(self.frame, target, [*tensors, *self.free, *more]).unpack(self.frame)
+    def node(self, kind: str, more: Sequence[AbstractTensor] = (), **options: Any) -> Iterator[Value]:
+        """The tensors that the transform gives, which is given the tensors in place of the stand-ins, what is free, and `more`."""
+        target = TransformCall(kind, self.name, self.made.among([*self.stand_ins, *self.free]), options)
+        given = [*self.tensors, *self.free, *more]
+        return iter(self.frame.graph.call(self.frame, target, given).unpack(self.frame))
 
-    def done(self) -> None:
-        """Nothing outside may use what was traced."""
-        forget_nodes(self.frame, {*self.nodes, *self.stand_ins})
-
-    def all_tensors(self, results: list[Any]) -> list[AbstractTensor]:
-        """`results` when all are tensors."""
-        if not results or not all(isinstance(r, TensorValue) for r in results):
+    def all_tensors(self, result: Value) -> list[AbstractTensor]:
+        """The leaves of a result when all are tensors."""
+        found = leaves(self.frame, result)
+        if not found or not all(isinstance(r, TensorValue) for r in found):
             self.frame.break_graph("call_unknown", "a function under a transform of torch.func gives something that is no tensor")
-        return results
+        return found
 
-    def is_random(self) -> bool:
-        return any(word in str(getattr(n.target, "__name__", n.target)) for n in self.nodes for word in RANDOM)
+
+class OverArguments(Body):
+    """A function whose arguments at the places `argnums`, or all, have stand-ins for their tensors; `value` is its result without the
+    auxiliary one."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        kind: str,
+        function: Value,
+        args: list[Value],
+        kwargs: dict[str, Value],
+        argnums: Any = None,
+        has_aux: bool = False,
+    ) -> None:
+        self.single = isinstance(argnums, int)
+        places = range(len(args)) if argnums is None else [argnums] if self.single else list(argnums)
+        if any(not -len(args) <= p < len(args) for p in places) or not places and argnums is not None:
+            frame.break_graph("call_unknown", "argnums of a transform of torch.func")
+        self.chosen = [args[p] for p in places]
+        given, tensors, stand_ins = list(args), [], []
+        for place, argument in zip(places, self.chosen):
+            own = leaves(frame, argument)
+            if not all(isinstance(t, TensorValue) for t in own):
+                frame.break_graph("call_unknown", "a transform of torch.func over an argument that is no tensor")
+            made = [stand_in(frame, t) for t in own]
+            given[place] = rebuilt(frame, argument, iter(made))
+            tensors += own
+            stand_ins += made
+        super().__init__(frame, kind, function, given, kwargs, tensors, stand_ins)
+        self.value, self.aux = self.result, None
+        if has_aux:
+            if not isinstance(self.result, TupleValue) or len(self.result.items) != 2:
+                frame.break_graph("call_unknown", "has_aux of a function that gives no pair")
+            self.value, self.aux = self.result.items
+
+    @functools.cached_property
+    def counts(self) -> dict[str, int]:
+        """How many tensors are told apart, and how many the function gives, which are no others."""
+        return {"primals": len(self.tensors), "results": len(self.all_tensors(self.value))}
+
+    def like_arguments(self, made: Iterator[Value]) -> Value:
+        """Values nested as the chosen arguments."""
+        found = [rebuilt(self.frame, argument, made) for argument in self.chosen]
+        return found[0] if self.single else TupleValue(found)
+
+    def with_aux(self, *found: Value, made: Iterator[Value]) -> Value:
+        """Results and, where there are some, the auxiliary ones."""
+        if self.aux is None:
+            return found[0] if len(found) == 1 else TupleValue(list(found))
+        if not all(isinstance(a, TensorValue) for a in leaves(self.frame, self.aux)):
+            self.frame.break_graph("call_unknown", "auxiliary results of torch.func that are no tensors")
+        return TupleValue([*found, rebuilt(self.frame, self.aux, made)])
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether the node draws random numbers, by its name."""
+    return any(word in str(getattr(node.target, "__name__", node.target)) for word in RANDOM)
 
 
 EFFECTS = ("may_raise", "may_write", "data_dependent", "of_history")
@@ -153,37 +197,14 @@ def stand_in(frame: Frame, tensor: AbstractTensor, dim: int | None = None) -> Ab
     return value
 
 
-def on_stand_ins(
-    frame: Frame, args: list[Value], chosen: list[int] | range, dims: Any = None
-) -> tuple[list[Value], list[Any], list[AbstractTensor]]:
-    """(arguments with stand-ins for the tensors of those at the places `chosen`, the tensors, the stand-ins)."""
-    given, tensors, stand_ins = list(args), [], []
-    for place in chosen:
-        own = leaves(frame, args[place])
-        if not all(isinstance(t, TensorValue) for t in own):
-            frame.break_graph("call_unknown", "a transform of torch.func over an argument that is no tensor")
-        made = [stand_in(frame, t) for t in own]
-        given[place] = rebuilt(frame, args[place], iter(made))
-        tensors += own
-        stand_ins += made
-    return given, tensors, stand_ins
-
-
 # --- the transforms ------------------------------------------------------------------------------------------------------
 
 
-def vmap(
-    frame: Frame,
-    function: Value,
-    options: dict[str, Any],
-    args: list[Value],
-    kwargs: dict[str, Value],
-) -> Value:
+def vmap(frame: Frame, function: Value, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.vmap(function)(*args)"""
-    in_dims = options.get("in_dims", 0)
     structure = TupleValue(list(args))
     given, tensors, dims, stand_ins = [], [], [], []
-    for leaf, dim in zip(leaves(frame, structure), spread(frame, structure, in_dims)):
+    for leaf, dim in zip(leaves(frame, structure), spread(frame, structure, options.get("in_dims", 0))):
         if dim is not None:
             if not isinstance(leaf, TensorValue) or not -leaf.example.ndim <= dim < leaf.example.ndim:
                 return frame.break_graph("call_unknown", "torch.vmap over an argument that is no tensor of that many dims")
@@ -196,116 +217,57 @@ def vmap(
     if options.get("chunk_size") is None and tensors:
         size = tensors[0].getattr(frame, "shape").unpack(frame)[dims[0]]
         batch = Batch(size, tensors[0].example.shape[dims[0]], options.get("randomness", "error"))
-    body = Body(frame, "vmap", function, lambda f: f.call(frame, given, kwargs), stand_ins, batch)
-    body.all_tensors(body.results)
+    body = Body(frame, "vmap", function, given, kwargs, tensors, stand_ins, batch)
+    body.all_tensors(body.result)
     out_dims = tuple(spread(frame, body.result, options.get("out_dims", 0)))
-    node_options = {"in_dims": (*dims, *(None for _ in body.free)), "out_dims": out_dims}
-    node_options |= {k: options[k] for k in ("randomness", "chunk_size") if k in options}
-    made = body.node("vmap", tensors, node_options)
-    body.done()
-    return rebuilt(frame, body.result, iter(made))
+    more = {k: options[k] for k in ("randomness", "chunk_size") if k in options}
+    made = body.node("vmap", in_dims=(*dims, *(None for _ in body.free)), out_dims=out_dims, **more)
+    return rebuilt(frame, body.result, made)
 
 
-def chosen_arguments(frame: Frame, args: list[Value], argnums: Any) -> tuple[list[int], bool]:
-    """(places, whether there is only one)"""
-    single = isinstance(argnums, int)
-    places = [argnums] if single else list(argnums)
-    if any(not -len(args) <= p < len(args) for p in places) or not places:
-        frame.break_graph("call_unknown", "argnums of a transform of torch.func")
-    return [p % len(args) for p in places], single
-
-
-def like_arguments(frame: Frame, args: list[Value], places: list[int], single: bool, made: Iterator[Value]) -> Value:
-    """Values nested as the chosen arguments."""
-    found = [rebuilt(frame, args[p], made) for p in places]
-    return found[0] if single else TupleValue(found)
-
-
-def with_aux(frame: Frame, body: Body, has_aux: Any) -> Any:
-    """(the results proper, the auxiliary ones): values"""
-    if not has_aux:
-        return body.result, None
-    if not isinstance(body.result, TupleValue) or len(body.result.items) != 2:
-        return frame.break_graph("call_unknown", "has_aux of a function that gives no pair")
-    return body.result.items
-
-
-def rebuilt_aux(frame: Frame, aux: Value, made: Iterator[Value]) -> Value:
-    """Auxiliary results."""
-    if not all(isinstance(a, TensorValue) for a in leaves(frame, aux)):
-        return frame.break_graph("call_unknown", "auxiliary results of torch.func that are no tensors")
-    return rebuilt(frame, aux, made)
+def over_options(
+    frame: Frame, kind: str, function: Value, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]
+) -> OverArguments:
+    """The function over the arguments that the options name."""
+    argnums, has_aux = options.get("argnums", 0), options.get("has_aux", False)
+    return OverArguments(frame, kind, function, args, kwargs, argnums, has_aux)
 
 
 def grad(
     frame: Frame,
-    function: AbstractFunction,
+    function: Value,
     options: dict[str, Any],
     args: list[Value],
     kwargs: dict[str, Value],
     with_value: bool = False,
 ) -> Value:
     """torch.func.grad(function)(*args), and grad_and_value"""
-    has_aux = options.get("has_aux", False)
-    places, single = chosen_arguments(frame, args, options.get("argnums", 0))
-    given, tensors, stand_ins = on_stand_ins(frame, args, places)
-    body = Body(frame, "grad", function, lambda f: f.call(frame, given, kwargs), stand_ins)
-    value, aux = with_aux(frame, body, has_aux)
-    if not isinstance(value, TensorValue):
+    body = over_options(frame, "grad", function, options, args, kwargs)
+    if not isinstance(body.value, TensorValue):
         return frame.break_graph("call_unknown", "torch.func.grad of a function that gives no tensor")
-    made = iter(body.node("grad", tensors, {"argnums": tuple(range(len(tensors)))}))
-    body.done()
-    gradients = like_arguments(frame, args, places, single, made)
-    value = next(made)
-    others = rebuilt_aux(frame, aux, made) if has_aux else None
-    if not with_value:
-        return TupleValue([gradients, others]) if has_aux else gradients
-    return TupleValue([gradients, TupleValue([value, others]) if has_aux else value])
+    made = body.node("grad", argnums=tuple(range(len(body.tensors))))
+    gradients, value = body.like_arguments(made), next(made)
+    return TupleValue([gradients, body.with_aux(value, made=made)]) if with_value else body.with_aux(gradients, made=made)
 
 
-def grad_and_value(
-    frame: Frame,
-    function: AbstractFunction,
-    options: dict[str, Any],
-    args: list[Value],
-    kwargs: dict[str, Value],
+def jacobian(
+    kind: str, frame: Frame, function: Value, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
-    """torch.func.grad_and_value(function)(*args)"""
-    return grad(frame, function, options, args, kwargs, with_value=True)
-
-
-def jacobian(kind: str) -> Callable[..., Any]:
     """torch.func.jacrev, jacfwd"""
-
-    def handler(frame: Frame, function: Value, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
-        has_aux = options.get("has_aux", False)
-        places, single = chosen_arguments(frame, args, options.get("argnums", 0))
-        given, tensors, stand_ins = on_stand_ins(frame, args, places)
-        body = Body(frame, kind, function, lambda f: f.call(frame, given, kwargs), stand_ins)
-        value, aux = with_aux(frame, body, has_aux)
-        results = body.all_tensors(leaves(frame, value))
-        node_options = {k: options[k] for k in ("chunk_size", "randomness") if options.get(k) is not None}
-        node_options |= {"argnums": tuple(range(len(tensors))), "results": len(results)}
-        made = iter(body.node(kind, tensors, node_options))
-        body.done()
-        rows = [like_arguments(frame, args, places, single, made) for _ in results]
-        found = rebuilt(frame, value, iter(rows))
-        return TupleValue([found, rebuilt_aux(frame, aux, made)]) if has_aux else found
-
-    return handler
+    body = over_options(frame, kind, function, options, args, kwargs)
+    results, argnums = body.counts["results"], tuple(range(len(body.tensors)))
+    more = {k: options[k] for k in ("chunk_size", "randomness") if options.get(k) is not None}
+    made = body.node(kind, **more, argnums=argnums, results=results)
+    rows = [body.like_arguments(made) for _ in range(results)]
+    return body.with_aux(rebuilt(frame, body.value, iter(rows)), made=made)
 
 
-def hessian(
-    frame: Frame, function: AbstractFunction, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]
-) -> Value:
+def hessian(frame: Frame, function: Value, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.func.hessian: jacfwd of jacrev"""
-    found: Value = jacobian("jacfwd")(frame, TransformedValue("jacrev", function, options), options, args, kwargs)
-    return found
+    return jacobian("jacfwd", frame, TransformedValue("jacrev", function, options), options, args, kwargs)
 
 
-def functionalize(
-    frame: Frame, function: AbstractFunction, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]
-) -> Value:
+def functionalize(frame: Frame, function: Value, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.func.functionalize(function)(*args): writes are removed from every graph later on"""
     if options.get("remove", "mutations") != "mutations":
         return frame.break_graph("call_unknown", f"torch.func.functionalize that removes {options['remove']}")
@@ -341,9 +303,9 @@ class TransformedValue(Value):
 TRANSFORMS: dict[str, Callable[..., Value]] = {
     "vmap": vmap,
     "grad": grad,
-    "grad_and_value": grad_and_value,
-    "jacrev": jacobian("jacrev"),
-    "jacfwd": jacobian("jacfwd"),
+    "grad_and_value": functools.partial(grad, with_value=True),
+    "jacrev": functools.partial(jacobian, "jacrev"),
+    "jacfwd": functools.partial(jacobian, "jacfwd"),
     "hessian": hessian,
     "functionalize": functionalize,
 }
@@ -388,72 +350,54 @@ calls({getattr(torch.func, k)(abs).__code__: transformed_before(k) for k in TRAN
 
 def vjp_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.func.vjp(function, *primals, has_aux=False)"""
-    function, primals = args[0], list(args[1:])
     has_aux = "has_aux" in kwargs and force_plain(frame, kwargs["has_aux"])
-    given, tensors, stand_ins = on_stand_ins(frame, primals, range(len(primals)))
-    body = Body(frame, "vjp", function, lambda f: f.call(frame, given, {}), stand_ins)
-    if body.is_random():
+    body = OverArguments(frame, "vjp", args[0], args[1:], {}, has_aux=has_aux)
+    if body.is_random:
         return frame.break_graph("random_state", "torch.func.vjp of a function with random numbers")
-    value, aux = with_aux(frame, body, has_aux)
-    results = len(body.all_tensors(leaves(frame, value)))
-    made = iter(body.node("call", tensors, {}))
-    body.done()
-    found = rebuilt(frame, value, made)
+    counts, made = body.counts, body.node("call")
+    found = rebuilt(frame, body.value, made)
 
     # the forward runs again in the node of the gradients: what is equal is computed once by the backend
     def pull_back(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         cotangents = leaves(frame, args[0] if len(args) == 1 else TupleValue(list(args)))
-        if len(cotangents) != results or kwargs or not all(isinstance(c, TensorValue) for c in cotangents):
+        if len(cotangents) != counts["results"] or kwargs or not all(isinstance(c, TensorValue) for c in cotangents):
             return frame.break_graph("call_unknown", "arguments of the function that torch.func.vjp gave")
-        gradients = iter(body.node("vjp", tensors, {"primals": len(tensors), "results": results}, cotangents))
-        return TupleValue([rebuilt(frame, p, gradients) for p in primals])
+        return body.like_arguments(body.node("vjp", cotangents, **counts))
 
-    function = PartialBuiltin(types.FunctionType, pull_back)
-    return TupleValue([found, function, rebuilt_aux(frame, aux, made)] if has_aux else [found, function])
+    return body.with_aux(found, PartialBuiltin(types.FunctionType, pull_back), made=made)
 
 
 def jvp_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.func.jvp(function, primals, tangents, has_aux=False)"""
-    names = ("func", "primals", "tangents")
-    given: dict[str, Any] = dict(zip(names, args)) | kwargs
+    given: dict[str, Any] = dict(zip(("func", "primals", "tangents"), args)) | kwargs
     has_aux = "has_aux" in given and force_plain(frame, given["has_aux"])
-    primals, tangents = given["primals"].unpack(frame), leaves(frame, given["tangents"])
-    inside, tensors, stand_ins = on_stand_ins(frame, primals, range(len(primals)))
-    if len(tangents) != len(tensors) or not all(isinstance(t, TensorValue) for t in tangents):
+    tangents = leaves(frame, given["tangents"])
+    body = OverArguments(frame, "jvp", given["func"], given["primals"].unpack(frame), {}, has_aux=has_aux)
+    if len(tangents) != len(body.tensors) or not all(isinstance(t, TensorValue) for t in tangents):
         return frame.break_graph("call_unknown", "tangents of torch.func.jvp")
-    body = Body(frame, "jvp", given["func"], lambda f: f.call(frame, inside, {}), stand_ins)
-    value, aux = with_aux(frame, body, has_aux)
-    results = len(body.all_tensors(leaves(frame, value)))
-    made = iter(body.node("jvp", tensors, {"primals": len(tensors), "results": results}, tangents))
-    body.done()
-    found = [rebuilt(frame, value, made), rebuilt(frame, value, made)]
-    return TupleValue([*found, rebuilt_aux(frame, aux, made)] if has_aux else found)
+    made = body.node("jvp", tangents, **body.counts)
+    return body.with_aux(rebuilt(frame, body.value, made), rebuilt(frame, body.value, made), made=made)
 
 
 def linearize_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.func.linearize(function, *primals)"""
-    function, primals = args[0], list(args[1:])
-    given, tensors, stand_ins = on_stand_ins(frame, primals, range(len(primals)))
-    body = Body(frame, "jvp", function, lambda f: f.call(frame, given, {}), stand_ins)
-    read = [*(t.example for t in tensors), *(n.meta["example_value"] for n in body.free)]
-    if body.is_random() or any(isinstance(x, torch.Tensor) and x.requires_grad for x in read):
+    body = OverArguments(frame, "jvp", args[0], args[1:], {})
+    read = [*(t.example for t in body.tensors), *(n.meta["example_value"] for n in body.free)]
+    if body.is_random or any(isinstance(x, torch.Tensor) and x.requires_grad for x in read):
         return frame.break_graph("call_unknown", "torch.func.linearize with random numbers, or at what is asked for a gradient")
-    results = len(body.all_tensors(leaves(frame, body.result)))
-    made = body.node("call", tensors, {})
-    body.done()
+    counts, made = body.counts, body.node("call")
 
     # torch runs the function again for this, too, though once
     def push_forward(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        tangents, like = TupleValue(list(args)), TupleValue(primals)
-        pairs = zip(leaves(frame, tangents), tensors) if same_structure(frame, tangents, like) else ()
+        tangents, like = TupleValue(list(args)), TupleValue(body.chosen)
+        pairs = zip(leaves(frame, tangents), body.tensors) if same_structure(frame, tangents, like) else ()
         fits = [isinstance(a, TensorValue) and kind_of(a.example) == kind_of(b.example) for a, b in pairs]
-        if kwargs or len(fits) != len(tensors) or not all(fits):
+        if kwargs or len(fits) != len(body.tensors) or not all(fits):
             return frame.break_graph("call_unknown", "arguments of the function that torch.func.linearize gave")
-        options = {"primals": len(tensors), "results": results}
-        found = body.node("jvp", tensors, options, leaves(frame, tangents))
-        return rebuilt(frame, body.result, iter(found[results : 2 * results]))
+        found = body.node("jvp", leaves(frame, tangents), **counts)
+        return rebuilt(frame, body.result, itertools.islice(found, counts["results"], None))
 
-    return TupleValue([rebuilt(frame, body.result, iter(made)), PartialBuiltin(types.FunctionType, push_forward)])
+    return TupleValue([rebuilt(frame, body.result, made), PartialBuiltin(types.FunctionType, push_forward)])
 
 
 def kind_of(example: FakeTensor) -> tuple[torch.Size, torch.dtype, torch.device]:

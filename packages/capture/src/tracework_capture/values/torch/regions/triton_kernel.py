@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ....errors import NotPlain
-from ....graph.kernel_operators import Launch, operator_of, python_function
+from ....graph.kernels import Launch, operator_of, python_function
 from ...number.floats import FloatValue
 from ...number.symint import SymNumber
 from ...plain.mapping import dict_of

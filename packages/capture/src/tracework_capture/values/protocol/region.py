@@ -1,24 +1,53 @@
-"""Whether a traced piece of code that will run at another time, a backward or a hook, left everything around it as it was."""
+"""A piece of the program that is traced by itself: a backward, a hook, an arm, a round of a loop, a function under a transform. It is traced in
+place, as all else, so guards, side effects and graph breaks need no second mechanism; afterwards its nodes become a graph of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import torch
+
+from ...graph.regions import Outlined, outline
+from .memory import forget_nodes
 from .value import Value
 
-__all__ = ["Unchanged"]
+if TYPE_CHECKING:
+    from torch import fx
+
+__all__ = ["Region"]
 
 
-class Unchanged:
-    """The state before: objects that were there by the log of side effects, those that the traced program made and that the code reaches from
-    what it is `given` by what is in them, tensors by the writes to their memory."""
+class Region:
+    """The piece that starts here, and the state before: objects that were there by the log of side effects, those that the traced program made
+    and that the code reaches from what it is `given` by what is in them, tensors by the writes to their memory."""
 
     def __init__(self, frame: Any, *given: Any) -> None:
         self.frame = frame
+        self.last = next(iter(reversed(frame.graph.graph.nodes)), None)
         self.changes = frame.mutations.changes
         self.constructed = constructed_in([*given, *frame.mutations.keep])
         self.versions = {storage: storage.version for storage, _ in self._memory()}
+
+    def nodes(self) -> list[fx.Node]:
+        """The nodes recorded since, without placeholders and arithmetic on sizes."""
+        found: list[fx.Node] = []
+        for node in reversed(self.frame.graph.graph.nodes):
+            if node is self.last:
+                break
+            if node.op != "placeholder" and not isinstance(node.meta.get("example_value"), torch.SymInt):
+                found.append(node)
+        return found[::-1]
+
+    def outline(self, outputs: Sequence[fx.Node | None], name: str, stand_ins: Sequence[fx.Node] = ()) -> Outlined:
+        """The nodes as a graph of its own; the values of these cannot be used outside of it. `stand_ins`: nodes of what is not there yet, which are
+        erased. Raises BreakGraph."""
+        nodes = self.nodes()
+        made = outline(self.frame.graph, nodes, outputs, name)
+        forget_nodes(self.frame, {*nodes, *stand_ins})
+        for node in stand_ins:
+            self.frame.graph.graph.erase_node(node)
+        return made
 
     def _memory(self) -> Any:
         values = self.frame.graph.tensor_values.values()

@@ -1,7 +1,7 @@
-"""Which of a Triton kernel's parameters point to memory that it may write to, read off its source.
+"""Triton kernels that a program launches: an operator for each way of launching one, whose schema says which tensors the kernel writes to.
 
-A parameter flows through assignments and calls, not through loads. It is written to when it reaches the address of a store or an
-atomic operation, or a function that is not Triton's own. So the answer may name a parameter too many, never one too few.
+That is read off the kernel's source. A parameter flows through assignments and calls, not through loads. It is written to when it reaches the
+address of a store or an atomic operation, or a function that is not Triton's own. So the answer may name a parameter too many, never one too few.
 """
 
 from __future__ import annotations
@@ -11,9 +11,78 @@ import builtins
 import inspect
 import textwrap
 import types
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["written_parameters"]
+from .operators import GeneratedOperators
+
+__all__ = ["Launch", "python_function", "operator_of", "written_parameters"]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """kernel[grid](...) without its numbers: `names` and `kinds` of the arguments of the node, and what is the same in all calls.
+
+    `configs` has the settings for which the grid was worked out, one row of the operator's list of grids for each.
+    """
+
+    kernel: Any
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    constants: tuple[tuple[str, Any], ...]
+    configs: tuple[tuple[tuple[str, Any], ...], ...]
+    grid_rank: int
+
+    def run(self, *args: Any) -> None:
+        """Launches the kernel; the last argument holds the grids."""
+        *given, numbers = args
+        rank = self.grid_rank
+        rows = [tuple(numbers[i : i + rank]) for i in range(0, len(numbers), rank)]
+
+        def grid(meta: dict[str, Any]) -> tuple[int, ...]:
+            for config, row in zip(self.configs, rows, strict=True):
+                if all(meta[name] == value for name, value in config):
+                    return row
+            raise RuntimeError(f"{self.kernel}: no grid was worked out for the configuration {meta}")
+
+        self.kernel[grid if len(rows) > 1 else rows[0]](**dict(zip(self.names, given, strict=True)), **dict(self.constants))
+
+
+def python_function(kernel: Any) -> Any:
+    """The function under decorators of Triton."""
+    while not inspect.isfunction(kernel):
+        kernel = kernel.fn
+    return kernel
+
+
+def schema_of(launch: Launch, written: frozenset[str]) -> str:
+    """The arguments of the operator, which gives nothing."""
+    rows = enumerate(zip(launch.names, launch.kinds, strict=True))
+    types = {"tensor": "Tensor", "int": "SymInt", "float": "float", "bool": "bool"}
+    parts = [f"Tensor(a{i}!) x{i}" if kind == "tensor" and n in written else f"{types[kind]} x{i}" for i, (n, kind) in rows]
+    return f"({', '.join([*parts, 'SymInt[] grids'])}) -> ()"
+
+
+_operators = GeneratedOperators("tracework_kernels")
+
+
+def operator_of(launch: Launch) -> Any:
+    """The operator of a launch; None when it is not known what the kernel writes to."""
+    key = (id(launch.kernel), launch.names, launch.kinds, repr(launch.constants), repr(launch.configs), launch.grid_rank)
+    found = _operators.known(key)
+    if found is not None:
+        return found
+    function = python_function(launch.kernel)
+    written = written_parameters(function)
+    if written is None:
+        return None
+    schema = schema_of(launch, written)
+    source = (function.__module__, function.__qualname__, inspect.getsource(function))
+    facts = (*source, schema, launch.names, launch.constants, launch.configs, launch.grid_rank)
+    return _operators.make(key, launch, function.__name__, facts, schema, launch.run, lambda *args: None)
+
+
+# --- what a kernel writes to -----------------------------------------------------------------------------------------------
 
 _ADDRESSES = ("pointer", "base", "desc")  # keywords of the address of a store
 _HIDDEN = frozenset(("pointer_type", "inline_asm_elementwise", "extern_elementwise", "dispatch"))
