@@ -5,6 +5,7 @@ emit code that fetches it. Every source is either a root (no `base`) or one step
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from re import Pattern
@@ -53,7 +54,6 @@ __all__ = [
     "TensorStride",
     "TypeOf",
     "ancestors",
-    "is_reloadable",
     "root",
     "text_of",
 ]
@@ -85,68 +85,61 @@ _AnySource = TypeVar("_AnySource", bound=Source)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def _source(cls: type[_AnySource]) -> type[_AnySource]:
-    """Frozen dataclass whose hash is computed once: sources are dict keys everywhere and chains get long."""
-    made: Any = cls
-    if "base" in made.__annotations__:
-        made.base = field()  # else dataclass would take Source.base, None, for a default
-    made = dataclass(frozen=True, eq=True, repr=False)(made)
-    plain_hash = made.__hash__
+def _source(text: str = "") -> Callable[[type[_AnySource]], type[_AnySource]]:
+    """Frozen dataclass whose hash is computed once: sources are dict keys everywhere and chains get long. text: how it prints, with its
+    fields in braces."""
 
-    def __hash__(self: Any) -> int:
-        known: dict[str, int] = self.__dict__
-        try:
-            return known["_hash"]
-        except KeyError:
-            value = known["_hash"] = hash((type(self).__name__, plain_hash(self)))
-            return value
+    def decorate(cls: Any) -> Any:
+        if "base" in cls.__annotations__:
+            cls.base = field()  # else dataclass would take Source.base, None, for a default
+        made = dataclass(frozen=True, eq=True, repr=False)(cls)
+        plain_hash = made.__hash__
 
-    made.__hash__ = __hash__
-    made.__repr__ = lambda self: f"<{type(self).__name__} {self}>"
-    finished: type[_AnySource] = made
-    return finished
+        def __hash__(self: Any) -> int:
+            known: dict[str, int] = self.__dict__
+            try:
+                return known["_hash"]
+            except KeyError:
+                value = known["_hash"] = hash((type(self).__name__, plain_hash(self)))
+                return value
+
+        made.__hash__ = __hash__
+        made.__repr__ = lambda self: f"<{type(self).__name__} {self}>"
+        if text:
+            made.__str__ = lambda self: text.format_map(self.__dict__)
+        return made
+
+    return decorate
 
 
-@_source
+@_source("{name}")
 class Local(Source):
     """A local variable (argument) of the captured frame; `parts` are names that the user knows items of it by."""
 
     name: str
     parts: tuple[tuple[Any, str], ...] = field(default=(), compare=False)
 
-    def __str__(self) -> str:
-        return self.name
-
     def part(self, key: Any) -> str:
         return next((text for at, text in self.parts if at == key and type(at) is type(key)), None) or Source.part(self, key)
 
 
-@_source
+@_source("{name}")
 class Global(Source):
     """A name in the captured frame's globals (builtins: use Const)."""
 
     name: str
 
-    def __str__(self) -> str:
-        return self.name
 
-
-@_source
+@_source("globals()")
 class FrameGlobals(Source):
     """The captured frame's globals themselves."""
 
-    def __str__(self) -> str:
-        return "globals()"
 
-
-@_source
+@_source("{name}")
 class Closure(Source):
     """The contents of a free variable's cell of the captured frame."""
 
     name: str
-
-    def __str__(self) -> str:
-        return self.name
 
 
 def text_of(value: Any, depth: int = 4) -> str:
@@ -166,14 +159,11 @@ def text_of(value: Any, depth: int = 4) -> str:
     return type.__repr__(value) if issubclass(kind, type) else object.__repr__(value)
 
 
-@_source
+@_source("(the cell of {name})")
 class ClosureCell(Source):
     """The cell itself of a free variable of the captured frame."""
 
     name: str
-
-    def __str__(self) -> str:
-        return f"(the cell of {self.name})"
 
 
 class Const(Source):
@@ -215,71 +205,53 @@ class Const(Source):
         return f"<Const {self.text}>"
 
 
-@_source
+@_source("state.{name}")
 class Ambient(Source):
     """A piece of interpreter-wide torch state, by the name of its row in guards.kinds.STATES ("grad_mode", ...)."""
 
     name: str
 
-    def __str__(self) -> str:
-        return f"state.{self.name}"
 
-
-@_source
+@_source("new_{what}_{token}")
 class NewlyCreated(Source):
     """An object made while capturing: cannot be fetched, `token` tells objects apart."""
 
     token: int
     what: str = "object"
 
-    def __str__(self) -> str:
-        return f"new_{self.what}_{self.token}"
 
-
-@_source
+@_source("{base}.{name}")
 class Attr(Source):
     """getattr(base, name)."""
 
     base: Source
     name: str
 
-    def __str__(self) -> str:
-        return f"{self.base}.{self.name}"
 
-
-@_source
+@_source("{descriptor.__objclass__.__qualname__}.{descriptor.__name__}.__get__({base})")
 class Member(Source):
     """descriptor.__get__(base): a slot, or an attribute that a class in C has, where the class of `base` has something else under its name."""
 
     base: Source
     descriptor: Any
 
-    def __str__(self) -> str:
-        return f"{self.descriptor.__objclass__.__qualname__}.{self.descriptor.__name__}.__get__({self.base})"
 
-
-@_source
+@_source("{base}.__dict__")
 class InstanceDict(Source):
     """base.__dict__."""
 
     base: Source
 
-    def __str__(self) -> str:
-        return f"{self.base}.__dict__"
 
-
-@_source
+@_source("{base}.{name}")
 class InstanceAttr(Source):
     """base.__dict__[name]: past every descriptor and __getattr__."""
 
     base: Source
     name: str
 
-    def __str__(self) -> str:
-        return f"{self.base}.{self.name}"
 
-
-@_source
+@_source()
 class ModuleEntry(Source):
     """base.__dict__[table][name] of an nn.Module; table is "_parameters", "_buffers" or "_modules"."""
 
@@ -291,70 +263,52 @@ class ModuleEntry(Source):
         return f"{self.base}.{self.name}" if self.name.isidentifier() else f"{self.base}.{self.table}[{self.name!r}]"
 
 
-@_source
+@_source("inspect.getattr_static({base}, {name!r})")
 class ClassAttr(Source):
     """What the MRO of the class `base` holds under name, descriptors not applied."""
 
     base: Source
     name: str
 
-    def __str__(self) -> str:
-        return f"inspect.getattr_static({self.base}, {self.name!r})"
 
-
-@_source
+@_source("type({base})")
 class TypeOf(Source):
     """type(base)."""
 
     base: Source
 
-    def __str__(self) -> str:
-        return f"type({self.base})"
 
-
-@_source
+@_source("{base}()")
 class Referent(Source):
     """What the weak reference at base refers to."""
 
     base: Source
 
-    def __str__(self) -> str:
-        return f"{self.base}()"
 
-
-@_source
+@_source("{base}.gi_frame.f_locals[{name!r}]")
 class GeneratorLocal(Source):
     """The argument `name` of the generator at base, which has not started."""
 
     base: Source
     name: str
 
-    def __str__(self) -> str:
-        return f"{self.base}.gi_frame.f_locals[{self.name!r}]"
 
-
-@_source
+@_source("{base}.__reduce__()[1][0]")
 class IteratedList(Source):
     """The list that the iterator at base goes over, another one at its end."""
 
     base: Source
 
-    def __str__(self) -> str:
-        return f"{self.base}.__reduce__()[1][0]"
 
-
-@_source
+@_source("next(itertools.islice({base}, {count}, None))")
 class ItemAhead(Source):
     """What the iterator at base gives after `count` other items; nothing when it has fewer left."""
 
     base: Source
     count: int
 
-    def __str__(self) -> str:
-        return f"next(itertools.islice({self.base}, {self.count}, None))"
 
-
-@_source
+@_source("torch.from_numpy({base})")
 class ArrayTensor(Source):
     """A tensor over the memory of the NumPy array base, whose dims `flips` run backwards and which may be written to, or not."""
 
@@ -362,11 +316,8 @@ class ArrayTensor(Source):
     flips: tuple[int, ...] = ()
     writeable: bool = True
 
-    def __str__(self) -> str:
-        return f"torch.from_numpy({self.base})"
 
-
-@_source
+@_source()
 class Item(Source):
     """base[index] of a list, tuple or other sequence, index a Python int (may be negative)."""
 
@@ -377,25 +328,19 @@ class Item(Source):
         return self.base.part(self.index)
 
 
-@_source
+@_source("{base}[{index}]")
 class PartItem(Source):
     """An item of the list, tuple or deque that base is by inheritance, past what its class overrides."""
 
     base: Source
     index: int
 
-    def __str__(self) -> str:
-        return f"{self.base}[{self.index}]"
 
-
-@_source
+@_source("plain {base}")
 class PlainPart(Source):
     """The int, float, str or bytes that base is by inheritance, past what its class overrides."""
 
     base: Source
-
-    def __str__(self) -> str:
-        return f"plain {self.base}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -427,104 +372,77 @@ class DictItem(Source):
         return f"<DictItem {self}>"
 
 
-@_source
+@_source("list({base})[{index}]")
 class DictKeyAt(Source):
     """list(base)[index]: a key of a dict, by position."""
 
     base: Source
     index: int
 
-    def __str__(self) -> str:
-        return f"list({self.base})[{self.index}]"
 
-
-@_source
+@_source("list({base}.values())[{index}]")
 class DictValueAt(Source):
     """list(base.values())[index]: a value of a dict, by position."""
 
     base: Source
     index: int
 
-    def __str__(self) -> str:
-        return f"list({self.base}.values())[{self.index}]"
 
-
-@_source
+@_source("{base}.__globals__")
 class FunctionGlobals(Source):
     """base.__globals__ of a Python function."""
 
     base: Source
 
-    def __str__(self) -> str:
-        return f"{self.base}.__globals__"
 
-
-@_source
+@_source("{base}.__closure__[{index}].cell_contents")
 class CellContents(Source):
     """base.__closure__[index].cell_contents of a Python function."""
 
     base: Source
     index: int
 
-    def __str__(self) -> str:
-        return f"{self.base}.__closure__[{self.index}].cell_contents"
 
-
-@_source
+@_source("{base}.__defaults__[{index}]")
 class DefaultArg(Source):
     """base.__defaults__[index] of a Python function."""
 
     base: Source
     index: int
 
-    def __str__(self) -> str:
-        return f"{self.base}.__defaults__[{self.index}]"
 
-
-@_source
+@_source("{base}.__kwdefaults__[{name!r}]")
 class KwDefaultArg(Source):
     """base.__kwdefaults__[name] of a Python function."""
 
     base: Source
     name: str
 
-    def __str__(self) -> str:
-        return f"{self.base}.__kwdefaults__[{self.name!r}]"
 
-
-@_source
+@_source("{base}.size({dim})")
 class TensorSize(Source):
     """base.shape[dim] as a Python int."""
 
     base: Source
     dim: int
 
-    def __str__(self) -> str:
-        return f"{self.base}.size({self.dim})"
 
-
-@_source
+@_source("{base}.stride({dim})")
 class TensorStride(Source):
     """base.stride(dim) as a Python int."""
 
     base: Source
     dim: int
 
-    def __str__(self) -> str:
-        return f"{self.base}.stride({self.dim})"
 
-
-@_source
+@_source("{base}.storage_offset()")
 class TensorOffset(Source):
     """base.storage_offset() as a Python int."""
 
     base: Source
 
-    def __str__(self) -> str:
-        return f"{self.base}.storage_offset()"
 
-
-@_source
+@_source()
 class ComputedInt(Source):
     """The int that Python computes from the number at base: `text` over `name`. There is none where that is no int of 62 bits."""
 
@@ -550,8 +468,3 @@ def root(source: Source) -> Source:
     while source.base is not None:
         source = source.base
     return source
-
-
-def is_reloadable(source: Source) -> bool:
-    """Whether the value can be fetched again from the frame's inputs (nothing on the way was made while capturing)."""
-    return not isinstance(root(source), NewlyCreated)

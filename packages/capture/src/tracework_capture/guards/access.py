@@ -113,24 +113,6 @@ def _state(source: Ambient, code: CodeType) -> tuple[Step, ...]:
     return (("CALL", NATIVE_STATES[source.name], 0),)
 
 
-def _size(source: TensorSize, code: CodeType) -> tuple[Step, ...]:
-    dim = source.dim
-    return (("APPLY", _torch.without_dispatch(lambda tensor: tensor.size(dim)), 0),)
-
-
-def _stride(source: TensorStride, code: CodeType) -> tuple[Step, ...]:
-    dim = source.dim
-    return (("APPLY", _torch.without_dispatch(lambda tensor: tensor.stride(dim)), 0),)
-
-
-def _offset(source: TensorOffset, code: CodeType) -> tuple[Step, ...]:
-    return (("APPLY", _torch.without_dispatch(lambda tensor: tensor.storage_offset()), 0),)
-
-
-def _computed(source: ComputedInt, code: CodeType) -> tuple[Step, ...]:
-    return (("APPLY", functools.partial(int_of_formula, source.text, source.name), 0),)
-
-
 def _dict_item(container: Any, key: Any) -> Any:
     if type(key) is _C.WeakKey and (key := key()) is None:
         raise KeyError("a key that is dead")
@@ -141,29 +123,10 @@ def _dict_item(container: Any, key: Any) -> Any:
     return dict.__getitem__(container, key)
 
 
-def _referent(reference: Any) -> Any:
-    return reference()
-
-
-def _generator_local(source: GeneratorLocal, code: CodeType) -> tuple[Step, ...]:
-    name = source.name
-    return (("APPLY", lambda generator: generator.gi_frame.f_locals[name], 0),)
-
-
 def part_item(container: Any, index: int) -> Any:
     """An item of the list, tuple or deque that the container is by inheritance."""
     native = next(kind for kind in (list, tuple, collections.deque) if isinstance(container, kind))
     return native.__getitem__(container, index)
-
-
-def _value_at(s: DictValueAt, code: CodeType) -> tuple[Step, ...]:
-    """In Python: an OrderedDict keeps its order beside the table of the dict."""
-    return (("APPLY", lambda held: list(held.values())[s.index], 0),)
-
-
-def _part_item(source: PartItem, code: CodeType) -> tuple[Step, ...]:
-    index = source.index
-    return (("APPLY", lambda container: part_item(container, index), 0),)
 
 
 _PLAIN: dict[type, Callable[[Any], Any]] = {
@@ -213,9 +176,9 @@ def item_ahead(iterator: Any, count: int) -> Any:
     return items[place + count]
 
 
-def _item_ahead(source: ItemAhead, code: CodeType) -> tuple[Step, ...]:
-    count = source.count
-    return (("APPLY", lambda iterator: item_ahead(iterator, count), 0),)
+def _applied(function: Callable[[Any], Callable[[Any], Any]]) -> Access:
+    """What a function in Python, which `function` makes of the source, gives for the base."""
+    return Access(lambda s, c: (("APPLY", function(s), 0),), lambda s, v, scope: function(s)(v))
 
 
 ACCESS: dict[type, Access] = {
@@ -227,7 +190,7 @@ ACCESS: dict[type, Access] = {
     Const: Access(lambda s, c: (("CONST", s.holder, 0),), lambda s, v, scope: s.value),
     Ambient: Access(_state, lambda s, v, scope: STATES[s.name]()),
     Attr: Access(lambda s, c: (("ATTR", s.name, 0),), lambda s, v, scope: getattr(v, s.name)),
-    Member: Access(lambda s, c: (("APPLY", s.descriptor.__get__, 0),), lambda s, v, scope: s.descriptor.__get__(v)),
+    Member: _applied(lambda s: s.descriptor.__get__),
     InstanceDict: Access(lambda s, c: (("INSTANCE_DICT", None, 0),), lambda s, v, scope: _C.instance_dict(v)),
     InstanceAttr: Access(
         lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: _C.instance_dict(v)[s.name]
@@ -238,30 +201,27 @@ ACCESS: dict[type, Access] = {
     ),
     ClassAttr: Access(lambda s, c: (("CLASS_ATTR", s.name, 0),), lambda s, v, scope: class_attribute(v, s.name)),
     TypeOf: Access(lambda s, c: (("TYPE", None, 0),), lambda s, v, scope: type(v)),
-    Referent: Access(lambda s, c: (("APPLY", _referent, 0),), lambda s, v, scope: v()),
-    GeneratorLocal: Access(_generator_local, lambda s, v, scope: v.gi_frame.f_locals[s.name]),
-    IteratedList: Access(lambda s, c: (("APPLY", iterated_list, 0),), lambda s, v, scope: iterated_list(v)),
-    ItemAhead: Access(_item_ahead, lambda s, v, scope: item_ahead(v, s.count)),
-    ArrayTensor: Access(
-        lambda s, c: (("APPLY", tensor_maker(s.flips, s.writeable), 0),),
-        lambda s, v, scope: tensor_maker(s.flips, s.writeable)(v),
-    ),
+    Referent: _applied(lambda s: lambda reference: reference()),
+    GeneratorLocal: _applied(lambda s: lambda generator: generator.gi_frame.f_locals[s.name]),
+    IteratedList: _applied(lambda s: iterated_list),
+    ItemAhead: _applied(lambda s: lambda iterator: item_ahead(iterator, s.count)),
+    ArrayTensor: _applied(lambda s: tensor_maker(s.flips, s.writeable)),
     Item: Access(lambda s, c: (("ITEM", None, s.index),), lambda s, v, scope: v[s.index]),
-    PartItem: Access(_part_item, lambda s, v, scope: part_item(v, s.index)),
-    PlainPart: Access(lambda s, c: (("APPLY", plain_part, 0),), lambda s, v, scope: plain_part(v)),
+    PartItem: _applied(lambda s: lambda container: part_item(container, s.index)),
+    PlainPart: _applied(lambda s: plain_part),
     DictItem: Access(lambda s, c: (("DICT_ITEM", s.key, 0),), lambda s, v, scope: _dict_item(v, s.key)),
     DictKeyAt: Access(lambda s, c: (("DICT_KEY_AT", None, s.index),), lambda s, v, scope: list(v)[s.index]),
-    DictValueAt: Access(_value_at, lambda s, v, scope: list(v.values())[s.index]),
+    DictValueAt: _applied(lambda s: lambda held: list(held.values())[s.index]),  # the order of an OrderedDict is beside the table
     FunctionGlobals: Access(lambda s, c: (("FUNCTION_GLOBALS", None, 0),), lambda s, v, scope: v.__globals__),
     CellContents: Access(
         lambda s, c: (("CELL_CONTENTS", None, s.index),), lambda s, v, scope: v.__closure__[s.index].cell_contents
     ),
     DefaultArg: Access(lambda s, c: (("DEFAULT", None, s.index),), lambda s, v, scope: v.__defaults__[s.index]),
     KwDefaultArg: Access(lambda s, c: (("KWDEFAULT", s.name, 0),), lambda s, v, scope: v.__kwdefaults__[s.name]),
-    ComputedInt: Access(_computed, lambda s, v, scope: int_of_formula(s.text, s.name, v)),
-    TensorOffset: Access(_offset, lambda s, v, scope: v.storage_offset()),
-    TensorSize: Access(_size, lambda s, v, scope: v.size(s.dim)),
-    TensorStride: Access(_stride, lambda s, v, scope: v.stride(s.dim)),
+    ComputedInt: _applied(lambda s: functools.partial(int_of_formula, s.text, s.name)),
+    TensorOffset: _applied(lambda s: _torch.without_dispatch(lambda tensor: tensor.storage_offset())),
+    TensorSize: _applied(lambda s: _torch.without_dispatch(lambda tensor: tensor.size(s.dim))),
+    TensorStride: _applied(lambda s: _torch.without_dispatch(lambda tensor: tensor.stride(s.dim))),
 }
 
 
