@@ -92,7 +92,7 @@ def _source(text: str = "") -> Callable[[type[_AnySource]], type[_AnySource]]:
     def decorate(cls: Any) -> Any:
         if "base" in cls.__annotations__:
             cls.base = field()  # else dataclass would take Source.base, None, for a default
-        made = dataclass(frozen=True, eq=True, repr=False)(cls)
+        made: Any = dataclass(frozen=True, eq=True, repr=False)(cls)
         plain_hash = made.__hash__
 
         def __hash__(self: Any) -> int:

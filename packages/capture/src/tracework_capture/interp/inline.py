@@ -92,6 +92,8 @@ def _leaves(instructions: list[Any], handler: Any) -> bool:
 class GeneratorValue(Value):
     """A generator of an inlined generator function; runs when it is asked for a value."""
 
+    cls = types.GeneratorType
+
     def __init__(self, frame: SymbolicFrame) -> None:
         super().__init__(None)
         self.frame = frame
@@ -99,9 +101,6 @@ class GeneratorValue(Value):
         self.returned: Value | None = None
         self.created_at = frame.progress.step
         frame.memory.generators.append(self)
-
-    def python_type(self) -> type:
-        return types.GeneratorType
 
     def truth(self, frame: Frame) -> bool:
         return True

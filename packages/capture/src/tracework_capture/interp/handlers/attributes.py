@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...bytecode.facts import VERSION
 from ...guards.classes import defines, lookup_class
+from ...values.objects.class_value import ClassValue
 from ...values.objects.exception import attribute_of_exception
 from ...values.objects.function import BoundMethodValue
 from ...values.objects.instance import ObjectValue
@@ -42,11 +43,6 @@ class MethodRef(Value):
     def reload(self, emit: Emitter) -> str:
         """owner.name"""
         return f"{emit.load(self.owner)}.{self.name}"
-
-
-def mangled(frame: SymbolicFrame, name: str) -> str:
-    """Names arrive mangled from the compiler."""
-    return name
 
 
 @opcode("LOAD_ATTR")
@@ -98,7 +94,7 @@ def delete_attr(frame: SymbolicFrame, instruction: Instruction) -> None:
 
 def is_builtin_super(value: Value) -> bool:
     """Whether what the program calls by the name super is the builtin."""
-    return getattr(value, "cls", None) is super
+    return isinstance(value, ClassValue) and value.cls is super
 
 
 @opcode("LOAD_SUPER_ATTR")

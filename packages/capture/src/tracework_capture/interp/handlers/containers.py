@@ -297,13 +297,11 @@ def format_with_spec(frame: SymbolicFrame, instruction: Instruction) -> None:
 class LazyText(Value):
     """An f-string field whose value is only known when the graph has run: fine as long as only the built text is passed on."""
 
+    cls = str
+
     def __init__(self, write: Callable[[Emitter], str]) -> None:
         super().__init__(None)
         self.write = write
-
-    def python_type(self) -> type:
-        """str"""
-        return str
 
     def describe(self) -> str:
         """For messages."""

@@ -35,12 +35,11 @@ SHORT = {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "A": "align
 class Flags(Value):
     """array.flags"""
 
+    cls = numpy._core.multiarray.flagsobj
+
     def __init__(self, array: ArrayValue) -> None:
         super().__init__(None)
         self.array = array
-
-    def python_type(self) -> type:
-        return numpy._core.multiarray.flagsobj
 
     def describe(self) -> str:
         return f"flags of a {self.array.describe()}"
@@ -67,12 +66,11 @@ class Flags(Value):
 class Flat(Value):
     """array.flat: its items in C order."""
 
+    cls = numpy.flatiter
+
     def __init__(self, array: ArrayValue) -> None:
         super().__init__(None)
         self.array = array
-
-    def python_type(self) -> type:
-        return numpy.flatiter
 
     def describe(self) -> str:
         return f"items of a {self.array.describe()}"

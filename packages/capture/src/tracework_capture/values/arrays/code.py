@@ -102,15 +102,14 @@ def converter(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Valu
 class Broadcast(Value):
     """numpy.broadcast(*arrays), of which the sizes are asked for."""
 
+    cls = numpy.broadcast
+
     def __init__(self, sizes: tuple[Any, ...]) -> None:
         super().__init__(None)
         self.sizes = sizes
 
     def describe(self) -> str:
         return "a numpy.broadcast"
-
-    def python_type(self) -> type:
-        return numpy.broadcast
 
     def getattr(self, frame: Frame, name: str) -> Value:
         if name == "shape":

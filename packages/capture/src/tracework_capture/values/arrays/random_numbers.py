@@ -141,15 +141,13 @@ def shuffled(generator: Any, count: int) -> Any:
 class NewGenerator(Value):
     """random.Random(seed) that the traced program made: what it gives is known."""
 
+    cls = random.Random
     is_unique = True
     mutability = NEW
 
     def __init__(self, generator: Any) -> None:
         super().__init__(None)
         self.generator = generator
-
-    def python_type(self) -> type:
-        return random.Random
 
     def hash_key(self, frame: Frame) -> Any:
         return IdentityKey(self)
@@ -252,12 +250,11 @@ class SavedState(threading.local):
 class StateValue(Value):
     """What getstate() gave of a generator that was there before: another state in each run."""
 
+    cls = tuple
+
     def __init__(self, kind: Any, kept: Any) -> None:
         super().__init__(None)
         self.kind, self.saved = kind, kept
-
-    def python_type(self) -> type:
-        return tuple
 
     def reload(self, emit: Emitter) -> str:
         return f"{emit.const(self.saved)}.state"

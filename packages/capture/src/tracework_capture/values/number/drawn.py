@@ -48,13 +48,12 @@ class DrawnValue(DeferredFloat):
 class DrawnInt(Value):
     """An int that was drawn, or computed from one; `node` gives it as a tensor. It is never farther from 0 than `most`."""
 
+    cls = int
+
     def __init__(self, node: fx.Node, most: int) -> None:
         super().__init__(None)
         self.node = node
         self.most = most
-
-    def python_type(self) -> type:
-        return int
 
     def describe(self) -> str:
         return "an int that is drawn"

@@ -52,6 +52,7 @@ class FloatValue(AbstractFloat):
     """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs and sizes that it was computed from, with
     their values; `input_formula` is what it is of inputs, where Python can compute it from those alone."""
 
+    cls = float
     roots: Roots = frozenset()
     input_formula: Formula | None = None
 
@@ -64,9 +65,6 @@ class FloatValue(AbstractFloat):
         self.roots = roots
         self.known = False
         self.input_formula = formula
-
-    def python_type(self) -> type:
-        return float
 
     def describe(self) -> str:
         return "a float that changes"
@@ -335,12 +333,11 @@ class DataBool(Value):
     """What a comparison of the number of a tensor gives: known when the graph has run; what steers by it breaks the graph, or both arms
     are traced."""
 
+    cls = bool
+
     def __init__(self, node: fx.Node, number: Value) -> None:
         super().__init__(None)
         self.node, self.number = node, number
-
-    def python_type(self) -> type:
-        return bool
 
     def describe(self) -> str:
         return "a comparison of data"

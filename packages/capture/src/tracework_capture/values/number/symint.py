@@ -44,6 +44,8 @@ OTHER_NUMBERS = (float, complex, Fraction, *NUMPY_NUMBERS)
 class SymNumber(Value):
     """An int that is an expression over size symbols."""
 
+    cls = int
+
     def __init__(self, expr: Expr, graph: GraphBuilder, source: Source | None = None) -> None:
         super().__init__(source)
         self.expr = expr
@@ -61,9 +63,6 @@ class SymNumber(Value):
 
     def in_formula(self) -> Any:
         return self.expr
-
-    def python_type(self) -> type:
-        return int
 
     def describe(self) -> str:
         return f"size {self.expr}"
@@ -242,13 +241,12 @@ def relation(frame: Frame, op: str, left: Size, right: Size) -> Value:
 class SizeRelation(Value):
     """A bool that is known only when the graph runs: a condition on sizes that depend on data. torch._check may state it."""
 
+    cls = bool
+
     def __init__(self, condition: Condition, graph: GraphBuilder) -> None:
         super().__init__(None)
         self.condition = condition
         self.graph = graph
-
-    def python_type(self) -> type:
-        return bool
 
     def describe(self) -> str:
         return f"truth of {self.condition}"

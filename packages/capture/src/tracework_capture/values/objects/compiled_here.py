@@ -27,6 +27,7 @@ BACKENDS = ("eager", "aot_eager", "inductor", "tracework")
 class CompiledHere(Value):
     """torch.compile(function, **options)"""
 
+    cls = types.FunctionType
     is_unique = True
 
     def __init__(self, function: Value, options: dict[str, Value]) -> None:
@@ -35,9 +36,6 @@ class CompiledHere(Value):
 
     def held(self) -> Any:
         return self.function, *self.options.values()
-
-    def python_type(self) -> type:
-        return types.FunctionType
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.function.call(frame, args, kwargs)
@@ -68,12 +66,11 @@ class CompiledModuleHere(CompiledHere):
 class CompilesNext(Value):
     """torch.compile(**options), which decorates."""
 
+    cls = types.FunctionType
+
     def __init__(self, options: dict[str, Value]) -> None:
         super().__init__(None)
         self.options = options
-
-    def python_type(self) -> type:
-        return types.FunctionType
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return compile_(frame, args, {**self.options, **kwargs})

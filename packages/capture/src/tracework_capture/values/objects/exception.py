@@ -39,13 +39,12 @@ class TracebackValue(Value):
     """A traceback: where an exception was raised in a traced frame, or came out of a call, and what is behind that: nearer to where it
     began."""
 
+    cls = types.TracebackType
+
     def __init__(self, frame: Frame, behind: TracebackValue | None) -> None:
         super().__init__(None)
         self.frame, self.behind = frame, behind
         self.offset, self.line = frame.offset(), frame.line()
-
-    def python_type(self) -> type:
-        return types.TracebackType
 
     def getattr(self, frame: Frame, name: str) -> Value:
         if name == "tb_next":
@@ -82,12 +81,11 @@ def maker_of(
 class ExistingTraceback(Value):
     """The traceback of an exception of plain Python."""
 
+    cls = types.TracebackType
+
     def __init__(self, exception: Value) -> None:
         super().__init__(None)
         self.exception = exception
-
-    def python_type(self) -> type:
-        return types.TracebackType
 
     def reload(self, emit: Emitter) -> str:
         return f"{emit.load(self.exception)}.__traceback__"
@@ -162,9 +160,6 @@ class ExceptionValue(AbstractException):
     def of(cls, frame: Frame, error: BaseException) -> ExceptionValue:
         """From a Python exception."""
         return cls(type(error), [argument_value(frame, a) for a in error.args])
-
-    def python_type(self) -> type:
-        return self.cls
 
     def text(self) -> str:
         """Message for people."""

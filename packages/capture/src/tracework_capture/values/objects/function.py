@@ -29,6 +29,7 @@ __all__ = ["BoundMethodValue", "CellValue", "FunctionValue", "NewFunctionValue",
 class CellValue(AbstractCell):
     """A closure cell. `contents` is None while unbound; existing cells are read on first use."""
 
+    cls = types.CellType
     two_phase = True
     filled_last = True  # a function, or the class that it is a method of, is closed over by itself
 
@@ -38,9 +39,6 @@ class CellValue(AbstractCell):
         self.mutability = EXISTING if cell is not None else NEW
         self._contents: Value | None = None
         self._read = cell is None
-
-    def python_type(self) -> type:
-        return types.CellType
 
     def held(self) -> Iterable[Any]:
         return (self._contents,)
@@ -106,6 +104,8 @@ class FunctionValue(AbstractFunction):
     What reloads a file while it runs puts new code into the functions that exist: the code of those that are called is guarded, too.
     """
 
+    cls = types.FunctionType
+
     def __init__(self, function: types.FunctionType, source: Source | None, by_identity: bool = True) -> None:
         super().__init__(source if source is not None else Const(function, getattr(function, "__qualname__", "function")))
         self.function = function
@@ -116,9 +116,6 @@ class FunctionValue(AbstractFunction):
         self._cells: tuple[CellValue, ...] | None = None
 
     name = property(lambda self: self.function.__qualname__)
-
-    def python_type(self) -> type:
-        return types.FunctionType
 
     def real(self) -> types.FunctionType:
         return self.function
@@ -359,15 +356,14 @@ def _empty_cells(code: types.CodeType) -> tuple[types.CellType, ...]:
 class BoundMethodValue(Value):
     """A function bound to its first argument."""
 
+    cls = types.MethodType
+
     def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
         super().__init__(source)
         self.function, self.owner = function, owner
 
     def held(self) -> Iterable[Any]:
         return self.function, self.owner
-
-    def python_type(self) -> type:
-        return types.MethodType
 
     def real(self) -> Any:
         return types.MethodType(self.function.real(), self.owner.real())
@@ -402,12 +398,11 @@ class BoundMethodValue(Value):
 class _Binder(Value):
     """`function.__get__`, waiting for its owner."""
 
+    cls = types.MethodWrapperType
+
     def __init__(self, function: Value) -> None:
         super().__init__(None)
         self.function = function
-
-    def python_type(self) -> type:
-        return types.MethodWrapperType
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         owner = args[0]

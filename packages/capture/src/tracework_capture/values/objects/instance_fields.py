@@ -63,9 +63,6 @@ class InstanceFields(AbstractInstance):
     def held(self) -> Iterable[Any]:
         return self.part, *self.fields.values()
 
-    def python_type(self) -> type:
-        return self.cls
-
     def identity(self, frame: Frame) -> Any:
         """The existing object, its identity guarded; None for a new one."""
         if self.obj is not None:

@@ -153,11 +153,10 @@ def filters_mutated(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -
 class RecordOfWarnings(Value):
     """The list to which warnings go that are issued after the graph: whoever looks at it before breaks the graph."""
 
+    cls = list
+
     def __init__(self, source: Source) -> None:
         super().__init__(source)
-
-    def python_type(self) -> type:
-        return list
 
 
 def goes_where_nobody_looks(frame: Frame) -> bool:

@@ -33,13 +33,12 @@ def is_among_bases(base: type, cls: type) -> bool:
 class SuperValue(Value):
     """super(start, owner)"""
 
+    cls = super
+
     def __init__(self, start: type, owner: Value) -> None:
         super().__init__(None)
         self.start = start
         self.owner = owner
-
-    def python_type(self) -> type:
-        return super
 
     def mro(self) -> tuple[type, tuple[type, ...]]:
         """Classes after `start` in the MRO of the owner's type (or of the owner, when that is a class)."""
@@ -90,11 +89,10 @@ class SuperValue(Value):
 class NewBuiltin(Value):
     """object.__new__ and its like."""
 
+    cls = types.BuiltinFunctionType
+
     def __init__(self, base: type) -> None:
         super().__init__(Const(base.__new__, f"{base.__name__}.__new__"))
-
-    def python_type(self) -> type:
-        return types.BuiltinFunctionType
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return new_object(frame, args, kwargs)

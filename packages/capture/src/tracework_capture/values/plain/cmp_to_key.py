@@ -16,6 +16,7 @@ KEY_WRAPPER = type(functools.cmp_to_key(max))
 class ComparedKey(Value):
     """What compares by `function(obj, other.obj)`; `obj` is None in what cmp_to_key itself gives."""
 
+    cls = KEY_WRAPPER
     is_unique = True
     mutability = NEW
 
@@ -23,9 +24,6 @@ class ComparedKey(Value):
         super().__init__(None)
         self.function = function
         self.obj = obj
-
-    def python_type(self) -> type:
-        return KEY_WRAPPER
 
     def getattr(self, frame: Frame, name: str) -> Value:
         return self.obj if name == "obj" and self.obj is not None else super().getattr(frame, name)

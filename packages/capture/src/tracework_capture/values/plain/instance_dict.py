@@ -19,12 +19,11 @@ from .sequence import NONE
 class InstanceDictValue(Value):
     """object.__dict__ of an instance: a view of its fields."""
 
+    cls = dict
+
     def __init__(self, owner: Any) -> None:
         super().__init__(None if owner.source is None else InstanceDict(owner.source))
         self.owner = owner
-
-    def python_type(self) -> type:
-        return dict
 
     def snapshot(self, frame: Frame) -> DictValue:
         """The fields as a dict value (a copy)."""

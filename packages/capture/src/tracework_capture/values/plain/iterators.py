@@ -455,9 +455,6 @@ class PartialBuiltin(Value):
         self.handler = handler
         self.args, self.kwargs = args, kwargs or {}
 
-    def python_type(self) -> type:
-        return self.cls
-
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.handler(frame, args, kwargs)
 

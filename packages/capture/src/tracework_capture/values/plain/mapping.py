@@ -105,9 +105,6 @@ class DictValue(NativeValue):
     def held(self) -> Iterable[Any]:
         return itertools.chain.from_iterable(self.entries.values())
 
-    def python_type(self) -> type:
-        return self.cls
-
     def whole(self) -> Value:
         """The object that methods of C which ask it for others of its methods ask."""
         return self if self.owner is None else self.owner

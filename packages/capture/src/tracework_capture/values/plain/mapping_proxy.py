@@ -23,12 +23,11 @@ _METHODS = frozenset(
 class ProxyValue(NativeValue):
     """A view of `mapping`."""
 
+    cls = types.MappingProxyType
+
     def __init__(self, mapping: Value, source: Any = None) -> None:
         super().__init__(source)
         self.mapping = mapping
-
-    def python_type(self) -> type:
-        return types.MappingProxyType
 
     def truth(self, frame: Frame) -> bool:
         return self.mapping.truth(frame)

@@ -15,14 +15,12 @@ from .iterators import PlainIterator
 class RangeValue(NativeValue):
     """A range; its bounds are plain ints (symbols were specialised when it was made) unless it ends at a symbol."""
 
+    cls = range
     constructor_text = True
 
     def __init__(self, value: range, source: Any = None) -> None:
         super().__init__(source)
         self.value = value
-
-    def python_type(self) -> type:
-        return range
 
     def as_plain(self) -> Any:
         return self.value
@@ -76,12 +74,11 @@ class RangeValue(NativeValue):
 class SliceValue(NativeValue):
     """A slice whose parts may be anything."""
 
+    cls = slice
+
     def __init__(self, start: Value, stop: Value, step: Value, source: Any = None) -> None:
         super().__init__(source)
         self.parts = (start, stop, step)
-
-    def python_type(self) -> type:
-        return slice
 
     def as_plain(self) -> Any:
         return slice(*(plain(p) for p in self.parts))

@@ -61,9 +61,6 @@ class SequenceValue(NativeValue, AbstractSequence):
         self.cls = cls
         self.mutability = NEW if source is None else EXISTING
 
-    def python_type(self) -> type:
-        return self.cls
-
     def held(self) -> Iterable[Any]:
         return self.items
 

@@ -179,9 +179,6 @@ class SetValue(NativeValue):
     def held(self) -> Iterable[Any]:
         return self.members.values()
 
-    def python_type(self) -> type:
-        return self.cls
-
     def as_plain(self) -> Any:
         if self.order is None or self.unidentified:
             raise NotPlain(self)

@@ -114,13 +114,12 @@ def all_sizes(value: TupleValue) -> bool:
 class SizesText(Value):
     """The text of sizes that depend on data, written when the graph has run: messages of checks that hold never ask for it."""
 
+    cls = str
+
     def __init__(self, fn: Callable[..., str], sizes: TupleValue) -> None:
         super().__init__(None)
         self.fn = fn
         self.sizes = sizes
-
-    def python_type(self) -> type:
-        return str
 
     def describe(self) -> str:
         return f"text of {self.sizes.describe()}"

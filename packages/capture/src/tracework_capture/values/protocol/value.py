@@ -212,6 +212,8 @@ class Value:
     is_known_elsewhere = False
     """Whether objects that the program did not make know of it, as the bases of a class do."""
 
+    cls: Any
+    """The object's type, where python_type() does not say it; of a class it is the class itself."""
     obj: Any
     """The object itself, of values that have it."""
 
@@ -225,7 +227,7 @@ class Value:
 
     def python_type(self) -> type:
         """The object's type."""
-        raise NotImplementedError(f"{type(self).__name__}.python_type")
+        return self.cls
 
     def is_constant(self) -> bool:
         """True when the object is fully known (and immutable) while tracing; then `constant()` gives it."""
@@ -278,7 +280,7 @@ class Value:
         """Short text for messages."""
         try:
             kind = self.python_type().__name__
-        except NotImplementedError:
+        except AttributeError:  # only a call looks at it
             kind = type(self).__name__
         return f"{kind} from {self.source}" if self.source is not None else kind
 

@@ -30,15 +30,13 @@ multiplies by the reciprocal of a number, and powers have ways of their own for 
 class ChosenNumber(Value):
     """A tensor of one number or a number: `first` where the tensor `truth` is true, else `second`. `tensor` is what it is as a tensor."""
 
+    cls = object
     is_chosen_by_data = True
 
     def __init__(self, truth: Value, first: Value, second: Value, tensor: AbstractTensor) -> None:
         super().__init__(None)
         self.chosen = truth, first, second
         self.tensor = tensor
-
-    def python_type(self) -> type:
-        return object
 
     def describe(self) -> str:
         return "a tensor or a number, as data decides"

@@ -167,6 +167,7 @@ class Place(threading.local):
 class NewGenerator(Value):
     """torch.Generator(device), made in the traced program."""
 
+    cls = torch.Generator
     is_unique = True
     mutability = NEW
 
@@ -177,9 +178,6 @@ class NewGenerator(Value):
         self.drawn_at = Const(self.place, "generator")
         frame.graph.drawn_input(self.drawn_at, float, Place.make)
         frame.mutations.changes += 1
-
-    def python_type(self) -> type:
-        return torch.Generator
 
     def describe(self) -> str:
         return "a torch.Generator made here"

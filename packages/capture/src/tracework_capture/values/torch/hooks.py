@@ -107,8 +107,7 @@ def remove_hook(handle: RemovableHandle) -> None:
 class Handle(Value):
     """What register_hook gives: removing it is all that is modelled."""
 
-    def python_type(self) -> type:
-        return RemovableHandle
+    cls = RemovableHandle
 
     def remove(self, frame: Frame) -> None:
         """The hook is not called any more."""

@@ -323,9 +323,6 @@ class ModuleSlice(Value):
         self.cls = cls
         self.modules = modules
 
-    def python_type(self) -> type:
-        return self.cls
-
     def truth(self, frame: Frame) -> bool:
         return bool(self.modules)
 

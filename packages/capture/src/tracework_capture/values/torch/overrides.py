@@ -366,8 +366,7 @@ def dispatch(frame: Frame, function: Value, args: Sequence[Value], kwargs: dict[
 class UnknownTypes(Value):
     """What a mode gets as `types` where no class is asked: torch gives the type of a plain tensor for some functions, nothing for others."""
 
-    def python_type(self) -> type:
-        return tuple
+    cls = tuple
 
 
 def dispatch_to_mode(frame: Frame, modes: list[Value], given: list[Value]) -> Value:

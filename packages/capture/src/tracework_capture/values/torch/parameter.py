@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 class NewParameterValue(TensorValue):
     """A parameter that the traced program made."""
 
+    cls = torch.nn.Parameter
     is_plain = False
-
-    def python_type(self) -> type:
-        return torch.nn.Parameter
 
     def reload(self, emit: Emitter) -> str:
         text = super().reload(emit).removesuffix(".requires_grad_()")

@@ -30,12 +30,11 @@ class HoldsBytes(NamedTuple):
 class StorageValue(Value):
     """The memory of a tensor that the program was given."""
 
+    cls = torch.UntypedStorage
+
     def __init__(self, tensor: AbstractTensor) -> None:
         super().__init__(None)
         self.tensor = tensor
-
-    def python_type(self) -> type:
-        return torch.UntypedStorage
 
     def length(self, frame: Frame) -> Value:
         real: Any = self.tensor.obj

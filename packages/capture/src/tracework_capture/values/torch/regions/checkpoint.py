@@ -91,8 +91,7 @@ def recompute_mark(frame: Frame, context_fn: Value | None) -> Any:
 class SelectiveContexts(Value):
     """What create_selective_checkpoint_contexts gives: for checkpoint alone."""
 
-    def python_type(self) -> type:
-        return tuple
+    cls = tuple
 
 
 @call(torch_checkpoint.create_selective_checkpoint_contexts)

@@ -39,6 +39,8 @@ class CarriedInt(Value):
     """An int that is known when the loop runs, over a tensor of the graph. `steps`: how often something was added to what the round got; None
     for what no round may hand on."""
 
+    cls = int
+
     def __init__(self, tensor: Any, steps: int | None = 0) -> None:
         super().__init__(None)
         self.tensor = tensor
@@ -46,9 +48,6 @@ class CarriedInt(Value):
 
     def held(self) -> Iterable[Any]:
         return (self.tensor,)
-
-    def python_type(self) -> type:
-        return int
 
     def describe(self) -> str:
         return "an int that a loop carries"
@@ -83,15 +82,14 @@ class CarriedInt(Value):
 class CarriedTruth(Value):
     """What a comparison of carried ints gives."""
 
+    cls = bool
+
     def __init__(self, tensor: Any) -> None:
         super().__init__(None)
         self.tensor = tensor
 
     def held(self) -> Iterable[Any]:
         return (self.tensor,)
-
-    def python_type(self) -> type:
-        return bool
 
     def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         if op not in ("&", "|") or any(t.example.dtype is not torch.bool for t in tensors):

@@ -282,12 +282,11 @@ def functionalize(frame: Frame, function: Value, options: dict[str, Any], args: 
 class TransformedValue(Value):
     """What torch.vmap(function, ...) and its like give."""
 
+    cls = types.FunctionType
+
     def __init__(self, kind: str, function: Value, options: dict[str, Any]) -> None:
         super().__init__(None)
         self.kind, self.function, self.options = kind, function, options
-
-    def python_type(self) -> type:
-        return types.FunctionType
 
     def describe(self) -> str:
         return f"torch.func.{self.kind}({self.function.describe()})"
