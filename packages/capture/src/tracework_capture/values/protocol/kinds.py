@@ -47,7 +47,7 @@ class AbstractTensor(Value):
     is_chosen: bool
     """Whether data decides which other tensor it is the same object as (graph/replaced.py)."""
     stored_back: bool
-    """Whether it is read by `x[i] += y` of an i out of data (torch/data_indices.py)."""
+    """Whether it is read by `x[i] += y` of an i out of data (torch/indices.py)."""
     overrides_torch_function: bool
     """Whether its class has a __torch_function__ of its own."""
     is_plain = True

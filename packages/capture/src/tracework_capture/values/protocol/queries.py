@@ -22,7 +22,7 @@ class Queries:
     shown: list[Value] = field(default_factory=list)
     """Objects whose text is being written (plain.nested_texts)."""
     masks: dict[Any, Any] = field(default_factory=dict)
-    """What a mask asks of tensors -> the first one that does (torch.masks)."""
+    """What a mask asks of tensors -> the first one that does (torch/indices.py)."""
     remembered: dict[Any, Any] = field(default_factory=dict)
     """Calls of functions that remember results -> what they gave (objects.remembered)."""
     remembered_here: dict[int, dict[Any, Value]] = field(default_factory=dict)

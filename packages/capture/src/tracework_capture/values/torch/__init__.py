@@ -1,11 +1,11 @@
 """Tensors, modules, settings of torch. A file knows files of lines above its own, and of its own line those before it:
 
-- what is asked of tensors: dtypes, leaves, inference_tensors, symbolic_indices, masks, extrema, graph_functions, structure
+- what is asked of tensors: dtypes, leaves, inference_tensors, indices, extrema, graph_functions, structure
 - who is asked about a call: tensor_attributes, opaque_tensor, overrides
 - settings: modes, context, state, optimizer
 - backward: module_hooks, hooks, frame_hooks, saved_hooks, backward, leaf_changes
 - calls: number_calls, float_forms, generators, call
-- calls with ways of their own: number_arguments, data_calls, tensor_data, tensor_classes, data_indices, metadata_mutation, tensor_text
+- calls with ways of their own: number_arguments, data_calls, tensor_data, metadata_mutation, tensor_text
 - tensors: tensor, storage, subclass, parameter
 - modules: lazy_module, module, functional_call, copies
 - regions/, opaque_call
@@ -19,7 +19,6 @@ from . import (  # noqa: F401
     context,
     copies,
     data_calls,
-    data_indices,
     dtypes,
     existing,
     extrema,
@@ -30,11 +29,11 @@ from . import (  # noqa: F401
     generators,
     graph_functions,
     hooks,
+    indices,
     inference_tensors,
     lazy_module,
     leaf_changes,
     leaves,
-    masks,
     metadata_mutation,
     modes,
     module,
@@ -53,10 +52,8 @@ from . import (  # noqa: F401
     storage,
     structure,
     subclass,
-    symbolic_indices,
     tensor,
     tensor_attributes,
-    tensor_classes,
     tensor_data,
     tensor_text,
 )

@@ -18,7 +18,7 @@ from ...graph.leaves import copy_like
 from ...sources import Attr
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
-from ..protocol.calls import call
+from ..protocol.calls import call, method
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values
@@ -127,6 +127,7 @@ def backward_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> V
     return backward(frame, arguments(frame, args, kwargs, BACKWARD_NAMES))
 
 
+@method(torch.Tensor, "backward")
 def backward_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.backward"""
     kwargs = {"grad_tensors" if k == "gradient" else k: v for k, v in kwargs.items()}

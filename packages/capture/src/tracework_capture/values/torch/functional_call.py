@@ -12,6 +12,7 @@ from ..plain.sequence import TupleValue
 from ..protocol.calls import call
 from ..protocol.constant import force_plain
 from ..protocol.kinds import AbstractTensor
+from ..protocol.value import is_none
 from .module import ModuleValue, walk
 
 if TYPE_CHECKING:
@@ -36,22 +37,21 @@ def functional_call_row(frame: Frame, args: list[Value], kwargs: dict[str, Value
         return frame.break_graph("call_unknown", "functional_call with a name twice, or with something that is no tensor")
     tie = "tie_weights" not in given or force_plain(frame, given["tie_weights"])
     places = entries_for(frame, module, dict(new), tie)
-    if "strict" in given and force_plain(frame, given["strict"]) and not places.keys() >= set(entries_of(frame, module)):
+    strict = "strict" in given and force_plain(frame, given["strict"])
+    if strict and any(t is not None and (owner, name) not in places for _, owner, name, t in entries_of(frame, module)):
         return frame.break_graph("call_unknown", "functional_call, strict, with less than all parameters and buffers")
     with replaced(frame, places):
         return module.call(frame, positional(frame, given.get("args")), keywords(frame, given.get("kwargs")))
 
 
 def positional(frame: Frame, value: Value | None) -> list[Value]:
-    if value is None or (value.is_constant() and value.constant() is None):
+    if value is None or is_none(value):
         return []
     return value.unpack(frame) if isinstance(value, TupleValue) else [value]
 
 
 def keywords(frame: Frame, value: Any) -> dict[Any, Any]:
-    if value is None or (value.is_constant() and value.constant() is None):
-        return {}
-    return {force_plain(frame, k): v for k, v in value.all_items(frame)}
+    return {} if is_none(value) else {force_plain(frame, k): v for k, v in value.all_items(frame)}
 
 
 def entries_for(
@@ -60,33 +60,28 @@ def entries_for(
     """{(module value, name): tensor value} for every entry that the call sees changed; with `tie`, all names of one tensor."""
     found: dict[tuple[ModuleValue, str], Value] = {}
     tied: dict[int, Value] = {}
-    owners = list(walk(frame, module, "", True, set()))
-    if any(isinstance(owner.obj, torch.nn.RNNBase) for _, owner in owners):
+    entries = list(entries_of(frame, module))
+    if any(isinstance(owner.obj, torch.nn.RNNBase) for _, owner, _, _ in entries):
         return frame.break_graph("call_unknown", "functional_call of an RNN, which keeps its weights in a list, too")
-    for prefix, owner in owners:
-        for table in ("_parameters", "_buffers"):
-            for name, tensor in owner.obj.__dict__[table].items():
-                value = new.pop(f"{prefix}.{name}" if prefix else name, None)
-                if value is not None:
-                    found[owner, name] = value
-                    tied.setdefault(id(tensor), value)
+    for path, owner, name, tensor in entries:
+        value = new.pop(path, None)
+        if value is not None:
+            found[owner, name] = value
+            tied.setdefault(id(tensor), value)
     if new:
         return frame.break_graph("call_unknown", f"functional_call: the module has no {next(iter(new))}")
-    for _, owner in owners if tie else ():
-        for table in ("_parameters", "_buffers"):
-            for name, tensor in owner.obj.__dict__[table].items():
-                if tensor is not None and id(tensor) in tied:
-                    found.setdefault((owner, name), tied[id(tensor)])
+    for _, owner, name, tensor in entries if tie else ():
+        if tensor is not None and id(tensor) in tied:
+            found.setdefault((owner, name), tied[id(tensor)])
     return found
 
 
-def entries_of(frame: Frame, module: AbstractModule) -> Iterator[Any]:
-    """(module value, name) of every parameter and buffer that is there."""
-    for _, owner in walk(frame, module, "", True, set()):
+def entries_of(frame: Frame, module: AbstractModule) -> Iterator[tuple[str, Any, str, Any]]:
+    """(path, module value, name, tensor or None) of every entry for parameters and buffers."""
+    for prefix, owner in walk(frame, module, "", True, set()):
         for table in ("_parameters", "_buffers"):
             for name, tensor in owner.obj.__dict__[table].items():
-                if tensor is not None:
-                    yield owner, name
+                yield f"{prefix}.{name}" if prefix else name, owner, name, tensor
 
 
 @contextlib.contextmanager

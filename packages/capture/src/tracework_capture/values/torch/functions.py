@@ -29,7 +29,7 @@ from ..protocol.known_function import KnownFunction
 from ..protocol.operators import compare
 from ..protocol.program_code import check_frame_hooks
 from .call import call_torch
-from .data_indices import is_out_of_data
+from .indices import is_out_of_data
 from .metadata_mutation import TURNING_METHODS
 from .overrides import dispatch, dispatch_function, is_overridden
 from .tensor import TensorValue
@@ -224,12 +224,6 @@ def check_row(error: type) -> Handler:
     return handler
 
 
-@call(_torch.assert_scalar)
-def assert_scalar_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """What torch.export makes of torch._check and of the ranges of sizes."""
-    return check_row(RuntimeError)(frame, args, {})
-
-
 for _name, _error in {
     "_check": RuntimeError,
     "_check_index": IndexError,
@@ -238,6 +232,7 @@ for _name, _error in {
     "_check_not_implemented": NotImplementedError,
 }.items():
     call(getattr(torch, _name))(check_row(_error))
+call(_torch.assert_scalar)(check_row(RuntimeError))  # what torch.export makes of torch._check and of the ranges of sizes
 
 
 @call(_torch.check_with)
@@ -275,11 +270,6 @@ def inference_mode_enabled(frame: Frame, args: list[Value], kwargs: dict[str, Va
 @call(_torch.shape_as_tensor)
 def shape_as_tensor(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return CALLS[torch.tensor].handler(frame, [args[0].getattr(frame, "shape")], {"dtype": ConstantValue(torch.int64)})
-
-
-@call(torch.is_inference)
-def is_inference(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return (args[0] if args else kwargs["input"]).call_method(frame, "is_inference", [], {})
 
 
 @call(torch.typename)
@@ -342,7 +332,7 @@ def method_row(name: str) -> Handler:
     return call_method
 
 
-for _name in ("is_floating_point", "is_complex", "numel", "as_strided_", "detach_"):
+for _name in ("is_floating_point", "is_complex", "is_inference", "numel", "as_strided_", "detach_"):
     call(getattr(torch, _name))(method_row(_name))
 
 

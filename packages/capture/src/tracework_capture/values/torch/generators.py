@@ -6,6 +6,7 @@ made then, too.
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,17 +41,12 @@ def is_default(generator: torch.Generator) -> bool:
 
 def is_drawn_from(frame: Frame, generator: Any) -> bool:
     """Whether tensors may be drawn from the generator before the graph runs; guards what that depends on."""
+    if frame.modes.transforms or frame.modes.function_modes or frame.modes.inference or frame.recording.selecting:
+        return False
     if isinstance(generator, NewGenerator):
-        return not (frame.modes.transforms or frame.modes.function_modes or frame.modes.inference or frame.recording.selecting)
+        return True
     known = isinstance(generator, ObjectValue) and generator.cls is torch.Generator and generator.source is not None
-    if (
-        not known
-        or frame.modes.transforms
-        or frame.modes.function_modes
-        or frame.modes.inference
-        or frame.recording.selecting
-        or is_default(generator.obj)
-    ):
+    if not known or is_default(generator.obj):
         return False
     device = generator.obj.device
 
@@ -65,30 +61,39 @@ def is_drawn_from(frame: Frame, generator: Any) -> bool:
 def drawn(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """A tensor of random numbers that are drawn from a generator of the program; None for other calls, and those of numbers that are not
     known."""
-    generator = kwargs.get("generator")
-    if generator is None or fn not in DRAWS:
+    if kwargs.get("generator") is None or fn not in DRAWS:
         return None
+    found = sample(frame, fn, args, kwargs)
+    if found is None or found[0].requires_grad or found[0].layout is not torch.strided:
+        return None
+    real, draw = found
+    made = tensor_of(frame, kwargs["generator"], real, functools.partial(draw, dtype=real.dtype, device=real.device))
+    return frame.graph.call_method(frame, "clone", (made,))  # which the program may write to
+
+
+def sample(
+    frame: Frame, fn: Callable[..., torch.Tensor], args: list[Value], kwargs: dict[str, Value]
+) -> tuple[torch.Tensor, Callable[..., torch.Tensor]] | None:
+    """A tensor like that of a call with a generator of the program, and the function that takes the generator; None where its arguments are
+    not known, or it is left to torch."""
     try:
         given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items() if k != "generator"}
     except NotPlain:
         return None
+    generator = kwargs["generator"]
     if not is_drawn_from(frame, generator):
         return None
+    draw = functools.partial(fn, *given, **named)
     try:
-        real = fn(*given, **named, generator=torch.Generator(device=generator.obj.device))
+        return draw(generator=torch.Generator(device=generator.obj.device)), draw
     except Exception as error:  # the program meets it where it calls the function
         let_through(error)
         return None
-    if real.requires_grad or real.layout is not torch.strided:
-        return None
-    named |= {"dtype": real.dtype, "device": real.device}
-    made = tensor_of(frame, generator, real, lambda at: fn(*given, **named, generator=at))
-    return frame.graph.call_method(frame, "clone", (made,))  # which the program may write to
 
 
 def tensor_of(frame: Frame, generator: Value, real: torch.Tensor, draw: Callable[..., Any]) -> Value:
-    """The input for a tensor like `real` that is drawn for each run."""
-    node = frame.graph.drawn_tensor(place_of(generator), real, lambda at: draw(at.now if type(at) is Place else at))
+    """The input for a tensor like `real` that is drawn for each run: draw(generator=one)."""
+    node = frame.graph.drawn_tensor(place_of(generator), real, lambda at: draw(generator=at.now if type(at) is Place else at))
     frame.mutations.changes += 1
     return frame.graph.wrap_result(frame, node, node.meta["example_value"])
 
@@ -110,25 +115,16 @@ def draw_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value]
 def drawn_memory(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """What the method would write; None where it is not known, or is left to torch."""
     form = form_of(self.example)
-    try:
-        given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items() if k != "generator"}
-    except NotPlain:
-        return None
-    generator = kwargs["generator"]
-    if form is None or generator.is_constant() or not is_drawn_from(frame, generator):
+    if form is None:
         return None
 
-    def draw(at: torch.Generator) -> torch.Tensor:
+    def draw(*given: Any, **named: Any) -> torch.Tensor:
         with torch.no_grad():
-            drawn_into: torch.Tensor = getattr(torch.empty_strided(**form), name)(*given, **named, generator=at)
+            drawn_into: torch.Tensor = getattr(torch.empty_strided(**form), name)(*given, **named)
             return drawn_into
 
-    try:
-        real = draw(torch.Generator(device=generator.obj.device))
-    except Exception as error:  # the program meets it where it calls the method
-        let_through(error)
-        return None
-    return tensor_of(frame, generator, real, draw)
+    found = sample(frame, draw, args, kwargs)
+    return None if found is None else tensor_of(frame, kwargs["generator"], *found)
 
 
 def form_of(example: FakeTensor) -> dict[str, Any] | None:
@@ -183,7 +179,7 @@ class NewGenerator(Value):
         return "a torch.Generator made here"
 
     def getattr(self, frame: Frame, name: str) -> Value:
-        if name in ("device",):
+        if name == "device":
             return frame.wrap(self.obj.device, Const(self.obj.device))
         return BoundBuiltin(self, name)
 

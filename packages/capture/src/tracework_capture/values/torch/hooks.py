@@ -17,7 +17,7 @@ from ...sources import Const
 from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..plain.sequence import NONE
 from ..protocol.binding import BoundBuiltin
-from ..protocol.calls import call
+from ..protocol.calls import call, method
 from ..protocol.kinds import AbstractTensor
 from ..protocol.make import make
 from ..protocol.memory import remember
@@ -164,6 +164,7 @@ def register_after_graph(frame: Frame, tensor: AbstractTensor, method: str, hook
     return handle
 
 
+@method(torch.Tensor, "register_post_accumulate_grad_hook")
 def register_post_accumulate_grad_hook(
     frame: Frame, tensor: AbstractTensor, name: str, args: list[Any], kwargs: dict[str, Any]
 ) -> Value:
@@ -173,6 +174,7 @@ def register_post_accumulate_grad_hook(
     return register_after_graph(frame, tensor, name, args[0] if args else kwargs["hook"])
 
 
+@method(torch.Tensor, "retain_grad")
 def retain_grad(frame: Frame, tensor: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.retain_grad(): a backward of this frame gives the tensor its gradient; others, when it has left the graph."""
     if frame.modes.transforms or not tensor.example.requires_grad:
@@ -193,6 +195,7 @@ def keeps_gradient(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+@method(torch.Tensor, "register_hook")
 def register_hook(frame: Frame, tensor: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor.register_hook(hook)"""
     hook = args[0] if args else kwargs["hook"]

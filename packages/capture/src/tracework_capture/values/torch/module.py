@@ -9,7 +9,7 @@ import torch
 from torch.nn.modules import module as torch_module
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from ..._torch import always_called_hooks_of_all_modules, arguments_of_to, module_call
+from ..._torch import always_called_hooks_of_all_modules, arguments_of_to, module_call, wrapped_module_call
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...sources import Const, DictValueAt, InstanceAttr, InstanceDict, ModuleEntry
 from ..objects.function import FunctionValue
@@ -78,36 +78,29 @@ class ModuleValue(ObjectValue, AbstractModule):
         return list(entries)
 
     def entry(self, frame: Frame, name: str) -> Value | None:
-        """What one of the three tables holds under name, or None."""
+        """What one of the three tables holds under name, or None; once the program wrote to one of them the tables come in the order in which
+        Python looks."""
         attributes = self.obj.__dict__
         changed = {table: self.written(frame, table) for table in TABLES}
-        if any(changed.values()):
-            return self.changed_entry(frame, name, changed)
-        if name in self.seen_entries:
+        is_changed = any(changed.values())
+        if is_changed and self.replaced:
+            return frame.break_graph("side_effect_unknown", "functional_call of a module whose tables were changed")
+        if not is_changed and name in self.seen_entries:
             return self.seen_entries[name]
         for table in TABLES:
-            entries = attributes.get(table)
-            if entries is not None and name in entries:
+            entries = attributes.get(table) or {}
+            found: Value | None = None
+            if changed[table] is not None:
+                found = changed[table].find_hashed(frame, name)
+            elif name in entries:
                 found = frame.wrap(entries[name], ModuleEntry(self.source, table, name))
+            if found is None:
+                continue
+            if not is_changed:
                 self.seen_entries[name] = found
                 if name not in attributes:
                     frame.guard("DICT_LACKS", InstanceDict(self.source), name)
-                return found
-        return None
-
-    def changed_entry(self, frame: Frame, name: str, changed: dict[str, Any]) -> Value | None:
-        """The same where the program wrote to a table: entries and attributes come in the order in which Python looks."""
-        if self.replaced:
-            return frame.break_graph("side_effect_unknown", "functional_call of a module whose tables were changed")
-        for table in TABLES:
-            found: Value | None
-            if changed[table] is not None:
-                found = changed[table].find_hashed(frame, name)
-            else:
-                entries = self.obj.__dict__.get(table) or {}
-                found = frame.wrap(entries[name], ModuleEntry(self.source, table, name)) if name in entries else None
-            if found is not None:
-                return found
+            return found
         return None
 
     def __init__(self, cls: type, obj: Any = None, source: Source | None = None, part: Any = None) -> None:
@@ -221,43 +214,38 @@ class ModuleValue(ObjectValue, AbstractModule):
 
     def call_with_hooks(self, frame: Frame, backward: bool, forward: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Forward hooks before and after; those of a backward see what is between."""
+        around = ModuleHooks(frame, self) if backward else None
         try:
-            return self.call_between_hooks(frame, backward, forward, args, kwargs)
+            args, kwargs = self.run_pre_hooks(frame, list(args), dict(kwargs))
+            if around is not None:
+                args = around.enter(frame, args)
+            result = forward.call(frame, args, kwargs)
+            for hook, with_kwargs in self.hook_functions(frame, "_forward_hooks"):
+                found = hook.call(
+                    frame, [self, TupleValue(args), *([dict_of(frame, kwargs.items())] if with_kwargs else []), result], {}
+                )
+                result = result if is_none(found) else found
+            return result if around is None else around.leave(frame, result)
         except SymbolicRaise:
             if self.obj.__dict__["_forward_hooks_always_called"] or always_called_hooks_of_all_modules():
                 frame.break_graph("hook", f"{self.cls.__name__} has a hook that is called in spite of an exception")
             raise
 
-    def call_between_hooks(
-        self, frame: Frame, backward: bool, forward: Value, args: list[Value], kwargs: dict[str, Value]
-    ) -> Value:
-        around = ModuleHooks(frame, self) if backward else None
-        args, kwargs = self.run_pre_hooks(frame, list(args), dict(kwargs))
-        if around is not None:
-            args = around.enter(frame, args)
-        result = forward.call(frame, args, kwargs)
-        for hook, with_kwargs in self.hook_functions(frame, "_forward_hooks"):
-            parts = [self, TupleValue(args), *([dict_value(frame, kwargs)] if with_kwargs else []), result]
-            found = hook.call(frame, parts, {})
-            if not is_none(found):
-                result = found
-        return result if around is None else around.leave(frame, result)
-
     def run_pre_hooks(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]]:
         for hook, with_kwargs in self.hook_functions(frame, "_forward_pre_hooks"):
-            if with_kwargs:
-                found = hook.call(frame, [self, TupleValue(args), dict_value(frame, kwargs)], {})
-                if not is_none(found):
-                    if not isinstance(found, TupleValue) or len(found.items) != 2:
-                        return frame.break_graph("hook", f"a pre-hook of {self.cls.__name__} gives no (args, kwargs)")
-                    new_kwargs: Any
-                    new_args, new_kwargs = found.unpack(frame)
-                    args = new_args.unpack(frame)
-                    kwargs = {force_plain(frame, k): v for k, v in new_kwargs.all_items(frame)}
+            given = [dict_of(frame, kwargs.items())] if with_kwargs else []
+            found = hook.call(frame, [self, TupleValue(args), *given], {})
+            if is_none(found):
                 continue
-            found = hook.call(frame, [self, TupleValue(args)], {})
-            if not is_none(found):
+            if not with_kwargs:
                 args = found.unpack(frame) if isinstance(found, TupleValue) else [found]
+                continue
+            if not isinstance(found, TupleValue) or len(found.items) != 2:
+                return frame.break_graph("hook", f"a pre-hook of {self.cls.__name__} gives no (args, kwargs)")
+            new_kwargs: Any
+            new_args, new_kwargs = found.unpack(frame)
+            args = new_args.unpack(frame)
+            kwargs = {force_plain(frame, k): v for k, v in new_kwargs.all_items(frame)}
         return args, kwargs
 
     def hook_functions(self, frame: Frame, name: str) -> list[tuple[Value, bool]]:
@@ -284,9 +272,7 @@ class ModuleValue(ObjectValue, AbstractModule):
         return lookup_class(self.cls, "__iter__")[0] in ITERATES_MODULES
 
     def iterate(self, frame: Frame) -> Value:
-        if lookup_class(self.cls, "__iter__")[0] in ITERATES_MODULES:
-            return SequenceIterator(self.children(frame))
-        return super().iterate(frame)
+        return SequenceIterator(self.children(frame)) if self.is_fixed() else super().iterate(frame)
 
     def getitem(self, frame: Frame, key: Value) -> Value:
         if lookup_class(self.cls, "__getitem__")[0] not in INDEXES_MODULES:
@@ -297,17 +283,16 @@ class ModuleValue(ObjectValue, AbstractModule):
             return ModuleSlice(self.cls, children[index])
         if not -len(children) <= index < len(children):
             return frame.raise_new(IndexError, f"index {index} is out of range")
-        child: Value = children[index]
-        return child
+        return children[index]
 
     def length(self, frame: Frame) -> Value:
         if lookup_class(self.cls, "__len__")[0] in COUNTS_MODULES:
             return ConstantValue(len(self.children(frame)))
         return super().length(frame)
 
-    def children(self, frame: Frame) -> list[Any]:
+    def children(self, frame: Frame) -> list[Value]:
         """Values of _modules, in order."""
-        return [self.entry(frame, name) for name in self.names(frame, "_modules")]
+        return [entry_of(frame, self, name) for name in self.names(frame, "_modules")]
 
     def identity(self, frame: Frame) -> Any:
         """The module itself. Reached through guarded paths, so its identity is guarded where it matters (as a key)."""
@@ -359,21 +344,7 @@ def written_dict(frame: Frame, obj: Any) -> Any:
     return found if found is not None and (found.changes or found.cleared) else None
 
 
-def dict_value(frame: Frame, kwargs: dict[str, Value]) -> Value:
-    return dict_of(frame, kwargs.items())
-
-
 # --- Module's own methods, by function: fn(frame, args, kwargs) ---------------------------------------------------------
-
-
-def call_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
-    module: ModuleValue = args[0]
-    return module.call_impl(frame, list(args[1:]), kwargs)
-
-
-def getattr_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
-    module: ModuleValue = args[0]
-    return module.module_getattr(frame, force_plain(frame, args[1]))
 
 
 def setattr_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:
@@ -527,9 +498,8 @@ def own_code(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, V
 
 MODULE_ROWS = {
     Module.to: to_row,
-    module_call: call_row,
-    Module._wrapped_call_impl: call_row,
-    Module.__getattr__: getattr_row,
+    **dict.fromkeys((module_call, wrapped_module_call), lambda frame, args, kwargs: args[0].call_impl(frame, args[1:], kwargs)),
+    Module.__getattr__: lambda frame, args, kwargs: args[0].module_getattr(frame, force_plain(frame, args[1])),
     Module.__setattr__: setattr_row,
     Module.named_parameters: as_pairs(members("_parameters")),
     Module.named_buffers: as_pairs(members("_buffers")),

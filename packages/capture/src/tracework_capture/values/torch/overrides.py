@@ -35,8 +35,10 @@ from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..protocol.calls import Handler
     from ..protocol.kinds import AbstractTensor
     from ..protocol.value import Frame
+    from .modes import Modes
 
 Tensor = torch.Tensor
 
@@ -58,8 +60,7 @@ class Dispatching(Value):
         """Breaks the graph where the class of the tensor has operators of its own."""
 
     def not_modelled(self, frame: Frame, what: str) -> NoReturn:
-        reason = "function_mode" if frame.modes.function_modes else "tensor_subclass"
-        frame.break_graph(reason, f"{what} of a {self.python_type().__name__}")
+        frame.break_graph(reason_of(frame), f"{what} of a {self.python_type().__name__}")
 
     def getattr(self, frame: Frame, name: str) -> Value:
         found = self.users_attribute(frame, name)
@@ -158,6 +159,11 @@ class Dispatching(Value):
         if frame.modes.function_modes:
             return self.not_modelled(frame, "truth")
         return super().truth(frame)
+
+
+def reason_of(frame: Frame) -> str:
+    """The id of a break at what is not modelled."""
+    return "function_mode" if frame.modes.function_modes else "tensor_subclass"
 
 
 def is_number(value: Value) -> bool:
@@ -271,7 +277,7 @@ def is_overridden(frame: Frame, args: Sequence[Value], kwargs: dict[str, Value])
 def dispatch_function(frame: Frame, function: Value, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """A call of a function in torch's namespaces with such arguments, or under a mode."""
     fn = function.real()
-    reason, what = ("function_mode", "under a mode") if frame.modes.function_modes else ("tensor_subclass", "of a subclass")
+    reason, what = reason_of(frame), "under a mode" if frame.modes.function_modes else "of a subclass"
     if isinstance(fn, (_torch.OpOverload, _torch.OpOverloadPacket)):
         return frame.break_graph(reason, f"{fn} {what}")
     if not isinstance(fn, types.BuiltinFunctionType) and not is_listed(frame, fn):
@@ -316,8 +322,7 @@ def is_listed(frame: Frame, fn: Callable[..., Any]) -> bool:
     try:
         return fn in overridable_functions()
     except AttributeError:
-        reason = "function_mode" if frame.modes.function_modes else "tensor_subclass"
-        return frame.break_graph(reason, f"{fn.__name__} while something else stands for a function of torch")
+        return frame.break_graph(reason_of(frame), f"{fn.__name__} while something else stands for a function of torch")
 
 
 @functools.cache
@@ -400,11 +405,6 @@ def pop_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return frame.modes.function_modes.pop()
 
 
-def length_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """torch._C._len_torch_function_stack"""
-    return ConstantValue(len(frame.modes.function_modes) + has_device_context())
-
-
 def at_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch._C._get_function_stack_at"""
     place = force_plain(frame, args[0]) - has_device_context()
@@ -419,21 +419,9 @@ def has_device_context() -> bool:
     return _torch.function_mode_count() > 0
 
 
-def modes_on_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Whether some mode is on."""
-    return ConstantValue(bool(frame.modes.function_modes) or has_device_context())
-
-
-def on_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """torch._C._is_torch_function_enabled"""
-    guard_functions(frame)
-    return ConstantValue(not frame.modes.subclass_functions_off)
-
-
-def all_off_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """torch._C._is_torch_function_all_disabled"""
-    guard_functions(frame)
-    return ConstantValue(frame.modes.all_functions_off > 0)
+def mode_count(frame: Frame) -> int:
+    """How many modes are on."""
+    return len(frame.modes.function_modes) + has_device_context()
 
 
 def guard_functions(frame: Frame) -> None:
@@ -444,7 +432,6 @@ def guard_functions(frame: Frame) -> None:
 
 
 def has_function_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """torch.overrides.has_torch_function and its like, where Python code of torch is traced that asks it."""
     return ConstantValue(is_overridden(frame, args, kwargs))
 
 
@@ -454,15 +441,26 @@ def handle_function_row(frame: Frame, args: list[Value], kwargs: dict[str, Value
     return dispatch(frame, function, given, kwargs)
 
 
+def who_is_asked(answer: Callable[[Modes], bool]) -> Handler:
+    """A query whether calls of torch ask classes, or anybody."""
+
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        guard_functions(frame)
+        return ConstantValue(answer(frame.modes))
+
+    return row
+
+
 calls(
     {
         _torch.push_function_mode: push_row,
         _torch.pop_function_mode: pop_row,
-        _torch.function_mode_count: length_row,
+        _torch.function_mode_count: lambda frame, args, kwargs: ConstantValue(mode_count(frame)),
         _torch.function_mode_at: at_row,
-        _torch.function_modes_are_on: modes_on_row,
-        _torch.torch_functions_are_on: on_row,
-        _torch.all_torch_functions_are_off: all_off_row,
+        _torch.function_modes_are_on: lambda frame, args, kwargs: ConstantValue(mode_count(frame) > 0),
+        _torch.torch_functions_are_on: who_is_asked(lambda modes: not modes.subclass_functions_off),
+        _torch.all_torch_functions_are_off: who_is_asked(lambda modes: modes.all_functions_off > 0),
+        # where Python code of torch is traced that asks these
         torch.overrides.has_torch_function: has_function_row,
         torch.overrides.has_torch_function_unary: has_function_row,
         torch.overrides.has_torch_function_variadic: has_function_row,

@@ -39,17 +39,14 @@ from ..protocol.make import make
 from ..protocol.memory import known_values, remember
 from ..protocol.operators import call_dunder
 from ..protocol.value import EXISTING, NEW, Frame, Value
-from . import backward, hooks
 from .backward import is_freed, reload_freed, write_grad
-from .data_indices import select_by_data, slice_by_data, store_by_data
 from .float_forms import element, tensor_form
 from .hooks import keeps_gradient
+from .indices import first_such, select_by_data, select_symbolic, slice_by_data, store_by_data
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
 from .leaf_changes import assign_data, change_requires_grad
 from .leaves import is_new_leaf
-from .masks import first_such
 from .overrides import Dispatching
-from .symbolic_indices import select_symbolic
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES, numel, shape
 from .tensor_data import tensor_of_leaves
 from .tensor_text import text_of_tensor
@@ -90,7 +87,7 @@ class TensorOperations(AbstractTensor):
         self.versions = []  # fakes of what its data became
         self.requiring_grad = None  # its node and fake that ask for a gradient, while it does not
         self.is_chosen = False  # whether data decides which other tensor it is the same object as (graph.replaced)
-        self.stored_back = False  # whether it is read by `x[i] += y` of an i out of data (values.torch.data_indices)
+        self.stored_back = False  # whether it is read by `x[i] += y` of an i out of data (values/torch/indices.py)
 
     def is_leaf(self) -> bool:
         return self.keeps_leaf or self.example.is_leaf
@@ -593,15 +590,6 @@ PLAIN_METHODS = frozenset(
 """Methods that are no operators: about memory, Python objects, or gone from torch. They break the graph."""
 
 
-def hook_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    method: Handler = getattr(hooks, name)
-    return method(frame, self, name, args, kwargs)
-
-
-def backward_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return backward.backward_method(frame, self, name, args, kwargs)
-
-
 def numpy_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if args or not kwargs.keys() <= {"force"}:
         return frame.break_graph("tensor_to_numpy", "Tensor.numpy with these arguments")
@@ -625,7 +613,6 @@ methods(
     torch.Tensor,
     {
         "is_inference": is_inference,
-        "backward": backward_method,
         "size": size,
         "stride": stride,
         **dict.fromkeys(("numel", "nelement"), numel),
@@ -639,7 +626,6 @@ methods(
         **dict.fromkeys(FACTS, fact_method),
         **dict.fromkeys(AS_NUMBERS, number_row),
         "numpy": numpy_method,
-        **dict.fromkeys(("register_hook", "register_post_accumulate_grad_hook", "retain_grad"), hook_method),
     },
 )
 for _reason, _names in LEFT_TO_PYTHON.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,8 +16,6 @@ from ..protocol.operators import binary
 from .leaves import leaf_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..plain.sequence import SequenceValue
     from ..protocol.kinds import AbstractTensor
     from ..protocol.value import Frame, Value
@@ -74,12 +72,14 @@ def version(frame: Frame, self: AbstractTensor, name: str) -> Value:
     return binary(frame, "+", before, ConstantValue(self.example._version))
 
 
-def is_kind(kinds: tuple[str]) -> Callable[..., Any]:
-    return lambda frame, self, name: literal(frame, self.example.device.type in kinds)
+def is_on_kind(frame: Frame, self: AbstractTensor, name: str) -> Value:
+    """is_cuda and its like: whether it is on such a device, guarded with the tensor."""
+    return ConstantValue(self.example.device.type == name.removeprefix("is_"))
 
 
-def always(obj: bool) -> Callable[..., Any]:
-    return lambda frame, self, name: ConstantValue(obj)
+def is_never(frame: Frame, self: AbstractTensor, name: str) -> Value:
+    """What no tensor in a graph is."""
+    return ConstantValue(False)
 
 
 def numel(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -99,36 +99,15 @@ def class_of(frame: Frame, self: AbstractTensor, name: str) -> Value:
 
 TENSOR_ATTRIBUTES = {
     "shape": shape,
-    "ndim": fact,
-    "dtype": fact,
-    "device": fact,
-    "layout": fact,
-    "requires_grad": fact,
+    **dict.fromkeys(("ndim", "dtype", "device", "layout", "requires_grad", "itemsize"), fact),
     "is_leaf": is_leaf,
-    "itemsize": fact,
     "nbytes": nbytes,
-    "T": view_attribute,
-    "mT": view_attribute,
-    "H": view_attribute,
-    "mH": view_attribute,
-    "real": view_attribute,
-    "imag": view_attribute,
-    "data": view_attribute,  # not detach(), whose result shares the version: a write to it must not upset what autograd has saved
+    # data is not detach(), whose result shares the version: a write to it must not upset what autograd has saved
+    **dict.fromkeys(("T", "mT", "H", "mH", "real", "imag", "data"), view_attribute),
     "grad": grad,
     "grad_fn": grad_fn,
-    "is_cuda": is_kind(("cuda",)),
-    "is_cpu": is_kind(("cpu",)),
-    "is_meta": is_kind(("meta",)),
-    "is_mps": is_kind(("mps",)),
-    "is_xpu": is_kind(("xpu",)),
-    "is_xla": is_kind(("xla",)),
-    "is_hpu": is_kind(("hpu",)),
-    "is_mkldnn": always(False),
-    "is_quantized": always(False),
-    "is_sparse": always(False),
-    "is_sparse_csr": always(False),
-    "is_nested": always(False),
-    "is_vulkan": always(False),
+    **dict.fromkeys(("is_cuda", "is_cpu", "is_meta", "is_mps", "is_xpu", "is_xla", "is_hpu"), is_on_kind),
+    **dict.fromkeys(("is_mkldnn", "is_quantized", "is_sparse", "is_sparse_csr", "is_nested", "is_vulkan"), is_never),
     "__class__": class_of,
     "_version": version,
     "names": lambda frame, self, name: TupleValue([NONE] * self.example.ndim),

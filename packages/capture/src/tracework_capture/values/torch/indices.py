@@ -1,8 +1,14 @@
-"""Indices that are ints out of the data of a tensor: `x[i]` and `x[i:]` of an `i` without dims, of which torch asks the number.
+"""Indices of tensors that are not known while tracing.
 
-The graph gathers the one row in place of the view of it that plain Python has, which nobody can tell while neither is written to, and
-not both leave the graph (graph/replaced.py); so it does with the rows between such places, where sizes may depend on data. What is stored at
-such a place is put there by an index of one place.
+Symbolic ints: torch asks an index for its number, so these dims are selected one by one, which keeps them open.
+
+Masks that say the same: `x[y > 0]` and `z[y > 0]` compute the mask twice, and have sizes that are equal because the masks are. The second
+one is taken for the first, whose number of True ones the graph has a symbol for.
+
+Ints out of the data of a tensor, `x[i]` and `x[i:]` of an `i` without dims, of which torch asks the number: the graph gathers the one row in
+place of the view of it that plain Python has, which nobody can tell while neither is written to, and not both leave the graph
+(graph/replaced.py); so it does with the rows between such places, where sizes may depend on data. What is stored at such a place is put
+there by an index of one place.
 """
 
 from __future__ import annotations
@@ -11,24 +17,101 @@ import operator
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch import fx
 
 from ...graph.constant_data import known_tensor
 from ...graph.replaced import may_be_replaced, note_replaced, settle_replaced
 from ..number.deferred import place_here
 from ..number.symint import SymNumber, size_value
 from ..plain.ranges import SliceValue
-from ..plain.sequence import TupleValue
+from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from ..protocol.value import is_none
 from .dtypes import as_kind
-from .symbolic_indices import dims_of_items
 
 if TYPE_CHECKING:
     from ..protocol.value import Frame, Value
 
+
+def select_symbolic(frame: Frame, tensor: Any, key: Value) -> tuple[Any, Value | None]:
+    """What `key` indexes once the symbolic ints in it are applied, and the rest of the key, None where nothing is left."""
+    items = key.all_items(frame) if type(key) is TupleValue else [key]
+    places = [place for place, item in enumerate(items) if isinstance(item, SymNumber)]
+    dims = dims_of_items(items, tensor.example.ndim) if places else None
+    if dims is None:
+        return tensor, key
+    for place in reversed(places):
+        tensor = frame.graph.call_method(frame, "select", (tensor, ConstantValue(dims[place]), items[place]))
+    rest = [item for item in items if not isinstance(item, SymNumber)]
+    return tensor, TupleValue(rest) if rest else None
+
+
+def dims_of_items(items: list[Value], ndim: int) -> list[int] | None:
+    """The dim that each item of an index begins at; None for an index that torch refuses."""
+    taken = [dims_taken(item) for item in items]
+    left = ndim - sum(n for n in taken if n is not None)
+    if left < 0 or taken.count(None) > 1:
+        return None
+    widths = [left if n is None else n for n in taken]
+    return [sum(widths[:place]) for place in range(len(items))]
+
+
+def dims_taken(item: Value) -> int | None:
+    """How many dims of the tensor an item of an index stands for; None for `...`."""
+    if isinstance(item, AbstractTensor):
+        return item.example.ndim if item.example.dtype in (torch.bool, torch.uint8) else 1
+    if item.is_constant() and (item.constant() is None or type(item.constant()) is bool):
+        return 0
+    return None if item.is_constant() and item.constant() is Ellipsis else 1
+
+
+# --- masks --------------------------------------------------------------------------------------------------------------------
+
+NAMES = "lt le gt ge eq ne logical_not logical_and logical_or logical_xor isnan isinf isfinite".split()
+COMPARISONS = {
+    **{getattr(torch, name): name for name in NAMES},
+    **{getattr(operator, name): name for name in ("lt", "le", "gt", "ge", "eq", "ne")},
+    **{getattr(operator, name): name for name in ("and_", "or_", "xor", "invert")},
+    **{name: name for name in NAMES},
+}
+"""Function, or method, of tensors whose results follow from the elements of its arguments -> its name."""
+CONSTANTS = (bool, int, float, type(None))
+
+
+def first_such(frame: Frame, mask: AbstractTensor) -> AbstractTensor:
+    """The mask that the program used first among those that say the same; the mask itself where it is the first."""
+    if frame.modes.transforms or frame.recording.selecting or mask.example.dtype is not torch.bool or mask.example.requires_grad:
+        return mask
+    found = meaning(mask.node)
+    if found is None or found is mask.node:
+        return mask
+    first = frame.queries.masks.setdefault(found, mask)
+    return first if first.node is not None and is_unwritten(first.node) else mask
+
+
+def meaning(node: fx.Node) -> Any:
+    """What the mask is computed from, equal for equal ones; a node that is no question about tensors stands for itself. None where one of
+    the tensors was written to."""
+    if not is_unwritten(node):
+        return None
+    name = COMPARISONS.get(node.target) if node.op in ("call_function", "call_method") and not node.kwargs else None
+    if name is None:
+        return node
+    parts = [meaning(arg) if isinstance(arg, fx.Node) else (type(arg), repr(arg)) for arg in node.args]
+    known = all(isinstance(arg, (fx.Node, *CONSTANTS)) for arg in node.args)
+    return (name, *parts) if known and None not in parts else None
+
+
+def is_unwritten(node: fx.Node) -> bool:
+    """Whether the node is a tensor that nothing was written to since the graph began."""
+    example: Any = node.meta.get("example_value")
+    return isinstance(example, torch.Tensor) and cast(Any, example).storage.version == 0 and not node.meta.get("moved")
+
+
+# --- ints out of data ---------------------------------------------------------------------------------------------------------
+
 SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)
-NONE = ConstantValue(None)
 ALL = SliceValue(NONE, NONE, NONE)
 
 
@@ -39,15 +122,20 @@ def is_place(frame: Frame, item: Value) -> bool:
     return known_tensor(item.node) is None
 
 
+def may_select(frame: Frame, tensor: AbstractTensor, where: tuple[str, int, str, int]) -> bool:
+    """Whether rows of the tensor may be chosen by data here."""
+    modes = frame.modes
+    watched = modes.transforms or modes.function_modes or modes.subclass_functions_off or frame.recording.selecting
+    return not watched and where not in frame.plan.learnt.not_selected and is_plain_tensor(tensor)
+
+
 def places_of(
     frame: Frame, tensor: AbstractTensor, items: list[Any]
 ) -> tuple[list[int], list[int], tuple[str, int, str, int]] | None:
     """Where in the index of a tensor such ints are, and the dim that each item begins at; None where the graph is to break."""
     places = [at for at, item in enumerate(items) if is_place(frame, item)]
     where = place_here(frame)
-    if not places or where in frame.plan.learnt.not_selected or not is_plain_tensor(tensor):
-        return None
-    if frame.modes.transforms or frame.modes.function_modes or frame.recording.selecting or frame.modes.subclass_functions_off:
+    if not places or not may_select(frame, tensor, where):
         return None
     if any(t.example.device.type != "cpu" for t in (tensor, *(items[at] for at in places))):  # others do not raise IndexError
         return None
@@ -89,9 +177,7 @@ def slice_by_data(frame: Frame, tensor: AbstractTensor, key: Value) -> tuple[Any
     items = key.all_items(frame) if type(key) is TupleValue else [key]
     places = [at for at, item in enumerate(items) if is_symbolic_slice(frame, item)]
     where = place_here(frame)
-    if not places or not is_plain_tensor(tensor) or where in frame.plan.learnt.not_selected or not frame.fake_mode.allow_unbacked:
-        return tensor, key
-    if frame.modes.transforms or frame.modes.function_modes or frame.recording.selecting or frame.modes.subclass_functions_off:
+    if not places or not may_select(frame, tensor, where) or not frame.fake_mode.allow_unbacked:
         return tensor, key
     dims = dims_of_items(items, tensor.example.ndim)
     if dims is None or not may_be_replaced(tensor, with_history=True):
