@@ -7,9 +7,10 @@ retain_graph the history is gone afterwards; tensors of it that leave the traced
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
+from tracework_primops import FakeTensor
 from tracework_primops.broadcasting import is_dense
 
 from ..._torch import keeping_version
@@ -22,16 +23,11 @@ from ..protocol.calls import call, method
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values
-from ..protocol.value import is_none
+from ..protocol.value import Emitter, Frame, Value, is_none
 from .hooks import HookCall, RegisterHook
 from .leaves import is_new_leaf, leaf_of
 from .module_hooks import PassThrough
 from .saved_hooks import EnterSavedHooks
-
-if TYPE_CHECKING:
-    from tracework_primops import FakeTensor
-
-    from ..protocol.value import Emitter, Frame, Value
 
 
 def arguments(frame: Frame, args: list[Value], kwargs: dict[str, Value], names: list[str]) -> dict[str, Value | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -16,11 +16,9 @@ from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import remember
+from ..protocol.value import Frame, Value
 from .float_forms import tensor_form
 from .generators import drawn
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame, Value
 
 
 def call_torch(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ... import _C
 from ..._torch import CustomOpDef, OpOverload, OpOverloadPacket, program_of_triton_operator
 from ...marks import mark_of
-from ...sources import Attr, Const
+from ...sources import Attr, Const, Source
 from ..objects.controls import marked_value
 from ..objects.function import FunctionValue
 from ..objects.row_value import CFunctionValue, RowValue, is_bound
 from ..protocol.binding import FOREIGN_FUNCTIONS, BoundBuiltin
 from ..protocol.calls import CALLS, function_name, handler_of_function, row_of
+from ..protocol.value import Frame, Value
 from ..protocol.wraps import COMPILED_OF, guard_type, may_differ_per_call, row_of_other, wraps, wraps_derived, wraps_named
 from .functions import CustomOperatorValue, TorchFunctionValue
 from .graph_functions import is_graph_function
-
-if TYPE_CHECKING:
-    from ...sources import Source
-    from ..protocol.value import Frame, Value
 
 
 @wraps(types.FunctionType)

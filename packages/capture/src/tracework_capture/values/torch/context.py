@@ -6,7 +6,8 @@ import contextlib
 import copy
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from collections.abc import Callable, Generator
+from typing import Any, Self, TypeAlias
 
 import numpy
 import torch
@@ -16,25 +17,18 @@ from ..._torch import dual_level, enter_autocast, exit_autocast, set_grad_mode
 from ...errors import BreakGraph
 from ...graph.settings import left
 from ...regions import error_on_graph_break, leave_region
-from ...sources import Const, InstanceAttr
+from ...sources import Const, InstanceAttr, Source
 from ..objects.existing import wrap_object
 from ..objects.function import FunctionValue
 from ..plain.sequence import NONE
 from ..protocol.binding import BoundBuiltin, class_value
-from ..protocol.calls import call
+from ..protocol.calls import Handler, call
 from ..protocol.constant import ConstantValue, force_plain
-from ..protocol.value import Value
+from ..protocol.kinds import AbstractFunction
+from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import guard_type, wraps, wraps_derived, wraps_named
 from .inference_tensors import begin_block, end_block
 from .overrides import dispatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from ...sources import Source
-    from ..protocol.calls import Handler
-    from ..protocol.kinds import AbstractFunction
-    from ..protocol.value import Emitter, Frame
 
 Blocks: TypeAlias = "Generator[Value | None, bool, None]"
 Block: TypeAlias = "Callable[[Frame, ContextValue], Blocks]"

@@ -4,28 +4,23 @@ a layer over a sequence of any length: nodes that later stages call as they are,
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from tracework_primops import FakeTensor
 
 from ..._torch import any_autocast
 from ...graph.builder import graph_argument
 from ...graph.checks import RANDOM_STATE, fresh_seed
 from ...graph.raises import OF_ATEN
 from ...sources import Const
-from ..protocol.calls import call, calls
+from ..protocol.calls import Handler, call, calls
 from ..protocol.constant import force_plain
 from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Frame, Value
 from .call import call_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracework_primops import FakeTensor
-
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame, Value
 
 
 def called_as_it_is(

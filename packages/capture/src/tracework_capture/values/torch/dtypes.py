@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 
 from ..number.float_formulas import answer
 from ..protocol.constant import ConstantValue
-
-if TYPE_CHECKING:
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame, Value
+from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Frame, Value
 
 
 def as_kind(frame: Frame, tensor: AbstractTensor, dtype: torch.dtype) -> AbstractTensor:

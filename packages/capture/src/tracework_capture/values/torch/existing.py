@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..._torch import disabled_torch_function
+from ...sources import Source
+from ..protocol.value import Frame, Value
 from ..protocol.wraps import guard_type, wraps, wraps_derived
 from .module import ModuleValue
 from .opaque_tensor import foreign_tensor, why_foreign
 from .subclass import existing_subclass_tensor, is_traced
 from .tensor import existing_tensor
-
-if TYPE_CHECKING:
-    from ...sources import Source
-    from ..protocol.value import Frame, Value
 
 
 @wraps(torch.Tensor, torch.nn.Parameter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 
@@ -14,18 +14,12 @@ from ...polyfills.torch_numbers import FORMS
 from ..number.float_formulas import answer, computed_int
 from ..number.floats import changes, shown_to_hooks
 from ..plain.sequence import SequenceValue
-from ..protocol.calls import calls, traced
+from ..protocol.calls import Handler, calls, traced
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
-from ..protocol.value import Value
+from ..protocol.value import Frame, Value
 from .dtypes import as_kind, fits
 from .number_calls import NUMBER_CALLS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame
 
 
 def tensor_form(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:

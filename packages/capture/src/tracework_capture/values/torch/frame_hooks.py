@@ -6,20 +6,17 @@ asks for its handle or for the tables, the frame is captured again, and the grap
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 from torch.utils.hooks import RemovableHandle
 
 from ...plan import Again, Learnt
 from ..number.deferred import place_here
 from ..plain.sequence import NONE
+from ..protocol.kinds import AbstractFunction, AbstractModule
+from ..protocol.value import Emitter, Frame, Value
 from .hooks import Handle
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..protocol.kinds import AbstractFunction, AbstractModule
-    from ..protocol.value import Emitter, Frame, Value
 
 ROWS_OF_TABLES = {"register_forward_hook": "_forward_hooks", "register_forward_pre_hook": "_forward_pre_hooks"}
 OF_ONE_FRAME = ("hook", "with_kwargs")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -11,15 +12,9 @@ from ..plain.mapping import DictValue
 from ..plain.sequence import TupleValue
 from ..protocol.calls import call
 from ..protocol.constant import force_plain
-from ..protocol.kinds import AbstractTensor
-from ..protocol.value import is_none
+from ..protocol.kinds import AbstractModule, AbstractTensor
+from ..protocol.value import Frame, Value, is_none
 from .module import ModuleValue, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..protocol.kinds import AbstractModule
-    from ..protocol.value import Frame, Value
 
 NAMES = ("module", "parameter_and_buffer_dicts", "args", "kwargs")
 

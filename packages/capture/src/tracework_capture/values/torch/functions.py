@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn.utils import rnn
@@ -16,29 +16,25 @@ from ..._torch import failed_check, function_of_custom_operator
 from ...graph.inputs import mark_stated_conditions
 from ...graph.sizes import RAISED, state
 from ...polyfills.torch_functions import all_checked
-from ...sources import Const
+from ...sources import Const, Source
 from ..number.symint import SizeRelation, SymNumber, size_value
 from ..objects.class_value import ClassValue
 from ..objects.lru_cache import waits_for_writes
 from ..objects.row_value import RowValue
 from ..plain.sequence import NONE, SequenceValue, TupleValue
-from ..protocol.calls import CALLS, Policy, breaks, call, method, traced
+from ..protocol.calls import CALLS, Handler, Policy, breaks, call, method, traced
 from ..protocol.constant import ConstantValue, fold, fold_literal, force_plain, literal
 from ..protocol.iteration import iterate_all
+from ..protocol.kinds import AbstractTensor
 from ..protocol.known_function import KnownFunction
 from ..protocol.operators import compare
 from ..protocol.program_code import check_frame_hooks
+from ..protocol.value import Frame, Value
 from .call import call_torch
 from .indices import is_out_of_data
 from .metadata_mutation import TURNING_METHODS
 from .overrides import dispatch, dispatch_function, is_overridden
 from .tensor import TensorValue
-
-if TYPE_CHECKING:
-    from ...sources import Source
-    from ..protocol.calls import Handler
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame, Value
 
 
 class TorchFunctionValue(KnownFunction):

@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
+from tracework_primops import FakeTensor
 
 from ...errors import NotPlain
 from ...signals import let_through
-from ...sources import Const
+from ...sources import Const, Source
 from ..objects.instance import ObjectValue
 from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import call, method
 from ..protocol.constant import plain
-from ..protocol.value import NEW, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracework_primops import FakeTensor
-
-    from ...sources import Source
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Emitter, Frame
+from ..protocol.kinds import AbstractTensor
+from ..protocol.value import NEW, Emitter, Frame, Value
 
 DRAWS = frozenset((torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal))
 SEED = torch.Generator.manual_seed

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from ..._torch import NATIVE_NAMESPACES, VF, OpOverload, OpOverloadPacket, operator_names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 INLINED = {
     F.multi_head_attention_forward,

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import types
 import weakref
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import torch
+from torch import fx
 from torch.utils.hooks import RemovableHandle
+from tracework_primops import FakeTensor
 
 from ...errors import BreakGraph
+from ...graph.regions import Placed
 from ...plan import Again, Learnt
 from ...sources import Const
 from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
@@ -22,18 +26,9 @@ from ..protocol.kinds import AbstractTensor
 from ..protocol.make import make
 from ..protocol.memory import remember
 from ..protocol.region import Region
-from ..protocol.value import SymbolicRaise, Value
+from ..protocol.value import Emitter, Frame, SymbolicRaise, Value
 from .leaves import leaf_of
 from .module_hooks import as_it_is
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from torch import fx
-    from tracework_primops import FakeTensor
-
-    from ...graph.regions import Placed
-    from ..protocol.value import Emitter, Frame
 
 
 class HookCall:

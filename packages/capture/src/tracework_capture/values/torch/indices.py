@@ -14,7 +14,7 @@ there by an index of one place.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -27,11 +27,8 @@ from ..plain.ranges import SliceValue
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor, is_plain_tensor
-from ..protocol.value import is_none
+from ..protocol.value import Frame, Value, is_none
 from .dtypes import as_kind
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame, Value
 
 
 def select_symbolic(frame: Frame, tensor: Any, key: Value) -> tuple[Any, Value | None]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import torch
+from torch import fx
+from tracework_primops import FakeTensor
 
 from ..._torch import neg_view
+from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import fx
-    from tracework_primops import FakeTensor
-
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame
+from ..protocol.value import Frame
 
 __all__ = [
     "as_inference_tensor",

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from ...plan import Again
-from ..protocol.kinds import AbstractTensor
-
-if TYPE_CHECKING:
-    from ..protocol.kinds import AbstractModule
-    from ..protocol.value import Frame, Value
+from ..protocol.kinds import AbstractModule, AbstractTensor
+from ..protocol.value import Frame, Value
 
 
 def initialise(frame: Frame, module: AbstractModule, args: list[Value], kwargs: dict[str, Value]) -> None:

@@ -6,22 +6,19 @@ detached, until requires_grad_() follows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from tracework_primops import FakeTensor
 
 from ... import _torch
 from ...graph.leaves import with_data
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values, remember
+from ..protocol.value import Emitter, Frame, Value
 from .backward import is_freed
 from .inference_tensors import is_inside
 from .leaves import leaf_of
-
-if TYPE_CHECKING:
-    from tracework_primops import FakeTensor
-
-    from ..protocol.value import Emitter, Frame, Value
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 

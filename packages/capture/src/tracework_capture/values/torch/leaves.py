@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from ..._torch import without_dispatch
 from ...sources import Attr
-
-if TYPE_CHECKING:
-    import torch
-
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame
+from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Frame
 
 
 def is_new_leaf(example: Any) -> bool:

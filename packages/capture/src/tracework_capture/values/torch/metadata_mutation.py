@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import fx
 
 from ... import _torch
 from ..protocol.calls import methods
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import remember
-
-if TYPE_CHECKING:
-    from torch import fx
-
-    from ..protocol.value import Frame, Value
+from ..protocol.value import Frame, Value
 
 __all__ = ["TURNING_METHODS"]
 

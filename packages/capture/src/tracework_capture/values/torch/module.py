@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
 from torch.nn.modules.lazy import LazyModuleMixin
+from tracework_primops import FakeTensor
 
 from ..._torch import always_called_hooks_of_all_modules, arguments_of_to, module_call, wrapped_module_call
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
-from ...sources import Const, DictValueAt, InstanceAttr, InstanceDict, ModuleEntry
+from ...sources import Const, DictValueAt, InstanceAttr, InstanceDict, ModuleEntry, Source
 from ..objects.function import FunctionValue
 from ..objects.instance import ObjectValue
 from ..plain.iterators import SequenceIterator
 from ..plain.mapping import dict_of
 from ..plain.ranges import sequence_index
 from ..plain.sequence import NONE, TupleValue
-from ..protocol.calls import call
+from ..protocol.calls import Handler, call
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractModule
 from ..protocol.program_code import check_frame_hooks
-from ..protocol.value import SymbolicRaise, Value, is_none
+from ..protocol.value import Emitter, Frame, SymbolicRaise, Value, is_none
 from .frame_hooks import ROWS_OF_TABLES, hooks_of_frame, put_on
 from .lazy_module import initialise
 from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, guard_table, has_hooks, table_source
 from .tensor import TensorValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tracework_primops import FakeTensor
-
-    from ...sources import Source
-    from ..protocol.calls import Handler
-    from ..protocol.value import Emitter, Frame
 
 Module = torch.nn.Module
 TABLES = ("_parameters", "_buffers", "_modules")

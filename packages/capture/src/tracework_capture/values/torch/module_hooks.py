@@ -9,28 +9,23 @@ from __future__ import annotations
 import dis
 import functools
 import weakref
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
+from torch import fx
 from torch.nn.modules import module as torch_module
+from tracework_primops import FakeTensor
 
 from ... import _torch
 from ...graph.checks import isolate_node
-from ...sources import Attr, Const, InstanceAttr
+from ...sources import Attr, Const, InstanceAttr, Source
 from ..objects.rows_attributes import call_after_graph
 from ..objects.rows_warned import warn_at
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.binding import class_value
 from ..protocol.constant import ConstantValue
-from ..protocol.kinds import AbstractTensor
-
-if TYPE_CHECKING:
-    from torch import fx
-    from tracework_primops import FakeTensor
-
-    from ...sources import Source
-    from ..protocol.kinds import AbstractModule
-    from ..protocol.value import Frame, Value
+from ..protocol.kinds import AbstractModule, AbstractTensor
+from ..protocol.value import Frame, Value
 
 OWN_TABLES = ("_backward_hooks", "_backward_pre_hooks")
 GLOBAL_TABLES = ("_global_backward_hooks", "_global_backward_pre_hooks")

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 
 from ...polyfills.torch_numbers import EXACT, WIDE, accumulated
 from ..number.floats import FloatValue
 from ..plain.sequence import SequenceValue, TupleValue
-from ..protocol.calls import call, method, traced
+from ..protocol.calls import Handler, call, method, traced
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Frame, Value
 from .call import call_torch, returned_list, writes_to_lists
 from .dtypes import fits
-
-if TYPE_CHECKING:
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame, Value
-
 
 accumulate = traced(accumulated)
 

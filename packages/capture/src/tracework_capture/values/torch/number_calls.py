@@ -6,7 +6,7 @@ NUMBER_CALLS: name -> form(frame, name, args, kwargs), which gives None where th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +16,7 @@ from ...graph.operators import number_operator
 from ..number.floats import changes
 from ..protocol.constant import plain
 from ..protocol.kinds import AbstractTensor, is_plain_tensor
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame, Value
+from ..protocol.value import Frame, Value
 
 FUNCTIONS = {
     "norm": torch.norm,

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import fx
 
 from ...errors import NotPlain
+from ...graph.builder import GraphBuilder
 from ...graph.checks import is_plain_call
 from ...graph.operators import NAMESPACE, Refusal, is_foreign, observe, operator_of
 from ...signals import let_through
 from ..objects.row_value import CALLS_WITHOUT_ROW
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.constant import plain
+from ..protocol.kinds import AbstractTensor
 from ..protocol.program_code import check_frame_hooks
+from ..protocol.value import Frame, Value
 from .tensor import TensorValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ...graph.builder import GraphBuilder
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame, Value
 
 log = logging.getLogger("tracework.capture.opaque")
 

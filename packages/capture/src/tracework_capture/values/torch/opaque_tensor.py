@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from ... import _torch
 from ...errors import BreakGraph
-from ..protocol.value import Value
-
-if TYPE_CHECKING:
-    from ...sources import Source
-    from ..protocol.value import Frame
+from ...sources import Source
+from ..protocol.value import Frame, Value
 
 
 def foreign_tensor(frame: Frame, obj: torch.Tensor, source: Source, why: tuple[str, ...]) -> Value:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import types
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch.optim import optimizer as torch_optimizer
@@ -20,13 +22,8 @@ from ..plain.sequence import ListValue, TupleValue
 from ..protocol.calls import call, calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Frame, Value
 from .context import set_grad
-
-if TYPE_CHECKING:
-    import types
-    from collections.abc import Callable
-
-    from ..protocol.value import Frame, Value
 
 _WITH_GRAD_MODE = with_grad_mode_of_optimizer(lambda self: None).__code__
 

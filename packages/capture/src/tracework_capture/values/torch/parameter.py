@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,13 +12,11 @@ from ...sources import Const
 from ..objects.function import FunctionValue
 from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
+from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import remember
+from ..protocol.value import Emitter, Frame, Value
 from .subclass import functions_off
 from .tensor import TensorValue
-
-if TYPE_CHECKING:
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Emitter, Frame, Value
 
 
 class NewParameterValue(TensorValue):

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
+from torch import fx
+from tracework_primops import FakeTensor
 
 from ...graph.constant_data import learn_part
 from ..number.symint import size_value
 from ..plain.results import wrap_constant
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.constant import ConstantValue
+from ..protocol.value import Frame, Value
 from .inference_tensors import refuse_misuse
 from .tensor import tensor_result
-
-if TYPE_CHECKING:
-    from torch import fx
-    from tracework_primops import FakeTensor
-
-    from ..protocol.value import Frame, Value
 
 
 def wrap_result(frame: Frame, node: fx.Node, example: Any) -> Value:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dis
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -17,15 +18,10 @@ from ... import _torch
 from ..protocol.calls import call
 from ..protocol.constant import force_plain
 from ..protocol.region import Region
-from .context import ContextValue
+from ..protocol.value import Frame, Value
+from .context import Blocks, ContextValue
 from .hooks import real_function
 from .module_hooks import as_it_is
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.value import Frame, Value
-    from .context import Blocks
 
 __all__ = ["EnterSavedHooks"]
 

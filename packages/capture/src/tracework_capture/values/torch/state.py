@@ -9,7 +9,8 @@ written into the nodes that they matter to.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.attention
@@ -20,16 +21,10 @@ from ...graph.settings import guard_state
 from ...guards.kinds import STATES
 from ..plain.mapping import dict_of
 from ..plain.sequence import NONE, SequenceValue
-from ..protocol.calls import Policy, call, calls
+from ..protocol.calls import Handler, Policy, call, calls
 from ..protocol.constant import fold, force_plain
-from .context import ContextValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.calls import Handler
-    from ..protocol.value import Emitter, Frame, Value
-    from .context import Block, Blocks
+from ..protocol.value import Emitter, Frame, Value
+from .context import Block, Blocks, ContextValue
 
 
 def read_row(fn: Any, state: str | None = None) -> Handler:

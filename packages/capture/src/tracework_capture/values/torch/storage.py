@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from ..protocol.calls import method
 from ..protocol.constant import ConstantValue
+from ..protocol.kinds import AbstractTensor
 from ..protocol.value import Emitter, Frame, Value
 from .tensor import TensorValue, break_row
-
-if TYPE_CHECKING:
-    from ..protocol.kinds import AbstractTensor
 
 COUNTS = frozenset(("size", "nbytes", "__len__"))
 _left_to_python = break_row("tensor_to_python")

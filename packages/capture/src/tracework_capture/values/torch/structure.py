@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ..plain.mapping import DictValue, dict_of
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.binding import class_value
-from ..protocol.value import builtin_part
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ..protocol.value import Frame, Value
+from ..protocol.value import Frame, Value, builtin_part
 
 
 def children(frame: Frame, value: Value) -> tuple[list[Value], Callable[..., Any]] | None:

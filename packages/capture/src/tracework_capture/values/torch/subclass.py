@@ -7,35 +7,29 @@ come through here breaks the graph, since a value of this kind is no argument of
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import torch
+from torch import fx
+from tracework_primops import FakeTensor
 
 from ... import _torch
 from ..._torch import as_subclass, make_subclass, torch_functions_are_on, torch_functions_off
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...guards.guard import TensorFacts
 from ...guards.kinds import tensor_sizes
-from ...sources import InstanceAttr
+from ...sources import InstanceAttr, Source
 from ..objects.construction import MODELLED_BASES
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
 from ..protocol.binding import bind_static, is_data_descriptor
 from ..protocol.calls import call, method
 from ..protocol.constant import ConstantValue, force_plain
+from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import remember
-from .context import manager
+from ..protocol.value import Emitter, Frame, Value
+from .context import Blocks, ContextValue, manager
 from .tensor import TensorValue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import fx
-    from tracework_primops import FakeTensor
-
-    from ...sources import Source
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Emitter, Frame, Value
-    from .context import Blocks, ContextValue
 
 Tensor = torch.Tensor
 

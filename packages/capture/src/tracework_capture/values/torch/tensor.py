@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import operator
 import types
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy
 import torch
+from torch import fx
+from tracework_primops import FakeTensor
 
 from ... import _C
 from ..._torch import MODULE_OF_TENSOR
@@ -23,14 +26,14 @@ from ...graph.specialised import keep_data, specialised_tensor, truth_of_state
 from ...graph.tensor_formulas import number_of_formula, truth_of_formula
 from ...guards.classes import NO_ATTRIBUTE, lookup_class, meet
 from ...guards.kinds import COMPARE_FUNCTIONS
-from ...sources import Const, InstanceAttr, InstanceDict, ModuleEntry, TensorOffset
+from ...sources import Const, InstanceAttr, InstanceDict, ModuleEntry, Source, TensorOffset
 from ..number.deferred import read_deferred
 from ..number.floats import number_of_tensor
 from ..number.symint import SymNumber, size_value
 from ..objects.function import BoundMethodValue
-from ..plain.sequence import NONE, ListValue, TupleValue
+from ..plain.sequence import NONE, ListValue, SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin, bind_static, is_data_descriptor
-from ..protocol.calls import CALLS, Policy, method, methods
+from ..protocol.calls import CALLS, Handler, Policy, method, methods
 from ..protocol.constant import BINARY_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from ..protocol.finalizers import drop_reference
 from ..protocol.keys import IdentityKey
@@ -38,7 +41,7 @@ from ..protocol.kinds import AbstractArray, AbstractTensor, is_plain_tensor
 from ..protocol.make import make
 from ..protocol.memory import known_values, remember
 from ..protocol.operators import call_dunder
-from ..protocol.value import EXISTING, NEW, Frame, Value
+from ..protocol.value import EXISTING, NEW, Emitter, Frame, Value
 from .backward import is_freed, reload_freed, write_grad
 from .float_forms import element, tensor_form
 from .hooks import keeps_gradient
@@ -50,17 +53,6 @@ from .overrides import Dispatching
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES, numel, shape
 from .tensor_data import tensor_of_leaves
 from .tensor_text import text_of_tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import fx
-    from tracework_primops import FakeTensor
-
-    from ...sources import Source
-    from ..plain.sequence import SequenceValue
-    from ..protocol.calls import Handler
-    from ..protocol.value import Emitter
 
 NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
 REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (numpy.integer, float)))

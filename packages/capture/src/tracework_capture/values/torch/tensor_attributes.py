@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from ...sources import Attr
 from ..number.symint import size_value
-from ..plain.sequence import NONE, TupleValue
+from ..plain.sequence import NONE, SequenceValue, TupleValue
 from ..protocol.binding import class_value
 from ..protocol.constant import ConstantValue, literal
+from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values
 from ..protocol.operators import binary
+from ..protocol.value import Frame, Value
 from .leaves import leaf_of
-
-if TYPE_CHECKING:
-    from ..plain.sequence import SequenceValue
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame, Value
 
 OTHER_NAMES = {"_grad": "grad"}
 """Attributes of tensors that are others under another name."""

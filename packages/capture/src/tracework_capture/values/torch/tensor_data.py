@@ -6,7 +6,8 @@ another tensor; one argument decides what is meant: an int or a torch.Size is a 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 
@@ -16,16 +17,11 @@ from ..number.floats import FloatValue, NumpyFloat
 from ..number.numpy_ints import NumpyInt
 from ..number.symint import SymNumber, size_value
 from ..plain.sequence import SequenceValue, TupleValue
-from ..protocol.calls import CALLS, call, calls, method
+from ..protocol.calls import CALLS, Handler, call, calls, method
 from ..protocol.constant import ConstantValue, fold_plain, force_plain, plain
 from ..protocol.kinds import AbstractArray, AbstractTensor
+from ..protocol.value import Frame, Value
 from .call import call_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame, Value
 
 NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
 
