@@ -200,9 +200,8 @@ class GraphBuilder:
     # --- calls ---------------------------------------------------------------------------------------------------
     def call(self, frame: Any, target: Any, args: Any, kwargs: Any = None, kind: str = "call_function") -> Value:
         """Record target(*args, **kwargs), run it on fakes, and wrap the result. args may hold Values anywhere."""
-        node_args = self.unspecialised_numbers.settle(frame, target, tuple(graph_argument(frame, a) for a in args))
-        node_kwargs = {k: graph_argument(frame, v) for k, v in kwargs.items()} if kwargs else {}
-        node_kwargs = self.unspecialised_numbers.settle(frame, target, node_kwargs)
+        given = tuple(graph_argument(frame, a) for a in args), {k: graph_argument(frame, v) for k, v in (kwargs or {}).items()}
+        node_args, node_kwargs = self.unspecialised_numbers.settle(frame, target, given)
         number = numbers_alone(target, node_args, node_kwargs)
         if number is not None:
             return self.call(frame, torch.full, ((), number.item()), {"dtype": number.dtype})

@@ -38,8 +38,8 @@ from ..plan import Again, Learnt
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from .constant_data import version_of_example
 from .handlers import is_swallowed
-from .leaves import copy_like, leaf, with_data
 from .raises import ANYTHING, exceptions_for_data
+from .regions import copy_like, leaf, with_data
 from .sizes import holds
 from .undo import (
     can_be_copied,

@@ -15,7 +15,7 @@ from tracework_primops.broadcasting import is_dense
 
 from ..._torch import keeping_version
 from ...errors import BreakGraph
-from ...graph.leaves import copy_like
+from ...graph.regions import copy_like
 from ...sources import Attr
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE

@@ -12,7 +12,7 @@ import torch
 from tracework_primops import FakeTensor
 
 from ... import _torch
-from ...graph.leaves import with_data
+from ...graph.regions import with_data
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values, remember
 from ..protocol.value import Emitter, Frame, Value

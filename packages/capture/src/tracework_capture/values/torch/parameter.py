@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..._torch import make_subclass
-from ...graph.leaves import leaf
+from ...graph.regions import leaf
 from ...sources import Const
 from ..objects.function import FunctionValue
 from ..protocol.calls import call
