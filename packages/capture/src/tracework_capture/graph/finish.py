@@ -136,8 +136,8 @@ def make_graph(frame: Frame, stop: Returned | Break, writer: CodeWriter) -> Capt
         example = node.meta["example_value"]
         if not isinstance(example, torch.Tensor):  # one of several results will do
             place = next(i for i, part in enumerate(example) if isinstance(part, torch.Tensor))
-            node, example = builder.graph.call_function(operator.getitem, (node, place)), example[place]
-            node.meta["example_value"] = node.meta["val"] = example
+            example = example[place]
+            node = builder.bare_node(operator.getitem, (node, place), example)
         if example.requires_grad:
             node, example = builder.graph.call_method("detach", (node,)), example.detach()
             node.meta["example_value"] = node.meta["val"] = example

@@ -29,7 +29,7 @@ from ..values.torch.regions.control_flow import fits, operator_results
 from ..values.torch.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Refused", "Traced", "merged", "traced_arm"]
 
@@ -145,17 +145,17 @@ def merged(frame: Any, condition: Any, tensor: AbstractTensor, arms: Sequence[Tr
         raise Refused("the arms give nothing that the data could choose")
     graphs = [arm.outlined.giving(written) if written else arm.outlined for arm in arms]
     facts = tuple(ResultFacts.of(node.meta["example_value"]) for node in written)
+    old = [*first.old, *second.old]
     if first.is_elementwise and second.is_elementwise:
-        choice: _Choice = _Computed(frame, condition, _truth(frame, tensor), [_inlined(frame, made) for made in graphs])
+        choice = _computed(frame, condition, _truth(frame, tensor), old, [_inlined(frame, made) for made in graphs])
     else:
         if in_block or max(first.count, second.count) > MOST_NODES:
             raise Refused("an arm is long, or may raise inside of a block")
         if first.facts != second.facts:
             raise Refused("the arms give different kinds of tensors")
-        choice = _Run(operator_results(frame, tensor, [(a.facts + facts, made) for a, made in zip(arms, graphs)]))
+        choice = _of_operator(old, operator_results(frame, tensor, [(a.facts + facts, made) for a, made in zip(arms, graphs)]))
     if len(first.values) != len(second.values):
         raise Refused("the arms leave different numbers of values")
-    choice.old = [*first.old, *second.old]
     values = [choice.of(a, b) for a, b in zip(first.values, second.values)]
     known = {value.node: value for value in known_values(frame).values()}
     for node in written:
@@ -215,14 +215,14 @@ def _inlined(frame: Any, made: Outlined) -> list[Any]:
 
 
 class _Choice:
-    """Gives the values of a selection, one after the other: those that the arms leave, then those that are written back.
+    """Gives the values of a selection, one after the other: those that the arms leave, then those that are written back. `tensor` gives the next
+    tensor, `number` what stands for a number of each arm.
 
     old: tensors that both arms leave and that were there before. made: the tensors of the arms, and which it gave for them.
     """
 
-    old: Sequence[Value] = ()
-
-    def __init__(self) -> None:
+    def __init__(self, old: Sequence[Value], tensor: Callable[[], Any], number: Callable[[Any, Any], Value]) -> None:
+        self.old, self.tensor, self.number = old, tensor, number
         self.made: list[tuple[tuple[Any, Any], TensorValue]] = []
 
     def of(self, a: Any, b: Any) -> Any:
@@ -241,57 +241,42 @@ class _Choice:
             return a
         return self.number(a, b)
 
-    def tensor(self) -> Any:  # a tensor
-        raise NotImplementedError
 
-    def number(self, a: Any, b: Any) -> Value:
-        raise NotImplementedError
-
-
-class _Run(_Choice):
+def _of_operator(old: Sequence[Value], results: Sequence[Any]) -> _Choice:
     """The results of an operator."""
+    left = iter(results)
 
-    def __init__(self, results: Sequence[Any]) -> None:
-        super().__init__()
-        self.results = iter(results)
-
-    def tensor(self) -> Any:  # a tensor
-        return next(self.results)
-
-    def number(self, a: Any, b: Any) -> Value:
+    def number(a: Any, b: Any) -> Value:
         if not isinstance(a, DeferredFloat) or type(a) is not type(b):
             raise Refused("the arms give different constants, or kinds of values")
-        return type(a)(next(self.results).node)
+        return type(a)(next(left).node)
+
+    return _Choice(old, lambda: next(left), number)
 
 
-class _Computed(_Choice):
+def _computed(frame: Any, condition: Any, truth: AbstractTensor, old: Sequence[Value], results: list[list[Any]]) -> _Choice:
     """Results of both arms, of which torch.where takes one."""
+    first, second = map(iter, results)
 
-    def __init__(self, frame: Any, condition: Any, truth: AbstractTensor, results: list[list[Any]]) -> None:
-        super().__init__()
-        self.frame, self.condition, self.truth = frame, condition, truth
-        self.first, self.second = map(iter, results)
-
-    def tensor(self) -> Any:  # a tensor
-        pair = next(self.first), next(self.second)
-        truth = self.truth
+    def tensor() -> Any:
+        pair, taken = (next(first), next(second)), truth
         if pair[0].example.device != truth.example.device:
-            truth = self.frame.graph.call_method(self.frame, "to", (truth, pair[0].example.device))
-        found = self.frame.graph.call(self.frame, torch.where, (truth, *pair))
-        kinds = {ResultFacts.of(value.example) for value in (*pair, found)}
-        if len(kinds) > 1:
+            taken = frame.graph.call_method(frame, "to", (truth, pair[0].example.device))
+        found = frame.graph.call(frame, torch.where, (taken, *pair))
+        if len({ResultFacts.of(value.example) for value in (*pair, found)}) > 1:
             raise Refused("the arms give different kinds of tensors")
         return found
 
-    def number(self, a: Any, b: Any) -> Value:
-        kind = kind_of_choice(self.condition, a, b) if a is not None and b is not None else None
+    def number(a: Any, b: Any) -> Value:
+        kind = kind_of_choice(condition, a, b) if a is not None and b is not None else None
         if kind is None:
             raise Refused("the arms give different constants, or kinds of values")
-        operands = (self.taken(a, self.first), self.taken(b, self.second))
-        return either(self.frame, self.truth, kind, *operands)
+        pairs = ((a, first), (b, second))
+        return either(
+            frame, truth, kind, *[DeferredFloat(next(it).node) if isinstance(v, DeferredFloat) else v for v, it in pairs]
+        )
 
-    def taken(self, value: Any, results: Iterator[Any]) -> Any:
-        return DeferredFloat(next(results).node) if isinstance(value, DeferredFloat) else value
+    return _Choice(old, tensor, number)
 
 
 def _is_one(a: Value, b: Value) -> bool:

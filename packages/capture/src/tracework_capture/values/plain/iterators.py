@@ -455,6 +455,9 @@ class PartialBuiltin(Value):
         self.handler = handler
         self.args, self.kwargs = args, kwargs or {}
 
+    def held(self) -> Iterable[Any]:
+        return self.args or ()
+
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.handler(frame, args, kwargs)
 

@@ -13,6 +13,7 @@ from torch import fx
 from ...errors import NotPlain
 from ...graph.builder import GraphBuilder
 from ...graph.checks import is_plain_call
+from ...graph.constant_data import apply_target
 from ...graph.operators import NAMESPACE, Refusal, is_foreign, observe, operator_of
 from ...signals import let_through
 from ..objects.row_value import CALLS_WITHOUT_ROW
@@ -98,21 +99,18 @@ def preserved_state() -> Iterator[None]:
 
 def values_so_far(builder: GraphBuilder) -> dict[fx.Node, torch.Tensor]:
     """fx node -> value, computed from copies of the inputs. Raises Refusal where the graph does more than compute."""
-    env = {}
-    for binding, real in zip(builder.inputs, builder.example_inputs, strict=True):
-        env[binding.name] = real
+    inputs = {binding.name: real for binding, real in zip(builder.inputs, builder.example_inputs, strict=True)}
     found = {}
     for node in builder.graph.nodes:
         if node.op == "placeholder":
-            real = env[node.name]
+            real = inputs[node.name]
             found[node] = real.detach().clone() if isinstance(real, torch.Tensor) else real
             continue
         if not is_plain_call(node) and getattr(node.target, "namespace", None) != NAMESPACE:
             raise Refusal(f"the graph before it calls {node.target}")
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), found.__getitem__)
         try:
-            target = getattr(args[0], node.target) if node.op == "call_method" else node.target
-            found[node] = target(*(args[1:] if node.op == "call_method" else args), **kwargs)
+            found[node] = apply_target(node.op, node.target, args, kwargs)
         except Exception as error:
             let_through(error)
             raise Refusal(f"the graph before it raises {type(error).__name__}") from error

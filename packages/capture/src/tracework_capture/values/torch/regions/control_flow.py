@@ -7,6 +7,7 @@ steps that changes are an operator, too.
 
 from __future__ import annotations
 
+import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,14 @@ from ...._torch import cond_op, map_steps, scan, while_loop
 from ....graph.constant_data import known_tensor
 from ....graph.operators import ArgumentSize, ResultFacts, traced_operator
 from ...number.symint import compare_sizes
+from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import TupleValue
 from ...protocol.calls import call
 from ...protocol.constant import ConstantValue
 from ...protocol.region import Region
 from ..structure import leaves, rebuilt, same_structure
 from ..tensor import TensorValue
-from .loop_numbers import Adapted, over_ints, places_of_ints, with_ints, with_tensors
+from .loop_numbers import over_ints, places_of_ints, with_ints, with_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -320,8 +322,11 @@ def map_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if kwargs or len(args) < 2:
         return frame.break_graph("call_unknown", "map with these arguments")
     function, xs, *others = args
-    step = Adapted(lambda frame, args: TupleValue([NOTHING, function.call(frame, [args[1], *others], {})]), function, *others)
-    return scanned(frame, "map", step, NOTHING, xs)[1]
+
+    def step(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return TupleValue([NOTHING, function.call(frame, [args[1], *others], {})])
+
+    return scanned(frame, "map", PartialBuiltin(types.FunctionType, step, [function, *others]), NOTHING, xs)[1]
 
 
 @call(scan)

@@ -6,6 +6,7 @@ small numbers added; what else is computed from that may be compared, and go int
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
@@ -13,6 +14,7 @@ import torch
 from ....guards.kinds import COMPARE_FUNCTIONS
 from ...number.deferred import read_deferred
 from ...number.symint import SymNumber
+from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import TupleValue
 from ...protocol.constant import ConstantValue
 from ...protocol.operators import compare
@@ -21,7 +23,7 @@ from ..structure import leaves, rebuilt
 from ..tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from ...plain.sequence import SequenceValue
     from ...protocol.kinds import AbstractTensor
@@ -146,24 +148,10 @@ def with_tensors(frame: Frame, carried: Value, places: frozenset[int]) -> Value:
     )
 
 
-class Adapted(Value):
-    """A function that is called with other arguments than a loop has: `called` calls it, with `parts` that it reaches."""
-
-    def __init__(self, called: Callable[[Frame, list[Value]], Value], *parts: Value) -> None:
-        super().__init__(None)
-        self.called, self.parts = called, parts
-
-    def held(self) -> Iterable[Any]:
-        return self.parts
-
-    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.called(frame, args)
-
-
 def over_ints(function: Value, places: frozenset[int], gives_carried: bool) -> Value:
     """A function of a loop, which gets ints for tensors at these places, and whose ints become tensors."""
 
-    def called(frame: Frame, args: list[Value]) -> Value:
+    def called(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         over = leaves(frame, TupleValue(args))
         given = [CarriedInt(v) if at in places else v for at, v in enumerate(over)]
         found = function.call(frame, cast(TupleValue, rebuilt(frame, TupleValue(args), iter(given))).items, {})
@@ -174,7 +162,7 @@ def over_ints(function: Value, places: frozenset[int], gives_carried: bool) -> V
             return frame.break_graph("call_unknown", "torch.while_loop whose body gives other kinds of numbers than it takes")
         return with_tensors(frame, found, places)
 
-    return Adapted(called, function)
+    return PartialBuiltin(types.FunctionType, called, [function])
 
 
 def may_go_on(frame: Frame, is_place: bool, value: Value) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -117,12 +118,8 @@ def configs_of(kernel: Any) -> Any:
     while not hasattr(kernel, "configs"):
         kernel = getattr(kernel, "fn", None)
         if kernel is None:
-            return [_NoSettings]
+            return [types.SimpleNamespace(kwargs={})]
     return kernel.configs
-
-
-class _NoSettings:
-    kwargs: dict[str, Value] = {}
 
 
 def constexpr_names(kernel: Any) -> Any:
