@@ -113,13 +113,11 @@ class GraphBuilder:
         """A tensor that the traced program holds but that no source reaches: an input that the code itself keeps."""
         return self.tensor_input(tensor, Const(tensor, "tensor_constant"), "buffer")
 
-    def size_input(self, symbol: Any, source: Source, hint: int) -> fx.Node:
-        """The placeholder of a size symbol; its run-time value is a Python int read at `source`."""
-        node = self._by_symbol.get(symbol)
-        if node is None:
-            node = self._placeholder(source, "size", self.symbols.to_symint(symbol), hint)
-            self._by_symbol[symbol] = self._by_expr[symbol] = node
-        return node
+    def size_input(self, origin: Source, value: int, lower: int | None, upper: int | None, number: bool = False) -> Any:
+        """A symbol for a size, or any number, whose run-time value is a Python int read at `origin`, and its placeholder."""
+        symbol = self.symbols.new(value, origin, lower, upper, number=number)
+        self.know_size(symbol, self._placeholder(origin, "size", self.symbols.to_symint(symbol), value))
+        return symbol
 
     def float_input(self, source: Source, number: float, role: str = "float") -> fx.Node:
         """The placeholder of a float; the graph gets it as a tensor of one number."""

@@ -75,7 +75,7 @@ def is_number_argument(source: Any, value: Any) -> bool:
 LAYOUT, STATED = "layout of an input", "torch._check"  # origins of conditions that are no decisions of the program
 
 
-def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> fx.Node:
+def lift_tensor(frame: Frame, tensor: torch.Tensor, source: Source, role: str) -> fx.Node:
     """The placeholder of an existing tensor, with its guard; made once per tensor."""
     node: fx.Node | None = frame.graph.placeholder_of(tensor)
     if node is not None:
@@ -92,10 +92,9 @@ def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     facts = TensorFacts.of(tensor, dynamic=dims)
     if not dims and not gaps:
         frame.guard("TENSOR", source, facts)
-        node = frame.graph.tensor_input(tensor, source, role)
-        return node
+        return frame.graph.tensor_input(tensor, source, role)
     sizes = [size_symbol(frame, tensor, source, d) if d in dims else n for d, n in enumerate(tensor.shape)]
-    symbols = {dim: stride_symbol(frame, tensor, source, dim) for dim in sorted(gaps)}
+    symbols = {d: frame.graph.size_input(TensorStride(source, d), tensor.stride(d), SMALLEST, None) for d in sorted(gaps)}
     strides = scaled_strides_of(tensor, sizes, symbols.get)
     node = frame.graph.tensor_input(tensor, source, role, sizes=sizes, strides=strides)
     frame.guard("TENSOR", source, replace(facts, strides=fixed_strides(frame, tensor, source, sizes, strides, symbols)))
@@ -138,14 +137,6 @@ def changed_gaps(frame: Frame, tensor: torch.Tensor, source: Source, role: str) 
     before = frame.history.gaps.get(str(source), {})
     changed = frozenset(dim for dim, stride in gaps.items() if before.get(dim, stride) != stride)
     return changed - marks_at(frame, tensor, source).static if changed else changed
-
-
-def stride_symbol(frame: Frame, tensor: torch.Tensor, source: Source, dim: int) -> Any:
-    """A symbol for one stride."""
-    origin = TensorStride(source, dim)
-    symbol = frame.symbols.new(tensor.stride(dim), origin, SMALLEST, None)
-    frame.graph.size_input(symbol, origin, tensor.stride(dim))
-    return symbol
 
 
 LEADING = 2  # batch and length, which change independently: when one of them did, both open
@@ -251,10 +242,8 @@ def refuse_dim(source: Source, dim: int | None, how: str, why: str, cure: str) -
 def size_symbol(frame: Frame, tensor: torch.Tensor, source: Source, dim: int) -> Any:
     """A symbol for one size, in the range that it is marked with; dims marked as one group share it, and a guard says so."""
     size, marks = int(tensor.shape[dim]), marks_at(frame, tensor, source)
-    origin, limits = TensorSize(source, dim), marks.ranges.get(dim, DimRange())
-    lower = max(SMALLEST, limits.lower or 0)
-    symbol = frame.symbols.new(size, origin, lower, limits.upper)
-    frame.graph.size_input(symbol, origin, size)
+    limits = marks.ranges.get(dim, DimRange())
+    symbol = frame.graph.size_input(TensorSize(source, dim), size, max(SMALLEST, limits.lower or 0), limits.upper)
     if dim in frame.inputs.guesses.get(str(source), ()):
         frame.inputs.guessed_dims[symbol] = (str(source), dim)
     if dim in marks.strict:
@@ -311,26 +300,24 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
         chosen = frame.inputs.changes(source, value) or frame.options.chosen_number(str(source), value)
     if not chosen or not frame.options.allows_symbolic_sizes or value.bit_length() > INT_BITS:
         return None
-    symbol = frame.inputs.numbers.get(source)
-    if symbol is None and held_by_static_module(frame, source):
-        return None
-    if symbol is None:
+    if source not in frame.inputs.numbers:
+        if held_by_static_module(frame, source):
+            return None
         limits = declared or DimRange()
         frame.guard("TYPE", source, int)
         symbol = symbolic_int(frame, value, source, limits)
         if declared is not None:
             frame.inputs.strict_dims.append((symbol, source, None, "declared in shapes_spec"))
-        symbol = frame.inputs.numbers[source] = in_group(frame, symbol, limits, str(source))
-    return symbol
+        frame.inputs.numbers[source] = in_group(frame, symbol, limits, str(source))
+    return frame.inputs.numbers[source]
 
 
 def symbolic_int(frame: Frame, value: int, source: Source, limits: DimRange = DimRange()) -> Any:  # noqa: B008  # it is frozen
     """The symbol of an int that may be any number, an input of the graph; one for each source."""
     symbol = frame.inputs.numbers.get(source)
     if symbol is None:
-        symbol = frame.inputs.numbers[source] = frame.symbols.new(value, source, limits.lower, limits.upper, number=True)
+        symbol = frame.inputs.numbers[source] = frame.graph.size_input(source, value, limits.lower, limits.upper, number=True)
         frame.graph.unspecialised_numbers.add(symbol)
-        frame.graph.size_input(symbol, source, value)
     return symbol
 
 

@@ -89,7 +89,7 @@ def specialise(frame: Any, inputs: frozenset[fx.Node], listed: bool = False) -> 
 
 def _specialise(frame: Any, node: fx.Node, listed: bool) -> bool:
     """Whether the data of an input is taken as it is; guards it."""
-    frame, source, data = frame, node.meta["identity_source"], data_of(node.meta["known"].real)
+    source, data = node.meta["identity_source"], data_of(node.meta["known"].real)
     if _shares_written_memory(frame, node):
         return False
     if node in frame.inputs.specialised:
