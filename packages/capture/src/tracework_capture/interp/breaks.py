@@ -133,66 +133,12 @@ def load_super_attr(frame: Any, emit: Any, instruction: Any, stack: list[str | N
     return load_attr(frame, emit, instruction, [*stack[:-3], bound])
 
 
-@rule("STORE_ATTR")
-def store_attr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """x.name = v"""
-    return Executed([f"{stack[-1]}.{instruction.value} = {stack[-2]}"], stack[:-2])
-
-
-@rule("DELETE_ATTR")
-def delete_attr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """del x.name"""
-    return Executed([f"del {stack[-1]}.{instruction.value}"], stack[:-1])
-
-
-@rule("DELETE_FAST")
-def delete_fast(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """del x: what goes on does not get it, and nothing else holds it"""
-    return Executed([], stack)
-
-
-@rule("POP_TOP")
-def pop_top(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """What goes on does not get the top, and nothing else holds it."""
-    return Executed([], stack[:-1])
-
-
 @rule("STORE_FAST")
 def store_fast(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
     """x = v: what goes on gets v, and not what x was"""
     if original_place(frame.code, instruction).opname != "STORE_FAST":
         raise SkipFrame("no way to continue inside of an instruction on two locals")
     return Executed([], stack[:-1], stores=(instruction.value, str(stack[-1])))
-
-
-@rule("BINARY_SUBSCR")
-def binary_subscr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """x[k]"""
-    return _result(f"{stack[-2]}[{stack[-1]}]", stack[:-2])
-
-
-@rule("BINARY_SLICE")
-def binary_slice(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """x[a:b]"""
-    return _result(f"{stack[-3]}[{stack[-2]}:{stack[-1]}]", stack[:-3])
-
-
-@rule("STORE_SUBSCR")
-def store_subscr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """x[k] = v"""
-    return Executed([f"{stack[-2]}[{stack[-1]}] = {stack[-3]}"], stack[:-3])
-
-
-@rule("STORE_SLICE")
-def store_slice(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """x[a:b] = v"""
-    return Executed([f"{stack[-3]}[{stack[-2]}:{stack[-1]}] = {stack[-4]}"], stack[:-4])
-
-
-@rule("DELETE_SUBSCR")
-def delete_subscr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """del x[k]"""
-    return Executed([f"del {stack[-2]}[{stack[-1]}]"], stack[:-2])
 
 
 @rule("BINARY_OP")
@@ -225,18 +171,60 @@ def is_op(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> E
     return _result(f"{stack[-2]} {'is not' if instruction.arg else 'is'} {stack[-1]}", stack[:-2])
 
 
-def _unary(name: str, text: str) -> None:
-    BREAK_TEXT[name] = lambda frame, emit, instruction, stack: _result(text.format(stack[-1]), stack[:-1])
+EXPRESSIONS = {
+    "UNARY_NEGATIVE": (1, "-{0}"),
+    "UNARY_POSITIVE": (1, "+{0}"),
+    "UNARY_INVERT": (1, "~{0}"),
+    "UNARY_NOT": (1, "not {0}"),
+    "TO_BOOL": (1, "not not {0}"),
+    "BINARY_SUBSCR": (2, "{0}[{1}]"),
+    "BINARY_SLICE": (3, "{0}[{1}:{2}]"),
+}
+"""Instruction -> how many operands it takes from the stack, and the expression of what it leaves in their place."""
+CALLS_OF: dict[str, tuple[int, Callable[..., Any]]] = {
+    "FORMAT_SIMPLE": (1, format),
+    "FORMAT_WITH_SPEC": (2, format),
+    "GET_ITER": (1, iter),
+}
+"""The same for instructions that call a function with their operands."""
+STATEMENTS = {
+    "STORE_ATTR": (2, "{1}.{name} = {0}"),
+    "DELETE_ATTR": (1, "del {0}.{name}"),
+    "STORE_SUBSCR": (3, "{1}[{2}] = {0}"),
+    "STORE_SLICE": (4, "{1}[{2}:{3}] = {0}"),
+    "DELETE_SUBSCR": (2, "del {0}[{1}]"),
+    "POP_TOP": (1, ""),  # what goes on does not get it, and nothing else holds it
+    "DELETE_FAST": (0, ""),
+}
+"""Instruction -> how many operands it takes from the stack, and the statement that it is, of which nothing stays there."""
 
 
-for _name, _text in {
-    "UNARY_NEGATIVE": "-{}",
-    "UNARY_POSITIVE": "+{}",
-    "UNARY_INVERT": "~{}",
-    "UNARY_NOT": "not {}",
-    "TO_BOOL": "not not {}",
-}.items():
-    _unary(_name, _text)
+def _expression(count: int, text: str) -> Rule:
+    def written(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+        return _result(text.format(*stack[-count:]), stack[:-count])
+
+    return written
+
+
+def _call_of(count: int, function: Callable[..., Any]) -> Rule:
+    def written(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+        return _result(f"{emit.const(function)}({', '.join(map(str, stack[-count:]))})", stack[:-count])
+
+    return written
+
+
+def _statement(count: int, text: str) -> Rule:
+    def written(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+        below = len(stack) - count
+        lines = [text.format(*stack[below:], name=instruction.value)] if text else []
+        return Executed(lines, stack[:below])
+
+    return written
+
+
+BREAK_TEXT |= {name: _expression(*row) for name, row in EXPRESSIONS.items()}
+BREAK_TEXT |= {name: _call_of(*row) for name, row in CALLS_OF.items()}
+BREAK_TEXT |= {name: _statement(*row) for name, row in STATEMENTS.items()}
 
 
 @rule("BUILD_MAP")
@@ -269,24 +257,6 @@ def format_value(frame: Any, emit: Any, instruction: Any, stack: list[str | None
     function = (None, str, repr, ascii)[instruction.arg & 3]
     text = str(value) if function is None else f"{emit.const(function)}({value})"
     return _result(f"{emit.const(format)}({text}{', ' + str(stack[-1]) if has_spec else ''})", rest)
-
-
-@rule("FORMAT_SIMPLE")
-def format_simple(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """f"{x}" """
-    return _result(f"{emit.const(format)}({stack[-1]})", stack[:-1])
-
-
-@rule("FORMAT_WITH_SPEC")
-def format_with_spec(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """f"{x:spec}" """
-    return _result(f"{emit.const(format)}({stack[-2]}, {stack[-1]})", stack[:-2])
-
-
-@rule("GET_ITER")
-def get_iter(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """iter(x)"""
-    return _result(f"{emit.const(iter)}({stack[-1]})", stack[:-1])
 
 
 _END = object()

@@ -81,10 +81,10 @@ def test_each_row_is_asked_for_somewhere():
 
 def test_what_is_learnt_adds_up():
     one, other = (
-        Learnt(apart=True, read_while_tracing=frozenset((1,))),
+        Learnt(isolated=True, read_while_tracing=frozenset((1,))),
         Learnt(unchecked=True, read_while_tracing=frozenset((2,))),
     )
-    assert one | other == Learnt(apart=True, unchecked=True, read_while_tracing=frozenset((1, 2)))
+    assert one | other == Learnt(isolated=True, unchecked=True, read_while_tracing=frozenset((1, 2)))
     assert Learnt() | one == one == one | one
 
 
@@ -92,9 +92,9 @@ def test_what_is_learnt_adds_up():
 def test_the_next_plan(reason):
     """Learns, counts the attempt unless it is free, and forgets where to stop if all is to be traced anew."""
     row, stop = RETRIES[reason], Stop(7, BreakGraph("explicit"), ())
-    plan = Plan(Learnt(apart=True), keeps_sizes=True).stopped(stop)
+    plan = Plan(Learnt(isolated=True), keeps_sizes=True).stopped(stop)
     following = plan.after(Again(reason, Learnt(unchecked=True)))
-    assert following.learnt == Learnt(apart=True, unchecked=True)
+    assert following.learnt == Learnt(isolated=True, unchecked=True)
     assert following.attempts_left == plan.attempts_left - (0 if row.free else 1)
     assert following.stop_before == (-1 if row.from_start else 7)
     assert (following.unrolls, following.keeps_sizes) == (reason != "by_rounds", reason != "without_sizes")

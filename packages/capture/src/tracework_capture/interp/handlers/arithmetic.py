@@ -10,7 +10,7 @@ from ...values.number.deferred import DeferredValue
 from ...values.number.floats import DataBool
 from ...values.protocol.operators import binary, compare, same
 from ...values.torch.tensor import TensorValue
-from .table import opcode
+from .table import opcode, operators
 
 if TYPE_CHECKING:
     from ...bytecode.code import Instruction
@@ -29,22 +29,13 @@ def binary_op(frame: SymbolicFrame, instruction: Instruction) -> None:
     frame.stack.append(binary(frame, BINARY_OPERATORS[instruction.arg], left, right))
 
 
-@opcode("UNARY_NEGATIVE")
-def negative(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """-value"""
-    frame.stack.append(frame.stack.pop().unary(frame, "-"))
-
-
-@opcode("UNARY_POSITIVE")
-def positive(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """+value"""
-    frame.stack.append(frame.stack.pop().unary(frame, "+"))
-
-
-@opcode("UNARY_INVERT")
-def invert(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """~value"""
-    frame.stack.append(frame.stack.pop().unary(frame, "~"))
+operators(
+    {
+        "UNARY_NEGATIVE": (1, lambda frame, value: value.unary(frame, "-")),
+        "UNARY_POSITIVE": (1, lambda frame, value: value.unary(frame, "+")),
+        "UNARY_INVERT": (1, lambda frame, value: value.unary(frame, "~")),
+    }
+)
 
 
 @opcode("UNARY_NOT")

@@ -9,7 +9,7 @@ import torch
 from ... import _C
 from ...sources import Const
 from ...values.objects.exception import ExistingException, ExistingTraceback
-from ...values.objects.exception_group import match_group, raised_by_clauses
+from ...values.objects.exception_group import match_group
 from ...values.plain.mapping import DictValue
 from ...values.plain.sequence import TupleValue
 from ...values.protocol.constant import force_plain
@@ -90,13 +90,6 @@ def check_group_match(frame: SymbolicFrame, instruction: Instruction) -> None:
     frame.stack += [rest, handled]
 
 
-@opcode("PREP_RERAISE_STAR")
-def prepare_reraise(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """What is raised after the except* clauses, or None (3.11; an intrinsic from 3.12 on)."""
-    original, raised = frame.pop_many(2)
-    frame.stack.append(raised_by_clauses(frame, original, raised.unpack(frame)))
-
-
 @opcode("RAISE_VARARGS")
 def raise_varargs(frame: SymbolicFrame, instruction: Instruction) -> None:
     """raise [value [from cause]]"""
@@ -127,18 +120,11 @@ def load_assertion_error(frame: SymbolicFrame, instruction: Instruction) -> None
     frame.stack.append(frame.wrap(AssertionError, Const(AssertionError, "AssertionError")))
 
 
-@opcode("MATCH_SEQUENCE")
-def match_sequence(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """case [..]:"""
-    kind = frame.stack[-1].python_type()
-    frame.stack.append(frame.constant(bool(kind.__flags__ & (1 << 5))))
-
-
-@opcode("MATCH_MAPPING")
-def match_mapping(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """case {..}:"""
-    kind = frame.stack[-1].python_type()
-    frame.stack.append(frame.constant(bool(kind.__flags__ & (1 << 6))))
+@opcode("MATCH_SEQUENCE", "MATCH_MAPPING")
+def match_kind(frame: SymbolicFrame, instruction: Instruction) -> None:
+    """case [..]: or case {..}: a flag of the type says whether it is one."""
+    flag = 1 << (5 if instruction.opname == "MATCH_SEQUENCE" else 6)
+    frame.stack.append(frame.constant(bool(frame.stack[-1].python_type().__flags__ & flag)))
 
 
 @opcode("MATCH_KEYS")

@@ -11,14 +11,14 @@ from ...sources import Const
 from ...values.number.deferred import DeferredValue, deferred_join
 from ...values.plain.mapping import dict_of
 from ...values.plain.ranges import SliceValue
-from ...values.plain.sequence import ListValue, SequenceValue, TupleValue
+from ...values.plain.sequence import NONE, ListValue, SequenceValue, TupleValue
 from ...values.plain.sets import SetValue
 from ...values.plain.text import joined_text, known_text
 from ...values.protocol.iteration import each_of
 from ...values.protocol.value import Value
 from ...values.torch.tensor import TensorValue
 from .calls import is_iterable, merged_pairs, refuse_starred, starred_pairs
-from .table import opcode
+from .table import displays, opcode, operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
     from ..frame import SymbolicFrame
 
 
-@opcode("BINARY_SUBSCR")
-def binary_subscr(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """container[key]"""
-    key = frame.stack.pop()
-    frame.stack.append(frame.stack.pop().getitem(frame, key))
-
-
 @opcode("STORE_SUBSCR")
 def store_subscr(frame: SymbolicFrame, instruction: Instruction) -> None:
     """container[key] = value"""
@@ -42,54 +35,6 @@ def store_subscr(frame: SymbolicFrame, instruction: Instruction) -> None:
     if frame.recording.selecting and not isinstance(container, TensorValue):
         frame.break_graph("call_unknown", f"an item of {container.describe()} is stored in an arm of a condition on data")
     container.setitem(frame, key, value)
-
-
-@opcode("DELETE_SUBSCR")
-def delete_subscr(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """del container[key]"""
-    container, key = frame.pop_many(2)
-    container.delitem(frame, key)
-
-
-@opcode("BINARY_SLICE")
-def binary_slice(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """container[start:stop] (3.12+)"""
-    container, start, stop = frame.pop_many(3)
-    frame.stack.append(container.getitem(frame, SliceValue(start, stop, frame.constant(None))))
-
-
-@opcode("STORE_SLICE")
-def store_slice(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """container[start:stop] = value (3.12+)"""
-    value, container, start, stop = frame.pop_many(4)
-    container.setitem(frame, SliceValue(start, stop, frame.constant(None)), value)
-
-
-@opcode("BUILD_SLICE")
-def build_slice(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """slice(start, stop[, step])"""
-    parts = frame.pop_many(instruction.arg)
-    if len(parts) == 2:
-        parts.append(frame.constant(None))
-    frame.stack.append(SliceValue(*parts))
-
-
-@opcode("BUILD_TUPLE")
-def build_tuple(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """(a, b, ...)"""
-    frame.stack.append(TupleValue(frame.pop_many(instruction.arg)))
-
-
-@opcode("BUILD_LIST")
-def build_list(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """[a, b, ...]"""
-    frame.stack.append(ListValue(frame.pop_many(instruction.arg)))
-
-
-@opcode("BUILD_SET")
-def build_set(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """{a, b, ...}"""
-    frame.stack.append(SetValue(frame, frame.pop_many(instruction.arg)))
 
 
 @opcode("BUILD_MAP")
@@ -107,24 +52,12 @@ def build_const_key_map(frame: SymbolicFrame, instruction: Instruction) -> None:
     frame.stack.append(dict_of(frame, list(zip(names, frame.pop_many(instruction.arg)))))
 
 
-@opcode("LIST_TO_TUPLE")
-def list_to_tuple(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """tuple(list)"""
-    frame.stack.append(TupleValue(frame.stack.pop().unpack(frame)))
-
-
-@opcode("LIST_APPEND")
-def list_append(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """list.append inside comprehensions and displays."""
+@opcode("LIST_APPEND", "SET_ADD")
+def add_item(frame: SymbolicFrame, instruction: Instruction) -> None:
+    """list.append or set.add inside comprehensions and displays."""
     item = frame.stack.pop()
-    frame.stack[-instruction.arg].call_method(frame, "append", [item], {})
-
-
-@opcode("SET_ADD")
-def set_add(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """set.add inside comprehensions."""
-    item = frame.stack.pop()
-    frame.stack[-instruction.arg].call_method(frame, "add", [item], {})
+    method = "append" if instruction.opname == "LIST_APPEND" else "add"
+    frame.stack[-instruction.arg].call_method(frame, method, [item], {})
 
 
 @opcode("MAP_ADD")
@@ -281,19 +214,6 @@ def convert_value(frame: SymbolicFrame, instruction: Instruction) -> None:
     frame.stack.append(convert(frame, frame.stack.pop(), _FORMATTERS[instruction.arg]))
 
 
-@opcode("FORMAT_SIMPLE")
-def format_simple(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """format(value) (3.13)"""
-    frame.stack.append(formatted(frame, frame.stack.pop(), None))
-
-
-@opcode("FORMAT_WITH_SPEC")
-def format_with_spec(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """format(value, spec) (3.13)"""
-    spec = frame.stack.pop()
-    frame.stack.append(formatted(frame, frame.stack.pop(), spec))
-
-
 class LazyText(Value):
     """An f-string field whose value is only known when the graph has run: fine as long as only the built text is passed on."""
 
@@ -323,7 +243,7 @@ def convert(frame: SymbolicFrame, value: Value, function: Callable[..., Any] | N
     return call_builtin(frame, function, value)
 
 
-def formatted(frame: SymbolicFrame, value: Value, spec: Value | None) -> Value:
+def formatted(frame: SymbolicFrame, value: Value, spec: Value | None = None) -> Value:
     """format(value, spec)"""
     if value.python_type() is str and spec is None:
         return value
@@ -335,14 +255,37 @@ def call_builtin(frame: SymbolicFrame, function: Callable[..., Any], *args: Valu
     return frame.wrap(function, Const(function, function.__name__)).call(frame, list(args), {})
 
 
-@opcode("BUILD_STRING")
-def build_string(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """Join the fields of an f-string."""
-    parts = frame.pop_many(instruction.arg)
+def joined(frame: SymbolicFrame, parts: list[Value]) -> Value:
+    """The fields of an f-string in one text."""
     if any(isinstance(p, DeferredValue) for p in parts):
-        frame.stack.append(deferred_join(parts))
-        return
+        return deferred_join(parts)
     if all(known_text(p) for p in parts):
-        frame.stack.append(joined_text(parts))
-        return
-    frame.stack.append(LazyText(lambda emit: f"''.join([{', '.join(emit.load(p) for p in parts)}])"))
+        return joined_text(parts)
+    return LazyText(lambda emit: f"''.join([{', '.join(emit.load(p) for p in parts)}])")
+
+
+def part(start: Value, stop: Value) -> SliceValue:
+    """start:stop"""
+    return SliceValue(start, stop, NONE)
+
+
+operators(
+    {
+        "BINARY_SUBSCR": (2, lambda frame, container, key: container.getitem(frame, key)),
+        "DELETE_SUBSCR": (2, lambda frame, container, key: container.delitem(frame, key)),
+        "BINARY_SLICE": (3, lambda frame, container, start, stop: container.getitem(frame, part(start, stop))),
+        "STORE_SLICE": (4, lambda frame, value, container, start, stop: container.setitem(frame, part(start, stop), value)),
+        "LIST_TO_TUPLE": (1, lambda frame, items: TupleValue(items.unpack(frame))),
+        "FORMAT_SIMPLE": (1, formatted),
+        "FORMAT_WITH_SPEC": (2, formatted),
+    }
+)
+displays(
+    {
+        "BUILD_TUPLE": lambda frame, items: TupleValue(items),
+        "BUILD_LIST": lambda frame, items: ListValue(items),
+        "BUILD_SET": lambda frame, items: SetValue(frame, items),
+        "BUILD_SLICE": lambda frame, parts: SliceValue(*parts, *[NONE] * (3 - len(parts))),
+        "BUILD_STRING": joined,
+    }
+)

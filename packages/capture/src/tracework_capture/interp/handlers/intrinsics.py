@@ -8,7 +8,7 @@ from ...bytecode.intrinsics import intrinsic_names
 from ...values.objects.exception_group import raised_by_clauses
 from ...values.plain.sequence import TupleValue
 from ...values.plain.type_parameter import TYPES, TypeParameterValue
-from .table import opcode
+from .table import opcode, operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,27 +19,16 @@ if TYPE_CHECKING:
     from ..frame import SymbolicFrame
 
 
-@opcode("CALL_INTRINSIC_1")
-def call_intrinsic_1(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """service(value)"""
-    frame.stack.append(call_intrinsic(frame, instruction.arg, [frame.stack.pop()]))
-
-
-@opcode("CALL_INTRINSIC_2")
-def call_intrinsic_2(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """service(value, value)"""
-    frame.stack.append(call_intrinsic(frame, instruction.arg, frame.pop_many(2)))
-
-
-def call_intrinsic(frame: SymbolicFrame, number: int, operands: list[Value]) -> Value:
-    """What the service gives."""
-    names = intrinsic_names(len(operands))
+@opcode("CALL_INTRINSIC_1", "CALL_INTRINSIC_2")
+def call_intrinsic(frame: SymbolicFrame, instruction: Instruction) -> None:
+    """service(value) or service(value, value)"""
+    count, number = int(instruction.opname[-1]), instruction.arg
+    names = intrinsic_names(count)
     name = names[number] if number < len(names) else str(number)
-    row = INTRINSICS.get((len(operands), name), "no handler")
+    row = INTRINSICS.get((count, name), "no handler")
     if isinstance(row, str):
-        frame.break_graph("opcode_unsupported", f"CALL_INTRINSIC_{len(operands)} {name}: {row}")
-    found: Value = row(frame, *operands)
-    return found
+        frame.break_graph("opcode_unsupported", f"{instruction.opname} {name}: {row}")
+    frame.stack.append(row(frame, *frame.pop_many(count)))
 
 
 def stopiteration_error(frame: SymbolicFrame, exception: Value) -> Value:
@@ -86,3 +75,5 @@ INTRINSICS: dict[tuple[int, str], Callable[..., Value] | str] = {
     **{key: makes(key[1]) for key in TYPES},
 }
 """(Number of operands, name) -> what it gives for the operands, or why it is not modelled."""
+
+operators({"PREP_RERAISE_STAR": (2, prepare_reraise)})  # 3.11

@@ -57,59 +57,30 @@ def jump_backward(frame: SymbolicFrame, instruction: Instruction) -> None:
     frame.position = instruction.target
 
 
-@opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
-def pop_jump_if_true(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """Jump when true."""
-    branch(frame, instruction, True)
+@opcode("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE")
+def pop_jump(frame: SymbolicFrame, instruction: Instruction) -> None:
+    """Jump when true, or when false."""
+    branch(frame, instruction, instruction.opname.endswith("TRUE"))
 
 
-@opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
-def pop_jump_if_false(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """Jump when false."""
-    branch(frame, instruction, False)
-
-
-@opcode("POP_JUMP_BACKWARD_IF_TRUE")
-def pop_jump_back_if_true(frame: SymbolicFrame, instruction: Instruction) -> None:
+@opcode("POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE")
+def pop_jump_back(frame: SymbolicFrame, instruction: Instruction) -> None:
     """The condition at the end of a while loop (3.11)."""
     frame.progress.iterate(frame)
-    pop_jump_if_true(frame, instruction)
+    pop_jump(frame, instruction)
 
 
-@opcode("POP_JUMP_BACKWARD_IF_FALSE")
-def pop_jump_back_if_false(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """The condition at the end of a while loop (3.11)."""
-    frame.progress.iterate(frame)
-    pop_jump_if_false(frame, instruction)
-
-
-@opcode("JUMP_IF_TRUE_OR_POP")
-def jump_if_true_or_pop(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """`or`"""
-    if frame.stack[-1].truth(frame):
+@opcode("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
+def jump_or_pop(frame: SymbolicFrame, instruction: Instruction) -> None:
+    """`or` and `and`"""
+    if frame.stack[-1].truth(frame) is (instruction.opname == "JUMP_IF_TRUE_OR_POP"):
         frame.position = instruction.target
     else:
         frame.stack.pop()
 
 
-@opcode("JUMP_IF_FALSE_OR_POP")
-def jump_if_false_or_pop(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """`and`"""
-    if not frame.stack[-1].truth(frame):
-        frame.position = instruction.target
-    else:
-        frame.stack.pop()
-
-
-@opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_IF_NONE")
+@opcode(*(f"POP_JUMP_{way}IF_{what}" for way in ("", "FORWARD_", "BACKWARD_") for what in ("NONE", "NOT_NONE")))
 def pop_jump_if_none(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """Jump when None."""
-    if is_none(frame.stack.pop()):
-        frame.position = instruction.target
-
-
-@opcode("POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE", "POP_JUMP_IF_NOT_NONE")
-def pop_jump_if_not_none(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """Jump when not None."""
-    if not is_none(frame.stack.pop()):
+    """Jump when None, or when not None."""
+    if is_none(frame.stack.pop()) is not instruction.opname.endswith("NOT_NONE"):
         frame.position = instruction.target

@@ -105,28 +105,14 @@ def delete_fast(frame: SymbolicFrame, instruction: Instruction) -> None:
     del frame.locals[name]
 
 
-@opcode("LOAD_FAST_LOAD_FAST")
-def load_two(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """Two loads in one (3.13)."""
-    first, second = instruction.value
-    frame.stack.append(read_local(frame, first))
-    frame.stack.append(read_local(frame, second))
-
-
-@opcode("STORE_FAST_LOAD_FAST")
-def store_load(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """A store and a load in one (3.13)."""
-    first, second = instruction.value
-    write_local(frame, first, frame.stack.pop())
-    frame.stack.append(read_local(frame, second))
-
-
-@opcode("STORE_FAST_STORE_FAST")
-def store_two(frame: SymbolicFrame, instruction: Instruction) -> None:
-    """Two stores in one (3.13)."""
-    first, second = instruction.value
-    write_local(frame, first, frame.stack.pop())
-    write_local(frame, second, frame.stack.pop())
+@opcode("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST")
+def two_locals(frame: SymbolicFrame, instruction: Instruction) -> None:
+    """Two instructions on locals in one (3.13)."""
+    for kind, name in zip(instruction.opname.split("_FAST_"), instruction.value):
+        if kind.startswith("STORE"):
+            write_local(frame, name, frame.stack.pop())
+        else:
+            frame.stack.append(read_local(frame, name))
 
 
 @opcode("LOAD_GLOBAL")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ...bytecode.code import Instruction
+    from ...values.protocol.value import Value
     from ..frame import SymbolicFrame
-
-__all__ = ["OPCODES", "RETURNED", "SUSPENDED", "find_handler", "opcode"]
 
 RETURNED, SUSPENDED = "returned", "suspended"
 
@@ -28,6 +28,36 @@ def opcode(*names: str) -> Callable[[Any], Any]:
         return handler
 
     return register
+
+
+def operators(rows: Mapping[str, tuple[int, Callable[..., Value | None]]]) -> None:
+    """Rows for instructions that put what rule(frame, *operands) gives, if anything, in the place of so many operands."""
+    for name, (count, rule) in rows.items():
+        opcode(name)(_operator(count, rule))
+
+
+def _operator(count: int, rule: Callable[..., Value | None]) -> Callable[[SymbolicFrame, Instruction], None]:
+    @functools.wraps(rule)
+    def handler(frame: SymbolicFrame, instruction: Instruction) -> None:
+        given = rule(frame, *frame.pop_many(count))
+        if given is not None:
+            frame.stack.append(given)
+
+    return handler
+
+
+def displays(rows: Mapping[str, Callable[[SymbolicFrame, list[Value]], Value]]) -> None:
+    """Rows for instructions that put rule(frame, operands) in the place of as many operands as their argument says."""
+    for name, rule in rows.items():
+        opcode(name)(_display(rule))
+
+
+def _display(rule: Callable[[SymbolicFrame, list[Value]], Value]) -> Callable[[SymbolicFrame, Instruction], None]:
+    @functools.wraps(rule)
+    def handler(frame: SymbolicFrame, instruction: Instruction) -> None:
+        frame.stack.append(rule(frame, frame.pop_many(instruction.arg)))
+
+    return handler
 
 
 def find_handler(opname: str) -> Any:
