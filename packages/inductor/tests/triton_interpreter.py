@@ -130,16 +130,43 @@ NUMPY: dict[str, Any] = {
 }
 
 
-def _reduce(value: Any, axis: int, combine: Any) -> Any:
-    """The interpreter walks a row in Python; maxima of plain tensors have a quicker way."""
+def _tensors(arrays: Sequence[np.ndarray], like: Sequence[Any]) -> tuple[Any, ...]:
     import triton.language as tl
     from triton.runtime.interpreter import TensorHandle
 
+    blocks = [tl.block_type(t.dtype, list(a.shape)) for a, t in zip(arrays, like, strict=True)]
+    handles = [TensorHandle(a, t.handle.dtype) for a, t in zip(arrays, like, strict=True)]
+    return tuple(map(tl.core.tensor, handles, blocks))
+
+
+def _scanned(values: tuple[Any, ...], axis: int, combine: Any) -> list[np.ndarray]:
+    """As a GPU does it, of whole tiles: each element with what lies 1, 2, 4, ... before it."""
+    arrays, step = [v.handle.data for v in values], 1
+    place = np.expand_dims(np.arange(arrays[0].shape[axis]), 1 - axis)
+    while step < arrays[0].shape[axis]:
+        earlier = _tensors([np.roll(a, step, axis) for a in arrays], values)
+        joined = combine.fn(*earlier, *_tensors(arrays, values))
+        joined = joined if isinstance(joined, tuple) else (joined,)
+        arrays = [np.where(place < step, a, j.handle.data) for a, j in zip(arrays, joined, strict=True)]
+        step *= 2
+    return arrays
+
+
+def _associative_scan(value: Any, axis: int, combine: Any) -> Any:
+    """The interpreter walks a row in Python, element by element."""
+    values = value if isinstance(value, tuple) else (value,)
+    found = _tensors(_scanned(values, axis, combine), values)
+    return found if isinstance(value, tuple) else found[0]
+
+
+def _reduce(value: Any, axis: int, combine: Any) -> Any:
+    """The interpreter walks a row in Python; maxima of plain tensors have a quicker way."""
     quick = {"_max": np.max, "_min": np.min}.get(getattr(combine, "__name__", ""))
-    if quick is None or isinstance(value, tuple):
-        return tl.reduce(value, axis, combine)
-    data = quick(value.handle.data, axis=axis)
-    return tl.core.tensor(TensorHandle(data, value.handle.dtype), tl.block_type(value.dtype, list(data.shape)))
+    values = value if isinstance(value, tuple) else (value,)
+    if quick is not None and not isinstance(value, tuple):
+        return _tensors([quick(value.handle.data, axis=axis)], values)[0]
+    found = _tensors([np.take(a, -1, axis) for a in _scanned(values, axis, combine)], values)
+    return found if isinstance(value, tuple) else found[0]
 
 
 def load_source(source: str, folder: Path) -> Any:
@@ -147,14 +174,14 @@ def load_source(source: str, folder: Path) -> Any:
     name = f"interpreted_{next(_COUNT)}"
     path = folder / f"{name}.py"
     text = source.replace("from triton.language.extra import libdevice", "libdevice = None")
-    path.write_text(text.replace("tl.reduce(", "_reduce("))
+    path.write_text(text.replace("tl.reduce(", "_reduce(").replace("tl.associative_scan(", "_associative_scan("))
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     module.libdevice = Libdevice()
-    module._reduce = _reduce
+    module._reduce, module._associative_scan = _reduce, _associative_scan
     return module
 
 

@@ -1,4 +1,4 @@
-"""Running sums and products of few long rows, split over several blocks on a GPU: Triton's interpreter against float64."""
+"""Scans of few long rows, split over several blocks on a GPU, whose number a launch may tell: Triton's interpreter against float64."""
 
 import sys
 from pathlib import Path
@@ -22,7 +22,13 @@ from tracework_runtime.build import triton as build_triton  # noqa: E402
 from triton_programs import graph_of, rendered  # noqa: E402
 
 CUDA = torch.device("cuda", 0)
-SCANS = {"cumsum": (prims.cumsum, torch.cumsum), "cumprod": (prims.cumprod, torch.cumprod)}
+SCANS = {
+    "cumsum": (prims.cumsum, torch.cumsum),
+    "cumprod": (prims.cumprod, torch.cumprod),
+    "logcumsumexp": (prims.logcumsumexp, torch.logcumsumexp),
+}
+EXTREMES = {"cummax": (prims.cummax, torch.cummax), "cummin": (prims.cummin, torch.cummin)}
+READ = {"both": lambda pair: tuple(pair), "values": lambda pair: pair[0], "positions": lambda pair: pair[1]}
 ROUNDINGS = 32 + 32 + 32 + 4
 """The interpreter adds the lanes of a step one after the other, the totals of the parts, and the elements of a step; then comes the result's."""
 EPS = {torch.float32: 2**-24, torch.bfloat16: 2**-9, torch.float64: 2**-53}
@@ -35,11 +41,18 @@ def short_steps(monkeypatch):
     monkeypatch.setitem(config.TABLES, "looped", lambda shape: [config.Config({"XBLOCK": min(shape.outer, 2), "RBLOCK": 32}, 1)])
 
 
-def run(program, *given, folder):
-    """By the interpreter; how many functions each kernel has, and the results."""
-    host, kernels = rendered(graph_of(program, *given, device=CUDA))
-    parts = [(kernel.launch, dict(kernel.launch)["kind"]) for kernel in kernels.values()]
-    return [kind for _, kind in parts], triton_interpreter.host_call(host, kernels, folder)(list(given))
+def run(program, *given, folder, graph=None):
+    """By the interpreter; the kind of each kernel, and the results."""
+    host, kernels = rendered(graph or graph_of(program, *given, device=CUDA))
+    kinds = [dict(kernel.launch)["kind"] for kernel in kernels.values()]
+    return kinds, triton_interpreter.host_call(host, kernels, folder)(list(given))
+
+
+def of_open_sizes(program, dtype, rows=None):
+    """The graph of a program of a matrix: its inputs are the matrix, and the length and the number of the rows where that is not `rows`."""
+    n, m = symbol("s0", 2**15, None), symbol("s1", 8, None)
+    spec, sizes = TensorSpec(dtype, CUDA, (rows or m, n)), [n] if rows else [n, m]
+    return build(lambda x, *_: program(x), [None] * (1 + len(sizes)), [spec, *map(SizeSpec, sizes)])
 
 
 def rows(count, length, dtype, kind):
@@ -47,25 +60,115 @@ def rows(count, length, dtype, kind):
     if not dtype.is_floating_point:
         return torch.randint(-3, 4, (count, length), dtype=dtype)
     x = torch.randn(count, length)
-    return (x if kind == "cumsum" else 1 + x / length).to(dtype)
+    return (1 + x / length if kind == "cumprod" else x).to(dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64], ids=str)
-@pytest.mark.parametrize("kind", SCANS)
+def assert_near(found, kind, x, dtype):
+    if not dtype.is_floating_point:
+        assert torch.equal(found, SCANS[kind][1](x, 1))
+        return
+    run = {"cumsum": np.cumsum, "cumprod": np.cumprod, "logcumsumexp": np.logaddexp.accumulate}[kind]
+    expected = torch.from_numpy(run(x.double().numpy().astype(np.longdouble), 1).astype(np.float64))
+    # A logaddexp rounds its result, an exp and a log1p below 1; what its operands lack weighs less than 1 in it.
+    scales = {"cumsum": lambda: x.double().abs().cumsum(1), "logcumsumexp": lambda: 4 + expected.abs().cummax(1)[0]}
+    scale = scales.get(kind, expected.abs)()
+    assert found.dtype == dtype and bool(((found.double() - expected).abs() <= ROUNDINGS * EPS[dtype] * scale).all())
+
+
+CASES = [(k, d) for k in SCANS for d in (*EPS, torch.int64) if d.is_floating_point or k != "logcumsumexp"]
+
+
+@pytest.mark.parametrize(("kind", "dtype"), CASES, ids=str)
 @pytest.mark.parametrize(("count", "length"), [(1, 512), (1, 1003), (3, 300), (2, 131)])
 def test_long_rows(kind, count, length, dtype, tmp_path):
     """Also where the last parts have nothing, and where a part ends in the middle of a step."""
-    ours, torchs = SCANS[kind]
     x = rows(count, length, dtype, kind)
-    kinds, (found,) = run(lambda x: ours(x, 1), x, folder=tmp_path)
+    kinds, (found,) = run(lambda x: SCANS[kind][0](x, 1), x, folder=tmp_path)
     assert len(kinds) == 1 and " split " in kinds[0], kinds
-    if not dtype.is_floating_point:
-        assert torch.equal(found, torchs(x, 1))
-        return
-    longer = getattr(np, kind)(x.double().numpy().astype(np.longdouble), 1)
-    expected = torch.from_numpy(longer.astype(np.float64))
-    scale = torchs(x.double().abs(), 1) if kind == "cumsum" else expected.abs()
-    assert found.dtype == dtype and bool(((found.double() - expected).abs() <= ROUNDINGS * EPS[dtype] * scale).all())
+    assert_near(found, kind, x, dtype)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), CASES, ids=str)
+def test_a_launch_tells_the_sizes(kind, dtype, tmp_path, monkeypatch):
+    """In as many parts as there are blocks left for; in one, whose totals nobody needs, where rows are many or short."""
+    monkeypatch.setattr(config, "split_limits", lambda shape: config.SplitLimits(8, 1, 4))
+    program = lambda x: SCANS[kind][0](x, 1)
+    for graph, sizes in (
+        (of_open_sizes(program, dtype), [(1, 301), (3, 300), (9, 75), (20, 40), (2, 31)]),
+        (of_open_sizes(program, dtype, rows=2), [(2, 131), (2, 20)]),
+    ):
+        for count, length in sizes:
+            x = rows(count, length, dtype, kind)
+            given = [length, count][: 2 if count != 2 or length == 31 else 1]
+            kinds, (found,) = run(None, x, *given, folder=tmp_path, graph=graph)
+            assert " split " in kinds[0]
+            assert_near(found, kind, x, dtype)
+
+
+EXTREME_CASES = [(torch.float32, read) for read in READ]
+EXTREME_CASES += [(dtype, "both") for dtype in (torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool)]
+
+
+@pytest.mark.parametrize(("dtype", "read"), EXTREME_CASES, ids=str)
+@pytest.mark.parametrize("kind", EXTREMES)
+def test_extremes(kind, read, dtype, tmp_path):
+    """The last of equal ones, a zero of either sign, infinities, and the first NaN and those after it; in parts, in one step, and in columns."""
+    ours, torchs = EXTREMES[kind]
+    x = torch.randint(-3, 4, (3, 300), generator=torch.Generator().manual_seed(1)).to(dtype)
+    if dtype.is_floating_point:
+        x[0, 7::11], x[1, 150::31], x[2, :40], x[2, 40] = -0.0, torch.nan, -torch.inf, torch.inf
+    for dim, given in ((1, x), (1, x[:, :9].clone()), (0, x[1:].t().contiguous())):
+        kinds, found = run(lambda g, dim=dim: READ[read](ours(g, dim)), given, folder=tmp_path)
+        expected = READ[read](tuple(torchs(given, dim)))
+        assert ("split" in kinds[0]) == (given.shape[dim] == 300), kinds
+        for mine, eager in zip(found, expected if read == "both" else (expected,), strict=True):
+            assert mine.dtype == eager.dtype and torch.equal(mine.nan_to_num(9), eager.nan_to_num(9))
+            assert not dtype.is_floating_point or torch.equal(mine.signbit() & ~mine.isnan(), eager.signbit() & ~eager.isnan())
+
+
+@pytest.mark.parametrize("kind", EXTREMES)
+def test_extremes_where_a_launch_tells_the_sizes(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "split_limits", lambda shape: config.SplitLimits(8, 1, 4))
+    ours, torchs = EXTREMES[kind]
+    graph = of_open_sizes(lambda x: ours(x, 1), torch.float32)
+    for count, length in ((1, 301), (9, 75), (20, 40)):
+        x = rows(count, length, torch.float32, kind).round()
+        _, found = run(None, x, length, count, folder=tmp_path, graph=graph)
+        assert all(map(torch.equal, found, torchs(x, 1)))
+
+
+BLOCKS = 132
+"""Blocks that a device should have at least, one for each multiprocessor."""
+
+
+@pytest.mark.parametrize("op", [*SCANS, *EXTREMES, "sum"])
+@pytest.mark.parametrize("count", [1, 8, 64])
+def test_the_device_is_filled(op, count, monkeypatch):
+    """Whether sizes are known before or at the launch."""
+    monkeypatch.undo()
+    program = (lambda x: prims.sum(x, (1,), False)) if op == "sum" else lambda x: (SCANS | EXTREMES)[op][0](x, 1)
+    for length in (1 << 20, 1 << 24):
+        for graph, names in (
+            (graph_of(program, torch.empty(count, length, device="meta"), device=CUDA), {}),
+            (of_open_sizes(program, torch.float32, rows=count), {"ks0": length}),
+            *([] if op == "sum" else [(of_open_sizes(program, torch.float32), {"ks0": length, "ks1": count})]),
+        ):
+            (kernel,) = rendered(graph)[1].values()
+            launch = dict(kernel.launch)
+            first, *_, last = (eval(grid, {}, {**names, **launch["configs"][0]["constants"]}) for grid in launch["grids"])
+            assert first >= BLOCKS and (op == "sum" or last == first), (launch, first, last)
+            assert all(eval(w["elements"], {}, names) == first for w in launch["workspace"])
+
+
+def test_nothing_is_launched_for_totals_that_nobody_needs():
+    """Of many rows, of short ones, and of none."""
+    (kernel,) = rendered(of_open_sizes(lambda x: prims.cumsum(x, 1), torch.float32))[1].values()
+    launch = dict(kernel.launch)
+    for count, length in ((4096, 1 << 16), (3, 20), (0, 100)):
+        names = {"ks0": length, "ks1": count}
+        grids = [eval(grid, {}, {**names, **launch["configs"][0]["constants"]}) for grid in launch["grids"]]
+        assert grids[0] == 0 and grids[1] == -(-count // launch["configs"][0]["constants"]["XBLOCK"])
+        assert [eval(w["elements"], {}, names) for w in launch["workspace"]] == [0]
 
 
 @pytest.mark.parametrize("kind", SCANS)
@@ -73,7 +176,8 @@ def test_what_is_no_number(kind, tmp_path):
     """It goes on to the end of the row, from whichever part, and not into the next row."""
     ours, torchs = SCANS[kind]
     x = rows(3, 300, torch.float32, kind).abs() + 1e-3
-    x[0, 5], x[1, 150], x[2, 299] = torch.inf, torch.nan, -torch.inf
+    x[0, 5], x[0, 7], x[1, 150], x[2, 299] = torch.inf, torch.inf, torch.nan, -torch.inf
+    x[2, :3] = -torch.inf if kind == "logcumsumexp" else x[2, :3]
     x = x / 2 if kind == "cumprod" else x
     _, (found,) = run(lambda x: ours(x, 1), x, folder=tmp_path)
     expected = torchs(x, 1)
@@ -109,16 +213,19 @@ def test_many_rows_are_not_split():
 
 
 def test_they_compile_for_hopper(tmp_path):
-    jobs = []
-    n = symbol("s0", 2**15, None)
-    for dtype in (torch.float32, torch.bfloat16, torch.int64):
-        for ours, _ in SCANS.values():
-            fixed = build(lambda x, ours=ours: ours(x, 1), [None], [TensorSpec(dtype, CUDA, (2, 1 << 20))])
-            open_size = build(lambda x, n, ours=ours: ours(x, 0), [None] * 2, [TensorSpec(dtype, CUDA, (n,)), SizeSpec(n)])
-            for graph in (fixed, open_size):
-                (kernel,) = compile_graph(graph).kernels
-                jobs += [
-                    build_triton.request(kernel, entry, kernel.launch["configs"][0], build_triton.Variant(), 90)
-                    for entry in kernel.launch["entries"]
-                ]
-    assert len(build_triton.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))) == len(jobs) >= 18
+    programs = {
+        **{name: lambda x, ours=ours: ours(x, 1) for name, (ours, _) in SCANS.items()},
+        "cummax": lambda x: prims.cummax(x, 1),
+    }
+    fixed = [("cumsum", torch.bfloat16), ("cumprod", torch.float32), ("cumsum", torch.int64), ("cummax", torch.int64)]
+    opened = [("cumsum", torch.float32), ("logcumsumexp", torch.bfloat16), ("cummax", torch.uint8)]
+    graphs = [build(programs[name], [None], [TensorSpec(dtype, CUDA, (2, 1 << 20))]) for name, dtype in fixed]
+    graphs += [of_open_sizes(programs[name], dtype) for name, dtype in opened]
+    kernels = [kernel for graph in graphs for kernel in compile_graph(graph).kernels]
+    jobs = [
+        build_triton.request(kernel, entry, kernel.launch["configs"][0], build_triton.Variant(wide=wide), 90)
+        for kernel in kernels
+        for entry in kernel.launch["entries"]
+        for wide in (False, True)[: 1 + (kernel.launch["fits32"] is not None)]
+    ]
+    assert len(build_triton.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))) == len(jobs) == 20

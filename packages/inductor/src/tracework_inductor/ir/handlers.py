@@ -161,9 +161,14 @@ class Recorder:
         args = (name, kind, value) if second is None else (name, kind, value, second)
         self.emit("reduce", args, None)
 
-    def scan(self, name: str, kind: str, value: Ref) -> Ref:
-        """The running reduction, this element included."""
-        return self.emit("scan", (name, kind, value), self.dtype(value))
+    def scan(self, name: str, kind: str, value: Ref, position: Ref | None = None) -> Ref:
+        """The running reduction, this element included; position: of an extreme's value."""
+        args = (name, kind, value) if position is None else (name, kind, value, position)
+        return self.emit("scan", args, self.dtype(value))
+
+    def scanned_position(self, scan: Ref) -> Ref:
+        """Where the extreme that the scan has found so far is."""
+        return self.emit("scanned_position", (scan,), torch.int64)
 
     def local(self, name: str, dtype: torch.dtype) -> Ref:
         """A value of this row from an earlier pass."""

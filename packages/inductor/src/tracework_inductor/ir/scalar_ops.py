@@ -76,7 +76,8 @@ STRUCTURAL_OPS = frozenset(
         "bitcast",  # (value, dtype)
         "reduce",  # (name, kind, value[, second]): accumulate over the reduction axes of an inner pass; second: the position of an extreme's
         # value, a dot's other factor
-        "scan",  # (name, kind, value) -> running value along the reduction axis
+        "scan",  # (name, kind, value[, position]) -> running value along the reduction axis; position: of an extreme's value
+        "scanned_position",  # (scan) -> where the extreme that a scan has found so far is
         "local",  # (name): a reduction's result, or a value defined by an outer pass, of the same row
         "define",  # (name, value): outer pass only; makes `local(name)` available in later passes
         "scratch_store",  # (name, position, value): keep one value per inner iteration of this row
@@ -87,7 +88,9 @@ STRUCTURAL_OPS = frozenset(
 REDUCTION_KINDS = frozenset(
     {"sum", "dot", "prod", "max", "min", "any", "all", "xor_sum", "argmax", "argmin", "mean", "squared_deviations"}
 )
-SCAN_KINDS = frozenset({"sum", "prod", "max", "min"})
+EXTREME_SCANS = frozenset({"last_argmax", "last_argmin"})
+"""The extreme so far and its last position; a NaN is more extreme than any number."""
+SCAN_KINDS = frozenset({"sum", "prod", "logaddexp"}) | EXTREME_SCANS
 
 _handler: contextvars.ContextVar[Any] = contextvars.ContextVar("tracework_inductor_handler")
 

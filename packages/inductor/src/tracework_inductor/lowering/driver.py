@@ -20,7 +20,7 @@ from ..ir.buffer import Buffer, BufferLayout, BufferView, ExternNode, LoopNode
 from ..ir.handlers import Recorder
 from ..ir.index import Expr, Size, constant_product, contiguous_strides, dot, flatten, same, same_all, simplify, symbol
 from ..ir.index import stride as step_along
-from ..ir.scalar_ops import handling, ops
+from ..ir.scalar_ops import EXTREME_SCANS, handling, ops
 from ..options import InductorOptions
 from ..schedule.plan import Output, Program
 from . import fallback
@@ -243,19 +243,33 @@ class Lowering:
             recorder.reduce(buffer.name, kind, *value)
         self._add_loops(buffer.name, "reduction", recorder, None)
 
-    def scan_node(self, buffer: Buffer, kind: str, dim: int, inner: Callable[[list[Size]], Any]) -> None:
-        """A loop nest that stores the running reduction of inner along dim."""
-        sizes = buffer.layout.sizes
+    def scan_node(
+        self,
+        buffer: Buffer | None,
+        kind: str,
+        dim: int,
+        inner: Callable[[list[Size]], Ref],
+        positions: Buffer | None = None,
+    ) -> None:
+        """A loop nest that stores the running reduction of inner along dim, and, of an extreme, where it is: each where it has a buffer."""
+        stored = [b for b in (buffer, positions) if b is not None]
+        name, sizes = stored[0].name, stored[0].layout.sizes
         axes, outer = make_axes("i", [s for d, s in enumerate(sizes) if d != dim])
         inner_axes, (along,) = make_axes("r", [sizes[dim]])
         index = [*outer[:dim], along, *outer[dim:]]
         recorder = Recorder(axes, inner_axes)
         with handling(recorder):
-            value = recorder.scan(buffer.name, kind, recorder.to_dtype(inner(index), buffer.layout.dtype))
-            recorder.store(buffer.name, dot(index, buffer.layout.strides), value)
-        self._add_loops(buffer.name, "scan", recorder, None)
+            value = inner(index)
+            if kind in EXTREME_SCANS:
+                value = recorder.scan(name, kind, value, recorder.index_expr(along, torch.int64))
+            else:
+                value = recorder.scan(name, kind, recorder.to_dtype(value, stored[0].layout.dtype))
+            for made in stored:
+                result = value if made is buffer else recorder.scanned_position(value)
+                recorder.store(made.name, dot(index, made.layout.strides), recorder.to_dtype(result, made.layout.in_loops.dtype))
+        self._add_loops(name, "scan", recorder, None, *(b.name for b in stored[1:]))
 
-    def _add_loops(self, name: str, domain: str, recorder: Recorder, mutates: str | None) -> None:
+    def _add_loops(self, name: str, domain: str, recorder: Recorder, mutates: str | None, *more: str) -> None:
         body = recorder.finish()
         reads = frozenset(i.args[0] for i in body.loads())
         body = simplified(body)
@@ -263,7 +277,8 @@ class Lowering:
         if any(self.buffers[r].layout.device != device for r in reads):
             raise InductorError(f"a kernel on {device} would read the memory of another device, from {self.origins()}")
         origins = tuple(dict.fromkeys((*recorder.origins, *self.origins())))
-        self.add_node(LoopNode(f"loop{len(self.nodes)}", domain, body, reads, frozenset((name,)), device, origins, mutates))
+        writes = frozenset((name, *more))
+        self.add_node(LoopNode(f"loop{len(self.nodes)}", domain, body, reads, writes, device, origins, mutates))
 
     def checked(
         self, index: TensorValue, size: Size, wrap: bool = False, accessed: Sequence[Size] = ()

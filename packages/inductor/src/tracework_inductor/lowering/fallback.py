@@ -53,7 +53,7 @@ def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOption
 
 ORDERED_FAMILIES = frozenset({"reduction", "scan", "matmul", "conv", "window"})
 """Ops that add or multiply elements up."""
-ANY_ORDER = frozenset("amax amin any all argmax argmin count_nonzero xor_sum max_pool max_pool_backward".split())
+ANY_ORDER = frozenset("amax amin any all argmax argmin cummax cummin count_nonzero xor_sum max_pool max_pool_backward".split())
 """Those of them whose result does not depend on the order."""
 SCATTERS: Mapping[str, str] = {
     **dict.fromkeys(("index_put", "scatter_add", "scatter_reduce", "index_add", "index_reduce"), "adds"),

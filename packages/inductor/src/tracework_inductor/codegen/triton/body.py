@@ -415,6 +415,7 @@ STRUCTURE: dict[str, Callable[..., Value | None]] = {
     "store": BodyWriter._store,
     "reduce": BodyWriter._effect,
     "scan": BodyWriter._effect,
+    "scanned_position": BodyWriter._effect,
     "scratch_store": BodyWriter._effect,
     "scratch_load": BodyWriter._effect,
 }

@@ -7,7 +7,18 @@ The first config is the default, further ones are tried at the first launch.
 import dataclasses
 from typing import Any
 
-__all__ = ["MAX_PERSISTENT", "Config", "Shape", "configs", "power_of_two", "product_kind", "splits", "tensor_core_product"]
+__all__ = [
+    "MAX_PERSISTENT",
+    "Config",
+    "Shape",
+    "SplitLimits",
+    "configs",
+    "power_of_two",
+    "product_kind",
+    "split_limits",
+    "splits",
+    "tensor_core_product",
+]
 
 MULTIPROCESSORS = 132
 # Rows up to this many elements are held in registers at once.
@@ -28,7 +39,7 @@ _LONG_ROW = 32768
 class Shape:
     """What the choice depends on: kind (a key of TABLES), numbers of points (hints), the contiguous dimension, how many loads there are,
     how many values of a row live at once, how many loads are inside rows; of products how many there are, how many rows they have, the
-    bytes of an element of the large matrix, and whether blocks compute again what all columns need."""
+    bytes of an element of the large matrix, whether blocks compute again what all columns need, and whether rows are scanned."""
 
     kind: str
     outer: int
@@ -42,6 +53,7 @@ class Shape:
     rows: int = 1
     itemsize: int = 0
     repeats: bool = False
+    scans: bool = False
 
     @property
     def looped(self) -> bool:
@@ -105,7 +117,7 @@ def _looped(shape: Shape) -> list[Config]:
         x = _between(16, power_of_two(shape.outer), 32 if shape.streams <= 2 else 64)
         r = _between(8, power_of_two(shape.inner), 2048 // x)
         return [Config({"XBLOCK": x, "RBLOCK": r}, 8)]
-    if shape.inner >= _LONG_ROW:
+    if shape.inner >= _LONG_ROW and not shape.scans:
         return [Config({"XBLOCK": 1, "RBLOCK": 4096}, 16, 2)]
     r = _between(64, power_of_two(shape.inner), 2048 if shape.loads <= 4 else 1024)
     x = _between(1, 2048 // r, power_of_two(shape.outer))
@@ -174,8 +186,24 @@ def configs(shape: Shape) -> list[Config]:
     return TABLES[shape.kind](shape)
 
 
+@dataclasses.dataclass(frozen=True)
+class SplitLimits:
+    """Looped rows are split into so many parts that `blocks` blocks run, each of at least `steps` steps, and into `most` parts at most."""
+
+    blocks: int
+    steps: int
+    most: int
+
+
+def split_limits(shape: Shape) -> SplitLimits:
+    """The limits for looped rows that are no products'; `most` is a power of two, and so many steps stay below what indices of 32 bits leave."""
+    if shape.contiguous == "x":
+        return SplitLimits((8 if shape.streams <= 2 else 4) * MULTIPROCESSORS, 2, 256)
+    return SplitLimits(8 * MULTIPROCESSORS, 1, 512) if shape.scans else SplitLimits(6 * MULTIPROCESSORS, 1, 256)
+
+
 def splits(shape: Shape, config: Config) -> int:
-    """Into how many parts a looped reduction is split so that the device is filled; 1 for not at all."""
+    """Into how many parts a looped reduction or scan of known sizes is split so that the device is filled; 1 for not at all."""
     blocks = max(-(-shape.outer // config.constants["XBLOCK"]), 1)
     if blocks >= MULTIPROCESSORS:
         return 1
@@ -183,8 +211,9 @@ def splits(shape: Shape, config: Config) -> int:
     if shape.kind == "product columns":
         most = longest // _STEPS_OF_PART if blocks < _PARTS_FROM else 1
         return 1 << (min(most, -(-2 * _PARTS_FROM // blocks)).bit_length() - 1) if most else 1
+    limits = split_limits(shape)
+    enough = limits.blocks // blocks
     if shape.contiguous == "x":
-        most = min((8 if shape.streams <= 2 else 4) * MULTIPROCESSORS // blocks, longest // 2, 256)
+        most = min(enough, longest // limits.steps, limits.most)
         return 1 << (most.bit_length() - 1) if most else 1
-    enough = 6 * MULTIPROCESSORS // blocks
-    return _between(1, power_of_two(min(enough, longest)), 256) if longest >= 4 else 1
+    return _between(1, power_of_two(min(enough, longest)), limits.most) if longest >= 4 else 1

@@ -3,7 +3,7 @@
 `render` reads top to bottom: tile the axes, choose the shape and its configs, write each stage's function, describe the
 launch. A looped reduction over few rows is split over several blocks: one stage a reduction pass, which keep partial
 results in a workspace, each stage combining those of the stages before it. A running sum of few long rows is split as a reduction, whose
-parts' totals are where the parts of the sum begin.
+parts' totals are where the parts of the sum begin. Where sizes are known at a launch only, so is the number of parts.
 """
 
 from __future__ import annotations
@@ -28,15 +28,12 @@ from .body import BodyWriter, Tile, Value
 from .header import function_header, launch_record, source_text
 from .moments import MOMENTS, Lanes, combined, in_registers
 from .printer import IndexPrinter, PythonPrinter, fits_text
-from .reduction import ReductionText, reduction_text, scan_text
-from .text_rules import POINTER, TRITON_TEXT
+from .reduction import NO_POSITION, SCAN_COMBINE, ReductionText, reduction_text, scan_text
+from .text_rules import HELD, POINTER, TRITON_TEXT
 from .tiling import Group, Tiling, axes_behind, tile
 
 __all__ = ["Part", "part", "render"]
 
-POSITIONS = frozenset(("argmax", "argmin"))
-NO_POSITION = "9223372036854775807"
-"""Behind all positions, for lanes that have none."""
 _LOADS_TO_COMPUTE_AGAIN = 2
 # Steps of a loop whose values one accumulator may add up; with more there are two levels of them.
 CHAIN = 64
@@ -68,16 +65,16 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         return _product(on_tensor_cores)
     shape = _shape(kernel, tiling)
     chosen = config_table.configs(shape)
-    parts = _parts(kernel, shape, chosen[0])
+    parts = _parts(kernel, tiling, shape, chosen[0])
     names = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}
     names |= {symbol: f"number{n}" for n, symbol in enumerate(kernel.numbers)}
     narrow = _fits_statically(kernel, tiling)
-    if parts > 1:
+    if parts.most > 1:
         functions, spread, workspace = _split_stages(kernel, tiling, shape, names, narrow, parts)
     else:
         writer = _Function(kernel, tiling, shape, names, narrow, split=shape.looped)
         text, kept = writer.write(), writer.kept
-        functions, spread = [_with_workspace(text, len(kept))], [1]
+        functions, spread = [_with_workspace(text, len(kept))], ["1"]
         total = PythonPrinter(names).text(_numel(tiling, "x") * _numel(tiling, "r"))
         workspace = [{"dtype": _workspace_dtype(dtype), "elements": total} for dtype in kept.values()]
     grids = [_grid(tiling, names, n) for n in spread]
@@ -91,7 +88,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         fits32=None if narrow else fits_text(_extents(kernel, tiling), {s: names[s] for s in kernel.sizes}),
         workspace=workspace,
         repeatable=_repeatable(kernel),
-        kind=shape.kind + (f" split {parts}" if parts > 1 else ""),
+        kind=shape.kind + parts.kind,
         checks=bool(index_checks(kernel)),
     )
     return RenderedKernel(source_text(functions, entries), signature, record)
@@ -150,6 +147,7 @@ def _shape(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
         kind = "persistent" if static and inner.numel <= _longest_row(tiling, hint, kernel) else "looped"
     held, streams = len(kernel.scratch) + loads, sum(1 for p in kernel.passes if p.level == "inner" for _ in p.body.loads())
     shape = config_table.Shape(kind, hint["x"], hint.get("r", 1), tiling.contiguous, loads, hint.get("y", 1), held, streams)
+    shape = dataclasses.replace(shape, scans=_scans(kernel))
     if not products:
         return shape
     largest = max((kernel.layouts[b] for b in kernel.reads), key=lambda layout: constant_product(layout.sizes))
@@ -233,11 +231,52 @@ def _may_compute_again(kernel: LoopKernel) -> bool:
     return not reads or not stores or min(stores) >= max(reads)
 
 
-def _parts(kernel: LoopKernel, shape: config_table.Shape, chosen: config_table.Config) -> int:
-    if not shape.looped or (kernel.scratch and not _may_compute_again(kernel)):
-        return 1
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """Into how many parts rows are split: `most`, or, where sizes are open, as many as each launch finds within `limits`, `most` at most.
+
+    block, step: rows of a block, and elements of a step."""
+
+    most: int
+    limits: config_table.SplitLimits | None = None
+    block: int = 1
+    step: int = 1
+
+    @property
+    def kind(self) -> str:
+        """In the launch record's words."""
+        return "" if self.most == 1 else f" split {self.most}" if self.limits is None else f" split at most {self.most}"
+
+    def text(self, printer: IndexPrinter, tiling: Tiling, smallest: str, largest: str) -> str:
+        """The number, in terms of sizes; smallest, largest: names of the functions of two numbers."""
+        if self.limits is None:
+            return str(self.most)
+        rows, row, step = _numel(tiling, "x"), _numel(tiling, "r"), self.step * self.limits.steps
+        blocks = f"{largest}(({printer.text(rows)} + {self.block - 1}) // {self.block}, 1)"
+        enough = self.limits.blocks // -(-rows // self.block) if isinstance(rows, int) else f"{self.limits.blocks} // {blocks}"
+        steps = row // step if isinstance(row, int) else f"({printer.text(row)}) // {step}"
+        return f"{largest}({smallest}({smallest}({enough}, {steps}), {self.most}), 1)"
+
+
+def _parts(kernel: LoopKernel, tiling: Tiling, shape: config_table.Shape, chosen: config_table.Config) -> Parts:
     ops = {i.op for p in kernel.passes for i in p.body.instructions}
-    return config_table.splits(shape, chosen) if ops & {"scan", "reduce"} else 1
+    if not shape.looped or (kernel.scratch and not _may_compute_again(kernel)) or not ops & {"scan", "reduce"}:
+        return Parts(1)
+    rows = _numel(tiling, "x")
+    if shape.kind != "looped" or (isinstance(rows, int) and isinstance(_numel(tiling, "r"), int)):
+        return Parts(config_table.splits(shape, chosen))
+    block, step = chosen.constants["XBLOCK"], chosen.constants["RBLOCK"]
+    # A scan in one part skips its first stage; a reduction would launch two where one does.
+    few = isinstance(rows, int) and rows < block * config_table.MULTIPROCESSORS
+    if few or (shape.scans and not isinstance(rows, int)):
+        limits = config_table.split_limits(shape)
+        return Parts(limits.most, limits, block, step)
+    return Parts(1)
+
+
+def _scans(kernel: LoopKernel) -> bool:
+    """Whether its rows are scanned."""
+    return any(i.op == "scan" for p in kernel.passes for i in p.body.instructions)
 
 
 def _after_totals(kernel: LoopKernel) -> LoopKernel:
@@ -245,12 +284,12 @@ def _after_totals(kernel: LoopKernel) -> LoopKernel:
     found = next(((p, n, i) for p in kernel.passes for n, i in enumerate(p.body.instructions) if i.op == "scan"), None)
     if found is None:
         return kernel
-    (one_pass, position, (_, (name, kind, value), dtype)), body = found, found[0].body
+    (one_pass, position, (_, (name, kind, value, *places), dtype)), body = found, found[0].body
     before = list(body.instructions[:position])
     if dtype == torch.float32 and kind in ("sum", "prod"):  # a total so far is rounded once, where its part begins
         before.append(Instruction("to_dtype", (value, torch.float64), torch.float64))
         value = Ref(position)
-    total = drop_unused([*before, Instruction("reduce", (name, kind, value), None)])
+    total = drop_unused([*before, Instruction("reduce", (name, kind, value, *places), None)])
     first = dataclasses.replace(one_pass, body=dataclasses.replace(body, instructions=total))
     return dataclasses.replace(kernel, passes=(first, *kernel.passes))
 
@@ -278,32 +317,48 @@ def _fits_statically(kernel: LoopKernel, tiling: Tiling) -> bool:
     return all(isinstance(e, int) and e <= INT32_LIMIT for e in extents) and not kernel.sizes
 
 
-def _grid(tiling: Tiling, names: dict[Any, str], parts: int) -> str:
+def _grid(tiling: Tiling, names: dict[Any, str], parts: str) -> str:
     printer = PythonPrinter(names)
     blocks = [f"(-(-({printer.text(g.numel)}) // {g.prefix.upper()}BLOCK))" for g in tiling.groups if g.prefix in ("x", "y")]
-    return " * ".join([*blocks, *([str(parts)] if parts > 1 else [])])
+    return " * ".join([*blocks, *([parts] if parts != "1" else [])])
 
 
 def _split_stages(
-    kernel: LoopKernel, tiling: Tiling, shape: config_table.Shape, names: dict[Any, str], narrow: bool, parts: int
-) -> tuple[list[str], list[int], list[dict[str, str]]]:
+    kernel: LoopKernel, tiling: Tiling, shape: config_table.Shape, names: dict[Any, str], narrow: bool, parts: Parts
+) -> tuple[list[str], list[str], list[dict[str, str]]]:
     """One function for each pass that reduces, and one for what follows the last of them; in how many parts each
     runs; and the workspace."""
+    printer = PythonPrinter(names)
+    count = parts.text(printer, tiling, "min", "max")
     kernel = _after_totals(kernel)
     ends = [n + 1 for n, p in enumerate(kernel.passes) if any(i.op == "reduce" for i in p.body.instructions)]
     ends.append(len(kernel.passes))
     functions, spread, start = [], [], 0
     partials: list[Partial] = []
     for end in ends:
-        mine = parts if any(p.level == "inner" for p in kernel.passes[start:end]) else 1
-        writer = _Function(kernel, tiling, shape, names, narrow, parts=mine, combined=parts, partials=list(partials), split=True)
+        split = any(p.level == "inner" for p in kernel.passes[start:end])
+        writer = _Function(
+            kernel,
+            tiling,
+            shape,
+            names,
+            narrow,
+            parts=parts if split else None,
+            combined=parts,
+            partials=list(partials),
+            split=True,
+        )
         functions.append(writer.write(start, end))
-        spread.append(mine)
+        spread.append(count if split else "1")
         partials += writer.made
         start = end
-    outer = PythonPrinter(names).text(_numel(tiling, "x"))
+    needed = count
+    if shape.scans and parts.limits is not None:  # no part begins behind another
+        needed = f"{count} * ({count} > 1)"
+        spread[0] = needed
     dtypes = {argument: dtype for p in partials for argument, dtype in p.arguments.items()}
-    workspace = [{"dtype": _workspace_dtype(dtype), "elements": f"({outer}) * {parts}"} for dtype in dtypes.values()]
+    elements = f"({printer.text(_numel(tiling, 'x'))}) * {needed}"
+    workspace = [{"dtype": _workspace_dtype(dtype), "elements": elements} for dtype in dtypes.values()]
     return [_with_workspace(f, len(dtypes)) for f in functions], spread, workspace
 
 
@@ -337,17 +392,20 @@ class _Function:
         names: dict[Any, str],
         narrow: bool,
         *,
-        parts: int = 1,
-        combined: int = 1,
+        parts: Parts | None = None,
+        combined: Parts = Parts(1),
         partials: list[Partial] | None = None,
         split: bool = False,
         told: bool = False,
     ) -> None:
         self.combined, self.split, self.told = combined, split, told
-        self.kernel, self.tiling, self.shape, self.narrow, self.parts = kernel, tiling, shape, narrow, parts
+        self.kernel, self.tiling, self.shape, self.narrow = kernel, tiling, shape, narrow
+        self.parts = parts.most if parts else 1
         self.products = _products(kernel)
         self.partials = partials or []
         self.made: list[Partial] = []
+        self.positions: dict[str, Value] = {}
+        """The running extreme of a scan -> where it is."""
         self.scanned = {i.args[0] for p in kernel.passes for i in p.body.instructions if i.op == "scan"}
         self.moments: dict[str, Sequence[str]] = {}
         """Value -> where its moments over the row are."""
@@ -382,6 +440,11 @@ class _Function:
         self.again = self.looped and _may_compute_again(kernel)
         self.pending: list[tuple[int, str, Value]] = []
         """What an inner pass has made, for which points."""
+
+    @property
+    def count(self) -> str:
+        """The number of parts."""
+        return str(self.parts) if self.combined.limits is None else "parts"
 
     def _fills_blocks(self) -> bool:
         """Whether rows have no lanes that are masked off."""
@@ -431,8 +494,10 @@ class _Function:
             lines += ["if WIDE:", "    pid = pid.to(tl.int64)"]
         lines += [f"number{n} = tl.load(p{len(self.kernel.buffers) + n})" for n in range(len(self.kernel.numbers))]
         outer = [g for g in self.tiling.groups if g.prefix != "r"]
+        if self.combined.limits is not None:
+            lines.append(f"parts = {self.combined.text(self.printer, self.tiling, 'tl.minimum', 'tl.maximum')}")
         if self.parts > 1:
-            lines += [f"part = pid % {self.parts}", f"pid = pid // {self.parts}"]
+            lines += [f"part = pid % {self.count}", f"pid = pid // {self.count}"]
         x = self.tiling.group("x")
         assert x is not None
         if len(outer) == 2:
@@ -562,10 +627,10 @@ class _Function:
             found = combined(seen, "0.0", mean, squares, lambda text: self._of_row(text).text)
             self.writer.locals[partial.name] = Value(found[MOMENTS[partial.kind]], frozenset({"x"}), partial.dtype)
             return
-        if partial.kind in POSITIONS:
+        if partial.kind in NO_POSITION:
             (value, dtype), (at, _) = partial.arguments.items()
             found = self._tile_of_parts(value, reduction_text(partial.kind, dtype).identity, dtype)
-            pair = f"({found}, {self._tile_of_parts(at, NO_POSITION, torch.int64)})"
+            pair = f"({found}, {self._tile_of_parts(at, NO_POSITION[partial.kind], torch.int64)})"
             self.writer.locals[partial.name] = self.writer.name(_position_text(pair, partial.kind), frozenset({"x"}), torch.int64)
             return
         texts = reduction_text(partial.kind, partial.dtype)
@@ -574,10 +639,12 @@ class _Function:
         result = self.writer.name(texts.across(tile_of_parts), frozenset({"x"}), partial.dtype)
         self.writer.locals[partial.name] = result
 
-    def _tile_of_parts(self, argument: str, identity: str, dtype: torch.dtype) -> str:
+    def _tile_of_parts(self, argument: str, identity: str, dtype: torch.dtype, end: str = "parts") -> str:
+        """What the parts before `end` have kept, the identity for others."""
         outer = self.printer.text(_numel(self.tiling, "x"))
-        lanes = f"tl.arange(0, {self.combined})[None, :]"
-        load = f"tl.load({argument} + ({lanes} * ({outer}) + x), xmask, other={identity})"
+        lanes = f"tl.arange(0, {self.combined.most})[None, :]"
+        inside = f"xmask & ({lanes} < {end})" if end != "parts" or self.combined.limits else "xmask"
+        load = f"tl.load({argument} + ({lanes} * ({outer}) + x), {inside}, other={identity})"
         return self.writer.name(load, frozenset({"x"}), dtype).text
 
     def _of_row(self, text: str) -> Value:
@@ -618,7 +685,7 @@ class _Function:
         variables = self._variables(r)
         first, last = "0", rnumel
         if self.parts > 1:
-            each = f"(({rnumel} + RBLOCK * {self.parts} - 1) // (RBLOCK * {self.parts})) * RBLOCK"
+            each = f"(({rnumel} + RBLOCK * {self.count} - 1) // (RBLOCK * {self.count})) * RBLOCK"
             outside.append(f"rfirst = part * {each}")
             outside.append(f"rlast = tl.minimum(rfirst + {each}, {rnumel})")
             first, last = "rfirst", "rlast"
@@ -667,6 +734,7 @@ class _Function:
         table = {
             "reduce": self._reduce,
             "scan": self._scan,
+            "scanned_position": lambda i, args, body: self.positions[args[0].text],
             "scratch_store": self._scratch_store,
             "scratch_load": self._scratch_load,
         }
@@ -674,7 +742,7 @@ class _Function:
 
     def _reduce(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
         name, kind, value = args[:3]
-        if kind in POSITIONS:
+        if kind in NO_POSITION:
             self._reduce_position(name, kind, value, args[3])
             return
         if kind in MOMENTS:
@@ -783,12 +851,12 @@ class _Function:
         combine = f"_{kind}"
         if not self.looped:
             v = self._where_inside(value, texts.identity, texts.held)
-            j = self._where_inside(index, NO_POSITION, "tl.int64")
+            j = self._where_inside(index, NO_POSITION[kind], "tl.int64")
             self._made(name, self.writer.name(_position_text(f"({v}, {j})", kind), frozenset({"x"}), torch.int64))
             return
         acc, at, shape = f"acc_{self._label(name)}", f"at_{self._label(name)}", self.writer.tile.shape()
         self.before_loop.append(f"{acc} = tl.full({shape}, {texts.identity}, {texts.held})")
-        self.before_loop.append(f"{at} = tl.full({shape}, {NO_POSITION}, tl.int64)")
+        self.before_loop.append(f"{at} = tl.full({shape}, {NO_POSITION[kind]}, tl.int64)")
         self.writer.lines += [
             f"new_{acc}, new_{at} = {combine}({acc}, {at}, {self.writer.full(value)}, {self.writer.full(index)})",
             f"{acc} = tl.where(rmask, new_{acc}, {acc})",
@@ -807,8 +875,10 @@ class _Function:
         self.made.append(Partial(name, self.point, torch.int64, kind, arguments))
 
     def _scan(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
-        name, kind, value = args
+        name, kind, value = args[:3]
         assert i.dtype is not None
+        if kind in NO_POSITION:
+            return self._scan_position(name, kind, value, args[3])
         texts = reduction_text(kind, value.dtype)
         inside = self._where_inside(value, texts.identity, texts.held)
         narrowed = ""
@@ -837,14 +907,54 @@ class _Function:
         ]
         return Value(result, frozenset(self.writer.tile.dims), i.dtype)
 
+    def _scan_position(self, name: str, kind: str, value: Value, index: Value) -> Value:
+        """The running extreme; where it is, is found by it in `positions`."""
+        dtype, dims, label = value.dtype, frozenset(self.writer.tile.dims), self._label(name)
+        if dtype == torch.bool:
+            value = Value(f"{value.text}.to(tl.int32)", value.dims, torch.int32)
+        texts, place = reduction_text(kind, value.dtype), torch.int32 if self.narrow else torch.int64
+        index = Value(f"{index.text}.to({HELD[place]})", index.dims, place)
+        v = self.writer.name(self._where_inside(value, texts.identity, texts.held), dims, value.dtype).text
+        j = self.writer.name(self._where_inside(index, NO_POSITION[kind], HELD[place]), dims, place).text
+        best, at, carry, carry_at = (f"{word}_{label}" for word in ("best", "at", "carry", "carry_at"))
+        self.writer.lines.append(f"{best}, {at} = {scan_text(kind, f'({v}, {j})')}")
+        if self.looped:
+            then = f"{SCAN_COMBINE[kind]}({carry}, {carry_at},"
+            self.before_loop += self._extreme_before_part(name, kind, texts, (carry, carry_at), place)
+            self.writer.lines += [
+                f"total_{best}, total_{at} = tl.reduce(({v}, {j}), 1, _{kind})",
+                f"{best}, {at} = {then} {best}, {at})",
+                f"{carry}, {carry_at} = {then} total_{best}[:, None], total_{at}[:, None])",
+            ]
+        found = Value(f"({best} != 0)" if dtype == torch.bool else best, dims, dtype)
+        self.positions[found.text] = Value(f"{at}.to(tl.int64)", dims, torch.int64)
+        return found
+
+    def _extreme_before_part(
+        self, name: str, kind: str, texts: ReductionText, carry: tuple[str, str], place: torch.dtype
+    ) -> list[str]:
+        """The lines for the extreme of what lies before a part, and its position."""
+        partial, shape = self._totals(name), self.writer.tile.shape(frozenset({"x"}))
+        starts = ((carry[0], texts.identity, texts.held), (carry[1], NO_POSITION[kind], HELD[place]))
+        if partial is None:
+            return [f"{c} = tl.full({shape}, {identity}, {held})" for c, identity, held in starts]
+        earlier = [
+            f"{self._tile_of_parts(argument, identity, dtype, 'part')}.to({held})"
+            for (argument, dtype), (_, identity, held) in zip(partial.arguments.items(), starts, strict=True)
+        ]
+        return [f"{', '.join(carry)} = tl.reduce(({', '.join(earlier)}), 1, _{kind})", *(f"{c} = {c}[:, None]" for c in carry)]
+
+    def _totals(self, name: str) -> Partial | None:
+        """The totals of a scan's parts, where it has parts."""
+        return next((p for p in self.partials if p.name == name and p.point == self.point), None)
+
     def _before_part(self, name: str, texts: ReductionText) -> str:
         """What has been added up where a part of a scan begins."""
-        partial = next((p for p in self.partials if p.name == name and p.point == self.point), None)
+        partial = self._totals(name)
         if partial is None:
             return f"tl.full({self.writer.tile.shape(frozenset({'x'}))}, {texts.identity}, {texts.held})"
         (argument,) = partial.arguments
-        totals = self._tile_of_parts(argument, texts.identity, partial.dtype)
-        earlier = texts.across(f"tl.where(tl.arange(0, {self.combined})[None, :] < part, {totals}, {texts.identity})")
+        earlier = texts.across(self._tile_of_parts(argument, texts.identity, partial.dtype, "part"))
         return f"({earlier}).to({texts.held})"
 
     def _scratch_store(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:

@@ -139,6 +139,37 @@ def _argmin(a, i, b, j):
     first = (a < b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
     return tl.where(first, a, b), tl.where(first, i, j)
 """,
+    "_last_argmax": """
+@triton.jit
+def _last_argmax(a, i, b, j):
+    first = (a > b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i > j))
+    return tl.where(first, a, b), tl.where(first, i, j)
+""",
+    "_last_argmin": """
+@triton.jit
+def _last_argmin(a, i, b, j):
+    first = (a < b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i > j))
+    return tl.where(first, a, b), tl.where(first, i, j)
+""",
+    "_later_argmax": """
+@triton.jit
+def _later_argmax(a, i, b, j):
+    first = (a > b) | ((a != a) & (b == b))
+    return tl.where(first, a, b), tl.where(first, i, j)
+""",
+    "_later_argmin": """
+@triton.jit
+def _later_argmin(a, i, b, j):
+    first = (a < b) | ((a != a) & (b == b))
+    return tl.where(first, a, b), tl.where(first, i, j)
+""",
+    "_logaddexp": """
+@triton.jit
+def _logaddexp(a, b):
+    high = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    low = tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    return tl.where((high == low) & (high - low != 0), high, high + libdevice.log1p(tl.exp(low - high)))
+""",
 }
 
 
