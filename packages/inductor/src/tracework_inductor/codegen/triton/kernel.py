@@ -253,7 +253,9 @@ class Parts:
             return str(self.most)
         rows, row, step = _numel(tiling, "x"), _numel(tiling, "r"), self.step * self.limits.steps
         blocks = f"{largest}(({printer.text(rows)} + {self.block - 1}) // {self.block}, 1)"
-        enough = self.limits.blocks // -(-rows // self.block) if isinstance(rows, int) else f"{self.limits.blocks} // {blocks}"
+        enough = f"{self.limits.blocks} // {blocks}"
+        if isinstance(rows, int):
+            enough = str(self.limits.blocks // max(-(-rows // self.block), 1))
         steps = row // step if isinstance(row, int) else f"({printer.text(row)}) // {step}"
         return f"{largest}({smallest}({smallest}({enough}, {steps}), {self.most}), 1)"
 
