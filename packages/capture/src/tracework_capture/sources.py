@@ -18,6 +18,7 @@ from . import _C
 from .weakly_held import held_if_of_program, there
 
 __all__ = [
+    "IN_OBJECTS",
     "Ambient",
     "ArrayTensor",
     "Attr",
@@ -461,6 +462,10 @@ def ancestors(source: Source) -> list[Source]:
         source = source.base
         chain.append(source)
     return chain[::-1]
+
+
+IN_OBJECTS = (Attr, CellContents, Closure, DictItem, InstanceAttr, Item, Member, PartItem)
+"""Places in objects of the program."""
 
 
 def root(source: Source) -> Source:

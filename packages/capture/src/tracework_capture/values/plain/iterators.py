@@ -6,7 +6,7 @@ from __future__ import annotations
 import collections
 import itertools
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ...errors import BreakGraph
@@ -261,49 +261,25 @@ class SequenceIterator(IteratorValue):
         return f"({''.join(emit.load(item) + ', ' for item in self.remaining())})"
 
 
-class TextIterator(IteratorValue):
-    """Over a str or bytes."""
+class ConstantIterator(IteratorValue):
+    """Over a str, bytes or a range."""
 
-    def __init__(self, text: str | bytes) -> None:
+    def __init__(self, items: str | bytes | range) -> None:
         super().__init__(None)
-        self.text = text
-        self.position = 0
-        self.kind = type(iter(text))
-
-    def next_value(self, frame: Frame) -> Value | None:
-        if self.position == len(self.text):
-            return None
-        self.position += 1
-        return literal(frame, self.text[self.position - 1])
-
-    def reload(self, emit: Emitter) -> str:
-        return f"{emit.const(iter)}({emit.literal(self.text[self.position :])})"
-
-
-_RANGE_ITERATORS = (type(iter(range(0))), type(iter(range(1 << 70))))
-
-
-class PlainIterator(IteratorValue):
-    """Over a Python iterator of constants (a range, say)."""
-
-    def __init__(self, iterator: Iterator[Any]) -> None:
-        super().__init__(None)
-        self.iterator = iterator
-        self.kind = type(iterator)
+        self.items, self.position = items, 0
+        self.kind = type(iter(items))
 
     def next_value(self, frame: Frame) -> Value | None:
         frame.progress.iterate(frame)
-        for item in self.iterator:
-            return literal(frame, item)
-        return None
+        try:
+            item = self.items[self.position]
+        except IndexError:
+            return None
+        self.position += 1
+        return literal(frame, item)
 
     def reload(self, emit: Emitter) -> str:
-        if isinstance(self.iterator, _RANGE_ITERATORS):
-            state: Any = self.iterator.__reduce__()
-            _, (numbers,), position = state
-            return f"{emit.const(iter)}({emit.const(numbers[position or 0 :])})"
-        self.iterator, copy = itertools.tee(self.iterator)
-        return f"{emit.const(iter)}({list(copy)!r})"
+        return f"{emit.const(iter)}({emit.const(self.items[self.position :])})"
 
 
 def builtins_own(emit: Emitter, container: Any, name: str) -> str:
@@ -512,4 +488,4 @@ class ItemIterator(IteratorValue):
         return f"{emit.const(items_from)}({emit.load(self.owner)}, {self.position})"
 
 
-make.provide(iterator=SequenceIterator, text_iterator=TextIterator)
+make.provide(iterator=SequenceIterator, text_iterator=ConstantIterator)

@@ -9,7 +9,7 @@ from ... import _C
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, plain
 from ..protocol.native import NativeValue
 from ..protocol.value import Emitter, Frame, Value
-from .iterators import PlainIterator
+from .iterators import ConstantIterator
 
 
 class RangeValue(NativeValue):
@@ -41,7 +41,7 @@ class RangeValue(NativeValue):
         return self.value
 
     def iterate(self, frame: Frame) -> Value:
-        return PlainIterator(iter(self.value))
+        return ConstantIterator(self.value)
 
     def contains(self, frame: Frame, item: Value) -> Value:
         return ConstantValue(force_plain(frame, item) in self.value)

@@ -8,8 +8,7 @@ import types
 from ..number.floats import FloatValue, float_of
 from ..number.size_floats import SizeFloat
 from ..number.symint import SymNumber
-from ..protocol.arguments import call_row
-from ..protocol.calls import CALLS, Handler, calls
+from ..protocol.calls import Handler, calls
 from ..protocol.constant import ConstantValue, fold, force_plain
 from ..protocol.iteration import each_of, iterate_all
 from ..protocol.kinds import AbstractTensor
@@ -38,23 +37,16 @@ def tuple_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return TupleValue(iterate_all(frame, args[0], asks_length=True) if args else [])
 
 
-def dict_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    made = DictValue()
-    call_row(frame, made, "update", CALLS[dict, "update"].handler, args, kwargs)
-    return made
+def mapping(cls: type) -> Handler:
+    """dict and its relatives."""
 
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        takes_factory = cls is collections.defaultdict
+        made = DictValue(cls=cls, default_factory=factory_of(frame, args[0]) if args and takes_factory else None)
+        made.call_method(frame, "update", args[takes_factory:], kwargs)
+        return made
 
-def ordered_dict(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    made = DictValue(cls=collections.OrderedDict)
-    call_row(frame, made, "update", CALLS[dict, "update"].handler, args, kwargs)
-    return made
-
-
-def defaultdict_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    factory = factory_of(frame, args[0]) if args else None
-    made = DictValue(cls=collections.defaultdict, default_factory=factory)
-    call_row(frame, made, "update", CALLS[dict, "update"].handler, args[1:], kwargs)
-    return made
+    return handler
 
 
 def count_elements(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -77,21 +69,15 @@ def deque_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return DequeValue(items if limit is None else items[len(items) - limit if len(items) > limit else 0 :], maxlen=limit)
 
 
-def set_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return new_set_of(frame, set, args, kwargs)
+def set_(cls: type) -> Handler:
+    """set and frozenset."""
 
+    def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if len(args) > 1 or kwargs:
+            return fold(frame, cls, args, kwargs)  # an error
+        return new_set(frame, cls, args[0]) if args else SetValue(frame, [], cls=cls)
 
-def new_set_of(frame: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """cls(iterable)"""
-    if len(args) > 1 or kwargs:
-        return fold(frame, cls, args, kwargs)  # an error
-    if not args:
-        return SetValue(frame, [], cls=cls)
-    return new_set(frame, cls, args[0])
-
-
-def frozenset_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return new_set_of(frame, frozenset, args, kwargs)
+    return handler
 
 
 def range_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -149,13 +135,10 @@ calls(
         len: len_,
         list: list_,
         tuple: tuple_,
-        dict: dict_,
-        collections.OrderedDict: ordered_dict,
-        collections.defaultdict: defaultdict_,
+        **{cls: mapping(cls) for cls in (dict, collections.OrderedDict, collections.defaultdict)},
         collections.deque: deque_,
         collections._count_elements: count_elements,  # type: ignore[attr-defined]
-        set: set_,
-        frozenset: frozenset_,
+        **{cls: set_(cls) for cls in (set, frozenset)},
         range: range_,
         slice: slice_,
         int: number(int),

@@ -13,7 +13,7 @@ from ..protocol.iteration import iterate, iterate_all
 from ..protocol.kinds import AbstractInstance
 from ..protocol.operators import DUNDERS, compare, index_of
 from ..protocol.value import Frame, Value, is_none
-from .iterators import IteratorValue, PlainIterator, ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
+from .iterators import ConstantIterator, IteratorValue, ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
 from .lazy_iterators import (
     EnumerateIterator,
     FilterIterator,
@@ -84,7 +84,7 @@ def reversed_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Valu
     if isinstance(value, SequenceValue):
         return ReverseIterator(value, frame)
     if isinstance(value, RangeValue):
-        return PlainIterator(reversed(value.value))
+        return ConstantIterator(value.value[::-1])
     if isinstance(value, AbstractInstance):
         return ReversedObject(value, frame)
     return SequenceIterator(iterate_all(frame, value)[::-1])
@@ -105,21 +105,16 @@ def sort_values(frame: Frame, items: list[Value], key: Value | None, descending:
     """Sorts the list of values; when a comparison raises, it is left as CPython leaves it."""
     keys = list(items) if key is None or is_none(key) else [key.call(frame, [i], {}) for i in items]
 
-    class Sorted:
-        """An item as Python's own sort asks it, so that the program's comparisons come in its order."""
+    def order(left: int, right: int) -> int:
+        """Below 0 where `<` says so: list.sort asks nothing else, so that the program's comparisons come in its order."""
+        return -compare(frame, "<", keys[left], keys[right]).truth(frame)
 
-        def __init__(self, position: int) -> None:
-            self.position = position
-
-        def __lt__(self, other: Sorted) -> bool:
-            return compare(frame, "<", keys[self.position], keys[other.position]).truth(frame)
-
-    order = [Sorted(position) for position in range(len(items))]
+    places = list(range(len(items)))
     before = list(items)
     try:
-        order.sort(reverse=descending)
+        places.sort(key=functools.cmp_to_key(order), reverse=descending)
     finally:
-        items[:] = [before[s.position] for s in order]
+        items[:] = [before[place] for place in places]
 
 
 def sorted_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -11,6 +11,7 @@ from typing import Any
 from ... import _C
 from ...bytecode.facts import VERSION
 from ...guards.classes import defines
+from ...guards.kinds import COMPARE_FUNCTIONS
 from ..number.deferred import DeferredValue, deferred_sum, rounded
 from ..number.float_formulas import called, computed_by_python, extremum_of_inputs
 from ..number.floats import DataFloat, FloatValue, extremum_of_data, plus_lost
@@ -18,12 +19,11 @@ from ..number.numpy_ints import NumpyInt
 from ..number.size_floats import SizeFloat, extremum_of_floats, fixed_size, function_of
 from ..number.symint import SymNumber, extremum_of_sizes
 from ..protocol.calls import CALLS, Handler, call, calls
-from ..protocol.constant import ConstantValue, fold, force_plain, implemented
+from ..protocol.constant import BINARY_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, fold, force_plain, implemented
 from ..protocol.iteration import iterate, iterate_all
 from ..protocol.kinds import AbstractInstance, AbstractTensor
 from ..protocol.operators import binary, compare, equal, index_of, is_atomic, none_of, order_of_operands, same, unsupported
 from ..protocol.registry import Registry
-from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL
 from ..protocol.unspecialised import UnspecialisedConstant
 from ..protocol.value import Frame, SymbolicRaise, Value, is_none
 from .iterators import PartialBuiltin
@@ -45,14 +45,15 @@ def operator_row(symbol: str) -> Handler:
     return lambda frame, args, kwargs: binary(frame, symbol, args[0], args[1])
 
 
-def inplace_row(symbol: str) -> Handler:
-    return lambda frame, args, kwargs: binary(frame, symbol + "=", args[0], args[1])
-
-
 def compare_row(symbol: str) -> Handler:
     return lambda frame, args, kwargs: compare(frame, symbol, args[0], args[1])
 
 
+def unary_row(symbol: str) -> Handler:
+    return lambda frame, args, kwargs: args[0].unary(frame, symbol)
+
+
+@call(abs, operator.abs)
 def abs_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return special_or_fold(frame, abs, "__abs__", args, kwargs)
 
@@ -181,10 +182,6 @@ def pow_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return fold(frame, pow, args, kwargs) if found is None else found
 
 
-def all_of(frame: Frame, value: Value) -> list[Value]:
-    return iterate_all(frame, value)
-
-
 def divmod_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if all(a.is_constant() for a in args):
         return fold(frame, divmod, args)
@@ -213,10 +210,6 @@ def divmod_of_objects(frame: Frame, left: Value, right: Value) -> Value:
             if found is not None:
                 return found
     return frame.raise_new(TypeError, unsupported("divmod()", left.python_type(), right.python_type()))
-
-
-def not_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ConstantValue(not args[0].truth(frame))
 
 
 def prod(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -293,14 +286,13 @@ def methodcaller_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) 
 
 calls(
     {
-        abs: abs_,
         round: round_,
         min: extremum("<", min),
         max: extremum(">", max),
         sum: sum_,
         pow: pow_,
         divmod: divmod_,
-        operator.not_: not_,
+        operator.not_: lambda frame, args, kwargs: ConstantValue(not args[0].truth(frame)),
         operator.truth: lambda frame, args, kwargs: ConstantValue(args[0].truth(frame)),
         operator.is_: lambda frame, args, kwargs: ConstantValue(same(frame, *args)),
         operator.is_not: lambda frame, args, kwargs: ConstantValue(not same(frame, *args)),
@@ -308,28 +300,21 @@ calls(
         operator.getitem: lambda frame, args, kwargs: args[0].getitem(frame, args[1]),
         operator.setitem: lambda frame, args, kwargs: none_of(args[0].setitem(frame, args[1], args[2])),
         operator.delitem: lambda frame, args, kwargs: none_of(args[0].delitem(frame, args[1])),
-        operator.neg: lambda frame, args, kwargs: args[0].unary(frame, "-"),
-        operator.pos: lambda frame, args, kwargs: args[0].unary(frame, "+"),
-        operator.invert: lambda frame, args, kwargs: args[0].unary(frame, "~"),
         operator.index: index_of,
-        operator.abs: abs_,
         operator.length_hint: length_hint,
         operator.itemgetter: itemgetter_row,
         operator.attrgetter: attrgetter_row,
         operator.methodcaller: methodcaller_row,
         operator.concat: operator_row("+"),
-        operator.iconcat: inplace_row("+"),
+        operator.iconcat: operator_row("+="),
         operator.countOf: lambda frame, args, kwargs: ConstantValue(
-            sum(equal(frame, i, args[1]) for i in all_of(frame, args[0]))
+            sum(equal(frame, i, args[1]) for i in iterate_all(frame, args[0]))
         ),
         math.prod: prod,
     }
 )
-for _symbol, _stem in SPECIAL.items():
-    call(getattr(operator, {"and": "and_", "or": "or_"}.get(_stem, _stem)))(operator_row(_symbol))
-    call(getattr(operator, "i" + _stem))(inplace_row(_symbol))
-for _symbol, _name in COMPARE_SPECIAL.items():
-    call(getattr(operator, _name.strip("_")))(compare_row(_symbol))
+for _row, _functions in ((operator_row, BINARY_FUNCTIONS), (compare_row, COMPARE_FUNCTIONS), (unary_row, UNARY_FUNCTIONS)):
+    calls({_function: _row(_symbol) for _symbol, _function in _functions.items()})
 for _name in dir(math):
     _fn = getattr(math, _name)
     if builtins.callable(_fn) and _fn not in CALLS and not _name.startswith("_"):

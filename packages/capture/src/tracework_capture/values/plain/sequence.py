@@ -215,6 +215,7 @@ class MutableSequenceValue(SequenceValue):
 
     def __init__(self, items: Iterable[Any], source: Any = None, cls: type = list) -> None:
         super().__init__(items, source, cls)
+        self.original = tuple(self.items) if source is not None else ()
         self.kept = len(self.items)
         self.filled = False  # set by a change that leaves items; sort looks at it
         self.looked = source is None
@@ -326,10 +327,6 @@ class ListValue(MutableSequenceValue):
     kind = "list"
     rows = (list, Sequence)
 
-    def __init__(self, items: Iterable[Any], source: Any = None, cls: type = list) -> None:
-        super().__init__(items, source, cls)
-        self.original = tuple(self.items) if source is not None else ()
-
     def reload(self, emit: Emitter) -> str:
         return "[]"
 
@@ -353,7 +350,6 @@ class DequeValue(MutableSequenceValue):
     ) -> None:
         super().__init__(items, source, cls)
         self.maxlen = maxlen
-        self.original = tuple(self.items) if source is not None else ()
 
     def changed(self, frame: Frame, first: int) -> None:
         if self.maxlen is not None:
@@ -456,7 +452,7 @@ class TupleValue(SequenceValue, AbstractTuple):
         return hash(key) if has_user_key(key) and is_hashed_alike(key) else None
 
     def getattr(self, frame: Frame, name: str) -> Value:
-        fields = getattr(self.cls, "_fields", None) or result_fields(self.cls)
+        fields = field_names(self.cls)
         own = self.user_defined(name)
         if name in fields and not own:
             return self.item(frame, fields.index(name))
@@ -465,11 +461,6 @@ class TupleValue(SequenceValue, AbstractTuple):
         if own:
             return bind_class_attribute(frame, self, self.cls, name)
         return super().getattr(frame, name)
-
-    def names(self) -> Sequence[str]:
-        """The names of its fields; none of a tuple that has no names for them."""
-        fields: Sequence[str] = getattr(self.cls, "_fields", ())
-        return fields
 
     def user_defined(self, name: str) -> bool:
         """Whether the class of a namedtuple has a Python method or property of that name, beside those that namedtuple makes."""
@@ -527,18 +518,10 @@ def is_record(cls: type) -> bool:
     )
 
 
-def result_fields(cls: type) -> Sequence[str]:
-    """Field names of a structure that torch functions return (torch.return_types.*)."""
-    if cls.__module__ != "torch.return_types":
-        return ()
-    structure: Any = cls
-    count = structure.n_sequence_fields
-    named = [n for n in dir(cls) if type(cls.__dict__.get(n)).__name__ == "member_descriptor"]
-    order = {}
-    probe = structure(range(count))
-    for name in named:
-        order[getattr(probe, name)] = name
-    return [order.get(i, f"_{i}") for i in range(count)]
+def field_names(cls: type) -> Sequence[str]:
+    """Of a namedtuple, or a structure that torch functions return (torch.return_types.*)."""
+    names: Sequence[str] = getattr(cls, "_fields", ())
+    return cls.__match_args__ if cls.__module__ == "torch.return_types" else names  # type: ignore[attr-defined]
 
 
 MUTATED = "deque mutated during iteration"

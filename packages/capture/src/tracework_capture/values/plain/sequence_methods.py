@@ -14,7 +14,7 @@ from ..protocol.value import Frame, Value, builtin_part
 from .mapping import DictValue
 from .ranges import sequence_index
 from .rows_iteration import is_descending, sort_values
-from .sequence import MUTATED, NONE, DequeValue, MutableSequenceValue, SequenceValue, TupleValue
+from .sequence import MUTATED, NONE, DequeValue, MutableSequenceValue, SequenceValue, TupleValue, field_names
 
 
 @method(list, "__init__")
@@ -199,7 +199,7 @@ def numel(frame: Frame, self: TupleValue) -> Value:
 
 @method(tuple, "_replace")
 def replace(frame: Frame, self: TupleValue, **fields: Value) -> Value:
-    names = self.names()
+    names = field_names(self.cls)
     unknown = [name for name in fields if name not in names]
     if unknown:
         error = TypeError if VERSION >= (3, 13) else ValueError
@@ -211,6 +211,6 @@ def replace(frame: Frame, self: TupleValue, **fields: Value) -> Value:
 @method(tuple, "_asdict")
 def asdict(frame: Frame, self: TupleValue) -> Value:
     made = DictValue()
-    for name, item in zip(self.names(), self.all_items(frame)):
+    for name, item in zip(field_names(self.cls), self.all_items(frame)):
         made.store(frame, ConstantValue(name), item)
     return made

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from ...errors import BreakGraph, NotPlain
-from ..protocol.calls import CALLS, Handler, method
+from ...guards.kinds import COMPARE_FUNCTIONS
+from ..protocol.calls import CALLS, Handler, method, methods
 from ..protocol.constant import ConstantValue, literal
 from ..protocol.finalizers import drop_reference, refuse_to_drop
 from ..protocol.iteration import each_of, iterate_all
@@ -292,16 +293,7 @@ class SetValue(NativeValue):
         if other_set is None:
             return None
         self.pin(frame)
-        left, right = self.members.keys(), other_set.members.keys()
-        answers = {
-            "==": left == right,
-            "!=": left != right,
-            "<": left < right,
-            "<=": left <= right,
-            ">": left > right,
-            ">=": left >= right,
-        }
-        return ConstantValue(answers[op])
+        return ConstantValue(COMPARE_FUNCTIONS[op](self.members.keys(), other_set.members.keys()))
 
     def reload(self, emit: Emitter) -> str:
         refuse_rebuilding_user_keys(self.members)
@@ -498,21 +490,13 @@ def step_of(frame: Frame, name: str, given: SetValue) -> Step:
 def combine(self: SetValue, given: SetValue, name: str, of_sets: bool) -> dict[Hashable, Value]:
     """The members of self.name(given)."""
     left, right = self.members, given.members
-    return {
-        "union": lambda: {**left, **{k: m for k, m in right.items() if k not in left}},
-        "intersection": lambda: intersection(left, right, of_sets),
-        "difference": lambda: {k: m for k, m in left.items() if k not in right},
-        "symmetric_difference": lambda: {
-            **{k: m for k, m in left.items() if k not in right},
-            **{k: m for k, m in right.items() if k not in left},
-        },
-    }[name]()
-
-
-def intersection(left: dict[Hashable, Value], right: dict[Hashable, Value], of_sets: bool) -> dict[Hashable, Value]:
-    """Of equal members those of the second; those of the first where both are sets and the second has more."""
-    walked, other = (left, right) if of_sets and len(right) > len(left) else (right, left)
-    return {k: m for k, m in walked.items() if k in other}
+    if (
+        name == "intersection"
+    ):  # of equal members those of the second; those of the first where both are sets and the second has more
+        walked, other = (left, right) if of_sets and len(right) > len(left) else (right, left)
+        return {k: m for k, m in walked.items() if k in other}
+    kept = left if name == "union" else {k: m for k, m in left.items() if k not in right}
+    return kept if name == "difference" else {**kept, **{k: m for k, m in right.items() if k not in left}}
 
 
 def members_of(frame: Frame, value: Value) -> list[Value]:
@@ -597,14 +581,16 @@ for _name, _changing in IN_PLACE.items():
 update = CALLS[set, "update"].handler
 
 
-@method(set, "issubset")
-def issubset(frame: Frame, self: SetValue, other: Value) -> Value:
-    return literal(frame, self.members.keys() <= as_set(frame, other).members.keys())
+def comparing(op: str) -> Handler:
+    """issubset and issuperset, which take any iterable."""
+
+    def handler(frame: Frame, self: SetValue, other: Value) -> Value:
+        return ConstantValue(COMPARE_FUNCTIONS[op](self.members.keys(), as_set(frame, other).members.keys()))
+
+    return handler
 
 
-@method(set, "issuperset")
-def issuperset(frame: Frame, self: SetValue, other: Value) -> Value:
-    return literal(frame, self.members.keys() >= as_set(frame, other).members.keys())
+methods(set, {"issubset": comparing("<="), "issuperset": comparing(">=")})
 
 
 @method(set, "isdisjoint")

@@ -25,33 +25,20 @@ from ...bytecode.assemble import at_one_place
 from ...errors import NotPlain
 from ...guards.kinds import COMPARE_FUNCTIONS, current_locale
 from ...signals import let_through
-from ...sources import (
-    Attr,
-    CellContents,
-    Closure,
-    Const,
-    DictItem,
-    InstanceAttr,
-    Item,
-    Local,
-    Member,
-    PartItem,
-    PlainPart,
-    Source,
-)
+from ...sources import IN_OBJECTS, Const, Local, PlainPart, Source
 from .iteration import iterate_all
 from .kinds import AbstractInstance, holds_own_instance
 from .make import make
 from .program_code import check_frame_hooks
 from .pure import reads_locale
 from .registry import Registry
-from .special_methods import COMPARE_SPECIAL, SPECIAL
+from .special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
 from .value import Emitter, Frame, Value
 
 KNOWN_TO_NUMPY = (numpy.generic, numpy.ndarray, torch.Tensor)
 """Classes of which NumPy's numbers take what they give themselves, or leave it to them."""
 
-KEEPING = (Attr, CellContents, Closure, DictItem, InstanceAttr, Item, Member, PartItem, PlainPart)
+KEEPING = (*IN_OBJECTS, PlainPart)
 """Places in objects of the program, in which each call may find another object that equals the constant."""
 SINGLE_TYPES = frozenset(
     {
@@ -78,35 +65,11 @@ WRITING = frozenset({"tofile", "dump", "setfield", "setflags"})
 """Methods of NumPy's numbers that write."""
 
 BINARY_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-    "@": operator.matmul,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
-    "&": operator.and_,
-    "^": operator.xor,
-    "|": operator.or_,
-    "+=": operator.iadd,
-    "-=": operator.isub,
-    "*=": operator.imul,
-    "/=": operator.itruediv,
-    "//=": operator.ifloordiv,
-    "%=": operator.imod,
-    "**=": operator.ipow,
-    "&=": operator.iand,
-    "|=": operator.ior,
-    "^=": operator.ixor,
-    "<<=": operator.ilshift,
-    ">>=": operator.irshift,
-    "@=": operator.imatmul,
+    symbol + sign: getattr(operator, f"__{prefix}{stem}__")
+    for prefix, sign in (("", ""), ("i", "="))
+    for symbol, stem in SPECIAL.items()
 }
-ORDERINGS = {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
-UNARY_FUNCTIONS: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+UNARY_FUNCTIONS: dict[str, Callable[[Any], Any]] = {symbol: getattr(operator, name) for symbol, name in UNARY_SPECIAL.items()}
 
 
 EVALUATED_LAZILY: Registry[tuple[type, str], str] = Registry("EVALUATED_LAZILY")
@@ -247,9 +210,9 @@ class ConstantValue(Value):
             return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.real())  # a dtype is compared with what names it
         if not other.is_constant():
             return self.overridden_operator(frame, op, other)
-        if op not in ORDERINGS:
+        if op in ("==", "!="):
             return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.constant())
-        found = getattr(type(self.obj), ORDERINGS[op])(self.obj, other.constant())
+        found = getattr(type(self.obj), COMPARE_SPECIAL[op])(self.obj, other.constant())
         return None if found is NotImplemented else ConstantValue(found)
 
     def overridden_operator(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:

@@ -16,22 +16,16 @@ import torch
 from ..._torch import CustomOpDef, HigherOrderOperator, OpOverload, patched_by_torch_compile
 from ...atoms import ATOM_TYPES
 from ...sources import (
+    IN_OBJECTS,
     Attr,
-    CellContents,
     ClassAttr,
-    Closure,
     Const,
     DefaultArg,
-    DictItem,
     DictValueAt,
     Global,
-    InstanceAttr,
-    Item,
     ItemAhead,
     KwDefaultArg,
     Local,
-    Member,
-    PartItem,
     PlainPart,
     Source,
 )
@@ -118,41 +112,11 @@ def wrap_atom(frame: Frame, obj: Any, source: Any) -> Value:
     return ConstantValue(obj, place=source if found else None)
 
 
-CHANGING = (
-    Local,
-    Global,
-    Closure,
-    Attr,
-    Member,
-    ClassAttr,
-    InstanceAttr,
-    DictItem,
-    Item,
-    ItemAhead,
-    PartItem,
-    PlainPart,
-    CellContents,
-    DefaultArg,
-    KwDefaultArg,
-)
+CHANGING = (*IN_OBJECTS, Local, Global, ClassAttr, ItemAhead, PlainPart, DefaultArg, KwDefaultArg)
 """Where each call may find another number or text: a counter, a size, a name."""
 
 
-PER_CALL_SOURCES = (
-    Local,
-    Closure,
-    Attr,
-    Member,
-    InstanceAttr,
-    DictItem,
-    DictValueAt,
-    Item,
-    ItemAhead,
-    PartItem,
-    CellContents,
-    DefaultArg,
-    KwDefaultArg,
-)
+PER_CALL_SOURCES = (*IN_OBJECTS, Local, DictValueAt, ItemAhead, DefaultArg, KwDefaultArg)
 """Where a program may put a function that it makes for each call."""
 
 
