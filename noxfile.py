@@ -201,8 +201,11 @@ def library_results(session: nox.Session) -> None:
 def containers(session: nox.Session) -> None:
     """Every method of the built-in containers and numbers that a subclass may override, with every operation, against plain Python."""
     install(session, ["./packages/primops", "./packages/capture"], "pytest", "numpy")
-    tests = "packages/capture/tests/unit/values/test_own_containers.py"
-    session.run("pytest", tests, *session.posargs, env={"TRACEWORK_WHOLE_TABLE": "1"})
+    tests = [
+        "packages/capture/tests/unit/values/test_own_containers.py",
+        "packages/capture/tests/unit/values/test_own_modules.py",
+    ]
+    session.run("pytest", *tests, *session.posargs, env={"TRACEWORK_WHOLE_TABLE": "1"})
 
 
 @nox.session(python=PYTHON)

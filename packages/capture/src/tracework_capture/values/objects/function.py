@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dis
+import functools
 import gc
+import itertools
 import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ...code_origin import is_of_torch
+from ...guards.classes import lookup_class
 from ...polyfills import is_polyfill
 from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
 from ..plain.mapping import dict_of
@@ -21,9 +25,10 @@ from .exception import raise_no_attribute
 
 if TYPE_CHECKING:
     from ...sources import Source
+    from ..protocol.calls import Handler
     from ..protocol.value import Emitter, Frame
 
-__all__ = ["BoundMethodValue", "CellValue", "FunctionValue", "NewFunctionValue", "bind_arguments"]
+__all__ = ["BoundMethodValue", "CellValue", "FunctionValue", "NewFunctionValue", "bind_arguments", "call_own_code"]
 
 
 class CellValue(AbstractCell):
@@ -503,6 +508,51 @@ def _what_does_not_fit(frame: Frame, function: FunctionValue, count: int, kwargs
     except TypeError as error:
         return str(error)
     raise RuntimeError(f"{function.name}() takes arguments that tracing could not bind")
+
+
+# --- functions that have rows, by their own code ------------------------------------------------------------------------
+
+
+def call_own_code(frame: Frame, function: Any, args: Iterable[Value], kwargs: dict[str, Value]) -> Value:
+    """A call of a Python function by its own code, whatever CALLS has for it."""
+    return FunctionValue(function, Const(function, function.__qualname__)).call(frame, list(args), kwargs)
+
+
+@functools.cache
+def methods_called(cls: type, name: str) -> frozenset[str]:
+    """Names of the methods that a method of a class calls on its instance, in its own code or in that of those."""
+    found, waiting = set(), [name]
+    while waiting:
+        method = getattr(cls, waiting.pop())
+        this = method.__code__.co_varnames[0]
+        for load, use in itertools.pairwise(dis.get_instructions(method)):
+            on_instance = load.opname.startswith("LOAD_FAST") and (load.argval == this or load.argval[-1:] == (this,))
+            is_new = on_instance and use.opname in ("LOAD_ATTR", "LOAD_METHOD") and use.argval not in found
+            if is_new and isinstance(getattr(cls, use.argval, None), types.FunctionType):
+                found.add(use.argval)
+                waiting.append(use.argval)
+    return frozenset(found)
+
+
+def is_overridden(cls: type, base: type, names: Iterable[str]) -> bool:
+    """Whether a class has methods of its own in place of those of a base. Guarded. What the base's library derives from it does not count."""
+    library = base.__module__.rpartition(".")[0] or base.__module__
+    owners = [lookup_class(cls, name)[1] for name in sorted(names)] if base in cls.__mro__[1:] else []
+    return any(owner is not base and not owner.__module__.startswith(library) for owner in owners)
+
+
+def unless_overridden(base: type, name: str, handler: Handler, names: frozenset[str]) -> Handler:
+    """The row of a method that knows what these other methods do: where the class of the instance overrides one of them, the code of the
+    method is traced."""
+    function = getattr(base, name)
+
+    @functools.wraps(handler)
+    def call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if args and is_overridden(args[0].python_type(), base, names):
+            return call_own_code(frame, function, args, kwargs)
+        return handler(frame, args, kwargs)
+
+    return call
 
 
 make.provide(bound_method=BoundMethodValue)

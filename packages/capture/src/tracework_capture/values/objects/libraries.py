@@ -22,7 +22,7 @@ from ..protocol.calls import calls
 from ..protocol.constant import called_there, fold_literal, plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.properties import function_value
-from .function import FunctionValue
+from .function import call_own_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def einops_backend(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     find = sys.modules["einops._backends"].get_backend
     make = STAND_INS.get(args[0].python_type()) if len(args) == 1 and isinstance(args[0], AbstractTensor) else None
     if make is None:
-        return FunctionValue(find, Const(find, "get_backend")).call(frame, args, kwargs)
+        return call_own_code(frame, find, args, kwargs)
     backend = find(make())
     return frame.wrap(backend, Const(backend, "einops_backend"))
 
@@ -54,7 +54,7 @@ def below_generation_tagging(name: str, variable: str) -> Handler:
     def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         patched = getattr(torch.nn.Module, name)
         method = patched.__closure__[patched.__code__.co_freevars.index(variable)].cell_contents
-        return FunctionValue(method, Const(method, f"Module.{name}")).call(frame, list(args), kwargs)
+        return call_own_code(frame, method, args, kwargs)
 
     return row
 
@@ -136,7 +136,7 @@ def of_texts(function: Any) -> Handler:
         try:
             known, by_name = [plain(a) for a in args], {name: plain(a) for name, a in kwargs.items()}
         except NotPlain:  # a function that makes replacements, say
-            return FunctionValue(function, Const(function, function.__name__)).call(frame, args, kwargs)
+            return call_own_code(frame, function, args, kwargs)
         return fold_literal(frame, functools.partial(called_there, frame, function), *known, **by_name)
 
     return row

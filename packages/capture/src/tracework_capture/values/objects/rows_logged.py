@@ -18,6 +18,7 @@ from ..plain.str_percent import conversions
 from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
+from .function import methods_called, unless_overridden
 from .rows_attributes import call_after_graph, deferred_shown
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ LEVELS = {
     "critical": logging.CRITICAL,
     "log": None,  # it is the first argument
 }
+
+
+ASKED_TWICE = methods_called(logging.Logger, "isEnabledFor") | {"isEnabledFor"}
+"""What is called while tracing, and again by the call after the graph."""
 
 
 def method_row(name: str) -> Handler:
@@ -118,6 +123,9 @@ def from_frame_of(frame: Frame, function: Any) -> types.FunctionType:
 calls(
     {
         **{getattr(logging, name): log_row(getattr(logging, name)) for name in LEVELS},
-        **{getattr(logging.Logger, name): method_row(name) for name in LEVELS},
+        **{
+            getattr(logging.Logger, name): unless_overridden(logging.Logger, name, method_row(name), ASKED_TWICE)
+            for name in LEVELS
+        },
     }
 )

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 from ..._torch import foreach_gives_lists
-from ...sources import Const
 from ..number.floats import changes
 from ..objects.controls import MARKED
-from ..objects.function import FunctionValue
+from ..objects.function import call_own_code
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
@@ -30,7 +29,7 @@ def call_torch(frame: Frame, fn: Any, args: list[Value], kwargs: dict[str, Value
         return out
     result = tensor_form(frame, name, args, kwargs) or drawn(frame, fn, args, kwargs)
     if result is None and type(fn) is types.FunctionType and any(map(changes, (*args, *kwargs.values()))):
-        return FunctionValue(fn, Const(fn, name)).call(frame, list(args), kwargs)  # what it calls may take the float as it is
+        return call_own_code(frame, fn, args, kwargs)  # what it calls may take the float as it is
     if result is None:
         result = frame.graph.call(frame, fn, tuple(args), kwargs)
     if isinstance(out, AbstractTensor):

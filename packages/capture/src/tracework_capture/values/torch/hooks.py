@@ -7,7 +7,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import fx
@@ -18,7 +18,7 @@ from ...errors import BreakGraph
 from ...graph.regions import Placed
 from ...plan import Again, Learnt
 from ...sources import Const
-from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
+from ..objects.function import BoundMethodValue, FunctionValue, NewFunctionValue, call_own_code
 from ..plain.sequence import NONE
 from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import call, method
@@ -244,5 +244,4 @@ def remove_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Val
     """RemovableHandle.remove of a handle that was there before, whose number is another one for each hook."""
     if len(args) == 1 and getattr(args[0], "obj", None) is not None and type(args[0].source) is not Const:
         return frame.break_graph("hook", f"remove() of {args[0].describe()}")
-    remove = cast(types.FunctionType, RemovableHandle.remove)
-    return FunctionValue(remove, Const(remove, "remove")).call(frame, list(args), kwargs)
+    return call_own_code(frame, RemovableHandle.remove, args, kwargs)

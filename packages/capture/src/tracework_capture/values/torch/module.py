@@ -13,8 +13,8 @@ from tracework_primops import FakeTensor
 
 from ..._torch import always_called_hooks_of_all_modules, arguments_of_to, module_call, wrapped_module_call
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
-from ...sources import Const, DictValueAt, InstanceAttr, InstanceDict, ModuleEntry, Source
-from ..objects.function import FunctionValue
+from ...sources import DictValueAt, InstanceAttr, InstanceDict, ModuleEntry, Source
+from ..objects.function import call_own_code, is_overridden, methods_called, unless_overridden
 from ..objects.instance import ObjectValue
 from ..plain.iterators import SequenceIterator
 from ..plain.mapping import dict_of
@@ -153,7 +153,7 @@ class ModuleValue(ObjectValue, AbstractModule):
         registers = issubclass(value.python_type(), (torch.nn.Parameter, Module))
         registers = registers or isinstance(value, TensorValue) and value.is_buffer()
         if changed or registers or name in attributes["_parameters"] or name in attributes["_modules"]:
-            own_code(frame, Module.__setattr__, [self, ConstantValue(name), value], {})
+            call_own_code(frame, Module.__setattr__, [self, ConstantValue(name), value], {})
             return
         if name in attributes["_buffers"]:
             if self.replaced:
@@ -364,8 +364,15 @@ def entry_of(frame: Frame, module: Any, name: str) -> Any:
     return next(entry for entry in found if entry is not None)
 
 
-def walk(frame: Frame, module: Value, prefix: str, once: bool, seen: set[int]) -> Iterator[Any]:
-    """(prefix, module value) of the module and all below; where `once`, those that are not in `seen`, which are added to it."""
+class _Overridden(Exception):
+    """A module below another one has a method of its own that the other one calls."""
+
+
+def walk(
+    frame: Frame, module: Value, prefix: str, once: bool, seen: set[int], calls: tuple[str, ...] = ("named_modules",)
+) -> Iterator[Any]:
+    """(prefix, module value) of the module and all below; where `once`, those that are not in `seen`, which are added to it. Raises
+    _Overridden where the class of one below has its own of what eager calls there."""
     if id(module) in seen:
         return
     if once:
@@ -374,7 +381,9 @@ def walk(frame: Frame, module: Value, prefix: str, once: bool, seen: set[int]) -
     for name in names_in(frame, module, "_modules"):
         child = entry_of(frame, module, name)
         if is_module(child):
-            yield from walk(frame, child, f"{prefix}.{name}" if prefix else name, once, seen)
+            if is_overridden(child.python_type(), Module, calls):
+                raise _Overridden
+            yield from walk(frame, child, f"{prefix}.{name}" if prefix else name, once, seen, calls)
 
 
 def option(frame: Frame, args: Sequence[Value], kwargs: dict[str, Value], position: int, name: str, default: str | bool) -> Any:
@@ -382,6 +391,9 @@ def option(frame: Frame, args: Sequence[Value], kwargs: dict[str, Value], positi
     if len(args) > position:
         return force_plain(frame, args[position])
     return force_plain(frame, kwargs[name]) if name in kwargs else default
+
+
+NOT_BELOW: dict[str, Value] = {"recurse": ConstantValue(False)}
 
 
 def members(table: str) -> Callable[..., list[tuple[str, Value]]]:
@@ -452,10 +464,13 @@ def to_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """module.to(dtype or device): the module where everything is so already, else its own code."""
     if not frame.modes.function_modes and all(w.is_constant() for w in (*args[1:], *kwargs.values())):
         wanted = [a.constant() for a in args[1:]], {k: v.constant() for k, v in kwargs.items()}
-        tensors: list[Any] = [t for table in ("_parameters", "_buffers") for _, t in members(table)(frame, args[:1], {})]
+        modules = [module for _, module in walk(frame, args[0], "", True, set(), ("_apply",))]
+        tensors: list[Any] = [
+            t for table in ("_parameters", "_buffers") for m in modules for _, t in members(table)(frame, [m], NOT_BELOW)
+        ]
         if is_so([t.example for t in tensors], *wanted):
             return args[0]
-    return own_code(frame, Module.to, args, kwargs)
+    return call_own_code(frame, Module.to, args, kwargs)
 
 
 def is_so(examples: list[FakeTensor], args: list[Any], kwargs: dict[str, Any]) -> bool:
@@ -473,35 +488,38 @@ def is_converted(example: FakeTensor) -> bool:
 
 
 def module_handler(function: Any, row: Handler) -> Handler:
-    """The row of a function of nn.Module; of modules that the traced program made its own code is traced."""
+    """The row of a function of nn.Module; of modules that the traced program made, and where one below has a method of its own that the
+    function calls, its own code is traced."""
 
     @functools.wraps(row)
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args and isinstance(args[0], ModuleValue):
-            return row(frame, args, kwargs)
-        return own_code(frame, function, args, kwargs)
+            try:
+                return row(frame, args, kwargs)
+            except _Overridden:
+                pass
+        return call_own_code(frame, function, args, kwargs)
 
     return handler
 
 
-def own_code(frame: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Traces a function that has a row."""
-    return FunctionValue(function, Const(function, function.__qualname__)).call(frame, list(args), kwargs)
-
-
+READS = {
+    "named_parameters": as_pairs(members("_parameters")),
+    "named_buffers": as_pairs(members("_buffers")),
+    "parameters": as_values(members("_parameters")),
+    "buffers": as_values(members("_buffers")),
+    "named_children": as_pairs(named_children),
+    "children": as_values(named_children),
+    "named_modules": as_pairs(named_modules),
+    "modules": as_values(named_modules),
+}
+"""Methods of modules whose rows read the tables themselves, where eager calls other methods."""
 MODULE_ROWS = {
-    Module.to: to_row,
+    Module.to: unless_overridden(Module, "to", to_row, methods_called(Module, "_apply") | {"_apply"}),
+    **{getattr(Module, name): unless_overridden(Module, name, row, methods_called(Module, name)) for name, row in READS.items()},
     **dict.fromkeys((module_call, wrapped_module_call), lambda frame, args, kwargs: args[0].call_impl(frame, args[1:], kwargs)),
     Module.__getattr__: lambda frame, args, kwargs: args[0].module_getattr(frame, force_plain(frame, args[1])),
     Module.__setattr__: setattr_row,
-    Module.named_parameters: as_pairs(members("_parameters")),
-    Module.named_buffers: as_pairs(members("_buffers")),
-    Module.parameters: as_values(members("_parameters")),
-    Module.buffers: as_values(members("_buffers")),
-    Module.named_children: as_pairs(named_children),
-    Module.children: as_values(named_children),
-    Module.named_modules: as_pairs(named_modules),
-    Module.modules: as_values(named_modules),
     **{getattr(Module, name): hook_row(name) for name in ROWS_OF_TABLES},
     Module.register_full_backward_hook: refused_row,
     Module.cuda: refused_row,

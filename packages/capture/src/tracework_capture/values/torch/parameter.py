@@ -8,8 +8,7 @@ import torch
 
 from ..._torch import make_subclass
 from ...graph.regions import leaf
-from ...sources import Const
-from ..objects.function import FunctionValue
+from ..objects.function import call_own_code
 from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
@@ -53,8 +52,7 @@ def parameter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
 @call(torch.nn.Buffer)
 def buffer_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """nn.Buffer(data, persistent=True) is a tensor with attributes: its __new__ is traced."""
-    make: Any = torch.nn.Buffer.__new__
-    return FunctionValue(make, Const(make, "Buffer.__new__")).call(frame, [frame.constant(torch.nn.Buffer), *args], kwargs)
+    return call_own_code(frame, torch.nn.Buffer.__new__, [frame.constant(torch.nn.Buffer), *args], kwargs)
 
 
 @call(torch.autograd.Variable)
