@@ -706,9 +706,7 @@ def autocast_and_nesting() -> tuple[Any, ...]:
 def restore_autocast(state: tuple[Any, ...]) -> None:
     """As autocast_and_nesting found it."""
     nesting, (cache, *devices) = state
-    now = torch.autocast_increment_nesting() - 1
-    torch.autocast_decrement_nesting()
-    for _ in range(now - nesting):
+    for _ in range(autocast_and_nesting()[0] - nesting):
         torch.autocast_decrement_nesting()
     if not nesting:
         torch.clear_autocast_cache()

@@ -55,8 +55,6 @@ from ..sources import (
 from .classes import class_attribute
 from .kinds import NATIVE_STATES, STATES
 
-__all__ = ["ACCESS", "Access", "Scope", "fetch", "steps_of"]
-
 Step = tuple[str, Any, int]
 
 

@@ -18,27 +18,6 @@ from ..weakly_held import held, held_in_parts, is_held, is_there, there
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = [
-    "DESCRIPTOR_METHODS",
-    "HEAP_TYPE",
-    "IMMUTABLE",
-    "NO_ATTRIBUTE",
-    "ClassLookups",
-    "SealedLookups",
-    "Stored",
-    "attributes_of",
-    "class_attribute",
-    "find",
-    "is_descriptor",
-    "is_stored_to",
-    "lookup_class",
-    "meet",
-    "module_of",
-    "recorded_lookups",
-    "resolution_order",
-    "store",
-]
-
 NO_ATTRIBUTE = object()
 _BINDS_TO_NOTHING = object()
 HEAP_TYPE = 1 << 9  # among the flags of a class that is made at run time

@@ -19,17 +19,6 @@ from ..sources import Ambient, Const, FrameGlobals, Global, ancestors, root
 from .access import Scope, fetch
 from .guard import Guard
 
-__all__ = [
-    "FilterEntry",
-    "filter_guards",
-    "keep_portable_guards_unsafe",
-    "keep_tensor_guards_unsafe",
-    "skip_all_guards_unsafe",
-    "skip_guard_on_all_nn_modules_unsafe",
-    "skip_guard_on_globals_unsafe",
-    "skip_guard_on_inbuilt_nn_modules_unsafe",
-]
-
 TYPES: dict[str, str] = {
     "TENSOR": "TENSOR_MATCH",
     "STATE": "GLOBAL_STATE",

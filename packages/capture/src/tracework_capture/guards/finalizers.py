@@ -8,8 +8,6 @@ from typing import Any
 from .. import _C
 from ..exception_table import cleans_up
 
-__all__ = ["acts", "dies_unseen"]
-
 _OURS = "tracework_"
 
 

@@ -10,8 +10,6 @@ from ..signals import let_through
 from ..sources import Ambient, Source
 from ..weakly_held import held, there
 
-__all__ = ["Guard", "GuardSet", "TensorFacts", "payload_key"]
-
 _AS_THEY_ARE = (int, str, bytes)
 _BY_VALUE = (bool, float, complex, type(None))
 

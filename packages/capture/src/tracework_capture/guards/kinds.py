@@ -27,26 +27,6 @@ from ..weakly_held import held
 from .finalizers import acts, dies_unseen
 from .guard import GuardSet, TensorFacts
 
-__all__ = [
-    "GUARD_KINDS",
-    "MOST_RELATED",
-    "NATIVE_STATES",
-    "ATOMS",
-    "REFERENCES",
-    "STATES",
-    "TEXT_TESTS",
-    "current_locale",
-    "data_of",
-    "GuardKind",
-    "items_in_order",
-    "kind_of",
-    "record_ambient",
-    "same_constant",
-    "tensor_sizes",
-    "short",
-    "weak_key",
-]
-
 
 def same_constant(value: Any, wanted: Any) -> bool:
     """Exact type and value: 1, 1.0 and True differ, nan equals nan, -0.0 differs from 0.0; tuples item by item."""

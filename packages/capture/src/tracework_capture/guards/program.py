@@ -22,8 +22,6 @@ from .access import Scope, fetch, steps_of
 from .guard import Guard, GuardSet, TensorFacts, payload_key
 from .kinds import kind_of, tensor_sizes
 
-__all__ = ["Failure", "Program", "build_program", "guard_set", "lean_programs", "program_of"]
-
 ACCESSOR = {name: number for number, name in enumerate(_C.ACCESSORS)}
 LEAF = {name: number for number, name in enumerate(_C.LEAVES)}
 CONDITION, SAME, DISTINCT, RELATION = range(4)

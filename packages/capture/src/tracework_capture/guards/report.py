@@ -9,8 +9,6 @@ from .guard import Guard
 from .kinds import kind_of, short
 from .program import Failure, Program
 
-__all__ = ["CURES", "cure_of", "explain_failure", "recompile_reason", "same_object_cure"]
-
 
 def explain_failure(failure: Failure) -> str:
     """One line."""

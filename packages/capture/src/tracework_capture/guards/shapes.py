@@ -12,8 +12,6 @@ from ..errors import GuardBuildError
 from ..sources import Source
 from .access import Scope, fetch
 
-__all__ = ["compile_condition", "evaluate", "first_failure", "relevant_conditions", "symbol_sources"]
-
 OPS = {
     name: number
     for number, name in enumerate(

@@ -30,8 +30,6 @@ from .guard import Guard, TensorFacts
 from .program import Failure, Program, check_guard, program_of
 from .report import explain_failure
 
-__all__ = ["NotPortable", "StoredGuards", "dumps", "loads"]
-
 FORMAT = 1
 _PLAIN = (type(None), bool, int, str)
 _TORCH_NAMES = (torch.dtype, torch.layout, torch.memory_format)

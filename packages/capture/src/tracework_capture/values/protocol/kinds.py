@@ -27,26 +27,26 @@ class AbstractTensor(Value):
     """The real tensor, when it existed before the graph."""
     attributes: dict[str, Value]
     """What the program has set on it."""
-    may_be_freed: Any
+    may_be_freed: Any = False
     """False, or the values of the graph by their fakes, once a backward was run."""
-    of_inference: bool
+    of_inference = False
     """Whether this graph makes it as an inference tensor."""
-    hooks: frozenset[Any]
+    hooks: frozenset[Any] = frozenset()
     """Registered on it in this frame, to take effect after the graph."""
-    retains_grad: bool
-    keeps_leaf: bool
+    retains_grad = False
+    keeps_leaf = False
     """A leaf whose data is another node now."""
-    is_another_kind: bool
+    is_another_kind = False
     """It requires a gradient, and its data became another kind of tensor."""
-    metadata_mutated: bool
+    metadata_mutated = False
     """Turned by t_ or its like: no view, where its example is one."""
     versions: list[Any]
     """Fakes of what its data became."""
-    requiring_grad: tuple[fx.Node, Any] | None
+    requiring_grad: tuple[fx.Node, Any] | None = None
     """Its node and fake that ask for a gradient, while it does not."""
-    is_chosen: bool
+    is_chosen = False
     """Whether data decides which other tensor it is the same object as (graph/replaced.py)."""
-    stored_back: bool
+    stored_back = False
     """Whether it is read by `x[i] += y` of an i out of data (torch/indices.py)."""
     overrides_torch_function: bool
     """Whether its class has a __torch_function__ of its own."""

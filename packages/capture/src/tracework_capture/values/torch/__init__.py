@@ -7,7 +7,7 @@
 - calls: number_calls, float_forms, generators, call
 - calls with ways of their own: number_arguments, data_calls, tensor_data, metadata_mutation, tensor_text
 - tensors: tensor, storage, subclass, parameter
-- modules: lazy_module, module, functional_call, copies
+- modules: module, functional_call, copies
 - regions/, opaque_call
 - the rows of torch's functions, and existing objects: functions, callables, existing, results
 """
@@ -31,7 +31,6 @@ from . import (  # noqa: F401
     hooks,
     indices,
     inference_tensors,
-    lazy_module,
     leaf_changes,
     leaves,
     metadata_mutation,

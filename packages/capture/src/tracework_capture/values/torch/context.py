@@ -171,14 +171,15 @@ class DecoratedValue(Value):
 
 
 class GradModeContext(ContextValue):
-    """no_grad, enable_grad, set_grad_enabled(mode). `mode` is what holds inside, `before` what the last leaving brings back: the
-    object has one place for that, so one that is entered twice at once stays in force."""
+    """no_grad, enable_grad, set_grad_enabled(mode). `mode` is what holds inside, `before` what the last leaving brings back: the object has
+    one place for that, so one that is entered twice at once stays in force. set_grad_enabled takes effect when it is made, and remembers what
+    held then; as a decorator it takes none but inside of the function."""
 
     outlives_graph = True
 
     def __init__(self, cls: type, args: list[Value], mode: bool) -> None:
         super().__init__(cls, None, args, {})
-        self.mode = mode
+        self.mode, self.acts_when_made = mode, cls is torch.set_grad_enabled
         self.before: bool | None = None
 
     def getattr(self, frame: Frame, name: str) -> Value:
@@ -186,12 +187,20 @@ class GradModeContext(ContextValue):
 
     def reload(self, emit: Emitter) -> str:
         """One that is entered knows what held before."""
-        if self.before is None:
-            return super().reload(emit)
-        return f"{emit.const(entered_before)}({super().reload(emit)}, {self.before})"
+        if self.acts_when_made:
+            return f"{emit.const(grad_switch)}({self.mode}, {self.before})"
+        made = super().reload(emit)
+        return made if self.before is None else f"{emit.const(entered_before)}({made}, {self.before})"
+
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if self.acts_when_made:
+            switch_grad(frame, self.mode_before(frame))
+        return super().call(frame, args, kwargs)
 
     def for_call(self, frame: Frame) -> ContextValue:
-        return self.copied()
+        made = self.copied()
+        made.before = torch.is_grad_enabled() if self.acts_when_made else None
+        return made
 
     def copied(self) -> Self:
         made = super().copied()
@@ -199,9 +208,10 @@ class GradModeContext(ContextValue):
         return made
 
     def enter(self, frame: Frame) -> None:
-        self.before = torch.is_grad_enabled()
-        if self.obj is not None:
-            frame.log_effect(("entered", id(self.obj)), lambda emit: emit.line(f"{emit.load(self)}.prev = {self.before}"))
+        if not self.acts_when_made:
+            self.before = torch.is_grad_enabled()
+            if self.obj is not None:
+                frame.log_effect(("entered", id(self.obj)), lambda emit: emit.line(f"{emit.load(self)}.prev = {self.before}"))
         switch_grad(frame, self.mode)
 
     def leave(self, frame: Frame, at_break: bool = False) -> None:
@@ -221,26 +231,6 @@ def entered_before(manager: Any, before: bool) -> Any:
     """A manager of grad mode that was entered where grad mode was `before`."""
     manager.prev = before
     return manager
-
-
-class SetGradEnabled(GradModeContext):
-    """torch.set_grad_enabled(mode) takes effect when it is made, and remembers what held then. As a decorator it takes none but inside of
-    the function."""
-
-    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        switch_grad(frame, self.mode_before(frame))
-        return super().call(frame, args, kwargs)
-
-    def for_call(self, frame: Frame) -> ContextValue:
-        made = self.copied()
-        made.before = torch.is_grad_enabled()
-        return made
-
-    def enter(self, frame: Frame) -> None:
-        switch_grad(frame, self.mode)
-
-    def reload(self, emit: Emitter) -> str:
-        return f"{emit.const(grad_switch)}({self.mode}, {self.before})"
 
 
 def grad_switch(mode: bool, before: bool) -> Any:
@@ -282,7 +272,7 @@ def set_grad_enabled_row(frame: Frame, args: list[Value], kwargs: dict[str, Valu
     wanted = force_plain(frame, mode)
     if type(wanted) is not bool:
         return frame.break_graph("call_unknown", f"torch.set_grad_enabled of a {type(wanted).__name__}, which eager refuses")
-    made = SetGradEnabled(torch.set_grad_enabled, [mode], wanted)
+    made = GradModeContext(torch.set_grad_enabled, [mode], wanted)
     made.before = torch.is_grad_enabled()
     switch_grad(frame, wanted)
     return made
@@ -529,10 +519,10 @@ def existing_autocast(frame: Frame, obj: Any, source: Source) -> Value:
 def existing_grad_mode(frame: Frame, obj: Any, source: Source) -> ContextValue:
     """Known by what it does: a block that goes on after a break has a new one in each call."""
     guard_type(frame, obj, source)
-    if type(obj) is not torch.set_grad_enabled:
-        return existing(frame, GradModeContext(type(obj), [], type(obj) is torch.enable_grad), obj, source)
-    mode = force_plain(frame, frame.wrap(obj.mode, InstanceAttr(source, "mode")))
-    return existing(frame, SetGradEnabled(type(obj), [], mode), obj, source)
+    mode = type(obj) is torch.enable_grad
+    if type(obj) is torch.set_grad_enabled:
+        mode = force_plain(frame, frame.wrap(obj.mode, InstanceAttr(source, "mode")))
+    return existing(frame, GradModeContext(type(obj), [], mode), obj, source)
 
 
 GRAD_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)

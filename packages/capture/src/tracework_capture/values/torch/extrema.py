@@ -18,8 +18,6 @@ from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from ..protocol.operators import binary
 from ..protocol.value import Emitter, Frame, Value
 
-__all__ = ["ChosenNumber", "extremum_of_tensors"]
-
 EXACT = (torch.float32, torch.float64)
 EXACT_ANYWHERE = ("+", "-", "*")
 EXACT_ON_CPU = (*EXACT_ANYWHERE, "/")

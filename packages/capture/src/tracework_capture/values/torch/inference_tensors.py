@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,16 +13,6 @@ from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values
 from ..protocol.value import Frame
 
-__all__ = [
-    "as_inference_tensor",
-    "begin_block",
-    "end_block",
-    "is_for_inference",
-    "is_input_for_inference",
-    "is_inside",
-    "refuse_misuse",
-]
-
 
 def is_inside(frame: Frame) -> bool:
     """Whether the traced program is in inference mode, of its own or from outside."""
@@ -34,7 +23,7 @@ def is_for_inference(frame: Frame, example: FakeTensor) -> bool:
     """Whether a result with this fake is an inference tensor in eager: what shares the memory of another is what that is."""
     found, storage = frame.modes.storages, example.storage
     if storage not in found:
-        held = [v for v in known_tensors(frame) if v.obj is not None and v.example.storage is storage]
+        held = [v for v in known_values(frame).values() if v.obj is not None and v.example.storage is storage]
         inference = is_input_for_inference(frame, held[0]) if held else is_inside(frame)
         found[storage] = storage.version if inference else None
     return found[storage] is not None
@@ -55,7 +44,7 @@ def is_normal(tensor: torch.Tensor) -> bool:
 def begin_block(frame: Frame) -> None:
     """A block of the program begins: the tensors that are there are no inference tensors."""
     frame.modes.uses_inference = True
-    for value in known_tensors(frame):
+    for value in known_values(frame).values():
         if value.obj is None and not is_inside(frame):
             frame.modes.storages.setdefault(value.example.storage, None)
 
@@ -72,7 +61,7 @@ def refuse_misuse(frame: Frame, node: fx.Node, example: FakeTensor | tuple[Any, 
     if not frame.modes.uses_inference:
         return
     if is_inside(frame):
-        if not torch.is_inference_mode_enabled() and any(map(is_written_input, known_tensors(frame))):
+        if not torch.is_inference_mode_enabled() and any(map(is_written_input, known_values(frame).values())):
             frame.break_graph("fake_failed", "an inference tensor that was there before is written to")
         return
     storages = frame.modes.storages
@@ -84,11 +73,6 @@ def refuse_misuse(frame: Frame, node: fx.Node, example: FakeTensor | tuple[Any, 
             frame.break_graph(
                 "fake_failed", "an inference tensor where gradients are computed: eager refuses to save it for them"
             )
-
-
-def known_tensors(frame: Frame) -> Iterable[AbstractTensor]:
-    """The values of tensors of this graph."""
-    return known_values(frame).values()
 
 
 def is_written_input(value: AbstractTensor) -> bool:

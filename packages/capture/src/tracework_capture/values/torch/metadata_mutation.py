@@ -13,8 +13,6 @@ from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import remember
 from ..protocol.value import Frame, Value
 
-__all__ = ["TURNING_METHODS"]
-
 
 def view_in_place(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
     """t_, squeeze_, ...: the tensor object goes on as the view; not for tensors that others hold already.

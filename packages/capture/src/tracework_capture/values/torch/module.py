@@ -13,6 +13,7 @@ from tracework_primops import FakeTensor
 
 from ..._torch import always_called_hooks_of_all_modules, arguments_of_to, module_call, wrapped_module_call
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ...plan import Again
 from ...sources import DictValueAt, InstanceAttr, InstanceDict, ModuleEntry, Source
 from ..objects.function import call_own_code, is_overridden, methods_called, unless_overridden
 from ..objects.instance import ObjectValue
@@ -22,11 +23,10 @@ from ..plain.ranges import sequence_index
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.calls import Handler, call
 from ..protocol.constant import ConstantValue, force_plain
-from ..protocol.kinds import AbstractModule
+from ..protocol.kinds import AbstractModule, AbstractTensor
 from ..protocol.program_code import check_frame_hooks
 from ..protocol.value import Emitter, Frame, SymbolicRaise, Value, is_none
 from .frame_hooks import ROWS_OF_TABLES, hooks_of_frame, put_on
-from .lazy_module import initialise
 from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, guard_table, has_hooks, table_source
 from .tensor import TensorValue
 
@@ -338,6 +338,28 @@ def written_dict(frame: Frame, obj: Any) -> Any:
 
 
 # --- Module's own methods, by function: fn(frame, args, kwargs) ---------------------------------------------------------
+
+
+def initialise(frame: Frame, module: AbstractModule, args: list[Value], kwargs: dict[str, Value]) -> None:
+    """Does for real what the hook does, and starts the capture again with the module that this gives. Left to the hook, which breaks the
+    graph, where sizes are open, random numbers were drawn or something was written before, which may tell of the module, and for lazy modules
+    of others, which may look at more than sizes."""
+    obj = module.obj
+    if not isinstance(obj, LazyModuleMixin) or not obj.has_uninitialized_params():
+        return
+    own = type(obj).initialize_parameters.__module__.startswith("torch.nn.modules.")
+    given = [like(value) for value in args]
+    if not own or kwargs or None in given or frame.recording.effects.random or frame.mutations.entries:
+        return
+    obj._infer_parameters(obj, tuple(given))
+    raise Again("initialised", detail=type(obj).__name__)
+
+
+def like(value: Value) -> torch.Tensor | None:
+    """A tensor of the same sizes without data; None where they are open."""
+    if not isinstance(value, AbstractTensor) or not all(type(size) is int for size in value.example.shape):
+        return None
+    return torch.empty(value.example.shape, dtype=value.example.dtype, device="meta")
 
 
 def setattr_row(frame: Frame, args: list[Any], kwargs: dict[str, Value]) -> Value:

@@ -23,8 +23,6 @@ from .context import Blocks, ContextValue
 from .hooks import real_function
 from .module_hooks import as_it_is
 
-__all__ = ["EnterSavedHooks"]
-
 KNOWN_NAMES = frozenset("torch isinstance len tuple float int bool min max abs".split())
 CHANGING_NAMES = ("set_", "save", "load", "manual_seed", "seed")
 OTHER_OPCODES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "DELETE_", "IMPORT_", "MAKE_FUNCTION", "YIELD", "LOAD_NAME")

@@ -69,17 +69,7 @@ class TensorOperations(AbstractTensor):
         self.obj = obj
         self.mutability = NEW if source is None else EXISTING
         self.attributes = {}
-        self.may_be_freed = False  # or the values of the graph by their fakes, once a backward was run
-        self.of_inference = False  # an inference tensor that this graph makes
-        self.hooks = frozenset()  # registered on it in this frame, to take effect after the graph
-        self.retains_grad = False
-        self.keeps_leaf = False  # a leaf whose data is another node now
-        self.is_another_kind = False  # it requires a gradient, and its data became another kind of tensor
-        self.metadata_mutated = False  # by t_ or its like: no view, where its example is one
-        self.versions = []  # fakes of what its data became
-        self.requiring_grad = None  # its node and fake that ask for a gradient, while it does not
-        self.is_chosen = False  # whether data decides which other tensor it is the same object as (graph.replaced)
-        self.stored_back = False  # whether it is read by `x[i] += y` of an i out of data (values/torch/indices.py)
+        self.versions = []
 
     def is_leaf(self) -> bool:
         return self.keeps_leaf or self.example.is_leaf

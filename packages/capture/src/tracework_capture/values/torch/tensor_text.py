@@ -13,8 +13,6 @@ from ..number.deferred import DeferredValue, copy_for_deferred, place_here
 from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from ..protocol.value import Emitter, Frame
 
-__all__ = ["deferred_text", "may_be_written_after", "text_of_tensor"]
-
 
 def may_be_written_after(frame: Frame) -> bool:
     """Whether a text that is asked for here can be written when the graph has run: no mode or subclass sees that, and nothing needed it while
