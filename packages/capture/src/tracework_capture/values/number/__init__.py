@@ -5,6 +5,7 @@ from . import (  # noqa: F401
     drawn,
     float_formulas,
     floats,
+    number,
     numpy_arithmetic,
     numpy_ints,
     size_floats,

@@ -19,7 +19,8 @@ from ..protocol.constant import ConstantValue, plain
 from ..protocol.kinds import is_plain_tensor
 from ..protocol.make import make
 from ..protocol.value import READ_AT_ONCE, Emitter, Frame, Value
-from .floats import DataFloat
+from .floats import ARITHMETIC, DataFloat
+from .number import largest
 from .symint import SymNumber
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ Writer: TypeAlias = Callable[[Emitter], str]
 """Gives the expression of an object."""
 MOST = 2**512
 """Ints up to this one are floats, too, also where some are multiplied."""
-ARITHMETIC = ("+", "-", "*")
 OF_KIND = {
     int: (-(2**63), -1, 0, 2**63 - 1),
     bool: (False, True),
@@ -174,11 +174,6 @@ def magnitude(value: Value) -> int:
     if isinstance(value, DeferredValue):
         return value.most
     return abs(value.constant()) if value.is_constant() else 2**63
-
-
-def largest(op: str, first: int, second: int) -> int:
-    """What the results of an operator of ints are not farther from 0 than."""
-    return first * second if op == "*" else first + second
 
 
 def is_not_zero(frame: Frame, value: Value) -> bool:

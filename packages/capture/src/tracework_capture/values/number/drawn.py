@@ -4,16 +4,16 @@ the graph has run.
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from ... import _torch
 from ...guards.kinds import COMPARE_FUNCTIONS
+from ..protocol.constant import BINARY_FUNCTIONS
 from ..protocol.kinds import AbstractTensor, tensor_value
-from ..protocol.value import Emitter, Frame, Value
-from .floats import DeferredFloat, FloatValue, is_exact_number
+from ..protocol.value import Frame, Value
+from .floats import ARITHMETIC, DeferredFloat, FloatValue, is_exact_number
+from .number import NumberOfNode, largest
 from .symint import SAME_INT
 
 if TYPE_CHECKING:
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 EXACT = 2**53
 """Ints up to this one are floats, too."""
-INT_ARITHMETIC = {
-    "+": (operator.add, operator.add),
-    "-": (operator.sub, operator.add),
-    "*": (operator.mul, operator.mul),
-}
-"""Operator -> its function, and the one that gives the largest magnitude of its results from those of its operands."""
 
 
 def needed(frame: Frame) -> NoReturn:
@@ -45,7 +39,7 @@ class DrawnValue(DeferredFloat):
         return needed(frame)
 
 
-class DrawnInt(Value):
+class DrawnInt(NumberOfNode):
     """An int that was drawn, or computed from one; `node` gives it as a tensor. It is never farther from 0 than `most`."""
 
     cls = int
@@ -58,12 +52,8 @@ class DrawnInt(Value):
     def describe(self) -> str:
         return "an int that is drawn"
 
-    def same_object(self, other: Value) -> bool | None:
-        return True if self is other else None
-
-    def as_tensor(self, frame: Frame) -> AbstractTensor:
-        """The tensor of one int."""
-        return DrawnValue(self.node).as_tensor(frame)
+    def specialise(self, frame: Frame) -> Any:
+        return needed(frame)
 
     def as_float(self, frame: Frame) -> DrawnValue:
         """float(self)"""
@@ -84,12 +74,15 @@ class DrawnInt(Value):
         op = op.rstrip("=")
         if isinstance(other, AbstractTensor):
             return None
-        if op in INT_ARITHMETIC and is_int(other):
-            function, largest = INT_ARITHMETIC[op]
-            most = largest(self.most, other.most if isinstance(other, DrawnInt) else abs(other.constant()))
+        if op in ARITHMETIC and is_int(other):
+            most = largest(op, self.most, other.most if isinstance(other, DrawnInt) else abs(other.constant()))
             theirs = other.as_tensor(frame) if isinstance(other, DrawnInt) else other
             operands = (theirs, self.as_tensor(frame)) if reverse else (self.as_tensor(frame), theirs)
-            return DrawnInt(frame.graph.compute(frame, function, operands).node, most) if most <= EXACT else needed(frame)
+            return (
+                DrawnInt(frame.graph.compute(frame, BINARY_FUNCTIONS[op], operands).node, most)
+                if most <= EXACT
+                else needed(frame)
+            )
         if isinstance(other, DrawnInt):
             other = other.as_float(frame)
         known = isinstance(other, FloatValue) or is_exact_number(other)
@@ -99,30 +92,10 @@ class DrawnInt(Value):
         made = frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),)) if op == "-" else needed(frame)
         return DrawnInt(made.node, self.most)
 
-    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
-        return None if isinstance(other, AbstractTensor) else needed(frame)
-
-    def truth(self, frame: Frame) -> bool:
-        return needed(frame)
-
-    def hash_key(self, frame: Frame) -> Any:
-        return needed(frame)
-
-    def getattr(self, frame: Frame, name: str) -> Value:
-        return needed(frame)
-
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args or kwargs:
             return needed(frame)
         return self.as_float(frame) if name == "__float__" else self if name in SAME_INT else needed(frame)
-
-    def as_graph_arg(self, frame: Frame) -> Any:
-        return needed(frame)
-
-    def reload(self, emit: Emitter) -> str:
-        if self.node.meta.get("moved"):
-            return super().reload(emit)
-        return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
 
 
 def is_int(value: Value) -> bool:

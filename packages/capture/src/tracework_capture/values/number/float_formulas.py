@@ -33,7 +33,7 @@ MOST_TEXT = 300  # characters: longer formulas take longer to check than they sa
 
 
 @dataclass(frozen=True)
-class Number:
+class FormulaInput:
     """What formulas call `name`: the number at `source`, an input of the graph with this node; it is `value` now."""
 
     name: str
@@ -47,7 +47,7 @@ class Formula:
     """`text` over these numbers."""
 
     text: str
-    numbers: tuple[Number, ...]
+    numbers: tuple[FormulaInput, ...]
 
     @property
     def names(self) -> str:
@@ -104,7 +104,7 @@ def formula_of_size(graph: GraphBuilder, text: str, sizes: Iterable[Expr]) -> Fo
     if not isinstance(source, Source) or isinstance(source, TensorStride) or len(text) > MOST_TEXT:
         return None
     symbol = symbols.pop()
-    return Formula(text, (Number(str(symbol), graph.size_node(symbol), source, graph.symbols.hint(symbol)),))
+    return Formula(text, (FormulaInput(str(symbol), graph.size_node(symbol), source, graph.symbols.hint(symbol)),))
 
 
 def _text_of(value: Value) -> str | None:

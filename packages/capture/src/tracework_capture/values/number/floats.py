@@ -19,15 +19,15 @@ from ...graph.specialised import truth_of_state
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import Source
 from ..protocol.binding import attribute_of_builtin
-from ..protocol.constant import ConstantValue, fold
+from ..protocol.constant import BINARY_FUNCTIONS, ConstantValue, fold
 from ..protocol.kinds import AbstractFloat, AbstractTensor, is_plain_tensor, tensor_value
 from ..protocol.make import make
-from ..protocol.memory import remember
 from ..protocol.operators import binary
 from ..protocol.special_methods import REFLECTED
-from ..protocol.value import Emitter, Frame, Value
+from ..protocol.value import Frame, Value
 from ..protocol.wraps import changes_in
-from .float_formulas import Formula, Number, Roots, answer, called, computed_by_python, formula_of
+from .float_formulas import Formula, FormulaInput, Roots, answer, called, computed_by_python, formula_of
+from .number import Number, NumberOfNode
 from .numpy_arithmetic import numpy_arithmetic
 from .size_formulas import float_of_size
 from .symint import SymNumber
@@ -36,19 +36,10 @@ if TYPE_CHECKING:
     from torch import fx
 
 PURE_METHODS = frozenset("is_integer __int__ __trunc__ __round__ __floor__ __ceil__ __abs__ __float__".split())
-ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+ARITHMETIC = ("+", "-", "*")
 
 
-def tensor_of(frame: Frame, value: FloatValue | DataBool) -> AbstractTensor:
-    """The tensor that the graph has for it."""
-    if value.node.meta.get("moved"):
-        return frame.break_graph("autograd_function", f"{value.describe()}, made inside, is used outside")
-    found = make.tensor(value.node, value.node.meta["example_value"])
-    remember(frame, found)
-    return found
-
-
-class FloatValue(AbstractFloat):
+class FloatValue(AbstractFloat, NumberOfNode):
     """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs and sizes that it was computed from, with
     their values; `input_formula` is what it is of inputs, where Python can compute it from those alone."""
 
@@ -76,7 +67,6 @@ class FloatValue(AbstractFloat):
         return self.hint
 
     def specialise(self, frame: Frame) -> Any:
-        """The number of this call."""
         if not self.known:
             for root, value in self.roots:
                 if isinstance(root, Source):
@@ -86,23 +76,9 @@ class FloatValue(AbstractFloat):
             self.known = True
         return self.hint
 
-    def is_number(self) -> bool:
-        return self.python_type() is float
-
-    def try_specialise(self, frame: Frame) -> bool:
-        self.specialise(frame)
-        return True
-
-    def as_known(self, frame: Frame) -> Value:
-        return ConstantValue(self.specialise(frame))
-
     def as_float(self) -> Value:
         """float(self)"""
         return self
-
-    def as_tensor(self, frame: Frame) -> AbstractTensor:
-        """The tensor of one number."""
-        return tensor_of(frame, self)
 
     def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
         """What stands for the float in arithmetic with these tensors: the result has their dtype, as with a float."""
@@ -154,7 +130,7 @@ class FloatValue(AbstractFloat):
         mine = self.as_tensor(frame)
         theirs = other.as_tensor(frame) if isinstance(other, FloatValue) else ConstantValue(float(other.constant()))
         number = other.hint if isinstance(other, FloatValue) else other.constant()
-        function = ARITHMETIC.get(op, operator.truediv)
+        function = BINARY_FUNCTIONS[op]
         made = frame.graph.compute(frame, function, (theirs, mine) if reverse else (mine, theirs))
         late = isinstance(self, DeferredFloat) or isinstance(other, DeferredFloat)
         hint = 0.0 if late else function(number, self.hint) if reverse else function(self.hint, number)
@@ -181,7 +157,7 @@ class FloatValue(AbstractFloat):
         found = answer(frame, f"({{}} {op} {{}})", self, other)
         if found is not None:
             return ConstantValue(found)
-        return self.as_known(frame).compare(frame, op, other.as_known(frame))
+        return super().compare(frame, op, other)
 
     def is_input(self) -> bool:
         """Whether the program was given it as it is."""
@@ -204,23 +180,15 @@ class FloatValue(AbstractFloat):
             value = self.like(ConstantValue(0))(made.node, -self.hint, self.roots)
             value.input_formula = formula_of("(-{})", self)
             return value
-        return self if op == "+" else self.as_known(frame).unary(frame, op)
+        return self if op == "+" else super().unary(frame, op)
 
     def truth(self, frame: Frame) -> bool:
         if self.is_input():
             return self.ordered(frame, "!=", 0)
         found = answer(frame, "bool({})", self)
-        return bool(self.specialise(frame)) if found is None else found
-
-    def hash_key(self, frame: Frame) -> Any:
-        return self.specialise(frame)
-
-    def same_object(self, other: Value) -> bool | None:
-        return True if self is other else None
+        return super().truth(frame) if found is None else found
 
     def getattr(self, frame: Frame, name: str) -> Value:
-        if self.python_type() is not float:
-            return self.as_known(frame).getattr(frame, name)
         if name == "real":
             return self
         return ConstantValue(0.0) if name == "imag" else attribute_of_builtin(frame, self, name)
@@ -229,15 +197,7 @@ class FloatValue(AbstractFloat):
         found = called(frame, f"float.{name}", [self, *args]) if name in PURE_METHODS and not kwargs else None
         if found is not None:
             return found
-        return self.as_known(frame).call_method(frame, name, args, kwargs)
-
-    def as_graph_arg(self, frame: Frame) -> Any:
-        return self.specialise(frame)
-
-    def reload(self, emit: Emitter) -> str:
-        if self.node.meta.get("moved"):
-            return super().reload(emit)
-        return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
+        return super().call_method(frame, name, args, kwargs)
 
 
 class NumpyFloat(FloatValue):
@@ -246,9 +206,7 @@ class NumpyFloat(FloatValue):
 
     def __init__(self, node: fx.Node, number: Any, source: Source) -> None:
         super().__init__(node, number, frozenset(((source, number),)), source)
-
-    def python_type(self) -> type:
-        return type(self.hint)
+        self.cls = type(number)
 
     def describe(self) -> str:
         return "a float of NumPy that changes"
@@ -256,36 +214,20 @@ class NumpyFloat(FloatValue):
     def as_float(self) -> Value:
         if self.known:
             return ConstantValue(float(self.hint))
-        formula = Formula(f"float({self.node.name})", (Number(self.node.name, self.node, self.source, self.hint),))
+        formula = Formula(f"float({self.node.name})", (FormulaInput(self.node.name, self.node, self.source, self.hint),))
         return FloatValue(self.node, float(self.hint), self.roots, formula=formula)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if isinstance(other, AbstractTensor) and not self.known:
             return None
         made = None if self.known else numpy_arithmetic(frame, op.rstrip("="), self, other, reverse)
-        return self.as_known(frame).binary(frame, op, other.as_known(frame), reverse) if made is None else made
+        return Number.binary(self, frame, op, other, reverse) if made is None else made
 
     def as_array_tensor(self, frame: Frame) -> AbstractTensor:
         """The tensor of one number, of its dtype, that stands for it among arrays."""
         return tensor_value(frame.graph.call_method(frame, "to", (self.as_tensor(frame), DTYPES[numpy.dtype(type(self.hint))])))
 
-    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
-        return None if isinstance(other, AbstractTensor) else self.as_known(frame).compare(frame, op, other.as_known(frame))
-
-    def unary(self, frame: Frame, op: str) -> Value:
-        return self.as_known(frame).unary(frame, op)
-
-    def special(self, frame: Frame, fn: Callable[..., Any], name: str, args: list[Value]) -> Value:
-        return fold(frame, fn, [self, *args])
-
-    def truth(self, frame: Frame) -> bool:
-        return bool(self.specialise(frame))
-
-    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.as_known(frame).call_method(frame, name, args, kwargs)
-
-    def as_graph_arg(self, frame: Frame) -> Any:
-        return self.as_known(frame).as_graph_arg(frame)
+    compare, unary, truth, getattr, call_method = Number.compare, Number.unary, Number.truth, Number.getattr, Number.call_method
 
 
 class DeferredFloat(FloatValue):
@@ -329,7 +271,7 @@ class DataFloat(DeferredFloat):
         return DataBool(frame.graph.compute(frame, COMPARE_FUNCTIONS[op], (self.as_tensor(frame), theirs)).node, self)
 
 
-class DataBool(Value):
+class DataBool(NumberOfNode):
     """What a comparison of the number of a tensor gives: known when the graph has run; what steers by it breaks the graph, or both arms
     are traced."""
 
@@ -342,18 +284,11 @@ class DataBool(Value):
     def describe(self) -> str:
         return "a comparison of data"
 
-    def as_tensor(self, frame: Frame) -> AbstractTensor:
-        """The tensor of one truth."""
-        return tensor_of(frame, self)
+    def specialise(self, frame: Frame) -> Any:
+        return frame.break_graph("tensor_to_python", "the number in a tensor is needed while tracing")
 
     def truth(self, frame: Frame) -> bool:
         return self.as_tensor(frame).truth(frame)
-
-    def same_object(self, other: Value) -> bool | None:
-        return True if self is other else None
-
-    def reload(self, emit: Emitter) -> str:
-        return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
 
 
 class StepCount(DataFloat):
@@ -368,18 +303,13 @@ class StepCount(DataFloat):
 
     def computed(self, frame: Frame, op: str, other: Value, reverse: bool) -> Value:
         theirs = other.as_tensor(frame) if isinstance(other, FloatValue) else ConstantValue(float(other.constant()))
-        function = {"/": operator.truediv, "**": operator.pow}.get(op) or ARITHMETIC[op]
         operands = (self.as_tensor(frame), theirs)
-        return StepCount(tensor_value(frame.graph.call(frame, function, operands[::-1] if reverse else operands)).node)
+        return StepCount(
+            tensor_value(frame.graph.call(frame, BINARY_FUNCTIONS[op], operands[::-1] if reverse else operands)).node
+        )
 
     def as_known(self, frame: Frame) -> Value:
         return self.as_tensor(frame)
-
-    def as_graph_arg(self, frame: Frame) -> Any:
-        return self.as_tensor(frame).as_graph_arg(frame)
-
-    def truth(self, frame: Frame) -> bool:
-        return self.as_tensor(frame).truth(frame)
 
 
 def is_exact_number(value: Value) -> bool:
@@ -498,7 +428,7 @@ def changing_float(frame: Frame, number: Any, source: Source) -> FloatValue | No
         if type(number) is not float:
             found = frame.inputs.numbers[source] = NumpyFloat(node, number, source)
             return found
-        formula = Formula(node.name, (Number(node.name, node, source, number),))
+        formula = Formula(node.name, (FormulaInput(node.name, node, source, number),))
         found = frame.inputs.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
     return found
 

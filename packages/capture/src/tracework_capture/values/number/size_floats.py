@@ -8,18 +8,20 @@ of the ints is decided by it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tracework_primops.symbols import Condition, FloatExpr, FloatNode, Symbol, as_quotient
+from tracework_primops.symbols import Condition, FloatExpr, FloatNode, as_quotient
 
+from ...formulas import formula_function
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.constant import ConstantValue, fold
 from ..protocol.make import make
 from ..protocol.value import Frame, Value
 from .float_formulas import Formula, called, computed_int, formula_of_size
 from .floats import FloatValue
-from .size_formulas import FUNCTIONS, Span, combined, formula_of, interval, keep_positive, python_text, sizes_in
+from .number import Number
+from .size_formulas import FUNCTIONS, Span, combined, interval, keep_positive, formula_of, python_text, sizes_in
 from .symint import SymNumber, size_value
 
 if TYPE_CHECKING:
@@ -32,18 +34,15 @@ class SizeFloat(FloatValue):
     """A float that is a formula over symbolic ints."""
 
     def __init__(self, graph: GraphBuilder, formula: FloatExpr, hint: float, span: Span) -> None:
-        super().__init__(None, hint, frozenset((size, graph.symbols.hint(size)) for size in sizes_in(formula)))
-        self.graph = graph
+        Number.__init__(self)
+        self.hint, self.known, self.graph = hint, False, graph
+        self.roots = frozenset((size, graph.symbols.hint(size)) for size in sizes_in(formula))
         self.formula = formula
         self.span = span
 
     @property
-    def input_formula(self) -> Formula | None:
+    def input_formula(self) -> Formula | None:  # type: ignore[override]
         return formula_of_size(self.graph, python_text(self.formula), sizes_in(self.formula))
-
-    @input_formula.setter
-    def input_formula(self, formula: Formula | None) -> None:
-        """Made when it is asked for."""
 
     def in_formula(self) -> Any:
         return self.constant() if self.known else self.formula
@@ -52,15 +51,11 @@ class SizeFloat(FloatValue):
         return self.span[0] > 0 or self.span[1] < 0
 
     @property
-    def node(self) -> fx.Node:
+    def node(self) -> fx.Node:  # type: ignore[override]
         symbols = sorted({s for size, _ in self.roots for s in size.free_symbols}, key=str)
         text = python_text(self.formula)
         nodes = [self.graph.size_node(symbol) for symbol in symbols]
-        return self.graph.computed_input(text, nodes, function_of_text(text, symbols), self.hint)
-
-    @node.setter
-    def node(self, node: fx.Node) -> None:
-        """Made when it is asked for."""
+        return self.graph.computed_input(text, nodes, formula_function(text, ", ".join(map(str, symbols))), self.hint)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         made = None if self.known else combined(frame, op.rstrip("="), self, other, reverse)
@@ -170,16 +165,6 @@ WHOLE = {">=": "floor", "<": "floor", ">": "ceil", "<=": "ceil"}
 def node_of_quotient(frame: Frame, formula: FloatExpr, how: str) -> Any:
     """floor or ceil of a formula that is a quotient of sizes, else None."""
     return None if as_quotient(formula, below=how == "floor") is None else node_of(frame, formula, how)
-
-
-NAMES = {name: getattr(math, name) for name in FUNCTIONS if hasattr(math, name)}
-NAMES |= {"float": float, "min": min, "max": max, "abs": abs, "round": round}
-
-
-def function_of_text(text: str, symbols: Iterable[Symbol]) -> Callable[..., Any]:
-    """The formula as a function of the symbols' values."""
-    found: Callable[..., Any] = eval(f"lambda {', '.join(map(str, symbols))}: {text}", {"__builtins__": {}, **NAMES})
-    return found
 
 
 make.provide(size_float=SizeFloat)

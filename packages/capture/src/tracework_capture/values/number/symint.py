@@ -16,13 +16,14 @@ from ...graph.inputs import lift_number
 from ...graph.sizes import relation_node
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.binding import attribute_of_builtin
-from ..protocol.constant import ConstantValue, fold, literal
+from ..protocol.constant import BINARY_FUNCTIONS, ConstantValue, fold, literal
 from ..protocol.kinds import AbstractFloat, AbstractTensor
 from ..protocol.make import make
 from ..protocol.operators import call_dunder
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in, wraps
 from .float_formulas import Formula, Roots, computed_by_python, computed_int, formula_of_size
+from .number import Number
 from .size_formulas import Size, combined
 
 if TYPE_CHECKING:
@@ -37,11 +38,13 @@ long to prove and to check, and hold for hardly any other numbers."""
 SAME_INT = frozenset("__int__ __index__ __trunc__ __floor__ __ceil__ conjugate".split())
 """Methods that give the int itself."""
 SYMBOLIC_DUNDERS = frozenset("__add__ __sub__ __mul__ __eq__ __lt__ __le__ __gt__ __ge__ __ne__".split())
+SIZE_OPERATORS = frozenset(("+", "-", "*", "//", "%", "**"))
+"""What expressions over sizes are made with."""
 OTHER_NUMBERS = (float, complex, Fraction, *NUMPY_NUMBERS)
 """What an int is compared with as a number, beside ints."""
 
 
-class SymNumber(Value):
+class SymNumber(Number):
     """An int that is an expression over size symbols."""
 
     cls = int
@@ -74,7 +77,6 @@ class SymNumber(Value):
         return emit.graph_output(self.graph.size_node(self.expr))
 
     def specialise(self, frame: Frame) -> Any:
-        """The number of this call; the entry then holds for it only."""
         hint = frame.symbols.hint(self.expr)
         known = self.expr - hint
         parts = [symbol - frame.symbols.hint(symbol) for symbol in self.expr.free_symbols] if is_large(known) else [known]
@@ -83,26 +85,13 @@ class SymNumber(Value):
         self.fixed = hint
         return hint
 
-    def is_number(self) -> bool:
-        return True
-
-    def try_specialise(self, frame: Frame) -> bool:
-        self.specialise(frame)
-        return True
-
     def as_plain(self) -> Any:
         if self.fixed is None:
             raise NotPlain(self)
         return self.fixed
 
-    def hash_key(self, frame: Frame) -> Any:
-        return self.specialise(frame)
-
     def truth(self, frame: Frame) -> bool:
         return compare_sizes(frame, "!=", self.expr, 0)
-
-    def same_object(self, other: Value) -> bool | None:
-        return True if self is other else None
 
     def getattr(self, frame: Frame, name: str) -> Value:
         if name in ("real", "numerator"):
@@ -116,7 +105,7 @@ class SymNumber(Value):
             return self
         if name in SYMBOLIC_DUNDERS and len(args) == 1 and not kwargs and issubclass(args[0].python_type(), int):
             return call_dunder(frame, self, name, args, kwargs)
-        return self.as_known(frame).call_method(frame, name, args, kwargs)
+        return super().call_method(frame, name, args, kwargs)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         if isinstance(other, AbstractTensor):
@@ -134,23 +123,20 @@ class SymNumber(Value):
         if found is not None:
             return size_value(frame, found)
         made = computed_int(frame, f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
-        return self.as_known(frame).binary(frame, op, other.as_known(frame), reverse) if made is None else made
+        return super().binary(frame, op, other, reverse) if made is None else made
 
     def as_size(self, frame: Frame, op: str, size: Size | None, reverse: bool) -> Size | None:
         """self op size as an expression that conditions can be made of, else None."""
-        if size is None or is_large(size) or op not in SIZE_OPERATIONS:
+        if size is None or is_large(size) or op not in SIZE_OPERATORS:
             return None
         left, right = (size, self.expr) if reverse else (self.expr, size)
         if op in ("//", "%", "**") and (not isinstance(right, int) or right < (0 if op == "**" else 1)):
             return None
-        found: Size = SIZE_OPERATIONS[op](left, right)
+        found: Size = BINARY_FUNCTIONS[op](left, right)
         known_product = op in ("*", "**") and frame.symbols.has_hint(found)
         if is_large(found) or is_heavy(found) or known_product and is_large(frame.symbols.hint(found)):
             return None
         return found
-
-    def as_known(self, frame: Frame) -> Value:
-        return ConstantValue(self.specialise(frame))
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if isinstance(other, AbstractTensor):
@@ -183,16 +169,6 @@ class SymNumber(Value):
         if frame.symbols.is_true(sign) is None and are_numbers(frame, self.expr) and not is_large(self.expr):
             return size_value(frame, maximum(self.expr, -self.expr))
         return self if compare_sizes(frame, ">=", self.expr, 0) else size_value(frame, -self.expr)
-
-
-SIZE_OPERATIONS = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "**": lambda a, b: a**b,
-}
 
 
 def is_large(size: Size) -> bool:
@@ -238,7 +214,7 @@ def relation(frame: Frame, op: str, left: Size, right: Size) -> Value:
     return SizeRelation(condition, frame.graph)
 
 
-class SizeRelation(Value):
+class SizeRelation(Number):
     """A bool that is known only when the graph runs: a condition on sizes that depend on data. torch._check may state it."""
 
     cls = bool
@@ -251,11 +227,8 @@ class SizeRelation(Value):
     def describe(self) -> str:
         return f"truth of {self.condition}"
 
-    def truth(self, frame: Frame) -> bool:
+    def specialise(self, frame: Frame) -> bool:
         return frame.symbols.guard(self.condition, frame.user_location())
-
-    def same_object(self, other: Value) -> bool | None:
-        return True if self is other else None
 
     def reload(self, emit: Emitter) -> str:
         return emit.graph_output(relation_node(self.graph, self.condition))

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ..number.float_formulas import Formula
     from ..objects.function import CellValue
     from ..torch.modes import Modes
+    from .kinds import AbstractTensor
     from .memory import Memory
     from .queries import Queries
 
@@ -446,6 +447,10 @@ class Value:
 
     def format_operand(self, frame: Frame) -> Value:
         """What format() takes it for: a tensor without dims for its number."""
+        return self
+
+    def as_operand(self, frame: Frame, tensors: list[AbstractTensor], op: str | None = None) -> Value:
+        """What stands for a number in arithmetic with these tensors."""
         return self
 
     def conversion_operand(self, frame: Frame, kind: str | None) -> Value:

@@ -12,7 +12,7 @@ import torch
 from ...polyfills import torch_numbers
 from ...polyfills.torch_numbers import FORMS
 from ..number.float_formulas import answer, computed_int
-from ..number.floats import changes, shown_to_hooks
+from ..number.floats import FloatValue, changes, shown_to_hooks
 from ..plain.sequence import SequenceValue
 from ..protocol.calls import Handler, calls, traced
 from ..protocol.constant import ConstantValue, force_plain
@@ -68,15 +68,11 @@ def largest_number(given: list[Value]) -> float:
 # --- what forms ask ---------------------------------------------------------------------------------------------------------------------
 
 
-def number_operand(frame: Frame, value: Value, tensor: AbstractTensor) -> Value:
-    return value.as_operand(frame, [tensor]) if changes(value) else value
-
-
 def number_tensor(frame: Frame, number: Value) -> Value:
     return number.as_tensor(frame) if changes(number) else frame.graph.call(frame, torch.full, ((), number))
 
 
-def number_in_dtype(frame: Frame, number: Value, dtype: Value) -> AbstractTensor:
+def number_in_dtype(frame: Frame, number: FloatValue, dtype: Value) -> AbstractTensor:
     return as_kind(frame, number.as_tensor(frame), dtype.constant())
 
 
@@ -91,8 +87,8 @@ def count_of(frame: Frame, start: Value, end: Value, step: Value) -> Value:
 
 def element(frame: Frame, value: Value, tensor: AbstractTensor) -> Value:
     """A number that is stored in a tensor."""
-    real = changes(value) and tensor.example.dtype.is_floating_point
-    return as_kind(frame, value.as_tensor(frame), tensor.example.dtype) if real else value
+    dtype = tensor.example.dtype
+    return as_kind(frame, value.as_tensor(frame), dtype) if changes(value) and dtype.is_floating_point else value
 
 
 def row(answers: Callable[..., Value]) -> Handler:
@@ -103,7 +99,7 @@ def row(answers: Callable[..., Value]) -> Handler:
 calls(
     {
         torch_numbers.changes: row(lambda frame, value: ConstantValue(changes(value))),
-        torch_numbers.operand: row(number_operand),
+        torch_numbers.operand: row(lambda frame, value, tensor: value.as_operand(frame, [tensor]) if changes(value) else value),
         torch_numbers.as_tensor: row(number_tensor),
         torch_numbers.in_dtype: row(number_in_dtype),
         torch_numbers.is_factor: row(is_factor),

@@ -112,7 +112,11 @@ class Dispatching(Value):
         if isinstance(other, Dispatching) or is_number(other):
             return True
         if frame.modes.function_modes:
-            return isinstance(other, SymNumber) or hasattr(other, "as_operand") or self.not_modelled(frame, "an operator")
+            return (
+                isinstance(other, SymNumber)
+                or type(other).as_operand is not Value.as_operand
+                or self.not_modelled(frame, "an operator")
+            )
         return False
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:

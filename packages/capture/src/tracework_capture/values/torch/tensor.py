@@ -300,8 +300,7 @@ class TensorOperations(AbstractTensor):
         meet(torch.Tensor)
         if isinstance(other, TensorValue) and other.is_on(frame):
             return other.binary(frame, op, self, not reverse)
-        if hasattr(other, "as_operand"):
-            other = other.as_operand(frame, [self], op)
+        other = other.as_operand(frame, [self], op)
         if not is_operand(other) or op == "@=":  # tensors have no __imatmul__: a new one takes the name
             return None
         if op.endswith("="):
@@ -314,8 +313,7 @@ class TensorOperations(AbstractTensor):
         meet(torch.Tensor)
         if isinstance(other, TensorValue) and other.is_on(frame):
             return other.operate(frame, COMPARE_FUNCTIONS[op], [self, other])
-        if hasattr(other, "as_operand"):
-            other = other.as_operand(frame, [self], op)
+        other = other.as_operand(frame, [self], op)
         return frame.graph.call(frame, COMPARE_FUNCTIONS[op], (self, other)) if is_operand(other) else None
 
     def unary(self, frame: Frame, op: str) -> Value:
