@@ -135,7 +135,7 @@ def nan_is_no_bound() -> bool:
     return nan_alone_is_no_bound()
 
 
-@form(*both("clamp", "clip"), dtypes=ORDERED)
+@form(*both("clamp", "clip", "clamp_min"), dtypes=ORDERED)
 def clamp(name: str, input: Tensor, min: Any = None, max: Any = None) -> Any:
     """The lower bound first, so that the upper one wins as in eager."""
     found, bounds = input, [(end, bound) for end, bound in (("min", min), ("max", max)) if bound is not None]
@@ -150,11 +150,6 @@ def clamp(name: str, input: Tensor, min: Any = None, max: Any = None) -> Any:
         number = operand(bounds[0][1], input)
         return where(number.ne(number), input.detach(), found)
     return found
-
-
-@form(*both("clamp_min"), dtypes=ORDERED)
-def clamp_min(name: str, input: Tensor, min: Any) -> Any:
-    return clamp(name.replace("clamp_min", "clip"), input, min)
 
 
 @form(*both("clamp_max"), dtypes=ORDERED)
@@ -187,32 +182,19 @@ def masked_fill(name: str, input: Tensor, mask: Tensor, value: float) -> Any:
     return getattr(input, name)(mask, in_dtype(value, input.dtype))
 
 
-def made(empty: Callable[..., Tensor], options: dict[str, Any], fill_value: float, *args: Any) -> Any:
+@form("full", "full_like", "new_full", "scalar_tensor", of=())
+def made(name: str, *args: Any, **options: Any) -> Any:
     """Memory, then the number in it, not in place: the tensor was not written to."""
-    if not {"dtype", "device", "memory_format"}.issuperset(options):
+    *given, number = (*args, options.pop("fill_value")) if "fill_value" in options else args
+    if not changes(number) or not {"size", "dtype", "device", "memory_format"}.issuperset(options):
         return NotImplemented
-    memory = empty(*args, **options)
-    return filled("fill", memory, fill_value) if memory.dtype.is_floating_point else NotImplemented
-
-
-@form("full", number="fill_value", of=())
-def full(name: str, size: Sequence[int], fill_value: float, **options: Any) -> Any:
-    return made(torch.empty, options, fill_value, size)
-
-
-@form("full_like", number="fill_value", of=())
-def full_like(name: str, input: Tensor, fill_value: float, **options: Any) -> Any:
-    return made(torch.empty_like, options, fill_value, input)
-
-
-@form("new_full", number="fill_value", of=())
-def new_full(name: str, input: Tensor, size: Sequence[int], fill_value: float, **options: Any) -> Any:
-    return made(input.new_empty, options, fill_value, size)
-
-
-@form("scalar_tensor", number="s", of=())
-def scalar_tensor(name: str, s: float, **options: Any) -> Any:
-    return made(torch.empty, options, s, ())
+    if name == "new_full":
+        memory = given[0].new_empty(*given[1:], **options)
+    elif name == "scalar_tensor":
+        memory = torch.empty((), **options)
+    else:
+        memory = (torch.empty if name == "full" else torch.empty_like)(*given, **options)
+    return filled("fill", memory, number) if memory.dtype.is_floating_point else NotImplemented
 
 
 @form("fill_diagonal_", number="fill_value")
@@ -460,15 +442,15 @@ def accumulated(name: str, number: Tensor, input: Tensor, first: Tensor, second:
 @form("batch_norm", number="momentum", of=())
 def batch_norm(
     name: str, input: Tensor, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
-    training: bool = False, momentum: float = 0.1, **options: Any,
+    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
     """The operator gives the batch's own statistics, which are averaged with the running ones here, in double precision as its kernel on
     the CPU does."""
     share = as_tensor(momentum)
     if not training or running_mean is None or running_var is None:
-        return F.batch_norm(input, running_mean, running_var, weight, bias, bool(training), 0.0, **options)
+        return F.batch_norm(input, running_mean, running_var, weight, bias, bool(training), 0.0, eps)
     own = torch.zeros_like(running_mean), torch.zeros_like(running_var)
-    found = F.batch_norm(input, own[0], own[1], weight, bias, training, 1.0, **options)
+    found = F.batch_norm(input, own[0], own[1], weight, bias, training, 1.0, eps)
     rest = torch.rsub(share, 1.0)
     for new, old in zip(own, (running_mean, running_var)):
         parts = as_kind(new, torch.float64).mul(share), as_kind(old, torch.float64).mul(rest)

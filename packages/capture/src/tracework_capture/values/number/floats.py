@@ -19,7 +19,7 @@ from ...graph.specialised import truth_of_state
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import Source
 from ..protocol.binding import attribute_of_builtin
-from ..protocol.constant import BINARY_FUNCTIONS, ConstantValue, fold
+from ..protocol.constant import BINARY_FUNCTIONS, ConstantValue
 from ..protocol.kinds import AbstractFloat, AbstractTensor, is_plain_tensor, tensor_value
 from ..protocol.make import make
 from ..protocol.operators import binary
@@ -35,7 +35,9 @@ from .symint import SymNumber
 if TYPE_CHECKING:
     from torch import fx
 
-PURE_METHODS = frozenset("is_integer __int__ __trunc__ __round__ __floor__ __ceil__ __abs__ __float__".split())
+PURE_METHODS = {name: f"float.{name}" for name in ("is_integer", "__int__")}
+PURE_METHODS |= {f"__{name}__": name for name in ("abs", "round", "ceil", "floor", "trunc")}
+"""Method -> the function that formulas call for it."""
 ARITHMETIC = ("+", "-", "*")
 
 
@@ -169,11 +171,6 @@ class FloatValue(AbstractFloat, NumberOfNode):
         frame.guard("ORDER", self.source, (op, number, answer))
         return answer
 
-    def special(self, frame: Frame, fn: Callable[..., Any], name: str, args: list[Value]) -> Value:
-        """abs, round, ceil, floor, trunc."""
-        found = called(frame, fn.__name__, [self, *args])
-        return fold(frame, fn, [self, *args]) if found is None else found
-
     def unary(self, frame: Frame, op: str) -> Value:
         if op == "-" and not self.known:
             made = frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),))
@@ -194,7 +191,9 @@ class FloatValue(AbstractFloat, NumberOfNode):
         return ConstantValue(0.0) if name == "imag" else attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        found = called(frame, f"float.{name}", [self, *args]) if name in PURE_METHODS and not kwargs else None
+        if name == "__float__" and not args and not kwargs:
+            return self.as_float()
+        found = called(frame, PURE_METHODS[name], [self, *args]) if name in PURE_METHODS and not kwargs else None
         if found is not None:
             return found
         return super().call_method(frame, name, args, kwargs)
@@ -227,7 +226,11 @@ class NumpyFloat(FloatValue):
         """The tensor of one number, of its dtype, that stands for it among arrays."""
         return tensor_value(frame.graph.call_method(frame, "to", (self.as_tensor(frame), DTYPES[numpy.dtype(type(self.hint))])))
 
-    compare, unary, truth, getattr, call_method = Number.compare, Number.unary, Number.truth, Number.getattr, Number.call_method
+    compare, unary, truth, getattr = Number.compare, Number.unary, Number.truth, Number.getattr
+
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        as_float = name == "__float__" and not args and not kwargs
+        return self.as_float() if as_float else Number.call_method(self, frame, name, args, kwargs)
 
 
 class DeferredFloat(FloatValue):

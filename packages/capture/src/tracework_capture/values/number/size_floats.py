@@ -15,13 +15,13 @@ from tracework_primops.symbols import Condition, FloatExpr, FloatNode, as_quotie
 
 from ...formulas import formula_function
 from ...guards.kinds import COMPARE_FUNCTIONS
-from ..protocol.constant import ConstantValue, fold
+from ..protocol.constant import ConstantValue
 from ..protocol.make import make
 from ..protocol.value import Frame, Value
 from .float_formulas import Formula, called, computed_int, formula_of_size
 from .floats import FloatValue
 from .number import Number
-from .size_formulas import FUNCTIONS, Span, combined, interval, keep_positive, formula_of, python_text, sizes_in
+from .size_formulas import FUNCTIONS, Span, combined, formula_of, interval, keep_positive, python_text, sizes_in
 from .symint import SymNumber, size_value
 
 if TYPE_CHECKING:
@@ -72,12 +72,14 @@ class SizeFloat(FloatValue):
     def unary(self, frame: Frame, op: str) -> Value:
         return self if op == "+" else formula_of(frame, "neg", self) or super().unary(frame, op)
 
-    def special(self, frame: Frame, fn: Callable[..., Any], name: str, args: list[Value]) -> Value:
-        """abs, round, ceil, floor, trunc."""
-        if not self.known and (fn in (math.floor, math.ceil, math.trunc) or fn is round and not args):
-            return self.whole(frame, fn.__name__)
-        made = None if self.known else function_of(frame, fn, [self, *args])
-        return fold(frame, fn, [self, *args]) if made is None else made
+    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if not self.known and not kwargs:
+            if name in WHOLE_METHODS and not args:
+                return self.whole(frame, WHOLE_METHODS[name])
+            made = of_range(frame, name.strip("_"), [self, *args])
+            if made is not None:
+                return made
+        return super().call_method(frame, name, args, kwargs)
 
     def whole(self, frame: Frame, how: str) -> Value:
         """floor, ceil, trunc or round of it, an int that may stay a symbol."""
@@ -89,6 +91,7 @@ class SizeFloat(FloatValue):
         return size_value(frame, node_of(frame, self.formula, how))
 
 
+WHOLE_METHODS = {"__int__": "trunc", **{f"__{name}__": name for name in ("floor", "ceil", "trunc", "round")}}
 WHOLE_FUNCTIONS = {"floor": "floor", "ceil": "ceil", "trunc": "int", "round": "round"}
 
 

@@ -16,7 +16,7 @@ from ...graph.inputs import lift_number
 from ...graph.sizes import relation_node
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.binding import attribute_of_builtin
-from ..protocol.constant import BINARY_FUNCTIONS, ConstantValue, fold, literal
+from ..protocol.constant import BINARY_FUNCTIONS, ConstantValue, literal
 from ..protocol.kinds import AbstractFloat, AbstractTensor
 from ..protocol.make import make
 from ..protocol.operators import call_dunder
@@ -24,7 +24,7 @@ from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in, wraps
 from .float_formulas import Formula, Roots, computed_by_python, computed_int, formula_of_size
 from .number import Number
-from .size_formulas import Size, combined
+from .size_formulas import Size, combined, float_of_size
 
 if TYPE_CHECKING:
     from ...graph.builder import GraphBuilder
@@ -35,7 +35,7 @@ MOST_DECISIONS = 100
 MOST_WEIGHT = 48
 """What is computed from open numbers is fixed where it is written with more symbols and numbers than this: conditions on it would take
 long to prove and to check, and hold for hardly any other numbers."""
-SAME_INT = frozenset("__int__ __index__ __trunc__ __floor__ __ceil__ conjugate".split())
+SAME_INT = frozenset("__int__ __index__ __trunc__ __floor__ __ceil__ __round__ conjugate".split())
 """Methods that give the int itself."""
 SYMBOLIC_DUNDERS = frozenset("__add__ __sub__ __mul__ __eq__ __lt__ __le__ __gt__ __ge__ __ne__".split())
 SIZE_OPERATORS = frozenset(("+", "-", "*", "//", "%", "**"))
@@ -101,8 +101,13 @@ class SymNumber(Number):
         return attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name in SAME_INT and not args and not kwargs:
-            return self
+        if not args and not kwargs:
+            if name in SAME_INT:
+                return self
+            if name == "__abs__":
+                return self.absolute(frame)
+            if name == "__float__":
+                return float_of_size(frame, self) or super().call_method(frame, name, args, kwargs)
         if name in SYMBOLIC_DUNDERS and len(args) == 1 and not kwargs and issubclass(args[0].python_type(), int):
             return call_dunder(frame, self, name, args, kwargs)
         return super().call_method(frame, name, args, kwargs)
@@ -154,14 +159,6 @@ class SymNumber(Number):
         if op == "~":
             return size_value(frame, -self.expr - 1)
         return size_value(frame, -self.expr) if op == "-" else self
-
-    def special(self, frame: Frame, fn: Callable[..., Any], name: str, args: list[Value]) -> Value:
-        """abs, round, ceil, floor of a size."""
-        if fn in (math.ceil, math.floor, math.trunc) or (fn is round and not args):
-            return self
-        if fn is abs:
-            return self.absolute(frame)
-        return fold(frame, fn, [self, *args])
 
     def absolute(self, frame: Frame) -> Value:
         """abs(self): of an int that the program was given, which may be of either sign, an expression; else a guard says which it is."""

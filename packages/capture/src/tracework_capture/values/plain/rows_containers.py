@@ -5,9 +5,6 @@ from __future__ import annotations
 import collections
 import types
 
-from ..number.floats import FloatValue, float_of
-from ..number.size_floats import SizeFloat
-from ..number.symint import SymNumber
 from ..protocol.calls import Handler, calls
 from ..protocol.constant import ConstantValue, fold, force_plain
 from ..protocol.iteration import each_of, iterate_all
@@ -103,22 +100,14 @@ def number(cls: type) -> Handler:
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if len(args) != 1 or kwargs:
             return fold(frame, cls, args, kwargs)
-        value = args[0]
+        value, name = args[0], f"__{cls.__name__}__"
         if isinstance(value, AbstractTensor):
-            return value.call_method(frame, f"__{cls.__name__}__", [], {})
-        if isinstance(value, SymNumber) and cls is int:
-            return value
-        if isinstance(value, FloatValue) and cls is float:
-            return value.as_float()
-        if isinstance(value, SymNumber) and cls is float:
-            return float_of(frame, value)
-        if isinstance(value, SizeFloat) and not value.known and cls is int:
-            return value.whole(frame, "trunc")
-        name = f"__{cls.__name__}__"
-        if not value.is_constant() and not isinstance(value, SymNumber) and hasattr(value.python_type(), name):
+            return value.call_method(frame, name, [], {})
+        if not value.is_constant() and hasattr(value.python_type(), name):
             found = value.call_method(frame, name, [], {})
-            known = found.python_type() is cls or isinstance(found, SymNumber)
-            return found if known else frame.break_graph("builtin_unsupported", f"{name} that does not give {cls.__name__}")
+            if found.python_type() is not cls:
+                frame.break_graph("builtin_unsupported", f"{name} that does not give {cls.__name__}")
+            return found
         return fold(frame, cls, args, kwargs)
 
     return handler

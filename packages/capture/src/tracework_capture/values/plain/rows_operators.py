@@ -65,8 +65,6 @@ def special_or_fold(frame: Frame, fn: Callable[..., Any], name: str, args: list[
     args = [args[0].known() if isinstance(args[0], UnspecialisedConstant) else args[0], *args[1:]]
     if not numbers(frame, args):
         return fold(frame, fn, args, kwargs)
-    if isinstance(args[0], (SymNumber, SizeFloat)) or type(args[0]) is FloatValue:
-        return args[0].special(frame, fn, name, args[1:])
     return args[0].call_method(frame, name, list(args[1:]), kwargs)
 
 

@@ -6,8 +6,8 @@ polyfills/torch_numbers.py has the same arithmetic without that argument. What e
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -46,39 +46,37 @@ NUMBERS = {
 
 def without_number(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result of the form without a number argument, or None when the number is a number, or the form would round otherwise."""
+    of_lists = name.startswith("_foreach_")
     keyword, count = NUMBERS[name.removeprefix("_foreach_").rstrip("_")]
-    number: Any = kwargs.get(keyword)
-    if number is None and len(args) > count + 1:
-        number = args[count + 1]
-    if "scalars" in kwargs:
-        number = kwargs["scalars"]
-    if isinstance(number, FloatValue) and not number.known and may_be_tensor(frame, number, args[: count + 1]):
-        number = number.as_tensor(frame)
-    factors: list[Any] | None = (
-        unspecialised_numbers(frame, number) if name.startswith("_foreach_") and len(args) >= count + 1 else None
-    )
-    if factors is not None:
-        return each_without_number(frame, name, args, count, factors)
-    if not isinstance(number, AbstractTensor) or "out" in kwargs or len(args) < count + 1:
+    given = kwargs.get("scalars", kwargs.get(keyword, args[count + 1] if len(args) > count + 1 else None))
+    if given is None or "out" in kwargs or len(args) <= count or given.is_constant():
         return None
-    if name.startswith("_foreach_"):
-        rows = len(args[0].unpack(frame))
-        single = number.example.ndim == 0
-        factors = [number if single else number.getitem(frame, ConstantValue(index)) for index in range(rows)]
-        return each_without_number(frame, name, args, count, factors)
-    if computed_in(args[: count + 1]) is None or number.example.numel() != 1:
+    columns = [a.unpack(frame) if of_lists else [a] for a in args[: count + 1]]
+    rows = list(zip(*columns))
+    dtypes = [computed_in(row) for row in rows]
+    numbers = None if None in dtypes else tensors_of(frame, given, dtypes, of_lists)
+    if numbers is None or any(len(column) != len(numbers) for column in columns):
         return None
-    return accumulate(frame, [ConstantValue(name), number, *args[: count + 1]], {})
+    made = [accumulate(frame, [ConstantValue(name), number, *row], {}) for number, row in zip(numbers, rows)]
+    if of_lists:
+        return returned_list(args, {}) if writes_to_lists(name) else TupleValue(made)
+    return made[0]
 
 
-def may_be_tensor(frame: Frame, number: Value, operands: list[Value]) -> bool:
-    """Whether a tensor can stand for the number: eager computes with these tensors, or rows of lists of them, in a dtype that is known
-    and holds the number; it refuses a larger one."""
-    rows: Iterable[Sequence[Value]] = (
-        [operands] if isinstance(operands[0], AbstractTensor) else zip(*(column.unpack(frame) for column in operands))
-    )
-    dtypes: set[Any] = {computed_in(row) for row in rows}
-    return None not in dtypes and all(fits(frame, number, torch.finfo(dtype).max) for dtype in dtypes)
+def tensors_of(frame: Frame, given: Value, dtypes: list[Any], of_lists: bool) -> list[Any] | None:
+    """The number, or numbers, of each row, which eager computes with in these dtypes, as tensors; None where it is a number, or refused."""
+    if isinstance(given, AbstractTensor):
+        single = not given.example.ndim or not of_lists and given.example.numel() == 1
+        if single or of_lists:
+            return [given if single else given.getitem(frame, ConstantValue(index)) for index in range(len(dtypes))]
+    elif isinstance(given, FloatValue):
+        if all(fits(frame, given, torch.finfo(dtype).max) for dtype in set(dtypes)):
+            return [given.as_tensor(frame)] * len(dtypes)
+    elif isinstance(given, SequenceValue) and of_lists:
+        items = given.unpack(frame)
+        if any(isinstance(i, FloatValue) and not i.known for i in items) and all(i.python_type() is float for i in items):
+            return [i.as_tensor(frame) if isinstance(i, FloatValue) else scalar(frame, i) for i in items]
+    return None
 
 
 def with_operand(frame: Frame, args: list[Value]) -> list[Value]:
@@ -88,26 +86,9 @@ def with_operand(frame: Frame, args: list[Value]) -> list[Value]:
     return [args[0], args[1].as_operand(frame, [args[0]]), *args[2:]]
 
 
-def unspecialised_numbers(frame: Frame, numbers: Value | None) -> list[AbstractTensor] | None:
-    """A list of numbers, some of them floats that change, as tensors and numbers; None for anything else."""
-    items = numbers.unpack(frame) if isinstance(numbers, SequenceValue) else []
-    if not any(isinstance(i, FloatValue) and not i.known for i in items) or not all(i.python_type() is float for i in items):
-        return None
-    return [i.as_tensor(frame) if isinstance(i, FloatValue) else scalar(frame, i) for i in items]
-
-
-def scalar(frame: Frame, number: Value) -> AbstractTensor:
+def scalar(frame: Frame, number: Value) -> Value:
     """A number as a tensor without dims."""
-    return cast(AbstractTensor, frame.graph.call(frame, torch.full, ((), number), {"dtype": torch.float64}))
-
-
-def each_without_number(frame: Frame, name: str, args: list[Value], count: int, factors: list[AbstractTensor]) -> Value | None:
-    """The same for lists of tensors, with a number for each of them."""
-    columns = [a.unpack(frame) for a in args[: count + 1]]
-    if not all(map(computed_in, zip(*columns))) or any(len(column) != len(factors) for column in columns):
-        return None
-    made = [accumulate(frame, [ConstantValue(name), factor, *row], {}) for row, factor in zip(zip(*columns), factors)]
-    return returned_list(args, {}) if writes_to_lists(name) else TupleValue(made)
+    return frame.graph.call(frame, torch.full, ((), number), {"dtype": torch.float64})
 
 
 def method_row(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
