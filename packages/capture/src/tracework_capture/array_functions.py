@@ -12,8 +12,6 @@ import torch
 from ._torch import tree_map_only
 from .errors import ControlMisuse
 
-__all__ = ["across", "wrap_numpy"]
-
 
 def across(value: Any) -> Any:
     """A tensor as an array over its memory, an array or a number of NumPy as a tensor."""

@@ -9,8 +9,6 @@ import torch
 import torch.nn.attention
 from torch.torch_version import TorchVersion
 
-__all__ = ["ATOM_TYPES", "NUMPY_DTYPES", "NUMPY_NUMBERS"]
-
 _NUMPY_KINDS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
 NUMPY_NUMBERS = frozenset(getattr(numpy, name) for name in _NUMPY_KINDS.split())
 """The classes of NumPy's numbers."""

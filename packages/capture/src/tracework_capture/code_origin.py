@@ -13,8 +13,6 @@ from .errors import SITE, is_installed_file
 if TYPE_CHECKING:
     import types
 
-__all__ = ["TORCH_FOLDER", "is_installed", "is_of_a_package", "is_of_torch"]
-
 TORCH_FOLDER = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .guards.guard import GuardSet
     from .sources import Source
 
-__all__ = ["SYMBOLIC_SIZES", "Backend", "Break", "CapturedGraph", "InputBinding", "Origin", "PlainFrame", "Recompile", "Returned"]
-
 
 @dataclass(frozen=True)
 class InputBinding:

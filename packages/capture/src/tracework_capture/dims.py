@@ -15,17 +15,6 @@ import torch
 
 from .errors import ControlMisuse
 
-__all__ = [
-    "DimMarks",
-    "DimRange",
-    "mark_dynamic",
-    "mark_static",
-    "mark_static_address",
-    "mark_unbacked",
-    "marks_of",
-    "maybe_mark_dynamic",
-]
-
 SMALLEST = 2  # sizes 0 and 1 are always compiled by themselves
 
 

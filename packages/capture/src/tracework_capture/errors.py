@@ -12,30 +12,6 @@ import sysconfig
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "BREAK_REASONS",
-    "BackendError",
-    "BreakGraph",
-    "BreakReason",
-    "CaptureError",
-    "ControlMisuse",
-    "DynamicDimError",
-    "ForbiddenCall",
-    "GuardBuildError",
-    "InternalCaptureError",
-    "OpaqueCallError",
-    "RecompileLimitError",
-    "RecompileError",
-    "SizesBurntIn",
-    "SkipFrame",
-    "StanceMisuse",
-    "Unsupported",
-    "UserLocation",
-    "describe_break",
-    "excerpt",
-    "page_of_reasons",
-]
-
 
 @dataclass(frozen=True)
 class BreakReason:

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     import types
     from collections.abc import Iterator
 
-__all__ = ["cleans_up", "exception_table"]
-
 
 def exception_table(code: types.CodeType) -> list[tuple[int, int, int, int, bool]]:
     """(start, end, target, depth, push lasti) rows, offsets in bytes; the format is in CPython's exception_handling_notes."""

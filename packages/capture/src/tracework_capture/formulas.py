@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["ERRORS", "formula_function", "int_of_formula"]
-
 ERRORS = (ArithmeticError, ValueError, TypeError)
 INT_BITS = 62
 """Ints in graphs and in conditions are int64."""

@@ -17,23 +17,6 @@ from typing import Any, Protocol, TypeVar
 from . import _torch
 from .errors import ControlMisuse
 
-__all__ = [
-    "Leaf",
-    "MARKS",
-    "Mark",
-    "allow_in_graph",
-    "assume_constant_result",
-    "disallow_in_graph",
-    "forbid_in_graph",
-    "graph_break",
-    "leaf_function",
-    "mark_of",
-    "nonstrict_trace",
-    "skip_frame",
-    "step_unsupported",
-    "substitute_in_graph",
-]
-
 MARKS = (
     "allow_in_graph",
     "assume_constant_result",

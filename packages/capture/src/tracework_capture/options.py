@@ -10,8 +10,6 @@ from typing import Any
 
 from .errors import ControlMisuse
 
-__all__ = ["CaptureOptions"]
-
 
 def _ignore(stage: str, printable: Any) -> None:
     """The default observer."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from .errors import BreakGraph, UserLocation
     from .graph.finish import Captured
 
-__all__ = ["RETRIES", "Again", "Done", "Learnt", "Outcome", "Plan", "Retry", "RetryRow", "Stop", "Stopped"]
-
 ATTEMPTS = 12
 
 

@@ -11,8 +11,6 @@ from typing import Any
 from ._torch import breaks_are_errors_in_torch_compile
 from .errors import ControlMisuse
 
-__all__ = ["error_on_graph_break", "leave_region", "regions"]
-
 
 class _Thread(threading.local):
     def __init__(self) -> None:

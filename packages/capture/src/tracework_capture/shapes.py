@@ -17,8 +17,6 @@ from .dims import DimRange
 from .errors import ControlMisuse
 from .sources import Attr, DictItem, InstanceAttr, Item, Local, ModuleEntry, PartItem
 
-__all__ = ["DeclaredShapes", "declared_shapes", "path_of"]
-
 DeclaredShapes = Mapping[tuple[Any, ...], Any]
 """Path of an argument's part, from the name of a local -> its entry, or a tuple of entries for a tensor."""
 

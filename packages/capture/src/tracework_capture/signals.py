@@ -13,8 +13,6 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-__all__ = ["defer_signal_errors", "let_through"]
-
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 
 

@@ -17,48 +17,6 @@ import torch
 from . import _C
 from .weakly_held import held_if_of_program, there
 
-__all__ = [
-    "IN_OBJECTS",
-    "Ambient",
-    "ArrayTensor",
-    "Attr",
-    "CellContents",
-    "ClassAttr",
-    "Closure",
-    "ClosureCell",
-    "ComputedInt",
-    "Const",
-    "DefaultArg",
-    "DictItem",
-    "DictKeyAt",
-    "DictValueAt",
-    "FrameGlobals",
-    "FunctionGlobals",
-    "GeneratorLocal",
-    "Global",
-    "InstanceAttr",
-    "InstanceDict",
-    "Item",
-    "ItemAhead",
-    "IteratedList",
-    "KwDefaultArg",
-    "Local",
-    "Member",
-    "ModuleEntry",
-    "NewlyCreated",
-    "PartItem",
-    "PlainPart",
-    "Referent",
-    "Source",
-    "TensorOffset",
-    "TensorSize",
-    "TensorStride",
-    "TypeOf",
-    "ancestors",
-    "root",
-    "text_of",
-]
-
 _BY_VALUE = (int, str, bytes, bool, float, complex, type(None))
 _OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
 _SHOWN = frozenset(

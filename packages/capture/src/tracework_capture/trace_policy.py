@@ -9,8 +9,6 @@ from typing import Any
 
 from . import _C
 
-__all__ = ["BREAK", "INLINE", "PLAIN", "TRACE_POLICY", "call_policy", "disabled_inside", "is_disabled"]
-
 INLINE, BREAK, PLAIN = "inline", "break", "plain"
 
 OF_KINDS = (

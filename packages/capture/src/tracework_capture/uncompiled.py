@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType
 
-__all__ = ["RecompileLimitWarning", "Uncompiled", "UncompiledWarning", "collected", "forget_warned", "report_uncompiled"]
-
 log = logging.getLogger("tracework.fallbacks")
 log.addHandler(logging.NullHandler())  # the warning is what a program without handlers shows
 PLEASE_REPORT = "please report it, with what TRACEWORK_LOGS=fallbacks prints"

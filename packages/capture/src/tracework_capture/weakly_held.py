@@ -9,8 +9,6 @@ from typing import Any
 
 from . import _C
 
-__all__ = ["Parts", "held", "held_in_parts", "held_if_of_program", "is_held", "is_there", "may_die", "there"]
-
 _HEAP_TYPE = 1 << 9  # among the flags of a class that is not one of C's for good
 _MADE_ANEW = (MethodType, BuiltinFunctionType, CodeType)
 """Methods are made anew at each look, and code holds nothing but constants."""

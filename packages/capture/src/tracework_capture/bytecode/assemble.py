@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import types
     from collections.abc import Iterator
 
-__all__ = ["Part", "assemble", "at_one_place"]
-
 
 class Part(NamedTuple):
     """An instruction to write. `target`: the part it jumps to, instead of `arg`. `handler`: (part, depth, whether the raising offset

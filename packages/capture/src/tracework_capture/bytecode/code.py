@@ -18,8 +18,6 @@ from .liveness import followers, reachable
 if TYPE_CHECKING:
     import types
 
-__all__ = ["CodeInfo", "Handler", "Instruction", "code_info"]
-
 _OPNAME = dis.opname
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
 _CACHE = dis.opmap["CACHE"]

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ..sources import Source
     from ..values.protocol.value import Value
 
-__all__ = ["CodeWriter"]
-
 _MISSING = object()
 _SMALL = (-5, 256)  # CPython has one object of each of these
 _FORGET, _FORGET_UNUSED = "__tw_forget", "__tw_forget_unused"

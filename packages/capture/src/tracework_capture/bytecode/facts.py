@@ -5,20 +5,6 @@ from __future__ import annotations
 import dis
 import sys
 
-__all__ = [
-    "BINARY_OPERATORS",
-    "COMPARE_SHIFT",
-    "HAS_CONST",
-    "HAS_FREE",
-    "HAS_JUMP",
-    "HAS_LOCAL",
-    "HAS_NAME",
-    "LOAD_CELL",
-    "NAME_SHIFTS",
-    "PAIR_LOCALS",
-    "VERSION",
-]
-
 VERSION = sys.version_info[:2]
 SUPPORTED_VERSIONS = ((3, 11), (3, 12), (3, 13))
 

@@ -11,8 +11,6 @@ from .assemble import Part, assemble
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["intrinsic_function", "intrinsic_names"]
-
 
 def intrinsic_names(operands: int) -> tuple[str, ...]:
     """The names of the intrinsics with so many operands, by the instruction's argument: TYPEVAR, say. Before 3.12 there are none."""

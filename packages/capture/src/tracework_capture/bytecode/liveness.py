@@ -9,8 +9,6 @@ from .facts import PAIR_LOCALS
 if TYPE_CHECKING:
     from .code import CodeInfo, Instruction
 
-__all__ = ["followers", "live_locals", "reachable", "stored_locals"]
-
 _ENDS = frozenset(
     {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 )

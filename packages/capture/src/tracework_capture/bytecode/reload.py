@@ -16,8 +16,6 @@ from ..guards.kinds import STATES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["RELOAD", "builtins_of", "local_name", "reload_text"]
-
 
 class _Names(Protocol):
     def const(self, obj: object, hint: str = "c") -> str: ...

@@ -29,20 +29,6 @@ from .liveness import reachable
 if TYPE_CHECKING:
     from .code import Instruction
 
-__all__ = [
-    "ResumePoint",
-    "continues_a_loop",
-    "held_in_others",
-    "is_inside_a_round",
-    "is_of_the_prologue",
-    "is_resume_code",
-    "original_code",
-    "original_place",
-    "raising_code",
-    "result_slot",
-    "resume_code",
-]
-
 
 @dataclass(frozen=True)
 class ResumePoint:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ..values.protocol.kinds import AbstractTensor
     from ..values.protocol.value import Value
 
-__all__ = ["GraphBuilder", "graph_argument"]
-
 log = logging.getLogger("tracework.capture.graph")
 
 

@@ -63,18 +63,6 @@ if TYPE_CHECKING:
     from .raises import Raised
     from .replaced import Replaced
 
-__all__ = [
-    "DataCheck",
-    "Recording",
-    "can_be_checked",
-    "check_conditions",
-    "fresh_seed",
-    "guarded_call",
-    "only_sets",
-    "take_for_granted",
-    "unused_that_may_raise",
-]
-
 log = logging.getLogger("tracework.capture.checks")
 
 

@@ -16,22 +16,6 @@ from torch import fx
 
 from .._torch import CANONICAL_MASK, is_all_true, is_any_true
 
-__all__ = [
-    "LARGEST",
-    "Known",
-    "apply_target",
-    "data_of_numbers",
-    "held_data",
-    "is_pure",
-    "is_pure_write",
-    "known_tensor",
-    "learn",
-    "learn_part",
-    "numbers_alone",
-    "version_of_example",
-    "with_numbers",
-]
-
 LARGEST = 16
 _ARITHMETIC = (
     "add sub mul div true_divide floor_divide remainder fmod pow neg abs floor ceil round trunc sqrt square minimum maximum clamp"

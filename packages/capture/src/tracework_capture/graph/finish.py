@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from ..values.protocol.value import Frame
 
-__all__ = ["BackendFailed", "Captured", "finish"]
-
 
 class BackendFailed(Exception):
     """The backend raised; the error itself is __cause__."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ..bytecode.code import CodeInfo
     from .raises import Raised
 
-__all__ = ["followers", "is_managed", "is_swallowed", "only_raises"]
-
 
 def only_raises(frame: Any, index: int) -> bool:
     """Whether every way on from an instruction ends with a raise that leaves the function; finally blocks on its way do not keep it."""

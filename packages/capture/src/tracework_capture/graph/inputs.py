@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from ..sources import Source
     from ..values.protocol.value import Frame
 
-__all__ = [
-    "Inputs",
-    "check_guesses",
-    "check_strict_dims",
-    "distinct_inputs",
-    "lift_number",
-    "lift_tensor",
-]
-
 
 @dataclass(eq=False)
 class Inputs:

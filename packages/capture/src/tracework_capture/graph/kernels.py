@@ -16,8 +16,6 @@ from typing import Any
 
 from .operators import GeneratedOperators
 
-__all__ = ["Launch", "python_function", "operator_of", "written_parameters"]
-
 
 @dataclass(frozen=True)
 class Launch:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     """Which effect it is; the first item is its kind."""
     Write = Callable[[Emitter], object]
 
-__all__ = ["MutationLog"]
-
 
 class MutationLog:
     """The side effects of one capture."""

@@ -32,20 +32,6 @@ from .. import _torch
 from ..errors import OpaqueCallError
 from ..signals import let_through
 
-__all__ = [
-    "GeneratedOperators",
-    "ArgumentSize",
-    "NAMESPACE",
-    "Refusal",
-    "ResultFacts",
-    "is_foreign",
-    "leaf_operator",
-    "number_operator",
-    "observe",
-    "operator_of",
-    "traced_operator",
-]
-
 NAMESPACE = "tracework_opaque"
 
 

@@ -13,8 +13,6 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ANYTHING", "OF_ATEN", "Raised", "exceptions_for_data", "may_be"]
-
 Raised = tuple[type[BaseException], ...]
 """Exceptions of these very classes; where Exception is among them, of any."""
 

@@ -22,20 +22,6 @@ if TYPE_CHECKING:
 
     from .builder import GraphBuilder
 
-__all__ = [
-    "AutogradCall",
-    "BatchedHalf",
-    "Halves",
-    "Outlined",
-    "Placed",
-    "TransformCall",
-    "WithoutGradient",
-    "copy_like",
-    "leaf",
-    "outline",
-    "with_data",
-]
-
 
 @dataclass(frozen=True)
 class Outlined:

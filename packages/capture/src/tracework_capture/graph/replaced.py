@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ..values.protocol.value import Frame
 
-__all__ = ["check_replaced", "identity_observed", "may_be_replaced", "memory_observed", "note_replaced", "settle_replaced"]
-
 
 @dataclass(frozen=True)
 class Replaced:

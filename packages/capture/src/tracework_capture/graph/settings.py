@@ -26,17 +26,6 @@ from ..guards.kinds import STATES
 if TYPE_CHECKING:
     from ..values.protocol.value import Frame
 
-__all__ = [
-    "KERNEL_CHOICES",
-    "end_autocast",
-    "guard_choices",
-    "guard_state",
-    "left",
-    "refuse_open_managers",
-    "settings_written",
-    "with_defaults",
-]
-
 
 @contextlib.contextmanager
 def settings_written(values: dict[str, Any]) -> Iterator[None]:

@@ -24,9 +24,6 @@ from ..dims import SMALLEST
 from ..guards.kinds import COMPARE_FUNCTIONS
 from .operators import NAMESPACE
 
-__all__ = ["RAISED", "UnspecialisedNumbers", "bind_sizes", "expression_node", "holds", "relation_node", "state", "switches_modes"]
-
-
 # --- expressions -----------------------------------------------------------------------------------------------------------
 
 

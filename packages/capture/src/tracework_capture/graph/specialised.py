@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..sources import Source
     from ..values.protocol.value import Frame
 
-__all__ = ["check_specialised", "forget_seen", "keep_data", "specialise", "specialised_tensor", "truth_of_state"]
-
 MOST_VALUES = 2
 """How many values of what a module keeps are taken as they are."""
 _WHOLE = "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64".split()

@@ -18,8 +18,6 @@ from torch import fx
 from .constant_data import apply_target, held_data, version_of_example
 from .specialised import specialise
 
-__all__ = ["Formula", "learn_formula", "number_of_formula", "truth_of_formula"]
-
 SMALL = 2**20
 FEW = 3
 

@@ -13,19 +13,6 @@ from .. import _torch
 if TYPE_CHECKING:
     from torch import fx
 
-__all__ = [
-    "MAX_SAVED_BYTES",
-    "can_be_copied",
-    "can_be_put_back",
-    "can_run_again",
-    "contents_of",
-    "draw_again",
-    "is_written_the_same_again",
-    "put_back",
-    "states_of",
-    "storages_of",
-]
-
 MAX_SAVED_BYTES = 1 << 16
 """Bytes of an input that are copied before each call for the case that a condition does not hold."""
 

@@ -131,7 +131,7 @@ _STORED_AS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 """Kinds whose payload is an object of this process: the kind and payload that stand for them in the store."""
 
 _DATA = {cls.__name__: cls for cls in (TensorFacts, CodeIs, LookupsAre)}
-_SOURCES = {name: getattr(sources, name) for name in sources.__all__ if isinstance(getattr(sources, name), type)}
+_SOURCES = {name: kind for name, kind in vars(sources).items() if isinstance(kind, type) and issubclass(kind, sources.Source)}
 
 
 def _fields(value: Any) -> dict[str, Any]:

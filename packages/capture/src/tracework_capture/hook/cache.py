@@ -28,22 +28,6 @@ from ..uncompiled import RecompileLimitWarning, forget_warned, report_uncompiled
 from ..weakly_held import is_held
 from .code_set import CodeSet
 
-__all__ = [
-    "EntryInfo",
-    "at_limit",
-    "build_lean_programs",
-    "entries_of",
-    "install",
-    "left_plain",
-    "make_entry",
-    "recompile_reasons",
-    "remove",
-    "reset",
-    "say_limit",
-    "skip",
-    "try_again",
-]
-
 log = logging.getLogger("tracework.capture.recompiles")
 _bytecode = logging.getLogger("tracework.capture.bytecode")
 

@@ -6,8 +6,6 @@ import weakref
 from collections.abc import Iterator
 from types import CodeType
 
-__all__ = ["CodeSet"]
-
 
 class CodeSet:
     """A set of living code objects."""

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from ..values.protocol.value import Frame
     from .history import History
 
-__all__ = ["capture_frame"]
-
 log = logging.getLogger("tracework.capture.breaks")
 attempts = logging.getLogger("tracework.capture.attempts")
 SMALL_PIECE = 8  # operations between two breaks of one round of a loop from which on a graph is worth its call

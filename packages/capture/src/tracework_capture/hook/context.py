@@ -67,19 +67,6 @@ if TYPE_CHECKING:
     from ..contracts import CapturedGraph
     from ..shapes import DeclaredShapes
 
-__all__ = [
-    "FrameCallback",
-    "capture",
-    "disable",
-    "dump_dynamism",
-    "dump_guards",
-    "frame_of",
-    "release",
-    "optimize",
-    "reset",
-    "run_only",
-]
-
 log = logging.getLogger("tracework.capture.plain")
 fallbacks = logging.getLogger("tracework.fallbacks")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

@@ -8,8 +8,6 @@ from ..errors import RecompileLimitError
 from ..options import CaptureOptions
 from .cache import say_limit
 
-__all__ = ["DynamicCode"]
-
 
 class DynamicCode:
     """How often code of one kind, equal and of the same file, has died after frames of it were captured."""

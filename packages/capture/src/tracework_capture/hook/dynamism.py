@@ -13,8 +13,6 @@ from typing import Any
 from ..errors import CaptureError
 from .history import History
 
-__all__ = ["known", "load_dynamism", "new_history", "remember"]
-
 FORMAT = 1
 _known: dict[str, dict[str, Any]] = {}  # what earlier runs saw: new functions start with it
 _seen: dict[str, dict[str, Any]] = {}  # what this run saw

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ..contracts import CapturedGraph, PlainFrame, Recompile
 
-__all__ = ["Explanation", "explain"]
-
 
 @dataclass
 class Explanation:

@@ -10,8 +10,6 @@ from ..bytecode.resume import held_in_others
 from ..guards.finalizers import dies_unseen
 from ..guards.kinds import ATOMS
 
-__all__ = ["NOTHING", "ONE_OPERATION", "FrameInput", "forget_frames"]
-
 NOTHING, ONE_OPERATION = "no tensor operations", "one tensor operation, which a graph would not make faster"
 HOLDERS_OF_A_SLOT = 3  # the frame, the table that the evaluator makes of it, and that of the arguments
 HOLDERS_HERE = 4  # names of functions, and what calls pass

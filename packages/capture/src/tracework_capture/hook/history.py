@@ -10,8 +10,6 @@ import torch
 
 from ..plan import Learnt
 
-__all__ = ["History"]
-
 log = logging.getLogger("tracework.capture.checks")
 MOST_FAILURES = 10
 

@@ -24,16 +24,6 @@ from ..errors import SITE, STDLIB
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "Outermost",
-    "counts_objects",
-    "frame_is_captured",
-    "is_module_call",
-    "replaced_builtin",
-    "runs_what_is_compiled",
-    "starts_watching",
-]
-
 _BUILTINS_NOW = builtins.__dict__
 _BUILTINS = {
     name: _BUILTINS_NOW[name]

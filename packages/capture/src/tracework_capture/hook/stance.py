@@ -16,8 +16,6 @@ from .. import _C
 from ..errors import ControlMisuse, StanceMisuse
 from . import cache
 
-__all__ = ["STANCES", "Stance", "current", "follow_stance", "set_stance"]
-
 STANCES: dict[str, str] = {
     "default": "compile where no entry fits",
     "force_eager": "compiled functions run as plain Python",

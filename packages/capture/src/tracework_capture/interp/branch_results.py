@@ -31,8 +31,6 @@ from ..values.torch.tensor import TensorValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Refused", "Traced", "merged", "traced_arm"]
-
 MOST_NODES = 8  # of an arm that an operator runs: larger ones are worth compiling, on either side of a break
 MOST_ELEMENTWISE = 32  # of an arm that is computed in any case
 

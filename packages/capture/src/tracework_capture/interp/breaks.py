@@ -22,8 +22,6 @@ from .handlers.names import unbound
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BREAK_TEXT", "Executed", "execute_text"]
-
 
 @dataclass
 class Executed:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..values.protocol.value import Value
     from .frame import SymbolicFrame
 
-__all__ = ["kinds_of_clause"]
-
 
 def kinds_of_clause(frame: SymbolicFrame, index: int) -> list[type] | None:
     """What the CHECK_EXC_MATCH at this index compares with: a class, `module.Class`, or a tuple of those, which guards then keep; None where

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .progress import Progress
     from .services import Services
 
-__all__ = ["NULL", "Attempt", "HandlerMark", "SymbolicFrame"]
-
 _NEVER_CHANGING = frozenset({MappingProxyType, tuple, frozenset, range})
 _ALWAYS_TRUE_ON_CONST = frozenset({"TYPE", "IDENTITY", "CONSTANT", "IS_NONE", "NOT_NONE"})
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-__all__ = ["GeneratorValue", "UnstartedGenerator", "can_be_started", "inline", "maker_of", "run_class_body"]
-
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 

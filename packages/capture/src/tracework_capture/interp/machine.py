@@ -15,8 +15,6 @@ from .opcodes import find_handler
 if TYPE_CHECKING:
     from .frame import SymbolicFrame
 
-__all__ = ["StopHere", "run"]
-
 
 _LEAVE_DEFERRED = frozenset(
     {

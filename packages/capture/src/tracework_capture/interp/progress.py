@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from ..values.protocol.value import Frame
     from .frame import SymbolicFrame
 
-__all__ = ["Progress"]
-
 WITH_TENSORS = 6  # times options.idle_limit is allowed where there are tensors: more may follow
 
 

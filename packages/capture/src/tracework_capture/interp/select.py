@@ -40,8 +40,6 @@ from .handlers.table import find_handler
 if TYPE_CHECKING:
     from types import CodeType
 
-__all__ = ["may_be_called", "may_be_inlined", "selected"]
-
 LONGEST = 80  # instructions of both arms
 MOST_FAILURES = 3  # restarts that one function may cost
 

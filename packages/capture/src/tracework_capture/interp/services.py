@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..values.protocol.value import Frame
     from .frame import SymbolicFrame
 
-__all__ = ["Services"]
-
 
 class Services:
     """Bound to one policy and one way of running code with the hook off; `torch_functions_off_for`: whom calls of torch do not ask where

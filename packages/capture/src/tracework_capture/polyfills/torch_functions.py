@@ -32,16 +32,6 @@ from .._torch import (
 )
 from . import polyfill
 
-__all__ = [
-    "all_checked",
-    "attended",
-    "before_change",
-    "effective_level",
-    "is_enabled_for",
-    "listeners",
-    "name_of_called",
-]
-
 
 @polyfill(PositiveDefinite.check, PositiveSemidefinite.check)
 def definite_check(self: Any, value: torch.Tensor) -> torch.Tensor:

@@ -18,20 +18,6 @@ from torch import Tensor, where
 from .._torch import BOUNDS_TAKE_GRADIENTS, foreach_gives_lists, nan_alone_is_no_bound
 from . import folded
 
-__all__ = [
-    "EXACT",
-    "FORMS",
-    "WIDE",
-    "Form",
-    "accumulated",
-    "as_tensor",
-    "changes",
-    "count_of",
-    "in_dtype",
-    "is_factor",
-    "operand",
-]
-
 ORDERED = frozenset(kind for kind in vars(torch).values() if isinstance(kind, torch.dtype) and not kind.is_complex)
 REAL = frozenset(kind for kind in ORDERED if kind.is_floating_point)
 EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))

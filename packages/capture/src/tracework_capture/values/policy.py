@@ -21,8 +21,6 @@ from .protocol.pure import is_pure
 from .torch.graph_functions import is_graph_function
 from .torch.tensor import PLAIN_METHODS, TensorValue
 
-__all__ = ["Rule", "rule_of", "rule_of_method"]
-
 
 class Rule(NamedTuple):
     """What becomes of calls of one callable."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ...sources import Source
     from ..protocol.value import Frame, Value
 
-__all__ = ["MARKED", "forbid", "marked_value"]
-
 
 _MARKS = graph_break.__module__
 

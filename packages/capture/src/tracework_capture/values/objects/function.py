@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ..protocol.calls import Handler
     from ..protocol.value import Emitter, Frame
 
-__all__ = ["BoundMethodValue", "CellValue", "FunctionValue", "NewFunctionValue", "bind_arguments", "call_own_code"]
-
 
 class CellValue(AbstractCell):
     """A closure cell. `contents` is None while unbound; existing cells are read on first use."""

@@ -14,8 +14,6 @@ from .sequence import SequenceValue, TupleValue
 from .str_repr import shown_items
 from .text import UnspecialisedText
 
-__all__ = ["conversions", "percent_text"]
-
 
 def conversions(pattern: str, count: int) -> list[str | None]:
     """What the pattern makes of each of so many values: the letters of its conversions; None where that is not known."""

@@ -17,15 +17,6 @@ from ..protocol.unspecialised import UnspecialisedConstant
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
 
-__all__ = [
-    "UnspecialisedText",
-    "changing_text",
-    "joined_text",
-    "known_text",
-    "text_of_size",
-    "text_of_sizes",
-]
-
 
 class UnspecialisedText(UnspecialisedConstant):
     """A str. `write(emit)` is an expression that makes it again."""

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from ..protocol.constant import TEXT_RULES, force_plain
 from ..protocol.value import Frame, Value
 
-__all__ = ["break_for_own_codec"]
-
 
 def break_for_own_codec(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> None:
     """Breaks the graph where a text is encoded, or bytes are decoded, by a codec or an error handler that may be the program's.

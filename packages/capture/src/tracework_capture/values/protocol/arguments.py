@@ -17,8 +17,6 @@ from .value import Frame, Value
 if TYPE_CHECKING:
     from .calls import Handler
 
-__all__ = ["call_row", "checked"]
-
 
 @functools.cache
 def positional_limits(handler: Handler, given: int) -> tuple[int, int]:

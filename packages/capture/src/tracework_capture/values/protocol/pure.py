@@ -15,8 +15,6 @@ import struct
 import types
 from typing import Any
 
-__all__ = ["is_pure", "reads_locale"]
-
 MODULES = (math, cmath, operator, struct, binascii)
 """Modules of which all functions of C are pure but those that EXCEPT names."""
 

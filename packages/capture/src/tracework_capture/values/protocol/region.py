@@ -15,8 +15,6 @@ from .value import Value
 if TYPE_CHECKING:
     from torch import fx
 
-__all__ = ["Region"]
-
 
 class Region:
     """The piece that starts here, and the state before: objects that were there by the log of side effects, those that the traced program made
