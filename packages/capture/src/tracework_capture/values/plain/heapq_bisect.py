@@ -49,16 +49,7 @@ def row(name: str, function: Any) -> Any:
     return handler
 
 
-def rows() -> dict[Any, Any]:
-    """The rows of the functions that C has here."""
-    made = {}
-    for module, accelerator, names in ((heapq, "_heapq", HEAP), (bisect, "_bisect", SEARCH)):
-        python = in_python(module, accelerator)
-        for name in names:
-            function = getattr(module, name, None)
-            if function is not None and function.__module__ == accelerator:
-                made[function] = row(name, getattr(python, name))
-    return made
-
-
-calls(rows())
+for _module, _accelerator, _names in ((heapq, "_heapq", HEAP), (bisect, "_bisect", SEARCH)):
+    _python = in_python(_module, _accelerator)
+    _in_c = [name for name in _names if getattr(getattr(_module, name, None), "__module__", None) == _accelerator]
+    calls({getattr(_module, name): row(name, getattr(_python, name)) for name in _in_c})

@@ -418,18 +418,10 @@ def advanced(emit: Emitter, iterator: str, count: int) -> str:
 class PartialBuiltin(Value):
     """A callable object of a built-in type (operator.itemgetter(...))."""
 
-    def __init__(
-        self,
-        cls: type,
-        handler: Handler,
-        args: Sequence[Value] | None = None,
-        kwargs: dict[str, Value] | None = None,
-        source: Any = None,
-    ) -> None:
-        super().__init__(source)
-        self.cls = cls
-        self.handler = handler
-        self.args, self.kwargs = args, kwargs or {}
+    def __init__(self, cls: type, handler: Handler, args: Sequence[Value] | None = None) -> None:
+        super().__init__(None)
+        self.cls, self.handler, self.args = cls, handler, args
+        self.kwargs: dict[str, Value] = {}  # what it is made of beside the args
 
     def held(self) -> Iterable[Any]:
         return self.args or ()

@@ -72,9 +72,9 @@ def copy_of_subclass(frame: Frame, value: Any) -> Value:
 def copied(frame: Frame, value: Value, copy_part: Callable[[Value], Value]) -> Value:
     """A new object like this one, by the rule for its kind; what is in it is copied by copy_part."""
     copy_one = COPIES.get(type(value))
-    return (
-        copy_one(frame, value, copy_part) if copy_one else frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
-    )
+    if copy_one is None:
+        return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
+    return copy_one(frame, value, copy_part)
 
 
 def deepcopy_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -107,16 +107,13 @@ def deep_unshared(frame: Frame, value: Value, again: Callable[[Value], Value]) -
         return value.sliced([again(i) for i in value.all_items(frame)])
     if isinstance(value, InstanceDictValue):
         value = value.snapshot(frame)
-    if isinstance(value, DictValue) and value.cls is dict:
-        return dict_of(frame, [(k, again(v)) for k, v in value.all_items(frame)])
-    if isinstance(value, SetValue) and value.python_type() is set and all(v.is_constant() for v in value.unpack(frame)):
-        return value.call_method(frame, "copy", [], {})
-    if isinstance(value, DictValue) and value.cls is collections.OrderedDict and not has_attributes(value):
-        made = value.call_method(frame, "copy", [], {})
-        assert isinstance(made, DictValue)
+    if isinstance(value, DictValue) and value.cls in (dict, collections.OrderedDict) and not has_attributes(value):
+        made = DictValue(cls=value.cls)
         for key, found in value.all_items(frame):
             made.store(frame, key, again(found))
         return made
+    if isinstance(value, SetValue) and value.python_type() is set and all(v.is_constant() for v in value.unpack(frame)):
+        return value.call_method(frame, "copy", [], {})
     hook = getattr(value.python_type(), "__deepcopy__", None)
     if isinstance(hook, types.FunctionType):
         return value.call_method(frame, "__deepcopy__", [dict_of(frame, [])], {})

@@ -291,48 +291,39 @@ def batches(it: LazyIterator, iterator: Value, size: int) -> Iterator[Value]:
         yield TupleValue(items)
 
 
-@lazy(itertools.groupby, resumes=False)
-def groupby(it: LazyIterator, iterable: Value, key: Value = NONE) -> Iterator[Value]:
-    it.args, group_key = None, None
-    shared = Groups(iterable, key)
-    while shared.ahead(it.frame):
-        if group_key is not None and equal(it.frame, group_key, shared.item_key):
-            shared.take()
-            continue
-        group_key = shared.item_key
-        shared.group = LazyIterator(GROUP, members, [shared, group_key], resumes=False)
-        yield TupleValue([group_key, shared.group])
+class Ahead:
+    """What a groupby object and its groups share: the item that was read ahead, with its key, and which group may still ask."""
 
-
-class Groups:
-    """What a groupby object and its groups share: the item that was read ahead, its key, and which group may still ask."""
+    item: tuple[Value, Value] | None = None
+    group: LazyIterator | None = None
 
     def __init__(self, iterator: Value, key: Value) -> None:
         self.iterator, self.key = iterator, key
-        self.item: Value | None = None
-        self.item_key: Any = None
-        self.group: LazyIterator | None = None
 
-    def ahead(self, frame: Frame) -> bool:
-        """Reads an item unless one waits; whether there is one."""
-        if self.item is None:
-            self.item = self.iterator.next_value(frame)
-            if self.item is None:
-                return False
-            self.item_key = self.item if is_none(self.key) else self.key.call(frame, [self.item], {})
-        return True
-
-    def take(self) -> Value:
-        """The item that waits."""
-        item = self.item
-        assert item is not None
-        self.item = None
-        return item
+    def read(self, frame: Frame) -> tuple[Value, Value] | None:
+        """The item that waits, or the next one; None at the end."""
+        if self.item is None and (item := self.iterator.next_value(frame)) is not None:
+            self.item = item, item if is_none(self.key) else self.key.call(frame, [item], {})
+        return self.item
 
 
-def members(it: LazyIterator, shared: Groups, key: Value) -> Iterator[Value]:
-    while shared.group is it and shared.ahead(it.frame) and equal(it.frame, key, shared.item_key):
-        yield shared.take()
+@lazy(itertools.groupby, resumes=False)
+def groupby(it: LazyIterator, iterable: Value, key: Value = NONE) -> Iterator[Value]:
+    it.args, group_key = None, None
+    ahead = Ahead(iterable, key)
+    while (read := ahead.read(it.frame)) is not None:
+        if group_key is not None and equal(it.frame, group_key, read[1]):
+            ahead.item = None
+            continue
+        group_key = read[1]
+        ahead.group = LazyIterator(GROUP, members, [ahead, group_key], resumes=False)
+        yield TupleValue([group_key, ahead.group])
+
+
+def members(it: LazyIterator, ahead: Ahead, key: Value) -> Iterator[Value]:
+    while ahead.group is it and (read := ahead.read(it.frame)) is not None and equal(it.frame, key, read[1]):
+        ahead.item = None
+        yield read[0]
 
 
 def tee(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

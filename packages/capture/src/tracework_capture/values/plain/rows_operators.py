@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -235,11 +236,9 @@ def math_row(fn: Callable[..., Any]) -> Handler:
 
 
 def itemgetter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    keys = list(args)
-
     def get(frame: Frame, inner: list[Value], _: dict[str, Value]) -> Value:
-        found = [inner[0].getitem(frame, k) for k in keys]
-        return found[0] if len(keys) == 1 else TupleValue(found)
+        found = [inner[0].getitem(frame, key) for key in args]
+        return found[0] if len(args) == 1 else TupleValue(found)
 
     return PartialBuiltin(operator.itemgetter, get, args)
 
@@ -248,12 +247,7 @@ def attrgetter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) ->
     names = [force_plain(frame, a) for a in args]
 
     def get(frame: Frame, inner: list[Value], _: dict[str, Value]) -> Value:
-        found = []
-        for name in names:
-            value = inner[0]
-            for part in name.split("."):
-                value = value.getattr(frame, part)
-            found.append(value)
+        found = [functools.reduce(lambda value, part: value.getattr(frame, part), name.split("."), inner[0]) for name in names]
         return found[0] if len(names) == 1 else TupleValue(found)
 
     return PartialBuiltin(operator.attrgetter, get, args)
@@ -274,12 +268,14 @@ def length_hint(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
 
 
 def methodcaller_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    name, given = force_plain(frame, args[0]), list(args[1:])
+    name = force_plain(frame, args[0])
 
     def call(frame: Frame, inner: list[Value], _: dict[str, Value]) -> Value:
-        return inner[0].call_method(frame, name, list(given), dict(kwargs))
+        return inner[0].call_method(frame, name, args[1:], dict(kwargs))
 
-    return PartialBuiltin(operator.methodcaller, call, args, kwargs)
+    made = PartialBuiltin(operator.methodcaller, call, args)
+    made.kwargs = kwargs
+    return made
 
 
 calls(

@@ -49,9 +49,5 @@ def _is_pythons_handler(name: str) -> bool:
 _TESTS: dict[str, Callable[[str], bool]] = {"encoding": _is_pythons_encoding, "errors": _is_pythons_handler}
 
 
-def _coded(frame: Frame, text: str | bytes, args: list[Value], kwargs: dict[str, Value]) -> None:
-    """text.encode(*args, **kwargs) and decode."""
-    return break_for_own_codec(frame, args, kwargs)
-
-
-TEXT_RULES.add({"encode": _coded, "decode": _coded})
+for _name in ("encode", "decode"):
+    TEXT_RULES[_name] = lambda frame, text, args, kwargs: break_for_own_codec(frame, args, kwargs)
