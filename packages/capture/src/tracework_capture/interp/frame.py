@@ -13,7 +13,7 @@ from ..graph.checks import Recording
 from ..graph.inputs import lift_tensor
 from ..graph.mutations import MutationLog
 from ..guards.guard import GuardSet
-from ..polyfills import is_polyfill
+from ..polyfills import is_fixed, is_polyfill
 from ..sources import Const, root
 from ..values.objects.function import CellValue
 from ..values.protocol.queries import Queries
@@ -94,7 +94,18 @@ class SymbolicFrame(Attempt):
     """One frame of an attempt. Implements values.protocol.value.Frame."""
 
     __slots__: tuple[str, ...] = ("cells", "code", "current", "deferred", "function", "globals", "handled", "in_block", "info")
-    __slots__ += ("instructions", "is_polyfill", "keyword_names", "locals", "parent", "position", "raised_at", "result", "stack")
+    __slots__ += (
+        "instructions",
+        "is_fixed",
+        "is_polyfill",
+        "keyword_names",
+        "locals",
+        "parent",
+        "position",
+        "raised_at",
+        "result",
+        "stack",
+    )
 
     def __init__(
         self,
@@ -124,7 +135,8 @@ class SymbolicFrame(Attempt):
         self.code = code
         self.instructions = self.info.instructions
         self.globals = globals_
-        self.is_polyfill = is_polyfill(globals_)
+        self.is_fixed = is_fixed(globals_)
+        self.is_polyfill = self.is_fixed and is_polyfill(globals_)
         self.locals = (
             local_values  # dict[str, Value]; of the captured frame hook.compile_frame's, which has the slots that nobody read
         )

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-__all__ = ["FOLDED", "POLYFILLS", "NotComputed", "folded", "is_polyfill", "polyfill"]
+__all__ = ["FOLDED", "POLYFILLS", "NotComputed", "folded", "is_fixed", "is_polyfill", "polyfill"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -56,4 +56,10 @@ def is_polyfill(globals_: dict[str, Any]) -> bool:
     return str(globals_.get("__name__")).startswith(__name__)
 
 
-from . import torch_functions, torch_numbers  # noqa: E402, F401  # fills the tables
+def is_fixed(globals_: dict[str, Any]) -> bool:
+    """Whether nobody changes what is there, nor the functions that have it as globals: those of polyfills, and of NumPy's own Python,
+    which stands for C, too."""
+    return str(globals_.get("__name__")).startswith((__name__, "numpy."))
+
+
+from . import numpy_functions, torch_functions, torch_numbers  # noqa: E402, F401  # fills the tables

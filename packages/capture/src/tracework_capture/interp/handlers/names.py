@@ -129,17 +129,15 @@ def load_global(frame: SymbolicFrame, instruction: Instruction) -> None:
 def read_global(frame: SymbolicFrame, name: str) -> Value:
     """Value of a global, as the traced program left it."""
     globals_ = frame.globals
-    if frame.is_polyfill:
-        found = globals_[name] if name in globals_ else builtins_of(globals_)[name]
-        return frame.wrap(found, Const(found, name))
     touched = touched_name(frame, globals_, name)
     if touched is not MISSING and touched is not None:
         value: Value = touched
         return value
     if touched is MISSING and name in globals_:
-        return frame.wrap(globals_[name], global_source(frame, name))
+        return frame.wrap(globals_[name], Const(globals_[name], name) if frame.is_fixed else global_source(frame, name))
     table = builtins_of(globals_)
-    guard_builtin(frame, name, table, touched is MISSING)
+    if not frame.is_fixed:
+        guard_builtin(frame, name, table, touched is MISSING)
     if name not in table:
         error = frame.services.new_exception(frame, NameError, (f"name '{name}' is not defined",))
         error.fields["name"] = frame.constant(name)

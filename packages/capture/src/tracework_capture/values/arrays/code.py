@@ -7,7 +7,6 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ...arrays import CONVERTER, numpy
-from ...errors import NotPlain
 from ...sources import Const, Source
 from ..objects.row_value import RowValue
 from ..plain.sequence import SequenceValue, TupleValue
@@ -19,7 +18,7 @@ from ..protocol.wraps import wraps
 from ..torch.callables import wrap_builtin
 from .array import ArrayValue
 from .breaks import refuse
-from .operands import as_array, known_result
+from .operands import as_array, computed_now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +38,7 @@ def traced_row(program: Any) -> Handler:
             return trace(frame, args, kwargs)
         if any(callable(a.constant()) for a in (*args, *kwargs.values()) if a.is_constant()):
             return trace(frame, args, kwargs)
-        try:
-            given, named = [plain(a) for a in args], {name: plain(a) for name, a in kwargs.items()}
-        except NotPlain:
-            return trace(frame, args, kwargs)
-        return known_result(frame, program, given, named)
+        return computed_now(frame, program, args, kwargs) or trace(frame, args, kwargs)
 
     return computes
 

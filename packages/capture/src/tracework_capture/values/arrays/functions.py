@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from ...errors import NotPlain
 from ..number.symint import SymNumber
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.calls import method
-from ..protocol.constant import ConstantValue, fold_plain, force_plain, literal, plain
+from ..protocol.constant import ConstantValue, force_plain, literal, plain
 from ..protocol.value import Value
 from ..torch.tensor import TensorValue
 from . import places as numpy_places  # noqa: F401  # fills a table
@@ -24,7 +23,7 @@ from .arguments import axes_of, dtype_of, known, one_axis, sizes_of
 from .array import ArrayValue
 from .attributes import FLAGS
 from .breaks import refuse
-from .layouts import in_c_order, ordered, ordered_as, ordered_as_examples, ordered_in_c, ordered_like
+from .layouts import ordered, ordered_as, ordered_in_c, ordered_like
 from .nodes import call, call_method, tensors_of
 from .operands import (
     array_from_tensor,
@@ -34,14 +33,13 @@ from .operands import (
     constant_array,
     is_unspecialised_float,
     known_result,
-    prepared,
     to_store,
 )
 from .own import own_call, own_row, own_rows
 from .products import correlate, promoted
 from .reductions import float_dtype, reduced
 from .table import function, function_row, numpy_calls, result
-from .tensors import named
+from .tensors import named, warn
 from .ufuncs import applied, apply, ufunc_rows
 from .views import inside_of, permuted, view_of, viewed
 
@@ -51,33 +49,6 @@ if TYPE_CHECKING:
     from ..protocol.calls import Handler
     from ..protocol.value import Frame
     from .arguments import Argument
-
-
-def fact(name: str) -> None:
-    """shape, ndim: facts of an array as functions."""
-
-    def handler(frame: Frame, a: Value) -> Value:
-        return as_array(frame, a).getattr(frame, name)
-
-    function(name)(handler)
-
-
-for _name in ("shape", "ndim", "size"):
-    fact(_name)
-
-
-@function("tile", complex=True)
-def tile(frame: Frame, A: Value, reps: Value) -> Value:
-    a = as_array(frame, A)
-    times = sizes_of(frame, reps)
-    sizes = (1,) * (len(times) - a.example.ndim) + tuple(a.example.shape)
-    repeated = [dim for dim, count in enumerate((1,) * (len(sizes) - len(times)) + times) if count != 1]
-    if not repeated:
-        made = copied(frame, a)
-        return made if len(times) <= a.example.ndim else view_of(frame, made, call(frame, torch.reshape, made.memory, sizes))
-    tiled = call(frame, torch.tile, a.tensor, times)
-    made = ArrayValue(call(frame, torch.clone, tiled, memory_format=torch.contiguous_format))
-    return inside_of(frame, made, (-1, math.prod(sizes[repeated[-1] :])))  # it is repeated as rows of this length
 
 
 @function("repeat", method="repeat", complex=True)
@@ -104,44 +75,6 @@ def repeated_each(frame: Frame, a: ArrayValue, counts: Any, axis: Argument) -> A
     return ArrayValue(ordered_in_c(frame, call(frame, torch.index_select, a.tensor, dim, places)))
 
 
-@function("pad")
-def pad(
-    frame: Frame,
-    array: Value,
-    pad_width: Value,
-    mode: Argument = "constant",
-    constant_values: Argument = 0,
-    reflect_type: Argument = "even",
-) -> Value:
-    """Around constant numbers; the other modes take items of the array, at places that NumPy finds."""
-    a, kind = as_array(frame, array), known(frame, mode)
-    sizes = tuple(a.example.shape)
-    if kind not in PADDINGS or known(frame, reflect_type) != "even" or any(type(n) is not int for n in sizes):
-        return refuse(frame, "numpy.pad with these arguments")
-    in_c_order(frame, "pad", [a], a.example.ndim)
-    around = fold_plain(frame, pad_widths, known(frame, pad_width), a.example.ndim)
-    if kind == "constant":
-        filler = prepared(frame, known(frame, constant_values), a.dtype)
-        full = [n + sum(w) for n, w in zip(sizes, around, strict=True)]
-        made = call(frame, torch.clone, call(frame, torch.Tensor.expand, filler, full), memory_format=torch.contiguous_format)
-        inside = tuple(slice(before, before + n) for n, (before, _) in zip(sizes, around, strict=True))
-        call(frame, operator.setitem, made, inside, a.tensor)
-        return ArrayValue(made)
-    found = a.tensor
-    for dim, (n, width) in enumerate(zip(sizes, around, strict=True)):
-        places = fold_plain(frame, numpy.pad, numpy.arange(n), width, kind)
-        found = call(frame, torch.index_select, found, dim, constant_array(frame, places).tensor)
-    return ArrayValue(found)
-
-
-PADDINGS = ("constant", "edge", "reflect", "symmetric", "wrap")
-
-
-def pad_widths(width: Any, ndim: int) -> Any:
-    """(before, after) of each dim."""
-    return numpy.broadcast_to(numpy.asarray(width, dtype=int), (ndim, 2)).tolist()
-
-
 @function("roll", complex=True)
 def roll(frame: Frame, a: Value, shift: Value, axis: Argument = None) -> Value:
     a = as_array(frame, a)
@@ -165,30 +98,6 @@ def take(frame: Frame, a: Value, indices: Value, axis: Argument = None) -> Value
     return result(call(frame, torch.clone, found, memory_format=torch.contiguous_format))
 
 
-def triangle(name: str, fn: Callable[..., Any]) -> None:
-    def handler(frame: Frame, m: Any, k: Any = 0) -> ArrayValue:
-        m = as_array(frame, m)
-        if m.example.ndim < 2:
-            return refuse(frame, f"numpy.{name} of an array of one dim")
-        mask = torch.empty(tuple(m.example.shape[-2:]), device="meta")
-        return ArrayValue(ordered_as_examples(frame, call(frame, fn, m.tensor, known(frame, k)), [mask, m.memory.example]))
-
-    function(name)(handler)
-
-
-triangle("tril", torch.tril)
-triangle("triu", torch.triu)
-
-
-@function("diff")
-def diff(frame: Frame, a: Value, n: Argument = 1, axis: Argument = -1) -> Value:
-    a, times = as_array(frame, a), known(frame, n)
-    if times == 0:
-        return a
-    found = call(frame, torch.diff, a.tensor, n=times, dim=one_axis(frame, axis, a.example.ndim))
-    return ArrayValue(ordered_as(frame, found, [a]))
-
-
 @function("sort")
 def sort(frame: Frame, a: Value, axis: Argument = -1) -> ArrayValue:
     a = as_array(frame, a)
@@ -198,7 +107,7 @@ def sort(frame: Frame, a: Value, axis: Argument = -1) -> ArrayValue:
     return ArrayValue(ordered_like(frame, found, a))
 
 
-@function("argsort")
+@function("argsort", method="argsort")
 def argsort(
     frame: Frame, a: Value, axis: Argument = -1, kind: Argument = None, order: Argument = None, *, stable: Argument = None
 ) -> Value:
@@ -210,15 +119,10 @@ def argsort(
     return ArrayValue(ordered_in_c(frame, found))
 
 
-method(numpy.ndarray, "argsort")(function_row(argsort, None, "argsort"))
-
-
+@function(method="sort")
 def sort_in_place(frame: Frame, a: ArrayValue, axis: Argument = -1) -> Value:
     a.write(frame, sort(frame, a, axis).tensor)
     return NONE
-
-
-method(numpy.ndarray, "sort")(function_row(sort_in_place, None, "sort"))
 
 
 # --- several arrays ------------------------------------------------------------------------------------------------------------
@@ -275,11 +179,9 @@ def clip(
     return found
 
 
+@function(method="clip")
 def clip_method(frame: Frame, a: ArrayValue, min: Argument = NONE, max: Argument = NONE) -> Value:
     return clip(frame, a, min, max)
-
-
-method(numpy.ndarray, "clip")(function_row(clip_method, None, "clip"))
 
 
 @function("linalg.norm")
@@ -297,30 +199,6 @@ def norm(frame: Frame, x: Value, ord: Argument = None, axis: Argument = None, ke
         keepdims,
         lambda axes, keep: call(frame, torch.sqrt, call(frame, torch.sum, squares, dim=axes, keepdim=keep)),
     )
-
-
-@function("isclose")
-def isclose(
-    frame: Frame, a: Value, b: Value, rtol: Argument = 1e-05, atol: Argument = 1e-08, equal_nan: Argument = False
-) -> Value:
-    first, second = promoted(frame, [a, b])
-    if not first.example.dtype.is_floating_point:
-        return refuse(frame, "numpy.isclose of integers")
-    limits = {"rtol": known(frame, rtol), "atol": known(frame, atol), "equal_nan": known(frame, equal_nan)}
-    given = [v for v in (a, b) if isinstance(v, ArrayValue)]
-    made = result(ordered_as(frame, call(frame, torch.isclose, first, second, **limits), given))
-    return inside_of(frame, made, tuple(made.example.shape))
-
-
-@function("nan_to_num")
-def nan_to_num(
-    frame: Frame, x: Value, copy: Argument = True, nan: Argument = 0.0, posinf: Argument = None, neginf: Argument = None
-) -> Value:
-    x = as_array(frame, x)
-    filled = {name: known(frame, value) for name, value in (("nan", nan), ("posinf", posinf), ("neginf", neginf))}
-    if not all(value is None or isinstance(value, (int, float)) for value in filled.values()) or known(frame, copy) is not True:
-        return refuse(frame, "numpy.nan_to_num with these arguments")
-    return result(call(frame, torch.nan_to_num, x.tensor, **filled))
 
 
 @function("round", "around", method="round")
@@ -346,11 +224,7 @@ def copied(frame: Frame, a: ArrayValue) -> ArrayValue:
     return ArrayValue(ordered_like(frame, call(frame, torch.clone, a.tensor), a), a.scalar)
 
 
-@function("copy", complex=True)
-def copy(frame: Frame, a: Value) -> Value:
-    return copied(frame, as_array(frame, a))
-
-
+@function(method="copy", complex=True)
 def copy_method(frame: Frame, a: ArrayValue) -> ArrayValue:
     return a.copied(frame)
 
@@ -362,9 +236,9 @@ def conjugated(frame: Frame, a: ArrayValue) -> Value:
 
 method(numpy.ndarray, "conj", "conjugate")(function_row(conjugated, None, "conj", complex=True))
 method(numpy.ndarray, "__abs__")(lambda frame, args, kwargs: apply(frame, "absolute", args))
-method(numpy.ndarray, "copy")(function_row(copy_method, None, "copy", complex=True))
 
 
+@function("astype", method="astype", complex=True)
 def astype(frame: Frame, a: ArrayValue, dtype: Argument, copy: Argument = True) -> ArrayValue:
     wanted = dtype_of(frame, dtype)
     if (
@@ -380,17 +254,13 @@ def astype(frame: Frame, a: ArrayValue, dtype: Argument, copy: Argument = True) 
     return ArrayValue(ordered_like(frame, made, a), a.scalar)
 
 
+@function(method="view")
 def view_method(frame: Frame, a: ArrayValue, dtype: Argument = None) -> ArrayValue:
     """The same memory as another dtype of the same size."""
     wanted = DTYPES.get(dtype_of(frame, dtype) or a.dtype)
     if wanted is None or a.scalar or a.flips or wanted.itemsize != a.dtype.itemsize or torch.bool in (wanted, a.example.dtype):
         return refuse(frame, "view() of an array with these arguments")
     return viewed(frame, a, call_method(frame, "view", a.memory, wanted))
-
-
-method(numpy.ndarray, "view")(function_row(view_method, None, "view"))
-method(numpy.ndarray, "astype")(function_row(astype, None, "astype", complex=True))
-function("astype", complex=True)(astype)
 
 
 def from_anything(frame: Frame, data: Value, dtype: Argument, copies: bool) -> ArrayValue:
@@ -415,10 +285,12 @@ def array(
     *,
     copy: Argument = True,
     order: Argument = "K",
-    subok: Argument = False,
     ndmin: Argument = 0,
 ) -> Value:
-    made = from_anything(frame, object, dtype, must_copy(frame, copy))
+    copies = must_copy(frame, copy)
+    if copies and isinstance(object, TensorValue):
+        warn(frame, numpy.array)
+    made = from_anything(frame, object, dtype, copies)
     asked = known(frame, order)
     if asked == "C" and (made.flips or not made.example.is_contiguous()):
         made = made.copied(frame)
@@ -488,10 +360,10 @@ def kind_of_any(frame: Frame, operand: Any) -> Any:
 
 @function("copyto", pure=False, complex=True)
 def copyto(frame: Frame, dst: Value, src: Value, casting: Argument = "same_kind", where: Argument = True) -> Value:
-    if not isinstance(dst, ArrayValue) or dst.scalar or known(frame, casting) != "same_kind":
+    if not isinstance(dst, ArrayValue) or dst.scalar or known(frame, casting) not in ("same_kind", "unsafe"):
         return refuse(frame, "numpy.copyto with these arguments")
     given = as_array(frame, src)
-    if not numpy.can_cast(given.dtype, dst.dtype, "same_kind"):
+    if not numpy.can_cast(given.dtype, dst.dtype, known(frame, casting)):
         return refuse(frame, f"numpy.copyto of {given.dtype} to {dst.dtype}")
     source = to_store(frame, dst, given)
     if isinstance(where, Value) and not (where.is_constant() and where.constant() is True):
@@ -511,22 +383,15 @@ def model_array(frame: Frame, value: Value) -> ArrayValue:
 def filled(name: str, fn: Callable[..., Any]) -> None:
     """zeros, ones, empty, and what is made like an array."""
 
-    def handler(
-        frame: Frame,
-        shape: Argument,
-        dtype: Argument = float,
-        order: Argument = "C",
-        *,
-        device: Argument = None,
-        like: Argument = None,
-    ) -> ArrayValue:
-        if known(frame, order) != "C" or known(frame, device) not in (None, "cpu") or known(frame, like) is not None:
-            return refuse(frame, f"numpy.{name} with these arguments")
-        dtype = float if dtype_of(frame, dtype) is None else dtype
-        wanted = DTYPES.get(dtype_of(frame, dtype)) or refuse(frame, f"an array of dtype {dtype}")
+    def handler(frame: Frame, shape: Argument, dtype: Argument = None, order: Argument = "C") -> ArrayValue:
+        if known(frame, order) != "C":
+            return refuse(frame, f"numpy.{name} with an order")
+        wanted = DTYPES.get(dtype_of(frame, dtype) or numpy.dtype(float)) or refuse(frame, f"an array of dtype {dtype}")
         return ArrayValue(call(frame, fn, sizes_of(frame, shape), dtype=wanted, device="cpu"))
 
-    def like(frame: Frame, a: Value, dtype: Argument = None) -> ArrayValue:
+    def like(frame: Frame, a: Value, dtype: Argument = None, order: Argument = "K") -> ArrayValue:
+        if known(frame, order) != "K":
+            return refuse(frame, f"numpy.{name}_like with an order")
         a = model_array(frame, a)
         wanted = DTYPES.get(dtype_of(frame, dtype) or a.dtype) or refuse(frame, f"an array of dtype {dtype}")
         return ArrayValue(ordered_like(frame, call(frame, getattr(torch, f"{name}_like"), a.tensor, dtype=wanted), a))
@@ -539,38 +404,10 @@ for _name in ("zeros", "ones", "empty"):
     filled(_name, getattr(torch, _name))
 
 
-@function("full", pure=False, complex=True)
-def full(frame: Frame, shape: Argument, fill_value: Value, dtype: Argument = None) -> ArrayValue:
-    number = as_operand(frame, fill_value)
-    number = force_plain(frame, number) if isinstance(number, SymNumber) else number
-    number = as_array(frame, number) if is_unspecialised_float(number) else number
-    wanted = dtype_of(frame, dtype) or (number.dtype if isinstance(number, ArrayValue) else numpy.asarray(number).dtype)
-    filler = cast(frame, number.tensor, wanted) if isinstance(number, ArrayValue) else prepared(frame, number, wanted)
-    return ArrayValue(
-        call(
-            frame,
-            torch.clone,
-            call(frame, torch.Tensor.expand, filler, sizes_of(frame, shape)),
-            memory_format=torch.contiguous_format,
-        )
-    )
-
-
-@function("full_like", pure=False, complex=True)
-def full_like(frame: Frame, a: Value, fill_value: Value, dtype: Argument = None) -> Value:
-    like = model_array(frame, a)
-    sizes = like.getattr(frame, "shape")
-    assert isinstance(sizes, TupleValue)
-    made = full(frame, TupleValue(sizes.items), fill_value, dtype_of(frame, dtype) or like.dtype)
-    return ArrayValue(ordered_like(frame, made.tensor, like))
-
-
+@function(method="fill")
 def fill_method(frame: Frame, a: ArrayValue, value: Value) -> Value:
     a.setitem(frame, ConstantValue(Ellipsis), value)
     return NONE
-
-
-method(numpy.ndarray, "fill")(function_row(fill_method, None, "fill"))
 
 
 def arange_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -602,7 +439,7 @@ for _name in ("searchsorted", "argpartition"):
     method(numpy.ndarray, _name)(own_row(getattr(numpy, _name)))
 
 KNOWN_ONLY = (
-    "finfo iinfo dtype eye identity tri hanning hamming blackman bartlett kaiser indices promote_types "
+    "finfo iinfo dtype eye identity hanning hamming blackman bartlett kaiser indices promote_types "
     "issubdtype min_scalar_type can_cast fft.fftfreq fft.rfftfreq tril_indices triu_indices broadcast_shapes"
 )
 

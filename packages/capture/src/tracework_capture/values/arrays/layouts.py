@@ -77,12 +77,7 @@ def ordered_in_c(frame: Frame, tensor: AbstractTensor) -> AbstractTensor:
 
 def ordered_as(frame: Frame, tensor: AbstractTensor, arrays: Sequence[ArrayValue]) -> AbstractTensor:
     """The tensor, an array's own result, laid out as what NumPy makes for these arrays."""
-    return ordered_as_examples(frame, tensor, [a.memory.example for a in arrays])
-
-
-def ordered_as_examples(frame: Frame, tensor: AbstractTensor, examples: Sequence[Any]) -> AbstractTensor:
-    """The same for the examples of tensors."""
-    ndim = tensor.example.ndim
+    examples, ndim = [a.memory.example for a in arrays], tensor.example.ndim
     if ndim < 2 or all(e.is_contiguous() for e in (*examples, tensor.example)):
         return tensor
     return arranged(frame, tensor, axis_order([strides_in(e, ndim) for e in examples], ndim))

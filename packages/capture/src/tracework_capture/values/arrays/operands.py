@@ -138,7 +138,16 @@ def cast(frame: Frame, tensor: AbstractTensor, dtype: Any) -> AbstractTensor:
     return tensor if tensor.example.dtype is wanted else call_method(frame, "to", tensor, wanted)
 
 
-def known_result(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
+def computed_now(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """The result of a pure function, None where some argument is not known."""
+    try:
+        given, named = [plain(a) for a in args], {name: plain(a) for name, a in kwargs.items()}
+    except NotPlain:
+        return None
+    return known_result(frame, function, given, named)
+
+
+def known_result(frame: Frame, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Value:
     """A pure function of known arguments; an array that it gives becomes a constant of the graph."""
     found = fold_plain(frame, function, *args, **kwargs)
     return constant_array(frame, found) if isinstance(found, numpy.ndarray) else literal(frame, found)

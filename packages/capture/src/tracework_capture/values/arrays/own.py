@@ -7,6 +7,7 @@ graph computes up to there.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +21,7 @@ from ..torch.opaque_call import fits, observed
 from .array import ArrayValue
 from .breaks import refuse
 from .nodes import call
-from .operands import known_result
+from .operands import computed_now
 from .tensors import named
 from .views import held_sizes, inside_of
 
@@ -73,10 +74,7 @@ def own_row(function: Callable[..., Any]) -> Handler:
     """The row of such a function."""
 
     def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        try:
-            return known_result(frame, function, [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()})
-        except NotPlain:
-            return own_call(frame, function, args, kwargs)
+        return computed_now(frame, function, args, kwargs) or own_call(frame, function, args, kwargs)
 
     return computes
 
@@ -84,22 +82,22 @@ def own_row(function: Callable[..., Any]) -> Handler:
 def own_call(frame: Frame, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The call as a node; breaks where it cannot be one."""
     name = f"numpy.{function.__name__}"
+    arrays: list[ArrayValue] = []
     try:
-        values = [tensors_in(v) for v in (*args, *kwargs.values())]
+        given = [template(v, arrays) for v in (*args, *kwargs.values())]
     except NotPlain:
         return refuse(frame, f"{name} with these arguments")
-    flat = [v.tensor for parts, _ in values for v in parts]
-    if any(make.text.startswith("'") for _, make in values) and function is numpy.histogram:
+    flat = [a.tensor for a in arrays]
+    if function is numpy.histogram and any(type(v) is str for v in given):
         return refuse(frame, f"{name} with bins whose number depends on data")
     if frame.modes.transforms or not all(map(fits, flat)) or "out" in kwargs:
         return refuse(frame, f"{name} of arrays with open sizes or gradients, or into an array")
-    results = Results(functools.partial(rebuilt, function, [make for _, make in values], len(args), tuple(kwargs)))
+    results = Results(functools.partial(filled, function, given[: len(args)], dict(zip(kwargs, given[len(args) :], strict=True))))
     try:
         kind, facts = observed(frame, results, flat)
     except Refusal as why:
         return refuse(frame, f"{name}: {why}")
-    constants = [make.text for _, make in values]
-    operator = operator_of(function, results, (constants, tuple(kwargs)), len(flat), facts)
+    operator = operator_of(function, results, ([repr(v) for v in given], tuple(kwargs)), len(flat), facts)
     made = call(frame, operator, *flat)
     return together(frame, made.unpack(frame) if len(facts) > 1 else [made], *results.form)
 
@@ -111,33 +109,35 @@ def together(frame: Frame, tensors: list[Any], kind: Any, kinds: Any) -> Value:
     return parts[0] if kind is None else TupleValue(parts, cls=kind)
 
 
-class ArgumentBuilder:
-    """How an argument is put together from the arrays in it; `text` tells two such ways apart."""
+@dataclass(frozen=True)
+class Slot:
+    """The place of an array in an argument."""
 
-    def __init__(self, count: int, build: Any, text: str) -> None:
-        self.count, self.build, self.text = count, build, text
+    number: int
 
 
-def tensors_in(value: Value) -> tuple[list[Any], ArgumentBuilder]:
-    """(arrays in an argument, how it is made of them). Raises NotPlain for what is neither arrays nor known."""
+def template(value: Value, arrays: list[ArrayValue]) -> Any:
+    """An argument with slots for its arrays, which are added. Raises NotPlain for what is neither arrays nor known."""
     if isinstance(value, ArrayValue):
-        return [value], ArgumentBuilder(1, lambda arrays: arrays[0], "array")
+        arrays.append(value)
+        return Slot(len(arrays) - 1)
     if isinstance(value, SequenceValue) and any(isinstance(v, ArrayValue) for v in value.items):
         if not all(isinstance(v, ArrayValue) for v in value.items):
             raise NotPlain(value)
-        kind = value.python_type()
-        return list(value.items), ArgumentBuilder(len(value.items), kind, f"{kind.__name__} of {len(value.items)}")
-    found = plain(value)
-    return [], ArgumentBuilder(0, lambda arrays: found, repr(found))
+        return value.python_type()(template(v, arrays) for v in value.items)
+    return plain(value)
 
 
-def rebuilt(function: Callable[..., Any], makers: Any, count: int, names: Any, *arrays: Any) -> Any:
-    """The call with its arguments put together again."""
-    left, given = list(arrays), []
-    for make in makers:
-        given.append(make.build(left[: make.count]))
-        del left[: make.count]
-    return function(*given[:count], **dict(zip(names, given[count:], strict=True)))
+def filled(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], *arrays: Any) -> Any:
+    """The call with arrays in the slots of its arguments."""
+    return function(*[put_in(v, arrays) for v in args], **{name: put_in(v, arrays) for name, v in kwargs.items()})
+
+
+def put_in(given: Any, arrays: tuple[Any, ...]) -> Any:
+    """An argument with arrays in its slots."""
+    if type(given) in (list, tuple) and given and type(given[0]) is Slot:
+        return type(given)(arrays[slot.number] for slot in given)
+    return arrays[given.number] if type(given) is Slot else given
 
 
 def own_rows() -> dict[Any, Any]:

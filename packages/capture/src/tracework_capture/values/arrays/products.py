@@ -84,13 +84,6 @@ def vdot(frame: Frame, a: Value, b: Value) -> Value:
     return apply(frame, "matmul", [apply(frame, "conjugate", [a]) if a.dtype.kind == "c" else a, b])
 
 
-@function("outer", complex=True)
-def outer(frame: Frame, a: Value, b: Value) -> Value:
-    flat = [ArrayValue(call(frame, torch.reshape, as_array(frame, v).tensor, (-1,))) for v in (a, b)]
-    column = ArrayValue(call(frame, torch.unsqueeze, flat[0].tensor, 1))
-    return apply(frame, "multiply", [column, flat[1]])
-
-
 def correlate(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """multiarray.correlate(a, v, mode): sums of products of v with a at each place; 0 valid, 1 same, 2 full."""
     if kwargs or len(args) not in (2, 3):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from ...arrays import NUMPY_DTYPES, numpy
-from ..plain.sequence import NONE
-from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue
 from .arguments import axes_of, dtype_of, known, one_axis
 from .array import ArrayValue
@@ -16,7 +15,7 @@ from .breaks import refuse
 from .layouts import ordered_as, ordered_without
 from .nodes import call, tensors_of
 from .operands import as_array, cast, constant_array, prepared
-from .table import function, function_row, put, result
+from .table import function, function_row, result
 from .ufuncs import METHOD_FUNCTIONS, apply
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def reduced(
     axis: Argument,
     keepdims: Argument,
     compute: Callable[..., Any],
-    mask: ArrayValue | None | None = None,
+    mask: ArrayValue | None = None,
 ) -> ArrayValue:
     """compute(axes, whether they are kept), laid out as NumPy does, of an array whose items a mask chooses."""
     axes, keep = axes_of(frame, axis, a.example.ndim), bool(known(frame, keepdims))
@@ -55,14 +54,9 @@ def sum_dtype(frame: Frame, a: ArrayValue, dtype: Argument) -> numpy.dtype[Any]:
     return numpy.dtype("int64") if a.dtype.kind in "bi" else a.dtype
 
 
-def is_passed(value: Value) -> bool:
-    """Whether an argument is given."""
-    return value is not None
-
-
 def mask_of(frame: Frame, where: Argument, a: ArrayValue) -> ArrayValue | None:
     """where=, an array of booleans that fits the array; None where all items are chosen."""
-    if not is_passed(where) or where.is_constant() and where.constant() is True:
+    if where is None or where.is_constant() and where.constant() is True:
         return None
     mask = as_array(frame, where)
     sizes = tuple(a.example.shape)
@@ -84,55 +78,85 @@ def counted(frame: Frame, a: ArrayValue, mask: ArrayValue, axes: tuple[int, ...]
     return call(frame, torch.sum, chosen_ones, dim=axes, keepdim=keep)
 
 
-def with_initial(frame: Frame, found: ArrayValue, name: str, initial: Argument) -> Value:
-    """The result and the number that the reduction began with."""
-    if not is_passed(initial):
+def product(frame: Frame, x: AbstractTensor, axes: tuple[int, ...], keep: bool) -> AbstractTensor:
+    """Along one dim after the other: torch takes one."""
+    found = x
+    for axis in sorted(axes, reverse=True):
+        found = call(frame, torch.prod, found, dim=axis, keepdim=keep)
+    return found if axes else call(frame, torch.clone, x)
+
+
+def over(fn: Callable[..., Any]) -> Callable[..., AbstractTensor]:
+    """A function of torch that takes several dims."""
+    return lambda frame, x, axes, keep: call(frame, fn, x, dim=axes, keepdim=keep)
+
+
+class Reduction(NamedTuple):
+    """What `reduce` of a ufunc computes."""
+
+    compute: Callable[..., AbstractTensor]
+    """Of the frame, a tensor, dims, and whether these are kept."""
+    dtype: Callable[[Frame, ArrayValue, Argument], numpy.dtype[Any]]
+    """What it is computed in; of the frame, the array and what is asked."""
+    nothing: Any
+    """What an item that is left out is computed as; None where that is the number to begin with."""
+
+
+def own_dtype(frame: Frame, a: ArrayValue, dtype: Argument) -> numpy.dtype[Any]:
+    return a.dtype if known(frame, dtype) is None else refuse(frame, "an extreme of another dtype")
+
+
+def truth_dtype(frame: Frame, a: ArrayValue, dtype: Argument) -> numpy.dtype[Any]:
+    return numpy.dtype(bool)
+
+
+REDUCTIONS = {
+    "add": Reduction(over(torch.sum), sum_dtype, 0),
+    "multiply": Reduction(product, sum_dtype, 1),
+    "maximum": Reduction(over(torch.amax), own_dtype, None),
+    "minimum": Reduction(over(torch.amin), own_dtype, None),
+    "logical_and": Reduction(over(torch.all), truth_dtype, True),
+    "logical_or": Reduction(over(torch.any), truth_dtype, False),
+}
+"""Name of a ufunc -> its reduction."""
+
+
+def reduction(
+    frame: Frame,
+    a: Value,
+    *,
+    name: str,
+    axis: Argument = None,
+    dtype: Argument = None,
+    keepdims: Argument = False,
+    initial: Argument = None,
+    where: Argument = None,
+) -> Value:
+    """ufunc.reduce, over all axes if none is given."""
+    a, row = as_array(frame, a), REDUCTIONS[name]
+    mask, first = mask_of(frame, where, a), known(frame, initial)
+    if (mask is not None and row.nothing is None or initial is not None) and first is None:
+        return refuse(frame, f"numpy.{name}.reduce of chosen items without a first one, or one that begins with None")
+    x = cast(frame, a.tensor, row.dtype(frame, a, dtype))
+    x = chosen(frame, x, mask, first if row.nothing is None else row.nothing)
+    found = reduced(frame, name, a, axis, keepdims, lambda axes, keep: row.compute(frame, x, axes, keep), mask)
+    if initial is None:
         return found
-    number = known(frame, initial)
-    if number is None:
-        return refuse(frame, "a reduction that begins with None")
-    first = ArrayValue(prepared(frame, number, found.dtype), scalar=True)
-    return apply(frame, name, [found, first])
+    return apply(frame, name, [found, ArrayValue(prepared(frame, first, found.dtype), scalar=True)])
 
 
-@function("sum", method="sum", complex=True)
-def sum_(
-    frame: Frame,
-    a: Value,
-    axis: Argument = None,
-    dtype: Argument = None,
-    keepdims: Argument = False,
-    initial: Argument = None,
-    where: Argument = None,
-) -> Value:
-    a = as_array(frame, a)
-    mask = mask_of(frame, where, a)
-    x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), mask, 0)
-    found = reduced(frame, "sum", a, axis, keepdims, lambda axes, keep: call(frame, torch.sum, x, dim=axes, keepdim=keep), mask)
-    return with_initial(frame, found, "add", initial)
-
-
-@function("prod", method="prod", complex=True)
-def prod(
-    frame: Frame,
-    a: Value,
-    axis: Argument = None,
-    dtype: Argument = None,
-    keepdims: Argument = False,
-    initial: Argument = None,
-    where: Argument = None,
-) -> Value:
-    a = as_array(frame, a)
-    mask = mask_of(frame, where, a)
-    x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), mask, 1)
-
-    def compute(axes: tuple[int, ...], keep: bool) -> AbstractTensor:
-        found = x
-        for axis in sorted(axes, reverse=True):
-            found = call(frame, torch.prod, found, dim=axis, keepdim=keep)
-        return found if axes else call(frame, torch.clone, x)
-
-    return with_initial(frame, reduced(frame, "prod", a, axis, keepdims, compute, mask), "multiply", initial)
+WITH_DTYPE, WITHOUT_DTYPE = "axis dtype out keepdims initial where", "axis out keepdims initial where"
+for _name, _names, _given in (
+    ("add", ("sum",), WITH_DTYPE),
+    ("multiply", ("prod",), WITH_DTYPE),
+    ("maximum", ("amax", "max"), WITHOUT_DTYPE),
+    ("minimum", ("amin", "min"), WITHOUT_DTYPE),
+    ("logical_and", ("all",), WITHOUT_DTYPE),
+    ("logical_or", ("any",), WITHOUT_DTYPE),
+):
+    _row = functools.partial(reduction, name=_name)
+    function(*_names, method=_names[-1], complex=_given is WITH_DTYPE, parameters=_given)(_row)
+    METHOD_FUNCTIONS["reduce"][_name] = function_row(_row, getattr(numpy, _name).reduce, _name, _given is WITH_DTYPE)
 
 
 def float_dtype(a: ArrayValue, dtype: numpy.dtype[Any] | None = None) -> tuple[numpy.dtype[Any], numpy.dtype[Any]]:
@@ -141,9 +165,9 @@ def float_dtype(a: ArrayValue, dtype: numpy.dtype[Any] | None = None) -> tuple[n
     return numpy.dtype("float32") if wanted == numpy.float16 and dtype is None else wanted, wanted
 
 
-@function("mean", method="mean", complex=True)
+@function("mean", method="mean", complex=True, parameters="axis dtype out keepdims")
 def mean(
-    frame: Frame, a: Value, axis: Argument = None, dtype: Argument = None, keepdims: Argument = False, *, where: Argument = None
+    frame: Frame, a: Value, axis: Argument = None, dtype: Argument = None, keepdims: Argument = False, where: Argument = None
 ) -> Value:
     a = as_array(frame, a)
     inner, wanted = float_dtype(a, dtype_of(frame, dtype))
@@ -151,11 +175,9 @@ def mean(
         return refuse(frame, f"a mean of dtype {wanted}")
     mask = mask_of(frame, where, a)
     x = chosen(frame, cast(frame, a.tensor, inner), mask, 0)
-
-    def compute(axes: tuple[int, ...], keep: bool) -> AbstractTensor:
-        return cast(frame, average(frame, x, a, mask, axes, keep), wanted)
-
-    return reduced(frame, "mean", a, axis, keepdims, compute, mask)
+    return reduced(
+        frame, "mean", a, axis, keepdims, lambda axes, keep: cast(frame, average(frame, x, a, mask, axes, keep), wanted), mask
+    )
 
 
 def average(
@@ -177,7 +199,6 @@ def spread(name: str, fn: Callable[..., Any]) -> None:
         dtype: Argument = None,
         ddof: Any = 0,
         keepdims: Argument = False,
-        *,
         where: Argument = None,
         mean: Argument = None,
         correction: Argument = None,
@@ -192,67 +213,20 @@ def spread(name: str, fn: Callable[..., Any]) -> None:
         def compute(axes: tuple[int, ...], keep: bool) -> AbstractTensor:
             if mask is None and centre is None:
                 return cast(frame, call(frame, fn, x, dim=axes, correction=ConstantValue(less), keepdim=keep), wanted)
-            return cast(frame, around(frame, fn, x, a, mask, centre, less, axes, keep), wanted)
+            middle = average(frame, chosen(frame, x, mask, 0), a, mask, axes, True) if centre is None else centre
+            distances = chosen(frame, call(frame, torch.square, call(frame, torch.sub, x, middle)), mask, 0)
+            everything = constant_array(frame, numpy.ones((), bool)) if mask is None else mask
+            count = call(frame, torch.clamp, call(frame, torch.sub, counted(frame, a, everything, axes, keep), less), min=0)
+            found = call(frame, torch.true_divide, call(frame, torch.sum, distances, dim=axes, keepdim=keep), count)
+            return cast(frame, call(frame, torch.sqrt, found) if fn is torch.std else found, wanted)
 
         return reduced(frame, name, a, axis, keepdims, compute, mask)
 
-    function(name, method=name)(handler)
-
-
-def around(
-    frame: Frame,
-    fn: Callable[..., Any],
-    x: AbstractTensor,
-    a: ArrayValue,
-    mask: ArrayValue | None,
-    centre: Any,
-    less: Any,
-    axes: tuple[int, ...],
-    keep: bool,
-) -> AbstractTensor:
-    """The spread of the chosen items around a mean, their own if none is given."""
-    centre = average(frame, chosen(frame, x, mask, 0), a, mask, axes, True) if centre is None else centre
-    distances = chosen(frame, call(frame, torch.square, call(frame, torch.sub, x, centre)), mask, 0)
-    total = call(frame, torch.sum, distances, dim=axes, keepdim=keep)
-    everything = constant_array(frame, numpy.ones((), bool)) if mask is None else mask
-    count = call(frame, torch.clamp, call(frame, torch.sub, counted(frame, a, everything, axes, keep), less), min=0)
-    found = call(frame, torch.true_divide, total, count)
-    return call(frame, torch.sqrt, found) if fn is torch.std else found
+    function(name, method=name, parameters="axis dtype out ddof keepdims")(handler)
 
 
 spread("var", torch.var)
 spread("std", torch.std)
-
-
-def extreme(names: Any, fn: Callable[..., Any], ufunc: Any) -> None:
-    """max and min."""
-
-    def handler(
-        frame: Frame,
-        a: ArrayValue,
-        axis: Argument = None,
-        keepdims: Argument = False,
-        initial: Argument = None,
-        where: Argument = None,
-    ) -> Value:
-        a, x = as_array(frame, a), as_array(frame, a).tensor
-        mask = mask_of(frame, where, a)
-        if mask is not None:
-            if not is_passed(initial):
-                return refuse(frame, f"numpy.{names[1]} of chosen items without a first one")
-            x = chosen(frame, x, mask, known(frame, initial))
-
-        def compute(axes: tuple[int, ...], keep: bool) -> AbstractTensor:
-            return call(frame, fn, x, dim=axes, keepdim=keep)
-
-        found = reduced(frame, names[0], a, axis, keepdims, compute, mask)
-        return with_initial(frame, found, ufunc, initial)
-
-    function(*names, method=names[1])(handler)
-
-
-extreme(("amax", "max"), torch.amax, "maximum")
-extreme(("amin", "min"), torch.amin, "minimum")
 
 
 def running_extreme(fn: Callable[..., Any]) -> Handler:
@@ -268,44 +242,11 @@ def running_extreme(fn: Callable[..., Any]) -> Handler:
     return row
 
 
-@function("ptp")
-def ptp(frame: Frame, a: Value, axis: Argument = None, keepdims: Argument = False) -> Value:
-    a = as_array(frame, a)
-    if a.dtype.kind == "b":
-        return refuse(frame, "numpy.ptp of booleans")
-
-    def compute(axes: tuple[int, ...], keep: bool) -> AbstractTensor:
-        largest, smallest = (call(frame, fn, a.tensor, dim=axes, keepdim=keep) for fn in (torch.amax, torch.amin))
-        return call(frame, torch.sub, largest, smallest)
-
-    return reduced(frame, "ptp", a, axis, keepdims, compute)
-
-
-def truth(name: str, fn: Callable[..., Any]) -> None:
-    """all and any."""
-
-    def handler(
-        frame: Frame, a: ArrayValue, axis: Argument = None, keepdims: Argument = False, *, where: Argument = None
-    ) -> ArrayValue:
-        a = as_array(frame, a)
-        mask = mask_of(frame, where, a)
-        x = chosen(frame, cast(frame, a.tensor, numpy.dtype(bool)), mask, fn is torch.all)
-        return reduced(frame, name, a, axis, keepdims, lambda axes, keep: call(frame, fn, x, dim=axes, keepdim=keep), mask)
-
-    function(name, method=name)(handler)
-
-
-truth("all", torch.all)
-truth("any", torch.any)
-
-
 @function("count_nonzero", complex=True)
 def count_nonzero(frame: Frame, a: Value, axis: Argument = None, keepdims: Argument = False) -> Value:
     a = as_array(frame, a)
     x = cast(frame, cast(frame, a.tensor, numpy.dtype(bool)), numpy.dtype("int64"))
-    return reduced(
-        frame, "count_nonzero", a, axis, keepdims, lambda axes, keep: call(frame, torch.sum, x, dim=axes, keepdim=keep)
-    )
+    return reduced(frame, "count_nonzero", a, axis, keepdims, lambda axes, keep: over(torch.sum)(frame, x, axes, keep))
 
 
 def place_of_extreme(name: str, fn: Callable[..., Any]) -> None:
@@ -319,7 +260,7 @@ def place_of_extreme(name: str, fn: Callable[..., Any]) -> None:
         dim = None if known(frame, axis) is None else one_axis(frame, axis, a.example.ndim)
         return result(call(frame, fn, x, dim=dim, keepdim=bool(known(frame, keepdims))))
 
-    function(name, method=name)(handler)
+    function(name, method=name, parameters="axis out")(handler)
 
 
 place_of_extreme("argmax", torch.argmax)
@@ -329,27 +270,18 @@ place_of_extreme("argmin", torch.argmin)
 def running(name: str, fn: Callable[..., Any]) -> Handler:
     """cumsum and cumprod."""
 
-    def handler(frame: Frame, a: ArrayValue, axis: Argument = None, dtype: Argument = None, out: Argument = NONE) -> Value:
+    def handler(frame: Frame, a: ArrayValue, axis: Argument = None, dtype: Argument = None) -> Value:
         a = as_array(frame, a)
         x = cast(frame, a.tensor, sum_dtype(frame, a, dtype))
         if known(frame, axis) is None:
             x, axis = call(frame, torch.reshape, x, (-1,)), 0
         summed = call(frame, fn, x, dim=one_axis(frame, axis, x.example.ndim))
-        found = ArrayValue(ordered_as(frame, summed, [a]) if a.example.ndim == x.example.ndim else summed)
-        return found if not isinstance(out, ArrayValue) and known(frame, out) is None else put(frame, name, out, found)
+        return ArrayValue(ordered_as(frame, summed, [a]) if a.example.ndim == x.example.ndim else summed)
 
-    function(name, method=name, complex=True)(handler)
+    function(name, method=name, complex=True, parameters="axis dtype out")(handler)
     return function_row(handler, getattr(numpy, name), name, complex=True)
 
 
-METHOD_FUNCTIONS["reduce"].update(
-    add=CALLS[numpy.sum].handler,
-    multiply=CALLS[numpy.prod].handler,
-    maximum=CALLS[numpy.amax].handler,
-    minimum=CALLS[numpy.amin].handler,
-    logical_and=CALLS[numpy.all].handler,
-    logical_or=CALLS[numpy.any].handler,
-)
 METHOD_FUNCTIONS["accumulate"].update(
     add=running("cumsum", torch.cumsum),
     multiply=running("cumprod", torch.cumprod),

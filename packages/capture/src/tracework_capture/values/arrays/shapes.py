@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...arrays import numpy
+from ...arrays import backwards, numpy
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
 from ..protocol.calls import method
-from ..protocol.constant import fold_plain
+from ..protocol.constant import ConstantValue, fold_plain
 from .arguments import axes_of, known, one_axis, sizes_of
 from .array import ArrayValue
 from .breaks import refuse
+from .items import item
 from .nodes import call
 from .operands import as_array, joined, stacked
-from .reductions import sum_
-from .table import function, function_row
-from .views import SpecialView, permuted, viewed
+from .table import function
+from .views import SpecialView, permuted, view_of, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
     from ..protocol.value import Frame, Value
     from .arguments import Argument
@@ -33,24 +33,26 @@ def no_flips(frame: Frame, name: str, a: ArrayValue) -> None:
 
 @function("reshape", complex=True)
 def reshape(frame: Frame, a: Value, shape: Argument) -> Value:
-    a = as_array(frame, a)
-    no_flips(frame, "reshape", a)
-    sizes = sizes_of(frame, shape)
-    made = call(frame, torch.reshape, a.memory, sizes)
-    if made.example.storage is a.memory.example.storage:
-        return viewed(frame, a, made)
-    copy = ArrayValue(call(frame, torch.clone, a.memory, memory_format=torch.contiguous_format))
+    a, sizes = as_array(frame, a), sizes_of(frame, shape)
+    flips = flips_of_reshaped(frame, a, sizes) if a.flips else ()
+    if flips is not None:
+        made = call(frame, torch.reshape, a.memory, sizes)
+        if made.example.storage is a.memory.example.storage:
+            return view_of(frame, a, made, flips) if flips else viewed(frame, a, made)
+    copy = ArrayValue(call(frame, torch.clone, a.tensor, memory_format=torch.contiguous_format))
     return viewed(frame, copy, call(frame, torch.reshape, copy.memory, sizes))  # NumPy's is a view of a copy, too
 
 
-def reshape_method(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    a, *shape = args
-    if kwargs or not shape:
-        return refuse(frame, "reshape with these arguments")
-    return reshape(frame, a, shape[0] if len(shape) == 1 else TupleValue(shape))
-
-
-method(numpy.ndarray, "reshape")(reshape_method)
+def flips_of_reshaped(frame: Frame, a: ArrayValue, sizes: tuple[Any, ...]) -> tuple[int, ...] | None:
+    """The dims that run backwards in the view of these sizes of an array with such dims; None where it is a copy."""
+    shape, steps = tuple(a.example.shape), a.strides()
+    if any(type(n) is not int for n in (*shape, *steps, *sizes)):
+        return refuse(frame, "numpy.reshape of an array with negative strides and open sizes")
+    ends = [(n - 1) * step for n, step in zip(shape, steps, strict=True)]
+    held = numpy.empty(sum(map(abs, ends)) + 1, numpy.int8)
+    like = numpy.ndarray(shape, numpy.int8, held, -sum(end for end in ends if end < 0), steps)
+    made = fold_plain(frame, like.reshape, sizes)
+    return backwards(made) if numpy.shares_memory(made, held) else None
 
 
 @function("ravel", method="ravel", complex=True)
@@ -61,11 +63,9 @@ def ravel(frame: Frame, a: Value) -> Value:
     return viewed(frame, a, call(frame, torch.reshape, a.memory, (-1,)))
 
 
+@function(method="flatten")
 def flatten(frame: Frame, a: ArrayValue) -> ArrayValue:
     return ArrayValue(call(frame, torch.clone, call(frame, torch.reshape, a.tensor, (-1,))))
-
-
-method(numpy.ndarray, "flatten")(function_row(flatten, None, "flatten"))
 
 
 @function("transpose", "permute_dims", complex=True)
@@ -78,16 +78,21 @@ def transpose(frame: Frame, a: Value, axes: Argument = None) -> Value:
     return permuted(frame, a, dims)
 
 
-def transpose_method(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    a, *axes = args
-    if kwargs:
-        return refuse(frame, "transpose with these arguments")
-    if not axes:
-        return transpose(frame, a)
-    return transpose(frame, a, axes[0] if len(axes) == 1 else TupleValue(axes))
+def with_numbers_apart(function: Callable[..., Any], name: str) -> None:
+    """The method of a function that takes a tuple, of which the numbers may be given one by one."""
+
+    def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        a, *numbers = args
+        if kwargs or not numbers and name == "reshape":
+            return refuse(frame, f"{name} with these arguments")
+        found: Value = function(frame, a, *([TupleValue(numbers)] if len(numbers) > 1 else numbers))
+        return found
+
+    method(numpy.ndarray, name)(row)
 
 
-method(numpy.ndarray, "transpose")(transpose_method)
+with_numbers_apart(reshape, "reshape")
+with_numbers_apart(transpose, "transpose")
 
 
 @function("swapaxes", method="swapaxes", complex=True)
@@ -97,32 +102,6 @@ def swapaxes(frame: Frame, a: Value, axis1: Value, axis2: Value) -> Value:
     dims = list(range(a.example.ndim))
     dims[first], dims[second] = second, first
     return permuted(frame, a, dims)
-
-
-@function("moveaxis", complex=True)
-def moveaxis(frame: Frame, a: Value, source: Value, destination: Value) -> Value:
-    a = as_array(frame, a)
-    old, new = (axes_of(frame, axis, a.example.ndim) for axis in (source, destination))
-    if old is None or new is None or len(set(old)) != len(old) or len(set(new)) != len(new) or len(old) != len(new):
-        return refuse(frame, f"numpy.moveaxis of {old} to {new}")
-    dims = [d for d in range(a.example.ndim) if d not in old]
-    for place, dim in sorted(zip(new, old, strict=True)):
-        dims.insert(place, dim)
-    return permuted(frame, a, dims)
-
-
-@function("expand_dims", complex=True)
-def expand_dims(frame: Frame, a: Value, axis: Argument) -> ArrayValue:
-    a = as_array(frame, a)
-    axis = known(frame, axis)
-    count = a.example.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
-    new = axes_of(frame, tuple(axis) if isinstance(axis, list) else axis, count)
-    if new is None or len(set(new)) != len(new):
-        return refuse(frame, f"numpy.expand_dims at {axis}")
-    found, old = a.memory, iter(range(a.example.ndim))
-    for place in sorted(new):
-        found = call(frame, torch.unsqueeze, found, place)
-    return viewed(frame, a, found, [None if place in new else next(old) for place in range(count)])
 
 
 @function("squeeze", method="squeeze", complex=True)
@@ -152,33 +131,11 @@ def concatenate(frame: Frame, arrays: Value, axis: Argument = 0) -> Value:
     return joined(frame, torch.cat, "concatenate", arrays, axis, 1)
 
 
-for _dims in (1, 2):
-
-    def handler(frame: Frame, *arys: Value, dims: int = _dims) -> Value:
-        found = [at_least(frame, a, dims) for a in arys]
-        return found[0] if len(found) == 1 else TupleValue(found)
-
-    function(f"atleast_{_dims}d", complex=True)(handler)
-
-
 def at_least(frame: Frame, value: Value, dims: int) -> ArrayValue:
-    """atleast_1d, atleast_2d"""
+    """The array with as many dims, new ones in front."""
     a = as_array(frame, value)
-    shape = (1,) * (dims - a.example.ndim)
-    for _ in shape:
-        a = expand_dims(frame, a, 0)
-    return a
-
-
-@function("vstack", "row_stack", complex=True)
-def vstack(frame: Frame, tup: Value) -> Value:
-    return joined(frame, torch.cat, "vstack", TupleValue([at_least(frame, v, 2) for v in tup.unpack(frame)]), 0)
-
-
-@function("hstack", complex=True)
-def hstack(frame: Frame, tup: Value) -> Value:
-    items = [at_least(frame, v, 1) for v in tup.unpack(frame)]
-    return joined(frame, torch.cat, "hstack", TupleValue(items), 0 if items and items[0].example.ndim == 1 else 1)
+    missing = dims - a.example.ndim
+    return item(frame, a, TupleValue([ConstantValue(None)] * missing)) if missing > 0 else a
 
 
 @function("array_split", complex=True)
@@ -190,14 +147,6 @@ def array_split(frame: Frame, ary: Value, indices_or_sections: Value, axis: Argu
         sections = tuple(int(place) for place in sections)
     found = call(frame, torch.tensor_split, a.memory, sections, dim=one_axis(frame, axis, a.example.ndim))
     return ListValue([viewed(frame, a, part) for part in found.unpack(frame)])
-
-
-@function("split", complex=True)
-def split(frame: Frame, ary: Value, indices_or_sections: Value, axis: Argument = 0) -> Value:
-    a, sections = as_array(frame, ary), known(frame, indices_or_sections)
-    if isinstance(sections, int) and (sections < 1 or a.example.shape[one_axis(frame, axis, a.example.ndim)] % sections):
-        return refuse(frame, "an array split into parts that are not equal")
-    return array_split(frame, a, indices_or_sections, axis)
 
 
 @function("broadcast_to", complex=True)
@@ -230,33 +179,6 @@ def diag(frame: Frame, v: Value, k: Argument = 0) -> Value:
     if v.example.ndim == 1:
         return ArrayValue(call(frame, torch.diag, v.tensor, known(frame, k)))
     return diagonal(frame, v, k) if v.example.ndim == 2 else refuse(frame, "numpy.diag of these dims")
-
-
-@function("trace", method="trace", complex=True)
-def trace(
-    frame: Frame, a: Value, offset: Argument = 0, axis1: Argument = 0, axis2: Argument = 1, dtype: Argument = None
-) -> Value:
-    return sum_(frame, diagonal(frame, a, offset, axis1, axis2), -1, dtype)
-
-
-def flipped(frame: Frame, a: ArrayValue, dims: Iterable[int]) -> ArrayValue:
-    """The view whose items in these dims come the other way round."""
-    return SpecialView(frame, a.memory, a.flips ^ frozenset(dims), a.writeable, a)
-
-
-@function("rot90", complex=True)
-def rot90(frame: Frame, m: Value, k: Argument = 1, axes: Argument = (0, 1)) -> Value:
-    m, turns = as_array(frame, m), known(frame, k)
-    pair = axes_of(frame, tuple(known(frame, axes)), m.example.ndim) or ()
-    if len(pair) != 2 or pair[0] == pair[1] or not isinstance(turns, int):
-        return refuse(frame, "numpy.rot90 with these arguments")
-    if turns % 4 in (0, 2):
-        return flipped(frame, m, pair if turns % 4 else ())
-    dims = list(range(m.example.ndim))
-    dims[pair[0]], dims[pair[1]] = pair[1], pair[0]
-    if turns % 4 == 1:
-        return permuted(frame, flipped(frame, m, pair[1:]), dims)
-    return flipped(frame, permuted(frame, m, dims), pair[1:])
 
 
 @function("broadcast_arrays", complex=True)

@@ -1,7 +1,7 @@
 """Rows of functions of NumPy and methods of arrays that functions of torch compute.
 
-A handler has NumPy's parameters behind `frame`; values that are not given are plain Python objects. A call with other parameters, and
-whatever a handler does not compute as NumPy does, breaks the graph.
+A handler has NumPy's parameters behind `frame`; values that are not given are plain Python objects. What is given as `out` is written to
+behind it. A call with other parameters, and whatever a handler does not compute as NumPy does, breaks the graph.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ...arrays import numpy
-from ...errors import NotPlain
 from ...sources import Const
 from ..protocol.calls import AnyHandler
 from ..protocol.calls import call as calls_of
-from ..protocol.constant import plain
 from ..protocol.value import Value
 from .array import ArrayValue
 from .breaks import refuse, watch_errors
-from .operands import known_result
+from .operands import computed_now
 from .tensors import named, taking_tensors
 
 if TYPE_CHECKING:
@@ -39,44 +37,40 @@ def numpy_calls(rows: dict[Any, Handler]) -> None:
 
 
 def function(
-    *names: Any, method: str | None = None, pure: bool = True, complex: bool = False
+    *names: Any, method: str | None = None, pure: bool = True, complex: bool = False, parameters: str | None = None
 ) -> Callable[[AnyHandler], AnyHandler]:
     """Adds a handler for functions of numpy of these names, and for a method; pure ones are computed now when all is known, complex ones
-    take complex numbers, too."""
+    take complex numbers, too. `parameters`, where the handler has others, are those behind the array that may be given by place."""
 
     def add(handler: AnyHandler) -> AnyHandler:
         rows = {}  # some are newer than others, and some have two names
         for name in names:
             if (found := named(name)) is not None:
-                rows[found] = function_row(handler, found if pure else None, name, complex)
+                rows[found] = function_row(handler, found if pure else None, name, complex, parameters)
         numpy_calls(rows)
         if method is not None:
-            calls_of((numpy.ndarray, method))(function_row(handler, None, method, complex))
+            calls_of((numpy.ndarray, method))(function_row(handler, None, method, complex, parameters))
         return handler
 
     return add
 
 
-def function_row(handler: Handler, known: Any, name: str, complex: bool = False) -> Handler:
+def function_row(handler: Handler, known: Any, name: str, complex: bool = False, parameters: str | None = None) -> Handler:
     """The row of a handler."""
     signature = inspect.signature(handler)
-    takes_out = "out" in signature.parameters
+    places = None if parameters is None else parameters.split()
     program = getattr(known, "_implementation", None)
     program = program if isinstance(program, types.FunctionType) and program.__module__ != "numpy._core.fromnumeric" else None
 
     @functools.wraps(handler)
     def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if known is not None:
-            try:
-                given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
-            except NotPlain:
-                pass
-            else:
-                return known_result(frame, known, given, named)
-        kwargs = {k: v for k, v in kwargs.items() if getattr(v, "obj", None) is not numpy._NoValue}
-        out = None if takes_out else kwargs.get("out")
-        if isinstance(out, Value):
-            kwargs = {k: v for k, v in kwargs.items() if k != "out"}
+        now = None if known is None else computed_now(frame, known, args, kwargs)
+        if now is not None:
+            return now
+        if places is not None and len(args) <= len(places) + 1:
+            args, kwargs = args[:1], dict(zip(places, args[1:])) | kwargs
+        kwargs = {k: v for k, v in kwargs.items() if not says_nothing(k, v)}
+        out = kwargs.pop("out", None)
         if not complex and any(isinstance(a, ArrayValue) and a.dtype.kind == "c" for a in (*args, *kwargs.values())):
             return refuse(frame, f"numpy.{name} of complex numbers")
         try:
@@ -87,9 +81,26 @@ def function_row(handler: Handler, known: Any, name: str, complex: bool = False)
             return refuse(frame, f"numpy.{name} with these arguments")
         watch_errors(frame)
         found = handler(frame, *args, **kwargs)
-        return found if out is None or out.is_constant() and out.constant() is None else put(frame, name, out, found)
+        return found if out is None else put(frame, name, out, found)
 
     return computes
+
+
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "casting": ("same_kind",),
+    "device": (None, "cpu"),
+    "dtype": (None,),
+    "like": (None,),
+    "out": (None,),
+    "shape": (None,),
+    "subok": (True, False),
+}
+"""Parameter of functions of NumPy -> what it may be without a change in the result; arrays in a graph are of no subclass."""
+
+
+def says_nothing(name: str, value: Value) -> bool:
+    """Whether an argument is as good as none."""
+    return getattr(value, "obj", None) is numpy._NoValue or value.is_constant() and value.constant() in NEUTRAL.get(name, ())
 
 
 def put(frame: Frame, name: str, out: Any, found: Any) -> ArrayValue:

@@ -1,7 +1,7 @@
 """Functions of NumPy that are given tensors, as NumPy takes them: as arrays over their memory.
 
 A ufunc gives its result back by Tensor.__array_wrap__, as a tensor, and so do functions of WRAPPING, which call the array's method;
-functions of CONVERTING give what they give for arrays; those of ASKING get it from the tensor.
+functions of CONVERTING give what they give for arrays; those of ATTRIBUTE_FUNCTIONS get it from the tensor.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from .ufuncs import apply
 Row = Callable[[Any, list[Value], dict[str, Value]], Value]
 
 CONVERTING = (
-    "allclose array_equal atleast_1d atleast_2d atleast_3d average broadcast_to column_stack concatenate copy count_nonzero cov diagonal "
-    "diff dot dstack einsum expand_dims histogram hstack inner interp isclose linalg.norm median nan_to_num nanmean outer pad partition "
-    "percentile quantile ravel resize roll rot90 sort stack tile trace tril triu unique vdot vstack where"
+    "average broadcast_to concatenate count_nonzero cov diagonal dot einsum histogram inner interp linalg.norm median nanmean partition "
+    "percentile quantile ravel roll sort stack vdot where"
 ).split()
 """Names in NumPy of functions that ask numpy.asarray what they are given, and nothing else of it."""
 
 
-COPYING = {"copy", "dot", "inner", "nan_to_num", "vdot"}
+COPYING = {"dot", "inner", "vdot"}
 """Those of them that say whether it may be a copy, of which Tensor.__array__ knows nothing."""
 
 
@@ -44,8 +43,8 @@ WRAPPING = "argmax argmin argsort around clip cumprod cumsum repeat reshape roun
 and wrap what it gives."""
 
 
-ATTRIBUTE_FUNCTIONS = ("ndim", "shape", "squeeze", "swapaxes")
-"""Names of functions that give what the attribute of that name is, or its call gives, for whatever has it."""
+ATTRIBUTE_FUNCTIONS = ("squeeze", "swapaxes")
+"""Names of functions that give what the call of the attribute of that name gives, for whatever has it."""
 
 
 MAKING = ("array", "asanyarray", "asarray")
@@ -120,15 +119,13 @@ def by_method(row: Row) -> Row:
 
 
 def attribute_row(name: str, row: Row) -> Row:
-    """The row of a function of ASKING."""
-    called = callable(getattr(torch.Tensor, name))
+    """The row of a function of ATTRIBUTE_FUNCTIONS."""
 
     @functools.wraps(row)
     def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if not args or (len(args) + len(kwargs) > 1 and not called) or not is_tensor(frame, args[0]):
+        if not args or not is_tensor(frame, args[0]):
             return row(frame, args, kwargs)
-        attribute = args[0].getattr(frame, name)
-        return attribute.call(frame, args[1:], kwargs) if called else attribute
+        return args[0].getattr(frame, name).call(frame, args[1:], kwargs)
 
     return computes
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...arrays import array_errors, numpy
-from ...errors import NotPlain
 from ...graph.constant_data import known_tensor
 from ..number.numpy_arithmetic import NUMPY_OPERATORS
 from ..number.symint import SymNumber
@@ -21,7 +20,7 @@ from ..plain.rows_operators import DIVMOD
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import CALLS, method_handler, methods
-from ..protocol.constant import ConstantValue, force_plain, plain
+from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractArray
 from ..protocol.value import Frame, Value
 from ..protocol.wraps import wraps
@@ -36,6 +35,7 @@ from .operands import (
     as_array,
     as_operand,
     cast,
+    computed_now,
     is_unspecialised_float,
     is_unspecialised_number,
     known_result,
@@ -81,8 +81,8 @@ def apply(
         return known_result(frame, getattr(numpy, name), [force_plain(frame, v) for v in values], {})
     watch_errors(frame)
     *given, wanted = resolved(frame, name, operands, dtype)
-    if any(d.kind == "c" for d in given) and name not in OF_COMPLEX:
-        return refuse(frame, f"numpy.{name} of complex numbers")
+    if not {d.kind for d in given} <= set(TAKES.get(name, "biuf")):
+        return refuse(frame, f"numpy.{name} of {' and '.join(map(str, given))}")
     tensors = [computed_in(frame, prepared(frame, v, d)) for v, d in zip(operands, given, strict=True)]
     made = cast(frame, row(frame, tensors, given[0]), wanted)
     if name not in PRODUCTS and out is None:
@@ -203,8 +203,6 @@ def with_divisor(function: Callable[..., Any], by_minus_one: bool) -> Callable[.
         known = known_tensor(b.node)
         if dtype.kind == "f" or known is not None and bool((known > 0).all()):
             return call(frame, function, a, b)
-        if dtype.kind == "b":
-            return refuse(frame, "division of booleans")
         zero = call(frame, torch.eq, b, ConstantValue(0))
         minus = call(frame, torch.eq, b, ConstantValue(-1 if dtype.kind == "i" else 0))
         special = call(frame, torch.logical_or, zero, minus)
@@ -228,26 +226,23 @@ def power(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any])
     return call(frame, torch.pow, base, exponent)
 
 
-def floats_only(function: Callable[..., Any]) -> Callable[..., AbstractTensor]:
+def of_kinds(kinds: str, function: Callable[..., Any]) -> Callable[..., AbstractTensor]:
+    """A function of torch for dtypes of these kinds; numbers of others stay as they are."""
+
     def compute(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
-        if dtype.kind not in "fc":
-            return refuse(frame, f"{function.__name__} of integers")
-        return call(frame, function, *operands)
+        return call(frame, function if dtype.kind in kinds else torch.clone, *operands)
 
     return compute
 
 
-def sign(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
-    made = call(frame, torch.sign, *operands)
-    if dtype.kind != "f":
-        return made
-    return call(frame, torch.where, call(frame, torch.isnan, *operands), operands[0], made)
+def keeping_nan(function: Callable[..., Any]) -> Callable[..., AbstractTensor]:
+    """A function that is NaN of NaN, which torch's is not."""
 
+    def compute(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
+        made = call(frame, function, *operands)
+        return made if dtype.kind != "f" else call(frame, torch.where, call(frame, torch.isnan, operands[0]), operands[0], made)
 
-def heaviside(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
-    """Of NaN it is NaN; torch's is 0."""
-    made = call(frame, torch.heaviside, *operands)
-    return call(frame, torch.where, call(frame, torch.isnan, operands[0]), operands[0], made)
+    return compute
 
 
 def nextafter(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
@@ -257,38 +252,11 @@ def nextafter(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[A
     return call(frame, torch.nextafter, *operands)
 
 
-def nothing(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
-    return call_method(frame, "clone", *operands)
-
-
-def rounded(function: Callable[..., Any]) -> Callable[..., AbstractTensor]:
-    """floor, ceil, trunc, rint: integers stay."""
-
-    def compute(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
-        return call(frame, function if dtype.kind == "f" else torch.clone, *operands)
-
-    return compute
-
-
-def absolute(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
-    return call(frame, torch.clone if dtype.kind == "b" else torch.abs, *operands)
-
-
-def matmul(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
-    if dtype.kind == "b":
-        return refuse(frame, "a matrix product of booleans")
-    return call(frame, torch.matmul, *operands)
-
-
 def vecdot(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
-    if dtype.kind not in "fiu" or operands[0].example.shape[-1:] != operands[1].example.shape[-1:]:
+    if operands[0].example.shape[-1:] != operands[1].example.shape[-1:]:
         return refuse(frame, "numpy.vecdot of these arrays")
     a, b = (call(frame, torch.unsqueeze, t, dim) for t, dim in zip(operands, (-2, -1), strict=True))
     return call(frame, torch.squeeze, call(frame, torch.matmul, a, b), (-2, -1))
-
-
-def conjugate(frame: Frame, operands: list[AbstractTensor], dtype: numpy.dtype[Any]) -> AbstractTensor:
-    return call(frame, torch.conj_physical if dtype.kind == "c" else torch.clone, *operands)
 
 
 def shifted(function: Callable[..., Any]) -> Callable[..., AbstractTensor]:
@@ -303,11 +271,17 @@ def shifted(function: Callable[..., Any]) -> Callable[..., AbstractTensor]:
     return compute
 
 
-OF_COMPLEX = frozenset(
-    "add subtract multiply true_divide divide negative positive conjugate exp log sqrt sin cos tan sinh cosh tanh equal not_equal absolute "
-    "square reciprocal isnan isfinite isinf matmul".split()
-)
-"""What functions of torch do with complex numbers as NumPy does."""
+TAKES = {
+    **dict.fromkeys(
+        "add subtract multiply true_divide divide negative positive conjugate exp log sqrt sin cos tan sinh cosh tanh equal not_equal "
+        "absolute square isnan isfinite isinf".split(),
+        "biufc",
+    ),
+    **dict.fromkeys(("fmod", "remainder", "floor_divide", "vecdot"), "iuf"),
+    "matmul": "iufc",
+    "reciprocal": "fc",
+}
+"""Name -> kinds of dtypes that the function of torch computes with as NumPy does; of others all but complex numbers."""
 
 UFUNCS: dict[str, Callable[..., AbstractTensor]] = {
     **{
@@ -326,43 +300,30 @@ UFUNCS: dict[str, Callable[..., AbstractTensor]] = {
     "invert": elementwise(torch.bitwise_not),
     "bitwise_not": elementwise(torch.bitwise_not),
     "float_power": elementwise(torch.pow),
-    "absolute": absolute,
-    "fabs": absolute,
-    "positive": nothing,
-    "sign": sign,
-    "reciprocal": floats_only(torch.reciprocal),
+    **dict.fromkeys(("absolute", "fabs"), of_kinds("iufc", torch.abs)),
+    "positive": of_kinds("", torch.clone),
+    "sign": keeping_nan(torch.sign),
+    "reciprocal": elementwise(torch.reciprocal),
     "fmod": with_divisor(torch.fmod, False),
     "remainder": with_divisor(torch.remainder, False),
     "floor_divide": with_divisor(torch.floor_divide, True),
     "power": power,
-    "conjugate": conjugate,
-    "heaviside": heaviside,
+    "conjugate": of_kinds("c", torch.conj_physical),
+    "heaviside": keeping_nan(torch.heaviside),
     "nextafter": nextafter,
     "gcd": elementwise(torch.gcd),
     "lcm": elementwise(torch.lcm),
     "left_shift": shifted(torch.bitwise_left_shift),
     "right_shift": shifted(torch.bitwise_right_shift),
     "ldexp": elementwise(torch.ldexp),
-    "rint": rounded(torch.round),
-    "floor": rounded(torch.floor),
-    "ceil": rounded(torch.ceil),
-    "trunc": rounded(torch.trunc),
-    "matmul": matmul,
+    "rint": of_kinds("f", torch.round),
+    **{name: of_kinds("f", getattr(torch, name)) for name in ("floor", "ceil", "trunc")},
+    "matmul": elementwise(torch.matmul),
     "vecdot": vecdot,
 }
 PRODUCTS = {"matmul", "vecdot"}
 """What gives C order, whatever the operands have."""
-COMPARISONS = {
-    *COMPARE.values(),
-    "logical_and",
-    "logical_or",
-    "logical_not",
-    "logical_xor",
-    "isnan",
-    "isinf",
-    "isfinite",
-    "signbit",
-}
+COMPARISONS = {*COMPARE.values(), *"logical_and logical_or logical_not logical_xor isnan isinf isfinite signbit".split()}
 
 
 def ufunc_row(ufunc: Any) -> Handler:
@@ -371,12 +332,9 @@ def ufunc_row(ufunc: Any) -> Handler:
 
     @functools.wraps(UFUNCS.get(name, known_result))
     def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        try:
-            given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
-        except NotPlain:
-            pass
-        else:
-            return known_result(frame, ufunc, given, named)
+        now = computed_now(frame, ufunc, args, kwargs)
+        if now is not None:
+            return now
         operands, out = args[: ufunc.nin], kwargs.get("out", args[ufunc.nin] if len(args) == ufunc.nin + 1 else None)
         if isinstance(out, TupleValue):
             (out,) = out.all_items(frame)
@@ -391,7 +349,7 @@ def ufunc_row(ufunc: Any) -> Handler:
         out = out if isinstance(out, ArrayValue) else None
         where = kwargs.get("where")
         if where is None or where.is_constant() and where.constant() is True:
-            made: Value = apply(frame, name, operands, out, requested_dtype(frame, kwargs))
+            made: Value = apply(frame, name, operands, out, dtype_of(frame, kwargs.get("dtype")))
             return ArrayValue(made.tensor) if as_array_always and isinstance(made, ArrayValue) else made
         return applied_where(frame, name, operands, out, where)
 
@@ -408,27 +366,18 @@ def applied_where(frame: Frame, name: str, operands: list[Any], out: ArrayValue 
     if out is None or out.scalar:
         return refuse(frame, f"numpy.{name} of chosen items without an array for the result")
     made, mask = applied(frame, name, operands), cast(frame, as_array(frame, where).tensor, numpy.dtype(bool))
-    if not numpy.can_cast(made.dtype, out.dtype, "same_kind"):
-        return refuse(frame, f"numpy.{name}: the result of dtype {made.dtype} does not go into {out.describe()}")
-    out.write(frame, call(frame, torch.where, mask, cast(frame, made.tensor, out.dtype), out.tensor))
-    return out
-
-
-def requested_dtype(frame: Frame, kwargs: dict[str, Value]) -> numpy.dtype[Any] | None:
-    """The dtype= of a call."""
-    value = kwargs.get("dtype")
-    return dtype_of(frame, value) if isinstance(value, Value) else None
+    return written(frame, name, out, call(frame, torch.where, mask, cast(frame, made.tensor, out.dtype), out.tensor), made.dtype)
 
 
 def two_results(ufunc: Any, compute: Callable[..., Any]) -> Handler:
     """The row of a ufunc with two results."""
 
     def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        try:
-            return known_result(frame, ufunc, [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()})
-        except NotPlain:
-            if kwargs or len(args) != ufunc.nin:
-                return refuse(frame, f"numpy.{ufunc.__name__} with these arguments")
+        now = computed_now(frame, ufunc, args, kwargs)
+        if now is not None:
+            return now
+        if kwargs or len(args) != ufunc.nin:
+            return refuse(frame, f"numpy.{ufunc.__name__} with these arguments")
         return TupleValue(compute(frame, *args))
 
     return computes

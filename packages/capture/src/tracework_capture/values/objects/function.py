@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ...code_origin import is_of_torch
 from ...guards.classes import lookup_class
-from ...polyfills import is_polyfill
+from ...polyfills import is_fixed
 from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
 from ..plain.mapping import dict_of
 from ..plain.sequence import TupleValue
@@ -145,8 +145,8 @@ class FunctionValue(AbstractFunction):
         return self._default(frame, cast(tuple[Any, ...], self.function.__defaults__)[index], DefaultArg(self.base, index))
 
     def _default(self, frame: Frame, obj: object, source: Source) -> Value:
-        """The value of a default; nobody changes those of polyfills."""
-        return frame.wrap(obj, Const(obj, "default") if is_polyfill(self.globals) else source)
+        """The value of a default; some nobody changes."""
+        return frame.wrap(obj, Const(obj, "default") if is_fixed(self.globals) else source)
 
     def default_count(self) -> int:
         """How many positional parameters have defaults."""
@@ -200,7 +200,7 @@ class FunctionValue(AbstractFunction):
         raise_no_attribute(frame, self, name, f"'function' object has no attribute '{name}'")
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if not is_of_torch(self.code) and not is_polyfill(self.globals):
+        if not is_of_torch(self.code) and not is_fixed(self.globals):
             frame.guard("CODE", self.base, self.code)
         if not self.by_identity and self.code.co_names:
             frame.guard("IDENTITY", FunctionGlobals(self.base), self.globals)

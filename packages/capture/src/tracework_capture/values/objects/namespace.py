@@ -59,7 +59,7 @@ class NamespaceValue(Value):
         if touched is not MISSING and (touched is not None or not hasattr(types.ModuleType, name)):
             return touched if touched is not None else self.no_attribute(frame, name)
         names = Const(self.obj.__dict__, str(self.name()))
-        if frame.is_polyfill and name in self.obj.__dict__:  # which nobody replaces
+        if frame.is_fixed and name in self.obj.__dict__:  # which nobody replaces
             return frame.wrap(self.obj.__dict__[name], Const(self.obj.__dict__[name], name))
         if name in self.obj.__dict__:
             return frame.wrap(self.obj.__dict__[name], DictItem(names, name))

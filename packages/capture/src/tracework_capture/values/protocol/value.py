@@ -116,6 +116,7 @@ class Frame(Protocol):
     info: CodeInfo
     current: Instruction
     globals: dict[str, Any]
+    is_fixed: bool  # whether nobody changes its globals and the modules that it reads
     is_polyfill: bool  # whether it runs Python of the package polyfills
     locals: Any  # dict[str, Value]; of the captured frame interp.breaks.LazyLocals, which has the slots that nobody has read
     cells: dict[str, CellValue]
