@@ -8,7 +8,7 @@ import torch
 import tracework_capture as capture
 from tracework_capture.hook.context import FrameCallback
 from tracework_capture.options import CaptureOptions
-from tracework_capture.values.arrays.tensors import ASKING, CONVERTING, MAKING, WRAPPING
+from tracework_capture.values.arrays.tensors import ATTRIBUTE_FUNCTIONS, CONVERTING, MAKING, WRAPPING
 from tracework_capture.values.arrays.ufuncs import UFUNCS
 
 FUNCTIONS = sorted({u.__name__ for u in vars(np).values() if isinstance(u, np.ufunc) and u.nout == 1 and u.signature is None})
@@ -131,7 +131,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("kind", TENSORS)
-@pytest.mark.parametrize("name", (*WRAPPING, *ASKING))
+@pytest.mark.parametrize("name", (*WRAPPING, *ATTRIBUTE_FUNCTIONS))
 def test_a_function_that_calls_a_method_gives_what_the_tensors_or_the_wrapped_arrays_gives(name, kind, fresh):
     function = getattr(np, name)
     for given in ARGUMENTS.get(name, [()]):
@@ -152,7 +152,7 @@ def test_a_function_that_calls_a_method_gives_what_the_tensors_or_the_wrapped_ar
             assert shared[0] == shared[1]
 
 
-@pytest.mark.parametrize("name", (*WRAPPING, *ASKING))
+@pytest.mark.parametrize("name", (*WRAPPING, *ATTRIBUTE_FUNCTIONS))
 def test_other_arguments_and_tensors_that_ask_gradients(name, fresh):
     function, tensor = getattr(np, name), torch.rand(2, 3, requires_grad=True)
     given = ARGUMENTS.get(name, [()])[0]
