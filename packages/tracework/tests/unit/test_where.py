@@ -31,8 +31,8 @@ def test_every_decomposition_is_found_by_all_names_of_its_operator():
         ("torch.softmax", "tracework_capture/values/torch/graph_functions.py:", "call of torch.softmax: a node of the graph"),
         ("F.softmax", "tracework_primops/decomp/normalization.py:", "decomposition aten._softmax.default"),
         ("aten._softmax", "tracework_primops/decomp/normalization.py:", "decomposition aten._softmax.default"),
-        ("numpy.pad", "tracework_capture/values/arrays/functions.py:", "call of numpy.pad: modelled by a row of its own"),
-        ("np.pad", "tracework_capture/values/arrays/functions.py:", "call of numpy.pad: modelled by a row of its own"),
+        ("numpy.pad", "tracework_capture/polyfills/numpy_functions.py:", "call of numpy.pad: its Python code is traced"),
+        ("np.pad", "tracework_capture/polyfills/numpy_functions.py:", "call of numpy.pad: its Python code is traced"),
         ("list.sort", "tracework_capture/values/plain/sequence_methods.py:", "call of list.sort: modelled by a row of its own"),
         (
             "torch.cond",

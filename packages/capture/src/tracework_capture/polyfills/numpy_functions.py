@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from ..arrays import numpy
+from ..arrays import CONVERTER, numpy
 from . import NotComputed, folded, polyfill
 
 Array: TypeAlias = "numpy.ndarray[Any, numpy.dtype[Any]]"
@@ -76,3 +76,23 @@ def padded_places(size: int, width: tuple[int, int], mode: str) -> list[int]:
     """The places along a dim whose items stand along it when it is padded."""
     places: list[int] = numpy.pad(numpy.arange(size), width, mode).tolist()  # type: ignore[call-overload]
     return places
+
+
+@polyfill(CONVERTER)
+class ArrayConverter:
+    """NumPy's own _array_converter, which its functions put their arguments through."""
+
+    def __init__(self, *arrays: Any) -> None:
+        self.arrays = tuple([numpy.asarray(a) for a in arrays])
+        self.scalar_input = tuple([not isinstance(a, (list, tuple, numpy.ndarray)) for a in arrays])
+
+    def __getitem__(self, place: int) -> Array:
+        return self.arrays[place]
+
+    def as_arrays(self, *, subok: bool = True, pyscalars: str = "convert") -> tuple[Array, ...]:
+        if pyscalars != "convert":
+            raise LeftToNumpy("_array_converter.as_arrays with these arguments")
+        return self.arrays
+
+    def wrap(self, array: Any, *, to_scalar: bool | None = None) -> Any:
+        return array[()] if (all(self.scalar_input) if to_scalar is None else to_scalar) else array

@@ -6,23 +6,19 @@ import math
 import types
 from typing import TYPE_CHECKING, Any
 
-from ...arrays import CONVERTER, numpy
+from ...arrays import numpy
 from ...sources import Const, Source
 from ..objects.row_value import RowValue
-from ..plain.sequence import SequenceValue, TupleValue
-from ..protocol.binding import BoundBuiltin
+from ..plain.sequence import TupleValue
 from ..protocol.calls import call
-from ..protocol.constant import ConstantValue, fold_plain, plain
+from ..protocol.constant import ConstantValue, fold_plain
 from ..protocol.value import Value
 from ..protocol.wraps import wraps
 from ..torch.callables import wrap_builtin
-from .array import ArrayValue
 from .breaks import refuse
 from .operands import as_array, computed_now
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..protocol.calls import Handler
     from ..protocol.value import Frame
 
@@ -50,48 +46,6 @@ def wrap_dispatcher(frame: Frame, obj: Any, source: Source) -> Value:
     program = obj._implementation
     traced = getattr(value, "row", None) is None and type(program) is types.FunctionType
     return RowValue(obj, traced_row(program), source) if traced else value
-
-
-class Converter(Value):
-    """NumPy's own _array_converter, which its functions put their arguments through."""
-
-    def __init__(self, arrays: Sequence[ArrayValue], single: list[Any]) -> None:
-        super().__init__(None)
-        self.arrays, self.single = arrays, single
-
-    def describe(self) -> str:
-        return "an _array_converter"
-
-    def python_type(self) -> type:
-        kind: type = CONVERTER
-        return kind
-
-    def getattr(self, frame: Frame, name: str) -> Value:
-        if name == "scalar_input":
-            return TupleValue([ConstantValue(single) for single in self.single])
-        return BoundBuiltin(self, name)
-
-    def getitem(self, frame: Frame, key: Value) -> Value:
-        return TupleValue(self.arrays).getitem(frame, key)
-
-    def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        given = {k: plain(v) for k, v in kwargs.items()}
-        if name == "as_arrays" and not args and given.pop("pyscalars", "convert") == "convert" and given.keys() <= {"subok"}:
-            return TupleValue(self.arrays)
-        if name == "wrap" and len(args) == 1 and given.keys() <= {"to_scalar"} and isinstance(args[0], ArrayValue):
-            to_scalar = given.get("to_scalar")
-            number = not args[0].example.ndim and (all(self.single) if to_scalar is None else to_scalar)
-            return ArrayValue(args[0].tensor, scalar=True) if number else args[0]
-        return refuse(frame, f"_array_converter.{name} with these arguments")
-
-
-@call(CONVERTER)
-def converter(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """_array_converter(*arrays)"""
-    if kwargs:
-        return refuse(frame, "_array_converter with these arguments")
-    arrays = [as_array(frame, a) for a in args]
-    return Converter(arrays, [not isinstance(a, SequenceValue) and (not isinstance(a, ArrayValue) or a.scalar) for a in args])
 
 
 class Broadcast(Value):

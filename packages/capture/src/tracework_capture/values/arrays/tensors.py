@@ -70,17 +70,14 @@ def converted(frame: Any, value: Value) -> Value:
     return value
 
 
-def converting(row: Row, alone: bool = True, copying: bool = False) -> Row:
+def converting(
+    row: Row, frame: Any, args: list[Value], kwargs: dict[str, Value], alone: bool = True, copying: bool = False
+) -> Value:
     """The row, for tensors and lists of tensors, too, or for lists of them."""
-
-    @functools.wraps(row)
-    def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        made = row(frame, [converted(frame, a) if alone or not isinstance(a, TensorValue) else a for a in args], kwargs)
-        for _ in range(copying and sum(isinstance(a, TensorValue) for a in args)):
-            warn(frame, numpy.copy)
-        return made
-
-    return computes
+    made = row(frame, [converted(frame, a) if alone or not isinstance(a, TensorValue) else a for a in args], kwargs)
+    for _ in range(copying and sum(isinstance(a, TensorValue) for a in args)):
+        warn(frame, numpy.copy)
+    return made
 
 
 def wrapped(frame: Any, array: Any) -> Value:
@@ -91,43 +88,26 @@ def wrapped(frame: Any, array: Any) -> Value:
     return call(frame, getattr, array.tensor, "data")
 
 
-def wrapping(ufunc: Any, row: Row) -> Row:
+def wrapping(ufunc: Any, row: Row, frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The row of a ufunc with one result."""
-    name = ufunc.__name__
-
-    @functools.wraps(row)
-    def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if kwargs or len(args) != ufunc.nin or not any([is_tensor(frame, a) for a in args]):
-            return row(frame, args, kwargs)
-        made = apply(frame, name, [converted(frame, a) for a in args])
-        return wrapped(frame, made)
-
-    return computes
+    if kwargs or len(args) != ufunc.nin or not any([is_tensor(frame, a) for a in args]):
+        return row(frame, args, kwargs)
+    return wrapped(frame, apply(frame, ufunc.__name__, [converted(frame, a) for a in args]))
 
 
-def by_method(row: Row) -> Row:
+def by_method(row: Row, frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The row of a function of WRAPPING; `out`, and tensors as other arguments, are left to it."""
-
-    @functools.wraps(row)
-    def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        left = "out" in kwargs or any(isinstance(other, TensorValue) for other in (*args[1:], *kwargs.values()))
-        if left or not args or not is_tensor(frame, args[0]):
-            return row(frame, args, kwargs)
-        return wrapped(frame, row(frame, [converted(frame, args[0]), *args[1:]], kwargs))
-
-    return computes
+    left = "out" in kwargs or any(isinstance(other, TensorValue) for other in (*args[1:], *kwargs.values()))
+    if left or not args or not is_tensor(frame, args[0]):
+        return row(frame, args, kwargs)
+    return wrapped(frame, row(frame, [converted(frame, args[0]), *args[1:]], kwargs))
 
 
-def attribute_row(name: str, row: Row) -> Row:
+def attribute_row(name: str, row: Row, frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The row of a function of ATTRIBUTE_FUNCTIONS."""
-
-    @functools.wraps(row)
-    def computes(frame: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if not args or not is_tensor(frame, args[0]):
-            return row(frame, args, kwargs)
-        return args[0].getattr(frame, name).call(frame, args[1:], kwargs)
-
-    return computes
+    if not args or not is_tensor(frame, args[0]):
+        return row(frame, args, kwargs)
+    return args[0].getattr(frame, name).call(frame, args[1:], kwargs)
 
 
 def warn(frame: Any, function: Callable[[torch.Tensor], Any]) -> None:
@@ -153,18 +133,17 @@ def named(name: str) -> Any:
     return found
 
 
-TAKE_TENSORS: dict[Any, Callable[[Row], Row]] = {
+TAKE_TENSORS: dict[Any, Callable[..., Value]] = {
     **{named(name): functools.partial(converting, copying=name in COPYING) for name in CONVERTING},
     **dict.fromkeys(map(named, WRAPPING), by_method),
     **{named(name): functools.partial(attribute_row, name) for name in ATTRIBUTE_FUNCTIONS},
     **dict.fromkeys(map(named, MAKING), functools.partial(converting, alone=False)),
+    **{u: functools.partial(wrapping, u) for u in vars(numpy).values() if isinstance(u, numpy.ufunc) and u.nout == 1},
 }
-"""Function of NumPy -> how its row comes to take tensors."""
+"""Function of NumPy -> how its row, which comes first, takes tensors."""
 
 
 def taking_tensors(fn: Any, row: Row) -> Row:
     """The row of a function of NumPy, for tensors, too, where NumPy takes them."""
-    if isinstance(fn, numpy.ufunc):
-        return wrapping(fn, row) if fn.nout == 1 else row
     change = TAKE_TENSORS.get(fn)
-    return row if change is None else change(row)
+    return row if change is None else functools.wraps(row)(functools.partial(change, row))

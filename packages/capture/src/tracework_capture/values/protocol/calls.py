@@ -192,13 +192,13 @@ def takes_signature(key: Any) -> bool:
 def place_of(handler: Any) -> str:
     """file:line of what a handler does."""
     while True:
-        if isinstance(handler, functools.partial):
-            handler = handler.func
-        elif hasattr(handler, "__wrapped__"):
+        if hasattr(handler, "__wrapped__"):
             handler = handler.__wrapped__
+        elif isinstance(handler, functools.partial):
+            handler = handler.func
         else:
             break
-    code = handler.__code__
+    code = (handler.__init__ if isinstance(handler, type) else handler).__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
