@@ -98,6 +98,21 @@ def take(frame: Frame, a: Value, indices: Value, axis: Argument = None) -> Value
     return result(call(frame, torch.clone, found, memory_format=torch.contiguous_format))
 
 
+def triangle(name: str, fn: Callable[..., Any]) -> None:
+    def handler(frame: Frame, m: Any, k: Any = 0) -> ArrayValue:
+        m = as_array(frame, m)
+        if m.example.ndim < 2:
+            return refuse(frame, f"numpy.{name} of an array of one dim")
+        mask = torch.empty(tuple(m.example.shape[-2:]), device="meta")
+        return ArrayValue(ordered_as(frame, call(frame, fn, m.tensor, known(frame, k)), [m], [mask]))
+
+    function(name, complex=True)(handler)
+
+
+triangle("tril", torch.tril)
+triangle("triu", torch.triu)
+
+
 @function("sort")
 def sort(frame: Frame, a: Value, axis: Argument = -1) -> ArrayValue:
     a = as_array(frame, a)

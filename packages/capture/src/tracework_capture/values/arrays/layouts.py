@@ -75,9 +75,11 @@ def ordered_in_c(frame: Frame, tensor: AbstractTensor) -> AbstractTensor:
     return ordered(frame, tensor, tuple(range(tensor.example.ndim)))
 
 
-def ordered_as(frame: Frame, tensor: AbstractTensor, arrays: Sequence[ArrayValue]) -> AbstractTensor:
-    """The tensor, an array's own result, laid out as what NumPy makes for these arrays."""
-    examples, ndim = [a.memory.example for a in arrays], tensor.example.ndim
+def ordered_as(
+    frame: Frame, tensor: AbstractTensor, arrays: Sequence[ArrayValue], others: Sequence[torch.Tensor] = ()
+) -> AbstractTensor:
+    """The tensor, an array's own result, laid out as what NumPy makes for these arrays and others that no tensor of the graph is."""
+    examples, ndim = [*others, *(a.memory.example for a in arrays)], tensor.example.ndim
     if ndim < 2 or all(e.is_contiguous() for e in (*examples, tensor.example)):
         return tensor
     return arranged(frame, tensor, axis_order([strides_in(e, ndim) for e in examples], ndim))

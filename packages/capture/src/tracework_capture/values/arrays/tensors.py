@@ -29,7 +29,7 @@ Row = Callable[[Any, list[Value], dict[str, Value]], Value]
 
 CONVERTING = (
     "average broadcast_to concatenate count_nonzero cov diagonal dot einsum histogram inner interp linalg.norm median nanmean partition "
-    "percentile quantile ravel roll sort stack vdot where"
+    "percentile quantile ravel roll sort stack tril triu vdot where"
 ).split()
 """Names in NumPy of functions that ask numpy.asarray what they are given, and nothing else of it."""
 
