@@ -14,7 +14,7 @@ from torch import fx
 from ..contracts import InputBinding
 from ..errors import BreakGraph
 from ..signals import let_through
-from ..sources import Const
+from ..sources import Const, Source
 from .checks import isolate_node
 from .constant_data import learn, numbers_alone, with_numbers
 from .handlers import is_managed, is_swallowed
@@ -24,7 +24,6 @@ from .specialised import specialised_tensor
 from .tensor_formulas import learn_formula, number_of_formula
 
 if TYPE_CHECKING:
-    from ..sources import Source
     from ..values.protocol.kinds import AbstractTensor
     from ..values.protocol.value import Value
 

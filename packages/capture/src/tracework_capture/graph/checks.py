@@ -24,22 +24,26 @@ import logging
 import operator
 import traceback
 import types
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import fx
 
 from .. import _torch
+from ..bytecode.emit import CodeWriter
 from ..bytecode.reload import local_name
 from ..errors import ControlMisuse
 from ..plan import Again, Learnt
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from .constant_data import version_of_example
 from .handlers import is_swallowed
-from .raises import ANYTHING, exceptions_for_data
+from .raises import ANYTHING, Raised, exceptions_for_data
 from .regions import copy_like, leaf, with_data
+from .replaced import Replaced
 from .sizes import holds
 from .undo import (
     can_be_copied,
@@ -54,14 +58,7 @@ from .undo import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from torch import fx
-
-    from ..bytecode.emit import CodeWriter
     from ..values.protocol.value import Frame
-    from .raises import Raised
-    from .replaced import Replaced
 
 log = logging.getLogger("tracework.capture.checks")
 

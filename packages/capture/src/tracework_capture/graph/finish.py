@@ -11,6 +11,7 @@ import functools
 import operator
 import time
 import types
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -33,8 +34,6 @@ from .replaced import check_replaced
 from .settings import end_autocast, left, refuse_open_managers, settings_written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ..values.protocol.value import Frame
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from .raises import ANYTHING, may_be
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..bytecode.code import CodeInfo
-    from .raises import Raised
+from ..bytecode.code import CodeInfo
+from .raises import ANYTHING, Raised, may_be
 
 
 def only_raises(frame: Any, index: int) -> bool:

@@ -7,21 +7,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+from torch import fx
 
 from ..dims import SMALLEST, DimMarks, DimRange, marks_of
 from ..errors import ControlMisuse, DynamicDimError
 from ..formulas import INT_BITS
 from ..guards.guard import TensorFacts
+from ..options import CaptureOptions
 from ..plan import Again, Learnt
 from ..shapes import DeclaredShapes, path_of
-from ..sources import ArrayTensor, Const, DictItem, Item, Local, TensorSize, TensorStride
+from ..sources import ArrayTensor, Const, DictItem, Item, Local, Source, TensorSize, TensorStride
 
 if TYPE_CHECKING:
-    from torch import fx
-
     from ..hook.history import History
-    from ..options import CaptureOptions
-    from ..sources import Source
     from ..values.protocol.value import Frame
 
 

@@ -6,12 +6,11 @@ data: any operator may raise them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Raised = tuple[type[BaseException], ...]
 """Exceptions of these very classes; where Exception is among them, of any."""

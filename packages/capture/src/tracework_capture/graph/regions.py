@@ -7,6 +7,7 @@ captured graph over flat tensors.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from .._torch import make_subclass
 from ..errors import BreakGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from .builder import GraphBuilder
 
 

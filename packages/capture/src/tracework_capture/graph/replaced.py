@@ -6,19 +6,17 @@ object or compared by identity, and only one of them leaves the graph; else the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+from torch import fx
 
 from ..plan import Again, Learnt
 from .operators import ResultFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import fx
-
     from ..values.protocol.value import Frame
 
 

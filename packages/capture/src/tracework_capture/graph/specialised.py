@@ -18,11 +18,10 @@ from torch import fx
 from .. import _torch
 from ..guards.kinds import data_of
 from ..plan import Again
-from ..sources import InstanceAttr, ModuleEntry
+from ..sources import InstanceAttr, ModuleEntry, Source
 from .constant_data import LARGEST, Known, apply_target, held_data, is_pure, is_pure_write, version_of_example
 
 if TYPE_CHECKING:
-    from ..sources import Source
     from ..values.protocol.value import Frame
 
 MOST_VALUES = 2

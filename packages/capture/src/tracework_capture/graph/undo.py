@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import operator
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import fx
 
 from .. import _torch
 
-if TYPE_CHECKING:
-    from torch import fx
 
 MAX_SAVED_BYTES = 1 << 16
 """Bytes of an input that are copied before each call for the case that a condition does not hold."""

@@ -8,8 +8,9 @@ leaves is copied, too: where the program could tell the copy from the tensor its
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
@@ -28,8 +29,6 @@ from ..values.protocol.value import Value
 from ..values.torch.regions.control_flow import fits, operator_results
 from ..values.torch.tensor import TensorValue
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 MOST_NODES = 8  # of an arm that an operator runs: larger ones are worth compiling, on either side of a break
 MOST_ELEMENTWISE = 32  # of an arm that is computed in any case

@@ -10,7 +10,8 @@ nobody can tell (graph/replaced.py). Anything else restarts the capture without 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import CodeType
+from typing import Any
 
 import torch
 
@@ -37,8 +38,6 @@ from .branch_results import Refused, Traced, merged, traced_arm
 from .handlers.attributes import MethodRef
 from .handlers.table import find_handler
 
-if TYPE_CHECKING:
-    from types import CodeType
 
 LONGEST = 80  # instructions of both arms
 MOST_FAILURES = 3  # restarts that one function may cost

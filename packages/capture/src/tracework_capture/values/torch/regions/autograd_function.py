@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
+from torch import fx
 
 from ...._torch import SingleLevelFunction
-from ....graph.regions import AutogradCall, BatchedHalf, Halves, Placed, WithoutGradient
+from ....graph.regions import AutogradCall, BatchedHalf, Halves, Outlined, Placed, WithoutGradient
 from ....guards.classes import lookup_class
 from ...objects.class_value import ClassValue
-from ...objects.function import bind_arguments
+from ...objects.function import FunctionValue, bind_arguments
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import NONE, TupleValue
 from ...protocol.arguments import accepted
 from ...protocol.binding import class_value
-from ...protocol.calls import call, method_handler, methods
+from ...protocol.calls import Handler, call, method_handler, methods
 from ...protocol.constant import ConstantValue, force_plain
+from ...protocol.kinds import AbstractTensor
 from ...protocol.properties import function_value
 from ...protocol.region import Region
-from ...protocol.value import SymbolicRaise, Value, is_none
+from ...protocol.value import Frame, SymbolicRaise, Value, is_none
 from ..hooks import gradient_of, stand_in_like
 from ..tensor import TensorValue
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import fx
-
-    from ....graph.regions import Outlined
-    from ...objects.function import FunctionValue
-    from ...protocol.calls import Handler
-    from ...protocol.kinds import AbstractTensor
-    from ...protocol.value import Frame
-    from .transforms import Level
+from .transforms import Level
 
 _ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.utils import checkpoint as torch_checkpoint
@@ -15,14 +16,9 @@ from ....sources import Const
 from ...protocol.calls import call
 from ...protocol.constant import force_plain
 from ...protocol.region import Region
-from ...protocol.value import Value
+from ...protocol.value import Frame, Value
 from ..context import set_grad
 from ..tensor import TensorValue
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ...protocol.value import Frame
 
 UNMARKED = vars(torch_checkpoint.checkpoint)["__wrapped__"]
 OWN_OPTIONS = {"preserve_rng_state", *UNMARKED.__kwdefaults__}

@@ -8,34 +8,30 @@ steps that changes are an operator, too.
 from __future__ import annotations
 
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import fx
+from tracework_primops import FakeTensor
 from tracework_primops.symbols.layout import contiguous_strides
 
 from ...._torch import cond_op, map_steps, scan, while_loop
 from ....graph.constant_data import known_tensor
 from ....graph.operators import ArgumentSize, ResultFacts, traced_operator
+from ....graph.regions import Placed
 from ...number.symint import compare_sizes
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import TupleValue
 from ...protocol.calls import call
 from ...protocol.constant import ConstantValue
+from ...protocol.kinds import AbstractTensor
 from ...protocol.region import Region
+from ...protocol.value import Frame, Value
 from ..structure import leaves, rebuilt, same_structure
 from ..tensor import TensorValue
 from .loop_numbers import over_ints, places_of_ints, with_ints, with_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import fx
-    from tracework_primops import FakeTensor
-
-    from ....graph.regions import Placed
-    from ...protocol.kinds import AbstractTensor
-    from ...protocol.value import Frame, Value
 
 LONGEST = 64
 """Steps of a scan or map that go into the graph one by one."""

@@ -5,24 +5,21 @@ torch calls them under vmap, with single numbers. That is the same where they co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import fx
 
 from ...._torch import HigherOrderOperator
 from ....polyfills.torch_functions import attended, before_change
+from ....sources import Source
 from ...objects.existing import wrap_object
 from ...objects.row_value import RowValue
 from ...protocol.calls import CALLS, call, traced
 from ...protocol.region import Region
+from ...protocol.value import Frame, Value
 from ...protocol.wraps import wraps_derived
 from ..tensor import TensorValue
-
-if TYPE_CHECKING:
-    from torch import fx
-
-    from ....sources import Source
-    from ...protocol.value import Frame, Value
 
 _ELEMENTWISE = frozenset(
     "add sub mul truediv true_divide div floordiv floor_divide mod remainder pow neg abs exp exp2 log sigmoid tanh sin cos sqrt rsqrt"

@@ -7,7 +7,8 @@ small numbers added; what else is computed from that may be compared, and go int
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from collections.abc import Iterable
+from typing import Any, NoReturn, cast
 
 import torch
 
@@ -15,19 +16,13 @@ from ....guards.kinds import COMPARE_FUNCTIONS
 from ...number.deferred import read_deferred
 from ...number.symint import SymNumber
 from ...plain.iterators import PartialBuiltin
-from ...plain.sequence import TupleValue
+from ...plain.sequence import SequenceValue, TupleValue
 from ...protocol.constant import ConstantValue
+from ...protocol.kinds import AbstractTensor
 from ...protocol.operators import compare
-from ...protocol.value import Value
+from ...protocol.value import Frame, Value
 from ..structure import leaves, rebuilt
 from ..tensor import TensorValue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ...plain.sequence import SequenceValue
-    from ...protocol.kinds import AbstractTensor
-    from ...protocol.value import Frame
 
 SMALL, LARGE, MOST_STEPS = 2**12, 2**40, 4
 """What may be added or multiplied with, where a loop begins, how often a round may add: 2**36 rounds, which take days, stay within 64 bits."""

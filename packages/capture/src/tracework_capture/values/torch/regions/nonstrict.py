@@ -9,7 +9,8 @@ Results are taken apart by torch.utils._pytree and put together as Values.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import torch
 from tracework_primops import FakeTensor
@@ -18,21 +19,17 @@ from .... import _torch
 from ....errors import ControlMisuse, NotPlain
 from ....graph.builder import examples, graph_argument
 from ....graph.operators import ResultFacts, leaf_operator
+from ....marks import Leaf
 from ....sources import Const
 from ...number.symint import SymNumber
 from ...objects.controls import MARKED
 from ...plain.mapping import DictValue, dict_of
 from ...plain.sequence import ListValue, SequenceValue, TupleValue
 from ...protocol.constant import ConstantValue, literal, plain
+from ...protocol.value import Frame, Value
 from ..module import ModuleValue
 from ..tensor import TensorValue
 from .control_flow import is_fixed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ....marks import Leaf
-    from ...protocol.value import Frame, Value
 
 Build = Any  # Callable[[tuple[Any, ...]], Any]; what makes one argument from the node's inputs
 

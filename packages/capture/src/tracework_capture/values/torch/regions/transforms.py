@@ -8,32 +8,26 @@ import functools
 import inspect
 import itertools
 import types
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
+from torch import fx
+from tracework_primops import FakeTensor
 
 from ....graph.regions import TransformCall
 from ....graph.undo import storages_of
 from ....sources import Const
 from ...plain.iterators import PartialBuiltin
 from ...plain.sequence import TupleValue
-from ...protocol.calls import calls
+from ...protocol.calls import Handler, calls
 from ...protocol.constant import force_plain
+from ...protocol.kinds import AbstractTensor
 from ...protocol.region import Region
-from ...protocol.value import SymbolicRaise, Value
+from ...protocol.value import Emitter, Frame, SymbolicRaise, Value
 from ..hooks import stand_in_like
 from ..structure import leaves, rebuilt, same_structure, spread
 from ..tensor import TensorValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from torch import fx
-    from tracework_primops import FakeTensor
-
-    from ...protocol.calls import Handler
-    from ...protocol.kinds import AbstractTensor
-    from ...protocol.value import Emitter, Frame
 
 RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "exponential", "poisson", "uniform", "rrelu", "gumbel")
 

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import itertools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ....errors import NotPlain
 from ....graph.kernels import Launch, operator_of, python_function
+from ....sources import Source
 from ...number.floats import FloatValue
 from ...number.symint import SymNumber
 from ...plain.mapping import dict_of
 from ...plain.sequence import NONE
 from ...protocol.calls import call
 from ...protocol.constant import force_plain, plain
-from ...protocol.value import Value
+from ...protocol.value import Frame, Value
 from ...protocol.wraps import wraps_named
 from ..tensor import TensorValue
-
-if TYPE_CHECKING:
-    from ....sources import Source
-    from ...protocol.value import Frame
 
 MOST_CONFIGS = 64
 
