@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import fx
+from tracework_primops import Condition
+from tracework_primops.fake.convert import scaled_strides
 
 from ..dims import SMALLEST, DimMarks, DimRange, marks_of
 from ..errors import ControlMisuse, DynamicDimError
@@ -92,8 +94,6 @@ def lift_tensor(frame: Frame, tensor: torch.Tensor, source: Source, role: str) -
 
 def scaled_strides_of(tensor: torch.Tensor, sizes: Any, gap: Callable[[int], Any]) -> tuple[Any, ...]:
     """The strides of a tensor over symbolic sizes; `gap` is asked for those that are no products of sizes."""
-    from tracework_primops.fake.convert import scaled_strides  # primops is imported when the first graph is made
-
     return scaled_strides(tuple(tensor.shape), tensor.stride(), sizes, gap)
 
 
@@ -101,8 +101,6 @@ def fixed_strides(
     frame: Frame, tensor: torch.Tensor, source: Source, sizes: Any, strides: Any, symbols: dict[int, Any]
 ) -> tuple[int | None, ...]:
     """Strides that do not depend on sizes; of the others the relation to the sizes, and to the strides that are symbols, becomes a condition."""
-    from tracework_primops import Condition
-
     known: list[int | None] = []
     for dim, (size, stride) in enumerate(zip(sizes, strides)):
         known.append(stride if isinstance(stride, int) else None)
@@ -242,8 +240,6 @@ def size_symbol(frame: Frame, tensor: torch.Tensor, source: Source, dim: int) ->
 
 def in_group(frame: Frame, symbol: Any, limits: DimRange, what: str) -> Any:
     """The first symbol of the group, or this one; a guard says that they are the same. Raises ControlMisuse when they differ now."""
-    from tracework_primops import Condition
-
     first = symbol if limits.group is None else frame.inputs.groups.setdefault(limits.group, symbol)
     if first is not symbol:
         values = frame.symbols.hint(symbol), frame.symbols.hint(first)
