@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -86,15 +85,10 @@ def lift_tensor(frame: Frame, tensor: torch.Tensor, source: Source, role: str) -
         return frame.graph.tensor_input(tensor, source, role)
     sizes = [size_symbol(frame, tensor, source, d) if d in dims else n for d, n in enumerate(tensor.shape)]
     symbols = {d: frame.graph.size_input(TensorStride(source, d), tensor.stride(d), SMALLEST, None) for d in sorted(gaps)}
-    strides = scaled_strides_of(tensor, sizes, symbols.get)
+    strides = scaled_strides(tuple(tensor.shape), tensor.stride(), sizes, symbols.get)
     node = frame.graph.tensor_input(tensor, source, role, sizes=sizes, strides=strides)
     frame.guard("TENSOR", source, replace(facts, strides=fixed_strides(frame, tensor, source, sizes, strides, symbols)))
     return node
-
-
-def scaled_strides_of(tensor: torch.Tensor, sizes: Any, gap: Callable[[int], Any]) -> tuple[Any, ...]:
-    """The strides of a tensor over symbolic sizes; `gap` is asked for those that are no products of sizes."""
-    return scaled_strides(tuple(tensor.shape), tensor.stride(), sizes, gap)
 
 
 def fixed_strides(
@@ -117,7 +111,7 @@ def changed_gaps(frame: Frame, tensor: torch.Tensor, source: Source, role: str) 
     if role in ("parameter", "buffer") or type(tensor) is not torch.Tensor:
         return frozenset()
     found: list[int] = []
-    scaled_strides_of(tensor, tuple(tensor.shape), found.append)
+    scaled_strides(tuple(tensor.shape), tensor.stride(), tuple(tensor.shape), found.append)
     gaps = {dim: tensor.stride(dim) for dim in found if tensor.shape[dim] > 1 and tensor.stride(dim) > 1}
     if gaps:
         frame.inputs.gaps_seen[str(source)] = gaps
