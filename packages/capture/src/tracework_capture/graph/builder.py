@@ -70,7 +70,7 @@ class GraphBuilder:
         self.history_freed: Any = False  # or the same table, once a backward used a history up
         self._reads = self._raising = self._writing = 0
         self._by_tensor: dict[int, fx.Node] = {}
-        self._by_symbol: dict[Any, fx.Node] = {}
+        self.symbol_nodes: dict[Any, fx.Node] = {}  # symbol of a size -> what gives its value
         self._by_expr: dict[Any, fx.Node] = {}
         self.unspecialised_numbers = UnspecialisedNumbers(self)
         self._names: dict[str, int] = {}
@@ -101,10 +101,6 @@ class GraphBuilder:
     def placeholder_of(self, tensor: torch.Tensor) -> fx.Node | None:
         """The placeholder of a tensor that is an input already."""
         return self._by_tensor.get(id(tensor))
-
-    def symbol_nodes(self) -> Any:
-        """(symbol, placeholder) pairs."""
-        return self._by_symbol.items()
 
     def tensor_constant(self, tensor: torch.Tensor) -> fx.Node:
         """A tensor that the traced program holds but that no source reaches: an input that the code itself keeps."""
@@ -180,11 +176,7 @@ class GraphBuilder:
 
     def know_size(self, symbol: Any, node: fx.Node) -> None:
         """The symbol's value is what the node gives."""
-        self._by_symbol[symbol] = self._by_expr[symbol] = node
-
-    def knows_size(self, symbol: Any) -> bool:
-        """Whether a node gives the symbol's value."""
-        return symbol in self._by_symbol
+        self.symbol_nodes[symbol] = self._by_expr[symbol] = node
 
     def bare_node(self, target: Any, args: tuple[Any, ...], example: Any) -> fx.Node:
         """A node that is no call of the program: it computes with sizes, say."""

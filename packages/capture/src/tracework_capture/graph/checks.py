@@ -142,18 +142,7 @@ def _nothing(effects: Effects, func: Any, named: dict[str, Any]) -> None:
     """Writes that the schema tells of are seen by the versions of the storages."""
 
 
-def _writes_by_element(effects: Effects, func: Any, named: dict[str, Any]) -> None:
-    """What writes elements of memory that another of its inputs shares in part is left to eager, which refuses it or gives what the
-    order of its loops gives."""
-    _leave_to_eager_where(_overlaps_in_part, func, named)
-
-
-def _writes_as_it_reads(effects: Effects, func: Any, named: dict[str, Any]) -> None:
-    """The same of what computes an element from many: any memory that is shared counts."""
-    _leave_to_eager_where(_overlaps, func, named)
-
-
-def _leave_to_eager_where(shared: Callable[[Any, Any], bool], func: Any, named: dict[str, Any]) -> None:
+def _leave_to_eager_where(shared: Callable[[Any, Any], bool], effects: Effects, func: Any, named: dict[str, Any]) -> None:
     written = [a.name for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     targets = [tensor for name in written for tensor in _tensors(named.get(name))]
     memory = {target.storage for target in targets}
@@ -219,6 +208,12 @@ def _places(tensor: Any) -> Any:
 
 
 _ANYWHERE = 1 << 20
+
+_writes_by_element = functools.partial(_leave_to_eager_where, _overlaps_in_part)
+"""What writes elements of memory that another of its inputs shares in part is left to eager, which refuses it or gives what the order of its loops
+gives."""
+_writes_as_it_reads = functools.partial(_leave_to_eager_where, _overlaps)
+"""The same of what computes an element from many: any memory that is shared counts."""
 
 
 def _draws(effects: Effects, func: Any, named: dict[str, Any]) -> None:
@@ -291,7 +286,8 @@ def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[f
                 needed.add(node)
                 memory.update(id(storage) for storage in storages_of(node))
                 ways.extend(node.all_input_nodes)
-        ways = [node for node in graph.nodes if node not in needed and any(id(s) in memory for s in _written_by(node))]
+        writing = [node for node in graph.nodes if node.meta.get("may_write") and node not in needed]
+        ways = [node for node in writing if any(id(storage) in memory for storage in storages_of(_result(node)))]
     unused = [node for node in graph.nodes if node.meta.get("may_raise") and node not in needed]
     return [n for n in map(_result, unused) if (found := storages_of(n)) and not any(id(storage) in memory for storage in found)]
 
@@ -299,11 +295,6 @@ def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[f
 def _result(node: fx.Node) -> Any:
     """What holds what a node computes."""
     return node.args[0] if node.target is operator.setitem else node
-
-
-def _written_by(node: fx.Node) -> Iterable[Any]:
-    """The storages of what a call, or an item that is assigned, writes to and gives."""
-    return storages_of(_result(node)) if node.meta.get("may_write") else ()
 
 
 def isolate_node(frame: Any, node: fx.Node) -> None:

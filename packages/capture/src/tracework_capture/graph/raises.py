@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-
 Raised = tuple[type[BaseException], ...]
 """Exceptions of these very classes; where Exception is among them, of any."""
 

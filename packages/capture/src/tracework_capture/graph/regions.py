@@ -307,10 +307,6 @@ def _with_aux(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _vmap(function: Any, args: Any, options: dict[str, Any]) -> Any:
-    return torch.vmap(function, **options)(*args)
-
-
 def _grad(function: Any, args: Any, options: dict[str, Any]) -> Any:
     grads, (value, others) = torch.func.grad_and_value(_with_aux(function), has_aux=True, **options)(*args)
     return (*grads, value, *others)
@@ -356,7 +352,7 @@ def _jacobian(transform: Any) -> Any:
 
 TRANSFORMS: dict[str, Callable[..., Any]] = {
     "call": lambda function, args, options: function(*args),
-    "vmap": _vmap,
+    "vmap": lambda function, args, options: torch.vmap(function, **options)(*args),
     "grad": _grad,
     "vjp": _vjp,
     "jvp": _jvp,

@@ -30,7 +30,7 @@ from .operators import NAMESPACE
 def expression_node(builder: Any, size: Any) -> fx.Node:
     """Nodes that compute a size expression from the size inputs, through the carrier of symbolic sizes."""
     value = builder.symbols.to_symint(size)
-    names = {str(symbol): _Recorder(builder, node) for symbol, node in builder.symbol_nodes()}
+    names = {str(symbol): _Recorder(builder, node) for symbol, node in builder.symbol_nodes.items()}
     extremes = {"max": _extreme(torch.sym_max), "min": _extreme(torch.sym_min)}
     node: fx.Node = eval(str(size), {"__builtins__": {}, **extremes, **names}).node
     node.meta["example_value"] = node.meta["val"] = value
@@ -93,7 +93,7 @@ def _is_new(builder: Any, size: Any) -> bool:
     if not isinstance(size, torch.SymInt):
         return False
     symbol = builder.symbols.from_symint(size)
-    return symbol in builder.symbols.origins and not builder.symbols.has_hint(symbol) and not builder.knows_size(symbol)
+    return symbol in builder.symbols.origins and not builder.symbols.has_hint(symbol) and symbol not in builder.symbol_nodes
 
 
 def holds(difference: int, relation: str, error: str, text: str) -> None:

@@ -90,10 +90,6 @@ def _sum(a: Formula, b: Formula, sign: int = 1) -> Formula | None:
     return made._replace(large=(*made.large, *whole))
 
 
-def _product(a: Formula, b: Formula) -> Formula | None:
-    return None if a.is_float or b.is_float else _joined(a, b, a.over * b.over)
-
-
 def _quotient(a: Formula, b: Formula) -> Formula | None:
     if a.is_float or b.is_float or type(b.over) is not int or not 0 < b.over <= SMALL:
         return None
@@ -116,7 +112,7 @@ def _whole(a: Formula, dtype: Any = torch.int64) -> Formula | None:
 ROWS: dict[Any, Callable[..., Formula | None]] = {
     operator.add: _sum,
     operator.sub: lambda a, b: _sum(a, b, -1),
-    operator.mul: _product,
+    operator.mul: lambda a, b: None if a.is_float or b.is_float else _joined(a, b, a.over * b.over),
     operator.truediv: _quotient,
     torch.ceil: _up,
     torch.floor: _down,

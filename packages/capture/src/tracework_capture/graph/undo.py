@@ -11,7 +11,6 @@ from torch import fx
 
 from .. import _torch
 
-
 MAX_SAVED_BYTES = 1 << 16
 """Bytes of an input that are copied before each call for the case that a condition does not hold."""
 

@@ -29,7 +29,6 @@ from ..values.protocol.value import Value
 from ..values.torch.regions.control_flow import fits, operator_results
 from ..values.torch.tensor import TensorValue
 
-
 MOST_NODES = 8  # of an arm that an operator runs: larger ones are worth compiling, on either side of a break
 MOST_ELEMENTWISE = 32  # of an arm that is computed in any case
 
@@ -138,7 +137,7 @@ def merged(frame: Any, condition: Any, tensor: AbstractTensor, arms: Sequence[Tr
     written = tuple(dict.fromkeys(first.written + second.written))
     if {*first.written} != {*second.written} and not _is_unread(frame, {*first.written} ^ {*second.written}):
         raise Refused("one arm writes to a tensor to which the other does not, which a backward may see")
-    if not written and not first.facts and not second.facts and not _differ(first, second):
+    if not written and not first.facts and not second.facts and all(a is b for a, b in zip(first.values, second.values)):
         raise Refused("the arms give nothing that the data could choose")
     graphs = [arm.outlined.giving(written) if written else arm.outlined for arm in arms]
     facts = tuple(ResultFacts.of(node.meta["example_value"]) for node in written)
@@ -174,16 +173,8 @@ def _is_unread(frame: Any, written: set[fx.Node]) -> bool:
     given = {storage for node in nodes if node.op == "placeholder" for storage in storages_of(node)}
     if any(storage in given for node in written for storage in storages_of(node)):
         return False
-    return not any(e.requires_grad for node in nodes if node.op != "placeholder" for e in _examples(node))
-
-
-def _examples(node: fx.Node) -> list[Any]:
-    """The tensors that a node gives."""
-    return [e for e in tree_leaves(node.meta.get("example_value")) if isinstance(e, torch.Tensor)]
-
-
-def _differ(first: Traced, second: Traced) -> bool:
-    return any(a is not b for a, b in zip(first.values, second.values))
+    made = tree_leaves([node.meta.get("example_value") for node in nodes if node.op != "placeholder"])
+    return not any(example.requires_grad for example in made if isinstance(example, torch.Tensor))
 
 
 def _truth(frame: Any, tensor: AbstractTensor) -> AbstractTensor:

@@ -38,7 +38,6 @@ from .branch_results import Refused, Traced, merged, traced_arm
 from .handlers.attributes import MethodRef
 from .handlers.table import find_handler
 
-
 LONGEST = 80  # instructions of both arms
 MOST_FAILURES = 3  # restarts that one function may cost
 
