@@ -14,7 +14,7 @@ from ..protocol.calls import call
 from ..protocol.constant import ConstantValue, fold_plain
 from ..protocol.value import Value
 from ..protocol.wraps import wraps
-from ..torch.callables import wrap_builtin
+from ..torch.existing import wrap_builtin
 from .breaks import refuse
 from .operands import as_array, computed_now
 

@@ -3,19 +3,18 @@
 - what is asked of tensors: dtypes, leaves, inference_tensors, indices, extrema, graph_functions, structure
 - who is asked about a call: tensor_attributes, opaque_tensor, overrides
 - settings: modes, context, state, optimizer
-- backward: module_hooks, hooks, frame_hooks, saved_hooks, backward, leaf_changes
+- backward: module_hooks, hooks, frame_hooks, saved_hooks, backward
 - calls: number_calls, float_forms, generators, call
 - calls with ways of their own: number_arguments, data_calls, tensor_data, metadata_mutation, tensor_text
-- tensors: tensor, storage, subclass, parameter
+- tensors: tensor, storage, subclass
 - modules: module, functional_call, copies
 - regions/, opaque_call
-- the rows of torch's functions, and existing objects: functions, callables, existing, results
+- the rows of torch's functions, and existing objects: functions, existing, results
 """
 
 from . import (  # noqa: F401
     backward,
     call,
-    callables,
     context,
     copies,
     data_calls,
@@ -31,7 +30,6 @@ from . import (  # noqa: F401
     hooks,
     indices,
     inference_tensors,
-    leaf_changes,
     leaves,
     metadata_mutation,
     modes,
@@ -43,7 +41,6 @@ from . import (  # noqa: F401
     opaque_tensor,
     optimizer,
     overrides,
-    parameter,
     regions,
     results,
     saved_hooks,

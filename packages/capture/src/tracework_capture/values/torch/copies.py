@@ -13,9 +13,9 @@ from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
 from ..protocol.program_code import check_frame_hooks
 from ..protocol.value import Frame, Value, is_none
-from .leaf_changes import PLAIN
+from .metadata_mutation import PLAIN
 from .module import ModuleValue
-from .parameter import parameter_row
+from .subclass import parameter_row
 from .tensor import TensorValue
 
 

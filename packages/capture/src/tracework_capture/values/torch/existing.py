@@ -1,15 +1,26 @@
-"""Rows of WRAP: tensors and modules that are there."""
+"""Rows of WRAP: tensors and modules that are there; functions and methods, of Python, of C and of torch, whose calls become nodes, are
+modelled or traced."""
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
 
-from ..._torch import disabled_torch_function
-from ...sources import Source
+from ... import _C
+from ..._torch import CustomOpDef, OpOverload, OpOverloadPacket, disabled_torch_function, program_of_triton_operator
+from ...marks import mark_of
+from ...sources import Attr, Const, Source
+from ..objects.controls import marked_value
+from ..objects.function import FunctionValue
+from ..objects.row_value import CFunctionValue, RowValue, is_bound
+from ..protocol.binding import FOREIGN_FUNCTIONS, BoundBuiltin
+from ..protocol.calls import CALLS, function_name, handler_of_function, row_of
 from ..protocol.value import Frame, Value
-from ..protocol.wraps import guard_type, wraps, wraps_derived
+from ..protocol.wraps import COMPILED_OF, guard_type, may_differ_per_call, row_of_other, wraps, wraps_derived, wraps_named
+from .functions import CustomOperatorValue, TorchFunctionValue
+from .graph_functions import is_graph_function
 from .module import ModuleValue
 from .opaque_tensor import foreign_tensor, why_foreign
 from .subclass import existing_subclass_tensor, is_traced
@@ -38,3 +49,88 @@ def wrap_tensor_subclass(frame: Frame, obj: Any, source: Source) -> Value:
 def wrap_module(frame: Frame, obj: Any, source: Source) -> Value:
     guard_type(frame, obj, source)
     return ModuleValue(type(obj), obj, source)
+
+
+@wraps(types.FunctionType)
+def wrap_function(frame: Frame, obj: Any, source: Source) -> Value:
+    mark = mark_of(obj)
+    if mark is not None and function_name(obj) not in CALLS:
+        return marked_value(frame, obj, source, mark)
+    handler = handler_of_function(obj)
+    if handler is not None:
+        frame.guard("IDENTITY", source, obj)
+        return RowValue(obj, handler, source)
+    if is_graph_function(obj):
+        frame.guard("IDENTITY", source, obj)
+        return TorchFunctionValue(obj, source)
+    if may_differ_per_call(source) and _C.runs_its_code(obj):
+        frame.guard("CODE", source, obj.__code__)
+        return FunctionValue(obj, source, by_identity=False)
+    frame.guard("IDENTITY", source, obj)
+    return FunctionValue(obj, source)
+
+
+@wraps(
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+    OpOverload,
+    OpOverloadPacket,
+)
+@wraps_derived(OpOverload)
+@wraps_named(*FOREIGN_FUNCTIONS)
+def wrap_builtin(frame: Frame, obj: Any, source: Source) -> Value:
+    """C functions, method descriptors, and callables of torch."""
+    if is_bound(obj) and not isinstance(source, Const):
+        return wrap_builtin_method(frame, obj, source)
+    mark = mark_of(obj)
+    if mark is not None:
+        return marked_value(frame, obj, source, mark)
+    frame.guard("IDENTITY", source, obj)
+    row = row_of(obj)
+    if row is not None:
+        return RowValue(obj, row.handler, source)
+    if is_graph_function(obj):
+        return triton_program(frame, obj) or TorchFunctionValue(obj, source)
+    return CFunctionValue(obj, source)
+
+
+def wrap_builtin_method(frame: Frame, obj: Any, source: Source) -> Value:
+    """x.view, out.append: known by its name, on an owner that is known as any other object."""
+    guard_type(frame, obj, source)
+    frame.guard("CONSTANT", Attr(source, "__name__"), obj.__name__)
+    method = BoundBuiltin(frame.wrap(obj.__self__, Attr(source, "__self__")), obj.__name__)
+    method.source = source
+    return method
+
+
+@wraps_derived(CustomOpDef)
+def wrap_custom_operator(frame: Frame, obj: Any, source: Source) -> Value:
+    """What torch.library.custom_op gives: its calls are calls of the operator."""
+    frame.guard("IDENTITY", source, obj)
+    return triton_program(frame, obj) or CustomOperatorValue(obj, source)
+
+
+def triton_program(frame: Frame, operator: Any) -> Value | None:
+    """The function of a torch.library.triton_op, which is traced into; None for other operators and those with a backward of their own."""
+    program = program_of_triton_operator(operator)
+    return None if program is None else frame.wrap(program, Const(program, program.__qualname__))
+
+
+@wraps(torch.jit.ScriptFunction)
+def wrap_scripted(frame: Frame, obj: Any, source: Source) -> Value:
+    """What torch.jit.script made of a function is traced as the function, where that means the same. What torch.jit.trace recorded, which
+    has no name, is another program than the function that it came from."""
+    known = vars(obj)
+    function = known.get(COMPILED_OF) if "__name__" in known else None
+    if type(function) is not types.FunctionType or not OTHERWISE_IN_SCRIPT.isdisjoint(function.__code__.co_names):
+        return row_of_other(type(obj))(frame, obj, source)
+    frame.guard("IDENTITY", source, obj)
+    inner = FunctionValue(function, Const(function, function.__qualname__))
+    return RowValue(obj, inner.call, source)
+
+
+OTHERWISE_IN_SCRIPT = frozenset({"is_scripting", "print"})
+"""Names of what answers otherwise in a scripted function, or writes past Python's files."""

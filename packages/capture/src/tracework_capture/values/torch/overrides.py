@@ -130,14 +130,10 @@ class Dispatching(Value):
         return self.operate(frame, COMPARE_FUNCTIONS[op], [self, other])
 
     def unary(self, frame: Frame, op: str) -> Value:
-        if not self.is_on(frame):
-            return super().unary(frame, op)
-        return self.operate(frame, UNARY_FUNCTIONS[op], [self])
+        return self.operate(frame, UNARY_FUNCTIONS[op], [self]) if self.is_on(frame) else super().unary(frame, op)
 
     def getitem(self, frame: Frame, key: Value) -> Value:
-        if not self.is_on(frame):
-            return super().getitem(frame, key)
-        return self.operate(frame, operator.getitem, [self, key])
+        return self.operate(frame, operator.getitem, [self, key]) if self.is_on(frame) else super().getitem(frame, key)
 
     def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         if not self.is_on(frame):
@@ -160,9 +156,7 @@ class Dispatching(Value):
         return self.call_method(frame, "unbind", [ConstantValue(0)], {}).unpack(frame)
 
     def truth(self, frame: Frame) -> bool:
-        if frame.modes.function_modes:
-            return self.not_modelled(frame, "truth")
-        return super().truth(frame)
+        return self.not_modelled(frame, "truth") if frame.modes.function_modes else super().truth(frame)
 
 
 def reason_of(frame: Frame) -> str:

@@ -2,6 +2,8 @@
 
 In the graph such a tensor is a plain one; the class is known while tracing, and given again to what leaves. An operation that does not
 come through here breaks the graph, since a value of this kind is no argument of a node unless torch functions of subclasses are off.
+
+nn.Parameter(data) in the traced program is a leaf, in the graph and for the code after it; so are nn.Buffer(data) and Variable(data).
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from tracework_primops import FakeTensor
 
 from ... import _torch
 from ..._torch import as_subclass, make_subclass, torch_functions_are_on, torch_functions_off
+from ...graph.regions import leaf
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...guards.guard import TensorFacts
 from ...guards.kinds import tensor_sizes
 from ...sources import InstanceAttr, Source
 from ..objects.construction import MODELLED_BASES
+from ..objects.function import call_own_code
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
 from ..protocol.binding import bind_static, is_data_descriptor
 from ..protocol.calls import call, method
@@ -251,3 +255,56 @@ def all_functions_off_block(frame: Frame, manager: ContextValue) -> Blocks:
     modes.subclass_functions_off -= 1
     modes.all_functions_off -= 1
     modes.function_modes = held
+
+
+# --- parameters, buffers, variables ----------------------------------------------------------------------------------------------
+
+
+class NewParameterValue(TensorValue):
+    """A parameter that the traced program made."""
+
+    cls = torch.nn.Parameter
+    is_plain = False
+
+    def reload(self, emit: Emitter) -> str:
+        text = super().reload(emit).removesuffix(".requires_grad_()")
+        return f"{emit.const(as_parameter, 'as_parameter')}({text}, {self.example.requires_grad})"
+
+
+def as_parameter(made: torch.Tensor, requires_grad: bool) -> torch.Tensor:
+    """What a graph made of `leaf`, as a parameter."""
+    return made if type(made) is torch.nn.Parameter else make_subclass(torch.nn.Parameter, made, requires_grad)
+
+
+@call(torch.nn.Parameter)
+def parameter_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> AbstractTensor:
+    """nn.Parameter(data, requires_grad=True)"""
+    given = dict(zip(("data", "requires_grad"), args)) | kwargs
+    data = given.get("data")
+    if not isinstance(data, TensorValue) or frame.modes.transforms:
+        return frame.break_graph("call_unknown", "construction of nn.Parameter without a tensor")
+    wanted = given.get("requires_grad", ConstantValue(True)).truth(frame)
+    made: Any = frame.graph.call(frame, leaf, (data, wanted))
+    value = NewParameterValue(made.node, made.example)
+    value.may_be_freed = made.may_be_freed
+    remember(frame, value)
+    return value
+
+
+@call(torch.nn.Buffer)
+def buffer_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """nn.Buffer(data, persistent=True) is a tensor with attributes: its __new__ is traced."""
+    return call_own_code(frame, torch.nn.Buffer.__new__, [frame.constant(torch.nn.Buffer), *args], kwargs)
+
+
+@call(torch.autograd.Variable)
+def variable_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """torch.autograd.Variable(data, requires_grad=False) of programs older than torch 0.4: the tensor without its history, or a leaf."""
+    given = dict(zip(("data", "requires_grad"), args)) | kwargs
+    data, asks = given.get("data"), given.get("requires_grad", ConstantValue(False))
+    known = isinstance(data, TensorValue) and data.python_type() in (torch.Tensor, torch.nn.Parameter) and len(args) < 3
+    if not known or set(given) > {"data", "requires_grad"} or frame.modes.transforms:
+        return frame.break_graph("call_unknown", "construction of a Variable of something else than a tensor")
+    with functions_off(frame):
+        made = frame.graph.call_method(frame, "detach", (data,))
+        return made.call_method(frame, "requires_grad_", [], {}) if asks.truth(frame) else made

@@ -47,8 +47,8 @@ from .float_forms import element, tensor_form
 from .hooks import keeps_gradient
 from .indices import first_such, select_by_data, select_symbolic, slice_by_data, store_by_data
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
-from .leaf_changes import assign_data, change_requires_grad
 from .leaves import is_new_leaf
+from .metadata_mutation import assign_data, change_requires_grad
 from .overrides import Dispatching
 from .tensor_attributes import OTHER_NAMES, TENSOR_ATTRIBUTES, numel, shape
 from .tensor_data import tensor_of_leaves
