@@ -198,7 +198,7 @@ def place_of(handler: Any) -> str:
             handler = handler.func
         else:
             break
-    code = (handler.__init__ if isinstance(handler, type) else handler).__code__
+    code = (vars(handler)["__init__"] if isinstance(handler, type) else handler).__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
