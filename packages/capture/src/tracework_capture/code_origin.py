@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING
+import types
 
 import torch
 
 from .errors import SITE, is_installed_file
-
-if TYPE_CHECKING:
-    import types
 
 TORCH_FOLDER = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dis
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import types
-    from collections.abc import Iterator
+import types
+from collections.abc import Iterator
 
 
 def exception_table(code: types.CodeType) -> list[tuple[int, int, int, int, bool]]:

@@ -9,14 +9,11 @@ import contextlib
 import logging
 import re
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import CodeType
 
 from . import _C
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import CodeType
 
 log = logging.getLogger("tracework.fallbacks")
 log.addHandler(logging.NullHandler())  # the warning is what a program without handlers shows

@@ -6,16 +6,14 @@ A part keeps the caches behind its instruction as the original had them, so that
 from __future__ import annotations
 
 import functools
+import types
+from collections.abc import Iterator
 from dis import opmap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import bytecode as bc
 from bytecode.concrete import ExceptionTableEntry
 from bytecode.instr import UNSET, InstrLocation, opcode_has_argument
-
-if TYPE_CHECKING:
-    import types
-    from collections.abc import Iterator
 
 
 class Part(NamedTuple):

@@ -7,16 +7,14 @@ lies inside a loop; specialised and cache instructions never appear (co_code is 
 from __future__ import annotations
 
 import dis
+import types
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import SkipFrame
 from ..exception_table import exception_table
 from .facts import HAS_CONST, HAS_FREE, HAS_JUMP, HAS_LOCAL, HAS_NAME, NAME_SHIFTS, PAIR_LOCALS
 from .liveness import followers, reachable
-
-if TYPE_CHECKING:
-    import types
 
 _OPNAME = dis.opname
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dis
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .assemble import Part, assemble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def intrinsic_names(operands: int) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from .. import _C
 from .. import sources as s
@@ -12,9 +13,6 @@ from ..arrays import tensor_maker
 from ..formulas import int_of_formula
 from ..guards.access import item_ahead, part_item, plain_part
 from ..guards.kinds import STATES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class _Names(Protocol):

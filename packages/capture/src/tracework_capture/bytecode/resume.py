@@ -17,17 +17,14 @@ import types
 import weakref
 from dataclasses import dataclass, replace
 from dis import opmap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import _C
 from ..errors import SkipFrame
 from .assemble import Part, assemble
-from .code import code_info
+from .code import Instruction, code_info
 from .facts import HAS_FREE, HAS_LOCAL, LOAD_CELL, PAIR_LOCALS
 from .liveness import reachable
-
-if TYPE_CHECKING:
-    from .code import Instruction
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator
+from typing import Any
 
 from .. import _C
 from ..errors import BreakGraph
 from ..weakly_held import held, held_in_parts, is_held, is_there, there
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
 
 NO_ATTRIBUTE = object()
 _BINDS_TO_NOTHING = object()

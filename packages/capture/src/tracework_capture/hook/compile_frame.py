@@ -7,7 +7,7 @@ import sys
 import time
 import types
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -32,6 +32,7 @@ from ..interp.frame import NULL, Attempt, SymbolicFrame
 from ..interp.machine import StopHere, run
 from ..interp.progress import Progress
 from ..interp.services import Services
+from ..options import CaptureOptions
 from ..plan import Again, Done, Outcome, Plan, Retry, Stop, Stopped
 from ..signals import defer_signal_errors
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
@@ -41,15 +42,11 @@ from ..values.objects.function import CellValue
 from ..values.protocol.finalizers import guard_arguments
 from ..values.protocol.memory import Memory
 from ..values.protocol.program_code import check_frame_hooks
-from ..values.protocol.value import EXISTING, SymbolicRaise, Value
+from ..values.protocol.value import EXISTING, Frame, SymbolicRaise, Value
 from .collector import paused_collection
 from .frame_input import NOTHING, ONE_OPERATION, FrameInput, forget_frames
+from .history import History
 from .policy import is_module_call
-
-if TYPE_CHECKING:
-    from ..options import CaptureOptions
-    from ..values.protocol.value import Frame
-    from .history import History
 
 log = logging.getLogger("tracework.capture.breaks")
 attempts = logging.getLogger("tracework.capture.attempts")

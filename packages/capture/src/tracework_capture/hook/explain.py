@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import CodeType
+from typing import Any
 
-from ..contracts import Break
+from ..contracts import Break, CapturedGraph, PlainFrame, Recompile
 from ..options import CaptureOptions
 from ..uncompiled import Uncompiled, collected
 from .context import FrameCallback
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from types import CodeType
-
-    from ..contracts import CapturedGraph, PlainFrame, Recompile
 
 
 @dataclass

@@ -10,7 +10,8 @@ import inspect
 import os
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch.nn.utils import rnn
@@ -20,9 +21,6 @@ from .._torch import module_call, trunc_normal_without_grad, wrapped_module_call
 from ..bytecode.resume import original_code
 from ..code_origin import TORCH_FOLDER
 from ..errors import SITE, STDLIB
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _BUILTINS_NOW = builtins.__dict__
 _BUILTINS = {

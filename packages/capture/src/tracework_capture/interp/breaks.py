@@ -6,9 +6,10 @@ for conditional jumps the two ways to go on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CellType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from .. import _C
 from ..bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
@@ -18,9 +19,6 @@ from ..exception_table import cleans_up
 from ..values.plain.type_parameter import intrinsic_text
 from .handlers.attributes import is_builtin_super
 from .handlers.names import unbound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass

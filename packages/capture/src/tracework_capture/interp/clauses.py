@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
 
+from ..bytecode.code import CodeInfo
 from ..bytecode.reload import builtins_of
 from ..values.objects.class_value import ClassValue
 from ..values.objects.exception import attribute_of_exception
+from ..values.protocol.value import Value
+from .frame import SymbolicFrame
 from .handlers.names import read_global
-
-if TYPE_CHECKING:
-    from ..bytecode.code import CodeInfo
-    from ..values.protocol.value import Value
-    from .frame import SymbolicFrame
 
 
 def kinds_of_clause(frame: SymbolicFrame, index: int) -> list[type] | None:

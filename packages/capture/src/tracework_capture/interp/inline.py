@@ -5,8 +5,8 @@ from __future__ import annotations
 import builtins
 import inspect
 import types
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, cast
 
 from ..bytecode.facts import VERSION
 from ..errors import BreakGraph
@@ -19,10 +19,6 @@ from ..values.protocol.value import EXISTING, Frame, SymbolicRaise, Value
 from .frame import SymbolicFrame
 from .handlers.table import RETURNED
 from .machine import run
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracework_primops import GuardOnUnbackedError
 
 from ..errors import BreakGraph
 from ..values.protocol.finalizers import refuse_release
 from ..values.protocol.value import SymbolicRaise
+from .frame import SymbolicFrame
 from .handlers.table import RETURNED, SUSPENDED
 from .opcodes import find_handler
-
-if TYPE_CHECKING:
-    from .frame import SymbolicFrame
-
 
 _LEAVE_DEFERRED = frozenset(
     {

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ..values.protocol.value import Frame
-    from .frame import SymbolicFrame
+from ..values.protocol.value import Frame
+from .frame import SymbolicFrame
 
 WITH_TENSORS = 6  # times options.idle_limit is allowed where there are tensors: more may follow
 

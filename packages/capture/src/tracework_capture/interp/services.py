@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bdb
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from .. import _C
 from ..sources import Attr, Const
@@ -16,11 +16,8 @@ from ..values.protocol.value import Frame, Value
 from ..values.torch.results import wrap_result
 from . import clauses
 from . import inline as inlining
+from .frame import SymbolicFrame
 from .select import may_be_inlined
-
-if TYPE_CHECKING:
-    from ..values.protocol.value import Frame
-    from .frame import SymbolicFrame
 
 
 class Services:

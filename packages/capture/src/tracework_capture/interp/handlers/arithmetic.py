@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ...bytecode.code import Instruction
 from ...bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ...graph.constant_data import known_tensor
 from ...values.number.deferred import DeferredValue
 from ...values.number.floats import DataBool
 from ...values.protocol.operators import binary, compare, same
+from ...values.protocol.value import Value
 from ...values.torch.tensor import TensorValue
+from ..frame import SymbolicFrame
 from .table import opcode, operators
-
-if TYPE_CHECKING:
-    from ...bytecode.code import Instruction
-    from ...values.protocol.value import Value
-    from ..frame import SymbolicFrame
-
 
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
 
+from ...bytecode.code import Instruction
 from ...bytecode.facts import VERSION
 from ...guards.classes import defines, lookup_class
 from ...values.objects.class_value import ClassValue
 from ...values.objects.exception import attribute_of_exception
 from ...values.objects.function import BoundMethodValue
 from ...values.objects.instance import ObjectValue
-from ...values.protocol.value import Value
-from ..frame import NULL
+from ...values.protocol.value import Emitter, Frame, Value
+from ..frame import NULL, SymbolicFrame
 from .table import opcode
-
-if TYPE_CHECKING:
-    from ...bytecode.code import Instruction
-    from ...values.protocol.value import Emitter, Frame
-    from ..frame import SymbolicFrame
 
 
 class MethodRef(Value):

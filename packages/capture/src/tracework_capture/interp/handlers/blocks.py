@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from ... import _C
+from ...bytecode.code import Instruction
 from ...sources import Const
 from ...values.objects.exception import ExistingException, ExistingTraceback
 from ...values.objects.exception_group import match_group
 from ...values.plain.mapping import DictValue
 from ...values.plain.sequence import TupleValue
 from ...values.protocol.constant import force_plain
-from ...values.protocol.value import SymbolicRaise, is_none
+from ...values.protocol.value import SymbolicRaise, Value, is_none
 from ...values.torch.state import DeviceBlock
-from ..frame import HandlerMark
+from ..frame import HandlerMark, SymbolicFrame
 from .attributes import MethodRef
 from .containers import call_builtin
 from .table import opcode
-
-if TYPE_CHECKING:
-    from ...bytecode.code import Instruction
-    from ...values.protocol.value import Value
-    from ..frame import SymbolicFrame
 
 
 @opcode("BEFORE_WITH")

@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from typing import TYPE_CHECKING, NoReturn, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NoReturn, cast
 
 from ... import _C
 from ..._torch import module_call
+from ...bytecode.code import Instruction
 from ...bytecode.facts import VERSION
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...polyfills.torch_functions import name_of_called
 from ...sources import Const
-from ...values.objects.function import BoundMethodValue, FunctionValue, NewFunctionValue
+from ...values.objects.function import BoundMethodValue, CellValue, FunctionValue, NewFunctionValue
 from ...values.objects.row_value import RowValue
 from ...values.plain.mapping import DictValue, pairs_of_mapping
 from ...values.plain.sequence import constant_of_code
 from ...values.protocol.iteration import iterate_all
-from ...values.protocol.value import SymbolicRaise
+from ...values.protocol.kinds import AbstractTuple
+from ...values.protocol.value import SymbolicRaise, Value
 from ...values.torch.module import ModuleValue
-from ..frame import NULL
+from ..frame import NULL, SymbolicFrame
 from ..select import may_be_called
 from .table import RETURNED, opcode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from ...bytecode.code import Instruction
-    from ...values.objects.function import CellValue
-    from ...values.protocol.kinds import AbstractTuple
-    from ...values.protocol.value import Value
-    from ..frame import SymbolicFrame
 
 
 @opcode("KW_NAMES")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from ... import _C
+from ...bytecode.code import Instruction
 from ...bytecode.facts import VERSION
 from ...bytecode.liveness import live_locals
 from ...sources import Const
@@ -15,17 +17,11 @@ from ...values.plain.sequence import NONE, ListValue, SequenceValue, TupleValue
 from ...values.plain.sets import SetValue
 from ...values.plain.text import joined_text, known_text
 from ...values.protocol.iteration import each_of
-from ...values.protocol.value import Value
+from ...values.protocol.value import Emitter, Frame, Value
 from ...values.torch.tensor import TensorValue
+from ..frame import SymbolicFrame
 from .calls import is_iterable, merged_pairs, refuse_starred, starred_pairs
 from .table import displays, opcode, operators
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...bytecode.code import Instruction
-    from ...values.protocol.value import Emitter, Frame
-    from ..frame import SymbolicFrame
 
 
 @opcode("STORE_SUBSCR")

@@ -6,15 +6,12 @@ import contextlib
 import importlib
 import importlib.util
 import sys
-from typing import TYPE_CHECKING
 
+from ...bytecode.code import Instruction
 from ...sources import Const, DictItem
+from ...values.protocol.value import Value
+from ..frame import SymbolicFrame
 from .table import opcode
-
-if TYPE_CHECKING:
-    from ...bytecode.code import Instruction
-    from ...values.protocol.value import Value
-    from ..frame import SymbolicFrame
 
 
 @opcode("IMPORT_NAME")

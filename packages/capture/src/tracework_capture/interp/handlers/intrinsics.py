@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from ...bytecode.code import Instruction
 from ...bytecode.intrinsics import intrinsic_names
 from ...values.objects.exception_group import raised_by_clauses
+from ...values.objects.function import NewFunctionValue
 from ...values.plain.sequence import TupleValue
 from ...values.plain.type_parameter import TYPES, TypeParameterValue
+from ...values.protocol.value import Value
+from ..frame import SymbolicFrame
 from .table import opcode, operators
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...bytecode.code import Instruction
-    from ...values.objects.function import NewFunctionValue
-    from ...values.protocol.value import Value
-    from ..frame import SymbolicFrame
 
 
 @opcode("CALL_INTRINSIC_1", "CALL_INTRINSIC_2")

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ...bytecode.code import Instruction
 from ...graph.checks import can_be_checked, take_for_granted
 from ...graph.constant_data import known_tensor
 from ...graph.handlers import only_raises
 from ...values.number.floats import DataBool
-from ...values.protocol.value import is_none
+from ...values.protocol.value import Value, is_none
 from ...values.torch.tensor import TensorValue
+from ..frame import SymbolicFrame
 from ..select import selected
 from .arithmetic import is_data_condition
 from .table import opcode
-
-if TYPE_CHECKING:
-    from ...bytecode.code import Instruction
-    from ...values.protocol.value import Value
-    from ..frame import SymbolicFrame
 
 
 def branch_truth(frame: SymbolicFrame, jump: Instruction, value: Value) -> bool:

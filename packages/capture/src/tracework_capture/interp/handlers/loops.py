@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import inspect
 import types
-from typing import TYPE_CHECKING
 
+from ...bytecode.code import Instruction
 from ...bytecode.facts import VERSION
 from ...values.objects.instance import ObjectValue
 from ...values.plain.iterators import ContinuedIterator, IteratorValue, iterate_alone
-from ...values.protocol.value import LazyValue, SymbolicRaise
+from ...values.protocol.value import LazyValue, SymbolicRaise, Value
+from ..frame import SymbolicFrame
 from .table import SUSPENDED, opcode
-
-if TYPE_CHECKING:
-    from ...bytecode.code import Instruction
-    from ...values.protocol.value import Value
-    from ..frame import SymbolicFrame
 
 
 @opcode("GET_ITER")

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from types import CellType
-from typing import TYPE_CHECKING, Any
+from types import CellType, CodeType
+from typing import Any
 
+from ...bytecode.code import Instruction
 from ...bytecode.facts import VERSION
 from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
-from ...sources import Const, DictItem, FrameGlobals, Global
+from ...sources import Const, DictItem, FrameGlobals, Global, Source
 from ...values.objects.function import CellValue
 from ...values.plain.mapping import MISSING, dict_of, touched_name, write_name
 from ...values.plain.sequence import constant_of_code
 from ...values.protocol.value import LazyValue, Value
-from ..frame import NULL
+from ..frame import NULL, SymbolicFrame
 from .table import opcode
-
-if TYPE_CHECKING:
-    from types import CodeType
-
-    from ...bytecode.code import Instruction
-    from ...sources import Source
-    from ..frame import SymbolicFrame
 
 
 @opcode("LOAD_CONST")

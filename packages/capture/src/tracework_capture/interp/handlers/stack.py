@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..frame import NULL
+from ...bytecode.code import Instruction
+from ..frame import NULL, SymbolicFrame
 from .table import opcode
-
-if TYPE_CHECKING:
-    from ...bytecode.code import Instruction
-    from ..frame import SymbolicFrame
 
 
 @opcode("NOP", "CACHE", "RESUME", "PRECALL", "EXTENDED_ARG", "COPY_FREE_VARS")

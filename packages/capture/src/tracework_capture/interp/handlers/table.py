@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ...bytecode.code import Instruction
-    from ...values.protocol.value import Value
-    from ..frame import SymbolicFrame
+from ...bytecode.code import Instruction
+from ...values.protocol.value import Value
+from ..frame import SymbolicFrame
 
 RETURNED, SUSPENDED = "returned", "suspended"
 

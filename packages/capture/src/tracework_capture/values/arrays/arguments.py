@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ...arrays import numpy
 from ...graph.constant_data import known_tensor
@@ -10,11 +10,8 @@ from ..number.symint import SymNumber
 from ..plain.sequence import SequenceValue
 from ..protocol.constant import force_plain
 from ..protocol.kinds import AbstractArray
-from ..protocol.value import Value
+from ..protocol.value import Frame, Value
 from .breaks import refuse
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame
 
 Argument: TypeAlias = Any
 """A Value, or the plain default of a parameter that was not given."""

@@ -8,7 +8,7 @@ NumPy gives are not given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -23,18 +23,14 @@ from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
 from ..protocol.calls import method_handler
 from ..protocol.constant import ConstantValue, force_plain, literal
-from ..protocol.kinds import AbstractArray
+from ..protocol.kinds import AbstractArray, AbstractTensor
 from ..protocol.registry import Registry
-from ..protocol.value import EXISTING, NEW, Value
+from ..protocol.value import EXISTING, NEW, Emitter, Frame, Value
 from ..torch.tensor_attributes import numel, shape
 from ..torch.tensor_text import deferred_text, may_be_written_after
 from .arguments import sizes_of
 from .breaks import refuse
 from .nodes import call, call_method
-
-if TYPE_CHECKING:
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Emitter, Frame
 
 OF_DTYPE_KIND: dict[str, tuple[Any, ...]] = {"f": OF_KIND[float], "b": OF_KIND[bool], "i": (-1, 0, 1), "u": (0, 1)}
 """Kind of NumPy's dtypes -> numbers that a format takes where it takes any."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from ...arrays import numpy
 from ..protocol.constant import ConstantValue, force_plain
-from ..protocol.value import Value
+from ..protocol.value import Emitter, Frame, Value
 from .array import ARRAY_ATTRIBUTES, ArrayValue
 from .breaks import refuse
 from .layouts import is_in_c_order, is_in_fortran_order
 from .nodes import call, call_method
-
-if TYPE_CHECKING:
-    from ..protocol.value import Emitter, Frame
 
 FLAGS = {
     "contiguous": is_in_c_order,

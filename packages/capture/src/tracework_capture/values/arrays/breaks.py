@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from ...arrays import array_errors
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame
+from ..protocol.value import Frame
 
 
 def refuse(frame: Frame, what: str) -> NoReturn:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...arrays import numpy
 from ...sources import Const, Source
 from ..objects.row_value import RowValue
 from ..plain.sequence import TupleValue
-from ..protocol.calls import call
+from ..protocol.calls import Handler, call
 from ..protocol.constant import ConstantValue, fold_plain
-from ..protocol.value import Value
+from ..protocol.value import Frame, Value
 from ..protocol.wraps import wraps
 from ..torch.existing import wrap_builtin
 from .breaks import refuse
 from .operands import as_array, computed_now
-
-if TYPE_CHECKING:
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame
 
 
 def traced_row(program: Any) -> Handler:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -12,14 +13,14 @@ from ...atoms import NUMPY_NUMBERS
 from ...errors import NotPlain
 from ..number.symint import SymNumber
 from ..plain.sequence import NONE, TupleValue
-from ..protocol.calls import method
+from ..protocol.calls import Handler, method
 from ..protocol.constant import ConstantValue, force_plain, literal, plain
-from ..protocol.value import Value
+from ..protocol.value import Frame, Value
 from ..torch.tensor import TensorValue
 from . import places as numpy_places  # noqa: F401  # fills a table
 from . import shapes as numpy_shapes
 from . import spectra as numpy_spectra  # noqa: F401  # fills a table
-from .arguments import axes_of, dtype_of, known, one_axis, sizes_of
+from .arguments import Argument, axes_of, dtype_of, known, one_axis, sizes_of
 from .array import ArrayValue
 from .attributes import FLAGS
 from .breaks import refuse
@@ -42,13 +43,6 @@ from .table import function, function_row, numpy_calls, result
 from .tensors import named, warn
 from .ufuncs import applied, apply, ufunc_rows
 from .views import inside_of, permuted, view_of, viewed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame
-    from .arguments import Argument
 
 
 @function("repeat", method="repeat", complex=True)

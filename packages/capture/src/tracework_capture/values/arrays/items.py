@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,6 +12,8 @@ from ..number.symint import SymNumber
 from ..plain.ranges import SliceValue
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue, force_plain
+from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Frame, Value
 from ..torch.tensor import TensorValue
 from .array import OPERATIONS, ArrayValue
 from .breaks import refuse
@@ -19,10 +21,6 @@ from .layouts import axis_order, ordered, strides_in
 from .nodes import call, call_method
 from .operands import as_array, cast, to_store
 from .views import SpecialView, view_of
-
-if TYPE_CHECKING:
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame, Value
 
 
 def index(frame: Frame, array: ArrayValue, key: Value) -> tuple[Any, ...]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 
+from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Frame
+from .arguments import Argument
+from .array import ArrayValue
 from .breaks import refuse
 from .nodes import call
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame
-    from .arguments import Argument
-    from .array import ArrayValue
 
 
 def axis_order(operands: list[Any], ndim: int) -> list[int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -16,22 +17,17 @@ from ..objects.existing import wrap_object
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, fold_plain, force_plain, literal, plain
+from ..protocol.kinds import AbstractTensor
 from ..protocol.make import make
+from ..protocol.value import Frame, Value
 from ..protocol.wraps import wraps
 from ..torch.tensor import TensorValue, existing_tensor
-from .arguments import one_axis
+from .arguments import Argument, one_axis
 from .array import IN_A_TENSOR, ArrayValue
 from .breaks import refuse
 from .layouts import in_c_order, ordered_as
 from .nodes import call, call_method
 from .views import SpecialView, held_sizes, inside_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame, Value
-    from .arguments import Argument
 
 LARGEST_CONSTANT = 1 << 20
 """Bytes of an array that is computed while tracing and kept with the graph."""

@@ -7,8 +7,9 @@ graph computes up to there.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -16,7 +17,9 @@ from ...arrays import numpy
 from ...errors import NotPlain
 from ...graph.operators import Refusal, operator_of
 from ..plain.sequence import SequenceValue, TupleValue
+from ..protocol.calls import Handler
 from ..protocol.constant import plain
+from ..protocol.value import Frame, Value
 from ..torch.opaque_call import fits, observed
 from .array import ArrayValue
 from .breaks import refuse
@@ -24,12 +27,6 @@ from .nodes import call
 from .operands import computed_now
 from .tensors import named
 from .views import held_sizes, inside_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame, Value
 
 OWN = (
     "argpartition average bitwise_count cbrt choose corrcoef cov digitize geomspace histogram i0 interp isin "

@@ -4,26 +4,22 @@ places are known, or where each is written once."""
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 from ...arrays import numpy
 from ..plain.sequence import NONE, ListValue, SequenceValue, TupleValue
 from ..protocol.constant import ConstantValue
-from .arguments import known, one_axis
+from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Frame, Value
+from .arguments import Argument, known, one_axis
 from .array import ArrayValue
 from .breaks import refuse
 from .nodes import call
 from .operands import as_array, cast, to_store
 from .table import function
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame, Value
-    from .arguments import Argument
 
 
 def target(frame: Frame, name: str, a: Value) -> ArrayValue:

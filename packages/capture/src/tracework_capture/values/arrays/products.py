@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from ...arrays import numpy
 from ..number.symint import SymNumber
 from ..protocol.constant import force_plain
+from ..protocol.value import Frame, Value
 from .arguments import known
 from .array import ArrayValue
 from .breaks import refuse
@@ -19,11 +21,6 @@ from .operands import as_array, as_operand, prepared
 from .table import function, result
 from .ufuncs import applied, apply, kind_of
 from .views import viewed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..protocol.value import Frame, Value
 
 
 def promoted(frame: Frame, values: Sequence[Value]) -> list[Any]:

@@ -11,7 +11,8 @@ import operator
 import random
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -23,18 +24,12 @@ from ...sources import Const, Source
 from ..number.drawn import EXACT, DrawnInt, DrawnValue
 from ..plain.sequence import NONE, ListValue, SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
-from ..protocol.calls import CALLS, call, calls
+from ..protocol.calls import CALLS, Handler, call, calls
 from ..protocol.constant import ConstantValue, fold_literal, fold_plain, force_plain, plain
 from ..protocol.keys import IdentityKey
-from ..protocol.value import NEW, Value
+from ..protocol.value import NEW, Emitter, Frame, Value
 from .array import ArrayValue
 from .nodes import call_method
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.calls import Handler
-    from ..protocol.value import Emitter, Frame
 
 
 def draw(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 
 from ...arrays import NUMPY_DTYPES, numpy
+from ..protocol.calls import Handler
 from ..protocol.constant import ConstantValue
-from .arguments import axes_of, dtype_of, known, one_axis
+from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Frame, Value
+from .arguments import Argument, axes_of, dtype_of, known, one_axis
 from .array import ArrayValue
 from .breaks import refuse
 from .layouts import ordered_as, ordered_without
@@ -17,14 +21,6 @@ from .nodes import call, tensors_of
 from .operands import as_array, cast, constant_array, prepared
 from .table import function, function_row, result
 from .ufuncs import METHOD_FUNCTIONS, apply
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.calls import Handler
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame, Value
-    from .arguments import Argument
 
 
 def reduced(

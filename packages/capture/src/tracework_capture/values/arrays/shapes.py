@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -10,7 +11,8 @@ from ...arrays import backwards, numpy
 from ..plain.sequence import ListValue, SequenceValue, TupleValue
 from ..protocol.calls import method
 from ..protocol.constant import ConstantValue, fold_plain
-from .arguments import axes_of, known, one_axis, sizes_of
+from ..protocol.value import Frame, Value
+from .arguments import Argument, axes_of, known, one_axis, sizes_of
 from .array import ArrayValue
 from .breaks import refuse
 from .items import item
@@ -18,12 +20,6 @@ from .nodes import call
 from .operands import as_array, joined, stacked
 from .table import function
 from .views import SpecialView, permuted, view_of, viewed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.value import Frame, Value
-    from .arguments import Argument
 
 
 def no_flips(frame: Frame, name: str, a: ArrayValue) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...arrays import numpy
-from .arguments import axes_of, known, one_axis
+from ..protocol.value import Frame, Value
+from .arguments import Argument, axes_of, known, one_axis
 from .array import ArrayValue
 from .breaks import refuse
 from .layouts import ordered_like
 from .nodes import call, call_method
 from .operands import as_array, cast
 from .table import function
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame, Value
-    from .arguments import Argument
 
 
 def prepared(frame: Frame, name: str, value: Value) -> tuple[ArrayValue, ArrayValue]:

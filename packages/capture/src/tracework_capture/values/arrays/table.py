@@ -9,24 +9,19 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ...arrays import numpy
 from ...sources import Const
-from ..protocol.calls import AnyHandler
+from ..protocol.calls import AnyHandler, Handler
 from ..protocol.calls import call as calls_of
-from ..protocol.value import Value
+from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Frame, Value
 from .array import ArrayValue
 from .breaks import refuse, watch_errors
 from .operands import computed_now
 from .tensors import named, taking_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.calls import Handler
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Frame
 
 
 def numpy_calls(rows: dict[Any, Handler]) -> None:

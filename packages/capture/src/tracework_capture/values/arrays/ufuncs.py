@@ -6,22 +6,23 @@ UFUNCS: name -> fn(frame, operands, dtype), operands being tensors of the dtype 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from ...arrays import array_errors, numpy
 from ...graph.constant_data import known_tensor
+from ...sources import Source
 from ..number.numpy_arithmetic import NUMPY_OPERATORS
 from ..number.symint import SymNumber
 from ..objects.row_value import RowValue
 from ..plain.rows_operators import DIVMOD
 from ..plain.sequence import SequenceValue, TupleValue
 from ..protocol.binding import BoundBuiltin
-from ..protocol.calls import CALLS, method_handler, methods
+from ..protocol.calls import CALLS, Handler, method_handler, methods
 from ..protocol.constant import ConstantValue, force_plain
-from ..protocol.kinds import AbstractArray
+from ..protocol.kinds import AbstractArray, AbstractTensor
 from ..protocol.value import Frame, Value
 from ..protocol.wraps import wraps
 from ..torch.tensor import TensorValue
@@ -42,13 +43,6 @@ from .operands import (
     prepared,
     to_store,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ...sources import Source
-    from ..protocol.calls import Handler
-    from ..protocol.kinds import AbstractTensor
 
 BINARY = {
     "+": "add",

@@ -6,22 +6,19 @@ the memory as it is then, writing to it writes there, and what the program gets 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 from ...arrays import as_view, numpy
+from ...sources import Source
+from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Emitter, Frame
 from .array import ARRAY_ATTRIBUTES, ArrayValue
 from .breaks import refuse
 from .layouts import is_in_fortran_order
 from .nodes import call, call_method
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ...sources import Source
-    from ..protocol.kinds import AbstractTensor
-    from ..protocol.value import Emitter, Frame
 
 
 class SpecialView(ArrayValue):

@@ -7,7 +7,7 @@ What needs such a value while tracing captures the frame again, and the graph th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import torch
 
@@ -16,15 +16,12 @@ from ...errors import BreakGraph, NotPlain
 from ...plan import Again, Learnt
 from ...signals import let_through
 from ..protocol.constant import ConstantValue, plain
-from ..protocol.kinds import is_plain_tensor
+from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from ..protocol.make import make
 from ..protocol.value import READ_AT_ONCE, Emitter, Frame, Value
 from .floats import ARITHMETIC, DataFloat
 from .number import largest
 from .symint import SymNumber
-
-if TYPE_CHECKING:
-    from ..protocol.kinds import AbstractTensor
 
 Place: TypeAlias = tuple[str, int, str, int]
 """The file, first line and name of a code object, and an instruction in it."""

@@ -4,9 +4,10 @@ the graph has run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
+from torch import fx
 
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.constant import BINARY_FUNCTIONS
@@ -15,9 +16,6 @@ from ..protocol.value import Frame, Value
 from .floats import ARITHMETIC, DeferredFloat, FloatValue, is_exact_number
 from .number import NumberOfNode, largest
 from .symint import SAME_INT
-
-if TYPE_CHECKING:
-    from torch import fx
 
 EXACT = 2**53
 """Ints up to this one are floats, too."""

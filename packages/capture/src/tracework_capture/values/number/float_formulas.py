@@ -12,20 +12,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from tracework_primops.symbols import Expr
 
 from ...formulas import ERRORS, formula_function, int_of_formula
+from ...graph.builder import GraphBuilder
 from ...graph.inputs import symbolic_int
 from ...guards.kinds import MOST_RELATED
 from ...sources import ComputedInt, Source, TensorStride
 from ..protocol.constant import ConstantValue
 from ..protocol.make import make
 from ..protocol.value import Frame, Value
-
-if TYPE_CHECKING:
-    from ...graph.builder import GraphBuilder
 
 Roots: TypeAlias = frozenset[tuple[Any, Any]]
 """The inputs and sizes that a number was computed from, with their values."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy
 import torch
+from torch import fx
 from tracework_primops.symbols import Condition
 
 from ... import _torch
@@ -31,9 +32,6 @@ from .number import Number, NumberOfNode
 from .numpy_arithmetic import numpy_arithmetic
 from .size_formulas import float_of_size
 from .symint import SymNumber
-
-if TYPE_CHECKING:
-    from torch import fx
 
 PURE_METHODS = {name: f"float.{name}" for name in ("is_integer", "__int__")}
 PURE_METHODS |= {f"__{name}__": name for name in ("abs", "round", "ceil", "floor", "trunc")}

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import fx
 
 from ... import _torch
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
 from ..protocol.make import make
 from ..protocol.memory import remember
-from ..protocol.value import Frame, Value
-
-if TYPE_CHECKING:
-    from torch import fx
-
-    from ..protocol.value import Emitter
+from ..protocol.value import Emitter, Frame, Value
 
 
 class Number(Value):

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torch import fx
 from tracework_primops.symbols import Condition, FloatExpr, FloatNode, as_quotient
 
 from ...formulas import formula_function
+from ...graph.builder import GraphBuilder
 from ...guards.kinds import COMPARE_FUNCTIONS
 from ..protocol.constant import ConstantValue
 from ..protocol.make import make
@@ -23,11 +25,6 @@ from .floats import FloatValue
 from .number import Number
 from .size_formulas import FUNCTIONS, Span, combined, formula_of, interval, keep_positive, python_text, sizes_in
 from .symint import SymNumber, size_value
-
-if TYPE_CHECKING:
-    from torch import fx
-
-    from ...graph.builder import GraphBuilder
 
 
 class SizeFloat(FloatValue):

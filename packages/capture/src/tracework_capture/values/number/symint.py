@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from tracework_primops.symbols import Condition, Expr, maximum, minimum
 
 from ...atoms import NUMPY_NUMBERS
 from ...errors import NotPlain
+from ...graph.builder import GraphBuilder
 from ...graph.inputs import lift_number
 from ...graph.sizes import relation_node
 from ...guards.kinds import COMPARE_FUNCTIONS
+from ...sources import Source
 from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import BINARY_FUNCTIONS, ConstantValue, literal
 from ..protocol.kinds import AbstractFloat, AbstractTensor
@@ -25,10 +27,6 @@ from ..protocol.wraps import changes_in, wraps
 from .float_formulas import Formula, Roots, computed_by_python, computed_int, formula_of_size
 from .number import Number
 from .size_formulas import Size, combined, float_of_size
-
-if TYPE_CHECKING:
-    from ...graph.builder import GraphBuilder
-    from ...sources import Source
 
 MOST_DECISIONS = 100
 """So much is decided on open numbers at most: sorting a list of them, say, would be right for one order only, and takes long to prove."""

@@ -6,7 +6,7 @@ import collections
 import functools
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.distributions.utils import lazy_property
@@ -22,7 +22,7 @@ from ...guards.classes import (
     lookup_class,
     store,
 )
-from ...sources import Attr, Const
+from ...sources import Attr, Const, Source
 from ..plain.iterators import SequenceIterator
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE, ListValue
@@ -35,14 +35,10 @@ from ..protocol.kinds import AbstractClass, holds_own_instance
 from ..protocol.properties import function_value, held_function
 from ..protocol.pure import is_pure
 from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
-from ..protocol.value import NEW, SymbolicRaise
+from ..protocol.value import NEW, Frame, SymbolicRaise, Value
 from .construction import construct, new_object
 from .enum_member import has_members
 from .function import BoundMethodValue
-
-if TYPE_CHECKING:
-    from ...sources import Source
-    from ..protocol.value import Frame, Value
 
 PLAIN_CLASS_ATTRIBUTES = (
     "__name__",

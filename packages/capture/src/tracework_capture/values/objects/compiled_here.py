@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,11 +13,8 @@ from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractModule
 from ..protocol.known_function import KnownFunction
-from ..protocol.value import Value
+from ..protocol.value import Emitter, Frame, Value
 from .function import BoundMethodValue, FunctionValue, NewFunctionValue
-
-if TYPE_CHECKING:
-    from ..protocol.value import Emitter, Frame
 
 OPTIONS = ("backend", "fullgraph", "dynamic", "mode")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

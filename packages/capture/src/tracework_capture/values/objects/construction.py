@@ -6,7 +6,7 @@ import collections
 import inspect
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...guards.classes import attributes_of, lookup_class, module_of
 from ..plain.mapping import DictValue, factory_of
@@ -19,6 +19,7 @@ from ..protocol.iteration import iterate_all
 from ..protocol.kinds import AbstractClass
 from ..protocol.properties import function_value
 from ..protocol.registry import Registry
+from ..protocol.value import Frame, Value
 from .controls import forbid
 from .enum_member import has_members, member_of
 from .exception import BUILTIN_INITS, BUILTIN_NEWS, ExceptionValue
@@ -26,9 +27,6 @@ from .exception_group import make_group
 from .function import FunctionValue, bind_arguments
 from .instance import ObjectValue
 from .refused_classes import refuse_class
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame, Value
 
 
 def construct(frame: Frame, class_val: AbstractClass, args: list[Value], kwargs: dict[str, Value]) -> Value:

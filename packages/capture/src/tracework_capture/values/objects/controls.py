@@ -7,26 +7,20 @@ MARKED: kind of mark (marks.py) -> what a call of a function with it gives.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ...errors import ForbiddenCall, NotPlain, SkipFrame, Unsupported
-from ...marks import graph_break
-from ...sources import Const
+from ...marks import Mark, graph_break
+from ...sources import Const, Source
 from ..plain.sequence import NONE
 from ..protocol.calls import call
 from ..protocol.constant import fold_plain, plain
 from ..protocol.program_code import check_frame_hooks
 from ..protocol.registry import Registry
+from ..protocol.value import Frame, Value
 from .instance import ObjectValue
 from .row_value import RowValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...marks import Mark
-    from ...sources import Source
-    from ..protocol.value import Frame, Value
-
 
 _MARKS = graph_break.__module__
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import enum
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ...guards.classes import NO_ATTRIBUTE, attributes_of, find, lookup_class
 from ...sources import Attr, Const
 from ..protocol.binding import C_METHODS, python_new
 from ..protocol.constant import ConstantValue, fold, fold_plain, force_plain, literal
 from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
+from ..protocol.value import Frame, Value
 from .instance import ObjectValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.value import Frame, Value
 
 OF_THE_MEMBER = {"name": "_name_", "value": "_value_", "_name_": "_name_", "_value_": "_value_"}
 """What is set once, when the member is made -> where the member keeps it."""

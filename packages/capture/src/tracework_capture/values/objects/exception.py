@@ -5,26 +5,22 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ... import _C
 from ...bytecode.resume import original_code
 from ...errors import BreakGraph, NotPlain
 from ...guards.classes import lookup_class, resolution_order
 from ...signals import let_through
+from ...sources import Source
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.binding import BoundBuiltin, bind_class_attribute
 from ..protocol.constant import ConstantValue, literal, plain
 from ..protocol.kinds import AbstractException
 from ..protocol.properties import function_value
-from ..protocol.value import NEW, SymbolicRaise, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ...sources import Source
-    from ..protocol.value import Emitter, Frame
+from ..protocol.value import NEW, Emitter, Frame, SymbolicRaise, Value
 
 NONE = ConstantValue(None)
 _CHECK_ARGUMENTS = (OSError, SyntaxError, UnicodeError)  # classes whose __init__ may raise

@@ -7,20 +7,16 @@ raised again from what it raised anew.
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ...bytecode.facts import VERSION
 from ...guards.classes import lookup_class
 from ..plain.sequence import ListValue, TupleValue
 from ..protocol.constant import ConstantValue
 from ..protocol.properties import function_value
-from ..protocol.value import is_none
+from ..protocol.value import Emitter, Frame, Value, is_none
 from .exception import NONE, ExceptionValue, matches
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.value import Emitter, Frame, Value
 
 _OWN = frozenset({"split", "subgroup"})
 

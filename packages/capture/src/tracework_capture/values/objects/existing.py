@@ -9,18 +9,19 @@ import operator
 import re
 import threading
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...guards.access import plain_part
 from ...guards.classes import lookup_class, meet
 from ...guards.kinds import REFERENCES
-from ...sources import Attr, Const, Member, PartItem, PlainPart
+from ...sources import Attr, Const, Member, PartItem, PlainPart, Source
 from ..plain.existing import guarded_maxlen, has_an_order, wrap_set, wrap_tuple
 from ..plain.mapping import DictValue
 from ..plain.sequence import DequeValue, ListValue, Pending, TupleValue, is_record
 from ..protocol.binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
 from ..protocol.calls import CALLS
 from ..protocol.constant import ConstantValue
+from ..protocol.value import Frame, Value
 from ..protocol.wraps import guard_type, may_differ_per_call, refuse_unhashable, wraps, wraps_derived
 from .class_value import ClassValue
 from .enum_member import EnumMember
@@ -32,10 +33,6 @@ from .namespace import NamespaceValue
 from .partial import PARTS, PartialValue
 from .thread_local import ThreadLocalValue
 from .weak_reference import WeakReference
-
-if TYPE_CHECKING:
-    from ...sources import Source
-    from ..protocol.value import Frame, Value
 
 
 @wraps_derived(object)

@@ -8,25 +8,21 @@ import gc
 import itertools
 import types
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from ...code_origin import is_of_torch
 from ...guards.classes import lookup_class
 from ...polyfills import is_fixed
-from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
+from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg, Source
 from ..plain.mapping import dict_of
 from ..plain.sequence import TupleValue
+from ..protocol.calls import Handler
 from ..protocol.finalizers import drop_reference
 from ..protocol.keys import MethodKey
 from ..protocol.kinds import AbstractCell, AbstractFunction, AbstractTuple
 from ..protocol.make import make
-from ..protocol.value import EXISTING, NEW, Value
+from ..protocol.value import EXISTING, NEW, Emitter, Frame, Value
 from .exception import raise_no_attribute
-
-if TYPE_CHECKING:
-    from ...sources import Source
-    from ..protocol.calls import Handler
-    from ..protocol.value import Emitter, Frame
 
 
 class CellValue(AbstractCell):

@@ -7,17 +7,14 @@ lie where an earlier one did.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..number.deferred import DeferredValue
 from ..protocol.constant import ConstantValue
 from ..protocol.finalizers import is_held
 from ..protocol.keys import LOWEST_ADDRESS, NumberKey
 from ..protocol.operators import distinguish
-from ..protocol.value import NEW, Value
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame
+from ..protocol.value import NEW, Frame, Value
 
 
 class IdentityNumber(DeferredValue):

@@ -9,7 +9,8 @@ import collections
 import operator
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -32,15 +33,10 @@ from ..protocol.properties import function_value
 from ..protocol.record_keys import key_of_parts, record_fields
 from ..protocol.special_methods import COMPARE_SPECIAL, SPECIAL, UNARY_SPECIAL
 from ..protocol.user_keys import hash_of, user_key
-from ..protocol.value import SymbolicRaise, builtin_part
+from ..protocol.value import Emitter, Frame, SymbolicRaise, Value, builtin_part
 from .instance_attributes import InstanceAttributes
 from .object_methods import opposite
 from .refused_classes import refuse_class
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.value import Emitter, Frame, Value
 
 NAMELESS = (dict, list, tuple, *ATOMS)
 """Built-in classes whose texts do not show the class of an instance."""

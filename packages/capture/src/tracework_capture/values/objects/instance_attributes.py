@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ... import _C
 from ...bytecode.facts import VERSION
@@ -12,11 +12,8 @@ from ...sources import Attr, ClassAttr, Const
 from ..protocol.binding import C_METHODS, DELETED, FIELD, SLOT, bind_static, class_value, is_data_descriptor
 from ..protocol.constant import ConstantValue
 from ..protocol.properties import function_value, is_property, use_property
-from ..protocol.value import EXISTING, SymbolicRaise
+from ..protocol.value import EXISTING, Frame, SymbolicRaise, Value
 from .instance_fields import InstanceFields
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame, Value
 
 
 class InstanceAttributes(InstanceFields):

@@ -6,14 +6,15 @@ An existing object is read lazily from its source, a new one has only `fields`.
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 from ... import _C
 from ...atoms import ATOM_TYPES
 from ...bytecode.facts import VERSION
 from ...guards.classes import HEAP_TYPE, NO_ATTRIBUTE, lookup_class
 from ...signals import let_through
-from ...sources import Attr, InstanceAttr, InstanceDict, Member
+from ...sources import Attr, InstanceAttr, InstanceDict, Member, Source
 from ..plain.instance_dict import InstanceDictValue
 from ..plain.sequence import NONE
 from ..protocol.binding import DELETED, LOOKUP_HOOKS, SLOT, native_base
@@ -21,14 +22,8 @@ from ..protocol.constant import is_evaluated_lazily
 from ..protocol.finalizers import drop_reference, may_have_died, refuse_to_drop
 from ..protocol.kinds import AbstractInstance
 from ..protocol.operators import index_of, is_atomic
-from ..protocol.value import EXISTING, NEW
+from ..protocol.value import EXISTING, NEW, Frame, Value
 from .exception import raise_no_attribute
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ...sources import Source
-    from ..protocol.value import Frame, Value
 
 
 def own_dict(obj: Any) -> dict[str, Any] | None:

@@ -7,7 +7,8 @@ import re
 import sys
 import types
 import weakref
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 
@@ -18,17 +19,12 @@ from ...guards.classes import defines
 from ...sources import Const
 from ..plain.mapping import DictValue
 from ..plain.sequence import NONE
-from ..protocol.calls import calls
+from ..protocol.calls import Handler, calls
 from ..protocol.constant import called_there, fold_literal, plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.properties import function_value
+from ..protocol.value import Frame, Value
 from .function import call_own_code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame, Value
 
 STAND_INS: dict[type, Callable[[], torch.Tensor]] = {
     torch.Tensor: lambda: torch.empty(0),

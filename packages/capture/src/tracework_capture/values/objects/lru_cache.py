@@ -10,7 +10,8 @@ import logging
 import math
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
@@ -21,7 +22,7 @@ from ...guards.classes import lookup_class
 from ...guards.guard import payload_key
 from ...guards.kinds import same_constant
 from ...signals import let_through
-from ...sources import Attr, Const
+from ...sources import Attr, Const, Source
 from ..number.size_floats import SizeFloat
 from ..number.symint import SymNumber
 from ..plain.sequence import TupleValue
@@ -29,17 +30,11 @@ from ..protocol.binding import CONTAINERS
 from ..protocol.constant import ConstantValue, called_there, force_plain, is_atom, plain
 from ..protocol.keys import typed_key
 from ..protocol.user_keys import globals_read, is_pure
-from ..protocol.value import EXISTING, SymbolicRaise
+from ..protocol.value import EXISTING, Frame, SymbolicRaise, Value
 from .function import is_empty
 from .instance import ObjectValue
 from .instance_fields import own_dict
 from .row_value import RowValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ...sources import Source
-    from ..protocol.value import Frame, Value
 
 NOT_FOLLOWED: tuple[Any, ...] = (types.ModuleType, types.FunctionType, *ATOM_TYPES)
 OF_NUMBERS: tuple[Any, ...] = (abs, float, int, max, min, round, math)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from ... import _C
 from ...code_origin import is_of_a_package
 from ...guards.classes import defines, lookup_class
 from ...signals import let_through
-from ...sources import Attr, Const, DictItem
+from ...sources import Attr, Const, DictItem, Source
 from ..plain.mapping import MISSING, touched_name, write_name
 from ..protocol.constant import ConstantValue, called_there, raise_python
-from ..protocol.value import Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...sources import Source
-    from ..protocol.value import Frame
+from ..protocol.value import Frame, Value
 
 
 class NamespaceValue(Value):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import reprlib
 import types
-from typing import TYPE_CHECKING
 
 from ...sources import Const
 from ..protocol.calls import call
 from ..protocol.constant import ConstantValue
+from ..protocol.value import Frame, Value
 from .function import FunctionValue
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame, Value
 
 MAKERS = [reprlib.recursive_repr()]
 if hasattr(dataclasses, "_recursive_repr"):  # before 3.13, which takes that of reprlib

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import functools
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
-from ...sources import InstanceDict
+from ...sources import InstanceDict, Source
 from ..plain.mapping import dict_of
 from ..plain.sequence import TupleValue
 from ..protocol.binding import is_callable
+from ..protocol.value import Emitter, Frame, Value
 from .instance import ObjectValue
-
-if TYPE_CHECKING:
-    from ...sources import Source
-    from ..protocol.value import Emitter, Frame, Value
 
 PARTS = ("func", "args", "keywords")
 """What C shows of a partial, read-only; the dict of keywords itself can be changed."""

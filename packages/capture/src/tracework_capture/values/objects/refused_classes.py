@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import abc
 import types
-from typing import TYPE_CHECKING
 
 import torch
 
 from ...guards.classes import HEAP_TYPE, defines
 from ..protocol.binding import NATIVE_BASES
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame
+from ..protocol.value import Frame
 
 REFUSED = (torch.Tensor, type, types.ModuleType)
 ALLOWED_NATIVE = {object, *NATIVE_BASES, abc.ABC}

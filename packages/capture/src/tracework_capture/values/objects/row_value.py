@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...sources import Attr, Const
+from ...sources import Attr, Const, Source
 from ..protocol.binding import C_METHODS, BoundBuiltin, call_c_method
-from ..protocol.calls import function_name
+from ..protocol.calls import Handler, function_name
 from ..protocol.constant import ConstantValue, fold
 from ..protocol.known_function import KnownFunction
 from ..protocol.pure import is_pure
 from ..protocol.registry import Registry
-
-if TYPE_CHECKING:
-    from ...sources import Source
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame, Value
+from ..protocol.value import Frame, Value
 
 NO_OWNERS = (types.ModuleType, type, type(None))
 """What a C function may be bound to without being a method: others are made anew by each look-up, and wait on the stack for their

@@ -6,7 +6,8 @@ import abc
 import sys
 import types
 import typing
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ...code_origin import is_installed
 from ...graph.replaced import identity_observed
@@ -25,7 +26,7 @@ from ..protocol.constant import ConstantValue, attribute_name, fold, force_plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.properties import function_value
 from ..protocol.user_keys import hash_of
-from ..protocol.value import NEW, SymbolicRaise
+from ..protocol.value import NEW, Frame, SymbolicRaise, Value
 from .class_statement import class_of_parts
 from .class_value import ClassValue
 from .construction import new_object, type_call
@@ -35,11 +36,6 @@ from .identity_numbers import IdentityNumber
 from .instance import ObjectValue
 from .rows_frames import own_frame
 from .super_object import super_
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.value import Frame, Value
 
 
 def classes_of(frame: Frame, value: Value) -> Any:

@@ -6,20 +6,15 @@ import contextlib
 import inspect
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from ...code_origin import is_installed
 from ...errors import SkipFrame
 from ..plain.sequence import NONE, TupleValue
 from ..protocol.binding import class_value
-from ..protocol.calls import calls
+from ..protocol.calls import Handler, calls
 from ..protocol.constant import ConstantValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame, Value
+from ..protocol.value import Frame, Value
 
 
 def exception(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -5,22 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ..plain.instance_dict import InstanceDictValue
 from ..plain.iterators import PartialBuiltin
 from ..protocol.calls import calls
 from ..protocol.constant import ConstantValue, force_plain
-from ..protocol.value import SymbolicRaise
+from ..protocol.value import Frame, SymbolicRaise, Value
 from .construction import init_namespace
 from .function import BoundMethodValue, FunctionValue, NewFunctionValue
 from .instance import ObjectValue
 from .partial import partial_, partial_call
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.value import Frame, Value
 
 
 def attributes_set(frame: Frame, function: Value) -> list[tuple[str, Value]]:

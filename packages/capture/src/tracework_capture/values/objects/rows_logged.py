@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ...bytecode.resume import original_code
 from ...code_origin import is_installed
@@ -15,17 +16,12 @@ from ..number.floats import DeferredFloat
 from ..number.symint import SymNumber
 from ..plain.sequence import NONE
 from ..plain.str_percent import conversions
-from ..protocol.calls import calls
+from ..protocol.calls import Handler, calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
+from ..protocol.value import Frame, Value
 from .function import methods_called, unless_overridden
 from .rows_attributes import call_after_graph, deferred_shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame, Value
 
 LEVELS = {
     "debug": logging.DEBUG,

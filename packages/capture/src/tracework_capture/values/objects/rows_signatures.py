@@ -7,25 +7,19 @@ import functools
 import inspect
 import operator
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ...guards.classes import HEAP_TYPE, NO_ATTRIBUTE, lookup_class
-from ...sources import Const, DictItem
+from ...sources import Const, DictItem, Source
 from ..plain.sequence import TupleValue
 from ..protocol.binding import class_value
-from ..protocol.calls import calls
+from ..protocol.calls import Handler, calls
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, literal
-from ..protocol.value import NEW
+from ..protocol.value import NEW, Frame, Value
 from .class_value import ClassValue
 from .function import BoundMethodValue, FunctionValue, NewFunctionValue
 from .partial import PartialValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...sources import Source
-    from ..protocol.calls import Handler
-    from ..protocol.value import Frame, Value
 
 _dataclasses: Any = dataclasses
 """The module with what it has for itself."""

@@ -8,23 +8,19 @@ import operator
 import types
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...code_origin import is_installed
-from ...sources import Const
+from ...sources import Const, Source
 from ..plain.mapping import MISSING, touched_name
 from ..plain.sequence import NONE, ListValue
 from ..protocol.binding import BoundBuiltin, class_value
 from ..protocol.calls import call
 from ..protocol.constant import ConstantValue, force_plain, plain
 from ..protocol.iteration import iterate_all
-from ..protocol.value import Value
+from ..protocol.value import Frame, Value
 from .class_value import ClassValue
 from .rows_attributes import call_after_graph
-
-if TYPE_CHECKING:
-    from ...sources import Source
-    from ..protocol.value import Frame
 
 _warnings: Any = warnings
 """The module with what it has for itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ...bytecode.resume import original_code
 from ...guards.classes import lookup_class, resolution_order
@@ -13,16 +13,13 @@ from ..protocol.binding import C_METHODS, BoundBuiltin, bind_static, class_value
 from ..protocol.calls import CALLS
 from ..protocol.constant import force_plain
 from ..protocol.properties import function_value, held_function
-from ..protocol.value import Value
+from ..protocol.value import Emitter, Frame, Value
 from .class_value import ClassValue
 from .construction import init_part, new_object, type_call
 from .enum_member import EnumMember
 from .exception import ExceptionValue
 from .function import BoundMethodValue
 from .instance import ObjectValue
-
-if TYPE_CHECKING:
-    from ..protocol.value import Emitter, Frame
 
 
 def is_among_bases(base: type, cls: type) -> bool:

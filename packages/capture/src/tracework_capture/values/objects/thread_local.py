@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...sources import Attr
+from ..protocol.value import Frame, Value
 from .instance import ObjectValue
-
-if TYPE_CHECKING:
-    from ..protocol.value import Frame, Value
 
 
 class ThreadLocalValue(ObjectValue):

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from ... import _C
 from ...errors import BreakGraph
 from ...guards.classes import lookup_class
-from ...sources import Attr, Referent
+from ...sources import Attr, Referent, Source
 from ..protocol.calls import call
 from ..protocol.finalizers import existing, is_held, may_be_dropped, may_have_died
 from ..protocol.keys import IDENTITY_HASH, IdentityKey, ReferenceKey, behind, by_identity
 from ..protocol.kinds import AbstractTensor
-from ..protocol.value import Value
+from ..protocol.value import Emitter, Frame, Value
 from .class_statement import NewClassValue
 from .class_value import ClassValue
 from .function import FunctionValue, NewFunctionValue
 from .instance import ObjectValue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ...sources import Source
-    from ..protocol.value import Emitter, Frame
 
 
 class WeakReference(Value):

@@ -8,7 +8,7 @@ import inspect
 import re
 import types
 import typing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
@@ -17,20 +17,17 @@ from ...atoms import ATOM_TYPES
 from ...guards.access import goes_over
 from ...guards.classes import lookup_class
 from ...guards.kinds import items_in_order, members_of
-from ...sources import Attr, Const, Item
+from ...sources import Attr, Const, Item, Source
 from ..protocol.constant import ConstantValue
 from ..protocol.record_keys import record_key
 from ..protocol.user_keys import has_user_key
+from ..protocol.value import Frame, Value
 from ..protocol.wraps import guard_type, wraps
 from .iterators import NATIVE_ITERATORS, OVER_SEQUENCES, ExistingIterator, ExistingSequenceIterator
 from .mapping import DictValue
 from .ranges import RangeValue, SliceValue
 from .sequence import DequeValue, ListValue, TupleValue, pending_items
 from .sets import SetValue
-
-if TYPE_CHECKING:
-    from ...sources import Source
-    from ..protocol.value import Frame, Value
 
 
 @wraps(list)

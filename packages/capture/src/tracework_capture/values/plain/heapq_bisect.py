@@ -6,13 +6,11 @@ import bisect
 import heapq
 import importlib.util
 import sys
-from typing import TYPE_CHECKING, Any
+import types
+from typing import Any
 
 from ... import polyfills
 from ..protocol.calls import calls, traced
-
-if TYPE_CHECKING:
-    import types
 
 HEAP = "heappush heappop heapify heapreplace heappushpop _heappop_max _heapreplace_max _heapify_max".split()
 TAKES_FROM = ("heappop", "heapreplace", "_heappop_max", "_heapreplace_max")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...sources import Source
 from .value import Frame, Value
-
-if TYPE_CHECKING:
-    from ...sources import Source
 
 
 class KnownFunction(Value):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .value import Frame, Value
+from .value import Frame, Value
 
 
 def check_frame_hooks(frame: Frame, module: Value | None = None) -> None:

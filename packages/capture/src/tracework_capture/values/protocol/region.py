@@ -4,16 +4,14 @@ place, as all else, so guards, side effects and graph breaks need no second mech
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import fx
 
 from ...graph.regions import Outlined, outline
 from .memory import forget_nodes
 from .value import Value
-
-if TYPE_CHECKING:
-    from torch import fx
 
 
 class Region:

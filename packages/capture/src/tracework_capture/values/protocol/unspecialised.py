@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...sources import Source
 from .constant import ConstantValue
 from .value import Value
-
-if TYPE_CHECKING:
-    from ...sources import Source
 
 
 class UnspecialisedConstant(Value):

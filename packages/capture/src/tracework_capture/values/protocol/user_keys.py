@@ -12,16 +12,14 @@ import dis
 import functools
 import types
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import BreakGraph
 from ...signals import let_through
 from .constant import fold_plain, force_plain, is_atom
 from .operators import equal
 from .record_keys import RecordKey
-
-if TYPE_CHECKING:
-    from .value import Frame, Value
+from .value import Frame, Value
 
 PURE = frozenset(
     "RESUME NOP CACHE POP_TOP COPY SWAP PUSH_NULL PRECALL KW_NAMES CALL CALL_KW RETURN_VALUE RETURN_CONST COPY_FREE_VARS LOAD_DEREF"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...regions import regions
-
-if TYPE_CHECKING:
-    from ..protocol.value import Value
-    from .context import ContextValue
-    from .frame_hooks import FrameHook
-    from .regions.transforms import Level
+from ..protocol.value import Value
+from .context import ContextValue
+from .frame_hooks import FrameHook
+from .regions.transforms import Level
 
 
 @dataclass(eq=False)
