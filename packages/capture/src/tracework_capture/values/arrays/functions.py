@@ -210,6 +210,17 @@ def norm(frame: Frame, x: Value, ord: Argument = None, axis: Argument = None, ke
     )
 
 
+@function("nan_to_num", complex=True)
+def nan_to_num(
+    frame: Frame, x: Value, copy: Argument = True, nan: Argument = 0.0, posinf: Argument = None, neginf: Argument = None
+) -> Value:
+    x = as_array(frame, x)
+    filled = {name: known(frame, value) for name, value in (("nan", nan), ("posinf", posinf), ("neginf", neginf))}
+    if not all(value is None or isinstance(value, (int, float)) for value in filled.values()) or known(frame, copy) is not True:
+        return refuse(frame, "numpy.nan_to_num with these arguments")
+    return result(call(frame, torch.nan_to_num, x.tensor, **filled))
+
+
 @function("round", "around", method="round")
 def round_(frame: Frame, a: Value, decimals: Argument = 0) -> Value:
     a, places = as_array(frame, a), known(frame, decimals)

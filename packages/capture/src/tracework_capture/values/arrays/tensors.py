@@ -28,13 +28,13 @@ from .ufuncs import apply
 Row = Callable[[Any, list[Value], dict[str, Value]], Value]
 
 CONVERTING = (
-    "average broadcast_to concatenate count_nonzero cov diagonal dot einsum histogram inner interp linalg.norm median nanmean partition "
-    "percentile quantile ravel roll sort stack tril triu vdot where"
+    "average broadcast_to concatenate count_nonzero cov diagonal dot einsum histogram inner interp linalg.norm median "
+    "nan_to_num nanmean partition percentile quantile ravel roll sort stack tril triu vdot where"
 ).split()
 """Names in NumPy of functions that ask numpy.asarray what they are given, and nothing else of it."""
 
 
-COPYING = {"dot", "inner", "vdot"}
+COPYING = {"dot", "inner", "nan_to_num", "vdot"}
 """Those of them that say whether it may be a copy, of which Tensor.__array__ knows nothing."""
 
 
