@@ -448,17 +448,15 @@ def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: l
         for line in executed.lines:
             writer.line(line)
         return []
-    writer.line("try:")
-    for line in executed.lines or ["pass"]:
-        writer.line("    " + line)
+    lines = ["try:", *("    " + line for line in executed.lines or ["pass"])]
     # the frame itself may be a continuation that was handed an exception as __tw_raised
-    writer.line(f"except {writer.const(BaseException)} as __tw_error:")
+    lines += [f"except {writer.const(BaseException)} as __tw_error:"]
     if instruction.handler is None:  # the frame that goes on is the one that the traceback shows
-        writer.line("    __tw_error.__traceback__ = __tw_error.__traceback__.tb_next")
-    writer.line("    __tw_escaped = __tw_error")
-    writer.line("else:")
-    writer.line("    __tw_escaped = None")
-    writer.line("if __tw_escaped is not None:")  # outside the handler, or the error would become the context of what follows
+        lines += ["    __tw_error.__traceback__ = __tw_error.__traceback__.tb_next"]
+    lines += ["    __tw_escaped = __tw_error", "else:", "    __tw_escaped = None"]
+    # outside the handler, or the error would become the context of what follows
+    for line in [*lines, "if __tw_escaped is not None:"]:
+        writer.line(line)
     call = leaving.continuation(instruction.index, stack, "__tw_escaped")
     writer.line("    return " + call)
     return leaving.codes[-1:]

@@ -51,7 +51,9 @@ class GeneratedOperators:
     def make(
         self, key: Any, alive: Any, stem: str, facts: Any, schema: str, run: Any, on_meta: Any, tags: tuple[torch.Tag, ...] = ()
     ) -> Any:
-        """A new operator for the key, named by `stem` and a digest of `facts`; `alive` is kept, so that an id in the key stays taken."""
+        """The operator of the key, made once, named by `stem` and a digest of `facts`; `alive` is kept, so that an id in the key stays taken."""
+        if key in self._found:
+            return self.known(key)
         name = self._new_name(stem, facts)
         if self._library is None:
             self._library = torch.library.Library(self.namespace, "FRAGMENT")
@@ -209,9 +211,6 @@ def operator_of(
 ) -> Any:
     """The operator of the function with these constants; `call` takes its `count` arguments only: tensors, ints at the places `numbers`."""
     key = (id(function), repr(constants), count, facts, numbers)
-    found = _opaque.known(key)
-    if found is not None:
-        return found
     module, own = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", type(function).__qualname__)
     name = name or f"{module}.{own}"
     opaque = _Opaque(name, call, facts)
@@ -397,10 +396,6 @@ def number_operator(
 ) -> Any:
     """The operator of function(*known[:-len(names)], **names) with the tensors in their places first, then the numbers, as tensors."""
     facts = (repr(known), names, tuple(numbers), tuple(tensors))
-    key = (id(function), *facts)
-    found = _of_numbers.known(key)
-    if found is not None:
-        return found
 
     def run(*values: torch.Tensor, on_meta: bool = False) -> Any:
         args, read = list(known), iter(values)
@@ -415,5 +410,5 @@ def number_operator(
         return function(*args[:count], **named)
 
     schema = f"({', '.join(f'Tensor x{i}' for i in range(len(tensors) + len(numbers)))}) -> Tensor"
-    name = function.__name__
+    key, name = (id(function), *facts), function.__name__
     return _of_numbers.make(key, function, name, (name, *facts), schema, run, functools.partial(run, on_meta=True))

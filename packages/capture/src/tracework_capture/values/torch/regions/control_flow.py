@@ -83,13 +83,7 @@ def same_facts(frame: Frame, facts: Sequence[Any], others: Sequence[Any]) -> boo
     return all(compare_sizes(frame, "==", a, b) for a, b in sizes)
 
 
-def call_traced(
-    frame: Frame,
-    function: Any,
-    text: tuple[Any, ...],
-    nodes: list[fx.Node],
-    facts: Sequence[Any],
-) -> list[Value]:
+def call_traced(frame: Frame, function: Any, text: tuple[Any, ...], nodes: list[fx.Node], facts: Sequence[Any]) -> list[Value]:
     """What the operator of a function of traced graphs gives, tensor by tensor. Sizes that are symbols, of results too, are arguments."""
     sizes = [size for fact in facts for size in (*fact.sizes, *fact.strides) if type(size) is not int]
     of_sizes = {size: frame.graph.size_node(size) for size in sizes}

@@ -219,14 +219,6 @@ def vmap(frame: Frame, function: Value, options: dict[str, Any], args: list[Valu
     return rebuilt(frame, body.result, made)
 
 
-def over_options(
-    frame: Frame, kind: str, function: Value, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]
-) -> OverArguments:
-    """The function over the arguments that the options name."""
-    argnums, has_aux = options.get("argnums", 0), options.get("has_aux", False)
-    return OverArguments(frame, kind, function, args, kwargs, argnums, has_aux)
-
-
 def grad(
     frame: Frame,
     function: Value,
@@ -236,7 +228,7 @@ def grad(
     with_value: bool = False,
 ) -> Value:
     """torch.func.grad(function)(*args), and grad_and_value"""
-    body = over_options(frame, "grad", function, options, args, kwargs)
+    body = OverArguments(frame, "grad", function, args, kwargs, options.get("argnums", 0), options.get("has_aux", False))
     if not isinstance(body.value, TensorValue):
         return frame.break_graph("call_unknown", "torch.func.grad of a function that gives no tensor")
     made = body.node("grad", argnums=tuple(range(len(body.tensors))))
@@ -248,7 +240,7 @@ def jacobian(
     kind: str, frame: Frame, function: Value, options: dict[str, Any], args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
     """torch.func.jacrev, jacfwd"""
-    body = over_options(frame, kind, function, options, args, kwargs)
+    body = OverArguments(frame, kind, function, args, kwargs, options.get("argnums", 0), options.get("has_aux", False))
     results, argnums = body.counts["results"], tuple(range(len(body.tensors)))
     more = {k: options[k] for k in ("chunk_size", "randomness") if options.get(k) is not None}
     made = body.node(kind, **more, argnums=argnums, results=results)
