@@ -104,11 +104,10 @@ def is_swallowed(frame: Any, raised: Raised) -> bool:
 
 def _handlers(frame: Any) -> Iterator[tuple[Any, Any]]:
     """The first except or finally block of each frame that an exception raised here passes on its way out."""
-    while frame is not None:
-        handler = _handler_of(frame.info, frame.current)
+    for each in frame.callers():
+        handler = _handler_of(each.info, each.current)
         if handler is not None:
-            yield frame, handler
-        frame = frame.parent
+            yield each, handler
 
 
 def _handler_of(info: CodeInfo, instruction: Any) -> Any:
@@ -128,14 +127,13 @@ def _handler_of(info: CodeInfo, instruction: Any) -> Any:
 
 def is_managed(frame: Any) -> bool:
     """Whether an exception raised here passes a with block of a manager that is none of torch's: it may do anything then."""
-    while frame is not None:
-        handler, blocks = frame.current.handler, 0
+    for each in frame.callers():
+        handler, blocks = each.current.handler, 0
         while handler is not None:
-            starts = frame.info.instructions[handler.target : handler.target + 2]
+            starts = each.info.instructions[handler.target : handler.target + 2]
             blocks += [i.opname for i in starts] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]
             handler = starts[-1].handler
-        of_torch = (getattr(entry, "name", None) == "__exit__" and hasattr(entry.owner, "leave") for entry in frame.stack)
+        of_torch = (getattr(entry, "name", None) == "__exit__" and hasattr(entry.owner, "leave") for entry in each.stack)
         if blocks > sum(of_torch):
             return True
-        frame = frame.parent
     return False

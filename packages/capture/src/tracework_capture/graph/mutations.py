@@ -17,7 +17,6 @@ from ..guards.classes import attributes_of, defines, lookup_class, resolution_or
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..sources import Source
     from ..values.protocol.value import Emitter, Value
 
     Key = tuple[Any, ...]
@@ -117,14 +116,6 @@ class MutationLog:
         key = ("attribute", id(target), name)
         self.effect(key, write)
         self.deleted[key] = write
-
-    def item(self, source: Source, key: object, value: Value) -> None:
-        """An item of an existing dict (a module's buffers, say) that is reached by source."""
-
-        def write(emit: Emitter) -> None:
-            emit.line(f"{emit.source(source)}[{emit.literal(key)}] = {emit.load(value)}")
-
-        self.effect(("item", source, key), write)
 
     def call(self, function: Any, args: Sequence[Value], kwargs: dict[str, Value] | None = None) -> None:
         """A call to be made after the graph: function is a Python object, args are Values."""

@@ -43,6 +43,7 @@ from ..values.protocol.finalizers import guard_arguments
 from ..values.protocol.memory import Memory
 from ..values.protocol.program_code import check_frame_hooks
 from ..values.protocol.value import EXISTING, Frame, SymbolicRaise, Value
+from ..values.torch.results import wrap_result
 from .collector import paused_collection
 from .frame_input import NOTHING, ONE_OPERATION, FrameInput, forget_frames
 from .history import History
@@ -164,7 +165,7 @@ def start(given: FrameInput, options: CaptureOptions, history: History, services
     """The captured frame, at the start of one attempt."""
     symbols = SymbolTable()
     fake_mode = FakeMode(symbols, allow_unbacked=plan.keeps_sizes, unbacked_numbers=options.unbacked is True)
-    graph = GraphBuilder(fake_mode, symbols, services.wrap_result)
+    graph = GraphBuilder(fake_mode, symbols, wrap_result)
     sees_tensors = (is_resume_code(given.code) and not options.keep_empty) or any(
         issubclass(type(obj), (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
     )

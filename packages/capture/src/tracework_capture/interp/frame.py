@@ -6,23 +6,26 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .. import _C
 from ..bytecode.code import code_info
 from ..bytecode.resume import original_place
 from ..errors import BreakGraph, SkipFrame, Unsupported, UserLocation
 from ..graph.checks import Recording
-from ..graph.inputs import lift_tensor
 from ..graph.mutations import MutationLog
 from ..guards.guard import GuardSet
 from ..polyfills import is_fixed, is_polyfill
-from ..sources import Const, root
+from ..sources import Attr, Const, root
+from ..values.objects.exception import ExceptionValue, argument_value
 from ..values.objects.function import CellValue
+from ..values.plain.results import wrap_constant
+from ..values.protocol import wraps
 from ..values.protocol.queries import Queries
 from ..values.protocol.value import LazyValue, SymbolicRaise, Value
 from ..values.torch.modes import Modes
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tracework_primops import FakeMode, SymbolTable
 
@@ -188,16 +191,14 @@ class SymbolicFrame(Attempt):
         del self.stack[-count:]
         return items
 
-    def jump(self, index: int) -> None:
-        """Continue at an instruction index."""
-        self.position = index
-
     # --- the Frame protocol --------------------------------------------------------------------------------------
     def wrap(self, obj: object, source: Any) -> Value:
         """The Value of an existing object, one per object and capture; a second way to it must lead to the same object."""
         found = self.memory.memo.get(id(obj))
         if found is None:
-            return self.services.wrap(self, obj, source)
+            if type(obj) is _C.Scoped and obj.callback is not None and source is not None:
+                return self.wrap(obj.__wrapped__, Attr(source, "__wrapped__"))  # it stands for the function it was made of
+            return wraps.wrap(self, obj, source)
         self.same(found, obj, source)
         return found
 
@@ -215,7 +216,7 @@ class SymbolicFrame(Attempt):
 
     def constant(self, obj: object) -> Value:
         """The Value of a sourceless constant."""
-        return self.services.wrap_constant(self, obj)
+        return wrap_constant(self, obj)
 
     def guard(self, kind: str, source: Any, payload: object = None) -> None:
         """Add a guard; facts about objects that the entry itself holds need none."""
@@ -226,10 +227,6 @@ class SymbolicFrame(Attempt):
     def inline(self, function: Value, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         """Call a Python function under the trace policy."""
         return self.services.inline(self, function, list(args), kwargs)
-
-    def call(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """function(*args, **kwargs)"""
-        return function.call(self, args, kwargs)
 
     def break_graph(self, reason_id: str, detail: str = "") -> NoReturn:
         """Stop the graph before the current user instruction."""
@@ -250,16 +247,15 @@ class SymbolicFrame(Attempt):
 
     def raise_new(self, exception_type: type[BaseException], *args: object) -> NoReturn:
         """Raise exception_type(*args) in the traced program."""
-        raise SymbolicRaise(self.services.new_exception(self, exception_type, args))
+        raise SymbolicRaise(self.new_exception(exception_type, *args))
+
+    def new_exception(self, exception_type: type[BaseException], *args: object) -> ExceptionValue:
+        """exception_type(*args) of plain objects or Values."""
+        return ExceptionValue(exception_type, [argument_value(self, a) for a in args])
 
     def handling(self) -> Value | None:
         """The exception that is being handled, here or in a caller."""
-        frame: SymbolicFrame | None = self
-        while frame is not None:
-            if frame.handled:
-                return frame.handled[-1]
-            frame = frame.parent
-        return None
+        return next((frame.handled[-1] for frame in self.callers() if frame.handled), None)
 
     def chain(self, exception: Value) -> None:
         """An exception is raised here: what is being handled becomes its context."""
@@ -272,10 +268,6 @@ class SymbolicFrame(Attempt):
         """An exception is raised here, or comes out of a call. What is traced in the place of a function of C is no frame."""
         if hasattr(exception, "passes") and not self.globals.get("__name__", "").startswith("tracework"):
             exception.passes(self)
-
-    def tensor_input(self, tensor: Any, source: Any, role: str = "tensor") -> Any:
-        """The placeholder node of an existing tensor; guards it."""
-        return lift_tensor(self, tensor, source, role)
 
     def log_effect(self, key: Any, write: Any) -> None:
         """Log a side effect to be emitted after the graph."""
@@ -294,6 +286,18 @@ class SymbolicFrame(Attempt):
         return found
 
     # --- places ------------------------------------------------------------------------------------------------
+    def callers(self) -> Iterator[SymbolicFrame]:
+        """This frame and those that call it, the captured frame last."""
+        frame: SymbolicFrame | None = self
+        while frame is not None:
+            yield frame
+            frame = frame.parent
+
+    def outermost(self) -> SymbolicFrame:
+        """The captured frame."""
+        *_, last = self.callers()
+        return last
+
     def line(self) -> int:
         """Line of the current instruction."""
         return self.info.line(self.current)
@@ -314,13 +318,7 @@ class SymbolicFrame(Attempt):
 
     def locations(self) -> tuple[UserLocation, ...]:
         """The call stack, outermost first."""
-        frame: SymbolicFrame | None = self
-        places = []
-        while frame is not None:
-            if not frame.is_polyfill:
-                places.append(frame.location())
-            frame = frame.parent
-        return tuple(reversed(places))
+        return tuple(frame.location() for frame in self.callers() if not frame.is_polyfill)[::-1]
 
     def user_location(self) -> str:
         """file:line in function, of the innermost frame that is neither torch's nor a polyfill's."""

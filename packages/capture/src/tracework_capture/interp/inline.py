@@ -13,6 +13,7 @@ from ..errors import BreakGraph
 from ..exception_table import cleans_up
 from ..polyfills import is_polyfill
 from ..sources import Attr, GeneratorLocal
+from ..values.objects.exception import raised_by, stopped_wrongly
 from ..values.objects.function import FunctionValue, bind_arguments
 from ..values.protocol.binding import BoundBuiltin
 from ..values.protocol.value import EXISTING, Frame, SymbolicRaise, Value
@@ -136,7 +137,7 @@ class GeneratorValue(Value):
         except SymbolicRaise as escaped:
             self.finished = True
             if issubclass(escaped.value.python_type(), StopIteration):
-                raise SymbolicRaise(frame.services.stopped_wrongly(frame, escaped.value), again=True) from None
+                raise SymbolicRaise(stopped_wrongly(frame, escaped.value), again=True) from None
             raise
         finally:
             self.running = False
@@ -276,13 +277,11 @@ def _stop(generator: GeneratorValue, frame: Frame) -> NoReturn:
     generator.returned = None
     if returned is None or (returned.is_constant() and returned.constant() is None):
         frame.raise_new(StopIteration)
-    stop = frame.services.new_exception(frame, StopIteration, ())
-    stop.args = [returned]
-    frame.raise_user(stop)
+    frame.raise_new(StopIteration, returned)
 
 
 def _throw(generator: GeneratorValue, frame: Frame, *args: Value) -> Value:
-    exception = frame.services.exception_of(
+    exception = raised_by(
         frame, args[1] if len(args) > 1 and not (args[1].is_constant() and args[1].constant() is None) else args[0], None
     )
     item = generator.resume(frame, frame.constant(None), SymbolicRaise(exception))
@@ -296,7 +295,7 @@ def _close(generator: GeneratorValue, frame: Frame) -> Value:
     if generator.finished or not generator.started:
         generator.finished = True
         return nothing
-    exit_value = frame.services.new_exception(frame, GeneratorExit, ())
+    exit_value = frame.new_exception(GeneratorExit)
     try:
         item = generator.resume(frame, nothing, SymbolicRaise(exit_value))
     except SymbolicRaise as raised:

@@ -7,10 +7,11 @@ import torch
 from ... import _C
 from ...bytecode.code import Instruction
 from ...sources import Const
-from ...values.objects.exception import ExistingException, ExistingTraceback
+from ...values.objects.exception import ExistingException, ExistingTraceback, matches, raised_by
 from ...values.objects.exception_group import match_group
 from ...values.plain.mapping import DictValue
 from ...values.plain.sequence import TupleValue
+from ...values.protocol.binding import class_value
 from ...values.protocol.constant import force_plain
 from ...values.protocol.value import SymbolicRaise, Value, is_none
 from ...values.torch.state import DeviceBlock
@@ -42,7 +43,7 @@ def with_except_start(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Call __exit__ with the exception; its result stays on top."""
     exception = frame.stack[-1]
     exit_method = frame.stack[-4]
-    kind = frame.services.exception_type(frame, exception)
+    kind = class_value(frame, exception.python_type())
     existing = isinstance(exception, ExistingException)
     trace = ExistingTraceback(exception) if existing else exception.getattr(frame, "__traceback__")
     frame.stack.append(exit_method.call(frame, [kind, exception, trace], {}))
@@ -70,7 +71,7 @@ def pop_except(frame: SymbolicFrame, instruction: Instruction) -> None:
 def check_exc_match(frame: SymbolicFrame, instruction: Instruction) -> None:
     """Does the exception match the type or types on top?"""
     kinds = frame.stack.pop()
-    frame.stack.append(frame.constant(frame.services.exception_matches(frame, frame.stack[-1], kinds)))
+    frame.stack.append(frame.constant(matches(frame, frame.stack[-1], kinds)))
 
 
 @opcode("CHECK_EG_MATCH")
@@ -96,7 +97,7 @@ def raise_varargs(frame: SymbolicFrame, instruction: Instruction) -> None:
     value = frame.stack.pop()
     if isinstance(value, ExistingException):
         frame.break_graph("exception", f"{value.describe()} gets a new context and traceback")
-    raise SymbolicRaise(frame.services.exception_of(frame, value, cause))
+    raise SymbolicRaise(raised_by(frame, value, cause))
 
 
 @opcode("RERAISE")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ...bytecode.code import Instruction
 from ...bytecode.intrinsics import intrinsic_names
+from ...values.objects.exception import stopped_wrongly
 from ...values.objects.exception_group import raised_by_clauses
 from ...values.objects.function import NewFunctionValue
 from ...values.plain.sequence import TupleValue
@@ -30,7 +31,7 @@ def call_intrinsic(frame: SymbolicFrame, instruction: Instruction) -> None:
 def stopiteration_error(frame: SymbolicFrame, exception: Value) -> Value:
     """StopIteration that leaves a generator becomes RuntimeError; other exceptions pass."""
     if issubclass(exception.python_type(), StopIteration):
-        return frame.services.stopped_wrongly(frame, exception)
+        return stopped_wrongly(frame, exception)
     return exception
 
 

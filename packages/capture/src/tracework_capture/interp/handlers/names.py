@@ -133,7 +133,7 @@ def read_global(frame: SymbolicFrame, name: str) -> Value:
     if not frame.is_fixed:
         guard_builtin(frame, name, table, touched is MISSING)
     if name not in table:
-        error = frame.services.new_exception(frame, NameError, (f"name '{name}' is not defined",))
+        error = frame.new_exception(NameError, f"name '{name}' is not defined")
         error.fields["name"] = frame.constant(name)
         frame.raise_user(error)
     return frame.wrap(table[name], Const(table[name], name))

@@ -20,7 +20,7 @@ from ..protocol.binding import BoundBuiltin, bind_class_attribute
 from ..protocol.constant import ConstantValue, literal, plain
 from ..protocol.kinds import AbstractException
 from ..protocol.properties import function_value
-from ..protocol.value import NEW, Emitter, Frame, SymbolicRaise, Value
+from ..protocol.value import NEW, Emitter, Frame, SymbolicRaise, Value, is_none
 
 NONE = ConstantValue(None)
 _CHECK_ARGUMENTS = (OSError, SyntaxError, UnicodeError)  # classes whose __init__ may raise
@@ -151,11 +151,6 @@ class ExceptionValue(AbstractException):
             seen.add(id(behind))
             link = behind
         self.context = handled
-
-    @classmethod
-    def of(cls, frame: Frame, error: BaseException) -> ExceptionValue:
-        """From a Python exception."""
-        return cls(type(error), [argument_value(frame, a) for a in error.args])
 
     def text(self) -> str:
         """Message for people."""
@@ -360,3 +355,33 @@ def matches(frame: Frame, exception: Value, handler: Value) -> bool:
     if not (isinstance(kind, type) and issubclass(kind, BaseException)):
         frame.raise_new(TypeError, "catching classes that do not inherit from BaseException is not allowed")
     return kind in resolution_order(exception.python_type())
+
+
+def raised_by(frame: Frame, value: Value, cause: Value | None) -> Value:
+    """What `raise value from cause` raises: classes are called."""
+    exception = exception_instance(frame, value, "exceptions must derive from BaseException")
+    if cause is not None and not is_none(cause):
+        cause = exception_instance(frame, cause, "exception causes must derive from BaseException")
+    if cause is not None:
+        exception.setattr(frame, "__cause__", cause)
+    return exception
+
+
+def exception_instance(frame: Frame, value: Value, refusal: str) -> Value:
+    """An exception as it is, or one of a class that is called."""
+    if issubclass(value.python_type(), BaseException):
+        return value
+    if not (issubclass(value.python_type(), type) and issubclass(value.real(), BaseException)):
+        frame.raise_new(TypeError, refusal)
+    made = value.call(frame, [], {})
+    if not issubclass(made.python_type(), BaseException):
+        frame.break_graph("exception", f"calling {value.describe()} did not give an exception")
+    return made
+
+
+def stopped_wrongly(frame: Frame, stop: Value) -> Value:
+    """What a generator raises instead of a StopIteration that leaves it."""
+    error = frame.new_exception(RuntimeError, "generator raised StopIteration")
+    error.setattr(frame, "__cause__", stop)
+    error.setattr(frame, "__context__", stop)
+    return error

@@ -43,7 +43,7 @@ def end_of(frame: Frame, iterator: Any) -> NoReturn:
     returned, iterator.returned = getattr(iterator, "returned", None), None
     if is_none(returned):
         frame.raise_new(StopIteration)
-    frame.raise_user(frame.services.new_exception(frame, StopIteration, (returned,)))
+    frame.raise_new(StopIteration, returned)
 
 
 def zip_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

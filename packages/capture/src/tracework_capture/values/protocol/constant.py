@@ -319,7 +319,7 @@ def _calls(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def raise_python(frame: Frame, error: BaseException) -> NoReturn:
     """Raises a Python exception in the traced program, with what it carries beside its arguments; never returns."""
-    raised = frame.services.new_exception(frame, type(error), error.args)
+    raised = frame.new_exception(type(error), *error.args)
     carried = {name: getattr(error, name, None) for name in ("name", "path", "filename", "filename2")}
     carried = {name: held for name, held in carried.items() if held is not None} | vars(error)
     raised.fields.update({name: literal(frame, held) for name, held in carried.items()})

@@ -118,10 +118,8 @@ def is_held(frame: Frame, value: Value) -> bool:
         return True
     open_: list[Any] = []
     seen: set[int] = set()
-    asked: Frame | None = frame
-    while asked is not None:
+    for asked in frame.callers():
         open_ += [*dict.values(asked.locals), *(cell._contents for cell in asked.cells.values())]
-        asked = asked.parent
     while open_:
         held = open_.pop()
         if held is value:
@@ -140,8 +138,7 @@ def existing(value: Value) -> Any:
 def may_have_died(frame: Frame, obj: Any) -> bool:
     """Whether the traced program let go of an object that lives as long as that is not done: an argument that no local of the frame is
     any more, or what a variable held that functions share and that was written to."""
-    while frame.parent is not None:
-        frame = frame.parent
+    frame = frame.outermost()
     value = frame.memory.memo.get(id(obj))
     unread = any(held is obj for held, _ in frame.locals.slots.values())
     if not unread and (value is None or all(v is not value for v in (*dict.values(frame.locals), *frame.stack))):

@@ -201,6 +201,9 @@ class AbstractClass(Value):
 class AbstractException(Value):
     """An exception (objects/exception.py ExceptionValue)."""
 
+    fields: dict[str, Value]
+    """What the program stored in it."""
+
     def call_native(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A method that BaseException and its built-in subclasses define."""
         raise NotImplementedError

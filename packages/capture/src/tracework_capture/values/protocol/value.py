@@ -22,7 +22,7 @@ from ...errors import BreakGraph, NotPlain, NotReal
 from ...guards.classes import defines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import CodeType
 
     from tracework_primops import FakeMode, SymbolTable
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..number.float_formulas import Formula
     from ..objects.function import CellValue
     from ..torch.modes import Modes
-    from .kinds import AbstractTensor
+    from .kinds import AbstractException, AbstractTensor
     from .memory import Memory
     from .queries import Queries
 
@@ -151,6 +151,15 @@ class Frame(Protocol):
 
     def raise_new(self, exception_type: type[BaseException], *args: object) -> NoReturn:
         """Raise `exception_type(*args)` in the traced program; args are plain Python objects."""
+
+    def new_exception(self, exception_type: type[BaseException], *args: object) -> AbstractException:
+        """An exception Value, exception_type(*args); args are plain Python objects or Values."""
+
+    def callers(self) -> Iterator[Frame]:
+        """This frame and those that call it, the captured frame last."""
+
+    def outermost(self) -> Frame:
+        """The captured frame."""
 
     def handling(self) -> Value | None:
         """The exception that is being handled, here or in a caller."""
