@@ -11,6 +11,7 @@ from harness import check as capture_and_check
 from tracework_capture import values
 from tracework_capture.values.protocol.make import make
 from tracework_capture.values.protocol.registry import REGISTRIES, Registry
+from tracework_capture.values.protocol.value import Value
 from tracework_capture.values.protocol.wraps import DERIVED, IN_ORDER
 
 MODULES = [module.name for module in pkgutil.walk_packages(values.__path__, f"{values.__name__}.")]
@@ -26,6 +27,18 @@ def test_each_module_is_imported_with_the_package():
 def test_tables_are_sealed(table):
     with pytest.raises(RuntimeError, match="sealed"):
         table["a key"] = None
+
+
+def values_below(kind=Value):
+    for each in kind.__subclasses__():
+        yield each
+        yield from values_below(each)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in values_below() if "cls" in vars(kind)], ids=lambda kind: kind.__name__)
+def test_the_type_that_a_class_of_values_states_counts(kind):
+    """An inherited python_type() that does not ask for cls would hide it."""
+    assert "cls" in kind.python_type.__code__.co_names
 
 
 def test_each_base_has_a_row():

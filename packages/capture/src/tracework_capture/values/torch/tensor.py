@@ -62,6 +62,8 @@ REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (nump
 class TensorOperations(AbstractTensor):
     """A tensor, and what its operations do when no __torch_function__ is asked. `example` is its FakeTensor; `obj` the real one, when it exists already."""
 
+    cls = torch.Tensor
+
     def __init__(self, node: fx.Node, example: FakeTensor, source: Source | None = None, obj: torch.Tensor | None = None) -> None:
         super().__init__(source)
         self.node = node
@@ -75,7 +77,7 @@ class TensorOperations(AbstractTensor):
         return self.keeps_leaf or self.example.is_leaf
 
     def python_type(self) -> type:
-        return type(self.obj) if self.obj is not None else torch.Tensor
+        return type(self.obj) if self.obj is not None else self.cls
 
     def is_buffer(self) -> bool:
         """isinstance(self, nn.Buffer): whether it says so of itself."""
