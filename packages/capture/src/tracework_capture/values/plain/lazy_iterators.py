@@ -1,13 +1,11 @@
-"""Iterators of zip, map, filter, enumerate, iter and itertools, and of ranges: what they are made of is asked as they are."""
+"""Iterators of zip, enumerate, map and filter: what they are made of is asked as they are."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..protocol.constant import ConstantValue
-from ..protocol.operators import binary
 from ..protocol.value import Emitter, Frame, Value
 from .iterators import IteratorValue
 from .sequence import TupleValue
@@ -125,20 +123,3 @@ class FilterIterator(IteratorValue):
     def reload(self, emit: Emitter) -> str:
         function = "None" if self.function is None else emit.load(self.function)
         return f"{emit.const(filter)}({function}, {emit.load(self.iterator)})"
-
-
-class CountIterator(IteratorValue):
-    kind = itertools.count
-
-    def __init__(self, start: Value, step: Value) -> None:
-        super().__init__(None)
-        self.value = start
-        self.step = step
-
-    def next_value(self, frame: Frame) -> Value | None:
-        current = self.value
-        self.value = binary(frame, "+", current, self.step)
-        return current
-
-    def reload(self, emit: Emitter) -> str:
-        return f"{emit.const(itertools.count)}({emit.load(self.value)}, {emit.load(self.step)})"

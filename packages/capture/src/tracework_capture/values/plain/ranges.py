@@ -22,23 +22,14 @@ class RangeValue(NativeValue):
         super().__init__(source)
         self.value = value
 
-    def as_plain(self) -> Any:
-        return self.value
-
     def is_constant(self) -> bool:
         return True
 
     def constant(self) -> Any:
         return self.value
 
-    def truth(self, frame: Frame) -> bool:
-        return bool(self.value)
-
     def length(self, frame: Frame) -> Value:
         return fold_literal(frame, len, self.value)
-
-    def hash_key(self, frame: Frame) -> Any:
-        return self.value
 
     def iterate(self, frame: Frame) -> Value:
         return ConstantIterator(self.value)

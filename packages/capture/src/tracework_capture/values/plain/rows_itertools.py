@@ -14,7 +14,7 @@ from ..protocol.iteration import iterate, iterate_all
 from ..protocol.operators import binary, equal
 from ..protocol.value import Emitter, Frame, Value, is_none
 from .iterators import IteratorValue, SequenceIterator, advanced
-from .lazy_iterators import CountIterator, constructor_text
+from .lazy_iterators import constructor_text
 from .sequence import NONE, TupleValue
 
 EMPTY = ConstantValue(())
@@ -226,7 +226,14 @@ def count(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     step = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
     if start.python_type() is bool and step.is_constant() and step.python_type() is int and step.constant() == 1:
         start = ConstantValue(int(start.truth(frame)))  # as CPython counts ints in steps of one
-    return CountIterator(start, step)
+    return LazyIterator(itertools.count, counted, [start, step], maker=itertools.count)
+
+
+def counted(it: LazyIterator, number: Value, step: Value) -> Iterator[Value]:
+    while True:
+        given, number = number, binary(it.frame, "+", number, step)
+        it.args = [number, step]
+        yield given
 
 
 @lazy(itertools.starmap)
