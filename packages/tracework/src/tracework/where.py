@@ -123,6 +123,15 @@ def _rows(table: Any) -> Iterator[tuple[Any, Any]]:
         yield (row[0], row[1]) if isinstance(row, tuple) and len(row) > 1 else (row, row)
 
 
+def _shown(key: Any, row: Any) -> str:
+    """How a row is written."""
+    return (
+        f"{key.__module__}.{key.__qualname__}".removeprefix("builtins.")
+        if isinstance(key, type)
+        else str(getattr(row, "name", key))
+    )
+
+
 @functools.cache
 def _index() -> dict[str, list[tuple[str, str, Callable[[], str]]]]:
     """Name -> (table, how its key is written, its place) of all rows that bear it."""
@@ -131,7 +140,7 @@ def _index() -> dict[str, list[tuple[str, str, Callable[[], str]]]]:
     for what, module_name, table_name in TABLES:
         module = importlib.import_module(module_name)
         for key, row in _rows(getattr(module, table_name)):
-            entry = what, str(getattr(row, "name", key)), functools.partial(_place, row, key, module)
+            entry = what, _shown(key, row), functools.partial(_place, row, key, module)
             for name in names_of(key):
                 found.setdefault(name, []).append(entry)
     return found
@@ -187,7 +196,12 @@ def places(name: str) -> list[Found]:
         calls.add(rule.place)
         reason = f" ({rule.reason})" if rule.reason else ""
         found.append(Found(f"call of {dotted}: {rule.policy.value}{reason}", rule.place, True))
-    for what, shown, place in (row for spelling in dict.fromkeys((name, full)) for row in _index().get(spelling, ())):
+        if (given := policy.rule_of_result(obj)) is not None:
+            found.append(Found(f"call of what {dotted} gives: {given.policy.value}", given.place, True))
+    out_of_place = full.rstrip("_")  # Tensor.sigmoid_ is sigmoid once its graph is functional
+    for what, shown, place in (
+        row for spelling in dict.fromkeys((name, full, out_of_place)) for row in _index().get(spelling, ())
+    ):
         if what == "call" and place() in calls:
             continue
         row = Found(what if shown == name else f"{what} {shown}", place(), False)

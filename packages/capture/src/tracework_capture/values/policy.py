@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import enum
+import functools
 import types
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,13 +15,17 @@ from .._torch import TensorBase
 from ..atoms import ATOM_TYPES
 from ..trace_policy import BREAK as LEFT_TO_PYTHON
 from ..trace_policy import call_policy, is_disabled
-from .objects.construction import construct
+from .objects.construction import construct, has_modelled_instances, type_call
+from .objects.enum_member import member_of
+from .objects.lru_cache import CachedFunction
+from .objects.refused_classes import refusal
 from .objects.row_value import CFunctionValue
+from .plain.sequence import is_record
 from .protocol.calls import CallRow, Policy, place_of, row_of, row_of_function
 from .protocol.operators import call_dunder
 from .protocol.pure import is_pure
 from .torch.graph_functions import is_graph_function
-from .torch.tensor import PLAIN_METHODS, TensorValue
+from .torch.tensor import PLAIN_METHODS, TensorOperations
 
 
 class Rule(NamedTuple):
@@ -59,11 +65,11 @@ def rule_of_method(owner: type, name: str) -> Rule:
             return _of_row(row)
     is_tensor = issubclass(owner, TensorBase)
     if is_tensor and name in PLAIN_METHODS:
-        return Rule(Policy.BREAK, "call_unknown", place_of(TensorValue.call_method))
+        return Rule(Policy.BREAK, "call_unknown", place_of(TensorOperations.call_method))
     if name.startswith("__"):
         return Rule(Policy.MODELLED, None, place_of(call_dunder))
     if is_tensor:
-        return Rule(Policy.NODE, None, place_of(TensorValue.call_method))
+        return Rule(Policy.NODE, None, place_of(TensorOperations.call_method))
     if owner in ATOM_TYPES or is_pure(getattr(owner, name, None)):
         return Rule(Policy.EVALUATED, None, place_of(is_pure))
     return Rule(Policy.BREAK, "call_unknown", place_of(CFunctionValue.call))
@@ -82,8 +88,19 @@ def _of_row(row: CallRow) -> Rule:
 
 
 def _of_class(cls: type) -> Rule:
-    if issubclass(cls, BaseException):
+    """As construct() goes about it: by a metaclass's __call__, then by __new__ and __init__."""
+    if issubclass(cls, BaseException) or is_record(cls) or cls.__module__ == "torch.return_types":
         return Rule(Policy.MODELLED, None, place_of(construct))
-    if issubclass(cls, torch.nn.Module):
-        return Rule(Policy.TRACED, None, place_of(cls.__init__))
-    return Rule(Policy.BREAK, "call_unknown", place_of(construct))
+    if isinstance(cls, enum.EnumMeta) and cls._member_names_:
+        return Rule(Policy.MODELLED, None, place_of(member_of))
+    if refusal(cls) is not None and not has_modelled_instances(cls):
+        return Rule(Policy.BREAK, "call_unknown", place_of(refusal))
+    for made_by in (type(cls).__call__, cls.__new__, cls.__init__):
+        if isinstance(made_by, types.FunctionType):
+            return Rule(Policy.TRACED, None, place_of(made_by))
+    return Rule(Policy.MODELLED, None, place_of(type_call))
+
+
+def rule_of_result(fn: Any) -> Rule | None:
+    """The rule in force for what a decorator gives, where that is no function."""
+    return Rule(Policy.MODELLED, None, place_of(CachedFunction.query)) if fn in (functools.lru_cache, functools.cache) else None

@@ -17,13 +17,19 @@ ALLOWED_NATIVE = {object, *NATIVE_BASES, abc.ABC}
 
 def refuse_class(frame: Frame, cls: type) -> None:
     """Breaks for classes whose instances have state that only C knows, or notice that they die."""
+    what = refusal(cls)
+    if what is not None:
+        frame.break_graph("call_unknown", f"construction of {what}")
+
+
+def refusal(cls: type) -> str | None:
+    """What a break says of a class whose instances cannot be made while tracing; None for others."""
     if defines(cls, "__del__"):
-        frame.break_graph("call_unknown", f"construction of {cls.__name__}, whose __del__ runs when it dies")
+        return f"{cls.__name__}, whose __del__ runs when it dies"
     if issubclass(cls, REFUSED):
-        frame.break_graph("call_unknown", f"construction of {cls.__name__}")
+        return cls.__name__
     new = cls.__new__
-    if isinstance(new, types.BuiltinFunctionType) and new.__self__ not in ALLOWED_NATIVE:
-        frame.break_graph("call_unknown", f"construction of {cls.__module__}.{cls.__name__}")
-    for base in cls.__mro__:
-        if not (base.__flags__ & HEAP_TYPE) and base not in ALLOWED_NATIVE:
-            frame.break_graph("call_unknown", f"construction of {cls.__module__}.{cls.__name__}")
+    of_c = isinstance(new, types.BuiltinFunctionType) and new.__self__ not in ALLOWED_NATIVE
+    if of_c or any(not (base.__flags__ & HEAP_TYPE) and base not in ALLOWED_NATIVE for base in cls.__mro__):
+        return f"{cls.__module__}.{cls.__name__}"
+    return None
