@@ -94,6 +94,15 @@ A.std(where=A>0)
 OF_DATA = """
 np.nonzero(A>0) | A.nonzero() | np.where(A>0) | np.argwhere(A>0) | np.flatnonzero(V>0) | np.extract(A>0,A) | A[A>0] | np.nonzero(V)
 """
+OF_OPEN_SIZES = """
+np.tile(A,(2,1)) | np.pad(A,1) | np.pad(A,1,mode='edge') | np.diff(A) | np.isclose(A,A) | np.nan_to_num(A) | np.copy(A) |
+np.full(A.shape,2.5) | np.full_like(A,2.5) | np.zeros_like(A) | np.ones(A.shape) | np.moveaxis(A,0,1) | np.expand_dims(A,0) |
+np.atleast_3d(A) | np.array(A,ndmin=3) | np.vstack((A,A)) | np.hstack((A,A)) | np.stack((A,A)) | np.concatenate((A,A)) |
+np.split(A,2,axis=1) | np.rot90(A) | np.outer(A,A) | np.trace(A) | np.tril(A) | np.triu(A,1) | np.ptp(A) |
+np.sum(A,axis=0) | np.sum(A,where=A>0) | np.max(A,initial=0.0) | np.prod(A,0) | np.std(A) | np.mean(A) | np.shape(A) |
+np.argmax(A,0) | np.cumsum(A,1) | np.add.reduce(A,1) | A.max(1,keepdims=True)
+"""
+"""One graph for any number of rows."""
 LEFT = """
 np.unique(I) | np.bincount(I) | np.linalg.eigvals(M) | A.tobytes() | max(V) | I**I |
 np.sum(A,axis=()) | np.trim_zeros(V) | np.vectorize(str)(V)
@@ -241,6 +250,16 @@ def test_sizes_out_of_data(text):
         function = program(text, order)
         compiled = tracework.compile(function, backend="eager", fullgraph=(kind, order) == KINDS[0])
         check(function, arrays(kind, order), arrays(kind, order), compiled)
+
+
+@pytest.mark.parametrize("text", listed(OF_OPEN_SIZES))
+def test_open_sizes(text):
+    function = eval(f"lambda A: {text}", {"np": np})
+    compiled = tracework.compile(function, backend="eager", fullgraph=True, dynamic=True)
+    for rows in (3, 5, 6):
+        given = array(np.random.default_rng(rows), "float64", "c", (rows, 4))
+        for mine, theirs in zip(leaves(compiled(given)), leaves(function(given)), strict=True):
+            agree(mine, theirs)
 
 
 @pytest.mark.filterwarnings("ignore")
