@@ -2,9 +2,9 @@
 
 `python -m benchmarks --generate` is the table; `python -m benchmarks.generate JSON` is one measurement and prints one JSON line. Ways:
 "generate" lets generate compile the model by itself, as it does on a GPU with a static cache (by torch.compile, mode reduce-overhead, which
-tracework replaces); "forward" compiles `model.forward` before, and generate compiles nothing; "inputs" compiles what prepares the
-arguments of the model's call as well. "step" is the model's call alone, without what generate does around it: the same token again, as generate
-passes it. "text" is a whole text by the number of its tokens, with its prompt and with what a cache of its own costs the recordings.
+tracework replaces); "forward" compiles `model.forward` before, and generate compiles nothing. "step" is the model's call alone, without
+what generate does around it: the same token again, as generate passes it. "text" is a whole text by the number of its tokens, with its prompt and
+with what a cache of its own costs the recordings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ SYSTEMS = (
     ("tracework", "generate", "reduce-overhead"),
     ("tracework", "forward", None),
     ("tracework", "forward", "reduce-overhead"),
-    ("tracework", "inputs", "reduce-overhead"),
 )
 
 
@@ -94,15 +93,13 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     expected, _ = text(disable_compile=True)
     eager = min(text(disable_compile=True)[1] for _ in range(2))
     steps: Steps | None = None
-    other: dict[str, Any] = {"disable_compile": job["way"] != "generate"}
+    other: dict[str, Any] = {"disable_compile": job["way"] == "forward"}
     with contextlib.ExitStack() as stack:
         if job["system"] == "tracework":
             import tracework
 
             stack.enter_context(tracework.replace_torch_compile())
-        if job["way"] == "inputs":  # its sizes grow with each token: no recordings
-            model.prepare_inputs_for_generation = compiler(job["system"], None)(model.prepare_inputs_for_generation)
-        if job["way"] != "generate":
+        if job["way"] == "forward":
             model.forward = steps = Steps(compiler(job["system"], job["mode"])(model.forward))
         else:
             compiled_call = model.get_compiled_call

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import importlib.util
 import logging
 import multiprocessing
@@ -85,8 +84,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "assisted": {"do_sample": False},
 }
 CACHES = ("dynamic", "static")
-CALLS = ("forward", "prepare_inputs_for_generation")
-"""What generate calls at each token, and that can be compiled."""
 QUANTIZED = "llama", "qwen3"
 """Models with a cache of eight bits, where transformers has one that needs no other library."""
 OFFLOADED = (("llama", "offloaded"), ("llama", "offloaded_static"), ("gemma3", "offloaded_static"))
@@ -97,9 +94,8 @@ OTHERS = 32
 
 @dataclass(frozen=True)
 class Case:
-    """A model, a way of choosing tokens, a cache, and who compiles: `forward` is tracework.compile(model.forward), `inputs` compiles what
-    prepares its arguments as well, `generate` compiles by itself, as it does with a static cache, and calls torch.compile for it, which is
-    replaced."""
+    """A model, a way of choosing tokens, a cache, and who compiles: `forward` is tracework.compile(model.forward), `generate` compiles by
+    itself, as it does with a static cache, and calls torch.compile for it, which is replaced."""
 
     model: str
     way: str = "greedy"
@@ -138,7 +134,6 @@ class Counts:
     def step(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """A call of the model."""
 
-        @functools.wraps(call)  # generate looks at the names of its arguments
         def one(*args: Any, **kwargs: Any) -> Any:
             before = self.ran
             result = call(*args, **kwargs)
@@ -193,7 +188,7 @@ def is_right(case: Case, outcome: Outcome) -> bool:
     if case.way == "assisted":
         few = outcome.compiled + outcome.compiled_again <= MOST_ASSISTED
     else:
-        few = outcome.compiled <= MOST_COMPILED * (1 + (case.compiled_by == "inputs")) and not outcome.compiled_again
+        few = outcome.compiled <= MOST_COMPILED and not outcome.compiled_again
     if (case.model, case.cache) in OFFLOADED:
         return outcome.same and not outcome.compiled_again
     return outcome.same and few and list(outcome.graphs) == [1]
@@ -205,7 +200,7 @@ def cases(models: list[str], device: str = "cpu") -> list[Case]:
     made += [Case(model, cache=cache) for model, cache in OFFLOADED if model in models and device == "cuda"]
     if hasattr(transformers.cache_utils, "Fp8QuantizedLayer"):
         made += [Case(model, cache="quantized") for model in QUANTIZED if model in models]
-    made += [Case(model, compiled_by=by) for by in ("generate", "inputs") for model in models]
+    made += [Case(model, compiled_by="generate") for model in models]
     made += [Case(model, way, cache) for model in models for way in ("sampled", "beams") for cache in CACHES]
     return made + [Case(model, "assisted", "dynamic") for model in models if model not in ("whisper", "mamba")]
 
@@ -255,9 +250,8 @@ def generated(case: Case, steps: int, backend: str = "eager", device: str = "cpu
         raise EagerError(f"eager raises {type(error).__name__}") from error
     tracework.reset()
     with counted(backend) as counts, tracework.replace_torch_compile():
-        if case.compiled_by in ("forward", "inputs"):
-            for name in CALLS[: 1 + (case.compiled_by == "inputs")]:
-                setattr(model, name, counts.step(tracework.compile(getattr(model, name), backend=backend)))
+        if case.compiled_by == "forward":
+            model.forward = counts.step(tracework.compile(model.forward, backend=backend))
         else:
             config = transformers.CompileConfig(backend=backend, mode=None)
             config._compile_all_devices = True

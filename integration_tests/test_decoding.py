@@ -5,9 +5,7 @@ import pytest
 
 STEPS = 24
 WHOLE_STACK = [decoding.Case(model) for model in decoding.MODELS]
-LEFT_OUT = [decoding.Case(model, compiled_by="inputs") for model in decoding.MODELS if model not in ("llama", "gemma3", "t5")]
-"""Left to `python integration_tests/decoding.py`."""
-CASES = [case for case in decoding.cases(list(decoding.MODELS)) if case.way == "greedy" and case not in (*WHOLE_STACK, *LEFT_OUT)]
+CASES = [case for case in decoding.cases(list(decoding.MODELS)) if case.way == "greedy" and case not in WHOLE_STACK]
 OTHERS = [
     decoding.Case(*case)
     for case in (("llama", "sampled"), ("gemma3", "beams"), ("t5", "beams"), ("llama", "assisted", "dynamic"))

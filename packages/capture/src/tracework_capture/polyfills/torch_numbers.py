@@ -6,7 +6,6 @@ where a tensor would round otherwise than eager does with a number, or another o
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -34,6 +33,12 @@ class Form(NamedTuple):
     number: str | None
     dtypes: frozenset[torch.dtype]
     of: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        """file:line"""
+        code = self.function.__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 FORMS: dict[str, Form] = {}
@@ -407,36 +412,18 @@ def added_product(name: str, input: Tensor, first: Tensor, second: Tensor, *, be
     return input.copy_(found) if name.endswith("_") else found
 
 
-def accumulated(name: str, number: Tensor, input: Tensor, first: Tensor, second: Tensor | None = None) -> Tensor:
-    """add and sub with alpha, addcmul and addcdiv with value, lists of torch._foreach_* apart: in eager's order of operations, and in the
-    tensors' common dtype, float32 for the halves, which are rounded once at the end."""
-    tensors = [input, first] if second is None else [input, first, second]
-    common = functools.reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
-    if number.dtype != input.dtype and not number.dtype.is_complex and 0 in [tensor.ndim for tensor in tensors]:
-        number = number.to(input.dtype)  # it takes no part in promotion, which among tensors without dims it would
-    once = common != wide(common) and not name.endswith("_")
-    target, others = as_kind(input, wide(common)) if once else input, [as_kind(tensor, wide(common)) for tensor in tensors[1:]]
-    if second is None:
-        change = torch.mul(others[0], -number if "sub" in name else number)
-    else:
-        change = (torch.mul if "mul" in name else torch.div)(torch.mul(number, others[0]), others[1])
-    if name.endswith("_"):
-        return input.add_(change)
-    return as_kind(target.add(change), common) if once else target.add(change)
-
-
 @form("batch_norm", number="momentum", of=())
 def batch_norm(
     name: str, input: Tensor, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
-    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+    training: bool = False, momentum: float = 0.1, eps: float | None = None,
 ) -> Tensor:  # fmt: skip
     """The operator gives the batch's own statistics, which are averaged with the running ones here, in double precision as its kernel on
     the CPU does."""
-    share = as_tensor(momentum)
+    share, options = as_tensor(momentum), {} if eps is None else {"eps": eps}
     if not training or running_mean is None or running_var is None:
-        return F.batch_norm(input, running_mean, running_var, weight, bias, bool(training), 0.0, eps)
+        return F.batch_norm(input, running_mean, running_var, weight, bias, bool(training), 0.0, **options)
     own = torch.zeros_like(running_mean), torch.zeros_like(running_var)
-    found = F.batch_norm(input, own[0], own[1], weight, bias, training, 1.0, eps)
+    found = F.batch_norm(input, own[0], own[1], weight, bias, training, 1.0, **options)
     rest = torch.rsub(share, 1.0)
     for new, old in zip(own, (running_mean, running_var)):
         parts = as_kind(new, torch.float64).mul(share), as_kind(old, torch.float64).mul(rest)

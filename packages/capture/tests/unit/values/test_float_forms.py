@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from tracework_capture.polyfills.torch_numbers import FORMS, accumulated
+from tracework_capture.polyfills.torch_numbers import FORMS
 
 PLACES = torch.tensor([0, 2])
 
@@ -80,15 +80,6 @@ def test_eager(name, dtype):
             list(found) if type(found) is tuple else found, list(expected) if type(expected) is tuple else expected
         )
     assert found is not NotImplemented or dtype is torch.bfloat16
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", ["add", "sub", "addcmul", "addcdiv"])
-def test_accumulated(name, dtype):
-    x = (torch.arange(-2.0, 4.0) / 2 + 0.125).to(dtype)
-    tensors, option = ((x, x + 1), "alpha") if name in ("add", "sub") else ((x, x + 1, x), "value")
-    expected = getattr(torch, name)(*tensors, **{option: 0.5})
-    torch.testing.assert_close(accumulated(name, torch.tensor(0.5, dtype=torch.float64), *tensors), expected)
 
 
 def test_every_form_has_a_case():

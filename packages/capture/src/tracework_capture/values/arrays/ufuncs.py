@@ -14,7 +14,7 @@ import torch
 from ...arrays import array_errors, numpy
 from ...graph.constant_data import known_tensor
 from ...sources import Source
-from ..number.numpy_arithmetic import NUMPY_OPERATORS
+from ..number.number import NUMPY_OPERATORS
 from ..number.symint import SymNumber
 from ..objects.row_value import RowValue
 from ..plain.rows_operators import DIVMOD

@@ -6,7 +6,6 @@ from . import (  # noqa: F401
     float_formulas,
     floats,
     number,
-    numpy_arithmetic,
     numpy_ints,
     size_floats,
     size_formulas,

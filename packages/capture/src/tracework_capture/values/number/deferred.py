@@ -42,26 +42,23 @@ ZERO = {int: 0, float: 0.0, bool: False}
 
 
 class DeferredValue(Value):
-    """`write(emit)` is the expression of the object, of class `kind`. `places`: where the program asked for data. An int is never farther from
+    """`write(emit)` is the expression of the object, of class `cls`. `places`: where the program asked for data. An int is never farther from
     0 than `most`."""
 
     def __init__(self, kind: type, write: Writer, places: Places, most: int = 2**63) -> None:
         super().__init__(None)
-        self.kind = kind
+        self.cls = kind
         self.write = write
         self.places = places
         self.most = most
 
     is_deferred = True
 
-    def python_type(self) -> type:
-        return self.kind
-
     def is_number(self) -> bool:
-        return self.kind in ZERO
+        return self.cls in ZERO
 
     def describe(self) -> str:
-        return f"{self.kind.__name__} out of the data of a tensor"
+        return f"{self.cls.__name__} out of the data of a tensor"
 
     def needed(self, frame: Frame, *_: Any) -> NoReturn:
         """Something asks for the object itself."""
@@ -73,16 +70,10 @@ class DeferredValue(Value):
         """not self"""
         return DeferredValue(bool, lambda emit: f"(not {emit.load(self)})", self.places)
 
-    def same_object(self, other: Value) -> bool | None:
-        return True if self is other else super().same_object(other)
-
-    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
-        return self.needed(frame)
-
     def unary(self, frame: Frame, op: str) -> Value:
-        if op == "~" or self.kind not in ZERO:
+        if op == "~" or self.cls not in ZERO:
             return self.needed(frame)
-        return self.computed_from(type(+ZERO[self.kind]), [self], op + "{}", self.most)
+        return self.computed_from(type(+ZERO[self.cls]), [self], op + "{}", self.most)
 
     def computed_from(self, kind: type, operands: list[Value], pattern: str, most: int = 0) -> DeferredValue:
         """The value of an expression of these operands."""
@@ -91,9 +82,9 @@ class DeferredValue(Value):
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         op = op.rstrip("=")
         pair = [other, self] if reverse else [self, other]
-        if op == "+" and self.kind is str is other.python_type():
+        if op == "+" and self.cls is str is other.python_type():
             return self.computed_from(str, pair, "{} + {}")
-        if self.kind not in ZERO or not other.is_number():
+        if self.cls not in ZERO or not other.is_number():
             return self.needed(frame)
         kinds = [type(+ZERO[value.python_type()]) for value in pair]
         kind, most = float if float in kinds else int, largest(op, *map(magnitude, pair))
@@ -107,7 +98,7 @@ class DeferredValue(Value):
         if name == "__round__" and not kwargs:
             return rounded(self, args) or self.needed(frame)
         conversion = {"__int__": int, "__index__": int, "__float__": float}.get(name)
-        if args or kwargs or conversion is None or self.kind not in (int, bool, conversion):
+        if args or kwargs or conversion is None or self.cls not in (int, bool, conversion):
             return self.needed(frame)
         return DeferredValue(conversion, lambda emit: f"{emit.const(conversion)}({emit.load(self)})", self.places, self.most)
 
@@ -116,7 +107,7 @@ class DeferredValue(Value):
 
 
 for _name in (
-    *("truth", "hash_key", "getattr", "setattr", "delattr", "call", "contains", "as_graph_arg"),
+    *("truth", "compare", "hash_key", "getattr", "setattr", "delattr", "call", "contains", "as_graph_arg"),
     *("getitem", "setitem", "delitem", "iterate", "length", "try_specialise"),
 ):
     setattr(DeferredValue, _name, DeferredValue.needed)

@@ -4,7 +4,7 @@ the graph has run.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch import fx
@@ -21,24 +21,23 @@ EXACT = 2**53
 """Ints up to this one are floats, too."""
 
 
-def needed(frame: Frame) -> NoReturn:
-    """The graph ends here."""
-    frame.break_graph("random_state", "the value of a random number is needed while tracing")
+class Drawn(NumberOfNode):
+    """A number that was drawn, or computed from one."""
+
+    def specialise(self, frame: Frame) -> NoReturn:
+        frame.break_graph("random_state", "the value of a random number is needed while tracing")
 
 
-class DrawnValue(DeferredFloat):
-    """A float that was drawn, or computed from one."""
+class DrawnValue(Drawn, DeferredFloat):
+    """A float."""
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         other = other.as_float(frame) if isinstance(other, DrawnInt) else other
         return super().binary(frame, op, other, reverse)
 
-    def specialise(self, frame: Frame) -> Any:
-        return needed(frame)
 
-
-class DrawnInt(NumberOfNode):
-    """An int that was drawn, or computed from one; `node` gives it as a tensor. It is never farther from 0 than `most`."""
+class DrawnInt(Drawn):
+    """An int; `node` gives it as a tensor. It is never farther from 0 than `most`."""
 
     cls = int
 
@@ -50,9 +49,6 @@ class DrawnInt(NumberOfNode):
     def describe(self) -> str:
         return "an int that is drawn"
 
-    def specialise(self, frame: Frame) -> Any:
-        return needed(frame)
-
     def as_float(self, frame: Frame) -> DrawnValue:
         """float(self)"""
         return DrawnValue(tensor_value(frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.float64))).node)
@@ -61,12 +57,12 @@ class DrawnInt(NumberOfNode):
         """What stands for it in arithmetic with these tensors. Those of fewer bits may not hold it; for powers, quotients and bits numbers
         have rules of their own."""
         if op is not None and op not in COMPARE_FUNCTIONS and op.rstrip("=") not in ("+", "-", "*", "/"):
-            return needed(frame)
+            return self.specialise(frame)
         if all(t.example.dtype is torch.int64 for t in tensors):
             return self.as_tensor(frame)
         if all(t.example.dtype.is_floating_point for t in tensors):
             return self.as_float(frame).as_operand(frame, tensors)
-        return needed(frame)
+        return self.specialise(frame)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         op = op.rstrip("=")
@@ -79,21 +75,21 @@ class DrawnInt(NumberOfNode):
             return (
                 DrawnInt(frame.graph.compute(frame, BINARY_FUNCTIONS[op], operands).node, most)
                 if most <= EXACT
-                else needed(frame)
+                else self.specialise(frame)
             )
         if isinstance(other, DrawnInt):
             other = other.as_float(frame)
         known = isinstance(other, FloatValue) or is_exact_number(other)
-        return self.as_float(frame).binary(frame, op, other, reverse) if known else needed(frame)
+        return self.as_float(frame).binary(frame, op, other, reverse) if known else self.specialise(frame)
 
     def unary(self, frame: Frame, op: str) -> Value:
-        made = frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),)) if op == "-" else needed(frame)
+        made = frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),)) if op == "-" else self.specialise(frame)
         return DrawnInt(made.node, self.most)
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args or kwargs:
-            return needed(frame)
-        return self.as_float(frame) if name == "__float__" else self if name in SAME_INT else needed(frame)
+            return self.specialise(frame)
+        return self.as_float(frame) if name == "__float__" else self if name in SAME_INT else self.specialise(frame)
 
 
 def is_int(value: Value) -> bool:

@@ -28,8 +28,7 @@ from ..protocol.special_methods import REFLECTED
 from ..protocol.value import Frame, Value
 from ..protocol.wraps import changes_in
 from .float_formulas import Formula, FormulaInput, Roots, answer, called, computed_by_python, formula_of
-from .number import Number, NumberOfNode
-from .numpy_arithmetic import numpy_arithmetic
+from .number import Number, NumberOfNode, numpy_arithmetic
 from .size_formulas import float_of_size
 from .symint import SymNumber
 
@@ -46,6 +45,8 @@ class FloatValue(AbstractFloat, NumberOfNode):
     cls = float
     roots: Roots = frozenset()
     input_formula: Formula | None = None
+    never_zero = False
+    """Whether it is another number than 0 in all calls."""
 
     def __init__(
         self, node: Any, hint: float, roots: Roots, source: Source | None = None, formula: Formula | None = None
@@ -121,10 +122,10 @@ class FloatValue(AbstractFloat, NumberOfNode):
     def stays(self, op: str, other: Value, reverse: bool) -> bool:
         """Whether tensors give the number, or the error, that floats would."""
         if isinstance(other, FloatValue):
-            return op in ARITHMETIC or (op == "/" and (self if reverse else other).is_never_zero())
+            return op in ARITHMETIC or (op == "/" and (self if reverse else other).never_zero)
         if not other.is_constant() or type(other.constant()) not in (int, float):
             return False
-        return op in ARITHMETIC or (op == "/" and not reverse and other.constant() != 0)
+        return op in ARITHMETIC or (op == "/" and (self.never_zero if reverse else other.constant() != 0))
 
     def computed(self, frame: Frame, op: str, other: Value, reverse: bool) -> Value:
         mine = self.as_tensor(frame)
@@ -142,10 +143,6 @@ class FloatValue(AbstractFloat, NumberOfNode):
     def like(self, other: Value) -> Callable[..., FloatValue]:
         """The class of what is computed from this and another value."""
         return other.like(ConstantValue(0)) if isinstance(other, FloatValue) else FloatValue
-
-    def is_never_zero(self) -> bool:
-        """Whether it is another number than 0 in all calls."""
-        return False
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if isinstance(other, AbstractTensor):
@@ -244,20 +241,11 @@ class DeferredFloat(FloatValue):
 class DataFloat(DeferredFloat):
     """The number of a tensor: what needs it while tracing breaks the graph, and Python gets it when the graph has run."""
 
-    never_zero = False
-
-    def is_never_zero(self) -> bool:
-        return self.never_zero
-
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         divisor = self if reverse else other
         if op.rstrip("=") == "/" and isinstance(divisor, DataFloat) and not isinstance(other, AbstractTensor):
             divisor.never_zero = divisor.never_zero or truth_of_state(frame, divisor.node) is True
         return super().binary(frame, op, other, reverse)
-
-    def stays(self, op: str, other: Value, reverse: bool) -> bool:
-        number = other.is_constant() and type(other.constant()) in (int, float)
-        return super().stays(op, other, reverse) or (number and op == "/" and reverse and self.never_zero)
 
     def specialise(self, frame: Frame) -> Any:
         return frame.break_graph("tensor_to_python", "the number in a tensor is needed while tracing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import fx
@@ -11,7 +12,11 @@ from ..protocol.constant import ConstantValue
 from ..protocol.kinds import AbstractTensor
 from ..protocol.make import make
 from ..protocol.memory import remember
+from ..protocol.registry import Registry
 from ..protocol.value import Emitter, Frame, Value
+
+NUMPY_OPERATORS: Registry[str, Callable[[Frame, Value, Value], Value | None]] = Registry("NUMPY_OPERATORS")
+"""Operator -> what NumPy computes of (frame, left, right), one of them one of its numbers that changes; None where that needs the number."""
 
 
 class Number(Value):
@@ -83,3 +88,9 @@ class NumberOfNode(Number):
 def largest(op: str, first: int, second: int) -> int:
     """What the results of an operator of ints, one of + - *, are not farther from 0 than, given that of its operands."""
     return first * second if op == "*" else first + second
+
+
+def numpy_arithmetic(frame: Frame, op: str, number: Value, other: Value, reverse: bool) -> Value | None:
+    """`number op other` of a number of NumPy, or `other op number` when reverse; None where that needs the number."""
+    rule = NUMPY_OPERATORS.get(op)
+    return None if rule is None else rule(frame, *((other, number) if reverse else (number, other)))

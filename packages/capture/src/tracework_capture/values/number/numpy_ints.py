@@ -22,7 +22,7 @@ from ..protocol.unspecialised import UnspecialisedConstant
 from ..protocol.value import Emitter, Frame, Value
 from ..protocol.wraps import changes_in
 from .float_formulas import MOST_TEXT, answer_of
-from .numpy_arithmetic import numpy_arithmetic
+from .number import numpy_arithmetic
 from .symint import size_value
 
 NUMPY_INTS = frozenset(kind for kind in NUMPY_NUMBERS if issubclass(kind, numpy.integer))

@@ -36,6 +36,7 @@ class SizeFloat(FloatValue):
         self.roots = frozenset((size, graph.symbols.hint(size)) for size in sizes_in(formula))
         self.formula = formula
         self.span = span
+        self.never_zero = span[0] > 0 or span[1] < 0
 
     @property
     def input_formula(self) -> Formula | None:  # type: ignore[override]
@@ -43,9 +44,6 @@ class SizeFloat(FloatValue):
 
     def in_formula(self) -> Any:
         return self.constant() if self.known else self.formula
-
-    def is_never_zero(self) -> bool:
-        return self.span[0] > 0 or self.span[1] < 0
 
     @property
     def node(self) -> fx.Node:  # type: ignore[override]

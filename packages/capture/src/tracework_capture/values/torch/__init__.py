@@ -4,7 +4,7 @@
 - who is asked about a call: tensor_attributes, opaque_tensor, overrides
 - settings: modes, context, state, optimizer
 - backward: module_hooks, hooks, frame_hooks, saved_hooks, backward
-- calls: number_calls, float_forms, generators, call
+- calls: float_forms, generators, call
 - calls with ways of their own: number_arguments, data_calls, tensor_data, metadata_mutation, tensor_text
 - tensors: tensor, storage, subclass
 - modules: module, functional_call, copies
@@ -36,7 +36,6 @@ from . import (  # noqa: F401
     module,
     module_hooks,
     number_arguments,
-    number_calls,
     opaque_call,
     opaque_tensor,
     optimizer,

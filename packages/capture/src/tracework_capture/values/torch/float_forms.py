@@ -6,35 +6,38 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 
+from ...errors import NotPlain
+from ...graph.operators import number_operator
 from ...polyfills import torch_numbers
 from ...polyfills.torch_numbers import FORMS
 from ..number.float_formulas import answer, computed_int
 from ..number.floats import FloatValue, changes, shown_to_hooks
 from ..plain.sequence import SequenceValue
 from ..protocol.calls import Handler, calls, traced
-from ..protocol.constant import ConstantValue, force_plain
-from ..protocol.kinds import AbstractTensor
+from ..protocol.constant import ConstantValue, force_plain, plain
+from ..protocol.kinds import AbstractTensor, is_plain_tensor
 from ..protocol.value import Frame, Value
 from .dtypes import as_kind, fits
-from .number_calls import NUMBER_CALLS
 
 
 def tensor_form(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result of a function or method of torch by this name where one of its arguments is a float that changes; else None."""
-    form, calling = FORMS.get(name), NUMBER_CALLS.get(name)
+    form = FORMS.get(name)
     given = [*args, *kwargs.values()]
     if name == "gradient" or name.startswith("_foreach_"):  # which take lists of numbers, too
         given += [item for value in given if isinstance(value, SequenceValue) for item in value.unpack(frame)]
-    if (form is None and calling is None) or "out" in kwargs or not any(map(changes, given)):
+    if (form is None and name not in NUMBER_CALLS) or "out" in kwargs or not any(map(changes, given)):
         return None
     largest = largest_number(given)
     if shown_to_hooks(frame) or not all(fits(frame, value, largest) for value in given if changes(value)):
         return None
     if form is None:
-        return None if calling is None else calling(frame, name, list(args), dict(kwargs))
+        return read_when_run(frame, name, list(args), dict(kwargs))
     called = [ConstantValue(name), *args]
     if not takes(form, called, kwargs):
         return None
@@ -106,3 +109,47 @@ calls(
         torch_numbers.count_of: row(count_of),
     }
 )
+
+
+# --- functions that compute with a float in a way that no function of tensors does bit by bit ----------------------------------------
+
+
+NUMBER_CALLS = {
+    "norm": torch.norm,
+    "linalg_norm": torch.linalg.norm,
+    "linalg_vector_norm": torch.linalg.vector_norm,
+    "logspace": torch.logspace,
+    **{name: getattr(torch, name) for name in ("dist", "histc", "cdist", "pdist")},
+    "multi_margin_loss": F.multi_margin_loss,
+}
+
+
+AS_USUAL: dict[str, tuple[Any, ...]] = {"device": (None,), "dtype": (None,), "layout": (None, torch.strided)}
+AS_USUAL |= {"requires_grad": (None, False), "pin_memory": (None, False)}
+"""What an argument is where it says nothing."""
+
+
+def read_when_run(frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """The call with its floats read from tensors; None where a gradient is asked for, or something else decides what it gives."""
+    kwargs = {k: v for k, v in kwargs.items() if not v.is_constant() or v.constant() not in AS_USUAL.get(k, ())}
+    values: list[Any] = [*args, *kwargs.values()]
+    places = [place for place, value in enumerate(values) if isinstance(value, AbstractTensor)]
+    examples = [values[place].example for place in places]
+    if frame.modes.transforms or frame.modes.function_modes or any(torch.is_grad_enabled() and e.requires_grad for e in examples):
+        return None
+    if any(not is_plain_tensor(values[place]) for place in places) or under_autocast():
+        return None
+    try:
+        known = [None if isinstance(v, AbstractTensor) or changes(v) else plain(v) for v in values]
+    except NotPlain:
+        return None
+    numbers = {place: value.hint for place, value in enumerate(values) if changes(value)}
+    if not places and not set(kwargs) <= {"start", "end", "steps", "base", "dtype"}:
+        return None
+    operator = number_operator(NUMBER_CALLS[name], known, tuple(kwargs), numbers, places)
+    return frame.graph.call(frame, operator, (*(values[p] for p in places), *(values[p].as_tensor(frame) for p in numbers)))
+
+
+def under_autocast() -> bool:
+    """Whether the dtype of what functions compute in depends on where they are called."""
+    return any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))

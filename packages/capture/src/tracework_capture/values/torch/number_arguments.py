@@ -1,6 +1,6 @@
 """Operators whose number argument (alpha, value) is a tensor: eager reads the number out of it, which a graph cannot.
 
-polyfills/torch_numbers.py has the same arithmetic without that argument. What else is given breaks the graph, as reading the number does.
+The same arithmetic is done without that argument. What else is given breaks the graph, as reading the number does.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ from typing import Any
 
 import torch
 
-from ...polyfills.torch_numbers import EXACT, WIDE, accumulated
+from ...polyfills.torch_numbers import EXACT, WIDE
 from ..number.floats import FloatValue
 from ..plain.sequence import SequenceValue, TupleValue
-from ..protocol.calls import Handler, call, method, traced
+from ..protocol.calls import Handler, call, method
 from ..protocol.constant import ConstantValue
-from ..protocol.kinds import AbstractTensor
+from ..protocol.kinds import AbstractTensor, tensor_value
 from ..protocol.value import Frame, Value
 from .call import call_torch, returned_list, writes_to_lists
-from .dtypes import fits
-
-accumulate = traced(accumulated)
+from .dtypes import as_kind, fits
 
 
-def computed_in(tensors: Sequence[Any]) -> torch.dtype | None:
-    """The dtype in which eager computes with these, or None. Without dimensions they are of one dtype, as the number is then."""
+def computed_in(tensors: Sequence[Any]) -> tuple[torch.dtype, torch.dtype] | None:
+    """The dtype in which eager computes with these, and their common one, to which it rounds halves once; None where that is not exact.
+    Without dimensions they are of one dtype, as the number is then."""
     if not all(isinstance(t, AbstractTensor) for t in tensors):
         return None
     dtypes = {t.example.dtype for t in tensors}
@@ -33,7 +32,7 @@ def computed_in(tensors: Sequence[Any]) -> torch.dtype | None:
         return None
     common = functools.reduce(torch.promote_types, dtypes)
     wide = WIDE.get(common, common)
-    return wide if wide in EXACT else None
+    return (wide, common) if wide in EXACT else None
 
 
 NUMBERS = {
@@ -53,11 +52,11 @@ def without_number(frame: Frame, name: str, args: list[Value], kwargs: dict[str,
         return None
     columns = [a.unpack(frame) if of_lists else [a] for a in args[: count + 1]]
     rows = list(zip(*columns))
-    dtypes = [computed_in(row) for row in rows]
+    dtypes: list[Any] = [computed_in(row) for row in rows]
     numbers = None if None in dtypes else tensors_of(frame, given, dtypes, of_lists)
     if numbers is None or any(len(column) != len(numbers) for column in columns):
         return None
-    made = [accumulate(frame, [ConstantValue(name), number, *row], {}) for number, row in zip(numbers, rows)]
+    made = [accumulate(frame, name, *each) for each in zip(dtypes, numbers, rows)]
     if of_lists:
         return returned_list(args, {}) if writes_to_lists(name) else TupleValue(made)
     return made[0]
@@ -70,13 +69,34 @@ def tensors_of(frame: Frame, given: Value, dtypes: list[Any], of_lists: bool) ->
         if single or of_lists:
             return [given if single else given.getitem(frame, ConstantValue(index)) for index in range(len(dtypes))]
     elif isinstance(given, FloatValue):
-        if all(fits(frame, given, torch.finfo(dtype).max) for dtype in set(dtypes)):
+        if all(fits(frame, given, torch.finfo(dtype).max) for dtype, _ in set(dtypes)):
             return [given.as_tensor(frame)] * len(dtypes)
     elif isinstance(given, SequenceValue) and of_lists:
         items = given.unpack(frame)
         if any(isinstance(i, FloatValue) and not i.known for i in items) and all(i.python_type() is float for i in items):
-            return [i.as_tensor(frame) if isinstance(i, FloatValue) else scalar(frame, i) for i in items]
+            known = {"dtype": torch.float64}
+            return [
+                i.as_tensor(frame) if isinstance(i, FloatValue) else frame.graph.call(frame, torch.full, ((), i), known)
+                for i in items
+            ]
     return None
+
+
+def accumulate(frame: Frame, name: str, dtypes: tuple[torch.dtype, torch.dtype], number: Any, row: Sequence[Any]) -> Value:
+    """The same arithmetic of one row without the argument, in eager's order of operations. The number takes no part in promotion, which among
+    tensors without dimensions it would."""
+    (wide, common), in_place, call = dtypes, name.endswith("_"), frame.graph.call
+    if not number.example.dtype.is_complex and not all(t.example.ndim for t in row):
+        number = as_kind(frame, number, row[0].example.dtype)
+    rounds = common in WIDE and not in_place
+    target = as_kind(frame, row[0], wide) if rounds else row[0]
+    first, *second = (as_kind(frame, t, wide) for t in row[1:])
+    if second:
+        change = call(frame, torch.mul if "mul" in name else torch.div, (call(frame, torch.mul, (number, first)), *second))
+    else:
+        change = call(frame, torch.mul, (first, number.unary(frame, "-") if "sub" in name else number))
+    found = frame.graph.call_method(frame, "add_" if in_place else "add", (target, change))
+    return target if in_place else as_kind(frame, tensor_value(found), common) if rounds else found
 
 
 def with_operand(frame: Frame, args: list[Value]) -> list[Value]:
@@ -84,11 +104,6 @@ def with_operand(frame: Frame, args: list[Value]) -> list[Value]:
     if len(args) < 2 or not isinstance(args[0], AbstractTensor) or not isinstance(args[1], FloatValue) or args[1].known:
         return args
     return [args[0], args[1].as_operand(frame, [args[0]]), *args[2:]]
-
-
-def scalar(frame: Frame, number: Value) -> Value:
-    """A number as a tensor without dims."""
-    return frame.graph.call(frame, torch.full, ((), number), {"dtype": torch.float64})
 
 
 def method_row(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

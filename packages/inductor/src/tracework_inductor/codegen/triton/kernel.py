@@ -891,9 +891,7 @@ class _Function:
             return Value(f"{running.text}{narrowed}", running.dims, i.dtype)
         carry = f"carry_{self._label(name)}"
         self.before_loop.append(f"{carry} = {self._before_part(name, texts)}")
-        result = f"scan_{self._label(name)}"
-        # What never falls ends with its largest: cheaper than to combine once more.
-        total = reduction_text("max", value.dtype).across(running.text) if kind == "logaddexp" else texts.across(inside)
+        result, total = f"scan_{self._label(name)}", texts.across(inside)
         if kind != "sum" or not value.dtype.is_floating_point:
             self.writer.lines += [f"{result} = {texts.lane(carry, running.text)}", f"{carry} = {texts.lane(carry, total)}"]
             return Value(f"{result}{narrowed}", frozenset(self.writer.tile.dims), i.dtype)

@@ -168,15 +168,7 @@ def _later_argmin(a, i, b, j):
 def _logaddexp(a, b):
     high = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
     low = tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-    share = tl.exp(low - high)
-    if share.dtype == tl.float64:
-        more = libdevice.log1p(share)
-    else:
-        # log1p(e) = 2 artanh(e / (2 + e)), whose series has 7 terms to half a rounding up to 1: a third of the instructions of log1p.
-        s = share / (2.0 + share)
-        z = s * s
-        more = 2.0 * s * (1.0 + z * (1 / 3 + z * (1 / 5 + z * (1 / 7 + z * (1 / 9 + z * (1 / 11 + z / 13))))))
-    return tl.where((high == low) & (high - low != 0), high, high + more)
+    return tl.where((high == low) & (high - low != 0), high, high + libdevice.log1p(tl.exp(low - high)))
 """,
 }
 
