@@ -3,7 +3,7 @@
 - what is asked of tensors: dtypes, leaves, inference_tensors, indices, extrema, graph_functions, structure
 - who is asked about a call: tensor_attributes, opaque_tensor, overrides
 - settings: modes, context, state, optimizer
-- backward: module_hooks, hooks, frame_hooks, saved_hooks, backward
+- backward: hooks, backward
 - calls: float_forms, generators, call
 - calls with ways of their own: number_arguments, data_calls, tensor_data, metadata_mutation, tensor_text
 - tensors: tensor, storage, subclass
@@ -22,7 +22,6 @@ from . import (  # noqa: F401
     existing,
     extrema,
     float_forms,
-    frame_hooks,
     functional_call,
     functions,
     generators,
@@ -34,7 +33,6 @@ from . import (  # noqa: F401
     metadata_mutation,
     modes,
     module,
-    module_hooks,
     number_arguments,
     opaque_call,
     opaque_tensor,
@@ -42,7 +40,6 @@ from . import (  # noqa: F401
     overrides,
     regions,
     results,
-    saved_hooks,
     state,
     storage,
     structure,

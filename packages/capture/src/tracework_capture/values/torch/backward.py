@@ -24,10 +24,8 @@ from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.memory import known_values
 from ..protocol.value import Emitter, Frame, Value, is_none
-from .hooks import HookCall, RegisterHook
+from .hooks import EnterSavedHooks, HookCall, PassThrough, RegisterHook
 from .leaves import is_new_leaf, leaf_of
-from .module_hooks import PassThrough
-from .saved_hooks import EnterSavedHooks
 
 
 def arguments(frame: Frame, args: list[Value], kwargs: dict[str, Value], names: list[str]) -> dict[str, Value | None]:

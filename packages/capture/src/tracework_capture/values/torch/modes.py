@@ -8,7 +8,7 @@ from typing import Any
 from ...regions import regions
 from ..protocol.value import Value
 from .context import ContextValue
-from .frame_hooks import FrameHook
+from .hooks import FrameHook
 from .regions.transforms import Level
 
 

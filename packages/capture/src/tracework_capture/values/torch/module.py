@@ -26,8 +26,18 @@ from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractModule, AbstractTensor
 from ..protocol.program_code import check_frame_hooks
 from ..protocol.value import Emitter, Frame, SymbolicRaise, Value, is_none
-from .frame_hooks import ROWS_OF_TABLES, hooks_of_frame, put_on
-from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, guard_table, has_hooks, table_source
+from .hooks import (
+    GLOBAL_TABLES,
+    OWN_TABLES,
+    ROWS_OF_TABLES,
+    TORCH_MODULE,
+    ModuleHooks,
+    guard_table,
+    has_hooks,
+    hooks_of_frame,
+    put_on,
+    table_source,
+)
 from .tensor import TensorValue
 
 Module = torch.nn.Module
