@@ -94,9 +94,6 @@ class SubclassTensorValue(TensorValue):
         super().__init__(node, example, source, obj)
         self.cls = cls
 
-    def python_type(self) -> type:
-        return self.cls
-
     def is_on(self, frame: Frame) -> bool:
         return not frame.modes.subclass_functions_off or super().is_on(frame)
 
