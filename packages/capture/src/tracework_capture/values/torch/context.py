@@ -189,8 +189,9 @@ class GradModeContext(ContextValue):
         """One that is entered knows what held before."""
         if self.acts_when_made:
             return f"{emit.const(grad_switch)}({self.mode}, {self.before})"
-        made = super().reload(emit)
-        return made if self.before is None else f"{emit.const(entered_before)}({made}, {self.before})"
+        if self.before is None:
+            return super().reload(emit)
+        return f"{emit.const(entered_before)}({super().reload(emit)}, {self.before})"
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.acts_when_made:
