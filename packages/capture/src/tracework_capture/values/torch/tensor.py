@@ -62,7 +62,7 @@ REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (nump
 class TensorOperations(AbstractTensor):
     """A tensor, and what its operations do when no __torch_function__ is asked. `example` is its FakeTensor; `obj` the real one, when it exists already."""
 
-    cls = torch.Tensor
+    cls: type = torch.Tensor
 
     def __init__(self, node: fx.Node, example: FakeTensor, source: Source | None = None, obj: torch.Tensor | None = None) -> None:
         super().__init__(source)
