@@ -12,8 +12,7 @@ import torch
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from prim_programs import build  # noqa: E402
 from tracework_inductor import compile_graph  # noqa: E402
-from tracework_inductor.codegen.triton import config  # noqa: E402
-from tracework_inductor.codegen.triton import kernel as kernel_text  # noqa: E402
+from tracework_inductor.codegen.triton import config, shape  # noqa: E402
 from tracework_inductor.ir.index import symbol  # noqa: E402
 from tracework_primops import TensorSpec, prims  # noqa: E402
 from tracework_primops.spec import SizeSpec  # noqa: E402
@@ -37,7 +36,7 @@ EPS = {torch.float32: 2**-24, torch.bfloat16: 2**-9, torch.float64: 2**-53}
 @pytest.fixture(autouse=True)
 def short_steps(monkeypatch):
     """The interpreter takes the elements of a scan one by one: rows of a few hundred are long."""
-    monkeypatch.setattr(kernel_text, "_longest_row", lambda *_: 32)
+    monkeypatch.setattr(shape, "_longest_row", lambda *_: 32)
     monkeypatch.setitem(config.TABLES, "looped", lambda shape: [config.Config({"XBLOCK": min(shape.outer, 2), "RBLOCK": 32}, 1)])
 
 

@@ -14,7 +14,7 @@ from ...ir.body import Axis, LoopBody, Ref
 from ...ir.index import Size, constant_product, product, same
 from ...schedule.plan import LoopKernel
 
-__all__ = ["Access", "Group", "Tiling", "axes_behind", "tile"]
+__all__ = ["Access", "Group", "Tiling", "axes_behind", "tile", "numel"]
 
 # An axis must have this many elements to deserve a tile dimension of its own.
 _WORTH_A_DIMENSION = 8
@@ -250,3 +250,8 @@ def _second_dimension(axes: Sequence[Axis], accesses: Sequence[Access]) -> Axis 
                 found[k] = found.get(k, 0) + access.weight
     best = max(found, key=lambda k: found[k], default=None)
     return axes[best] if best is not None and found[best] > enough else None
+
+
+def numel(tiling: Tiling, prefix: str) -> Size:
+    group = tiling.group(prefix)
+    return 1 if group is None else group.numel

@@ -1,0 +1,125 @@
+"""What the choice of a configuration, and of a kernel's form, depends on: its rows, its loads, its products."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ...ir.body import Instruction, LoopBody, Ref
+from ...ir.index import constant_product
+from ...schedule.plan import LoopKernel, Pass
+from . import config as config_table
+from .tiling import Tiling, axes_behind
+
+__all__ = ["shape_of", "products_of", "read_once", "beside", "loading", "loads_of_larger", "may_compute_again", "scans_rows"]
+
+_LOADS_TO_COMPUTE_AGAIN = 2
+# Of which the choice between loads consists.
+_LOADING = frozenset(("load", "where", "constant", "index_expr", "lt", "ge", "logical_and"))
+# Bytes that a thread loads at once.
+_LOAD = 16
+
+
+def shape_of(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
+    hint = {group.prefix: constant_product(a.size for a in group.axes) for group in tiling.groups}
+    loads = sum(1 for p in kernel.passes for _ in p.body.loads())
+    inner = tiling.group("r")
+    products, rows = products_of(kernel), len(tiling.points())
+    if inner is None:
+        kind = "tiled" if tiling.group("y") else "pointwise"
+    elif products and tiling.contiguous == "x":
+        kind = "product columns"
+    elif products:
+        kind = config_table.product_kind(hint["r"], rows) if isinstance(inner.numel, int) else "product"
+    else:
+        static = isinstance(inner.numel, int)
+        kind = "persistent" if static and inner.numel <= _longest_row(tiling, hint, kernel) else "looped"
+    held, streams = len(kernel.scratch) + loads, sum(1 for p in kernel.passes if p.level == "inner" for _ in p.body.loads())
+    shape = config_table.Shape(kind, hint["x"], hint.get("r", 1), tiling.contiguous, loads, hint.get("y", 1), held, streams)
+    shape = dataclasses.replace(shape, scans=scans_rows(kernel))
+    if not products:
+        return shape
+    largest = max((kernel.layouts[b] for b in kernel.reads), key=lambda layout: constant_product(layout.sizes))
+    repeats = any(i.op == "reduce" and i.args[1] != "dot" for p in kernel.passes for i in p.body.instructions)
+    return dataclasses.replace(shape, products=products, rows=rows, itemsize=largest.dtype.itemsize, repeats=repeats)
+
+
+def _longest_row(tiling: Tiling, hint: dict[str, int], kernel: LoopKernel) -> int:
+    """Up to how many elements a row is held in registers."""
+    if tiling.contiguous == "x" and kernel.scratch:
+        return 1024
+    if tiling.contiguous == "x":
+        return 32  # columns are summed best by walking down them
+    splittable = not kernel.scratch or may_compute_again(kernel)
+    if splittable and hint["x"] < config_table.MULTIPROCESSORS // 4:
+        return 4096  # few long rows: split them
+    return config_table.MAX_PERSISTENT
+
+
+def products_of(kernel: LoopKernel) -> int:
+    """How many products a kernel computes."""
+    return sum(i.op == "reduce" and i.args[1] == "dot" for p in kernel.passes for i in p.body.instructions)
+
+
+def read_once(kernel: LoopKernel) -> frozenset[str]:
+    """Of what the large matrices of products are loaded from."""
+    found: set[str] = set()
+    axes = {a.var for a in kernel.axes}, {a.var for a in kernel.reduction_axes}
+    for body in (p.body for p in kernel.passes if p.level == "inner"):
+        for product in (i for i in body.instructions if i.op == "reduce" and i.args[1] == "dot"):
+            for load in (body.instructions[n] for n in loads_of_larger(body, product)):
+                symbols = getattr(load.args[1], "free_symbols", frozenset()) if load.op == "load" else frozenset()
+                if all(symbols & some for some in axes):
+                    found.add(load.args[0])
+    return frozenset(found)
+
+
+def beside(kernel: LoopKernel, tiling: Tiling) -> tuple[Any, int] | None:
+    """The fastest variable of a product's rows, and how many elements of its other matrix 16 bytes have."""
+    r = tiling.group("r")
+    assert r is not None
+    axis = r.axes[-1]
+    sizes = [kernel.layouts[i.args[0]].dtype.itemsize for p in kernel.passes if p.level == "inner" for i in p.body.loads()]
+    elements = _LOAD // min((n for n in sizes if n > 1), default=1)
+    return (axis.var, elements) if isinstance(axis.size, int) and axis.size % elements == 0 else None
+
+
+def _scratch_stores(kernel: LoopKernel) -> list[tuple[Pass, Instruction]]:
+    return [(p, i) for p in kernel.passes for i in p.body.instructions if i.op == "scratch_store"]
+
+
+def _loads_behind(body: LoopBody, position: int) -> int:
+    """How many loads a value takes."""
+    return sum(body.instructions[n].op in ("load", "scratch_load") for n in body.behind(position))
+
+
+def loading(body: LoopBody) -> list[int]:
+    """Which instructions load, or choose between loads, in order."""
+    found: list[int] = []
+    for n, i in enumerate(body.instructions):
+        if i.op in _LOADING and all(a.position in found for a in i.args if isinstance(a, Ref)):
+            found.append(n)
+    return found
+
+
+def loads_of_larger(body: LoopBody, product: Instruction) -> list[int]:
+    """What a product's larger factor is loaded by, in order: loads, and choices between them."""
+    factors = sorted(product.args[2:], key=lambda ref: constant_product(a.size for a in axes_behind(body, ref)))
+    behind = body.behind(factors[-1].position)
+    return [n for n in loading(body) if n in behind and body.instructions[n].op in ("load", "where")]
+
+
+def may_compute_again(kernel: LoopKernel) -> bool:
+    """Whether what scratch holds is better computed again where it is read than kept in memory: it takes few loads,
+    and nothing is stored before, which could be the same memory."""
+    loads = max((_loads_behind(p.body, i.args[2].position) for p, i in _scratch_stores(kernel)), default=0)
+    if loads > _LOADS_TO_COMPUTE_AGAIN:
+        return False
+    reads = [n for n, p in enumerate(kernel.passes) if any(i.op == "scratch_load" for i in p.body.instructions)]
+    stores = [n for n, p in enumerate(kernel.passes) if any(True for _ in p.body.stores())]
+    return not reads or not stores or min(stores) >= max(reads)
+
+
+def scans_rows(kernel: LoopKernel) -> bool:
+    """Whether its rows are scanned."""
+    return any(i.op == "scan" for p in kernel.passes for i in p.body.instructions)
