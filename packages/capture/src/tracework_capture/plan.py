@@ -10,7 +10,7 @@ from .contracts import Break
 
 if TYPE_CHECKING:
     from .errors import BreakGraph, UserLocation
-    from .graph.finish import Captured
+    from .graph.captured import Captured
 
 ATTEMPTS = 12
 

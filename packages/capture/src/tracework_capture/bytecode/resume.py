@@ -23,8 +23,10 @@ from .. import _C
 from ..errors import SkipFrame
 from .assemble import Part, assemble
 from .code import Instruction, code_info
+from .emit import CodeWriter
 from .facts import HAS_FREE, HAS_LOCAL, LOAD_CELL, PAIR_LOCALS
 from .liveness import reachable
+from .reload import local_name
 
 
 @dataclass(frozen=True)
@@ -238,3 +240,19 @@ def _is_local(code: types.CodeType, slot: int, name: str, cells: tuple[str, ...]
     if name in code.co_cellvars and name not in code.co_freevars:
         return name not in cells
     return slot < code.co_nlocals
+
+
+def code_that_raises(
+    code: types.CodeType, globals_: dict[str, Any], closure: tuple[types.CellType, ...] | None, error: BaseException
+) -> types.CodeType | None:
+    """The replacement of a continuation that raises `error` where it would go on, inside of the blocks that the frame is in, as plain
+    Python; None where it is in none."""
+    raising = raising_code(code)
+    if raising is None:
+        return None
+    _C.set_mark(raising, _C.MARK_SKIP)
+    writer = CodeWriter(code, globals_, {})
+    function = writer.const(types.FunctionType(raising, globals_, code.co_name, None, closure), "resume")
+    args = [*map(local_name, code.co_varnames[: code.co_argcount]), writer.const(error, "error")]
+    writer.line(f"return {writer.const(_C.go_on)}({function}, {writer.handed_over(args)})")
+    return writer.finish([], (code.co_firstlineno, None, None, None))

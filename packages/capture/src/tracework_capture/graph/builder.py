@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import fx
+from tracework_primops import add_node
 
 from ..contracts import InputBinding
 from ..errors import BreakGraph
@@ -246,8 +247,6 @@ class GraphBuilder:
         self, frame: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, kind: str = "call_function"
     ) -> Value:
         """Add a node whose example result is known already."""
-        from tracework_primops import add_node
-
         args, kwargs = tuple(map(written_dtype, args)), {name: written_dtype(arg) for name, arg in kwargs.items()}
         if "from" in kwargs:  # a word of Python, which the text of a graph cannot give an argument as: x.random_(from, to)
             args += tuple(kwargs.pop(name) for name in ("from", "to") if name in kwargs)

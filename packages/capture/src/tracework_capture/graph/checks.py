@@ -32,6 +32,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import fx
+from tracework_primops import GuardOnUnbackedError
+from tracework_primops.broadcasting import is_dense
+from tracework_primops.symbols import Condition
 
 from .. import _torch
 from ..bytecode.emit import CodeWriter
@@ -166,9 +169,6 @@ def _overlaps_in_part(target: Any, source: Any) -> bool:
 
 def _overlaps(target: Any, source: Any) -> bool:
     """Memory that is shared; where sizes are open, dense memory that may be is taken to be, and other memory that is now."""
-    from tracework_primops import GuardOnUnbackedError  # primops is imported when the first graph is made
-    from tracework_primops.broadcasting import is_dense
-
     a, b = target.spec, source.spec
     if target.storage is not source.storage:
         return False
@@ -182,8 +182,6 @@ def _overlaps(target: Any, source: Any) -> bool:
 
 def _ends_before(first: Any, second: Any) -> bool:
     """Whether a tensor without gaps is known to have its last element before the first one of the other."""
-    from tracework_primops.symbols import Condition  # primops is imported when the first graph is made
-
     end = Condition.compare("<=", first.spec.offset + first.spec.numel(), second.spec.offset)
     return first.mode.table.is_true(end) is True
 

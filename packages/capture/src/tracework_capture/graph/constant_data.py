@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import fx
+from tracework_primops import FakeTensor
 
 from .._torch import CANONICAL_MASK, is_all_true, is_any_true
 
@@ -146,8 +147,6 @@ def data_of_numbers(node: fx.Node) -> torch.Tensor | None:
 
 def _is_of_numbers(node: fx.Node, example: Any) -> bool:
     """Whether a node's result is that of an exact function of numbers, and of such results as they were when they were made."""
-    from tracework_primops import FakeTensor  # primops is imported when the first graph is made
-
     if node.target not in (_EXACT if node.op == "call_method" else _EXACT_FUNCTIONS):
         return False
     if type(example) is not FakeTensor or any(type(n) is not int for n in example.shape) or example.numel() > LARGEST_MASK:

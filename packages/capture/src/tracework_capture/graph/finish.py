@@ -23,38 +23,18 @@ from ..atoms import ATOM_TYPES
 from ..bytecode.code import CodeInfo
 from ..bytecode.emit import CodeWriter
 from ..bytecode.liveness import live_locals
-from ..bytecode.reload import local_name
-from ..bytecode.resume import ResumePoint, original_code, raising_code, resume_code
+from ..bytecode.resume import ResumePoint, original_code, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import ControlMisuse, SizesBurntIn, SkipFrame
 from ..sources import Const
 from .builder import number_tensor
+from .captured import BackendFailed, Captured, name_of
 from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_that_may_raise
 from .replaced import check_replaced
 from .settings import end_autocast, left, refuse_open_managers, settings_written
 
 if TYPE_CHECKING:
     from ..values.protocol.value import Frame
-
-
-class BackendFailed(Exception):
-    """The backend raised; the error itself is __cause__."""
-
-
-@dataclass
-class Captured:
-    """What one capture of a frame gives: replacement code, what its guards are and what they collect."""
-
-    code: types.CodeType
-    guards: Any
-    collect: tuple[Any, ...]
-    graph: CapturedGraph | None
-    symbols: Any
-    stop: Returned | Break
-    raising_codes: tuple[types.CodeType, ...] = ()
-    checked: bool = False  # conditions on data are left to checks
-    given_back: bool = True  # the backend gave the graph back as it was
-    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[..., Any], null: Any) -> Captured:
@@ -176,11 +156,6 @@ def compiled_by(backend: Any, frame: Frame, captured: CapturedGraph) -> tuple[Ca
     if on_trial and not given_back:
         raise SizesBurntIn
     return compiled, given_back
-
-
-def name_of(backend: Any) -> str:
-    """The backend in messages."""
-    return getattr(backend, "__name__", None) or repr(backend)
 
 
 def graph_call(
@@ -339,22 +314,6 @@ def start_of(frame: Any, instruction: Any) -> int:
     while index and frame.instructions[index - 1].opname in ("KW_NAMES", "PRECALL"):
         index -= 1
     return index
-
-
-def code_that_raises(
-    code: types.CodeType, globals_: dict[str, Any], closure: tuple[types.CellType, ...] | None, error: BaseException
-) -> types.CodeType | None:
-    """The replacement of a continuation that raises `error` where it would go on, inside of the blocks that the frame is in, as plain
-    Python; None where it is in none."""
-    raising = raising_code(code)
-    if raising is None:
-        return None
-    _C.set_mark(raising, _C.MARK_SKIP)
-    writer = CodeWriter(code, globals_, {})
-    function = writer.const(types.FunctionType(raising, globals_, code.co_name, None, closure), "resume")
-    args = [*map(local_name, code.co_varnames[: code.co_argcount]), writer.const(error, "error")]
-    writer.line(f"return {writer.const(_C.go_on)}({function}, {writer.handed_over(args)})")
-    return writer.finish([], (code.co_firstlineno, None, None, None))
 
 
 class Handled(str):

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from tracework_primops import FakeTensor
 
 from .. import _torch
 from ..errors import OpaqueCallError
@@ -111,8 +112,6 @@ class ResultFacts:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> ResultFacts:
-        from tracework_primops import FakeTensor  # primops is imported when the first graph is made
-
         if isinstance(tensor, FakeTensor):
             return cls(tensor.dtype, tensor.device, tensor.spec.sizes, tensor.spec.strides)
         return cls(tensor.dtype, tensor.device, tuple(tensor.shape), tuple(tensor.stride()))
@@ -192,8 +191,6 @@ class _Opaque:
         return results if len(results) > 1 else results[0]
 
     def on_meta(self, *arguments: Any) -> Any:
-        from tracework_primops import FakeTensor  # as above
-
         on_fakes = any(isinstance(a, FakeTensor) for a in arguments)
         facts = [f.among(arguments) for f in self.facts]
         made = tuple(f.empty(f.device if on_fakes else "meta") for f in facts)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from tracework_primops import checks_indices
 
 Raised = tuple[type[BaseException], ...]
 """Exceptions of these very classes; where Exception is among them, of any."""
@@ -74,8 +75,6 @@ def exceptions_for_data(func: Any, args: Any, kwargs: Any, out: Any) -> Raised:
 
 
 def _checks_indices(func: Any) -> bool:
-    from tracework_primops import checks_indices  # primops is imported when the first graph is made
-
     return checks_indices(func)
 
 

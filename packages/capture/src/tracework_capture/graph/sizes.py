@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from tracework_primops import Condition
 
 from .._torch import enter_autocast, set_grad_mode
 from ..dims import SMALLEST
@@ -187,8 +188,6 @@ class UnspecialisedNumbers:
 
     def decided(self, frame: Any, symbol: Any, least: int) -> int | None:
         """The value that the symbol is fixed to, or None when it is `least` or more; a guard says which."""
-        from tracework_primops import Condition
-
         symbols = self.builder.symbols
         value = self.values[symbol]
         if value is None and symbols.hint(symbol) >= least:
@@ -201,8 +200,6 @@ class UnspecialisedNumbers:
 
     def fix_for_nothing(self, frame: Any, example: Any) -> bool:
         """Whether the result of a call has no items for some ints, which are fixed then; where it has, a guard says so."""
-        from tracework_primops import Condition
-
         if isinstance(example, (list, tuple)):
             return any([self.fix_for_nothing(frame, item) for item in example])
         if not self.values or not isinstance(example, torch.Tensor) or example.layout is not torch.strided:

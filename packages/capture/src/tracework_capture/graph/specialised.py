@@ -9,7 +9,6 @@ to a copy; other writes are left to the graph.
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +19,7 @@ from ..guards.kinds import data_of
 from ..plan import Again
 from ..sources import InstanceAttr, ModuleEntry, Source
 from .constant_data import LARGEST, Known, apply_target, held_data, is_pure, is_pure_write, version_of_example
+from .module_data import seen_data
 
 if TYPE_CHECKING:
     from ..values.protocol.value import Frame
@@ -28,31 +28,6 @@ MOST_VALUES = 2
 """How many values of what a module keeps are taken as they are."""
 _WHOLE = "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64".split()
 DTYPES = frozenset(getattr(torch, name) for name in _WHOLE)
-
-
-class SeenData:
-    """What captures saw of the tensors that a module keeps: name -> values, and names of those that a frame writes to."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, set[bytes]] = {}
-        self.written: set[str] = set()
-
-
-_seen: dict[int, tuple[Any, SeenData]] = {}
-"""id of a module -> a weak reference to it, and what was seen; all code that reads its tensors has this in common."""
-
-
-def seen_data(owner: torch.nn.Module) -> SeenData:
-    """What was seen of this module's tensors."""
-    key = id(owner)
-    if key not in _seen:
-        _seen[key] = weakref.ref(owner, lambda gone: _seen.pop(key, None)), SeenData()
-    return _seen[key][1]
-
-
-def forget_seen() -> None:
-    """Forgets what was seen of all modules."""
-    _seen.clear()
 
 
 def keep_data(node: fx.Node, tensor: torch.Tensor, source: Source) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import fx
+from tracework_primops import Condition
 
 from .constant_data import apply_target, held_data, version_of_example
 from .specialised import specialise
@@ -135,8 +136,6 @@ def truth_of_formula(frame: Any, node: fx.Node | None) -> bool | None:
 
 def number_of_formula(frame: Any, node: Any) -> Any:
     """The whole number of a node, an int or a SymInt, when its inputs may be specialised and its sizes are small enough; None otherwise."""
-    from tracework_primops import Condition
-
     formula, symbols = _formula_of(node), frame.symbols
     if formula is None or formula.by > 1 or formula.is_float:
         return None

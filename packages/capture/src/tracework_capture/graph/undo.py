@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from tracework_primops.broadcasting import is_dense
 
 from .. import _torch
 
@@ -32,8 +33,6 @@ def can_be_copied(node: fx.Node) -> bool:
 def can_be_put_back(node: fx.Node) -> bool:
     """Whether that costs next to nothing, so that it is done where conditions on data are checked: small, on the CPU, with a place of its
     own for each element."""
-    from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
-
     spec: Any = node.meta["example_value"].spec
     if not can_be_copied(node) or spec.device.type != "cpu" or spec.is_symbolic:
         return False

@@ -20,8 +20,9 @@ from ..code_origin import is_of_torch
 from ..contracts import Break, Returned
 from ..errors import BreakGraph, SkipFrame, Unsupported
 from ..graph.builder import GraphBuilder
+from ..graph.captured import Captured
 from ..graph.checks import only_sets
-from ..graph.finish import Captured, finish
+from ..graph.finish import finish
 from ..graph.inputs import Inputs, check_guesses, check_strict_dims, distinct_inputs
 from ..graph.sizes import switches_modes
 from ..graph.specialised import check_specialised

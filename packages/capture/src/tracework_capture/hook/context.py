@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _C, _torch
-from ..bytecode.resume import original_code
+from ..bytecode.resume import code_that_raises, original_code
 from ..code_origin import is_of_torch
 from ..contracts import SYMBOLIC_SIZES, Break, PlainFrame, Recompile
 from ..errors import (
@@ -35,8 +35,8 @@ from ..errors import (
     Unsupported,
     UserLocation,
 )
-from ..graph.finish import BackendFailed, Captured, code_that_raises, name_of
-from ..graph.specialised import forget_seen
+from ..graph.captured import BackendFailed, Captured, name_of
+from ..graph.module_data import forget_seen
 from ..guards import store
 from ..guards.access import Scope
 from ..guards.filters import filter_guards
