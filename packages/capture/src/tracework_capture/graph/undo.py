@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import random
+from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 from torch import fx
 from tracework_primops.broadcasting import is_dense
@@ -111,16 +114,22 @@ def put_back(kept: Saved) -> None:
                 _torch.set_version(tensor, version)
 
 
-def states_of(generators: list[Any]) -> list[tuple[Any, Any]]:
+def states_of(generators: list[Any]) -> list[tuple[Callable[[Any], None], Any]]:
     """What sets these generators of Python and NumPy, and their states."""
-    states = []
-    for owner in {id(generator): generator for generator in generators}.values():
-        of_python = isinstance(owner, random.Random)
-        states.append((owner.setstate, owner.getstate()) if of_python else (owner.set_state, owner.get_state()))
-    return states
+    return [state_of(owner) for owner in {id(generator): generator for generator in generators}.values()]
 
 
-def draw_again(states: list[tuple[Any, Any]]) -> None:
+def state_of(owner: random.Random | numpy.random.RandomState | numpy.random.Generator) -> tuple[Callable[[Any], None], Any]:
+    """What sets a generator, and its state."""
+    if isinstance(owner, random.Random):
+        return owner.setstate, owner.getstate()
+    if isinstance(owner, numpy.random.RandomState):
+        return owner.set_state, owner.get_state()
+    bits = owner.bit_generator
+    return functools.partial(setattr, bits, "state"), bits.state
+
+
+def draw_again(states: list[tuple[Callable[[Any], None], Any]]) -> None:
     """The generators give the numbers once more that they gave since."""
     for put, state in states:
         put(state)

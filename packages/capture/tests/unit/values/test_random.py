@@ -436,6 +436,38 @@ def test_numbers_and_states_are_those_of_plain_python(fn):
         assert len(graphs) == 1
 
 
+@pytest.mark.parametrize("made", [random.Random, np.random.RandomState, np.random.default_rng], ids=lambda made: made.__name__)
+def test_numbers_are_drawn_again_where_a_condition_on_data_does_not_hold(made):
+    def step(x, places, generator):
+        return (x.numpy()[places.numpy()] * generator.uniform(0, 1)).tolist(), x + 1
+
+    call, plainly, compiled = optimize(lambda gm, example_inputs: gm.forward)(step), made(4), made(4)
+    for places in ([0, 1], [1, 0], [-1, 1], [0, 9], [1, 1]):
+        found = [result_of(fn, X, torch.tensor(places), given) for fn, given in ((call, compiled), (step, plainly))]
+        assert_same(*found)
+        assert compiled.uniform(0, 1) == plainly.uniform(0, 1)
+
+
+def result_of(fn, *args):
+    try:
+        return fn(*args)
+    except IndexError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("made", [np.random.RandomState, np.random.default_rng], ids=lambda made: made.__name__)
+def test_an_array_is_shuffled_in_place(made):
+    def step(x, generator):
+        numbers = x.numpy().reshape(-1).copy()
+        generator.shuffle(numbers)
+        return x + 1, torch.from_numpy(numbers)
+
+    call, plainly, compiled = optimize(lambda gm, example_inputs: gm.forward)(step), made(4), made(4)
+    for _ in range(3):
+        assert_same(call(X, compiled), step(X, plainly))
+    assert compiled.uniform(0, 1) == plainly.uniform(0, 1)
+
+
 def test_a_generator_made_for_each_call():
     """The graph draws from the one that it is given; none is kept alive."""
     graphs = []
