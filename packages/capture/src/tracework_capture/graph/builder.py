@@ -47,6 +47,8 @@ def graph_argument(frame: Any, value: Any) -> Any:
         return type(value)(graph_argument(frame, item) for item in value)
     if isinstance(value, dict):
         return {key: graph_argument(frame, item) for key, item in value.items()}
+    if isinstance(value, torch.SymInt):  # a size of a fake
+        return frame.graph.size_node(frame.symbols.from_symint(value))
     return value
 
 

@@ -46,36 +46,61 @@ def planes(axes: Any, ndim: int) -> tuple[int, int]:
 
 @polyfill(numpy.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", constant_values: Any = 0, reflect_type: str = "even") -> Array:
-    """Around constant numbers; in the other modes items of the array, at places that NumPy finds."""
+    """Around constant numbers; in the other modes items of the array, which recur with a period."""
     array = numpy.asarray(array)
-    if mode not in PADDINGS or reflect_type != "even" or isinstance(constant_values, (tuple, list)) or array.flags.fnc:
+    known_way = mode in PADDINGS and reflect_type == "even" and not isinstance(constant_values, (tuple, list))
+    if not known_way or array.flags.fnc or not array.ndim:
         raise LeftToNumpy("numpy.pad with these arguments")
     around = pad_widths(pad_width, array.ndim)
     if mode == "constant":
         padded = numpy.full([before + n + after for n, (before, after) in zip(array.shape, around)], constant_values, array.dtype)
         padded[tuple([slice(before, before + n) for n, (before, _) in zip(array.shape, around)])] = array
         return padded
-    for dim, width in enumerate(around):
-        array = numpy.take(array, padded_places(array.shape[dim], width, mode), dim)
+    if 0 in array.shape:
+        raise LeftToNumpy("numpy.pad of an empty array")
+    for dim, (before, after) in enumerate(around):
+        array = numpy.take(array, padded_places(array.shape[dim], before, after, mode), dim)
     return array
 
 
 PADDINGS = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
-@folded
 def pad_widths(width: Any, ndim: int) -> list[tuple[int, int]]:
     """(before, after) of each dim."""
+    if isinstance(width, int):
+        rows = [(width, width)] * ndim
+    elif not isinstance(width, (tuple, list)):
+        return known_pad_widths(width, ndim)
+    elif len(width) == 2 and isinstance(width[0], int) and isinstance(width[1], int):
+        rows = [(width[0], width[1])] * ndim
+    elif len(width) == ndim and all([isinstance(row, (tuple, list)) and len(row) == 2 for row in width]):
+        rows = [(before, after) for before, after in width]
+    else:
+        return known_pad_widths(width, ndim)
+    if any([before < 0 or after < 0 for before, after in rows]):
+        raise ValueError("index can't contain negative values")
+    return rows
+
+
+@folded
+def known_pad_widths(width: Any, ndim: int) -> list[tuple[int, int]]:
+    """The same for whatever else NumPy takes."""
     if numpy.min(width) < 0:
         raise ValueError("index can't contain negative values")
     return [(before, after) for before, after in numpy.broadcast_to(numpy.asarray(width, dtype=int), (ndim, 2)).tolist()]
 
 
-@folded
-def padded_places(size: int, width: tuple[int, int], mode: str) -> list[int]:
+def padded_places(size: int, before: int, after: int, mode: str) -> Array:
     """The places along a dim whose items stand along it when it is padded."""
-    places: list[int] = numpy.pad(numpy.arange(size), width, mode).tolist()  # type: ignore[call-overload]
-    return places
+    places = numpy.arange(-before, size + after)
+    if mode == "edge":
+        return numpy.clip(places, 0, size - 1)
+    if mode == "wrap":
+        return places % size
+    last = 2 * size - (1 if mode == "symmetric" else 2)
+    places = places % (2 * size if mode == "symmetric" else last or 1)
+    return numpy.minimum(places, last - places)
 
 
 @polyfill(CONVERTER)

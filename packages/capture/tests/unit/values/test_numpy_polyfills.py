@@ -27,7 +27,9 @@ CALLS = {
         {"pad_width": np.int64(2), "mode": "constant"},
         {"pad_width": -1},
         {"pad_width": (1, 2, 3)},
+        {"pad_width": ((1,), (2,))},
         *({"pad_width": 2, "mode": mode} for mode in ("edge", "reflect", "symmetric", "wrap", "nothing", "mean")),
+        *({"pad_width": ((11, 0), (3, 17)), "mode": mode} for mode in ("edge", "reflect", "symmetric", "wrap")),
         {"pad_width": 2, "mode": "reflect", "reflect_type": "odd"},
     ],
 }

@@ -182,7 +182,7 @@ def clip(
     a_min, a_max = a_min if min is None else min, a_max if max is None else max
     for name, limit in (("maximum", a_min), ("minimum", a_max)):
         if not (limit.is_constant() and limit.constant() is None):
-            if as_array(frame, a).dtype.kind in "iub" and not isinstance(as_operand(frame, limit), (int, ArrayValue)):
+            if as_array(frame, a).dtype.kind in "iub" and not isinstance(as_operand(frame, limit), (int, SymNumber, ArrayValue)):
                 return refuse(frame, "numpy.clip of integers by floats")
             found = apply(frame, name, [found, limit])
     return found

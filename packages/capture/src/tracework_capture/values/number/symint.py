@@ -19,7 +19,7 @@ from ...guards.kinds import COMPARE_FUNCTIONS
 from ...sources import Source
 from ..protocol.binding import attribute_of_builtin
 from ..protocol.constant import BINARY_FUNCTIONS, ConstantValue, literal
-from ..protocol.kinds import AbstractFloat, AbstractTensor
+from ..protocol.kinds import AbstractArray, AbstractFloat, AbstractTensor
 from ..protocol.make import make
 from ..protocol.operators import call_dunder
 from ..protocol.value import Emitter, Frame, Value
@@ -111,7 +111,7 @@ class SymNumber(Number):
         return super().call_method(frame, name, args, kwargs)
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
-        if isinstance(other, AbstractTensor):
+        if isinstance(other, (AbstractArray, AbstractTensor)):
             return None
         op = op.rstrip("=") if op not in ("==",) else op
         if isinstance(other, AbstractFloat) and not other.known:
@@ -134,12 +134,20 @@ class SymNumber(Number):
             return None
         left, right = (size, self.expr) if reverse else (self.expr, size)
         if op in ("//", "%", "**") and (not isinstance(right, int) or right < (0 if op == "**" else 1)):
-            return None
+            if op == "**" or not self.divides(frame, left, right):
+                return None
         found: Size = BINARY_FUNCTIONS[op](left, right)
         known_product = op in ("*", "**") and frame.symbols.has_hint(found)
         if is_large(found) or is_heavy(found) or known_product and is_large(frame.symbols.hint(found)):
             return None
         return found
+
+    def divides(self, frame: Frame, left: Size, right: Size) -> bool:
+        """Whether left is right, which is positive, times another size: what is left of a division is no more than that."""
+        if isinstance(right, int) or frame.symbols.is_true(Condition.compare(">=", right, 1)) is not True:
+            return False
+        rest = BINARY_FUNCTIONS["%"](left, right)
+        return isinstance(rest, int) and rest == 0
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if isinstance(other, AbstractTensor):
