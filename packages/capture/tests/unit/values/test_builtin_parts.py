@@ -565,3 +565,43 @@ def test_comparisons_of_texts_that_change_by_their_methods(fn, cls):
     compiled = capture.optimize(lambda gm, inputs: gm.forward)(fn)
     for a, b in (("a", "a"), ("b", "b"), ("c", "c"), ("c", "a"), ("a", "c")):
         assert compiled(X, cls(a), cls(b))[1:] == fn(X, cls(a), cls(b))[1:]
+
+
+def answers(name):
+    return lambda self, other, *modulo: (name, type(self), other)
+
+
+REFLECTED = [f"__r{name}__" for name in "add sub mul truediv floordiv mod pow divmod".split()] + ["__gt__", "__le__"]
+Turned = type("Turned", (int,), {name: answers(name) for name in REFLECTED})
+Rate = type("Rate", (float,), {name: answers(name) for name in REFLECTED})
+
+
+def a_list(x):
+    return [1]
+
+
+def a_deque(x):
+    return collections.deque([1])
+
+
+OPERATORS = {"add": operator.add, "pow": operator.pow, "divmod": divmod, "mul": operator.mul, "sub": operator.sub}
+OPERATORS |= {"truediv": operator.truediv, "floordiv": operator.floordiv, "mod": operator.mod, "in place": operator.imul}
+OPERATORS |= {"lt": operator.lt, "ge": operator.ge}
+
+
+@pytest.mark.parametrize(
+    "left", [3, True, 2.5, 2j, "ab", (1,), a_list, a_deque, len], ids=lambda left: getattr(left, "__name__", str(left))
+)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_reflected_operators_of_numbers_answer_where_those_of_c_leave_it_to_them(left, name):
+    def fn(x, right):
+        given = left(x) if callable(left) else left
+        try:
+            return x + 1, OPERATORS[name](given, right)
+        except TypeError:
+            return x + 1, "refused"
+
+    compiled = capture.optimize(lambda gm, inputs: gm.forward)(fn)
+    for x, right in ((X, Turned(2)), (X, Rate(1.5)), (torch.ones(4), Turned(3)), (torch.ones(4), Rate(2.5))):
+        found, expected = compiled(x, right)[1], fn(x, right)[1]
+        assert type(found) is type(expected) and found == expected

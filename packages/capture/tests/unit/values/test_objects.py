@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import functools
 import logging
+import operator
 import types
 import typing
 
@@ -786,3 +787,30 @@ def test_equality_of_words_and_numbers_that_ask_their_base(asked):
 
     x = torch.ones(2)
     assert str(optimize(lambda gm, inputs: gm.forward)(f)(x)) == str(f(x))
+
+
+class Steps:
+    """An iterator of the program: what was taken from it is seen."""
+
+    def __init__(self, end):
+        self.taken, self.end = 0, end
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.taken == self.end:
+            raise StopIteration
+        self.taken += 1
+        return self.taken
+
+
+@pytest.mark.parametrize("end", [3, float("inf")])
+@pytest.mark.parametrize(
+    "search", [lambda steps: 2 in steps, lambda steps: 2 not in steps, lambda steps: operator.contains(steps, 2)]
+)
+def test_a_search_takes_no_more_items_than_it_needs(search, end):
+    def step(x, steps):
+        return x + 1, search(steps), steps.taken, next(steps)
+
+    check(step, torch.arange(3.0), Steps(end))

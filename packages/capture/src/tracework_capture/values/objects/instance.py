@@ -26,6 +26,7 @@ from ..plain.str_repr import shown
 from ..protocol.binding import ALIASES, ATOMS, C_METHODS, DELETED, GETSET, NATIVE_BASES, SLOT, bind_static, native_base
 from ..protocol.calls import method_handler
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, implemented, plain
+from ..protocol.iteration import each_of
 from ..protocol.keys import IdentityKey
 from ..protocol.kinds import holds_own_instance
 from ..protocol.operators import call_dunder, compare, equal, is_atomic, is_operation, operand_of, past_its_class
@@ -258,7 +259,7 @@ class ObjectValue(InstanceAttributes):
         found = self.special(frame, "__contains__", [item])
         if found is not None:
             return ConstantValue(found.truth(frame))
-        return ConstantValue(any(equal(frame, i, item) for i in self.unpack(frame)))
+        return ConstantValue(any(equal(frame, found, item) for found in each_of(frame, self)))
 
     def iterate(self, frame: Frame) -> Value:
         found = self.special(frame, "__iter__", [])

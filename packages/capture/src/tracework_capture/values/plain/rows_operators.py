@@ -23,7 +23,18 @@ from ..protocol.calls import CALLS, Handler, call, calls
 from ..protocol.constant import BINARY_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, fold, force_plain, implemented
 from ..protocol.iteration import iterate, iterate_all
 from ..protocol.kinds import AbstractInstance, AbstractTensor
-from ..protocol.operators import binary, compare, equal, index_of, is_atomic, none_of, order_of_operands, same, unsupported
+from ..protocol.operators import (
+    binary,
+    compare,
+    equal,
+    index_of,
+    is_atomic,
+    none_of,
+    operand_of,
+    order_of_operands,
+    same,
+    unsupported,
+)
 from ..protocol.registry import Registry
 from ..protocol.unspecialised import UnspecialisedConstant
 from ..protocol.value import Frame, SymbolicRaise, Value, is_none
@@ -208,6 +219,8 @@ def divmod_of_objects(frame: Frame, left: Value, right: Value) -> Value:
             found = implemented(value.special(frame, "__rdivmod__" if reverse else "__divmod__", [other]))
             if found is not None:
                 return found
+        elif value.is_number() and not reverse and operand_of(other).is_number():
+            return divmod_(frame, [value, operand_of(other)], {})
     return frame.raise_new(TypeError, unsupported("divmod()", left.python_type(), right.python_type()))
 
 

@@ -44,16 +44,18 @@ def binary(frame: Frame, op: str, left: Value, right: Value) -> Value:
             return found
     left_type, right_type = left.python_type(), right.python_type()
     # what has no in-place form gives way to an object on the right that answers first; errors name the operator
-    if op != symbol and (not isinstance(right, AbstractInstance) or hasattr(left_type, f"__i{SPECIAL[symbol]}__")):
+    reflected = f"__r{SPECIAL[symbol]}__"
+    in_place = op != symbol and (not isinstance(right, AbstractInstance) or hasattr(left_type, f"__i{SPECIAL[symbol]}__"))
+    if in_place and not gives_way(left_type, right, reflected):
         found = with_builtin_part(frame, left.binary, op, right)
         if found is not None:
             return found
-    for value, other, reverse in order_of_operands(left, right, f"__r{SPECIAL[symbol]}__"):
+    for value, other, reverse in order_of_operands(left, right, reflected):
         found = with_builtin_part(frame, value.binary, symbol, other, reverse)
         if found is not None:
             return found
     for sequence, count in ((left, right), (right, left)) if symbol == "*" else ():
-        if issubclass(sequence.python_type(), (str, bytes, bytearray, *SEQUENCES)) and hasattr(count.python_type(), "__index__"):
+        if issubclass(sequence.python_type(), REPEATED) and hasattr(count.python_type(), "__index__"):
             return binary(frame, op, sequence, index_of(frame, [count], {}))
     hint = HINT if op == ">>" and is_known(left) and left.real() is print else ""
     return frame.raise_new(TypeError, unsupported(op, left_type, right_type) + hint)
@@ -88,7 +90,14 @@ def with_builtin_part(
     if given is other or symbol == "%" and value.python_type() in (str, bytes):  # which asks for its text
         return operation(frame, symbol, other, *reverse)
     found: Value | None = past_its_class(frame, other, operation, symbol, given, *reverse)
-    return found
+    if found is not None or reverse == (True,) or not issubclass(given.python_type(), (int, float)):
+        return found
+    if value.is_number() and given.is_number() and not (issubclass(value.python_type(), int) and given.python_type() is float):
+        # a number that is not known yet computes with one that is
+        return given.binary(frame, symbol, value, reverse=True) if reverse else given.compare(frame, REFLECTED[symbol], value)
+    if value.python_type() is complex:
+        return frame.break_graph("operation_unknown", f"{symbol} of a complex number and {other.describe()}")
+    return None
 
 
 def order_of_operands(left: Value, right: Value, reflected: str) -> list[tuple[Value, Value, bool]]:
@@ -101,13 +110,25 @@ def order_of_operands(left: Value, right: Value, reflected: str) -> list[tuple[V
         and left_type in resolution_order(right_type)  # registering with an ABC does not count
         and lookup_class(left_type, reflected)[0] is not lookup_class(right_type, reflected)[0]
     )
+    right_first = right_first or gives_way(left_type, right, reflected)
     return [(right, left, True), (left, right, False)] if right_first else [(left, right, False), (right, left, True)]
+
+
+def gives_way(left: type, right: Value, reflected: str) -> bool:
+    """Whether C's operator of a built-in type leaves the answer to an instance of a subclass of int or float that reflects it itself: an
+    int knows no float, and sequences are repeated where no number answers."""
+    part = right.part
+    if part is None or part.python_type() not in (int, float):
+        return False
+    leaves = issubclass(left, int) and part.python_type() is float or issubclass(left, REPEATED) and reflected == "__rmul__"
+    return leaves and lookup_class(right.python_type(), reflected)[0] is not lookup_class(part.python_type(), reflected)[0]
 
 
 HINT = '. Did you mean "print(<message>, file=<output_stream>)"?'
 """What CPython says where print is written to a stream as in Python 2."""
 SEQUENCES = (list, tuple, collections.deque)
 """Types that C joins and repeats when no number can."""
+REPEATED = (str, bytes, bytearray, *SEQUENCES)
 
 
 def unsupported(op: str, left: type, right: type) -> str:
