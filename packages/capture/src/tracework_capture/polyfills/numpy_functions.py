@@ -98,8 +98,12 @@ def padded_places(size: int, before: int, after: int, mode: str) -> Array:
         return numpy.clip(places, 0, size - 1)
     if mode == "wrap":
         return places % size
-    last = 2 * size - (1 if mode == "symmetric" else 2)
-    places = places % (2 * size if mode == "symmetric" else last or 1)
+    first = -1 if mode == "symmetric" else 0  # a place and its image in front of the dim are as much together
+    last = 2 * size - 2 - first
+    if before < size and after < size:  # one image on either side is enough
+        places = numpy.maximum(places, first - places)
+    else:
+        places = places % ((last - first) or 1)
     return numpy.minimum(places, last - places)
 
 
