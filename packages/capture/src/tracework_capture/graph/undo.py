@@ -115,18 +115,18 @@ def put_back(kept: Saved) -> None:
 
 
 def states_of(generators: list[Any]) -> list[tuple[Callable[[Any], None], Any]]:
-    """What sets these generators of Python and NumPy, and their states."""
+    """What sets these generators, and their states."""
     return [state_of(owner) for owner in {id(generator): generator for generator in generators}.values()]
 
 
-def state_of(owner: random.Random | numpy.random.RandomState | numpy.random.Generator) -> tuple[Callable[[Any], None], Any]:
-    """What sets a generator, and its state."""
+def state_of(owner: Any) -> tuple[Callable[[Any], None], Any]:
+    """What sets a generator of Python, of NumPy or of torch, and its state."""
     if isinstance(owner, random.Random):
         return owner.setstate, owner.getstate()
-    if isinstance(owner, numpy.random.RandomState):
-        return owner.set_state, owner.get_state()
-    bits = owner.bit_generator
-    return functools.partial(setattr, bits, "state"), bits.state
+    if isinstance(owner, numpy.random.Generator):
+        bits = owner.bit_generator
+        return functools.partial(setattr, bits, "state"), bits.state
+    return owner.set_state, owner.get_state()
 
 
 def draw_again(states: list[tuple[Callable[[Any], None], Any]]) -> None:
