@@ -236,9 +236,8 @@ def make_subclass_row(frame: Frame, args: list[Value], kwargs: dict[str, Value])
 @manager(_torch.torch_functions_off)
 def functions_off_block(frame: Frame, manager: ContextValue) -> Blocks:
     """torch._C.DisableTorchFunctionSubclass()"""
-    frame.modes.subclass_functions_off += 1
-    yield None
-    frame.modes.subclass_functions_off -= 1
+    with functions_off(frame):
+        yield None
 
 
 @manager(_torch.all_torch_functions_off)
@@ -246,10 +245,9 @@ def all_functions_off_block(frame: Frame, manager: ContextValue) -> Blocks:
     """torch._C.DisableTorchFunction(), which switches modes off, too"""
     modes = frame.modes
     held, modes.function_modes = modes.function_modes, []
-    modes.subclass_functions_off += 1
     modes.all_functions_off += 1
-    yield None
-    modes.subclass_functions_off -= 1
+    with functions_off(frame):
+        yield None
     modes.all_functions_off -= 1
     modes.function_modes = held
 
