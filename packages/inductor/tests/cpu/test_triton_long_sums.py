@@ -9,7 +9,7 @@ import pytest
 import torch
 
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
-from tracework_inductor.codegen.triton import config, kernel  # noqa: E402
+from tracework_inductor.codegen.triton import config, function  # noqa: E402
 from tracework_inductor.lowering import reduction  # noqa: E402
 from tracework_primops import prims  # noqa: E402
 from triton_programs import graph_of, rendered  # noqa: E402
@@ -36,7 +36,6 @@ def run(program, x, folder):
 def one_block(monkeypatch):
     """As if the device were full: no reduction is split."""
     monkeypatch.setattr(config, "splits", lambda shape, chosen: 1)
-    monkeypatch.setattr(kernel.config_table, "splits", lambda shape, chosen: 1)
 
 
 ROWS = {"aligned": 2048 * STEPS, "with a rest": 2048 * STEPS + 37}
@@ -48,7 +47,7 @@ def test_error_of_a_sum_is_bounded(rest, one_block, tmp_path):
     (found,), source = run(lambda x: prims.sum(x, (1,)), x, tmp_path)
     assert "all_acc" in source
     most = (
-        kernel.CHAIN + STEPS // kernel.CHAIN + 12
+        function.CHAIN + STEPS // function.CHAIN + 12
     )  # additions that a term takes part in: two levels, and a tree over 4096 lanes
     assert abs(found.double().item() / (x.numel() * x[0, 0].double().item()) - 1) <= most * EPS / 2
 
@@ -57,13 +56,13 @@ def test_error_of_columns_is_bounded(one_block, tmp_path):
     x = torch.full((64 * STEPS, 32), BIASED)
     (found,), source = run(lambda x: prims.sum(x, (0,)), x, tmp_path)
     assert "all_acc" in source
-    most = kernel.CHAIN + STEPS // kernel.CHAIN + 12
+    most = function.CHAIN + STEPS // function.CHAIN + 12
     assert (found.double() / (x.shape[0] * x[0, 0].double()) - 1).abs().max() <= most * EPS / 2
 
 
 @pytest.mark.parametrize("sizes", ((2, 9000), (2, 9001), (300, 40)), ids=str)
 def test_moments_of_many_blocks(sizes, one_block, tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel, "CHAIN", 2)
+    monkeypatch.setattr(function, "CHAIN", 2)
     monkeypatch.setattr(reduction, "_in_one_pass", lambda x, dims: True)
     x = torch.randn(sizes, generator=torch.Generator().manual_seed(0)) + 300
     dim = 1 if sizes[0] == 2 else 0
@@ -78,7 +77,7 @@ def test_moments_of_many_blocks(sizes, one_block, tmp_path, monkeypatch):
 @pytest.mark.parametrize("mean", [1000.0, 100000.0])
 def test_variance_far_from_0_has_no_bias(mean, blocks, one_block, tmp_path, monkeypatch):
     """Elements lie on a grid of 2**-14 or 2**-7, means of few of them often in the middle between two of its points."""
-    monkeypatch.setattr(kernel, "CHAIN", 64 // blocks)
+    monkeypatch.setattr(function, "CHAIN", 64 // blocks)
     monkeypatch.setattr(reduction, "_in_one_pass", lambda x, dims: True)
     x = torch.rand(2, 2048 * 48, generator=torch.Generator().manual_seed(0)) + mean
     (var,), source = run(lambda x: (prims.var_mean(x, (1,), 1, False)[0],), x, tmp_path)
