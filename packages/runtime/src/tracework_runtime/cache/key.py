@@ -44,14 +44,14 @@ class KeyFacts:
 
 @functools.cache
 def _package(name: str) -> str:
-    """Content hash of a package's Python files: also right while somebody edits them."""
+    """Content hash of what decides about code in a package, sources and tuning books: also right while somebody edits them."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         return "absent"
     root = Path(next(iter(spec.submodule_search_locations)))
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
-        if path.suffix in (".py", ".h", ".cpp"):
+        if path.suffix in (".py", ".h", ".cpp", ".jsonl"):
             digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
