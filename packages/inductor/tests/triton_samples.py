@@ -464,11 +464,31 @@ def attention_decode(width: int, queries: int, keys: int) -> Sample:
     return Sample(kernel, inputs, eager, "attention of")
 
 
+def top_three() -> Sample:
+    """The three largest of each row, and where they are."""
+
+    def body() -> None:
+        value = ops.load("a", 20 * I + J, F32)
+        place = ops.argsort(value, True)
+        mask = ops.lt(ops.index_expr(J, I64), ops.constant(3, I64))
+        ops.store("b", 3 * I + J, ops.take_along(value, place), mask=mask)
+        ops.store("c", 3 * I + J, place, mask=mask)
+
+    layouts = {"a": dense(9, 20), "b": dense(9, 3), "c": dense(9, 3, dtype=I64)}
+    return Sample(
+        build((Axis(I, 9),), (Axis(J, 20),), [("inner", body)], layouts),
+        lambda: {"a": torch.randn(9, 20)},
+        lambda a, b, c: dict(zip("bc", torch.topk(a, 3, 1), strict=True)),
+        "sorted",
+    )
+
+
 SAMPLES: dict[str, Callable[[], Sample]] = {
     "pointwise": pointwise,
     "transposed": transposed,
     "half": half,
     "softmax": lambda: softmax(7, 100, "persistent"),
+    "top three": top_three,
     "softmax scratch": lambda: softmax(5, 64, "persistent", True),
     "softmax long": lambda: softmax(40, 17000, "looped"),
     "softmax long scratch": lambda: softmax(36, 16500, "looped", True),

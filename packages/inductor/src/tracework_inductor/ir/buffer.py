@@ -71,8 +71,8 @@ class LoopNode:
     """One loop nest before fusion: a recorded body that stores to `writes`.
 
     domain: "pointwise", "reduction" (body.reduction_axes are reduced; results are `define`d names of buffers),
-    "scan", "scatter" (stores to computed positions; nothing may be fused that reads the result), "check" (stores nothing: it only checks an
-    index that no other loop reads as a whole).
+    "scan", "sort" (of a row as a whole), "scatter" (stores to computed positions; nothing may be fused that reads the result), "check"
+    (stores nothing: it only checks an index that no other loop reads as a whole).
     """
 
     name: str
@@ -88,6 +88,11 @@ class LoopNode:
     def is_product(self) -> bool:
         """Whether it multiplies matrices."""
         return any(i.op == "reduce" and i.args[1] == "dot" for i in self.body.instructions)
+
+    @property
+    def sorts(self) -> bool:
+        """Whether it sorts rows."""
+        return any(i.op == "argsort" for i in self.body.instructions)
 
     @property
     def may_raise(self) -> bool:

@@ -152,9 +152,9 @@ class Recorder:
 
     # effects and row values
 
-    def store(self, buffer: str, index: Size, value: Ref, mode: str = "set") -> None:
-        """Writes an element."""
-        self.emit("store", (buffer, index, value, mode), None)
+    def store(self, buffer: str, index: Size, value: Ref, mode: str = "set", mask: Ref | None = None) -> None:
+        """Writes an element where the mask holds."""
+        self.emit("store", (buffer, index, value, mode) if mask is None else (buffer, index, value, mode, mask), None)
 
     def reduce(self, name: str, kind: str, value: Ref, second: Ref | None = None) -> None:
         """Accumulates into the reduction called `name`; second: of an extreme, the value's position, of a dot, the other factor."""
@@ -169,6 +169,14 @@ class Recorder:
     def scanned_position(self, scan: Ref) -> Ref:
         """Where the extreme that the scan has found so far is."""
         return self.emit("scanned_position", (scan,), torch.int64)
+
+    def argsort(self, value: Ref, descending: bool) -> Ref:
+        """The position in its row of the element that comes to this place when the row is sorted."""
+        return self.emit("argsort", (value, descending), torch.int64)
+
+    def take_along(self, value: Ref, position: Ref) -> Ref:
+        """The value at a position of the row."""
+        return self.emit("take_along", (value, position), self.dtype(value))
 
     def local(self, name: str, dtype: torch.dtype) -> Ref:
         """A value of this row from an earlier pass."""

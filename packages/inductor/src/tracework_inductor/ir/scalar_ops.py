@@ -67,7 +67,8 @@ SCALAR_OPS: dict[str, ScalarOp] = {row.name: row for row in _rows()}
 STRUCTURAL_OPS = frozenset(
     {
         "load",  # (buffer, index, mask | None) -> value; a masked-off load gives 0
-        "store",  # (buffer, index, value, mode): mode "set", "add" (atomic), "max", "min", "mul"
+        "store",  # (buffer, index, value, mode[, mask]): mode "set", "add" (atomic), "max", "min", "mul", COLUMNS; nothing where the mask is
+        # false
         "constant",  # (number, dtype)
         "index_expr",  # (expr, dtype): an index as a value
         "indirect",  # (value, size, symbol, check, mask | None, position): from here on `symbol` in an index stands for value, in [0, size);
@@ -78,6 +79,9 @@ STRUCTURAL_OPS = frozenset(
         # value, a dot's other factor
         "scan",  # (name, kind, value[, position]) -> running value along the reduction axis; position: of an extreme's value
         "scanned_position",  # (scan) -> where the extreme that a scan has found so far is
+        "argsort",  # (value, descending) -> where in its row the element is that comes to this place when the row is sorted: NaN above all
+        # numbers, equal elements as they were
+        "take_along",  # (value, position) -> the value of the row's element at the position
         "local",  # (name): a reduction's result, or a value defined by an outer pass, of the same row
         "define",  # (name, value): outer pass only; makes `local(name)` available in later passes
         "scratch_store",  # (name, position, value): keep one value per inner iteration of this row
@@ -90,6 +94,11 @@ REDUCTION_KINDS = frozenset(
 )
 EXTREME_SCANS = frozenset({"last_argmax", "last_argmin"})
 """The extreme so far and its last position; a NaN is more extreme than any number."""
+COLUMNS = "columns"
+"""Mode of a store, and domain of a node: each block of a kernel adds up what its points store at an index that depends on the reduction axes
+alone; the buffer's first axis are the blocks."""
+ACROSS_ROWS = frozenset({"scan", "argsort", "take_along"})
+"""What depends on the order in which a row is walked."""
 SCAN_KINDS = frozenset({"sum", "prod", "logaddexp"}) | EXTREME_SCANS
 
 _handler: contextvars.ContextVar[Any] = contextvars.ContextVar("tracework_inductor_handler")

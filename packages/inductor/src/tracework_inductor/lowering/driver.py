@@ -269,6 +269,34 @@ class Lowering:
                 recorder.store(made.name, dot(index, made.layout.strides), recorder.to_dtype(result, made.layout.in_loops.dtype))
         self._add_loops(name, "scan", recorder, None, *(b.name for b in stored[1:]))
 
+    def sort_node(
+        self,
+        results: Sequence[Buffer | None],
+        dim: int,
+        size: int,
+        inner: Callable[[list[Size]], Ref],
+        descending: bool,
+    ) -> None:
+        """A loop nest that sorts the `size` elements of inner along dim, and stores values and positions: of each row as many as the buffers
+        hold. results: a buffer for each of the two, or None."""
+        stored = [b for b in results if b is not None]
+        sizes = stored[0].layout.sizes
+        axes, outer = make_axes("i", [s for d, s in enumerate(sizes) if d != dim])
+        inner_axes, (along,) = make_axes("r", [size])
+        index = [*outer[:dim], along, *outer[dim:]]
+        recorder = Recorder(axes, inner_axes)
+        with handling(recorder):
+            value = inner(index)
+            place, mask = recorder.argsort(value, descending), None
+            if sizes[dim] != size:
+                mask = ops.lt(recorder.index_expr(along, torch.int64), recorder.index_expr(sizes[dim], torch.int64))
+            for number, made in enumerate(results):
+                if made is not None:
+                    result = recorder.take_along(value, place) if number == 0 else place
+                    result = recorder.to_dtype(result, made.layout.dtype)
+                    recorder.store(made.name, dot(index, made.layout.strides), result, mask=mask)
+        self._add_loops(stored[0].name, "sort", recorder, None, *(b.name for b in stored[1:]))
+
     def _add_loops(self, name: str, domain: str, recorder: Recorder, mutates: str | None, *more: str) -> None:
         body = recorder.finish()
         reads = frozenset(i.args[0] for i in body.loads())

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..ir.buffer import LoopNode
 from ..ir.index import Size, constant_product, dot, same_all, simplify, variables_ranges
+from ..ir.scalar_ops import COLUMNS
 from ..options import InductorOptions
 from ..target import Capabilities
 from .graph import writes_to_input
@@ -55,6 +56,19 @@ def _scatter(p: Proposal) -> str | None:
     return None
 
 
+def _columns(p: Proposal) -> str | None:
+    """What blocks have kept of columns is complete when all have ended."""
+    kept = [m.node for m in p.group.members if m.node.domain == COLUMNS]
+    if any(node.writes & p.node.reads for node in kept):
+        return "it reads sums of columns, which blocks have only parts of"
+    if not kept and p.node.domain != COLUMNS:
+        return None
+    others = any(
+        m.node.domain not in ("pointwise", "reduction", COLUMNS) or m.node.is_product or m.node.sorts for m in p.members()
+    )
+    return "sums of columns are kept beside reductions of rows only" if others else None
+
+
 def _spread_order(p: Proposal) -> str | None:
     permuted = any(m.order is not None for m in p.group.members)
     if permuted and (p.candidate.spread or p.candidate.inner):
@@ -66,6 +80,14 @@ def _scan_alone(p: Proposal) -> str | None:
     if p.node.domain != "scan" and not any(m.node.domain == "scan" for m in p.group.members):
         return None
     return "a scan is a kernel of its own"
+
+
+def _sort_rows(p: Proposal) -> str | None:
+    """A row that is sorted is held as a whole, by a kernel that does not walk it."""
+    members = [m.node for m in p.members()]
+    if not any(n.sorts for n in members) or not any(n.is_product for n in members):
+        return None
+    return "a row that is sorted is not walked as a product's rows are"
 
 
 def _elements(p: Proposal) -> str | None:
@@ -170,7 +192,9 @@ FUSION_RULES: tuple[tuple[str, Callable[[Proposal], str | None]], ...] = (
     ("device", _device),
     ("size", _size),
     ("scatter", _scatter),
+    ("columns", _columns),
     ("scan", _scan_alone),
+    ("sort", _sort_rows),
     ("order", _spread_order),
     ("axes", _affine),
     ("products", _products),

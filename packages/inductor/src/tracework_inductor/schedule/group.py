@@ -11,6 +11,7 @@ from typing import Any
 from ..ir.body import Instruction
 from ..ir.buffer import LoopNode
 from ..ir.index import Size, product, refine, reshape_index, same, same_all, substitute, symbol
+from ..ir.scalar_ops import COLUMNS
 
 
 @dataclasses.dataclass
@@ -98,7 +99,7 @@ def candidates(group: Group, node: LoopNode) -> list[Candidate]:
     """All ways in which the sizes of the node's axes fit those of the group."""
     own, reduced = axis_sizes(node)
     found: list[Candidate] = []
-    if node.domain in ("reduction", "scan"):
+    if node.domain in ("reduction", "scan", "sort", COLUMNS):
         if group.inner:
             _both(found, group, node, own, reduced)
             if node.is_product and not group.outer and own:

@@ -7,6 +7,7 @@ from tracework_primops.symbols.expr import FloorDiv, Mod
 
 from ..ir.body import Axis, LoopBody
 from ..ir.index import Expr, Size, same, simplify, substitute, symbol
+from ..ir.scalar_ops import ACROSS_ROWS
 from .plan import Pass
 
 UNKNOWN = 8192
@@ -18,7 +19,7 @@ def order_and_merge(
     """Axes in memory order, merged; passes rewritten to match."""
     axes, inner, passes = split_axes(axes, inner, passes)
     axes = _ordered(axes, _accesses(passes, stores_first=True))
-    if not any(i.op == "scan" for p in passes for i in p.body.instructions):  # a running sum has an order of its own
+    if not any(i.op in ACROSS_ROWS for p in passes for i in p.body.instructions):  # a running sum has an order of its own
         inner = _ordered(inner, _accesses(passes, stores_first=False))
     replaced: dict[Any, Size] = {}
     expressions = _expressions(passes)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir.index import Size, constant_product, same, same_all
+from ..ir.scalar_ops import COLUMNS
 from .graph import alias_root, output_buffers, read_buffers
 from .plan import ExternKernel, Kernel, KernelBatch, LoopKernel, MemoryPlan, MemoryStep, Program, Workspace
 from .workspace import ROOM, ROUNDING, peaks, place, placeable, workspace_device
@@ -148,6 +149,8 @@ def in_place(kernel: Kernel, new: str, old: str) -> bool:
     steps = [((n, k), p.level, i) for n, p in enumerate(kernel.passes) for k, i in enumerate(p.body.instructions)]
     for when, level, i in steps:
         if i.op == "store" and i.args[0] == new:
+            if i.args[3] == COLUMNS:  # of all rows
+                return False
             written.add(i.args[1])
             levels.add(level)
             first_write = when if first_write is None else first_write

@@ -116,7 +116,7 @@ class KernelBuilder:
             self.pending[buffer] = (phase + 1, index, self.buffers[buffer].layout.in_loops.dtype)
 
     def _stored(self, how: str, phase: int, i: Instruction) -> None:
-        buffer, _, value, mode = i.args
+        buffer, _, value, mode = i.args[:4]
         if mode == "set":
             self.written[buffer] = (how, phase)
             self.values[phase, buffer] = value
@@ -125,11 +125,11 @@ class KernelBuilder:
 
     def _unrounded(self, recorder: Recorder, store: Instruction) -> tuple[Any, ...]:
         """A store's arguments without a rounding to the buffer's dtype, which storing is anyway; who reads the value here still gets it."""
-        buffer, index, value, mode = store.args
+        buffer, index, value, mode, *mask = store.args
         made = recorder.instructions[value.position]
         if mode == "set" and made.op == ROUNDINGS.get(self.buffers[buffer].layout.in_loops.dtype):
             value = made.args[0]
-        return buffer, index, value, mode
+        return buffer, index, value, mode, *mask
 
     def _fits(self, buffer: str) -> bool:
         count = product(self.group.inner)

@@ -20,6 +20,7 @@ import torch
 from ...errors import InductorError
 from ...ir.body import IndexCheck, Instruction, LoopBody, Ref
 from ...ir.index import Size, same, simplify, substitute
+from ...ir.scalar_ops import COLUMNS
 from .printer import IndexPrinter
 from .text_rules import HALF, HELD, TRITON_TEXT, bitcast_text, constant_text, convert_text
 
@@ -344,20 +345,24 @@ class BodyWriter:
         self.locals[args[0]] = args[1]
 
     def _store(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
-        self.store(*args)
+        if args[3] == COLUMNS:
+            self._effect(i, args, body)
+        else:
+            self.store(*args)
 
-    def store(self, buffer: str, index: Size, value: Value, mode: str, guard: str | None = None) -> None:
+    def store(self, buffer: str, index: Size, value: Value, mode: str, guard: Value | None = None) -> None:
         """Write the lines of a store; `guard` is one more condition."""
         text, dims = self.index(index)
         # An accumulating store happens once a point; a plain one needs no more lanes than its value spans.
         wanted = dims | value.dims if mode == "set" else frozenset(self.active_dims)
+        wanted |= guard.dims if guard is not None else NOTHING
         if not wanted <= dims:
             text = f"{text} + tl.full({self.tile.shape(wanted)}, 0, tl.int32)"
             dims = wanted
         if not dims and "r" in self.tile.dims:
             text = f"{text} + tl.full({self.tile.shape(dims)}, 0, tl.int32)"  # the value is a block, if of one element
         # Lanes outside the tile must not write, whether or not the index depends on that dimension.
-        mask = self.tile.mask(dims, guard)
+        mask = self.tile.mask(dims, guard.text if guard is not None else None)
         function = STORE_MODES.get(mode)
         if function is None:
             raise InductorError(f"Triton kernel: no store of mode {mode!r} (codegen/triton/body.py)")
@@ -416,6 +421,8 @@ STRUCTURE: dict[str, Callable[..., Value | None]] = {
     "reduce": BodyWriter._effect,
     "scan": BodyWriter._effect,
     "scanned_position": BodyWriter._effect,
+    "argsort": BodyWriter._effect,
+    "take_along": BodyWriter._effect,
     "scratch_store": BodyWriter._effect,
     "scratch_load": BodyWriter._effect,
 }

@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any
 
 __all__ = [
+    "COLUMN_BLOCKS",
     "MAX_PERSISTENT",
     "Config",
     "Shape",
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 MULTIPROCESSORS = 132
+# That walk rows and keep sums of columns: as many as run at once.
+COLUMN_BLOCKS = 4 * MULTIPROCESSORS
 # Rows up to this many elements are held in registers at once.
 MAX_PERSISTENT = 16384
 _MOST_IN_FLIGHT = 4
@@ -112,6 +115,22 @@ def _persistent(shape: Shape) -> list[Config]:
     return [Config({"XBLOCK": rows, "RBLOCK": row}, _between(1, _warps(rows * row, a_thread), 16 if row >= 8192 else 8))]
 
 
+def _rows_and_columns(shape: Shape) -> list[Config]:
+    """Each thread has as many accumulators of a sum of columns as elements of a row, and the rows of two steps are under way."""
+    row = power_of_two(shape.inner)
+    rows = max(1, 2048 // row)
+    return [Config({"XBLOCK": rows, "RBLOCK": row}, _between(4, _warps(rows * row), 16), 3)]
+
+
+def _sorted(shape: Shape) -> list[Config]:
+    """Eight elements a thread, of rows that lie in one block; beside each other 32 bytes and more are read at once."""
+    row, beside = power_of_two(shape.inner), 8 if shape.contiguous == "x" else 1
+    rows = min(max(1024 // row, beside), power_of_two(shape.outer))
+    while rows > beside and shape.outer // rows < MULTIPROCESSORS * 2:
+        rows //= 2
+    return [Config({"XBLOCK": rows, "RBLOCK": row}, _between(1, _warps(rows * row), 16))]
+
+
 def _looped(shape: Shape) -> list[Config]:
     if shape.contiguous == "x":  # measured on columns of 24 to 3072 channels of images, one load a point and three
         x = _between(16, power_of_two(shape.outer), 32 if shape.streams <= 2 else 64)
@@ -168,6 +187,8 @@ TABLES = {
     "pointwise": _pointwise,
     "tiled": _tiled,
     "persistent": _persistent,
+    "rows and columns": _rows_and_columns,
+    "sorted": _sorted,
     "looped": _looped,
     "product row": _product_row,
     "product": _product,

@@ -13,13 +13,14 @@ from ...ir.body import Instruction, LoopBody, Ref
 from ...ir.index import Size
 from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
+from . import sort
 from .body import BodyWriter, Tile, Value
 from .header import function_header
 from .moments import MOMENTS, Lanes, combined, in_registers
 from .parts import WHOLE, Partial, Parts
 from .printer import IndexPrinter
 from .reduction import NO_POSITION, SCAN_COMBINE, ReductionText, reduction_text, scan_text
-from .shape import beside, loading, loads_of_larger, may_compute_again, products_of, read_once
+from .shape import beside, blocks_of_columns, loading, loads_of_larger, may_compute_again, products_of, read_once
 from .text_rules import HELD, TRITON_TEXT
 from .tiling import Group, Tiling, numel
 
@@ -68,6 +69,11 @@ class Function:
         self.made: list[Partial] = []
         self.positions: dict[str, Value] = {}
         """The running extreme of a scan -> where it is."""
+        self.blocks = blocks_of_columns(kernel)
+        self.columns: dict[str, tuple[str, str]] = {}
+        """What accumulates sums of columns -> the buffer in which they are kept, and where in a block's part of it."""
+        self.lanes: dict[str, str] = {}
+        """Where elements of a sorted row come from -> the same as 32 bits."""
         self.scanned = {i.args[0] for p in kernel.passes for i in p.body.instructions if i.op == "scan"}
         self.moments: dict[str, Sequence[str]] = {}
         """Value -> where its moments over the row are."""
@@ -139,6 +145,7 @@ class Function:
             else:
                 self._inner(one_pass)
             writer.end_pass()
+        lines = self._over_rows() if self.blocks else writer.lines
         blocks = [f"{g.prefix.upper()}BLOCK" for g in self.tiling.groups]
         header = function_header(
             [f"p{n}" for n in range(len(self.kernel.buffers) + len(self.kernel.numbers))],
@@ -146,7 +153,7 @@ class Function:
             blocks,
             workspace=self.split,
         )
-        return header + "".join(f"    {line}\n" for line in writer.lines)
+        return header + "".join(f"    {line}\n" for line in lines)
 
     # the tile
 
@@ -166,6 +173,9 @@ class Function:
             lines += [f"xblocks = ({self.printer.text(x.numel)} + XBLOCK - 1) // XBLOCK"]
             lines += self._dimension(outer[0], "(pid // xblocks) * YBLOCK + ", "[:, None]")
             lines += self._dimension(outer[1], "(pid % xblocks) * XBLOCK + ", "[None, :]")
+        elif self.blocks:
+            self.before_rows, lines = [*lines, *self._dimension(self._rows, "", "[None, :]")], []
+            return self._dimension(x, "xfirst + ", "[:, None]")
         else:
             lines += self._dimension(x, "pid * XBLOCK + ", "[:, None]" if len(self.tiling.groups) == 2 else "")
         r = self.tiling.group("r")
@@ -177,6 +187,46 @@ class Function:
         else:
             lines += self._dimension(r, "", "[None, :]")
         return lines
+
+    def _over_rows(self) -> list[str]:
+        """The lines written so far for one block of rows after the other, with accumulators of columns around them."""
+        rows, step = numel(self.tiling, "x"), f"XBLOCK * {self.blocks}"
+        assert isinstance(rows, int)
+        in_blocks = rows > CHAIN * self.blocks * config_table.configs(self.shape)[0].constants["XBLOCK"]
+        starts: list[str] = []
+        sums: list[str] = []
+        stores: list[str] = []
+        for acc, (buffer, place) in self.columns.items():
+            starts.append(f"{acc} = tl.full({self.writer.tile.shape()}, 0, {HELD[self.writer.element[buffer]]})")
+            sums.append(f"all_{acc} = all_{acc} + {acc}")
+            found = f"tl.sum({f'all_{acc}' if in_blocks else acc}, 0)[None, :]"
+            mask = self.writer.tile.masks["r"]
+            where = f"{self.writer.pointers[buffer]} + (pid * {self.kernel.layouts[buffer].sizes[1]} + {place})"
+            stores.append(f"tl.store({where}, {found}{f', {mask}' if mask else ''})")
+        first, last = ("xblock", f"tl.minimum(xblock + {step} * {CHAIN}, {rows})") if in_blocks else ("pid * XBLOCK", str(rows))
+        # Rows are loaded some steps ahead: not where a step loads what it has stored.
+        text = "\n".join(self.writer.lines)
+        again = any(f"tl.load({pointer} " in text for pointer in re.findall(r"tl\.store\((\w+) ", text))
+        ahead = "" if again else f", num_stages={config_table.configs(self.shape)[0].num_stages}"
+        loop = [f"for xfirst in tl.range({first}, {last}, {step}{ahead}):", *(f"    {line}" for line in self.writer.lines)]
+        if in_blocks:
+            inside = [*starts, *loop, *sums]
+            loop = [f"for xblock in range(pid * XBLOCK, {rows}, {step} * {CHAIN}):", *(f"    {line}" for line in inside)]
+            starts = [f"all_{line}" for line in starts]
+        return [*self.before_rows, *starts, *loop, *stores]
+
+    @property
+    def _rows(self) -> Group:
+        rows = self.tiling.group("r")
+        assert rows is not None
+        return rows
+
+    def _add_to_columns(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
+        """Rows past the last one add nothing."""
+        buffer, index, value, _ = args
+        acc = f"columns_{len(self.columns)}"
+        self.columns[acc] = buffer, self.writer.index(index)[0]
+        self.writer.lines.append(f"{acc} = {acc} + tl.where({self.writer.tile.masks['x']}, {self.writer.full(value)}, 0.0)")
 
     def _dimension(self, group: Group, start: str, suffix: str) -> list[str]:
         p = group.prefix
@@ -396,6 +446,9 @@ class Function:
         table = {
             "reduce": self._reduce,
             "scan": self._scan,
+            "store": self._add_to_columns,
+            "argsort": self._argsort,
+            "take_along": self._take_along,
             "scanned_position": lambda i, args, body: self.positions[args[0].text],
             "scratch_store": self._scratch_store,
             "scratch_load": self._scratch_load,
@@ -618,6 +671,19 @@ class Function:
         (argument,) = partial.arguments
         earlier = texts.across(self._tile_of_parts(argument, texts.identity, partial.dtype, "part"))
         return f"({earlier}).to({texts.held})"
+
+    def _argsort(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
+        value, descending = args
+        text = sort.argsort_text(self.writer.full(value), value.dtype, descending, self.writer.tile.masks["r"])
+        lane = self.writer.name(text, frozenset(self.writer.tile.dims), torch.int32)
+        place = Value(f"{lane.text}.to(tl.int64)", lane.dims, torch.int64)
+        self.lanes[place.text] = lane.text
+        return place
+
+    def _take_along(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
+        value, place = args
+        text = sort.take_text(self.writer.full(value), value.dtype, self.lanes[place.text])
+        return self.writer.name(text, frozenset(self.writer.tile.dims), value.dtype)
 
     def _scratch_store(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
         name, _, value = args

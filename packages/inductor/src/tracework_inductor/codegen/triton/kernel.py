@@ -23,7 +23,7 @@ from .function import Function
 from .header import launch_record, source_text
 from .parts import Partial, Parts, after_totals, parts_of
 from .printer import PythonPrinter, fits_text
-from .shape import shape_of
+from .shape import blocks_of_columns, shape_of
 from .text_rules import POINTER
 from .tiling import Tiling, numel, tile
 
@@ -49,7 +49,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         functions, spread = [_with_workspace(text, len(kept))], ["1"]
         total = PythonPrinter(names).text(numel(tiling, "x") * numel(tiling, "r"))
         workspace = [{"dtype": _workspace_dtype(dtype), "elements": total} for dtype in kept.values()]
-    grids = [_grid(tiling, names, n) for n in spread]
+    grids = [_grid(kernel, tiling, names, n) for n in spread]
     signature = tuple(POINTER[kernel.layouts[b].dtype] for b in kernel.buffers)
     signature += (POINTER[torch.int64],) * len(kernel.numbers) + ("i64",) * len(kernel.sizes)
     entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
@@ -121,8 +121,10 @@ def _fits_statically(kernel: LoopKernel, tiling: Tiling) -> bool:
     return all(isinstance(e, int) and e <= INT32_LIMIT for e in extents) and not kernel.sizes
 
 
-def _grid(tiling: Tiling, names: dict[Any, str], parts: str) -> str:
+def _grid(kernel: LoopKernel, tiling: Tiling, names: dict[Any, str], parts: str) -> str:
     printer = PythonPrinter(names)
+    if kept := blocks_of_columns(kernel):
+        return str(kept)
     blocks = [f"(-(-({printer.text(g.numel)}) // {g.prefix.upper()}BLOCK))" for g in tiling.groups if g.prefix in ("x", "y")]
     return " * ".join([*blocks, *([parts] if parts != "1" else [])])
 

@@ -7,11 +7,22 @@ from typing import Any
 
 from ...ir.body import Instruction, LoopBody, Ref
 from ...ir.index import constant_product
+from ...ir.scalar_ops import COLUMNS
 from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
 from .tiling import Tiling, axes_behind
 
-__all__ = ["shape_of", "products_of", "read_once", "beside", "loading", "loads_of_larger", "may_compute_again", "scans_rows"]
+__all__ = [
+    "shape_of",
+    "products_of",
+    "read_once",
+    "beside",
+    "loading",
+    "loads_of_larger",
+    "may_compute_again",
+    "scans_rows",
+    "blocks_of_columns",
+]
 
 _LOADS_TO_COMPUTE_AGAIN = 2
 # Of which the choice between loads consists.
@@ -31,6 +42,10 @@ def shape_of(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
         kind = "product columns"
     elif products:
         kind = config_table.product_kind(hint["r"], rows) if isinstance(inner.numel, int) else "product"
+    elif blocks_of_columns(kernel):
+        kind = "rows and columns"
+    elif any(i.op == "argsort" for p in kernel.passes for i in p.body.instructions):
+        kind = "sorted"
     else:
         static = isinstance(inner.numel, int)
         kind = "persistent" if static and inner.numel <= _longest_row(tiling, hint, kernel) else "looped"
@@ -118,6 +133,12 @@ def may_compute_again(kernel: LoopKernel) -> bool:
     reads = [n for n, p in enumerate(kernel.passes) if any(i.op == "scratch_load" for i in p.body.instructions)]
     stores = [n for n, p in enumerate(kernel.passes) if any(True for _ in p.body.stores())]
     return not reads or not stores or min(stores) >= max(reads)
+
+
+def blocks_of_columns(kernel: LoopKernel) -> int:
+    """How many blocks keep sums of columns; 0 if there are none to keep."""
+    kept = [i.args[0] for p in kernel.passes for i in p.body.stores() if i.args[3] == COLUMNS]
+    return int(kernel.layouts[kept[0]].sizes[0]) if kept else 0
 
 
 def scans_rows(kernel: LoopKernel) -> bool:

@@ -163,6 +163,29 @@ def _later_argmin(a, i, b, j):
     first = (a < b) | ((a != a) & (b == b))
     return tl.where(first, a, b), tl.where(first, i, j)
 """,
+    "_number_order": """
+@triton.jit
+def _number_order(a, bits, sign: tl.constexpr, most: tl.constexpr):
+    order = tl.where(a == 0, 0, bits ^ ((bits >> sign) & most))
+    return tl.where(a != a, most, order)
+""",
+    "_argsort_16": """
+@triton.jit
+def _argsort_16(order, lane):
+    return tl.sort((order << 16) | lane) & 0xFFFF
+""",
+    "_argsort_32": """
+@triton.jit
+def _argsort_32(order, lane):
+    return tl.sort((order.to(tl.int64) << 32) | lane).to(tl.int32)
+""",
+    "_argsort_64": """
+@triton.jit
+def _argsort_64(order, lane):
+    low = tl.sort(((order ^ 0x80000000) << 32) | lane).to(tl.int32)
+    high = tl.sort(((tl.gather(order, low, 1) >> 32) << 32) | lane).to(tl.int32)
+    return tl.gather(low, high, 1)
+""",
     "_logaddexp": """
 @triton.jit
 def _logaddexp(a, b):

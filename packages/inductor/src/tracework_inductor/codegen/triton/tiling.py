@@ -12,6 +12,7 @@ from typing import Any
 
 from ...ir.body import Axis, LoopBody, Ref
 from ...ir.index import Size, constant_product, product, same
+from ...ir.scalar_ops import ACROSS_ROWS
 from ...schedule.plan import LoopKernel
 
 __all__ = ["Access", "Group", "Tiling", "axes_behind", "tile", "numel"]
@@ -82,14 +83,14 @@ def _places(axes: Sequence[Axis]) -> list[dict[Any, int]]:
 def tile(kernel: LoopKernel) -> Tiling:
     """Choose the tile dimensions of a kernel."""
     accesses = _weighed(list(_accesses(kernel)), [*kernel.axes, *kernel.reduction_axes])
-    scans = any(i.op == "scan" for p in kernel.passes for i in p.body.instructions)
+    ordered_rows = any(i.op in ACROSS_ROWS for p in kernel.passes for i in p.body.instructions)
     merged: dict[Any, Size] = {}
     written_out = _written_out(kernel)
     outer, accesses = _merge([a for a in kernel.axes if a not in written_out], accesses, merged)
     terms = _terms(kernel)
     inner, accesses = _merge([a for a in kernel.reduction_axes if a not in terms], accesses, merged)
     if kernel.reduction_axes:
-        ordered = inner if scans else _fastest_last(inner, accesses)
+        ordered = inner if ordered_rows else _fastest_last(inner, accesses)
         outer = _fastest_last(outer, accesses)
         rows = [access for access in accesses if _depends(access.index, ordered)]
         best_inner = max((_score(a, rows) for a in ordered[-1:]), default=0)

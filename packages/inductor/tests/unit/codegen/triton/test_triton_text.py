@@ -27,6 +27,7 @@ NAMES = (
     "gather",
     "gathered sum long",
     "dynamic rows",
+    "top three",
 )
 
 
