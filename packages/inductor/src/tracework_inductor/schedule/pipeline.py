@@ -7,6 +7,7 @@ from .batch import batched
 from .fuse import Fuser
 from .graph import output_buffers
 from .memory import plan_memory
+from .mixed_orders import with_mixed_orders
 from .operators import runs_between
 from .order import launch_order
 from .passes import KernelBuilder
@@ -16,7 +17,9 @@ from .plan import ExternKernel, Kernel, KernelPlan, Program, core_kernel
 def schedule(program: Program, options: InductorOptions, capabilities: Capabilities) -> KernelPlan:
     """Fuse, order, build kernels, put small ones together, plan memory."""
     fuser = Fuser(program, options, capabilities)
-    groups = fuser.run()
+    fuser.run()
+    fuser = with_mixed_orders(program, fuser)
+    program, groups = fuser.program, fuser.groups
     gpu = any(b.layout.device.type == "cuda" for b in program.buffers.values())
     between = {g.number for g in groups if gpu and any(runs_between(program, m.node) for m in g.members)}
     groups = launch_order(groups, fuser.dependencies.predecessors, fuser.group_of, between)

@@ -9,6 +9,7 @@ from ...target import Capabilities
 from ..renderer import KERNEL_NAME, RenderedKernel
 from . import batch as _batch
 from . import kernel as _kernel
+from .config import COLUMN_BLOCKS
 from .cores import CORES
 
 __all__ = ["TritonRenderer"]
@@ -19,7 +20,7 @@ class TritonRenderer:
 
     language = "triton"
     # A row's values stay in registers, are computed again, or go through a workspace, as the renderer sees fit.
-    capabilities = Capabilities(row_scratch=1 << 40, batches=True)
+    capabilities = Capabilities(row_scratch=1 << 40, batches=True, column_blocks=COLUMN_BLOCKS)
 
     def __init__(self, rounds: bool = False) -> None:
         self.rounds = rounds

@@ -1,0 +1,161 @@
+"""Sums of columns beside sums of rows: what both are computed from is read once.
+
+The gradient of a norm sums up rows for what goes on and columns for its weights. A kernel that walks rows cannot know a column's sum, but
+each of its blocks can keep the sums of the rows it has seen; a kernel behind it adds up those of all blocks, always in the same order.
+"""
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from ..ir.body import Axis, Instruction
+from ..ir.buffer import Buffer, BufferLayout, LoopNode
+from ..ir.handlers import Recorder, replay
+from ..ir.index import INT32_LIMIT, constant_product, contiguous_strides, dot, symbol
+from ..ir.scalar_ops import COLUMNS
+from .fuse import Fuser
+from .group import Group, Member, mapping, variables
+from .plan import Program
+
+ROWS_OF_BLOCK = 16
+"""At least; with fewer, what blocks keep is no longer little beside what they read."""
+LONGEST_ROW = 8192
+LONG_ROW = 2048
+"""From which on half as many blocks fill a GPU."""
+LEAST_SAVED = 8 << 20
+"""Bytes; a kernel that reads fewer takes about the time of a launch."""
+
+
+def with_mixed_orders(program: Program, fuser: Fuser) -> Fuser:
+    """The fusion of a program whose sums of columns are taken in two steps where that saves reading their elements again; else as it is."""
+    blocks = fuser.capabilities.column_blocks
+    chosen = [found for group in fuser.groups if (found := _beside_rows(fuser, group, blocks))] if blocks else []
+    while chosen:
+        changed, made = program, {}
+        for group, parts in chosen:
+            steps = _in_two_steps(changed, group, parts)
+            if steps is not None:
+                changed, kept = steps
+                made[kept] = group
+        mixed = Fuser(changed, fuser.options, fuser.capabilities)
+        alone = [g for g in mixed.run() if all(m.node.domain == COLUMNS for m in g.members)]
+        if not alone:
+            return mixed
+        failed = [made[name] for g in alone for name in g.writes]
+        chosen = [(group, parts) for group, parts in chosen if not any(group is other for other in failed)]
+    return fuser
+
+
+def _beside_rows(fuser: Fuser, columns: Group, blocks: int) -> tuple[Group, int] | None:
+    """A group of sums of columns with the number of blocks that shall keep parts of them, if a group that walks rows reads the same."""
+    full = [m.node for m in columns.members if m.level == "full"]
+    if not full or not all(_is_plain_sum(node) for node in full):
+        return None
+    height, width = (constant_product(sizes) for sizes in (columns.inner, columns.outer))
+    if (
+        not all(isinstance(s, int) for s in (*columns.inner, *columns.outer))
+        or width > LONGEST_ROW
+        or height * width > INT32_LIMIT
+    ):
+        return None
+    parts = min(blocks if width <= LONG_ROW else blocks // 2, height // ROWS_OF_BLOCK)
+    itemsizes = {fuser.program.buffers[name].layout.dtype.itemsize for node in full for name in node.writes}
+    kept = 2 * parts * width * len(full) * max(itemsizes)
+    for rows in fuser.groups:
+        saved = sum(_bytes(fuser, name, height * width) for name in _common(full, rows)) if _walks(rows, height, width) else 0
+        if len(itemsizes) == 1 and parts >= blocks // 4 and saved >= max(LEAST_SAVED, 2 * kept):
+            return columns, parts
+    return None
+
+
+def _is_plain_sum(node: LoopNode) -> bool:
+    """Whether a node is one sum of numbers, which checks nothing."""
+    if node.domain != "reduction" or any(node.body.checks()):
+        return False
+    (reduction,) = (i for i in node.body.instructions if i.op == "reduce")
+    return reduction.args[1] == "sum" and node.body.instructions[reduction.args[2].position].dtype in (
+        torch.float32,
+        torch.float64,
+    )
+
+
+def _walks(group: Group, height: int, width: int) -> bool:
+    """Whether a group walks as many rows of as many elements, which lie in one piece."""
+    if not group.inner or [constant_product(group.outer), constant_product(group.inner)] != [height, width]:
+        return False
+    nodes = [m.node for m in group.members]
+    if any(n.domain not in ("pointwise", "reduction") or n.is_product or n.sorts or n.may_raise for n in nodes):
+        return False
+    if not all(isinstance(s, int) for s in (*group.outer, *group.inner)):
+        return False
+    return any(_in_one_piece(n) for n in nodes if n.body.reduction_axes)
+
+
+def _in_one_piece(node: LoopNode) -> bool:
+    last = node.body.reduction_axes[-1].var
+    return any(not isinstance(i.args[1], int) and i.args[1].coefficient(last) == 1 for i in node.body.loads())
+
+
+def _common(nodes: list[LoopNode], rows: Group) -> set[str]:
+    return set().union(*(n.reads for n in nodes)) & (rows.reads | rows.writes)
+
+
+def _bytes(fuser: Fuser, name: str, elements: int) -> int:
+    """Of a buffer that has all the elements; shorter ones stay in the cache."""
+    layout = fuser.program.buffers[name].layout
+    return elements * layout.dtype.itemsize if constant_product(layout.sizes) == elements else 0
+
+
+def _in_two_steps(program: Program, group: Group, parts: int) -> tuple[Program, str] | None:
+    """The program in which one node keeps all sums of a group for each block, and one for each sum adds these up, and the buffer in which they
+    are kept; None if what the sums read is not there before their results are read."""
+    full = [m for m in group.members if m.level == "full"]
+    names = {m.node.name for m in full}
+    places = [n for n, node in enumerate(program.nodes) if node.name in names]
+    writes, reads = (
+        {b for m in full for b in buffers} for buffers in ([m.node.writes for m in full], [m.node.reads for m in full])
+    )
+    between = [node for node in program.nodes[places[0] : places[-1]] if node.name not in names]
+    at = places[-1]
+    if any(node.reads & writes for node in between):
+        if any(node.writes & reads for node in between):
+            return None
+        at = places[0]
+    nodes: list[Any] = []
+    buffers = dict(program.buffers)
+    first = min(full[0].node.writes)
+    layout, kept = buffers[first].layout, f"{first}_of_blocks"
+    sizes = (parts, len(full) * constant_product(group.outer))
+    buffers[kept] = Buffer(kept, BufferLayout.dense(layout.dtype, layout.device, sizes), "computed")
+    for n, node in enumerate(program.nodes):
+        if n == at:
+            nodes += _steps(group, full, buffers[kept])
+        if node.name not in names:
+            nodes.append(node)
+    return dataclasses.replace(program, nodes=tuple(nodes), buffers=buffers), kept
+
+
+def _steps(group: Group, full: list[Member], buffer: Buffer) -> list[LoopNode]:
+    """The nodes of both steps, with the buffer between them."""
+    columns, rows, first = variables("x", group.outer), variables("r", group.inner), full[0].node
+    column_axes, row_axes = (tuple(map(Axis, found, sizes)) for found, sizes in ((columns, group.outer), (rows, group.inner)))
+    place, width = dot(columns, contiguous_strides(group.outer)), constant_product(group.outer)
+    kept, dtype, (parts, length) = buffer.name, buffer.layout.dtype, buffer.layout.sizes
+    keeping, block = Recorder(row_axes, column_axes), symbol("b", 0, None)
+    adding: list[LoopNode] = []
+    for n, member in enumerate(full):
+
+        def keep(into: Recorder, i: Instruction, n: int = n) -> bool:
+            into.store(kept, n * width + place, i.args[2], COLUMNS)
+            return True
+
+        replay(member.node.body, keeping, mapping(member, group.outer, group.inner), on_effect=keep)
+        own = Recorder(member.node.body.axes, (Axis(block, parts),))
+        at = dot([a.var for a in own.axes], contiguous_strides([a.size for a in own.axes]))
+        own.reduce(*member.node.writes, "sum", own.load(kept, block * length + n * width + at, dtype))
+        adding.append(dataclasses.replace(member.node, body=own.finish(), reads=frozenset((kept,))))
+    reads = frozenset().union(*(m.node.reads for m in full))
+    origins = tuple(dict.fromkeys(o for m in full for o in m.node.origins))
+    name = f"{first.name}_of_blocks"
+    return [LoopNode(name, COLUMNS, keeping.finish(), reads, frozenset((kept,)), first.device, origins), *adding]
