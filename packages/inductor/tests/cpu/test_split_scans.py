@@ -150,11 +150,13 @@ def test_the_device_is_filled(op, count, monkeypatch):
         for graph, names in (
             (graph_of(program, torch.empty(count, length, device="meta"), device=CUDA), {}),
             (of_open_sizes(program, torch.float32, rows=count), {"ks0": length}),
-            *([] if op == "sum" else [(of_open_sizes(program, torch.float32), {"ks0": length, "ks1": count})]),
+            (of_open_sizes(program, torch.float32), {"ks0": length, "ks1": count}),
         ):
             (kernel,) = rendered(graph)[1].values()
             launch = dict(kernel.launch)
-            first, *_, last = (eval(grid, {}, {**names, **launch["configs"][0]["constants"]}) for grid in launch["grids"])
+            first, *_, last = filter(
+                None, (eval(grid, {}, {**names, **launch["configs"][0]["constants"]}) for grid in launch["grids"])
+            )
             assert first >= BLOCKS and (op == "sum" or last == first), (launch, first, last)
             assert all(eval(w["elements"], {}, names) == first for w in launch["workspace"])
 
@@ -168,6 +170,38 @@ def test_nothing_is_launched_for_totals_that_nobody_needs():
         grids = [eval(grid, {}, {**names, **launch["configs"][0]["constants"]}) for grid in launch["grids"]]
         assert grids[0] == 0 and grids[1] == -(-count // launch["configs"][0]["constants"]["XBLOCK"])
         assert [eval(w["elements"], {}, names) for w in launch["workspace"]] == [0]
+
+
+def test_many_rows_are_reduced_in_one_launch():
+    """Where a launch tells the sizes: rows that fill the device, short rows, and no rows, with nothing kept between stages."""
+    (kernel,) = rendered(of_open_sizes(lambda x: prims.sum(x, (1,), False), torch.float32))[1].values()
+    launch = dict(kernel.launch)
+    for count, length in ((4096, 1 << 16), (2 * BLOCKS, 1 << 20), (3, 20), (0, 100)):
+        names = {"ks0": length, "ks1": count}
+        grids = [eval(grid, {}, {**names, **launch["configs"][0]["constants"]}) for grid in launch["grids"]]
+        assert grids == [-(-count // launch["configs"][0]["constants"]["XBLOCK"]), 0, 0]
+        assert [eval(w["elements"], {}, names) for w in launch["workspace"]] == [0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+def test_reductions_where_a_launch_tells_the_sizes(dtype, tmp_path, monkeypatch):
+    """In parts, in one part because rows are many, and because they are short; two reductions, of which one needs the other."""
+    monkeypatch.setattr(config, "split_limits", lambda shape: config.SplitLimits(8, 1, 4))
+    monkeypatch.setattr(config, "MULTIPROCESSORS", 4)
+
+    def program(x):
+        most = prims.amax(x, (1,), True)
+        return most, prims.sum(prims.sub(x, most), (1,), False), prims.argmax(x, 1, False)
+
+    graph = of_open_sizes(program, dtype)
+    for count, length in ((1, 301), (3, 300), (9, 75), (20, 40), (2, 31)):
+        x = rows(count, length, dtype, "sum")
+        kinds, (most, total, place) = run(None, x, length, count, folder=tmp_path, graph=graph)
+        wide = x.double() - x.double().amax(1, True)
+        assert any("split at most" in kind for kind in kinds)
+        assert torch.equal(most, x.amax(1, True)) and torch.equal(place, x.argmax(1))
+        eps = EPS.get(dtype, 0.0)
+        assert ((total.double() - wide.sum(1)).abs() <= ROUNDINGS * eps * wide.abs().sum(1)).all()
 
 
 @pytest.mark.parametrize("kind", SCANS)

@@ -140,6 +140,10 @@ def _split_stages(
     ends = [n + 1 for n, p in enumerate(kernel.passes) if any(i.op == "reduce" for i in p.body.instructions)]
     ends.append(len(kernel.passes))
     functions, spread, start = [], [], 0
+    several = f" * ({count} > 1)" if parts.or_whole else ""
+    if parts.or_whole:
+        functions.append(Function(kernel, tiling, shape, names, narrow, split=True).write())
+        spread.append(f"({count} == 1)")
     partials: list[Partial] = []
     for end in ends:
         split = any(p.level == "inner" for p in kernel.passes[start:end])
@@ -155,12 +159,13 @@ def _split_stages(
             split=True,
         )
         functions.append(writer.write(start, end))
-        spread.append(count if split else "1")
+        spread.append(f"{count if split else '1'}{several}" if several or split else "1")
         partials += writer.made
         start = end
     needed = count
-    if shape.scans and parts.limits is not None:  # no part begins behind another
+    if parts.or_whole or (shape.scans and parts.limits is not None):  # no part begins behind another
         needed = f"{count} * ({count} > 1)"
+    if shape.scans and parts.limits is not None:
         spread[0] = needed
     dtypes = {argument: dtype for p in partials for argument, dtype in p.arguments.items()}
     elements = f"({printer.text(numel(tiling, 'x'))}) * {needed}"

@@ -33,12 +33,14 @@ class Partial:
 class Parts:
     """Into how many parts rows are split: `most`, or, where sizes are open, as many as each launch finds within `limits`, `most` at most.
 
-    block, step: rows of a block, and elements of a step."""
+    block, step: rows of a block, and elements of a step. or_whole: one part is a kernel of its own, which a launch chooses too.
+    """
 
     most: int
     limits: config_table.SplitLimits | None = None
     block: int = 1
     step: int = 1
+    or_whole: bool = False
 
     @property
     def kind(self) -> str:
@@ -54,6 +56,8 @@ class Parts:
         enough = f"{self.limits.blocks} // {blocks}"
         if isinstance(rows, int):
             enough = str(self.limits.blocks // max(-(-rows // self.block), 1))
+        if self.or_whole:  # many rows fill the device as they are
+            enough = f"({enough}) * {smallest}({config_table.MULTIPROCESSORS - 1} // {blocks}, 1)"
         steps = row // step if isinstance(row, int) else f"({printer.text(row)}) // {step}"
         return f"{largest}({smallest}({smallest}({enough}, {steps}), {self.most}), 1)"
 
@@ -69,11 +73,10 @@ def parts_of(kernel: LoopKernel, tiling: Tiling, shape: config_table.Shape, chos
     if shape.kind != "looped" or (isinstance(rows, int) and isinstance(numel(tiling, "r"), int)):
         return Parts(config_table.splits(shape, chosen))
     block, step = chosen.constants["XBLOCK"], chosen.constants["RBLOCK"]
-    # A scan in one part skips its first stage; a reduction would launch two where one does.
-    few = isinstance(rows, int) and rows < block * config_table.MULTIPROCESSORS
-    if few or (shape.scans and not isinstance(rows, int)):
+    # A scan in one part skips its first stage; a reduction in one part would launch two where one does.
+    if not isinstance(rows, int) or rows < block * config_table.MULTIPROCESSORS:
         limits = config_table.split_limits(shape)
-        return Parts(limits.most, limits, block, step)
+        return Parts(limits.most, limits, block, step, not shape.scans and not isinstance(rows, int))
     return Parts(1)
 
 
