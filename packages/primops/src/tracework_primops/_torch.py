@@ -74,10 +74,10 @@ deny_data_pointer = torch._C._set_throw_on_mutable_data_ptr  # also for C++ code
 
 
 def may_be_written(tensor: torch.Tensor) -> bool:
-    """Whether autograd lets an operator write to this view: it has a formula of its own, and its base is no leaf that requires gradients."""
-    base = tensor._base
+    """Whether autograd lets an operator write to this view: it has a formula of its own, and its base is no leaf, whether or not that one
+    requires gradients: of a leaf that is a view itself, other views share the base."""
     plain = torch._C._autograd._get_creation_meta(tensor) == torch._C._autograd.CreationMeta.DEFAULT
-    return plain and not (base.is_leaf and base.requires_grad)
+    return plain and not (tensor.requires_grad and tensor._base.is_leaf)
 
 
 def in_dual_level() -> bool:

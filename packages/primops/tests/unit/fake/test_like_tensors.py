@@ -128,3 +128,58 @@ def test_foreach_ops_in_place_refuse_what_eager_refuses(name, number, dtype):
             assert "can't be cast to the desired output type" in str(error)
             outcomes.append("refused")
     assert outcomes[0] == outcomes[1]
+
+
+def written_since(x):
+    base = x.clone()
+    view = base[0]
+    base.mul_(2)
+    return view
+
+
+def written_to(x):
+    view = torch.zeros(4, 3)[1:]
+    view.copy_(x)
+    return view
+
+
+WRITTEN = {
+    "leaf": lambda leaf: leaf,
+    "result": lambda leaf: leaf * 2,
+    "view": lambda leaf: leaf.view(3, 3),
+    "part": lambda leaf: leaf[1],
+    "view of a view": lambda leaf: leaf[1:].t(),
+    "view of a result": lambda leaf: (leaf * 2)[1],
+    "one of several": lambda leaf: leaf.unbind()[1],
+    "one of several of a result": lambda leaf: (leaf * 2).unbind()[1],
+    "without history": lambda leaf: leaf.detach()[1],
+    "made without history": lambda leaf: without_history(leaf),
+    "base written since": written_since,
+    "written to": written_to,
+}
+LEAVES = {
+    "leaf": lambda: torch.ones(3, 3, requires_grad=True),
+    "leaf that is a view": lambda: torch.ones(9).view(3, 3).requires_grad_(),
+    "part that is a leaf": lambda: torch.ones(4, 3)[1:].requires_grad_(),
+}
+
+
+@torch.no_grad()
+def without_history(leaf):
+    return leaf.view(3, 3)
+
+
+@pytest.mark.parametrize("leaf", LEAVES.values(), ids=LEAVES)
+@pytest.mark.parametrize("made", WRITTEN.values(), ids=WRITTEN)
+def test_a_fake_refuses_writes_where_its_tensor_does(leaf, made):
+    tensor = made(leaf())
+    fake = FakeMode().from_real(tensor)
+
+    def refused(written):
+        try:
+            written.mul_(2)
+        except RuntimeError:
+            return True
+        return False
+
+    assert refused(fake) == refused(tensor)

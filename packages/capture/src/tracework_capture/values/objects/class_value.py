@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import collections.abc
 import functools
 import types
 import weakref
@@ -84,6 +85,18 @@ OF_CLASSES = ("__repr__", "__str__", "__eq__", "__ne__", "__hash__", "__instance
 
 LIBRARY_DESCRIPTORS = {functools.cached_property, functools.partialmethod, functools.singledispatchmethod, lazy_property}
 """Descriptors written in Python that do nothing that could be seen when they are read of the class."""
+
+ALIASES = types.GenericAlias, vars(collections.abc.Callable)["__class_getitem__"].__func__
+ALIASING_MODULES = ("typing", "typing_extensions")
+
+
+def gives_alias(class_getitem: Any) -> bool:
+    """Whether a class's `__class_getitem__` is C's or typing's, which give an alias of the class and its arguments and do no more."""
+    function = class_getitem.__func__ if isinstance(class_getitem, classmethod) else class_getitem
+    if isinstance(function, types.FunctionType):
+        return function.__globals__.get("__name__") in ALIASING_MODULES
+    return isinstance(function, (types.ClassMethodDescriptorType, types.BuiltinMethodType)) or any(function is a for a in ALIASES)
+
 
 KNOWN_BY_TORCH = (torch.Tensor, torch.autograd.Function, tuple)
 """Classes whose attributes are read by other code than the program's and torch's in Python."""
@@ -300,6 +313,8 @@ class ClassValue(AbstractClass):
 
     def getitem(self, frame: Frame, key: Value) -> Value:
         alias = lookup_class(type(self.cls), "__getitem__")[0] is NO_ATTRIBUTE and hasattr(self.cls, "__class_getitem__")
+        if alias and not gives_alias(lookup_class(self.cls, "__class_getitem__")[0]):
+            return self.call_method(frame, "__class_getitem__", [key], {})
         if alias and holds_own_instance(key):
             return frame.break_graph("builtin_unsupported", f"{self.cls.__name__}[...] that holds an instance of an own class")
         if alias or has_members(frame, self.cls, "__getitem__"):
