@@ -54,7 +54,7 @@ class ClassLookups:
         """Remember the bases of a class, and its special names."""
         if cls.__flags__ & IMMUTABLE or id(cls) in self.orders:
             return
-        self.orders[id(cls)] = cls, _mro_of(cls)
+        self.orders[id(cls)] = cls, _mro_of(cls) or ()
         for base in _mro_of(cls) or ():
             if not base.__flags__ & IMMUTABLE and id(base) not in self.special:
                 self.special[id(base)] = base, special_names(base)

@@ -398,3 +398,105 @@ def test_a_class_that_nothing_can_be_stored_in_raises_at_the_assignment():
             return x + 1, str(error)
 
     assert optimize(lambda gm, inputs: gm.forward)(program)(torch.ones(2))[1] == program(torch.ones(2))[1]
+
+
+class Described:
+    """Has descriptors of the library that are written in Python, which give a new object, or themselves, when they are read of the class."""
+
+    def scaled(self, factor, x):
+        return factor * x
+
+    by_three = functools.partialmethod(scaled, 3)
+    of_class = functools.partialmethod(classmethod(lambda cls, factor, x: factor * x), 3)
+    of_partial = functools.partialmethod(functools.partial(lambda number, self, x: number * x, 3))
+
+    @functools.singledispatchmethod
+    def dispatched(self, x):
+        return x * 2
+
+    @dispatched.register
+    def _(self, x: list):
+        return x[0] * 4
+
+    @functools.cached_property
+    def kept(self):
+        return 3
+
+
+def of_dispatched(x):
+    return Described.dispatched(Described(), x), Described.dispatched(Described(), [x])
+
+
+def of_partial_method(x):
+    return Described.by_three(Described(), x), Described.of_class(x), Described.of_partial(Described(), x)
+
+
+def of_cached(x):
+    return Described.kept.func(Described()) * x, Described.kept is Described.kept
+
+
+def of_names(x):
+    return x + 1, Described.dispatched.__name__, Described.dispatched.__doc__, Described.by_three.__name__
+
+
+def of_identity(x):
+    return x + 1, Described.dispatched is Described.dispatched, Described.by_three is Described.by_three
+
+
+@pytest.mark.parametrize("function", [of_dispatched, of_partial_method, of_cached, of_names, of_identity])
+def test_descriptors_of_the_library_read_of_the_class(function):
+    x = torch.ones(2)
+    compiled = optimize(lambda gm, _: gm.forward)(function)
+    for _ in range(2):
+        assert compare_equal(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("name", ["dispatched", "by_three", "of_class", "of_partial"])
+def test_what_a_descriptor_gives_of_the_class_lives_on(name):
+    def give(x):
+        return getattr(Described, name), x + 1
+
+    compiled = optimize(lambda gm, _: gm.forward)(give)
+    x = torch.ones(2)
+    given = [() if name == "of_class" else (Described(),) for _ in range(2)]
+    found = [compiled(x)[0] for _ in range(2)]
+    assert [f(*args, x).tolist() for f, args in zip(found, given)] == [
+        getattr(Described, name)(*args, x).tolist() for args in given
+    ]
+    assert found[0] is not found[1]
+
+
+def compare_equal(found, wanted):
+    """Whether tensors have the same elements and the rest is equal."""
+    return [f.tolist() if isinstance(f, torch.Tensor) else f for f in found] == [
+        w.tolist() if isinstance(w, torch.Tensor) else w for w in wanted
+    ]
+
+
+def test_a_class_whose_order_of_bases_is_not_there_yet():
+    """A metaclass's `mro` is called with a class that has none: what was compiled there is for such a class alone."""
+    seen, graphs = [], []
+
+    def known_of(cls, x):
+        return x + cls.known, cls.__mro__
+
+    compiled = optimize(lambda gm, _: graphs.append(gm) or gm.forward)(known_of)
+
+    class Ordering(type):
+        known = 1
+
+        def mro(cls):
+            x, order = compiled(cls, torch.ones(2))
+            seen.append((x.tolist(), order))
+            return super().mro()
+
+    class First(metaclass=Ordering):
+        pass
+
+    class Second(First):
+        known = 4
+
+    assert seen == [([2.0, 2.0], None)] * 2
+    assert len(graphs) == 2
+    for cls in First, Second:
+        assert compare_equal(compiled(cls, torch.ones(2)), known_of(cls, torch.ones(2)))

@@ -83,7 +83,7 @@ OF_CLASSES = ("__repr__", "__str__", "__eq__", "__ne__", "__hash__", "__instance
 """Methods of type that say something of a class, and change nothing."""
 
 
-LIBRARY_DESCRIPTORS = {functools.cached_property, functools.partialmethod, functools.singledispatchmethod, lazy_property}
+LIBRARY_DESCRIPTORS = {functools.cached_property, lazy_property}
 """Descriptors written in Python that do nothing that could be seen when they are read of the class."""
 
 ALIASES = types.GenericAlias, vars(collections.abc.Callable)["__class_getitem__"].__func__
