@@ -85,7 +85,7 @@ def test_only_the_inner_function_is_compiled():
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
-@pytest.mark.filterwarnings("ignore:max-autotune", "ignore:cudagraphs")
+@pytest.mark.filterwarnings("ignore:cudagraphs")
 def test_modes(mode):
     net, x = Small(), torch.randn(4, 10)
     torch.testing.assert_close(tracework.compile(net, mode=mode)(x), net(x))

@@ -4,7 +4,7 @@
 
 Device time is that of replayed CUDA graphs, so that it is free of launch gaps; "host" is what one call costs the CPU,
 without waiting. "GB/s" is the fewest bytes the function must move over our time; "peak" compares it with a plain copy.
-`--sweep` tries neighbours of each kernel's block sizes, warps and stages and prints the best; `--text` prints kernels;
+`--sweep` compares with max_autotune and prints what that has looked at; `--text` prints kernels;
 `--compile` adds torch.compile's device time.
 """
 
@@ -264,62 +264,27 @@ def measure(case: Case, peak: float, with_compile: bool) -> None:
 # the sweep
 
 
-def neighbours(config: Any, looped: bool) -> list[Any]:
-    """Configs around one: each constant, the warps and the stages halved and doubled."""
-    import dataclasses
-
-    found = [config]
-    for name, value in config.constants.items():
-        for new in (value // 2, value * 2):
-            if new >= 1 and (name != "RBLOCK" or looped):
-                found.append(dataclasses.replace(config, constants={**config.constants, name: new}))
-    for base in list(found):
-        for warps in (base.num_warps // 2, base.num_warps * 2):
-            if 1 <= warps <= 32:
-                found.append(dataclasses.replace(base, num_warps=warps))
-    if looped:
-        found += [dataclasses.replace(config, num_stages=n) for n in (1, 2, 3, 4) if n != config.num_stages]
-    return found
-
-
 def sweep(case: Case) -> None:
-    """Times neighbours of each kernel's config and prints the best five."""
-    from tracework_inductor.codegen.triton import config as table
-    from tracework_runtime.launch import triton as launch
-
-    tracework.reset()
-    original = table.configs
-    table.configs = lambda shape: neighbours(original(shape)[0], shape.kind == "looped")  # type: ignore[assignment]
+    """Device time as it is and with max_autotune, and the candidates of each kernel, the chosen one first."""
     found: list[str] = []
-    choose = launch.TritonKernel._choose
 
-    def choosing(self: Any, pointers: Any, sizes: Any, aligned: bool) -> Any:
-        plans = [self._plan(sizes, aligned, n) for n in range(len(self.configs))]
-        timed = []
-        for n, plan in enumerate(plans):
-            run = lambda plan=plan: self.run(plan, pointers, sizes)
-            timed.append((self.driver.milliseconds(run, 20, self.device) * 1000, n))
-        self.chosen = 0
-        first = timed[0][0]
-        rows = [f"{t:.1f} {_config_text(self.configs[n])}" for t, n in sorted(timed)[:5]]
-        kind, loads = self.launch_facts.get("kind"), len(self.kernel.signature)
-        found.append(f"    {kind}, {loads} arguments: now {first:.1f} {_config_text(self.configs[0])}; best: {'; '.join(rows)}")
-        return plans[0]
+    def observe(stage: str, product: Any) -> None:
+        if stage == "inductor":
+            for name, lines in product.notes.get("choices", {}).items():
+                found.extend(f"    {name} {line}" for line in lines)
 
-    launch.TritonKernel._choose = choosing  # type: ignore[method-assign]
-    try:
-        inputs = make(case)
-        caller(case, tracework.compile(case.fn, fullgraph=True, options={"cache": False}), inputs)()
-    finally:
-        table.configs = original
-        launch.TritonKernel._choose = choose  # type: ignore[method-assign]
+    inputs, times = make(case), []
+    for tuned in (False, True):
         tracework.reset()
-    print(case.name, *found, sep="\n", flush=True)
-
-
-def _config_text(config: Any) -> str:
-    sizes = ",".join(f"{k[0].lower()}{v}" for k, v in config["constants"].items())
-    return f"{sizes},w{config['num_warps']},s{config['num_stages']}"
+        compiled = tracework.compile(
+            case.fn,
+            fullgraph=True,
+            options={"cache": False, "max_autotune": tuned},
+            observe=observe if tuned else lambda *_: None,
+        )
+        times.append(device_us(caller(case, compiled, inputs)))
+    tracework.reset()
+    print(f"{case.name}: {times[0]:.1f} us, tuned {times[1]:.1f} us", *found, sep="\n", flush=True)
 
 
 def _print_texts() -> None:

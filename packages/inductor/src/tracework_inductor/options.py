@@ -32,7 +32,8 @@ class InductorOptions:
     """Whether kernels check indices. Without, one that is out of range reads or writes memory that is another's."""
     fallback_ops: frozenset[str] = frozenset()
     """Ops that call the eager kernel instead of being lowered."""
-    mode: str = "default"
+    max_autotune: bool = False
+    """Whether block sizes are chosen by measuring, where the tuning book has none."""
     numerics: str = "default"
     """A word of primops' NUMERICS: what has eager's bits."""
     deterministic: bool = False

@@ -4,8 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tracework_runtime import Artifact, KernelSource
+import torch
+from tracework_runtime import DEFAULT_OPTIONS, Artifact, KernelSource, RuntimeOptions
+from tracework_runtime.cache.memory import open_store
 
+from .autotune.book import Book
+from .autotune.choose import Question
+from .autotune.tune import Timing, tuned
 from .codegen import renderer_for
 from .codegen.cpp.digest import DIGEST_KERNEL
 from .codegen.cpp.gemm import GEMM_KERNEL
@@ -20,17 +25,25 @@ from .options import InductorOptions
 from .passes import GRAPH_PASSES
 from .schedule.numbers import with_numbers_in_memory
 from .schedule.pipeline import schedule
-from .schedule.plan import ExternKernel, KernelPlan
+from .schedule.plan import ExternKernel, KernelPlan, LoopKernel
 
 Observe = Callable[[str, Any], None]
 
 
 def compile_graph(
-    graph: Any, options: InductorOptions | None = None, *, observe: Observe | None = None, key: str = ""
+    graph: Any,
+    options: InductorOptions | None = None,
+    *,
+    observe: Observe | None = None,
+    key: str = "",
+    runtime: RuntimeOptions = DEFAULT_OPTIONS,
 ) -> Artifact:
-    """Lower, schedule, render and pack a graph of prims. `observe(stage, printable)` sees each product."""
+    """Lower, schedule, render and pack a graph of prims. `observe(stage, printable)` sees each product.
+
+    runtime: how candidates are built that are timed, and where what they took is kept.
+    """
     options = options or InductorOptions()
-    plan = plan_graph(graph, options, observe)
+    plan = plan_graph(graph, options, observe, runtime)
     host, kernels, functions = render(plan, options)
     source = host_source(host, [k.name for k in kernels if k.language == "cpp"])
     artifact = pack(plan, source, host.lines, kernels, functions, places(graph), key)
@@ -39,7 +52,9 @@ def compile_graph(
     return artifact
 
 
-def plan_graph(graph: Any, options: InductorOptions, observe: Observe | None = None) -> KernelPlan:
+def plan_graph(
+    graph: Any, options: InductorOptions, observe: Observe | None = None, runtime: RuntimeOptions = DEFAULT_OPTIONS
+) -> KernelPlan:
     """Up to the KernelPlan."""
     passes = GRAPH_PASSES if options.numerics == "default" else {}  # they choose other kernels, with other bits
     for graph_pass, applies in passes.items():
@@ -48,9 +63,22 @@ def plan_graph(graph: Any, options: InductorOptions, observe: Observe | None = N
     device_type = next((b.layout.device.type for b in program.buffers.values() if b.layout.device.type != "cpu"), "cpu")
     plan = schedule(program, options, renderer_for(device_type, options).capabilities)
     plan = with_numbers_in_memory(plan, options.numbers_in_memory) if options.numbers_in_memory else plan
+    plan = _tuned(plan, options, runtime) if device_type == "cuda" else plan
     if observe is not None:
         observe("plan", plan)
     return plan
+
+
+def _tuned(plan: KernelPlan, options: InductorOptions, runtime: RuntimeOptions) -> KernelPlan:
+    """The plan with the block sizes that the book has, or that are measured."""
+    renderer, symbols = renderer_for("cuda", options), plan.program.symbols
+
+    def ask(kernel: LoopKernel, device: str) -> Question | None:
+        return renderer.question(kernel, symbols, options.numerics, device)  # type: ignore[no-any-return]
+
+    if options.max_autotune and torch.cuda.is_available():
+        return tuned(plan, ask, Book(store=open_store(runtime)), Timing(renderer, symbols, runtime))
+    return tuned(plan, ask, Book())
 
 
 def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, list[KernelSource], dict[str, str]]:

@@ -109,6 +109,7 @@ class Artifact:
     inputs: a name for each input; None where that is not known.
     places: of kernels and of `externs`, by name: "file:line in function operator" of each call of the program that they compute, and its
       numbers among the calls of the graph.
+    notes: "fallbacks", "kernels", how many of the plan, and "choices": kernel -> lines on the configs that it was chosen from.
     """
 
     key: str
@@ -214,6 +215,7 @@ class Artifact:
             head = sources.setdefault(kernel.source, [])
             head.append(f"# kernel {kernel.name} ({kernel.language}) {' '.join(kernel.signature)}")
             head += [f"#   from {place}" for place in self.places.get(kernel.name, ())]
+            head += [f"#   {line}" for line in self.notes.get("choices", {}).get(kernel.name, ())]
         for source, head in sources.items():
             lines += [*head, source]
         return "\n".join(lines) + "\n"

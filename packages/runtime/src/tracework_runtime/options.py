@@ -32,7 +32,6 @@ class RuntimeOptions:
     cache_key: str | None = _option(None, changes_code=False, doc="file of the key that seals entries; None: the user's own")
     disk_cache: bool = _option(True, changes_code=False, doc="store on disk what was built")
     cache_limit: int = _option(8 << 30, changes_code=False, doc="bytes kept before the oldest entries go")
-    measure_launch: bool = _option(True, changes_code=False, doc="choose among a kernel's configs by measuring")
     cudagraph_warmup: int = _option(
         1, changes_code=False, doc="plain runs of a size before it is recorded; one more for the first size"
     )

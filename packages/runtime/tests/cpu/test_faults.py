@@ -67,12 +67,6 @@ class Driver:
             raise LaunchError("no binary")
         return int(code.removeprefix(b"binary of "))
 
-    def capturing(self) -> bool:
-        return False
-
-    def milliseconds(self, run: Any, repeat: int, device: int) -> float:
-        return 1.0
-
 
 def triton_kernel(name: str, options: RuntimeOptions, made: Made) -> TritonKernel:
     number = {"A": 2, "B": 3}[name]
@@ -85,8 +79,7 @@ def triton_kernel(name: str, options: RuntimeOptions, made: Made) -> TritonKerne
     launch = {
         "entries": ["kernel"],
         "grids": ["4"],
-        "configs": [{"constants": {"X": n}, "num_warps": 4, "num_stages": 1} for n in range(3)],
-        "repeatable": True,
+        "configs": [{"constants": {"X": 1}, "num_warps": 4, "num_stages": 1}],
     }
     build_triton.triton_pool = lambda limit: SimpleNamespace(build=build)
     source = KernelSource("k0", "triton", f"source {number}", ("*fp32",), launch)
@@ -96,20 +89,7 @@ def triton_kernel(name: str, options: RuntimeOptions, made: Made) -> TritonKerne
 def binary(name: str, options: RuntimeOptions, made: Made) -> int:
     """A Triton kernel's binary."""
     kernel = triton_kernel(name, options, made)
-    return kernel._function("kernel", 0, build_triton.Variant())[0]
-
-
-def choice(name: str, options: RuntimeOptions, made: Made) -> int:
-    """Which of three configs a measurement chose: 1 for A, 2 for B."""
-    kernel = triton_kernel(name, options, Made())
-    if kernel.chosen is None:
-        made.append("choice")
-        best = {"A": 1, "B": 2}[name]
-        times = iter([1.0 if n == best else 2.0 for n in range(3)])
-        kernel.driver.milliseconds = lambda *args: next(times)
-        with patched(TritonKernel, "_plan", lambda *args: None):
-            kernel.plan((64,), (), True)
-    return kernel.chosen
+    return kernel._function("kernel", build_triton.Variant())[0]
 
 
 def answer(name: str, options: RuntimeOptions, made: Made) -> bytes:
@@ -127,7 +107,6 @@ KINDS: dict[str, tuple[Callable[[str, RuntimeOptions, Made], Any], Any, str]] = 
     "artifact": (graph, 2.0, "artifact"),
     "library": (graph, 2.0, "cpp"),
     "cubin": (binary, 2, "triton"),
-    "choice": (choice, 1, "choice"),
     "cut": (answer, b"1 2", "cut"),
 }
 
@@ -351,7 +330,7 @@ def test_faults_of_entries(place, kind, fault):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", PARTS)
 def test_contents_that_cannot_be_used_are_made_again(place, kind, part):
-    if kind == "cut" or (kind, part) == ("choice", "other"):
+    if kind == "cut":
         pytest.skip("any bytes are an answer to the store; aotautograd's test_partition has the reader of cuts")
     resealed(PARTS[part])(entry(kind, place, "A"), entry(kind, place, "B"))
     value, made, said = run(kind, place)
@@ -564,11 +543,11 @@ def test_a_foreign_folder_is_used_once_it_is_adopted(place):
     assert value == 3.0 and made and len(said) == 1 and "another key" in said[0]
     damaged = entry("cut", place, "A")
     write(damaged, damaged.read_bytes()[:-1])
-    entry("choice", place, "A").chmod(0o664)  # as an archive may leave it
+    entry("cubin", place, "A").chmod(0o664)  # as an archive may leave it
     store = Store(place / "cache", secret_key=secret(place / "key"))
-    assert store.adopt() == 7  # not B's artifact and library, which were made again, nor what is damaged
+    assert store.adopt() == 5  # not B's artifact and library, which were made again, nor what is damaged
     assert store.adopt() == 0 and not damaged.exists()
-    for kind in ("artifact", "cubin", "choice"):
+    for kind in ("artifact", "cubin"):
         assert run(kind, place) == (KINDS[kind][1], [], [])
 
 

@@ -59,8 +59,6 @@ def _check_flags(fullgraph: Any, dynamic: Any, disable: Any, recompile_limit: An
 def _say_what_is_missing(options: Options) -> None:
     """What is asked for and does not exist yet, or not on this machine, is told once."""
     missing = {
-        "max-autotune: there is no search over matmul and convolution templates yet; the library's kernels are used as in the default"
-        " mode.": options.max_autotune,
         "fallback_random=False: there is no generator of our own yet; eager's is used.": not options.fallback_random,
         "cudagraphs (mode reduce-overhead) needs a CUDA device and there is none; graphs run without.": options.cudagraphs
         and not torch.cuda.is_available(),

@@ -294,6 +294,7 @@ class GraphCompiler:
         self._profile = options.profile
         self._cudagraphs = options.cudagraphs
         self._inductor = inductor.InductorOptions(
+            max_autotune=options.max_autotune,
             numerics=options.numerics,
             index_checks=options.index_checks,
             numbers_in_memory=RECORDED if options.cudagraphs else frozenset(),
@@ -321,10 +322,13 @@ class GraphCompiler:
     def _compiled(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         prims = self._stage.observed("primops", self.prims, gm, spec)
         if self._options.diagram or logs.is_on("plan"):  # the cache has what was made of a plan, not the plan
-            self._stage.observed("plan", inductor.plan_graph, prims, self._inductor.under(inductor.Settings.now()))
+            self._stage.observed("plan", self._plan, prims)
         cache = runtime.open_cache(self._runtime)
         loaded = cache.loaded(lambda: self._stage.observed("inductor", self._artifact, prims, cache), self._loaded)
         return runtime.cudagraph(loaded, self._runtime) if self._cudagraphs else loaded
+
+    def _plan(self, prims: Any) -> inductor.KernelPlan:
+        return inductor.plan_graph(prims, self._inductor.under(inductor.Settings.now()), runtime=self._runtime)
 
     def _loaded(self, artifact: runtime.Artifact) -> Any:
         # capture's guards have compared the inputs
@@ -347,4 +351,6 @@ class GraphCompiler:
         options = self._inductor.under(inductor.Settings.now())
         facts = runtime.KeyFacts(prims.fingerprint(), options.fingerprint(), self._runtime, devices)
         key = runtime.cache_key(facts)
-        return cache.get_or_make(key, lambda: inductor.compile_graph(prims, options)).placed(inductor.places(prims))
+        return cache.get_or_make(key, lambda: inductor.compile_graph(prims, options, runtime=self._runtime)).placed(
+            inductor.places(prims)
+        )

@@ -48,7 +48,7 @@ class Tally:
     """Counts graphs and kernels as they are made, and passes everything on to `then`.
 
     library: the operators that kernels of the library do. unrecorded: reasons against recording what runs on a GPU as CUDA graphs. parts:
-    how many CUDA graphs record the rest of it; between: what runs between them, and why.
+    how many CUDA graphs record the rest of it; between: what runs between them, and why. choices: which configs kernels were chosen from.
     """
 
     def __init__(self, then: Observe | None = None):
@@ -58,12 +58,14 @@ class Tally:
         self.unrecorded: list[str] = []
         self.parts = 0
         self.between: list[str] = []
+        self.choices: list[str] = []
         self._then = then
 
     def __call__(self, stage: str, product: Any) -> None:
         self.stages[stage] += 1
         if stage == "inductor":
             self.kernels += len(product.kernels)
+            self.choices += [f"{name} {line}" for name, lines in product.notes.get("choices", {}).items() for line in lines]
         if stage == "runtime":
             self.library |= product.artifact.externs
         if stage == "runtime" and any(device.startswith("cuda") for device in product.artifact.devices):

@@ -33,7 +33,7 @@ class Explanation:
     many were generated. library: operators that call the library's kernels. unrecorded: why graphs on a GPU could not be recorded as CUDA
     graphs (mode "reduce-overhead"), with the operators that stand against it. parts: how many CUDA graphs record the others, or parts of
     them. between: what runs between these, and why. seconds: what each stage of the compilation took, without
-    the stages inside of it.
+    the stages inside of it. choices: which block sizes kernels were chosen from, and what they took (max_autotune).
     """
 
     capture: Any
@@ -44,10 +44,11 @@ class Explanation:
     parts: int = 0
     between: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    choices: tuple[str, ...] = ()
 
     def full(self) -> str:
         """All of it: every break with its source lines, every graph with its guards."""
-        return "\n".join([*self._summary(), *self._recordings(), str(self.capture)])
+        return "\n".join([*self._summary(), *self._recordings(), *self.choices, str(self.capture)])
 
     def __str__(self) -> str:
         summary, found = self._summary(), self._findings()
@@ -170,7 +171,17 @@ def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None
         library, unrecorded, between = (
             tuple(dict.fromkeys(found)) for found in (sorted(tally.library), tally.unrecorded, tally.between)
         )
-        return Explanation(report, len(report.graphs), tally.kernels, library, unrecorded, tally.parts, between, dict(seconds))
+        return Explanation(
+            report,
+            len(report.graphs),
+            tally.kernels,
+            library,
+            unrecorded,
+            tally.parts,
+            between,
+            dict(seconds),
+            tuple(tally.choices),
+        )
 
     return run
 

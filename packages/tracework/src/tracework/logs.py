@@ -36,7 +36,10 @@ LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "bytecode": (("tracework.capture.bytecode",), "what Python runs in the place of each captured frame"),
     "plan": (("tracework.products.plan",), "the kernels of each graph after fusion, their loops and memory, and refused fusions"),
     "output_code": (("tracework.products.inductor",), "the host program and the kernels"),
-    "autotuning": (("tracework.runtime.launch",), "the configurations of a kernel that were measured, and the choice"),
+    "autotuning": (
+        ("tracework.inductor.autotune", "tracework.runtime.launch"),
+        "the configurations of a kernel that were measured, and the choice; binaries that cannot be loaded",
+    ),
     "fallbacks": (("tracework.fallbacks",), "ops and graphs that call the eager kernels, and why"),
     "cache": (("tracework.runtime.cache",), "damaged and missing entries"),
     "cudagraphs": (("tracework.runtime.cudagraph",), "recordings, and why there is none"),

@@ -32,7 +32,7 @@ class Options:
         cudagraph_or_error: raise an error where a graph is not recorded as a CUDA graph, instead of running it kernel by kernel.
         cudagraph_policy: function of a loaded graph (runtime.CompiledFn): True records it, False does not, a callable is called in its place.
         cudagraph_capture_sizes: sizes that are recorded, an int or tuple of ints for each combination; None records each at its second use.
-        max_autotune: measure more candidates before choosing.
+        max_autotune: choose block sizes of kernels for a GPU by measuring them, at the first compilation; results keep their bits.
         partitioner: "min_cut" or "default" (save what the backward reads).
         memory_budget: how much of what the backward would read the forward keeps, from 0 (recompute everything) to 1.
         profile: decomposition profile of primops.

@@ -37,7 +37,11 @@ def _cxx(value: Any) -> dict[str, Any]:
 
 
 HONOURED_OPTIONS: Mapping[str, tuple[Translation, str, str]] = {
-    "max_autotune": (_as("max_autotune"), "max_autotune", "a warning says what is not searched yet"),
+    "max_autotune": (
+        _as("max_autotune"),
+        "max_autotune",
+        "block sizes of our kernels are timed; products and convolutions are the library's",
+    ),
     "max_autotune_gemm": (_if_true(max_autotune=True), "max_autotune", "there is one search for all kernels"),
     "max_autotune_pointwise": (_if_true(max_autotune=True), "max_autotune", "there is one search for all kernels"),
     "triton.cudagraphs": (_as("cudagraphs"), "cudagraphs", ""),

@@ -7,6 +7,7 @@ import inspect
 import pickle
 import subprocess
 import sys
+import warnings
 import weakref
 
 import pytest
@@ -500,3 +501,11 @@ def test_equal_calls_share_what_is_compiled(backend):
     assert entries() is first
     other = entries(dynamic=True)
     assert other is not first and entries() is not first  # the last is kept
+
+
+def test_max_autotune_on_a_cpu_says_nothing_and_changes_nothing():
+    x = torch.randn(8, 16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tuned = tracework.compile(lambda x: torch.softmax(x, 1), mode="max-autotune-no-cudagraphs")(x)
+    assert torch.equal(tuned, tracework.compile(lambda x: torch.softmax(x, 1))(x))

@@ -6,7 +6,8 @@ import pytest
 import torch
 import tracework
 import tracework_capture as capture
-from tracework import explanation
+import tracework_runtime as runtime
+from tracework import dump, explanation
 
 X = torch.ones(3)
 
@@ -108,3 +109,13 @@ def test_a_frame_without_graphs_says_why():
 def test_what_compile_takes_is_explained(function, compiled):
     report = tracework.explain(tracework.compile(function) if compiled else function)(torch.ones(2))
     assert str(report).startswith("graphs: 1 (1 operations), breaks: 0")
+
+
+def test_what_kernels_were_chosen_from_is_in_the_full_text():
+    lines = ["takes pointwise XBLOCK=512, measured 3.0 us", "  not pointwise XBLOCK=1024, measured 4.0 us"]
+    tally = dump.Tally()
+    tally("inductor", runtime.Artifact("a" * 64, "", notes={"choices": {"cuda_kernel0": lines}}))
+    report = tracework.explain(whole)(torch.ones(3, 3)).capture
+    found = explanation.Explanation(report, 1, 1, choices=tuple(tally.choices))
+    assert [f"cuda_kernel0 {line}" for line in lines] == [line for line in found.full().splitlines() if "pointwise" in line]
+    assert "pointwise" not in str(found)

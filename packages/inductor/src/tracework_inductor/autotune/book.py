@@ -127,6 +127,11 @@ class Book:
         """rows: None for those that `shipped`. store: None where what is measured here is neither asked for nor kept."""
         self._rows = shipped() if rows is None else rows
         self._store = store
+        self._devices = frozenset(row.problem.get("device") for row in self._rows.values())
+
+    def knows(self, device: str) -> bool:
+        """Whether a row for a device shipped."""
+        return device in self._devices
 
     def ours(self, problem: Problem) -> tuple[Candidate, ...]:
         """The candidates of a row that shipped, the chosen one first; none where there is no row."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
+from tracework_runtime.launch.timing import NOT_NOW
+
 from .book import Book
 from .cost import Device, predict
 from .record import Candidate, Problem
 
-__all__ = ["LIBRARY", "NOT_NOW", "Measure", "Question", "decide"]
+__all__ = ["LIBRARY", "Measure", "Question", "decide"]
 
 LIBRARY = "extern"
 """The way of a candidate that calls the library."""
@@ -23,9 +25,6 @@ MOST_TIMED = 4
 """Candidates that are timed at first, the most likely ones."""
 TIE = 0.02
 """Times that differ by this share are equal: the earlier candidate is taken."""
-
-NOT_NOW = "not measured: "
-"""How reasons begin that say nothing of the candidate: it can be measured another time."""
 
 Measure = Callable[[Sequence[tuple[int, Candidate]]], Sequence[float | str]]
 """(number of the question, candidate) -> microseconds, or why there are none. Those of one question that are asked for together are timed in

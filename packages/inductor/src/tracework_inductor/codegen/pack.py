@@ -9,6 +9,7 @@ from tracework_primops.symbols.expr import Symbol
 from tracework_runtime import Artifact, OutputRecipe, SymbolBinding, TensorCheck
 from tracework_runtime.host.lines import Call, Line, Number
 
+from ..autotune.record import report
 from ..ir.index import Expr, Size
 from ..schedule.graph import alias_root
 from ..schedule.operators import operators_of
@@ -47,8 +48,14 @@ def pack(
         conditions=_conditions(program, bound),
         inputs=program.inputs,
         places=_places(plan, functions, places),
-        notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels)},
+        notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels), **_choices(plan, functions)},
     )
+
+
+def _choices(plan: KernelPlan, functions: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
+    """The candidates that kernels were chosen from, as lines, under "choices"; nothing where none was looked at."""
+    found = {functions[name]: report(candidates) for name, candidates in plan.choices.items()}
+    return {"choices": found} if found else {}
 
 
 def _places(plan: KernelPlan, functions: Mapping[str, str], calls: Sequence[str]) -> dict[str, dict[str, tuple[int, ...]]]:

@@ -24,6 +24,7 @@ __all__ = [
     "flatten",
     "floordiv",
     "fresh_axes_names",
+    "hint",
     "maximum",
     "minimum",
     "mod",
@@ -91,6 +92,11 @@ def simplify(expr: Size, ranges: Mapping[Any, tuple[Size, Size]]) -> Size:
         return expr if isinstance(expr, int) else _simplify(expr, ranges)
     except ZeroDivisionError:  # by a size that is 0 in all calls of the graph: this is in a loop over nothing
         return expr
+
+
+def hint(size: Size, symbols: Any) -> int:
+    """A size in the example, of which `symbols`, the graph's SymbolTable, knows. Raises GuardOnUnbackedError for one that data decides."""
+    return size if isinstance(size, int) else int(symbols.hint(size))
 
 
 def stride(expr: Size, var: Any) -> Size | None:

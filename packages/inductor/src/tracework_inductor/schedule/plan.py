@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..autotune.record import Candidate, report
 from ..ir.body import Axis, IndexCheck, LoopBody, Ref
 from ..ir.buffer import Buffer, BufferLayout, BufferView, CoreNode, ExternNode
 from ..ir.index import Expr, Size
@@ -57,6 +58,8 @@ class LoopKernel:
     nodes: tuple[str, ...] = ()
     numbers: tuple[Any, ...] = ()
     """Symbols that it reads from memory, an int64 each; it takes their addresses between buffers and sizes."""
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Block sizes, as Candidate.config has them; empty for the renderer's first guess."""
 
     def text(self) -> str:
         """Axes and passes."""
@@ -274,6 +277,8 @@ class KernelPlan:
     kernels: tuple[Kernel, ...]
     memory: MemoryPlan
     refusals: tuple[Refusal, ...]
+    choices: Mapping[str, tuple[Candidate, ...]] = dataclasses.field(default_factory=dict)
+    """Kernel -> the candidates that were looked at, the one that it is first."""
 
     def text(self) -> str:
         """The whole plan, readable."""
@@ -285,6 +290,7 @@ class KernelPlan:
             lines += [f"  allocate {', '.join(step.allocate)}"] if step.allocate else []
             lines += [f"  reuse {old} as {new}" for new, old in step.reuse]
             lines += ["  " + line for line in kernel.text().splitlines()]
+            lines += ["    " + line for line in report(self.choices.get(kernel.name, ()))]
             lines += [f"  free {', '.join(step.free)}"] if step.free else []
         lines += [f"refused {r.first} + {r.second}: {r.rule}: {r.reason}" for r in self.refusals]
         return "\n".join(lines)

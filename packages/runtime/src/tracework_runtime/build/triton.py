@@ -22,7 +22,7 @@ from tracework_runtime.errors import ArtifactError, BuildError, CacheCorrupt
 from tracework_runtime.options import RuntimeOptions
 
 log = logging.getLogger("tracework.runtime.cache")
-__all__ = ["Cubin", "Variant", "build_all", "request"]
+__all__ = ["Cubin", "Variant", "build_all", "build_each", "request"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +96,19 @@ def build_all(jobs: Sequence[dict[str, Any]], options: RuntimeOptions, store: En
 
     Raises BuildError with the end of Triton's complaint.
     """
+    found = build_each(jobs, options, store, anew=anew)
+    for one in found:
+        if isinstance(one, BuildError):
+            raise one
+    return [one for one in found if isinstance(one, Cubin)]
+
+
+def build_each(
+    jobs: Sequence[dict[str, Any]], options: RuntimeOptions, store: Entries, *, anew: bool = False
+) -> list[Cubin | BuildError]:
+    """The same, with the error of each that Triton cannot compile in its place. Raises BuildError where a process dies."""
     keys = [_key(job) for job in jobs]
-    found: dict[str, Cubin | None] = {key: None if anew else _stored(key, store) for key in keys}
+    found: dict[str, Cubin | BuildError | None] = {key: None if anew else _stored(key, store) for key in keys}
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if found[key] is None}
     if missing:
         with observe.timed("build.triton"):
@@ -105,13 +116,13 @@ def build_all(jobs: Sequence[dict[str, Any]], options: RuntimeOptions, store: En
             answers = triton_pool(options.triton_workers).build(list(missing.values()))
         for (key, job), (facts, code) in zip(missing.items(), answers, strict=True):
             found[key] = _accept(key, job, facts, code, store)
-    return [cubin for key in keys if (cubin := found[key]) is not None]
+    return [one for key in keys if (one := found[key]) is not None]
 
 
-def _accept(key: str, job: Mapping[str, Any], facts: dict[str, Any], code: bytes, store: Entries) -> Cubin:
+def _accept(key: str, job: Mapping[str, Any], facts: dict[str, Any], code: bytes, store: Entries) -> Cubin | BuildError:
     if not facts.pop("ok"):
         complaint = facts["error"].strip().splitlines()
-        raise BuildError(
+        return BuildError(
             f"Triton cannot compile {job['entry']!r} for sm_{job['capability']}",
             excerpt="\n".join(complaint[-30:]),
             advice="report this kernel with its source",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import statistics
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _FREE_ON_LAUNCH = 1  # CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _SHARED_WITHOUT_ASKING = 48 * 1024
+_SHARED_OF_THE_DRIVER = 1024
 NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 OTHER_CONTEXT = 400  # CUDA_ERROR_INVALID_HANDLE: the thread has the context of another device
 
@@ -145,17 +147,27 @@ class CudaDriver:
         reason = text.value.decode() if text.value else "unknown error"
         raise LaunchError(f"CUDA error {status} while {doing}: {reason}", advice="run with CUDA_LAUNCH_BLOCKING=1")
 
-    def milliseconds(self, run: Any, repeat: int, device: int) -> float:
-        """Mean time of `run()` on the device's current stream."""
+    def most_shared(self, device: int) -> int:
+        """Bytes of shared memory that a block can have: a multiprocessor's, less what the driver keeps of it."""
+        return int(torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor) - _SHARED_OF_THE_DRIVER
+
+    def microseconds(self, runs: Sequence[Callable[[], None]], rounds: int, device: int) -> list[float]:
+        """Median time of each of `runs` on the device's current stream: in turns, so that a clock that changes is no one's, and each with
+        nothing of its data in the L2 cache, as other kernels leave it."""
         with torch.cuda.device(device):
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            run()
-            start.record()
-            for _ in range(repeat):
-                run()
-            end.record()
-            end.synchronize()
-            return float(start.elapsed_time(end)) / repeat
+            cached = torch.cuda.get_device_properties(device).L2_cache_size
+            others = torch.empty(2 * cached, dtype=torch.uint8, device="cuda")
+            spans: list[list[tuple[Any, Any]]] = [[] for _ in runs]
+            for _ in range(rounds):
+                for run, known in zip(runs, spans, strict=True):
+                    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                    others.zero_()
+                    start.record()
+                    run()
+                    end.record()
+                    known.append((start, end))
+            torch.cuda.current_stream().synchronize()
+            return [1000 * statistics.median(start.elapsed_time(end) for start, end in known) for known in spans]
 
     def capturing(self) -> bool:
         """Whether the current stream is being recorded into a graph."""

@@ -7,7 +7,6 @@ be known before is a `Plan` per (sizes, variant), which is made and looked up he
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,7 +28,6 @@ __all__ = ["TritonKernel"]
 
 log = logging.getLogger("tracework.runtime.launch")
 _FORMATS = {"i64": "q", "i32": "i", "fp32": "f", "fp64": "d", "i1": "?"}
-_MEASURE_REPEAT = 10
 _SCRATCH_ALIGNMENT = 128
 set_data_ptr(torch.Tensor.data_ptr)
 
@@ -44,10 +42,9 @@ class TritonKernel:
         self.device, self.driver, self.capability = device, driver, capability
         self.tensor_device = torch.device("cuda", device)
         self.launch_facts = kernel.launch
-        self.configs: Sequence[Mapping[str, Any]] = kernel.launch["configs"]
-        self.chosen: int | None = 0 if len(self.configs) == 1 or not options.measure_launch else self._remembered()
+        self.config: Mapping[str, Any] = kernel.launch["configs"][0]
         self.plans: dict[tuple[Any, ...], Plan] = {}
-        self._functions: dict[tuple[str, int, Variant], tuple[int, Cubin]] = {}
+        self._functions: dict[tuple[str, Variant], tuple[int, Cubin]] = {}
         signature = kernel.signature
         tensors = sum(t.startswith("*") for t in signature)
         self.numbers = "".join(_FORMATS[t] for t in signature if not t.startswith("*"))
@@ -58,18 +55,14 @@ class TritonKernel:
 
     def requests(self) -> list[dict[str, Any]]:
         """What to compile before the first launch."""
-        configs = range(len(self.configs)) if self.chosen is None else [self.chosen]
-        return [
-            build.request(self.kernel, entry, self.configs[n], Variant(), self.capability)
-            for n in configs
-            for entry in self.launch_facts["entries"]
-        ]
+        entries = self.launch_facts["entries"]
+        return [build.request(self.kernel, entry, self.config, Variant(), self.capability) for entry in entries]
 
-    def _function(self, entry: str, config: int, variant: Variant) -> tuple[int, Cubin]:
-        key = (entry, config, variant)
+    def _function(self, entry: str, variant: Variant) -> tuple[int, Cubin]:
+        key = (entry, variant)
         found = self._functions.get(key)
         if found is None:
-            job = build.request(self.kernel, entry, self.configs[config], variant, self.capability)
+            job = build.request(self.kernel, entry, self.config, variant, self.capability)
             (cubin,) = build.build_all([job], self.options, self.store)
             try:
                 handle = self.driver.load(cubin.code, cubin.symbol, cubin.shared, self.device)
@@ -80,28 +73,22 @@ class TritonKernel:
             found = self._functions[key] = (handle, cubin)
         return found
 
-    def plan(self, pointers: tuple[int, ...], sizes: tuple[Any, ...], aligned: bool) -> Plan:
-        """The plan for these sizes; made at first need, with the config measured if there are several."""
+    def plan(self, sizes: tuple[Any, ...], aligned: bool) -> Plan:
+        """The plan for these sizes; made at first need."""
         key = (sizes, aligned)
         found = self.plans.get(key)
-        if found is not None:
-            return found
-        if self.chosen is None:
-            found = self._choose(pointers, sizes, aligned)
-        else:
-            found = self._plan(sizes, aligned, self.chosen)
-        if self.chosen is not None:
-            self.plans[key] = found
+        if found is None:
+            found = self.plans[key] = self._plan(sizes, aligned)
         return found
 
-    def _plan(self, sizes: tuple[Any, ...], aligned: bool, config: int) -> Plan:
+    def _plan(self, sizes: tuple[Any, ...], aligned: bool) -> Plan:
         facts = self.launch_facts
         names: dict[str, Any] = {f"ks{n}": s for n, s in enumerate(sizes)}
         fits = facts.get("fits32")
         variant = Variant(aligned, wide=fits is not None and not eval(fits, {}, names))
-        values = {**names, **self.configs[config]["constants"]}
+        values = {**names, **self.config["constants"]}
         stages = tuple(
-            self._stage(entry, config, variant, int(eval(grid, {}, values)))
+            self._stage(entry, variant, int(eval(grid, {}, values)))
             for entry, grid in zip(facts["entries"], facts["grids"], strict=True)
         )
         scratch, end = [], 0
@@ -118,47 +105,15 @@ class TritonKernel:
             return _torch.empty_strided_cuda((size,), (1,), torch.uint8)
         return torch.empty(size, dtype=torch.uint8, device=self.tensor_device)
 
-    def _stage(self, entry: str, config: int, variant: Variant, blocks: int) -> tuple[int, int, int, int, int]:
+    def _stage(self, entry: str, variant: Variant, blocks: int) -> tuple[int, int, int, int, int]:
         """What Plan takes for one function."""
-        handle, cubin = self._function(entry, config, variant)
-        arguments = build.request(self.kernel, entry, self.configs[config], variant, self.capability)["arguments"]
+        handle, cubin = self._function(entry, variant)
+        arguments = build.request(self.kernel, entry, self.config, variant, self.capability)["arguments"]
         hidden = cubin.params - len(arguments)
         if hidden < 0:
             raise LaunchError(f"kernel {self.kernel.name}: {entry} takes {cubin.params} parameters, not {len(arguments)}")
         # Triton adds pointers to scratch memory that these kernels do not use.
         return handle, blocks, cubin.num_warps * 32, cubin.shared, hidden
-
-    # choosing a config
-
-    def _choose(self, pointers: tuple[int, ...], sizes: tuple[Any, ...], aligned: bool) -> Plan:
-        plans = [self._plan(sizes, aligned, n) for n in range(len(self.configs))]
-        if self.driver.capturing() or not self._repeatable(pointers):
-            return plans[0]
-        times = [self.driver.milliseconds(lambda p=p: self.run(p, pointers, sizes), _MEASURE_REPEAT, self.device) for p in plans]
-        self.chosen = times.index(min(times))
-        self.store.put("choice", self._choice_key(), json.dumps({"config": self.chosen, "ms": times}).encode())
-        log.info("kernel %s: config %d of %s ms", self.kernel.name, self.chosen, [round(t, 4) for t in times])
-        return plans[self.chosen]
-
-    def _repeatable(self, pointers: tuple[int, ...]) -> bool:
-        """Whether running twice gives what running once gives: no accumulation, no memory both read and written."""
-        return bool(self.launch_facts.get("repeatable")) and len(set(pointers)) == len(pointers)
-
-    def _choice_key(self) -> str:
-        return f"{self.kernel.fingerprint[:48]}-{self.capability}"
-
-    def _remembered(self) -> int | None:
-        data = self.store.get("choice", self._choice_key())
-        if data is None:
-            return None
-        try:
-            chosen = json.loads(data)["config"]
-        except (ValueError, KeyError, TypeError):
-            chosen = None
-        if type(chosen) is int and 0 <= chosen < len(self.configs):
-            return chosen
-        self.store.drop("choice", self._choice_key())  # it is measured again
-        return None
 
     # launching
 
@@ -166,7 +121,7 @@ class TritonKernel:
         """The plan of a launch, and whether the next one with these sizes may take it without asking."""
         if not aligned:
             observe.add("launch.unaligned")
-        return self.plan(pointers, sizes, aligned), self.chosen is not None
+        return self.plan(sizes, aligned), True
 
     def run(self, plan: Plan, pointers: tuple[int, ...], sizes: tuple[Any, ...]) -> None:
         """Launches all stages of a plan."""

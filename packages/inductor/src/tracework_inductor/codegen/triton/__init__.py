@@ -1,14 +1,17 @@
 """TritonRenderer: the renderer of CUDA devices."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from tracework_runtime import KernelSource
 
+from ...autotune.choose import Question
 from ...schedule.plan import CoreKernel, KernelBatch, LoopKernel
 from ...target import Capabilities
 from ..renderer import KERNEL_NAME, RenderedKernel
 from . import batch as _batch
 from . import kernel as _kernel
+from . import tuning as _tuning
 from .config import COLUMN_BLOCKS
 from .cores import CORES
 
@@ -30,6 +33,10 @@ class TritonRenderer:
         if isinstance(kernel, CoreKernel):
             return CORES[kernel.node.core](kernel)
         return _batch.render(kernel) if isinstance(kernel, KernelBatch) else _kernel.render(kernel)
+
+    def question(self, kernel: LoopKernel, symbols: Any, numerics: str, device: str) -> Question | None:
+        """The kernel as a choice of block sizes."""
+        return _tuning.question(kernel, symbols, numerics, device)
 
     def pack(self, kernels: Sequence[tuple[str, RenderedKernel]]) -> Sequence[KernelSource]:
         """One record a kernel; equal kernels have equal text, and are compiled once."""

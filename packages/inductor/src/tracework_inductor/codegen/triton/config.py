@@ -1,10 +1,12 @@
 """Block sizes, warps and stages: one table per kernel shape, tuned for Hopper (132 multiprocessors, 16-byte loads).
 
 The aim everywhere is eight elements a thread (one or two 16-byte vectors) and at least two blocks a multiprocessor.
-The first config is the default, further ones are tried at the first launch.
+The first config is the default; `neighbours` of it are timed where somebody asks for that.
 """
 
 import dataclasses
+import math
+from collections.abc import Iterator
 from typing import Any
 
 __all__ = [
@@ -14,6 +16,8 @@ __all__ = [
     "Shape",
     "SplitLimits",
     "configs",
+    "is_sensible",
+    "neighbours",
     "power_of_two",
     "product_kind",
     "split_limits",
@@ -75,6 +79,11 @@ class Config:
     def record(self) -> dict[str, Any]:
         """As JSON."""
         return {"constants": self.constants, "num_warps": self.num_warps, "num_stages": self.num_stages}
+
+    @property
+    def elements(self) -> int:
+        """Of a block."""
+        return math.prod(size for name, size in self.constants.items() if name.endswith("BLOCK"))
 
 
 def power_of_two(n: int) -> int:
@@ -205,6 +214,28 @@ def product_kind(inner: int, rows: int) -> str:
 def configs(shape: Shape) -> list[Config]:
     """Configs for a shape, the best guess first."""
     return TABLES[shape.kind](shape)
+
+
+_MOST_ELEMENTS_OF_A_THREAD = 64
+_MOST_WARPS = 16
+
+
+def neighbours(config: Config) -> Iterator[Config]:
+    """Configs with half and twice the block in each outer dimension, and with half and twice the warps; rows are walked as they are."""
+    for name, size in config.constants.items():
+        if name != "RBLOCK":
+            yield from (dataclasses.replace(config, constants={**config.constants, name: n}) for n in (2 * size, size // 2) if n)
+    yield from (dataclasses.replace(config, num_warps=n) for n in (2 * config.num_warps, config.num_warps // 2) if n)
+
+
+def is_sensible(shape: Shape, config: Config) -> bool:
+    """Whether no thread has too much to hold or nothing to do, and no block lies outside of what there is."""
+    threads = 32 * config.num_warps
+    outer = {"XBLOCK": shape.outer, "YBLOCK": shape.second}
+    held = config.elements * max(1, shape.held if shape.kind == "persistent" else shape.loads) // threads
+    if config.num_warps > _MOST_WARPS or held > _MOST_ELEMENTS_OF_A_THREAD or config.elements < threads:
+        return False
+    return all(config.constants.get(name, 1) <= power_of_two(size) for name, size in outer.items())
 
 
 @dataclasses.dataclass(frozen=True)

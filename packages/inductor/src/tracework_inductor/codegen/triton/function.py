@@ -52,6 +52,7 @@ class Function:
         kernel: LoopKernel,
         tiling: Tiling,
         shape: config_table.Shape,
+        config: config_table.Config,
         names: dict[Any, str],
         narrow: bool,
         *,
@@ -62,7 +63,7 @@ class Function:
         told: bool = False,
     ) -> None:
         self.combined, self.split, self.told = combined, split, told
-        self.kernel, self.tiling, self.shape, self.narrow = kernel, tiling, shape, narrow
+        self.kernel, self.tiling, self.shape, self.config, self.narrow = kernel, tiling, shape, config, narrow
         self.parts = parts.most if parts else 1
         self.products = products_of(kernel)
         self.partials = partials or []
@@ -125,7 +126,7 @@ class Function:
 
     def _fills(self, prefix: str, parts: int = 1) -> bool:
         """Whether a dimension is so many blocks, each as large as the others."""
-        size, block = numel(self.tiling, prefix), config_table.configs(self.shape)[0].constants[f"{prefix.upper()}BLOCK"]
+        size, block = numel(self.tiling, prefix), self.config.constants[f"{prefix.upper()}BLOCK"]
         return isinstance(size, int) and size % (block * parts) == 0
 
     def write(self, start: int = 0, end: int | None = None) -> str:
@@ -192,7 +193,7 @@ class Function:
         """The lines written so far for one block of rows after the other, with accumulators of columns around them."""
         rows, step = numel(self.tiling, "x"), f"XBLOCK * {self.blocks}"
         assert isinstance(rows, int)
-        in_blocks = rows > CHAIN * self.blocks * config_table.configs(self.shape)[0].constants["XBLOCK"]
+        in_blocks = rows > CHAIN * self.blocks * self.config.constants["XBLOCK"]
         starts: list[str] = []
         sums: list[str] = []
         stores: list[str] = []
@@ -207,7 +208,7 @@ class Function:
         # Rows are loaded some steps ahead: not where a step loads what it has stored.
         text = "\n".join(self.writer.lines)
         again = any(f"tl.load({pointer} " in text for pointer in re.findall(r"tl\.store\((\w+) ", text))
-        ahead = "" if again else f", num_stages={config_table.configs(self.shape)[0].num_stages}"
+        ahead = "" if again else f", num_stages={self.config.num_stages}"
         loop = [f"for xfirst in tl.range({first}, {last}, {step}{ahead}):", *(f"    {line}" for line in self.writer.lines)]
         if in_blocks:
             inside = [*starts, *loop, *sums]
@@ -426,7 +427,7 @@ class Function:
     def _steps(self, first: str, last: str, mask: str, variables: list[str]) -> list[str]:
         """The loop over part of a row."""
         head = ["r = roff + rbase", mask, *variables]
-        stages = config_table.configs(self.shape)[0].num_stages
+        stages = self.config.num_stages
         # Of loads that no tensor cores wait for, Triton takes some ahead only where it is told to.
         steps = f"tl.range({first}, {last}, RBLOCK, num_stages={stages})" if self.products and stages > 1 else None
         return [
@@ -437,7 +438,7 @@ class Function:
     def _many_steps(self) -> bool:
         """Whether one accumulator would add up more than CHAIN values."""
         row = numel(self.tiling, "r")
-        step = min(c.constants["RBLOCK"] for c in config_table.configs(self.shape)) * self.parts
+        step = self.config.constants["RBLOCK"] * self.parts
         return not isinstance(row, int) or row > CHAIN * step
 
     # effects of inner passes

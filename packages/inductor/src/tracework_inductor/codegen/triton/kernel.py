@@ -36,15 +36,15 @@ def render(kernel: LoopKernel) -> RenderedKernel:
     if (on_tensor_cores := dot.product(kernel, tiling)) is not None:
         return _product(on_tensor_cores)
     shape = shape_of(kernel, tiling)
-    chosen = config_table.configs(shape)
-    parts = parts_of(kernel, tiling, shape, chosen[0])
+    config = config_table.Config(**kernel.config) if kernel.config else config_table.configs(shape)[0]
+    parts = parts_of(kernel, tiling, shape, config)
     names = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}
     names |= {symbol: f"number{n}" for n, symbol in enumerate(kernel.numbers)}
     narrow = _fits_statically(kernel, tiling)
     if parts.most > 1:
-        functions, spread, workspace = _split_stages(kernel, tiling, shape, names, narrow, parts)
+        functions, spread, workspace = _split_stages(kernel, tiling, shape, config, names, narrow, parts)
     else:
-        writer = Function(kernel, tiling, shape, names, narrow, split=shape.looped)
+        writer = Function(kernel, tiling, shape, config, names, narrow, split=shape.looped)
         text, kept = writer.write(), writer.kept
         functions, spread = [_with_workspace(text, len(kept))], ["1"]
         total = PythonPrinter(names).text(numel(tiling, "x") * numel(tiling, "r"))
@@ -56,7 +56,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
     record = launch_record(
         entries=entries,
         grids=grids,
-        configs=[c.record() for c in chosen],
+        configs=[config.record()],
         fits32=None if narrow else fits_text(_extents(kernel, tiling), {s: names[s] for s in kernel.sizes}),
         workspace=workspace,
         repeatable=_repeatable(kernel),
@@ -100,7 +100,7 @@ def part(kernel: LoopKernel) -> Part:
     shape = shape_of(kernel, tiling)
     chosen = config_table.configs(shape)[0]
     counts = [-(-int(g.numel) // chosen.constants[f"{g.prefix.upper()}BLOCK"]) for g in tiling.groups]
-    return Part(Function(kernel, tiling, shape, {}, True, told=True).write(), chosen, math.prod(counts))
+    return Part(Function(kernel, tiling, shape, chosen, {}, True, told=True).write(), chosen, math.prod(counts))
 
 
 def _repeatable(kernel: LoopKernel) -> bool:
@@ -130,7 +130,13 @@ def _grid(kernel: LoopKernel, tiling: Tiling, names: dict[Any, str], parts: str)
 
 
 def _split_stages(
-    kernel: LoopKernel, tiling: Tiling, shape: config_table.Shape, names: dict[Any, str], narrow: bool, parts: Parts
+    kernel: LoopKernel,
+    tiling: Tiling,
+    shape: config_table.Shape,
+    config: config_table.Config,
+    names: dict[Any, str],
+    narrow: bool,
+    parts: Parts,
 ) -> tuple[list[str], list[str], list[dict[str, str]]]:
     """One function for each pass that reduces, and one for what follows the last of them; in how many parts each
     runs; and the workspace."""
@@ -142,7 +148,7 @@ def _split_stages(
     functions, spread, start = [], [], 0
     several = f" * ({count} > 1)" if parts.or_whole else ""
     if parts.or_whole:
-        functions.append(Function(kernel, tiling, shape, names, narrow, split=True).write())
+        functions.append(Function(kernel, tiling, shape, config, names, narrow, split=True).write())
         spread.append(f"({count} == 1)")
     partials: list[Partial] = []
     for end in ends:
@@ -151,6 +157,7 @@ def _split_stages(
             kernel,
             tiling,
             shape,
+            config,
             names,
             narrow,
             parts=parts if split else None,
