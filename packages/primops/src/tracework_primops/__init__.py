@@ -3,6 +3,7 @@
 from . import eager, meta  # noqa: F401  (fill the rule tables)
 from ._version import __version__
 from .aten_graph import aten_graph
+from .attention import attended, attention_of_bodies, trace_bodies
 from .decomp import DECOMPS, NUMERICS, PROFILES, contract_changes, decomposition, deterministic_changes
 from .decompose import DecompositionError, decompose
 from .errors import DataDependentError, FakeTensorError, GuardOnUnbackedError, MixedTensorError, PrimError, VerifyError
@@ -31,6 +32,9 @@ from .symbols import (
 )
 
 __all__ = [
+    "attended",
+    "attention_of_bodies",
+    "trace_bodies",
     "DECOMPS",
     "DecompositionError",
     "decompose",

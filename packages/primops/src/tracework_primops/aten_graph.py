@@ -25,7 +25,7 @@ def aten_graph(function: Callable[..., Any], *inputs: torch.Tensor) -> torch.fx.
     Raises PrimError where the function writes to a tensor, uses one that is not among its arguments, or looks at data.
     """
     mode = FakeMode()
-    recorder = _Recorder()
+    recorder = Recorder()
     fakes = [mode.from_real(t.detach()) for t in inputs]
     for i, fake in enumerate(fakes):
         recorder.placeholder(f"x{i}", fake)
@@ -40,7 +40,7 @@ def aten_graph(function: Callable[..., Any], *inputs: torch.Tensor) -> torch.fx.
     return torch.fx.GraphModule({}, recorder.graph)
 
 
-class _Recorder:
+class Recorder:
     """Told each op after its fakes are known; `_nodes` also keeps the fakes alive, so that identities stay theirs."""
 
     def __init__(self) -> None:

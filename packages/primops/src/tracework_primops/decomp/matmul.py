@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ..attention import operators
 from ..op import prims
 from .reduction import linalg_vector_norm
 from .table import aten, decomposition, promoted, to, wide
@@ -79,3 +80,13 @@ def addbmm(bias, a, b, *, beta=1, alpha=1):
 @decomposition(aten.dist)
 def dist(x, y, p=2):
     return linalg_vector_norm(prims.sub(*promoted(x, y)[0]), p)
+
+
+@decomposition(operators().attention)
+def attention(q, k, v, captured, blocks, sizes, score, keep, scale, extents):
+    return prims.attention(q, k, v, captured, blocks, sizes, score, keep, scale, extents)
+
+
+@decomposition(operators().attention_backward)
+def attention_backward(grad, q, k, v, lse, delta, captured, blocks, sizes, score, slope, keep, scale, extents):
+    return prims.attention_backward(grad, q, k, v, lse, delta, captured, blocks, sizes, score, slope, keep, scale, extents)

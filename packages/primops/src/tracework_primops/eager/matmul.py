@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .. import _torch
+from .. import _torch, attention
 from ..op import Op
 from ..tables import rules_into
 
@@ -65,3 +65,7 @@ def grouped_mm(a: Any, b: Any, offs: Any, bias: Any, out_dtype: Any) -> torch.Te
 @rule()
 def int_mm(a: Any, b: Any) -> torch.Tensor:
     return _torch.int_mm(a, b)
+
+
+rule("attention")(attention.forward_reference)
+rule("attention_backward")(attention.backward_reference)

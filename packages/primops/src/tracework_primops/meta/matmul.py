@@ -63,3 +63,25 @@ def grouped_mm(a: TensorSpec, b: TensorSpec, offs: Any, bias: Any, out_dtype: An
     if a.ndim == 2 or b.ndim == 2:
         return TensorSpec(dtype, a.device, (a.sizes[-2], b.sizes[-1]))
     return bmm(a, b)
+
+
+@rule()
+def attention(
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    captured: Any,
+    blocks: Any,
+    sizes: Any,
+    score: Any,
+    keep: Any,
+    scale: Any,
+    extents: Any,
+) -> tuple[TensorSpec, ...]:
+    rows = TensorSpec(torch.float64 if q.dtype == torch.float64 else torch.float32, q.device, q.sizes[:3])
+    return TensorSpec(q.dtype, q.device, (*q.sizes[:3], v.sizes[3])), rows, rows
+
+
+@rule()
+def attention_backward(grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, *others: Any) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(x.dtype, x.device, x.sizes) for x in (q, k, v))

@@ -1,0 +1,285 @@
+"""Attention as one operator, whose scores are changed and masked by bodies: functions of (score, b, h, i, j), element by element.
+
+A body is the text of a graph of prims. Its inputs are the scores (batch, heads, queries, keys), the four indices, each along a dim of its own
+and of size 1 along the others, then the tensors and the sizes that the functions captured; its result is broadcast to the scores.
+
+`attended` is what a captured graph calls. It computes all scores; a caller that knows where its bodies begin and end makes
+`attention_of_bodies` of it, which does not where a kernel follows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from . import _torch
+from .errors import PrimError
+from .spec import SizeSpec, TensorSpec
+from .symbols.expr import Expr
+from .symbols.table import SymbolTable
+
+LN2 = math.log(2)
+NAMESPACE = "tracework"
+INDEX_SIZES = (3, 5, 7, 11)
+"""Of the example that bodies are traced with: all different, none of them 1."""
+
+
+def attended(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scores: torch.Tensor,
+    indices: Sequence[torch.Tensor],
+    changed: torch.Tensor,
+    mask: torch.Tensor,
+    scale: float,
+    blocks: Sequence[torch.Tensor],
+    extents: Sequence[int],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """flex_attention for scores whose score_mod and mask_mod have been applied.
+
+    Args:
+        query, key, value: (batch, heads, length, width), heads of the last two repeated where these have fewer.
+        scores: (batch, heads, queries, keys), times `scale`; indices: b, h, i, j as tensors of four dims.
+        changed, mask: what score_mod and mask_mod gave for these.
+        blocks: of a BlockMask, the counts and indices of partial and of full blocks of keys, then of queries; or nothing.
+        extents: queries and keys of a block.
+
+    Returns:
+        (output, log of the sum of exponentials, largest score), the last two in powers of two; a row without scores gives 0 and -inf.
+    """
+    kept = torch.where(mask, changed, -math.inf).expand(scores.shape)
+    return _weighted(kept, query, value)
+
+
+def _weighted(kept: torch.Tensor, query: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    groups = query.size(1) // value.size(1)
+    value = torch.repeat_interleave(value, groups, dim=1) if groups != 1 else value
+    sums, largest = kept.logsumexp(dim=-1), kept.amax(dim=-1)
+    empty = (kept == -math.inf).all(dim=-1)
+    sums = torch.where(empty, -math.inf, sums)
+    out = _torch.safe_softmax(kept, dim=-1).to(query.dtype) @ value.to(query.dtype)
+    return out, sums / LN2, largest.detach() / LN2
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+def trace_bodies(
+    score: Callable[..., Any],
+    keep: Callable[..., Any],
+    captured: Sequence[Any],
+    dtype: torch.dtype,
+    device: torch.device,
+    table: Any,
+) -> tuple[str, str, str]:
+    """The bodies of two functions of (scores, b, h, i, j, *captured), which are given fakes, and of the first one's derivative by the scores,
+    empty where it gives the scores themselves. dtype, device: of the scores.
+
+    captured: fakes, and torch.SymInt of `table`. Raises PrimError for what has no form in prims.
+    """
+    trace = _Trace(captured, dtype, device, table)
+    return trace.text(score), trace.text(keep), trace.text(score, derivative=True)
+
+
+class _Trace:
+    """The inputs of bodies, over symbols of their own: a body holds for all sizes."""
+
+    def __init__(self, captured: Sequence[Any], dtype: torch.dtype, device: torch.device, table: Any) -> None:
+        self.outer, self.table = table, SymbolTable()
+        self.known: dict[Expr, Expr] = {}
+        sizes = [self.table.new(size, lower=2) for size in INDEX_SIZES]
+        self.specs: list[Any] = [TensorSpec(dtype, device, tuple(sizes))]
+        for dim, size in enumerate(sizes):
+            self.specs.append(TensorSpec(torch.int64, device, tuple(size if d == dim else 1 for d in range(4))))
+        self.specs += [self._spec(value) for value in captured]
+
+    def _spec(self, value: Any) -> Any:
+        if isinstance(value, torch.SymInt):
+            return SizeSpec(self._size(self.outer.from_symint(value), number=True))
+        sizes = value.spec.sizes if hasattr(value, "spec") else tuple(value.shape)
+        return TensorSpec(value.dtype, value.device, tuple(map(self._size, sizes)))
+
+    def _size(self, size: Any, number: bool = False) -> Any:
+        if not isinstance(size, Expr):
+            return size
+        if size not in self.known:
+            self.known[size] = self.table.new(self.outer.hint(size), number=number)
+        return self.known[size]
+
+    def text(self, function: Callable[..., Any], derivative: bool = False) -> str:
+        """The body of a function; of its derivative by the scores, empty where it gives the scores themselves."""
+        from .aten_graph import Recorder
+        from .decompose import decompose
+        from .fake import FakeMode
+        from .graph.text import print_graph
+        from .passes import run_passes
+
+        mode, recorder = FakeMode(self.table), Recorder()
+        inputs: list[Any] = []
+        for n, spec in enumerate(self.specs):
+            is_size = isinstance(spec, SizeSpec)
+            inputs.append(self.table.to_symint(spec.expr) if is_size else mode.make(spec, requires_grad=derivative and n == 0))
+            recorder.placeholder(f"x{n}", inputs[-1])
+        conditions = len(self.table.conditions)
+        with torch.set_grad_enabled(derivative), mode:
+            mode.recorder = recorder
+            try:
+                result = function(*inputs)
+                if derivative:
+                    if result is inputs[0]:
+                        return ""
+                    (result,) = self._derivative(result, inputs[0])
+            finally:
+                mode.recorder = None
+        if len(self.table.conditions) != conditions:
+            raise PrimError("a function of scores depends on the sizes of what it captures")
+        recorder.graph.output((recorder.node_of(result),))
+        graph = run_passes(decompose(torch.fx.GraphModule({}, recorder.graph)))
+        return print_graph(graph, origins=False, canonical=True)
+
+    @staticmethod
+    def _derivative(result: Any, scores: Any) -> tuple[torch.Tensor, ...]:
+        if not result.requires_grad:
+            return (torch.zeros_like(scores),)
+        return torch.autograd.grad(result, scores, torch.ones_like(result))
+
+
+# --- the operator -----------------------------------------------------------------------------------------------------
+
+
+def attention_of_bodies(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    captured: Sequence[torch.Tensor],
+    blocks: Sequence[torch.Tensor],
+    sizes: Sequence[int],
+    score: str,
+    keep: str,
+    slope: str,
+    scale: float,
+    extents: Sequence[int],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What `attended` gives, as one operator with one for its gradients, which depend on query, key and value alone."""
+    given = list(captured), list(blocks), list(sizes), score, keep, slope, scale, list(extents)
+    return _Attention.apply(query, key, value, *given)  # type: ignore[no-any-return]
+
+
+def operators() -> Any:
+    """torch.ops.tracework, in which `attention` and `attention_backward` are."""
+    return getattr(torch.ops, NAMESPACE)
+
+
+def run_body(text: str, scores: torch.Tensor, captured: Sequence[Any], sizes: Sequence[Any]) -> torch.Tensor:
+    """A body at all scores."""
+    from .graph.text import parse_graph
+
+    shown = [
+        torch.arange(n, device=scores.device).reshape([-1 if d == e else 1 for e in range(4)]) for d, n in enumerate(scores.shape)
+    ]
+    graph = parse_graph(text)
+    operands = iter(captured)
+    numbers = iter(sizes)
+    others = [next(numbers if isinstance(given.spec, SizeSpec) else operands) for given in graph.inputs[5:]]
+    return graph.run(scores, *shown, *others)[0]  # type: ignore[no-any-return]
+
+
+def _repeated(x: torch.Tensor, heads: int) -> torch.Tensor:
+    return x if x.size(1) == heads else x.repeat_interleave(heads // x.size(1), 1)
+
+
+def _scores(q: torch.Tensor, k: torch.Tensor, scale: float) -> torch.Tensor:
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    return (q.to(wide) @ _repeated(k, q.size(1)).to(wide).transpose(-2, -1)) * scale
+
+
+def forward_reference(
+    q: Any, k: Any, v: Any, captured: Any, blocks: Any, sizes: Any, score: str, keep: str, scale: float, extents: Any
+) -> tuple[torch.Tensor, ...]:
+    """All scores at once."""
+    scores = _scores(q, k, scale)
+    mask = run_body(keep, scores, captured, sizes)
+    kept = torch.where(mask, run_body(score, scores, captured, sizes), -math.inf).expand(scores.shape)
+    out, lse, highest = _weighted(kept, q, v)
+    return out.contiguous(), lse.contiguous(), highest.contiguous()
+
+
+def backward_reference(
+    grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
+    score: str, slope: str, keep: str, scale: float, extents: Any,
+) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    """Gradients from all scores at once; a row that saw nothing has none."""
+    scores = _scores(q, k, scale)
+    mask = run_body(keep, scores, captured, sizes) & (lse != -math.inf)[..., None]
+    shifted = run_body(score, scores, captured, sizes) - (lse * LN2)[..., None]
+    weights = torch.where(mask, shifted, -math.inf).exp()
+    wide, heads = scores.dtype, q.size(1)
+    inner = grad.to(wide) @ _repeated(v, heads).to(wide).transpose(-2, -1)
+    ds = weights * (inner - delta[..., None])
+    if slope:
+        ds = torch.where(mask, ds * run_body(slope, scores, captured, sizes), 0.0)
+    ds = ds * scale
+    dv = weights.transpose(-2, -1) @ grad.to(wide)
+    dk = ds.transpose(-2, -1) @ q.to(wide)
+    dq = ds @ _repeated(k, heads).to(wide)
+    summed = [x.unflatten(1, (of.size(1), heads // of.size(1))).sum(2) for x, of in ((dk, k), (dv, v))]
+    return tuple(x.to(of.dtype).contiguous() for x, of in zip((dq, *summed), (q, k, v)))
+
+
+_OPERANDS = "Tensor[] captured, Tensor[] blocks, SymInt[] sizes, str score, "
+_library = torch.library.Library(NAMESPACE, "FRAGMENT")
+_library.define(
+    f"attention(Tensor q, Tensor k, Tensor v, {_OPERANDS}str keep, float scale, int[] extents) -> (Tensor, Tensor, Tensor)"
+)
+_library.define(
+    f"attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, {_OPERANDS}str slope, str keep, float scale, "
+    "int[] extents) -> (Tensor, Tensor, Tensor)"
+)
+
+
+def _forward_meta(q: Any, k: Any, v: Any, *others: Any) -> Any:
+    rows = q.new_empty(q.shape[:3], dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)
+    return q.new_empty((*q.shape[:3], v.shape[3])), rows, torch.empty_like(rows)
+
+
+def _backward_meta(grad: Any, q: Any, k: Any, v: Any, *others: Any) -> Any:
+    return tuple(x.new_empty(x.shape) for x in (q, k, v))
+
+
+class _Attention(torch.autograd.Function):
+    """The operator's gradients: from the output and the sums, nothing from the largest scores. Gradients of gradients are those of the
+    gradients written out, which compute all scores."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Any:
+        q, k, v, captured, blocks, sizes, score, keep, slope, scale, extents = given
+        out, lse, highest = operators().attention(q, k, v, captured, blocks, sizes, score, keep, scale, extents)
+        ctx.save_for_backward(q, k, v, out, lse, *captured, *blocks)
+        ctx.count, ctx.sizes = len(captured), sizes
+        ctx.texts = score, slope, keep, scale, extents
+        ctx.mark_non_differentiable(highest)
+        return out, lse, highest
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any, grad_lse: Any, _: Any) -> Any:
+        q, k, v, out, lse, *others = ctx.saved_tensors
+        captured, blocks = others[: ctx.count], others[ctx.count :]
+        delta = (grad.to(lse.dtype) * out.to(lse.dtype)).sum(-1) - grad_lse / LN2
+        compute = backward_reference if torch.is_grad_enabled() else operators().attention_backward
+        found = compute(grad, q, k, v, lse, delta, captured, blocks, ctx.sizes, *ctx.texts)
+        return *found, *[None] * 8
+
+
+for _name, _kernel, _meta in (
+    ("attention", forward_reference, _forward_meta),
+    ("attention_backward", backward_reference, _backward_meta),
+):
+    _library.impl(_name, _kernel, "CompositeExplicitAutograd")
+    _library.impl(_name, _meta, "Meta")
+
+
+__all__ = ["attended", "attention_of_bodies", "backward_reference", "forward_reference", "operators", "run_body", "trace_bodies"]

@@ -1,0 +1,92 @@
+"""Attention as one operator: its bodies as texts, values and gradients against the same written out."""
+
+import math
+
+import pytest
+import torch
+from tracework_primops import FakeMode, PrimError, SymbolTable, attention_of_bodies, parse_graph, trace_bodies
+from tracework_primops.attention import attended, run_body
+
+SLOPES, DOCUMENTS, PREFIXES = torch.linspace(0.1, 0.5, 4), torch.arange(20) // 6, torch.tensor([4, 9])
+
+
+def everything(s, b, h, i, j, *captured):
+    return b.new_ones((), dtype=torch.bool)
+
+
+# score and mask functions of (score, b, h, i, j, *captured), and what they capture
+CASES = {
+    "plain": (lambda s, b, h, i, j: s, everything, []),
+    "causal": (lambda s, b, h, i, j: s, lambda s, b, h, i, j: i >= j, []),
+    "window": (lambda s, b, h, i, j: s, lambda s, b, h, i, j: (i >= j) & (i - j < 5), []),
+    "alibi": (lambda s, b, h, i, j, x: s + x[h] * (j - i), everything, [SLOPES]),
+    "soft-cap": (lambda s, b, h, i, j: 5 * torch.tanh(s / 5), lambda s, b, h, i, j: i >= j, []),
+    "documents": (lambda s, b, h, i, j, x: s, lambda s, b, h, i, j, x: (x[i] == x[j]) & (i >= j), [DOCUMENTS]),
+    "prefix": (lambda s, b, h, i, j, x: s, lambda s, b, h, i, j, x: (j < x[b]) | (i >= j), [PREFIXES]),
+    "nothing at first": (lambda s, b, h, i, j: s * 2, lambda s, b, h, i, j: (i > 3) & (j < 17), []),
+    "masked by scores": (lambda s, b, h, i, j: torch.where(i >= j, s, -math.inf), everything, []),
+    "of no score": (lambda s, b, h, i, j: (i - j).float(), everything, []),
+}
+
+
+def bodies(score, keep, captured):
+    mode = FakeMode(SymbolTable())
+    return trace_bodies(score, keep, [mode.from_real(t) for t in captured], torch.float32, torch.device("cpu"), None)
+
+
+def written_out(q, k, v, score, keep, captured, scale):
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+    scores = q @ k.transpose(-1, -2) * scale
+    index = [torch.arange(n).view([-1 if d == e else 1 for e in range(4)]) for d, n in enumerate(scores.shape)]
+    changed, mask = score(scores, *index, *captured), keep(scores, *index, *captured)
+    return attended(q, k, v, scores, index, changed, mask, scale, (), ())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients(name):
+    score, keep, captured = CASES[name]
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, heads, length, 8, requires_grad=True) for heads, length in ((4, 20), (2, 20), (2, 20)))
+    found = attention_of_bodies(q, k, v, captured, [], [], *bodies(score, keep, captured), 0.3, [])
+    wanted = written_out(q, k, v, score, keep, captured, 0.3)
+    torch.testing.assert_close(found, wanted)
+    tangents = torch.randn_like(wanted[0]), torch.randn_like(wanted[1])
+    if name == "nothing at first":  # the sums of a row that sees nothing are -inf, of which eager's gradient is NaN
+        tangents[1][:, :, :4] = 0
+    sums = [sum((x * t).sum() for x, t in zip(of, tangents)) for of in (found, wanted)]
+    found, wanted = (torch.autograd.grad(total, (q, k, v), allow_unused=True, materialize_grads=True) for total in sums)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_a_body_holds_for_all_sizes_of_what_it_captures():
+    mode = FakeMode(table := SymbolTable())
+    length, added = table.new(9), table.new(3, number=True)
+    captured = [mode.from_real(torch.zeros(9), sizes=[length], strides=[1]), table.to_symint(added)]
+    text, _, _ = trace_bodies(
+        lambda s, b, h, i, j, x, n: s + x[i] + n,
+        lambda s, b, h, i, j, x, n: i + n >= j,
+        captured,
+        torch.float32,
+        torch.device("cpu"),
+        table,
+    )
+    assert parse_graph(text).text() and "size s" in text
+    for rows in (1, 6):
+        scores, bias = torch.randn(1, 2, rows, 7), torch.randn(rows)
+        torch.testing.assert_close(run_body(text, scores, [bias], [4]), scores + bias[:, None] + 4)
+
+
+def test_what_looks_at_data_has_no_body():
+    with pytest.raises(PrimError):
+        bodies(lambda s, b, h, i, j: s * s.max().item(), everything, [])
+
+
+def test_gradients_of_gradients():
+    q, k, v = (torch.randn(1, 2, 5, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    score, keep, captured = CASES["soft-cap"]
+    texts = trace_bodies(score, keep, captured, torch.float64, torch.device("cpu"), None)
+
+    def attend(q, k, v):
+        return attention_of_bodies(q, k, v, captured, [], [], *texts, 0.3, [])[:2]
+
+    assert torch.autograd.gradcheck(attend, (q, k, v)) and torch.autograd.gradgradcheck(attend, (q, k, v))
