@@ -4,12 +4,14 @@ from ._version import __version__
 from .codegen import TARGETS
 from .errors import InductorError, LoweringError
 from .lowering import LOWERINGS, lower, places
+from .lowering.attention import DEVICES as ATTENTION_DEVICES
 from .options import InductorOptions, Settings
 from .pipeline import compile_graph, plan_graph
 from .schedule.pipeline import schedule
 from .schedule.plan import KernelPlan
 
 __all__ = [
+    "ATTENTION_DEVICES",
     "LOWERINGS",
     "TARGETS",
     "InductorError",

@@ -68,6 +68,12 @@ class LoopBody:
         """The checks that it makes, each once, in order."""
         return iter(dict.fromkeys(i.args[3] for i in self.instructions if i.op == "indirect" and i.args[3] is not None))
 
+    def sizes(self) -> set[Any]:
+        """The symbols that it takes from outside: all but its variables and computed positions."""
+        found = {s for i in self.instructions for a in i.args for s in getattr(a, "free_symbols", ())}
+        own = {axis.var for axis in (*self.axes, *self.reduction_axes)}
+        return found - own - {i.args[2] for i in self.instructions if i.op == "indirect"}
+
     def behind(self, position: int) -> set[int]:
         """The positions of what a value is computed from, its own included."""
         found = {position}

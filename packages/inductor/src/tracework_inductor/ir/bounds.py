@@ -36,6 +36,39 @@ def interval(instructions: Sequence[Instruction], value: Ref, ranges: Ranges) ->
     return of(value)
 
 
+def narrowed(instructions: Sequence[Instruction], ranges: Ranges) -> list[Instruction]:
+    """The same with 32 bits for whole numbers that are known to fit, and for what is computed from such."""
+    made: list[Instruction] = []
+    refs: list[Ref] = []
+    for i in instructions:
+        narrow = i.dtype == torch.int64 and i.op in NARROW and _fits(interval(instructions, Ref(len(refs)), ranges))
+        wide = [a for a in i.args if isinstance(a, Ref) and instructions[a.position].dtype == torch.int64]
+        all_narrow = all(made[refs[a.position].position].dtype == torch.int32 for a in wide)
+        narrow = narrow and all_narrow
+        free = narrow or i.op == "to_dtype" or (i.op in COMPARISONS and all_narrow)
+        args: list[Any] = []
+        for a in i.args:
+            if isinstance(a, Ref):
+                new = refs[a.position]
+                if a in wide and not free and made[new.position].dtype == torch.int32:
+                    made.append(Instruction("to_dtype", (new, torch.int64), torch.int64))
+                    new = Ref(len(made) - 1)
+                a = new
+            elif narrow and a is torch.int64:
+                a = torch.int32
+            args.append(a)
+        if i.op == "to_dtype" and args[1] == made[args[0].position].dtype:
+            refs.append(args[0])
+            continue
+        refs.append(Ref(len(made)))
+        made.append(Instruction(i.op, tuple(args), torch.int32 if narrow else i.dtype))
+    return made
+
+
+def _fits(limits: Interval) -> bool:
+    return bool(limits[0] > -(2**31) and limits[1] < 2**31)
+
+
 def _interval(i: Instruction, of: Callable[[Ref], Interval], ranges: Ranges) -> Interval:
     if i.dtype is None or i.dtype.is_floating_point:
         return UNKNOWN
@@ -73,3 +106,5 @@ INTERVALS: dict[str, Callable[..., Interval]] = {
     "where": lambda _, a, b: (min(a[0], b[0]), max(a[1], b[1])),
 }
 """Scalar op -> the interval of its result from those of its operands."""
+NARROW = frozenset({"constant", "index_expr", *INTERVALS})
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})

@@ -1,14 +1,23 @@
-"""Attention that passes/fuse_attention.py found, as a core."""
+"""Attention as a core: with few queries, as passes/fuse_attention.py finds it, and with bodies that change and mask its scores."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+from tracework_primops import SizeSpec, parse_graph
+
 from ..codegen.triton.cores.attention_decode import most_rows
+from ..ir.body import Axis, LoopBody
+from ..ir.bounds import narrowed
 from ..ir.buffer import BufferLayout, BufferView, CoreNode
-from ..ir.index import Size
-from .layout import dense_strides
-from .registry import lowers
-from .value import Strided
+from ..ir.handlers import Recorder
+from ..ir.index import Expr, Size, same, substitute, symbol
+from ..ir.scalar_ops import handling, ops
+from ..ir.views import expand_map
+from . import fallback
+from .layout import contiguous_strides, dense_strides
+from .registry import LOWERINGS, lowers
+from .value import Lazy, Strided, TensorValue
 from .view import expand, reshape, select
 
 
@@ -85,4 +94,145 @@ def _grouped(at: Strided, groups: int) -> BufferView:
     return _view(at, (batch, groups, members, *sizes), (over, head * members, head, *strides))
 
 
-__all__ = ["attention_decode"]
+DEVICES = frozenset({"cuda"})
+"""Types of devices whose renderer has cores of attention with bodies."""
+DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
+MOST_WIDTH = 256
+LONGEST = 2**28
+"""Queries and keys that no call has more of: it would take years."""
+
+
+@lowers("attention")
+def attention(
+    low: Any, q: Any, k: Any, v: Any, captured: Any, blocks: Any, sizes: Any, score: str, keep: str, scale: float, extents: Any
+) -> Any:
+    """A kernel that holds no scores; the library's way for tensors that it is not made for."""
+    _check(q, k, v)
+    bodies = {"changed": score, "keep": keep}
+    made = _Core(low, (q, k, v), captured, blocks, sizes, bodies, scale, extents)
+    shapes = [_dense(q.dtype, (*q.sizes[:3], v.sizes[3])), *[_dense(torch.float32, q.sizes[:3])] * 2]
+    return made.node("attention", (q, k, v), shapes)
+
+
+@lowers("attention_backward")
+def attention_backward(
+    low: Any, grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
+    score: str, slope: str, keep: str, scale: float, extents: Any,
+) -> Any:  # fmt: skip
+    """Two kernels, each of which computes the weights again."""
+    _check(q, k, v)
+    bodies = {"changed": score, "keep": keep, **({"slope": slope} if slope else {})}
+    made = _Core(low, (q, k, v), captured, blocks, sizes, bodies, scale, extents)
+    operands = tuple(_in_memory(low, x) for x in (grad, q, k, v, lse, delta))
+    (dq,) = made.node("attention_queries", operands, [_dense(q.dtype, q.sizes)])
+    return dq, *made.node("attention_keys", operands, [_dense(x.dtype, x.sizes) for x in (k, v)])
+
+
+def _check(q: Any, k: Any, v: Any) -> None:
+    fixed = (q.sizes[1], k.sizes[1], q.sizes[3], v.sizes[3])
+    if q.device.type not in DEVICES or q.dtype not in DTYPES or not all(isinstance(n, int) and n for n in fixed):
+        raise fallback.Refused("no kernel of attention is made for it")
+    if max(fixed[2:]) > MOST_WIDTH or any(same(n, 0) for x in (q, k) for n in x.sizes):
+        raise fallback.Refused("no kernel of attention is made for rows of that width, or for none")
+
+
+def _dense(dtype: torch.dtype, sizes: Sequence[Size]) -> tuple[torch.dtype, tuple[Size, ...]]:
+    return dtype, tuple(sizes)
+
+
+class _Core:
+    """What the kernels of one call share: what their bodies read lies in memory, and the bodies are recorded over the scores' indices."""
+
+    def __init__(
+        self,
+        low: Any,
+        qkv: Sequence[Any],
+        captured: Any,
+        blocks: Any,
+        sizes: Any,
+        texts: Mapping[str, str],
+        scale: float,
+        extents: Any,
+    ) -> None:
+        self.low, self.device = low, qkv[0].device
+        q, k, _ = qkv
+        self.sizes = (*q.sizes[:3], k.sizes[2])
+        self.index = tuple(0 if same(n, 1) else symbol(f"a{d}", 0, None) for d, n in enumerate(self.sizes))
+        self.axes = tuple(Axis(var, n) for var, n in zip(self.index, self.sizes, strict=True) if isinstance(var, Expr))
+        self.captured = [_in_memory(low, x) for x in captured]
+        self.blocks = [_in_memory(low, x) for x in blocks]
+        self.numbers = sizes
+        body = self._recorded(texts)
+        self.facts = (
+            *(("body", body), ("scale", scale), ("extents", tuple(extents))),
+            *(("index", self.index), ("blocks", len(self.blocks))),
+        )
+
+    def node(
+        self, core: str, operands: Sequence[Any], results: Sequence[tuple[torch.dtype, tuple[Size, ...]]]
+    ) -> tuple[Any, ...]:
+        """Adds the core's node; gives its results."""
+        layouts = [BufferLayout(dtype, self.device, sizes, contiguous_strides(sizes)) for dtype, sizes in results]
+        made = [self.low.whole(self.low.new_buffer(layout)) for layout in layouts]
+        given = [_in_memory(self.low, x) for x in operands] + self.blocks + self.captured
+        name, origins = f"core{len(self.low.nodes)}", self.low.origins()
+        views = tuple(map(_view, given)), tuple(map(_view, made))
+        self.low.add_node(CoreNode(name, core, *views, self.facts, self.device, origins))
+        return tuple(made)
+
+    def _recorded(self, texts: Mapping[str, str]) -> LoopBody:
+        """The bodies in one, each defining a value."""
+        results = {name: self._lowered(text) for name, text in texts.items()}
+        recorder = Recorder(self.axes)
+        with handling(recorder):
+            for name, value in results.items():
+                found = value.load(expand_map(value.sizes, self.sizes)(list(self.index)))
+                recorder.define(name, found if name == "keep" else recorder.to_dtype(found, torch.float32))
+        ranges = {a.var: (0, a.size - 1 if isinstance(a.size, int) else LONGEST) for a in self.axes}
+        return LoopBody(self.axes, (), tuple(narrowed(recorder.finish().instructions, ranges)))
+
+    def _lowered(self, text: str) -> TensorValue:
+        """The result of a body, whose values stay functions of the index."""
+        low, graph = self.low, parse_graph(text)
+        tensors, numbers = iter(self.captured), iter(self.numbers)
+        given: list[Any] = [self._score(), *(self._index(d) for d in range(4))]
+        given += [next(numbers if isinstance(i.spec, SizeSpec) else tensors) for i in graph.inputs[5:]]
+        known: dict[Any, Size] = {}
+        for i, value in zip(graph.inputs, given, strict=True):
+            shown = [(i.spec.expr, value)] if isinstance(i.spec, SizeSpec) else zip(i.spec.sizes, value.sizes, strict=True)
+            known.update((expr, size) for expr, size in shown if isinstance(expr, Expr))
+        values: dict[Any, Any] = dict(zip(graph.placeholders, given, strict=True))
+
+        def resolved(arg: Any) -> Any:
+            if isinstance(arg, torch.fx.Node):
+                return values[arg]
+            if isinstance(arg, (tuple, list)):
+                return type(arg)(map(resolved, arg))
+            return substitute(arg, known) if isinstance(arg, Expr) else arg
+
+        outer, nodes = (low.node, low.spec), len(low.nodes)
+        try:
+            for node in graph.calls:
+                spec = node.meta["spec"]
+                low.node = node
+                low.spec = spec.replace(sizes=resolved(spec.sizes), strides=resolved(spec.strides))
+                args, name = resolved(node.args), node.target.name
+                if (why := fallback.reason(name, node.target, args, low.spec, low.options)) is not None:
+                    raise fallback.Refused(f"in a function of scores: {why}")
+                values[node] = LOWERINGS[name](low, *args)
+        finally:
+            low.node, low.spec = outer
+            low.nodes[nodes:] = [
+                n for n in low.nodes[nodes:] if getattr(n, "domain", "") != "check"
+            ]  # the kernel checks what it reads
+        return resolved(graph.outputs[0])  # type: ignore[no-any-return]
+
+    def _score(self) -> Lazy:
+        return Lazy(self.sizes, torch.float32, self.device, lambda index: ops.local("score", torch.float32), 0, frozenset())
+
+    def _index(self, dim: int) -> Lazy:
+        sizes = tuple(n if d == dim else 1 for d, n in enumerate(self.sizes))
+        return Lazy(sizes, torch.int64, self.device, lambda index: ops.index_expr(index[dim], torch.int64), 0, frozenset())
+
+
+__all__ = ["DEVICES", "attention", "attention_backward", "attention_decode"]

@@ -148,10 +148,11 @@ class CoreKernel:
         return self.node.origins
 
     def text(self) -> str:
-        """One line."""
-        facts = ", ".join(f"{k}={v}" for k, v in self.node.facts)
+        """One line, and the bodies among its facts."""
+        bodies = [f"\n{fact.text()}" for _, fact in self.node.facts if isinstance(fact, LoopBody)]
+        facts = ", ".join(f"{k}={v}" for k, v in self.node.facts if not isinstance(v, LoopBody))
         results, operands = (", ".join(map(_view, views)) for views in (self.node.results, self.node.operands))
-        return f"{self.name}: {results} = {self.node.core}({operands}) with {facts}"
+        return f"{self.name}: {results} = {self.node.core}({operands}) with {facts}" + "".join(bodies)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,13 +302,18 @@ def core_kernel(node: CoreNode, buffers: Mapping[str, Buffer]) -> CoreKernel:
     views = [view for view in (*node.operands, *node.results) if view is not None]
     extents = [e for view in views for e in (*view.sizes, *view.strides, view.offset)]
     symbols = {symbol for e in extents if isinstance(e, Expr) for symbol in e.free_symbols}
+    for _, fact in node.facts:
+        symbols |= fact.sizes() if isinstance(fact, LoopBody) else set()
     layouts = {view.buffer: buffers[view.buffer].layout for view in views}
     return CoreKernel(node, layouts, tuple(sorted(symbols, key=str)))
 
 
 def index_checks(kernel: LoopKernel | CoreKernel | KernelBatch) -> tuple[IndexCheck, ...]:
     """The checks that a kernel makes, each once, in the order of its passes."""
-    return tuple(dict.fromkeys(check for p in kernel.passes for check in p.body.checks()))
+    bodies = [p.body for p in kernel.passes]
+    if isinstance(kernel, CoreKernel):
+        bodies = [fact for _, fact in kernel.node.facts if isinstance(fact, LoopBody)]
+    return tuple(dict.fromkeys(check for body in bodies for check in body.checks()))
 
 
 def _view(view: BufferView | None) -> str:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 
 from ....schedule.plan import CoreKernel
 from ...renderer import RenderedKernel
-from . import attention_decode, rotate
+from . import attention, attention_decode, rotate
 
 CORES: Mapping[str, Callable[[CoreKernel], RenderedKernel]] = {
+    **dict.fromkeys(("attention", "attention_queries", "attention_keys"), attention.render),
     "attention_decode": attention_decode.render,
     "rotate": rotate.render,
 }

@@ -1,0 +1,554 @@
+"""Attention whose scores are changed and masked by a loop body, without a score in memory.
+
+A program takes a block of queries, walks over blocks of keys, and keeps a running maximum and sum. What the mask hides from a whole block is
+not visited, and where it hides nothing it is not evaluated: bounds (reach.py) say so before the loop, or the counts and indices of a
+BlockMask where bounds know too little. Gradients are two more kernels that compute the weights again from the sums of the forward: one walks
+over keys for a block of queries, one over queries for a block of keys. Each result is summed up by one program, in order.
+
+The node's facts: `body` over (batch, head, query, key), which reads the score as `local("score")` and defines "changed" and "keep" and, for
+gradients, "slope" where the changed score is another; `scale`; `extents`, queries and keys of a block of the BlockMask.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ....ir.body import LoopBody, Ref
+from ....ir.buffer import BufferView
+from ....ir.index import INT32_LIMIT, Size, same
+from ....schedule.plan import CoreKernel
+from ...renderer import KERNEL_NAME, RenderedKernel
+from ..body import BodyWriter, Tile, Value
+from ..config import Config, power_of_two
+from ..header import function_header, launch_record, source_text
+from ..printer import IndexPrinter, PythonPrinter
+from ..text_rules import POINTER
+from .reach import Reach, reach_of
+
+__all__ = ["render"]
+
+LEAST = 16
+"""Rows, columns and terms of the smallest product that tensor cores compute."""
+LOG2E = math.log2(math.e)
+LOWEST = 'float("-inf")'
+HALVES = frozenset({torch.bfloat16, torch.float16})
+
+FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (64, 32, 8, 2)}
+"""Up to which width: rows of the program's block, rows of a step's, warps, stages; for halves. No register of these spills on Hopper or Ampere,
+nor of the others up to 128, as far as the body allows."""
+BACKWARD = {64: (128, 32, 8, 3), 128: (64, 64, 8, 2), 256: (32, 32, 8, 1)}
+WIDE_FORWARD = {64: (64, 32, 8, 2), 128: (32, 16, 8, 2), 256: (16, 16, 8, 1)}
+"""The same for float32, of which a product is three."""
+WIDE_BACKWARD = {64: (32, 32, 8, 2), 128: (16, 32, 8, 1), 256: (16, 16, 8, 1)}
+
+
+def render(kernel: CoreKernel) -> RenderedKernel:
+    """The Triton source, its signature and its launch record."""
+    writer = {"attention": _Forward, "attention_queries": _OfQueries, "attention_keys": _OfKeys}[kernel.node.core]
+    return writer(kernel).rendered()
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The rows of a tensor of (batch, heads, length, width) as a kernel reads them."""
+
+    base: str
+    step: str
+    """Text of the distance between rows."""
+    lane: str
+    """Text of the distance between elements of a row."""
+    width: int
+
+
+class _Attention:
+    """One kernel: `x` counts the rows of a program's block, `r` those of a step's."""
+
+    tables = FORWARD, WIDE_FORWARD
+    names: tuple[str, ...] = ()
+    """Of the operands and results before what the body reads and the blocks."""
+    outer = 2
+    """The axis of (batch, head, query, key) that a program has a block of; it walks over the other one of the last two."""
+
+    def __init__(self, kernel: CoreKernel) -> None:
+        self.kernel = kernel
+        facts = dict(kernel.node.facts)
+        self.body: LoopBody = facts["body"]
+        self.scale: float = facts["scale"]
+        self.extents: tuple[int, ...] = facts["extents"]
+        self.index: tuple[Size, ...] = facts["index"]
+        operands = [*kernel.node.operands, *kernel.node.results]
+        count = len(self.names) - len(kernel.node.results)
+        named = [*operands[:count], *kernel.node.results]
+        self.views: dict[str, BufferView] = dict(zip(self.names, named, strict=True))  # type: ignore[arg-type]
+        self.blocks: list[BufferView] = [v for v in kernel.node.operands[count : count + facts["blocks"]] if v is not None]
+        self.pointers = {name: f"p{n}" for n, name in enumerate(kernel.layouts)}
+        self.symbols = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}
+        self.plain = IndexPrinter(dict(self.symbols), {})
+        self.dtype = kernel.layouts[self.views["q"].buffer].dtype
+        self.lines: list[str] = []
+        self.config = self._config()
+        self.defined = {i.args[0]: i.args[1] for i in self.body.instructions if i.op == "define"}
+
+    # sizes
+
+    @property
+    def lengths(self) -> tuple[Size, Size]:
+        """How many queries and how many keys."""
+        return self.views["q"].sizes[2], self.views["k"].sizes[2]
+
+    def _config(self) -> Config:
+        widths = max(int(self.views[n].sizes[3]) for n in ("q", "v"))
+        table = self.tables[self.dtype == torch.float32]
+        rows, step, warps, stages = table[next(w for w in table if widths <= w)]
+        own, other = (self.lengths[self.outer - 2], self.lengths[3 - self.outer])
+        rows, step = _no_more(rows, own), _no_more(step, other)
+        return Config({"XBLOCK": rows, "RBLOCK": step}, warps, stages)
+
+    def text(self, size: Size) -> str:
+        """Of a size, as an operand."""
+        return self.plain.operand(size)
+
+    def precision(self) -> str:
+        return ', input_precision="tf32x3"' if self.dtype == torch.float32 else ""
+
+    # text
+
+    def rendered(self) -> RenderedKernel:
+        self._write()
+        config = self.config
+        header = function_header([*self.pointers.values()], [*self.symbols.values()], [*config.constants], workspace=False)
+        q, k = self.views["q"], self.views["k"]
+        own = PythonPrinter(self.symbols)
+        heads = q.sizes[1] if self.outer == 2 else k.sizes[1]
+        blocks = (
+            f"(({own.text(self.lengths[self.outer - 2])}) + {config.constants['XBLOCK'] - 1}) // {config.constants['XBLOCK']}"
+        )
+        record = launch_record(
+            entries=[KERNEL_NAME],
+            grids=[f"({blocks}) * ({own.text(q.sizes[0])}) * {heads}"],
+            configs=[config.record()],
+            fits32=None,
+            workspace=[],
+            repeatable=True,
+            kind=self.kernel.node.core.replace("_", " of ") + f", {config.constants['XBLOCK']} rows at a time",
+            checks=any(True for _ in self.body.checks()),
+        )
+        signature = tuple(POINTER[layout.dtype] for layout in self.kernel.layouts.values()) + ("i64",) * len(self.symbols)
+        text = header + "".join(f"    {line}\n" for line in self.lines)
+        return RenderedKernel(source_text([text], [KERNEL_NAME]), signature, record)
+
+    def _write(self) -> None:
+        raise NotImplementedError
+
+    def _program(self) -> None:
+        """Which block of which head the program has; blocks that see most come first where later queries see more."""
+        q, k = self.views["q"], self.views["k"]
+        own = self.lengths[self.outer - 2]
+        heads = int(q.sizes[1] if self.outer == 2 else k.sizes[1])
+        self.lines += [
+            *_length("queries", self.lengths[0], self.plain),
+            *_length("keys", self.lengths[1], self.plain),
+            f"blocks = ({'queries' if self.outer == 2 else 'keys'} + {self.config.constants['XBLOCK'] - 1}) // XBLOCK",
+            "block = (tl.program_id(0) % blocks).to(tl.int32)",
+            "pair = (tl.program_id(0) // blocks).to(tl.int32)",
+            *(["block = blocks - 1 - block"] if self.outer == 2 else []),
+            f"batch = pair // {heads}",
+            f"{'head' if self.outer == 2 else 'group'} = pair % {heads}",
+            "x = block * XBLOCK + tl.arange(0, XBLOCK)",
+            "x_first = block * XBLOCK",
+            f"x_last = tl.minimum(x_first + XBLOCK, {'queries' if self.outer == 2 else 'keys'}) - 1",
+        ]
+        self.x_mask = None if _divides(own, self.config.constants["XBLOCK"]) else "x_in"
+        if self.x_mask:
+            self.lines.append(f"x_in = (x < {'queries' if self.outer == 2 else 'keys'})[:, None]")
+
+    @property
+    def groups(self) -> int:
+        """How many heads of queries share one of keys."""
+        return int(self.views["q"].sizes[1]) // int(self.views["k"].sizes[1])
+
+    def _rows(self, name: str, head: str) -> Rows:
+        """Writes where the rows of a head begin."""
+        view = self.views[name]
+        terms = (_times("batch", view.strides[0], self), _times(head, view.strides[1], self))
+        self.lines.append(f"{name}_base = " + " + ".join([self._start(view), *filter(None, terms)]))
+        return Rows(f"{name}_base", self.text(view.strides[2]), self.text(view.strides[3]), int(view.sizes[3]))
+
+    @staticmethod
+    def _address(rows: Rows, at: str, lanes: str) -> str:
+        step = at if rows.step == "1" else f"{at} * {rows.step}"
+        lane = lanes if rows.lane == "1" else f"{lanes} * {rows.lane}"
+        return f"{rows.base} + ({step})[:, None] + ({lane})[None, :]"
+
+    def _load(self, rows: Rows, at: str, lanes: str, within: str | None) -> str:
+        return _loaded(self._address(rows, at, lanes), within, _lanes(lanes, rows.width))
+
+    def _place_of_row(self, name: str, head: str, at: str) -> str:
+        """Text of where the one number of a row of queries is."""
+        view = self.views[name]
+        terms = (
+            _times("batch", view.strides[0], self),
+            _times(head, view.strides[1], self),
+            _times(at, view.strides[2], self, wide=False),
+        )
+        return " + ".join([self._start(view), *filter(None, terms)])
+
+    def _of_rows(self, name: str, head: str, at: str, within: str | None, other: str) -> str:
+        """Text of a load of one number for each row of queries."""
+        place = self._place_of_row(name, head, at)
+        return f"tl.load({place})" if within is None else f"tl.load({place}, {within}, other={other})"
+
+    def _widths(self) -> None:
+        width, out = int(self.views["q"].sizes[3]), int(self.views["v"].sizes[3])
+        self.lines.append(f"d = tl.arange(0, {_tile(width)})")
+        self.lines.append("e = d" if _tile(width) == _tile(out) else f"e = tl.arange(0, {_tile(out)})")
+
+    # the body
+
+    def _writer(self) -> BodyWriter:
+        """What writes the body's lines for the score `s`."""
+        names: dict[Any, str] = dict(self.symbols)
+        dims: dict[Any, frozenset[str]] = {}
+        places = ("batch", "head", "row" if self.outer == 2 else "column", "column" if self.outer == 2 else "row")
+        for n, (variable, place) in enumerate(zip(self.index, places, strict=True)):
+            if not isinstance(variable, int):
+                names[variable] = place
+                dims[variable] = frozenset() if n < 2 else frozenset({"x" if n == self.outer else "r"})
+        ranges = {a.var: (0, a.size - 1) for a in self.body.axes}
+        elements = [layout.elements() for name, layout in self.kernel.layouts.items() if name in self._captured()]
+        narrow = all(isinstance(n, int) and n <= INT32_LIMIT for n in elements)
+        writer = BodyWriter(self._tile_masks(False), IndexPrinter(names, ranges), {}, narrow)
+        writer.symbol_dims = dims
+        writer.pointers = {name: self.pointers[name] for name in self.kernel.layouts}
+        writer.element = {name: layout.dtype for name, layout in self.kernel.layouts.items()}
+        writer.locals["score"] = Value("s", frozenset({"x", "r"}), torch.float32)
+        writer.lines = self.lines
+        return writer
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the body gives the score itself."""
+        return self.body.instructions[self.defined["changed"].position].op == "local"
+
+    def _products(self, a: str, b: str) -> str:
+        """The line that makes the score `s`, or at once `c`, where it is not changed."""
+        name, scale = ("c", self.scale * LOG2E) if self.unchanged else ("s", self.scale)
+        return f"{name} = tl.dot({a}, tl.trans({b}){self.precision()}) * {scale!r}"
+
+    def _captured(self) -> set[str]:
+        return {i.args[0] for i in self.body.loads()}
+
+    def _tile_masks(self, on_border: bool) -> Tile:
+        return Tile(("x", "r"), {"x": self.x_mask, "r": "r_in" if on_border else None})
+
+    def _value(self, writer: BodyWriter, name: str, values: dict[int, Any]) -> Value:
+        return writer.run_one(self.body, self.defined[name].position, values)
+
+    # loops
+
+    def _loops(self, writer: BodyWriter, step: Callable[[BodyWriter, bool, bool], None]) -> None:
+        """Writes the loops over what the block sees; `step(writer, masked, border)` writes one step of a loop, in which the mask is evaluated if
+        masked, and rows may be outside of the tensor if on the border."""
+        loop, block = self.index[5 - self.outer], self.index[self.outer]
+        limit = "keys" if self.outer == 2 else "queries"
+        values: dict[int, Any] = {}
+
+        def scalar(ref: Ref) -> str:
+            return writer.run_one(self.body, ref.position, values).text
+
+        reach = reach_of(self.body, self.defined["keep"], loop, block, ("x_first", "x_last"), limit, scalar)
+        if not reach.known and self.blocks and self._blocks_fit():
+            self._by_blocks(writer, step)
+        else:
+            self._by_bounds(writer, reach, limit, step)
+
+    def _loop(
+        self, writer: BodyWriter, head: Sequence[str], step: Callable[[BodyWriter, bool, bool], None], masked: bool, border: bool
+    ) -> None:
+        """One loop: `head` its first line and what stands before the step."""
+        outside, writer.lines = writer.lines, []
+        writer.tile = self._tile_masks(border)
+        writer.enter_loop(outside)
+        limit = "keys" if self.outer == 2 else "queries"
+        writer.lines += head[1:]
+        writer.lines.append("r = first + tl.arange(0, RBLOCK)")
+        if border:
+            writer.lines.append(f"r_in = (r < {limit})[None, :]")
+        step(writer, masked, border)
+        writer.leave_loop()
+        inside, writer.lines = writer.lines, outside
+        writer.lines += [head[0], *(f"    {line}" for line in inside)]
+
+    def _by_bounds(self, writer: BodyWriter, reach: Reach, limit: str, step: Callable[[BodyWriter, bool, bool], None]) -> None:
+        rblock = self.config.constants["RBLOCK"]
+        length = self.lengths[3 - self.outer]
+        whole = _divides(length, rblock)
+        lines = writer.lines
+        low, high = reach.possible.low, reach.possible.high
+        lines.append(f"begin = {'0' if low is None else f'(tl.maximum({low}, 0) // {rblock} * {rblock}).to(tl.int32)'}")
+        lines.append(f"end = {limit if high is None else f'tl.minimum({high}, {limit}).to(tl.int32)'}")
+        if reach.certain is None:
+            self._loop(writer, ["for first in range(begin, end, RBLOCK):"], step, True, not whole)
+            return
+        low, high = reach.certain.low, reach.certain.high
+        inner = f"((tl.maximum({low}, 0) + {rblock - 1}) // {rblock} * {rblock}).to(tl.int32)"
+        lines.append(f"sure = {'0' if low is None else inner}")
+        last = limit if high is None else f"tl.maximum(tl.minimum({high}, {limit}), 0)"
+        end = f"({last} // {rblock} * {rblock})"
+        lines.append("unsure = " + (end if low is None and high is None else f"tl.maximum({end}, sure).to(tl.int32)"))
+        if low is not None:
+            self._loop(writer, ["for first in range(begin, tl.minimum(sure, end), RBLOCK):"], step, True, not whole)
+        self._loop(writer, ["for first in range(sure, unsure, RBLOCK):"], step, False, False)
+        if high is not None or not whole:
+            masked = reach.possible.high is not None or high is not None
+            self._loop(writer, ["for first in range(unsure, end, RBLOCK):"], step, masked, not whole)
+
+    # a BlockMask
+
+    def _blocks_fit(self) -> bool:
+        own, other = (self.extents[self.outer - 2], self.extents[3 - self.outer])
+        return own % self.config.constants["XBLOCK"] == 0 and other % self.config.constants["RBLOCK"] == 0
+
+    def _by_blocks(self, writer: BodyWriter, step: Callable[[BodyWriter, bool, bool], None]) -> None:
+        """Partial blocks under the mask, then full ones. The first four tensors count and list blocks of keys, the other four of queries."""
+        rblock = self.config.constants["RBLOCK"]
+        own, other = self.extents[self.outer - 2], self.extents[3 - self.outer]
+        border = not _divides(self.lengths[3 - self.outer], rblock)
+        chosen = self.blocks[:4] if self.outer == 2 else self.blocks[4:]
+        for n, masked in ((0, True), (2, False)):
+            count, listed = chosen[n : n + 2]
+            places = [f"x_first // {own}"]
+            at = [_times(t, s, self, z) for t, s, z in zip(("batch", "head", *places), count.strides, count.sizes)]
+            row = [_times(t, s, self, z) for t, s, z in zip(("batch", "head", *places), listed.strides, listed.sizes)]
+            name = "partial" if masked else "full"
+            writer.lines.append(f"{name} = tl.load(" + " + ".join([self._start(count), *filter(None, at)]) + ")")
+            writer.lines.append(f"{name}_at = " + " + ".join([self._start(listed), *filter(None, row)]))
+            per = other // rblock
+            step_of = _times(f"n // {per}", listed.strides[3], self, listed.sizes[3], wide=False) or "0"
+            head = [
+                f"for n in range(0, {name} * {per}):",
+                f"first = tl.load({name}_at + {step_of}) * {other} + n % {per} * RBLOCK",
+            ]
+            self._loop(writer, head, step, masked, border)
+
+    def _start(self, view: BufferView) -> str:
+        return " + ".join([self.pointers[view.buffer], *([] if same(view.offset, 0) else [self.text(view.offset)])])
+
+    # what all have in common
+
+    def _changed(self, writer: BodyWriter, masked: bool, border: bool) -> dict[int, Any]:
+        """Lines that make `c`, the changed score in powers of 2, -inf where the mask is false, from `s`; gives the values of the body."""
+        values: dict[int, Any] = {}
+        changed = None if self.unchanged else writer.full(self._value(writer, "changed", values))
+        keep = writer.full(self._value(writer, "keep", values)) if masked else None
+        if changed is not None:
+            writer.lines.append(f"c = {changed} * {LOG2E!r}")
+        mask = _and(keep, "r_in" if border else None)
+        if mask != "None":
+            writer.lines.append(f"c = tl.where({mask}, c, {LOWEST})")
+        return values
+
+
+class _Forward(_Attention):
+    """Output, sums and largest scores of a block of queries."""
+
+    names = ("q", "k", "v", "out", "lse", "highest")
+
+    def _write(self) -> None:
+        self._program()
+        self._widths()
+        group = "head" if self.groups == 1 else f"head // {self.groups}"
+        q, k, v, out = (self._rows(n, h) for n, h in (("q", "head"), ("k", f"({group})"), ("v", f"({group})"), ("out", "head")))
+        width = _tile(int(self.views["v"].sizes[3]))
+        self.lines += [
+            "row = x[:, None]",
+            "x_wide = x.to(tl.int64)",
+            f"q = {self._load(q, 'x_wide', 'd', self.x_mask)}",
+            f"highest = tl.full([XBLOCK], {LOWEST}, tl.float32)",
+            "total = tl.zeros([XBLOCK], tl.float32)",
+            f"sums = tl.zeros([XBLOCK, {width}], tl.float32)",
+        ]
+        precision = self.precision()
+
+        def step(writer: BodyWriter, masked: bool, border: bool) -> None:
+            inside = "(r < keys)[:, None]" if border else None
+            writer.lines += [
+                "column = r[None, :]",
+                "r_wide = r.to(tl.int64)",
+                f"k = {self._load(k, 'r_wide', 'd', inside)}",
+                f"v = {self._load(v, 'r_wide', 'e', inside)}",
+                self._products("q", "k"),
+            ]
+            self._changed(writer, masked, border)
+            writer.lines += [
+                "above = tl.maximum(highest, tl.max(c, 1))",
+                f"base = tl.where(above == {LOWEST}, 0.0, above)",
+                "p = tl.exp2(c - base[:, None])",
+                "kept = tl.exp2(highest - base)",
+                "total = total * kept + tl.sum(p, 1)",
+                f"sums = sums * kept[:, None] + tl.dot(p.to(v.dtype), v{precision})",
+                "highest = above",
+            ]
+
+        self._loops(self._writer(), step)
+        rows = "x < queries" if self.x_mask else None
+        self.lines += [
+            "total = tl.where(total == 0.0, 1.0, total)",
+            f"tl.store({self._address(out, 'x_wide', 'e')}, sums / total[:, None]{_also(self.x_mask, _lanes('e', out.width))})",
+            f"tl.store({self._place_of_row('lse', 'head', 'x')}, highest + tl.log2(total){_also(rows)})",
+            f"tl.store({self._place_of_row('highest', 'head', 'x')}, highest{_also(rows)})",
+        ]
+
+
+class _Backward(_Attention):
+    tables = BACKWARD, WIDE_BACKWARD
+
+    def _weights(self, writer: BodyWriter, masked: bool, border: bool, lse: str, inner: str, delta: str) -> None:
+        """Lines that make the weights `p` and the gradient `g` of the scores before they were changed, over the scale."""
+        values = self._changed(writer, masked, border)
+        writer.lines += [f"p = tl.exp2(c - {lse})", f"g = p * ({inner} - {delta})"]
+        if "slope" in self.defined:
+            slope = writer.full(self._value(writer, "slope", values))
+            writer.lines.append(f"g = tl.where(p == 0.0, 0.0, g * {slope})")
+
+
+class _OfQueries(_Backward):
+    """Gradients of a block of queries."""
+
+    names = ("grad", "q", "k", "v", "lse", "delta", "dq")
+
+    def _write(self) -> None:
+        self._program()
+        self._widths()
+        group = "head" if self.groups == 1 else f"(head // {self.groups})"
+        heads = {"grad": "head", "q": "head", "k": group, "v": group, "dq": "head"}
+        grad, q, k, v, dq = (self._rows(n, h) for n, h in heads.items())
+        rows = "x < queries" if self.x_mask else None
+        self.lines += [
+            "row = x[:, None]",
+            "x_wide = x.to(tl.int64)",
+            f"q = {self._load(q, 'x_wide', 'd', self.x_mask)}",
+            f"grad = {self._load(grad, 'x_wide', 'e', self.x_mask)}",
+            f"lse = {self._of_rows('lse', 'head', 'x', rows, '0.0')}",
+            f'lse = tl.where(lse == {LOWEST}, float("inf"), lse)[:, None]',
+            f"delta = {self._of_rows('delta', 'head', 'x', rows, '0.0')}[:, None]",
+            f"sums = tl.zeros([XBLOCK, {_tile(q.width)}], tl.float32)",
+        ]
+        precision = self.precision()
+
+        def step(writer: BodyWriter, masked: bool, border: bool) -> None:
+            inside = "(r < keys)[:, None]" if border else None
+            writer.lines += [
+                "column = r[None, :]",
+                "r_wide = r.to(tl.int64)",
+                f"k = {self._load(k, 'r_wide', 'd', inside)}",
+                f"v = {self._load(v, 'r_wide', 'e', inside)}",
+                self._products("q", "k"),
+            ]
+            self._weights(writer, masked, border, "lse", f"tl.dot(grad, tl.trans(v){precision})", "delta")
+            writer.lines.append(f"sums += tl.dot(g.to(k.dtype), k{precision})")
+
+        self._loops(self._writer(), step)
+        self.lines.append(
+            f"tl.store({self._address(dq, 'x_wide', 'd')}, sums * {self.scale!r}{_also(self.x_mask, _lanes('d', dq.width))})"
+        )
+
+
+class _OfKeys(_Backward):
+    """Gradients of a block of keys and values, over all heads of queries that share them."""
+
+    names = ("grad", "q", "k", "v", "lse", "delta", "dk", "dv")
+    outer = 3
+
+    def _write(self) -> None:
+        self._program()
+        self._widths()
+        k, v, dk, dv = (self._rows(n, "group") for n in ("k", "v", "dk", "dv"))
+        self.lines += [
+            "row = x[:, None]",
+            "x_wide = x.to(tl.int64)",
+            f"k = {self._load(k, 'x_wide', 'd', self.x_mask)}",
+            f"v = {self._load(v, 'x_wide', 'e', self.x_mask)}",
+            f"of_keys = tl.zeros([XBLOCK, {_tile(k.width)}], tl.float32)",
+            f"of_values = tl.zeros([XBLOCK, {_tile(v.width)}], tl.float32)",
+        ]
+        outside, self.lines = self.lines, []
+        self.lines.append("head = group" if self.groups == 1 else f"head = group * {self.groups} + member")
+        q, grad = (self._rows(n, "head") for n in ("q", "grad"))
+        precision = self.precision()
+
+        def step(writer: BodyWriter, masked: bool, border: bool) -> None:
+            inside, rows = ("(r < queries)[:, None]", "r < queries") if border else (None, None)
+            writer.lines += [
+                "column = r[None, :]",
+                "r_wide = r.to(tl.int64)",
+                f"q = {self._load(q, 'r_wide', 'd', inside)}",
+                f"grad = {self._load(grad, 'r_wide', 'e', inside)}",
+                f"lse = {self._of_rows('lse', 'head', 'r', rows, '0.0')}",
+                f'lse = tl.where(lse == {LOWEST}, float("inf"), lse)[None, :]',
+                f"delta = {self._of_rows('delta', 'head', 'r', rows, '0.0')}[None, :]",
+                self._products("k", "q"),
+            ]
+            self._weights(writer, masked, border, "lse", f"tl.dot(v, tl.trans(grad){precision})", "delta")
+            writer.lines += [
+                f"of_values += tl.dot(p.to(grad.dtype), grad{precision})",
+                f"of_keys += tl.dot(g.to(q.dtype), q{precision})",
+            ]
+
+        self._loops(self._writer(), step)
+        inner, self.lines = self.lines, outside
+        self.lines += inner if self.groups == 1 else [f"for member in range({self.groups}):", *(f"    {line}" for line in inner)]
+        self.lines += [
+            f"tl.store({self._address(dk, 'x_wide', 'd')}, of_keys * {self.scale!r}{_also(self.x_mask, _lanes('d', dk.width))})",
+            f"tl.store({self._address(dv, 'x_wide', 'e')}, of_values{_also(self.x_mask, _lanes('e', dv.width))})",
+        ]
+
+
+def _length(name: str, size: Size, printer: IndexPrinter) -> list[str]:
+    return [f"{name} = {size}" if isinstance(size, int) else f"{name} = ({printer.text(size)}).to(tl.int32)"]
+
+
+def _times(text: str, stride: Size, of: _Attention, size: Size = 0, wide: bool = True) -> str:
+    """Text of a position times a distance, empty where it is 0."""
+    if not text or same(stride, 0) or same(size, 1):
+        return ""
+    place = f"({text})" if " " in text and not text.startswith("(") else text
+    place = f"{place}.to(tl.int64)" if wide else place
+    return place if same(stride, 1) else f"{place} * {of.text(stride)}"
+
+
+def _divides(length: Size, block: int) -> bool:
+    return isinstance(length, int) and length % block == 0
+
+
+def _no_more(rows: int, length: Size) -> int:
+    return rows if not isinstance(length, int) else max(LEAST, min(rows, power_of_two(length)))
+
+
+def _tile(extent: int) -> int:
+    """How many lanes a tile has for that many."""
+    return max(LEAST, power_of_two(extent))
+
+
+def _lanes(name: str, extent: int) -> str | None:
+    """A mask over the lanes of a tile, if some are too many."""
+    return None if _tile(extent) == extent else f"({name} < {extent})[None, :]"
+
+
+def _and(*masks: str | None) -> str:
+    return " & ".join(m for m in masks if m is not None) or "None"
+
+
+def _also(*masks: str | None) -> str:
+    mask = _and(*masks)
+    return "" if mask == "None" else f", {mask}"
+
+
+def _loaded(at: str, *masks: str | None) -> str:
+    mask = _and(*masks)
+    return f"tl.load({at})" if mask == "None" else f"tl.load({at}, {mask}, other=0.0)"

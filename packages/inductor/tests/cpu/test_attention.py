@@ -1,0 +1,243 @@
+"""Attention with bodies: Triton's interpreter against float64, what is skipped, what lies in memory, golden text, compiled for Hopper and Ampere."""
+
+import math
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import pytest
+import torch
+
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
+from prim_programs import build, check  # noqa: E402
+from tracework_inductor import InductorOptions  # noqa: E402
+from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
+from tracework_inductor.codegen.triton.cores import attention as core  # noqa: E402
+from tracework_inductor.ir.index import symbol  # noqa: E402
+from tracework_inductor.pipeline import plan_graph  # noqa: E402
+from tracework_primops import FakeMode, SymbolTable, TensorSpec, prims, trace_bodies  # noqa: E402
+from tracework_primops.attention import backward_reference, forward_reference  # noqa: E402
+from tracework_runtime import RuntimeOptions, Store  # noqa: E402
+from tracework_runtime.build import triton as build_triton  # noqa: E402
+from triton_programs import graph_of, rendered  # noqa: E402
+
+TESTS = Path(__file__).parent.parent
+CUDA = torch.device("cuda", 0)
+BF16, F32 = torch.bfloat16, torch.float32
+SCALE = 0.3
+
+
+def everything(s, b, h, i, j, *captured):
+    return b.new_ones((), dtype=torch.bool)
+
+
+def itself(s, b, h, i, j, *captured):
+    return s
+
+
+def causal(s, b, h, i, j, *captured):
+    return i >= j
+
+
+SLOPES, DOCUMENTS, PREFIXES = torch.linspace(0.1, 0.5, 4), torch.arange(100) // 30, torch.tensor([20, 70])
+TABLE = torch.randn(4, 199)
+# functions of (score, b, h, i, j, *captured) for score and mask, what they capture, whether bounds know all of the mask
+CASES = {
+    "plain": (itself, everything, [], True),
+    "causal": (itself, causal, [], True),
+    "window": (itself, lambda s, b, h, i, j: (i >= j) & (i - j < 40), [], True),
+    "band": (itself, lambda s, b, h, i, j: (i - j).abs() <= 20, [], True),
+    "not a band": (itself, lambda s, b, h, i, j: ~((i - j).abs() <= 20), [], False),
+    "later": (itself, lambda s, b, h, i, j: torch.logical_not(i >= j), [], True),
+    "diagonal": (itself, lambda s, b, h, i, j: i == j, [], True),
+    "rows and keys": (itself, lambda s, b, h, i, j: (i > 40) & (j < 70), [], True),
+    "shifted": (itself, lambda s, b, h, i, j: 2 * i + 30 >= 2 * j, [], False),
+    "alibi": (lambda s, b, h, i, j, x: s + x[h] * (j - i), causal, [SLOPES], True),
+    "soft-cap": (lambda s, b, h, i, j: 5 * torch.tanh(s / 5), causal, [], True),
+    "documents": (itself, lambda s, b, h, i, j, x: (x[i] == x[j]) & (i >= j), [DOCUMENTS], False),
+    "prefix": (itself, lambda s, b, h, i, j, x: (j < x[b]) | (i >= j), [PREFIXES], True),
+    "relative": (lambda s, b, h, i, j, x: s + x[h, i - j + 99], causal, [TABLE], True),
+    "masked by scores": (lambda s, b, h, i, j: torch.where(i >= j, s, -math.inf), everything, [], True),
+    "of no score": (lambda s, b, h, i, j: (i - j) * 0.125, everything, [], True),
+}
+
+
+def texts(name):
+    score, keep, captured, _ = CASES[name]
+    mode = FakeMode(SymbolTable())
+    return trace_bodies(score, keep, [mode.from_real(t) for t in captured], F32, torch.device("cpu"), None)
+
+
+def forward_program(score, keep, _, extents=(), count=0):
+    def program(q, k, v, *others):
+        return prims.attention(q, k, v, others[count:], others[:count], (), score, keep, SCALE, extents)
+
+    return program
+
+
+def backward_program(score, keep, slope, extents=(), count=0):
+    def program(grad, q, k, v, lse, delta, *others):
+        given = others[count:], others[:count], ()
+        return prims.attention_backward(grad, q, k, v, lse, delta, *given, score, slope, keep, SCALE, extents)
+
+    return program
+
+
+def run(program, inputs, folder):
+    host, kernels = rendered(graph_of(program, *inputs, device=CUDA))
+    assert "prims." not in host
+    return triton_interpreter.host_call(host, kernels, folder)(list(inputs)), kernels
+
+
+def operands(queries=100, keys=100, heads=2, key_heads=1, width=16, out_width=16, dtype=F32, inside=False):
+    torch.manual_seed(0)
+    sizes = [(heads, queries, width), (key_heads, keys, width), (key_heads, keys, out_width), (heads, queries, out_width)]
+    if inside:
+        return [torch.randn(2, length, count, w).to(dtype).transpose(1, 2) for count, length, w in sizes]
+    return [torch.randn(2, *s).to(dtype) for s in sizes]
+
+
+def check_values(name, folder, tolerance, blocks=(), extents=(), **sizes):
+    q, k, v, grad = operands(**sizes)
+    bodies, captured = texts(name), CASES[name][2]
+    found, kernels = run(forward_program(*bodies, extents, len(blocks)), [q, k, v, *blocks, *captured], folder)
+    score, keep, slope = bodies
+    wide = [x.double() for x in (q, k, v, grad)]
+    wanted = forward_reference(*wide[:3], captured, [], [], score, keep, SCALE, [])
+    close = {"rtol": 0, "atol": tolerance}
+    torch.testing.assert_close([x.double() for x in found], [x.double() for x in wanted], **close)
+    lse, delta = wanted[1].float(), (wide[3] * wanted[0]).sum(-1).float()
+    given = [grad, q, k, v, lse, delta, *blocks, *captured]
+    found, more = run(backward_program(*bodies, extents, len(blocks)), given, folder)
+    wanted = backward_reference(wide[3], *wide[:3], lse.double(), delta.double(), captured, [], [], score, slope, keep, SCALE, [])
+    torch.testing.assert_close([x.double() for x in found], [x.double() for x in wanted], **close)
+    return [*kernels.values(), *more.values()]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients(name, tmp_path):
+    kernels = check_values(name, tmp_path, 1e-5)
+    assert all(("unsure" in kernel.source) == CASES[name][3] for kernel in kernels if name != "not a band")
+
+
+SHAPES = {
+    "more keys": {"queries": 40, "keys": 100},
+    "more queries": {"queries": 100, "keys": 33},
+    "one query": {"queries": 1, "keys": 90},
+    "one key": {"queries": 20, "keys": 1},
+    "whole blocks": {"queries": 128, "keys": 128},
+    "other width of values": {"queries": 40, "keys": 50, "width": 24, "out_width": 40},
+    "wide": {"queries": 20, "keys": 20, "width": 160, "out_width": 130, "key_heads": 2},
+    "heads inside": {"queries": 30, "keys": 50, "heads": 4, "key_heads": 2, "inside": True},
+    "halves": {"queries": 60, "keys": 90, "dtype": BF16},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes(shape, tmp_path):
+    check_values("causal", tmp_path, 0.06 if shape == "halves" else 1e-5, **SHAPES[shape])
+
+
+def block_mask(mask, rows, columns):
+    """The eight tensors of a BlockMask of a mask (queries, keys): counts and places of partial and of full blocks, of keys, then of queries."""
+    queries, keys = mask.shape
+    parts = mask.reshape(queries // rows, rows, keys // columns, columns).permute(0, 2, 1, 3).flatten(2)
+    some, all_ = parts.any(2), parts.all(2)
+    found = []
+    for kind in (some & ~all_, all_), ((some & ~all_).T, all_.T):
+        for shown in kind:
+            order = shown.int().argsort(dim=1, descending=True, stable=True).int()
+            found += [shown.sum(1).int()[None, None], order[None, None]]
+    return found
+
+
+def test_a_block_mask_is_read_where_bounds_know_too_little(tmp_path, monkeypatch):
+    for table in (core.WIDE_FORWARD, core.WIDE_BACKWARD):
+        monkeypatch.setitem(table, 64, (16, 16, 4, 1))
+    i = torch.arange(96)
+    monkeypatch.setitem(CASES, "documents", (*CASES["documents"][:2], [DOCUMENTS[:96]], False))
+    mask = (DOCUMENTS[:96, None] == DOCUMENTS[:96]) & (i[:, None] >= i)
+    blocks = block_mask(mask, 16, 32)
+    kernels = check_values("documents", tmp_path, 1e-5, blocks, (16, 32), queries=96, keys=96)
+    assert all("partial" in kernel.source and "full" in kernel.source for kernel in kernels)
+    assert all("partial" not in k.source for k in check_values("causal", tmp_path, 1e-5, blocks, (16, 32), queries=96, keys=96))
+
+
+LENGTH, BATCH = symbol("s0", 2, None), symbol("s1", 1, None)
+
+
+@pytest.mark.parametrize("length", [2, 90])
+def test_sizes_that_change(length, tmp_path):
+    specs = [TensorSpec(F32, CUDA, (BATCH, heads, LENGTH, 16)) for heads in (2, 1, 1)]
+    score, keep, _ = texts("causal")
+    q, k, v, _ = operands(length, length)
+    host, kernels = rendered(build(forward_program(score, keep, ""), [None] * 3, specs))
+    found = triton_interpreter.host_call(host, kernels, tmp_path)([q, k, v])
+    wanted = forward_reference(*(x.double() for x in (q, k, v)), [], [], [], score, keep, SCALE, [])
+    torch.testing.assert_close([x.double() for x in found], [x.double() for x in wanted], rtol=0, atol=1e-5)
+
+
+def test_no_scores_in_memory():
+    """Bytes of all buffers grow with the length, not with its square."""
+
+    def all_bytes(length):
+        like = [torch.empty(1, 2, length, 16, device="meta") for _ in range(3)]
+        rows = torch.empty(1, 2, length, device="meta")
+        bodies = texts("soft-cap")
+        total = 0
+        for program, inputs in ((forward_program(*bodies), like), (backward_program(*bodies), [like[0], *like, rows, rows])):
+            plan = plan_graph(graph_of(program, *inputs, device=CUDA), InductorOptions())
+            layouts = [buffer.layout for buffer in plan.program.buffers.values()]
+            total += sum(int(layout.elements()) * layout.dtype.itemsize for layout in layouts)
+        return total
+
+    assert all_bytes(8192) == 8 * all_bytes(1024)
+
+
+def test_gradients_are_the_same_in_each_run(tmp_path):
+    """Each is summed up by one program: nothing is added to memory."""
+    q, k, v, grad = operands()
+    rows = torch.zeros(q.shape[:3])
+    _, kernels = run(backward_program(*texts("causal")), [grad, q, k, v, rows, rows], tmp_path)
+    assert len(kernels) == 2 and not any("atomic" in kernel.source for kernel in kernels.values())
+
+
+@pytest.mark.parametrize("columns", [199, 150])
+def test_an_index_that_may_be_out_of_range_is_checked(columns, monkeypatch):
+    monkeypatch.setitem(CASES, "relative", (*CASES["relative"][:2], [TABLE[:, :columns]], True))
+    graph = graph_of(forward_program(*texts("relative")), *operands()[:3], TABLE[:, :columns], device=CUDA)
+    (kernel,) = rendered(graph)[1].values()
+    assert ("device_assert" in kernel.source) == dict(kernel.launch).get("checks", False) == (columns == 150)
+
+
+def test_on_a_cpu_and_for_other_dtypes_all_scores_are_computed():
+    for dtype in (F32, torch.float64):
+        check(forward_program(*texts("alibi")), *operands(20, 20, dtype=dtype)[:3], *CASES["alibi"][2])
+
+
+def golden():
+    like = [torch.empty(1, heads, 4096, 64, dtype=BF16, device="meta") for heads in (8, 2, 2)]
+    (kernel,) = rendered(graph_of(forward_program(*texts("window")), *like, device=CUDA))[1].values()
+    return kernel.source
+
+
+def test_golden():
+    assert golden() == (TESTS / "golden" / "triton" / "attention.txt").read_text()
+
+
+@pytest.mark.parametrize(("capability", "name"), [(80, "documents"), (90, "soft-cap")])
+def test_compiles(capability, name, tmp_path):
+    like = [torch.empty(1, heads, 100, 64, dtype=BF16, device="meta") for heads in (8, 2, 2)]
+    rows, captured, bodies = torch.empty(1, 8, 100, device="meta"), CASES[name][2], texts(name)
+    jobs = []
+    for program, inputs in ((forward_program(*bodies), like), (backward_program(*bodies), [like[0], *like, rows, rows])):
+        for kernel in rendered(graph_of(program, *inputs, *captured, device=CUDA))[1].values():
+            (packed,) = TritonRenderer().pack([("attention", kernel)])
+            jobs.append(build_triton.request(packed, "kernel", packed.launch["configs"][0], build_triton.Variant(), capability))
+    cubins = build_triton.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
+    assert len(cubins) == len(jobs) == 3
+
+
+if __name__ == "__main__":
+    (TESTS / "golden" / "triton" / "attention.txt").write_text(golden())
