@@ -118,3 +118,16 @@ def test_errors_are_those_of_torch():
         compiled(q, k[:, :2])
     with pytest.raises(NotImplementedError, match="backward on CPU"):
         compiled(q.requires_grad_(), k)
+
+
+def test_autocast_casts_the_operands_and_nothing_inside():
+    inputs = tensors()
+
+    def attend(q, k, v):
+        with torch.autocast("cpu", torch.bfloat16):
+            return flex_attention(q, k, v, score_mod=capped)
+
+    halves = [t.bfloat16() for t in inputs]
+    out = tracework.compile(attend, backend="aot_eager", fullgraph=True)(*inputs)
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out, reference(*halves, capped)[0])

@@ -105,7 +105,9 @@ def aot_compile(
         if depends_on_data(gm):
             return in_pieces(gm, example_inputs, compile_piece, report, observe)
         try:
-            program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
+            program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(
+                gm, example_inputs, options.attention
+            )
         except BehindAHook:
             return in_pieces(gm, example_inputs, compile_piece, report, observe)
         if options.rewrite is not None:

@@ -86,7 +86,6 @@ TensorBase = torch._C.TensorBase
 MODULE_OF_TENSOR = torch._tensor.__name__
 """Where the Python methods of torch.Tensor say that they are from."""
 neg_view = torch._neg_view
-safe_softmax = torch._safe_softmax
 is_all_true = torch._is_all_true
 is_any_true = torch._is_any_true
 shape_as_tensor = torch._shape_as_tensor

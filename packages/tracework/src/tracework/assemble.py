@@ -309,7 +309,8 @@ class GraphCompiler:
     @property
     def facts(self) -> dict[str, Any]:
         """Fields of AotOptions."""
-        return {"answers": Answers(self._runtime), "addresses": runtime.addresses}
+        attention = inductor.ATTENTION_DEVICES if self._options.numerics == "default" else frozenset()
+        return {"answers": Answers(self._runtime), "addresses": runtime.addresses, "attention": attention}
 
     def __call__(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         """For the settings of torch that are on, which capture guards."""

@@ -33,6 +33,7 @@ from ..signature import (
     ViewStep,
     base_of,
 )
+from .attention import with_attention
 from .components import components
 from .cuts import Edge, behind, edge_of, find_cuts, gradients_at, made_at, order_of_arrival, passed
 from .masks import without_constant_masks
@@ -82,8 +83,15 @@ class _Another(Exception):
 class Trace:
     """One trace; `run` gives the JointProgram."""
 
-    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], with_backward: bool, needs: Needs = Needs()) -> None:
-        self.gm = without_constant_masks(gm)
+    def __init__(
+        self,
+        gm: fx.GraphModule,
+        inputs: Sequence[Any],
+        with_backward: bool,
+        needs: Needs = Needs(),
+        attention: Collection[str] = (),
+    ) -> None:
+        self.gm = with_attention(without_constant_masks(gm), attention)
         self.examples = list(inputs)
         self.symbols = gm.meta.get("symbols")
         self.mode = FakeMode(self.symbols)
@@ -717,19 +725,20 @@ def _order(fake: FakeTensor) -> tuple[int, ...] | None:
     return None if fake.is_contiguous() else dense_order(fake)
 
 
-def trace_joint(gm: fx.GraphModule, inputs: Sequence[Any]) -> JointProgram:
+def trace_joint(gm: fx.GraphModule, inputs: Sequence[Any], attention: Collection[str] = ()) -> JointProgram:
     """Forward and backward of a captured graph (or any fx graph of torch calls) in one ATen graph.
 
-    inputs: real tensors, ints, None, one for each placeholder. Raises Refusal where the graph cannot be put into functional form.
+    inputs: real tensors, ints, None, one for each placeholder; attention: as AotOptions has it. Raises Refusal where the graph cannot be put
+    into functional form.
     """
     needs = Needs()
     while True:
         try:
-            return Trace(gm, inputs, with_backward=True, needs=needs).run()
+            return Trace(gm, inputs, with_backward=True, needs=needs, attention=attention).run()
         except _Another as another:
             needs = another.needs
 
 
-def trace_inference(gm: fx.GraphModule, inputs: Sequence[Any]) -> JointProgram:
+def trace_inference(gm: fx.GraphModule, inputs: Sequence[Any], attention: Collection[str] = ()) -> JointProgram:
     """The same without a backward."""
-    return Trace(gm, inputs, with_backward=False).run()
+    return Trace(gm, inputs, with_backward=False, attention=attention).run()

@@ -5,7 +5,6 @@ interpreter what its messages say."""
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +20,6 @@ from .._torch import (
     is_all_true,
     map_impl,
     map_steps,
-    safe_softmax,
     scan,
     scan_op,
     text_of_failed_check,
@@ -165,6 +163,15 @@ def with_grad_mode(enabled: bool, function: Callable[..., Any], *args: Any) -> A
         return function(*args)
 
 
+def cast_first(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *others: Any) -> Any:
+    """flex_attention under autocast: operands in its dtype, and nothing inside is cast."""
+    kind = query.device.type
+    dtype = torch.get_autocast_dtype(kind)
+    cast = [t.to(dtype) if t.is_floating_point() and t.dtype != torch.float64 else t for t in (query, key, value)]
+    with torch.autocast(kind, enabled=False):
+        return torch.ops.higher_order.flex_attention(*cast, *others)
+
+
 def before_change(query: torch.Tensor, key: torch.Tensor, scale: float) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Of flex_attention: the scores that score_mod gets, and the four indices, each along a dim of its own."""
     groups = query.size(1) // key.size(1)
@@ -177,21 +184,6 @@ def before_change(query: torch.Tensor, key: torch.Tensor, scale: float) -> tuple
         shape[dim] = size
         places.append(torch.arange(0, size, device=scores.device).view(shape))
     return scores, places
-
-
-def attended(
-    query: torch.Tensor, value: torch.Tensor, scores: torch.Tensor, changed: torch.Tensor, mask: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What flex_attention gives for the results of score_mod and mask_mod: (output, log of the sum of exponentials, largest score), the two in
-    powers of two as the operator gives them."""
-    groups = query.size(1) // value.size(1)
-    value = torch.repeat_interleave(value, groups, dim=1) if groups != 1 else value
-    kept = torch.where(mask, changed, -math.inf).expand(scores.shape)
-    sums, largest = kept.logsumexp(dim=-1), kept.amax(dim=-1)
-    empty = (kept == -math.inf).all(dim=-1)
-    sums = torch.where(empty, -math.inf, sums)
-    out = safe_softmax(kept, dim=-1).to(query.dtype) @ value.to(query.dtype)
-    return out, sums / math.log(2), largest.detach() / math.log(2)
 
 
 @polyfill(while_loop_op)

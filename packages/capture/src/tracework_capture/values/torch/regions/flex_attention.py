@@ -9,13 +9,16 @@ from typing import Any
 
 import torch
 from torch import fx
+from tracework_primops import attended
 
 from ...._torch import HigherOrderOperator
-from ....polyfills.torch_functions import attended, before_change
+from ....polyfills.torch_functions import before_change, cast_first
 from ....sources import Source
 from ...objects.existing import wrap_object
 from ...objects.row_value import RowValue
+from ...plain.sequence import TupleValue
 from ...protocol.calls import CALLS, call, traced
+from ...protocol.constant import ConstantValue
 from ...protocol.region import Region
 from ...protocol.value import Frame, Value
 from ...protocol.wraps import wraps_derived
@@ -27,6 +30,8 @@ _ELEMENTWISE = frozenset(
     " logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor to float int long bool clone detach masked_fill isnan".split()
 )
 _FACTORIES = frozenset("full new_ones new_zeros new_full ones zeros tensor scalar_tensor".split())
+BLOCKWISE = frozenset({"cuda"})
+"""Types of devices whose kernels read a BlockMask; elsewhere it would be so many more inputs."""
 PARAMETERS = ("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_buffers", "mask_buffers")
 
 
@@ -38,20 +43,32 @@ def attention_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
     if kwargs or len(args) < 7 or not all(isinstance(t, TensorValue) for t in tensors) or frame.modes.transforms:
         return frame.break_graph("call_unknown", "flex_attention with these arguments, or under a transform")
     query, key, value = tensors
-    if torch.is_autocast_enabled(query.example.device.type) or query.example.shape[0] != key.example.shape[0]:
-        return frame.break_graph("call_unknown", "flex_attention under autocast, or with keys for several batches")
+    if query.example.shape[0] != key.example.shape[0]:
+        return frame.break_graph("call_unknown", "flex_attention with keys for several batches")
+    if torch.is_autocast_enabled(query.example.device.type):
+        return traced(cast_first)(frame, args, {})
     scores, places = traced(before_change)(frame, [query, key, given["scale"]], {}).unpack(frame)
     indices = places.unpack(frame)
     region = Region(frame)
     score_buffers, mask_buffers = (given[n].unpack(frame) if n in given else [] for n in PARAMETERS[7:])
-    mask = given["block_mask"].unpack(frame)[-1].call(frame, [*indices, *mask_buffers], {})
+    blocks = given["block_mask"].unpack(frame)
+    mask = blocks[-1].call(frame, [*indices, *mask_buffers], {})
     changed = given["score_mod"].call(frame, [scores, *indices, *score_buffers], {})
     strange = next((n for n in region.nodes() if not is_elementwise(n)), None)
     if strange is not None or not isinstance(mask, TensorValue) or not isinstance(changed, TensorValue):
         return frame.break_graph(
             "call_unknown", f"flex_attention whose functions do more than compute with single numbers: {strange}"
         )
-    return traced(attended)(frame, [query, value, scores, changed, mask], {})
+    counted = _counted(blocks) if query.example.device.type in BLOCKWISE else (TupleValue(()), TupleValue(()))
+    found = [query, key, value, scores, TupleValue(tuple(indices)), changed, mask, given["scale"], *counted]
+    return frame.graph.call(frame, attended, found)
+
+
+def _counted(blocks: list[Value]) -> tuple[TupleValue, TupleValue]:
+    """Counts and indices of the blocks of a BlockMask, and queries and keys of a block; nothing where it lacks some of them."""
+    *tensors, rows, columns = [*blocks[2:10], *blocks[-3:-1]]
+    known = all(isinstance(t, TensorValue) for t in tensors) and all(isinstance(n, ConstantValue) for n in (rows, columns))
+    return (TupleValue(tuple(tensors)), TupleValue((rows, columns))) if known else (TupleValue(()), TupleValue(()))
 
 
 def is_elementwise(node: fx.Node) -> bool:
