@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 import tracework
+import tracework_inductor
+import tracework_primops
 from torch.nn.attention.flex_attention import AuxRequest, and_masks, create_block_mask, create_mask, flex_attention
 from training import BACKENDS
 
@@ -131,3 +133,40 @@ def test_autocast_casts_the_operands_and_nothing_inside():
     out = tracework.compile(attend, backend="aot_eager", fullgraph=True)(*inputs)
     assert out.dtype == torch.bfloat16
     torch.testing.assert_close(out, reference(*halves, capped)[0])
+
+
+@pytest.fixture
+def one_operator(monkeypatch):
+    """As on a GPU, but for the kernel: the operator's reference computes."""
+    monkeypatch.setattr(tracework_inductor, "ATTENTION_DEVICES", frozenset({"cpu"}))
+    monkeypatch.setattr("tracework_capture.values.torch.regions.flex_attention.BLOCKWISE", frozenset({"cpu"}))
+
+
+@pytest.mark.usefixtures("one_operator")
+def test_one_operator_for_lengths_that_change():
+    compiled = tracework.compile(
+        lambda q, k, v: flex_attention(q, k, v, score_mod=linear_bias, return_aux=AuxRequest(lse=True)),
+        dynamic=True,
+        fullgraph=True,
+    )
+    for length in (LENGTH, 40, 77):
+        inputs = [t[:, :, :length].contiguous() for t in tensors()]
+        out, aux = compiled(*inputs)
+        torch.testing.assert_close((out, aux.lse), reference(*inputs, linear_bias))
+
+
+@pytest.mark.usefixtures("one_operator")
+def test_a_block_mask_goes_with_the_operator(monkeypatch):
+    seen = []
+    plain = tracework_primops.attention.forward_reference
+    monkeypatch.setitem(
+        tracework_primops.op.RULES["eager"], tracework_primops.prims.attention, lambda *given: seen.append(given) or plain(*given)
+    )
+    blocks, inputs = create_block_mask(document, None, None, LENGTH, LENGTH, device="cpu", BLOCK_SIZE=32), tensors()
+    compiled = tracework.compile(lambda q, k, v: flex_attention(q, k, v, block_mask=blocks), fullgraph=True)
+    torch.testing.assert_close(compiled(*inputs), reference(*inputs, mask=document)[0])
+    ((_, _, _, captured, tensors_of_blocks, *_, extents, _),) = seen
+    assert [t.shape for t in captured] == [DOCUMENTS.shape] and tuple(extents) == (32, 32)
+    wanted = [blocks.kv_num_blocks, blocks.kv_indices, blocks.full_kv_num_blocks, blocks.full_kv_indices]
+    wanted += [blocks.q_num_blocks, blocks.q_indices, blocks.full_q_num_blocks, blocks.full_q_indices]
+    assert all(map(torch.equal, tensors_of_blocks, wanted))

@@ -15,6 +15,7 @@ from tracework_inductor import InductorOptions  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_inductor.codegen.triton.cores import attention as core  # noqa: E402
 from tracework_inductor.ir.index import symbol  # noqa: E402
+from tracework_inductor.passes.long_attention import long_attention  # noqa: E402
 from tracework_inductor.pipeline import plan_graph  # noqa: E402
 from tracework_primops import FakeMode, SymbolTable, TensorSpec, prims, trace_bodies  # noqa: E402
 from tracework_primops.attention import backward_reference, forward_reference  # noqa: E402
@@ -214,6 +215,92 @@ def test_an_index_that_may_be_out_of_range_is_checked(columns, monkeypatch):
 def test_on_a_cpu_and_for_other_dtypes_all_scores_are_computed():
     for dtype in (F32, torch.float64):
         check(forward_program(*texts("alibi")), *operands(20, 20, dtype=dtype)[:3], *CASES["alibi"][2])
+
+
+def weights(scores):
+    e = prims.exp(prims.sub(scores, prims.amax(scores, (scores.ndim - 1,), True)))
+    return prims.div(e, prims.sum(e, (scores.ndim - 1,), True))
+
+
+def product(a, b):
+    lots = math.prod(a.sizes[:-2])
+    flat = prims.bmm(prims.reshape(a, (lots, *a.sizes[-2:])), prims.reshape(b, (lots, *b.sizes[-2:])))
+    return prims.reshape(flat, (*a.sizes[:-1], b.sizes[-1]))
+
+
+def turned(x):
+    return prims.permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def repeated(x, times):
+    batch, heads, length, width = x.sizes
+    wide = prims.expand(prims.unsqueeze(x, 2), (batch, heads, times, length, width))
+    return prims.reshape(wide, (batch, heads * times, length, width))
+
+
+def triangle(q, k):
+    rows, columns = (prims.iota(x.sizes[2], 0, 1, torch.int64, q.device) for x in (q, k))
+    return prims.ge(prims.unsqueeze(rows, 1), prims.unsqueeze(columns, 0))
+
+
+def as_llama(q, k, v, mask):
+    """A mask that is added, heads repeated, the result with heads inside."""
+    k, v = repeated(k, 2), repeated(v, 2)
+    scores = prims.convert(prims.add(prims.mul(product(q, turned(k)), SCALE), mask), F32)
+    found = product(prims.convert(weights(scores), q.dtype), v)
+    return prims.reshape(prims.permute(found, (0, 2, 1, 3)), (2, 60, 2 * 16))
+
+
+def as_gpt2(q, k, v, mask):
+    """A triangle of positions that fills, after the scale."""
+    scores = prims.mul(product(q, turned(repeated(k, 2))), SCALE)
+    scores = prims.where(triangle(q, k), scores, -math.inf)
+    return product(weights(scores), repeated(v, 2))
+
+
+def filled(q, k, v, mask):
+    """A number in the place of scores that the mask hides, and queries that are scaled."""
+    scores = prims.where(mask, -60000.0, product(prims.mul(q, SCALE), turned(repeated(k, 2))))
+    return product(weights(scores), repeated(v, 2))
+
+
+def padded(q, k, v, mask):
+    """Rows that see nothing are NaN."""
+    scores = prims.where(mask, -math.inf, prims.mul(product(q, turned(repeated(k, 2))), SCALE))
+    return product(weights(scores), repeated(v, 2))
+
+
+@pytest.mark.parametrize("program", [as_llama, as_gpt2, filled, padded], ids=lambda f: f.__name__)
+def test_written_out(program, tmp_path, monkeypatch):
+    monkeypatch.setitem(long_attention.__globals__, "LEAST_BYTES", 0)
+    q, k, v, _ = operands(60, 60, dtype=torch.float16)
+    hidden = torch.ones(60, 60, dtype=torch.bool).triu(1)
+    hidden[7] |= program is padded
+    mask = torch.zeros(1, 1, 60, 60, dtype=torch.float16).masked_fill(hidden, -math.inf) if program is as_llama else hidden
+    graph = long_attention(graph_of(program, q, k, v, mask, device=CUDA))
+    assert [n.target for n in graph.calls].count(prims.bmm) == 0
+    host, kernels = rendered(graph)
+    (core_kernel,) = [kernel for kernel in kernels.values() if "tl.dot" in kernel.source]
+    assert ("unsure" in core_kernel.source) == (program in (as_llama, as_gpt2, filled))
+    (found,) = triton_interpreter.host_call(host, kernels, tmp_path)([q, k, v, mask])
+    k, v = (x.double().repeat_interleave(2, 1) for x in (k, v))
+    wanted = (q.double() @ k.transpose(2, 3) * SCALE).masked_fill(hidden, -math.inf).softmax(-1) @ v
+    wanted = wanted.transpose(1, 2).flatten(2) if program is as_llama else wanted
+    torch.testing.assert_close(
+        found.double(), wanted, rtol=0, atol=4e-3, equal_nan=True
+    )  # weights and result are rounded to 2**-11
+
+
+def test_written_out_stays_where_scores_fit_caches_or_somebody_reads_them():
+    def read(q, k, v, mask):
+        scores = prims.mul(product(q, turned(repeated(k, 2))), SCALE)
+        return product(weights(scores), repeated(v, 2)), scores
+
+    inputs = [torch.empty(1, heads, 4096, 64, dtype=BF16, device="meta") for heads in (4, 2, 2)]
+    small = [x[:, :, :256] for x in inputs]
+    for program, given, is_one in ((as_gpt2, inputs, True), (as_gpt2, small, False), (read, inputs, False)):
+        graph = graph_of(lambda q, k, v, program=program: program(q, k, v, None), *given, device=CUDA)
+        assert (long_attention(graph) is not graph) == is_one
 
 
 def golden():

@@ -198,13 +198,25 @@ def _scores(q: torch.Tensor, k: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 def forward_reference(
-    q: Any, k: Any, v: Any, captured: Any, blocks: Any, sizes: Any, score: str, keep: str, scale: float, extents: Any
+    q: Any,
+    k: Any,
+    v: Any,
+    captured: Any,
+    blocks: Any,
+    sizes: Any,
+    score: str,
+    keep: str,
+    scale: float,
+    extents: Any,
+    zeroed: bool = True,
 ) -> tuple[torch.Tensor, ...]:
     """All scores at once."""
     scores = _scores(q, k, scale)
     mask = run_body(keep, scores, captured, sizes)
     kept = torch.where(mask, run_body(score, scores, captured, sizes), -math.inf).expand(scores.shape)
     out, lse, highest = _weighted(kept, q, v)
+    if not zeroed:
+        out = torch.where((lse == -math.inf)[..., None], math.nan, out)
     return out.contiguous(), lse.contiguous(), highest.contiguous()
 
 

@@ -38,7 +38,9 @@ def attention_decode(
 ) -> Any:
     """Keys, values and mask where they lie, one head for all that repeat it; what is not in memory is computed into it."""
     q = _in_memory(low, q)
-    k, v = (_in_memory(low, x) for x in _each_head_once(low, k, v, q.sizes))
+    rows = q.sizes[1] // k.sizes[1] * q.sizes[2]
+    most = most_rows(max(k.sizes[3], v.sizes[3])) // rows
+    k, v = (_in_memory(low, x) for x in _each_head_once(low, k, v, most))
     batch, heads, queries, _ = q.sizes
     groups = k.sizes[1]
 
@@ -65,11 +67,9 @@ def attention_decode(
     return result
 
 
-def _each_head_once(low: Any, k: Any, v: Any, query_sizes: Sequence[Size]) -> tuple[Any, Any]:
-    """Keys and values of (batch, heads, keys, width) without heads that repeat the one before, as far as a program can hold their rows."""
+def _each_head_once(low: Any, k: Any, v: Any, most: int) -> tuple[Any, Any]:
+    """Keys and values of (batch, heads, keys, width) without heads that repeat the one before, up to so many times."""
     heads = k.sizes[1]
-    rows = query_sizes[1] // heads * query_sizes[2]
-    most = most_rows(max(k.sizes[3], v.sizes[3])) // rows
     for times in range(min(heads, most), 1, -1):
         if heads % times == 0:
             grouped = [reshape(low, x, (x.sizes[0], heads // times, times, *x.sizes[2:])) for x in (k, v)]
@@ -104,14 +104,19 @@ LONGEST = 2**28
 
 @lowers("attention")
 def attention(
-    low: Any, q: Any, k: Any, v: Any, captured: Any, blocks: Any, sizes: Any, score: str, keep: str, scale: float, extents: Any
-) -> Any:
-    """A kernel that holds no scores; the library's way for tensors that it is not made for."""
+    low: Any, q: Any, k: Any, v: Any, captured: Any, blocks: Any, sizes: Any,
+    score: str, keep: str, scale: float, extents: Any, zeroed: bool,
+) -> Any:  # fmt: skip
+    """A kernel that holds no scores; the eager rule for tensors that it is not made for."""
     _check(q, k, v)
+    strides = low.spec[0].strides
+    k, v = _each_head_once(low, k, v, k.sizes[1])
     bodies = {"changed": score, "keep": keep}
-    made = _Core(low, (q, k, v), captured, blocks, sizes, bodies, scale, extents)
-    shapes = [_dense(q.dtype, (*q.sizes[:3], v.sizes[3])), *[_dense(torch.float32, q.sizes[:3])] * 2]
-    return made.node("attention", (q, k, v), shapes)
+    made = _Core(
+        low, (q, k, v), captured, blocks, sizes, bodies, (("scale", scale), ("extents", tuple(extents)), ("zeroed", zeroed))
+    )
+    out, rows = (*q.sizes[:3], v.sizes[3]), (torch.float32, q.sizes[:3], None)
+    return made.node("attention", (q, k, v), [(q.dtype, out, strides), rows, rows])
 
 
 @lowers("attention_backward")
@@ -122,10 +127,10 @@ def attention_backward(
     """Two kernels, each of which computes the weights again."""
     _check(q, k, v)
     bodies = {"changed": score, "keep": keep, **({"slope": slope} if slope else {})}
-    made = _Core(low, (q, k, v), captured, blocks, sizes, bodies, scale, extents)
+    made = _Core(low, (q, k, v), captured, blocks, sizes, bodies, (("scale", scale), ("extents", tuple(extents))))
     operands = tuple(_in_memory(low, x) for x in (grad, q, k, v, lse, delta))
-    (dq,) = made.node("attention_queries", operands, [_dense(q.dtype, q.sizes)])
-    return dq, *made.node("attention_keys", operands, [_dense(x.dtype, x.sizes) for x in (k, v)])
+    (dq,) = made.node("attention_queries", operands, [(q.dtype, q.sizes, None)])
+    return dq, *made.node("attention_keys", operands, [(x.dtype, x.sizes, None) for x in (k, v)])
 
 
 def _check(q: Any, k: Any, v: Any) -> None:
@@ -134,10 +139,6 @@ def _check(q: Any, k: Any, v: Any) -> None:
         raise fallback.Refused("no kernel of attention is made for it")
     if max(fixed[2:]) > MOST_WIDTH or any(same(n, 0) for x in (q, k) for n in x.sizes):
         raise fallback.Refused("no kernel of attention is made for rows of that width, or for none")
-
-
-def _dense(dtype: torch.dtype, sizes: Sequence[Size]) -> tuple[torch.dtype, tuple[Size, ...]]:
-    return dtype, tuple(sizes)
 
 
 class _Core:
@@ -151,8 +152,7 @@ class _Core:
         blocks: Any,
         sizes: Any,
         texts: Mapping[str, str],
-        scale: float,
-        extents: Any,
+        facts: tuple[tuple[str, Any], ...],
     ) -> None:
         self.low, self.device = low, qkv[0].device
         q, k, _ = qkv
@@ -162,17 +162,16 @@ class _Core:
         self.captured = [_in_memory(low, x) for x in captured]
         self.blocks = [_in_memory(low, x) for x in blocks]
         self.numbers = sizes
-        body = self._recorded(texts)
-        self.facts = (
-            *(("body", body), ("scale", scale), ("extents", tuple(extents))),
-            *(("index", self.index), ("blocks", len(self.blocks))),
-        )
+        self.facts = (("body", self._recorded(texts)), *facts, ("index", self.index), ("blocks", len(self.blocks)))
 
     def node(
-        self, core: str, operands: Sequence[Any], results: Sequence[tuple[torch.dtype, tuple[Size, ...]]]
+        self, core: str, operands: Sequence[Any], results: Sequence[tuple[torch.dtype, Sequence[Size], Any]]
     ) -> tuple[Any, ...]:
-        """Adds the core's node; gives its results."""
-        layouts = [BufferLayout(dtype, self.device, sizes, contiguous_strides(sizes)) for dtype, sizes in results]
+        """Adds the core's node; gives its results, of these dtypes and sizes, with axes in memory in the order of strides if there are any."""
+        layouts = []
+        for dtype, shape, strides in results:
+            sizes = tuple(shape)
+            layouts.append(BufferLayout(dtype, self.device, sizes, dense_strides(sizes, strides or contiguous_strides(sizes))))
         made = [self.low.whole(self.low.new_buffer(layout)) for layout in layouts]
         given = [_in_memory(self.low, x) for x in operands] + self.blocks + self.captured
         name, origins = f"core{len(self.low.nodes)}", self.low.origins()

@@ -11,6 +11,7 @@ from .fold_products import fold_products
 from .fuse_attention import fuse_attention
 from .gather_numbers import gather_numbers
 from .join_products import join_products
+from .long_attention import long_attention
 from .packed_convolution import pack_convolutions
 from .pad_matmul import pad_matmul
 from .patch_products import patch_products
@@ -18,6 +19,7 @@ from .patch_products import patch_products
 GRAPH_PASSES: Mapping[Callable[[PrimGraph], PrimGraph], Callable[[InductorOptions], bool]] = {
     complex_parts: lambda options: True,
     fuse_attention: lambda options: True,
+    long_attention: lambda options: True,
     fold_products: lambda options: True,
     patch_products: lambda options: not options.half_accumulation,  # which is about products, and not about convolutions
     join_products: lambda options: True,

@@ -204,7 +204,7 @@ def _are_understood(steps: Sequence[Step], sizes: Sequence[Size]) -> bool:
         return False
     if fills and any(s.kind == "scale" and not s.number > 0 for s in steps[fills[0] :]):
         return False
-    return all(_as_four(s.tensor.meta["spec"].sizes, s.sizes, sizes) is not None for s in steps if s.tensor is not None)
+    return all(as_four(s.tensor.meta["spec"].sizes, s.sizes, sizes) is not None for s in steps if s.tensor is not None)
 
 
 def _is_written_between(first: Any, last: Any) -> bool:
@@ -217,7 +217,7 @@ def _is_written_between(first: Any, last: Any) -> bool:
     return False
 
 
-def _as_four(own: Sequence[Size], of: Sequence[Size], sizes: Sequence[Size]) -> list[tuple[Size, ...]] | None:
+def as_four(own: Sequence[Size], of: Sequence[Size], sizes: Sequence[Size]) -> list[tuple[Size, ...]] | None:
     """Sizes that a tensor of `own` sizes, which is broadcast to `of`, is expanded and reshaped to, so that it is broadcast to `sizes` of
     four axes; None where the last two axes are others."""
     if same_all(of, sizes):
@@ -239,7 +239,7 @@ def mask_of(found: WrittenAttention) -> tuple[float, PrimValue | None]:
             mask = None if mask is None else prims.mul(mask, step.number)
             continue
         given = value_of(step.tensor)
-        for n, sizes in enumerate(_as_four(given.sizes, step.sizes, found.sizes) or ()):
+        for n, sizes in enumerate(as_four(given.sizes, step.sizes, found.sizes) or ()):
             given = prims.reshape(given, sizes) if n else prims.expand(given, sizes)
         if mask is not None and mask.dtype != step.dtype:
             mask = prims.convert(mask, step.dtype)
@@ -263,4 +263,4 @@ def without_factor(node: Any) -> tuple[PrimValue, float]:
     return value_of(node), 1.0
 
 
-__all__ = ["WrittenAttention", "mask_of", "number_everywhere", "without_factor", "written_attention"]
+__all__ = ["WrittenAttention", "as_four", "mask_of", "number_everywhere", "without_factor", "written_attention"]

@@ -66,18 +66,7 @@ def grouped_mm(a: TensorSpec, b: TensorSpec, offs: Any, bias: Any, out_dtype: An
 
 
 @rule()
-def attention(
-    q: TensorSpec,
-    k: TensorSpec,
-    v: TensorSpec,
-    captured: Any,
-    blocks: Any,
-    sizes: Any,
-    score: Any,
-    keep: Any,
-    scale: Any,
-    extents: Any,
-) -> tuple[TensorSpec, ...]:
+def attention(q: TensorSpec, k: TensorSpec, v: TensorSpec, *others: Any) -> tuple[TensorSpec, ...]:
     rows = TensorSpec(torch.float64 if q.dtype == torch.float64 else torch.float32, q.device, q.sizes[:3])
     return TensorSpec(q.dtype, q.device, (*q.sizes[:3], v.sizes[3])), rows, rows
 

@@ -18,9 +18,9 @@ op(
 op("grouped_mm(a:T, b:T, offs:O=None, bias:O=None, out_dtype=None)", "one product per group of rows")
 op("int_mm(a:T, b:T)", "int8 product accumulated in int32")
 op(
-    "attention(q:T, k:T, v:T, captured:L, blocks:L, sizes, score, keep, scale, extents) -> 3",
+    "attention(q:T, k:T, v:T, captured:L, blocks:L, sizes, score, keep, scale, extents, zeroed=True) -> 3",
     "softmax of changed and masked scores, times v; binary logarithms of the sums of exponentials, and highest scores times log2(e); "
-    "attention.py says what the texts score and keep are",
+    "attention.py says what the texts score and keep are; zeroed: a row that sees nothing is 0, not NaN",
 )
 op(
     "attention_backward(grad:T, q:T, k:T, v:T, lse:T, delta:T, captured:L, blocks:L, sizes, score, slope, keep, scale, extents) -> 3",

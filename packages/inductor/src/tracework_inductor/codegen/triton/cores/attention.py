@@ -6,7 +6,8 @@ BlockMask where bounds know too little. Gradients are two more kernels that comp
 over keys for a block of queries, one over queries for a block of keys. Each result is summed up by one program, in order.
 
 The node's facts: `body` over (batch, head, query, key), which reads the score as `local("score")` and defines "changed" and "keep" and, for
-gradients, "slope" where the changed score is another; `scale`; `extents`, queries and keys of a block of the BlockMask.
+gradients, "slope" where the changed score is another; `scale`; `extents`, queries and keys of a block of the BlockMask; `zeroed`, of the forward:
+whether a row that sees nothing is 0, and not NaN.
 """
 
 from __future__ import annotations
@@ -398,7 +399,7 @@ class _Forward(_Attention):
         self._loops(self._writer(), step)
         rows = "x < queries" if self.x_mask else None
         self.lines += [
-            "total = tl.where(total == 0.0, 1.0, total)",
+            *(["total = tl.where(total == 0.0, 1.0, total)"] if dict(self.kernel.node.facts)["zeroed"] else []),
             f"tl.store({self._address(out, 'x_wide', 'e')}, sums / total[:, None]{_also(self.x_mask, _lanes('e', out.width))})",
             f"tl.store({self._place_of_row('lse', 'head', 'x')}, highest + tl.log2(total){_also(rows)})",
             f"tl.store({self._place_of_row('highest', 'head', 'x')}, highest{_also(rows)})",
