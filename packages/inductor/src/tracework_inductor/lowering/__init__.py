@@ -1,6 +1,6 @@
 """LOWERINGS: op name -> rule. An op without a row calls its eager kernel, with the reason in the plan and the log."""
 
-from . import attention, conv, creation, indexing, matmul, memory, pointwise, reduction, rng, scan, sort, view, window
+from . import attention, conv, creation, indexing, matmul, memory, pointwise, reduction, resample, rng, scan, sort, view, window
 from .driver import Lowering, lower, places
 from .registry import LOWERINGS, VIEWS
 
@@ -18,6 +18,7 @@ __all__ = [
     "places",
     "pointwise",
     "reduction",
+    "resample",
     "rng",
     "scan",
     "sort",

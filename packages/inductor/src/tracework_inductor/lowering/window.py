@@ -11,6 +11,7 @@ import torch
 from ..ir.index import Size, floordiv, maximum, minimum
 from ..ir.scalar_ops import ops
 from ..ir.views import IndexMap
+from . import resample
 from .fallback import Refused
 from .reduction import accumulator, reduce
 from .registry import lowers
@@ -138,9 +139,9 @@ def inside_of(sizes: Any, results: Any, at: Any, offsets: Any, stride: Any, dila
 
 @lowers("adaptive_avg_pool")
 def adaptive_avg_pool(low: Any, x: Any, sizes: Sequence[Size]) -> Any:
-    """A mean over all spatial axes when the result is 1x1; else the library."""
+    """A mean over all spatial axes when the result is 1x1."""
     if any(not (isinstance(s, int) and s == 1) for s in sizes) or not x.dtype.is_floating_point:
-        raise Refused("an adaptive pool that does not reduce to one element")
+        return resample.adaptive_avg_pool(low, x, sizes)
     dims = list(range(x.ndim - len(sizes), x.ndim))
     wide = accumulator(x.dtype)
     total = reduce(low, x, dims, True, "sum", wide, lambda v, _: ops.to_dtype(v, wide))
@@ -158,7 +159,7 @@ def adaptive_avg_pool(low: Any, x: Any, sizes: Sequence[Size]) -> Any:
 def adaptive_avg_pool_backward(low: Any, grad: Any, x: Any) -> Any:
     """grad / count everywhere when the pool had one element."""
     if any(not (isinstance(s, int) and s == 1) for s in grad.sizes[2 - (4 - grad.ndim) :]):
-        raise Refused("an adaptive pool that does not reduce to one element")
+        return resample.adaptive_avg_pool_backward(low, grad, x)
     spatial = list(range(2 if grad.ndim > 2 else 1, grad.ndim))
     grad = settled(grad)
     count: Size = 1

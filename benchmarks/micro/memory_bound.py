@@ -1,0 +1,209 @@
+"""Kernels that memory limits, on a GPU: ours, eager's and torch.compile's, in turns, beside a copy of as many bytes.
+
+    python tools/run_in_tree.py python benchmarks/micro/memory_bound.py [--only WORDS] [--size MB] [--no-torch]
+
+"bytes" are those that must move: inputs read once, results written once, forward and backward where both run. "share" is the time of a copy
+that moves as many over ours. "error" is the largest one, over the largest value of the exact result, beside eager's; of sorts, whether
+values are eager's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import tracework
+
+BF16, F32, I64 = torch.bfloat16, torch.float32, torch.int64
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function of tensors; inputs(elements) on the GPU; moved: elements' bytes times this must move, beside what is counted exactly.
+
+    backward: the gradients of all floating inputs are computed too."""
+
+    name: str
+    fn: Callable[..., Any]
+    inputs: Callable[[int], Sequence[torch.Tensor]]
+    moved: float
+    dtype: torch.dtype = BF16
+    backward: bool = False
+    exact: bool = True
+
+
+def rows(width: int, dtype: torch.dtype, *more: Callable[[int, int], torch.Tensor]) -> Callable[[int], list[torch.Tensor]]:
+    """A matrix of rows so long, and what follows from its sizes."""
+
+    def made(elements: int) -> list[torch.Tensor]:
+        height = max(1, elements // width)
+        return [torch.randn(height, width, device="cuda").to(dtype), *(f(height, width) for f in more)]
+
+    return made
+
+
+def vector(dtype: torch.dtype) -> Callable[[int, int], torch.Tensor]:
+    return lambda height, width: torch.randn(width, device="cuda").to(dtype)
+
+
+def images(channels: int, side: int) -> Callable[[int], list[torch.Tensor]]:
+    return lambda elements: [
+        torch.randn(max(1, elements // (channels * side * side)), channels, side, side, device="cuda").to(BF16)
+    ]
+
+
+def rms_norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    v = x.float()
+    return (v * torch.rsqrt(v.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * w
+
+
+def layer_norm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.layer_norm(x, x.shape[-1:], w, b)
+
+
+def router(x: torch.Tensor) -> Any:
+    weights, experts = torch.topk(torch.softmax(x.float(), -1), 8)
+    return weights / weights.sum(-1, keepdim=True), experts
+
+
+def cases() -> list[Case]:
+    found = []
+    for width in (1024, 4096, 8192):
+        vectors = vector(BF16), vector(BF16)
+        found += [
+            Case(f"softmax {width}", lambda x: torch.softmax(x, -1), rows(width, BF16), 2),
+            Case(f"layer norm {width}", layer_norm, rows(width, BF16, *vectors), 2),
+            Case(f"layer norm both ways {width}", layer_norm, rows(width, BF16, *vectors), 5, backward=True),
+            Case(f"rms norm both ways {width}", rms_norm, rows(width, BF16, vectors[0]), 5, backward=True),
+        ]
+    targets = lambda height, width: torch.randint(0, width, (height,), device="cuda")
+    found += [
+        Case("gelu", F.gelu, rows(4096, BF16), 2),
+        Case("gelu both ways", F.gelu, rows(4096, BF16), 5, backward=True),
+        Case("cross entropy 128256", F.cross_entropy, rows(128256, BF16, targets), 1),
+        Case("cross entropy both ways 128256", F.cross_entropy, rows(128256, BF16, targets), 3, backward=True),
+        Case("transpose", lambda x: x.t().contiguous(), rows(4096, BF16), 2),
+        Case("transpose of heads", lambda x: x.view(-1, 128, 32, 128).transpose(1, 2).contiguous(), rows(4096, BF16), 2),
+        Case("cumsum 4096", lambda x: torch.cumsum(x, -1), rows(4096, F32), 2, F32),
+        Case("sum of columns", lambda x: x.sum(0), rows(4096, BF16), 1),
+        Case("max pool", lambda x: F.max_pool2d(x, 3, 2, 1), images(64, 112), 1.25),
+        Case("max pool both ways", lambda x: F.max_pool2d(x, 3, 2, 1), images(64, 112), 4.5, backward=True),
+        Case("avg pool", lambda x: F.avg_pool2d(x, 3, 2, 1), images(64, 112), 1.25),
+        Case("avg pool both ways", lambda x: F.avg_pool2d(x, 3, 2, 1), images(64, 112), 2.5, backward=True),
+        Case("bilinear", lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), images(64, 56), 5),
+        Case(
+            "bilinear both ways", lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), images(64, 56), 10, backward=True
+        ),
+        Case("router of 128 experts, 8 chosen", router, rows(128, BF16), 1 + 8 * 12 / 256, exact=False),
+        Case("topk 4 of 256", lambda x: tuple(torch.topk(x, 4)), rows(256, F32), 1 + 4 * 12 / 1024, F32, exact=False),
+        Case("topk 50 of 128256", lambda x: tuple(torch.topk(x, 50)), rows(128256, F32), 1, F32, exact=False),
+        Case("median 256", lambda x: x.median(-1).values, rows(256, F32), 1, F32, exact=False),
+    ]
+    for width in (64, 128, 256, 512, 1024, 2048, 4096):
+        found += [
+            Case(f"sort {width} fp32", lambda x: tuple(torch.sort(x, -1)), rows(width, F32), 4, F32, exact=False),
+            Case(f"sort {width} bf16", lambda x: tuple(torch.sort(x, -1)), rows(width, BF16), 6, exact=False),
+        ]
+    return found
+
+
+def call_of(fn: Callable[..., Any], inputs: Sequence[torch.Tensor], backward: bool) -> Callable[[], Any]:
+    """One call, whose gradients are its results if they are wanted."""
+    if not backward:
+        return lambda: fn(*inputs)
+    leaves = [t.detach().requires_grad_() if t.is_floating_point() else t for t in inputs]
+    wanted = [t for t in leaves if t.requires_grad]
+    with torch.no_grad():
+        grad = torch.ones_like(fn(*inputs))
+
+    def call() -> Any:
+        out = fn(*leaves)
+        return (out.detach(), *torch.autograd.grad(out, wanted, grad))
+
+    return call
+
+
+def in_turns(calls: dict[str, Callable[[], Any]], repeat: int = 9) -> dict[str, float]:
+    """Name -> median microseconds of a call on the device."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeat + 2):
+        for name, call in calls.items():
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda._sleep(200_000)  # the host is ahead of the device when the clock starts
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+            times[name].append(start.elapsed_time(end) * 1e3)
+    return {name: statistics.median(found[2:]) for name, found in times.items()}
+
+
+def listed(result: Any) -> list[torch.Tensor]:
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def error(found: Any, exact: Any) -> float:
+    return max(
+        float((a.double() - b).abs().max() / b.abs().max().clamp_min(1e-30))
+        for a, b in zip(listed(found), listed(exact), strict=True)
+    )
+
+
+def compared(case: Case, ours: Any, eager: Any, elements: int) -> str:
+    """Of a small input for the errors: float64 takes four times the memory."""
+    inputs = case.inputs(min(elements, 1 << 22))
+    results = [call_of(fn, inputs, case.backward)() for fn in (ours, eager)]
+    if not case.exact:
+        return f"values equal {torch.equal(*(listed(r)[0] for r in results)) or error(results[0], listed(results[1]))}"
+    wide = [t.double() if t.is_floating_point() else t for t in inputs]
+    exact = call_of(eager, wide, case.backward)()
+    return f"{error(results[0], exact):.1e} {error(results[1], exact):.1e}"
+
+
+def measure(case: Case, megabytes: int, with_torch: bool) -> str:
+    """One line."""
+    torch.manual_seed(0)
+    tracework.reset()
+    elements = megabytes * 1_000_000 // case.dtype.itemsize
+    ours = tracework.compile(case.fn, dynamic=False)
+    note = compared(case, ours, case.fn, elements)
+    inputs = case.inputs(elements)
+    moved = int(inputs[0].nbytes * case.moved)
+    source = torch.empty(moved // 2, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    calls = {
+        "copy": lambda: target.copy_(source),
+        "eager": call_of(case.fn, inputs, case.backward),
+        "ours": call_of(ours, inputs, case.backward),
+    }
+    if with_torch:
+        torch.compiler.reset()
+        calls["torch"] = call_of(torch.compile(case.fn, dynamic=False), inputs, case.backward)
+    us = in_turns(calls)
+    figures = "".join(f"{us.get(name, float('nan')):9.0f}" for name in ("copy", "eager", "torch", "ours"))
+    return f"{case.name:34s}{moved / 1e6:7.0f}{figures}{us['copy'] / us['ours']:7.2f}   {note}"
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="cases whose names hold one of these words, separated by commas")
+    parser.add_argument("--size", default="134", help="megabytes of the first input, separated by commas")
+    parser.add_argument("--no-torch", action="store_true", help="without torch.compile")
+    chosen = parser.parse_args()
+    print(torch.cuda.get_device_name())
+    print(f"{'case':34s}{'MB':>7s}{'copy us':>9s}{'eager':>9s}{'torch':>9s}{'ours':>9s}{'share':>7s}   error: ours, eager's")
+    for case in cases():
+        if any(word in case.name for word in chosen.only.split(",")):
+            for size in chosen.size.split(","):
+                print(measure(case, int(size), not chosen.no_torch), flush=True)
+                torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

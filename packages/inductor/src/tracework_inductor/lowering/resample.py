@@ -1,0 +1,321 @@
+"""Averages of windows and linear resampling, and their gradients, as sums over a few elements for each dimension: nothing is scattered."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..ir.index import Size, floordiv, maximum, minimum
+from ..ir.scalar_ops import ops
+from .fallback import Refused
+from .layout import is_row_major
+from .reduction import accumulator
+from .registry import lowers
+from .value import Strided, pointwise, settled
+
+MOST_TAPS = 36
+"""Elements that are added up, written out one by one; more call the library."""
+GATHERED_ON = frozenset({"cuda"})
+"""Devices where all of this is done by loops."""
+FASTER_ON_CPU = frozenset({"avg_pool", "avg_pool_backward", "adaptive_avg_pool", "upsample_nearest_backward"})
+"""Ops whose loops are faster than a CPU's library on row-major images (1.3 to 29 times, measured); it is made for channels-last ones."""
+
+
+class Tap(NamedTuple):
+    """Along one dimension: the position of an element, whether it counts (None: always), and its weight (None: 1)."""
+
+    at: Size
+    inside: Any = None
+    weight: Any = None
+
+
+Taps = Callable[[Size], list[Tap]]
+
+
+def _taps_of(low: Any, x: Any, dims: Sequence[Taps], count: int, leaf: Callable[[list[Size], Any], Any]) -> Any:
+    """The sum over all combinations of taps of leaf(position, value) times the weights, for each element of the node's result."""
+    if x.device.type not in GATHERED_ON and not (low.node.target.name in FASTER_ON_CPU and _in_rows(x)):
+        raise Refused(f"the library does as well on {x.device.type}")
+    if count > MOST_TAPS:
+        raise Refused(f"a sum over windows of {count} elements")
+    if not x.dtype.is_floating_point:
+        raise Refused("windows of integers")
+    spec, wide = low.spec, accumulator(x.dtype)
+    lead = len(spec.sizes) - len(dims)
+
+    def inner(index: list[Size]) -> Any:
+        taps = [of(at) for of, at in zip(dims, index[lead:], strict=True)]
+
+        def along(d: int, at: list[Size], inside: Any) -> Any:
+            if d == len(taps):
+                value = lambda: leaf(at, ops.to_dtype(x.load([*index[:lead], *at]), wide))
+                return value() if inside is None else ops.masked(inside, value, 0.0)
+            total = None
+            for tap in taps[d]:
+                both = tap.inside if inside is None or tap.inside is None else ops.logical_and(inside, tap.inside)
+                value = along(d + 1, [*at, tap.at], inside if tap.inside is None else both)
+                value = value if tap.weight is None else ops.mul(value, tap.weight)
+                total = value if total is None else ops.add(total, value)
+            return total
+
+        return ops.to_dtype(along(0, [], None), x.dtype)
+
+    return pointwise(spec.sizes, x.dtype, x.device, inner, [x], 6 * count, low.images.strides(spec, x.reads))
+
+
+def _in_rows(x: Any) -> bool:
+    """Whether a value of a plain floating dtype is a row-major buffer."""
+    in_memory = isinstance(x, Strided) and is_row_major(x.sizes, x.strides)
+    return in_memory and x.dtype in (torch.float32, torch.float64)
+
+
+def _whole(low: Any, x: Any) -> Any:
+    return low.realize(settled(x))
+
+
+def _known(*sizes: Any) -> None:
+    if not all(isinstance(s, int) and s > 0 for s in sizes):
+        raise Refused("windows of open sizes, or of none")
+
+
+def _test(name: str, a: Size, b: Size) -> Any:
+    return getattr(ops, name)(ops.index_expr(a, torch.int64), ops.index_expr(b, torch.int64))
+
+
+def _all(*conditions: Any) -> Any:
+    found = None
+    for condition in conditions:
+        if condition is not None:
+            found = condition if found is None else ops.logical_and(found, condition)
+    return found
+
+
+def _over(value: Any, count: Size) -> Any:
+    wide = ops.dtype(value)
+    return value if isinstance(count, int) and count == 1 else ops.div(value, ops.index_expr(count, wide))
+
+
+class _Window(NamedTuple):
+    """A pool along one dimension: sizes of input and result, and its settings."""
+
+    size: int
+    result: int
+    kernel: int
+    stride: int
+    padding: int
+    with_padding: bool
+
+    def forward(self, o: Size) -> list[Tap]:
+        return [self._tap(o, k) for k in range(self.kernel)]
+
+    def _tap(self, o: Size, k: int) -> Tap:
+        at = o * self.stride + (k - self.padding)
+        first = _test("ge", at, 0) if k < self.padding else None
+        last = _test("lt", at, self.size) if (self.result - 1) * self.stride + k - self.padding >= self.size else None
+        return Tap(at, _all(first, last))
+
+    @property
+    def reach(self) -> int:
+        """How many windows an element may be in."""
+        return -(-self.kernel // self.stride)
+
+    def backward(self, i: Size) -> list[Tap]:
+        newest = floordiv(i + self.padding, self.stride)
+        found = []
+        for b in range(self.reach):
+            at = newest - b
+            partly = b == self.reach - 1 and self.reach * self.stride != self.kernel
+            inside = _test("lt", i + self.padding - at * self.stride, self.kernel) if partly else None
+            first = _test("ge", at, 0) if b else None
+            last = _test("lt", at, self.result) if (self.size - 1 + self.padding) // self.stride - b >= self.result else None
+            found.append(Tap(at, _all(inside, first, last)))
+        return found
+
+    def count(self, o: Size) -> Size:
+        """Elements of a window, of which some may be padding."""
+        start = o * self.stride - self.padding
+        edge = self.size + self.padding if self.with_padding else self.size
+        full = (self.result - 1) * self.stride - self.padding + self.kernel <= edge
+        end = start + self.kernel if full else minimum(start + self.kernel, edge)
+        return end - (start if self.with_padding or not self.padding else maximum(start, 0))
+
+
+def _windows(x: Any, results: Any, kernel: Any, stride: Any, padding: Any, with_padding: bool) -> list[_Window]:
+    sizes, results = x.sizes[-len(kernel) :], results[-len(kernel) :]
+    _known(*sizes, *results)
+    return [_Window(*row, with_padding) for row in zip(sizes, results, kernel, stride, padding, strict=True)]
+
+
+def _product(counts: Sequence[Size]) -> Size:
+    found: Size = 1
+    for count in counts:
+        found = found * count
+    return found
+
+
+@lowers("avg_pool")
+def avg_pool(low: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, with_padding: bool, divisor: Any) -> Any:
+    """The sum of a window over how many elements it has, or over a given number."""
+    windows = _windows(x, low.spec.sizes, kernel, stride, padding, with_padding)
+    overlapping = any(k > s for k, s in zip(kernel, stride, strict=True))
+    x = _whole(low, x) if overlapping or x.device.type not in GATHERED_ON else settled(x)
+    total = _taps_of(low, x, [w.forward for w in windows], math.prod(kernel), lambda at, value: value)
+    return _divided(
+        total, lambda index: divisor or _product([w.count(o) for w, o in zip(windows, index[-len(kernel) :], strict=True)])
+    )
+
+
+def _divided(total: Any, count: Callable[[list[Size]], Size]) -> Any:
+    """Each element over a count of its own."""
+    wide, inner = accumulator(total.dtype), total.inner
+    total.inner = lambda index: ops.to_dtype(_over(ops.to_dtype(inner(index), wide), count(index)), total.dtype)
+    return total
+
+
+@lowers("avg_pool_backward")
+def avg_pool_backward(
+    low: Any, grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, with_padding: bool, divisor: Any
+) -> Any:
+    """Each element looks at the windows that it is in."""
+    windows = _windows(x, grad.sizes, kernel, stride, padding, with_padding)
+    taps = math.prod(w.reach for w in windows)
+    share = lambda at, value: _over(value, divisor or _product([w.count(o) for w, o in zip(windows, at, strict=True)]))
+    return _taps_of(low, _whole(low, grad), [w.backward for w in windows], taps, share)
+
+
+class _Tile(NamedTuple):
+    """An adaptive pool along one dimension: windows from floor(o * size / result) to ceil((o + 1) * size / result)."""
+
+    size: int
+    result: int
+
+    def first(self, o: Size) -> Size:
+        return floordiv(o * self.size, self.result)
+
+    def count(self, o: Size) -> Size:
+        return floordiv((o + 1) * self.size + (self.result - 1), self.result) - self.first(o)
+
+    @property
+    def longest(self) -> int:
+        return max(-(-(o + 1) * self.size // self.result) - o * self.size // self.result for o in range(self.result))
+
+    @property
+    def most(self) -> int:
+        """Windows that an element is in."""
+        return max(-(-(i + 1) * self.result // self.size) - i * self.result // self.size for i in range(self.size))
+
+    def forward(self, o: Size) -> list[Tap]:
+        shortest = -(-self.size // self.result)
+        first, count = self.first(o), self.count(o)
+        return [Tap(first + k, None if k < shortest else _test("lt", k, count)) for k in range(self.longest)]
+
+    def backward(self, i: Size) -> list[Tap]:
+        first = floordiv(i * self.result, self.size)
+        inside = lambda at: _test("lt", at * self.size, (i + 1) * self.result)
+        return [Tap(first + k, inside(first + k) if k else None) for k in range(self.most)]
+
+
+def adaptive_avg_pool(low: Any, x: Any, sizes: Sequence[Size]) -> Any:
+    """Means of windows that tile x, some of which overlap by one element."""
+    _known(*x.sizes[-len(sizes) :], *sizes)
+    tiles = [_Tile(*row) for row in zip(x.sizes[-len(sizes) :], sizes, strict=True)]
+    taps = math.prod(t.longest for t in tiles)
+    total = _taps_of(low, _whole(low, x), [t.forward for t in tiles], taps, lambda at, value: value)
+    return _divided(total, lambda index: _product([t.count(o) for t, o in zip(tiles, index[-len(sizes) :], strict=True)]))
+
+
+def adaptive_avg_pool_backward(low: Any, grad: Any, x: Any) -> Any:
+    """Each element looks at the windows that it is in."""
+    _known(*x.sizes[2:], *grad.sizes[2:])
+    tiles = [_Tile(*row) for row in zip(x.sizes[2:], grad.sizes[2:], strict=True)]
+    share = lambda at, value: _over(value, _product([t.count(o) for t, o in zip(tiles, at, strict=True)]))
+    return _taps_of(low, _whole(low, grad), [t.backward for t in tiles], math.prod(t.most for t in tiles), share)
+
+
+class _Line(NamedTuple):
+    """Linear resampling along one dimension: result o lies at a real position of the input, between two of its elements."""
+
+    size: int
+    result: int
+    corners: bool
+    dtype: torch.dtype
+
+    def _between(self, o: Size) -> tuple[Any, Any, Any]:
+        """The element before (int64), whether there is one behind it, and the weight of that."""
+        number = lambda v: ops.constant(v, self.dtype)
+        if self.corners:
+            at = ops.mul(ops.index_expr(o, self.dtype), number((self.size - 1) / (self.result - 1)))
+        else:
+            middle = ops.add(ops.index_expr(o, self.dtype), number(0.5))
+            at = ops.maximum(ops.sub(ops.mul(middle, number(self.size / self.result)), number(0.5)), number(0.0))
+        last = ops.constant(self.size - 1, torch.int64)
+        before = ops.minimum(ops.to_dtype(at, torch.int64), last)
+        return before, ops.lt(before, last), ops.sub(at, ops.to_dtype(before, self.dtype))
+
+    def _behind(self, before: Any, more: Any) -> Any:
+        one = ops.where(more, ops.constant(1, torch.int64), ops.constant(0, torch.int64))
+        return ops.add(before, one)
+
+    def forward(self, o: Size) -> list[Tap]:
+        before, more, weight = self._between(o)
+        rest = ops.sub(ops.constant(1.0, self.dtype), weight)
+        places = (before, self._behind(before, more))
+        return [Tap(ops.indirect(p, self.size), None, w) for p, w in zip(places, (rest, weight), strict=True)]
+
+    @property
+    def most(self) -> int:
+        """Results that an element has a part in: those that lie less than 1 away from it."""
+        return math.ceil(2 * (self.result - 1) / (self.size - 1)) if self.corners else math.ceil(2 * self.result / self.size)
+
+    def backward(self, i: Size) -> list[Tap]:
+        if self.corners:
+            first = floordiv((i - 1) * (self.result - 1), self.size - 1) + 1
+        else:
+            first = floordiv((2 * i - 1) * self.result - self.size, 2 * self.size) + 1
+        here, found = ops.index_expr(i, torch.int64), []
+        for k in range(self.most):
+            at = first + k
+            before, more, weight = self._between(at)
+            nothing = ops.constant(0.0, self.dtype)
+            share = ops.where(ops.eq(before, here), ops.sub(ops.constant(1.0, self.dtype), weight), nothing)
+            share = ops.add(share, ops.where(ops.eq(self._behind(before, more), here), weight, nothing))
+            found.append(Tap(at, _all(_test("ge", at, 0), _test("lt", at, self.result)), share))
+        return found
+
+
+def _lines(sizes: Any, results: Any, corners: bool, scales: Any, dtype: torch.dtype) -> list[_Line]:
+    _known(*sizes, *results)
+    for size, result, scale in zip(sizes, results, scales, strict=True):
+        if corners and 1 in (size, result):
+            raise Refused("a corner without another")
+        if not corners and scale is not None and scale * size != result:
+            raise Refused("a scale that is not the sizes' ratio")
+    return [_Line(*row, corners, accumulator(dtype)) for row in zip(sizes, results, strict=True)]
+
+
+@lowers("upsample_linear")
+def upsample_linear(low: Any, x: Any, sizes: Sequence[Size], corners: bool, scales: Any) -> Any:
+    """Two elements along each dimension."""
+    lines = _lines(x.sizes[2:], sizes, corners, scales, x.dtype)
+    return _taps_of(low, _whole(low, x), [line.forward for line in lines], 2 ** len(lines), lambda at, value: value)
+
+
+@lowers("upsample_linear_backward")
+def upsample_linear_backward(low: Any, grad: Any, sizes: Any, input_sizes: Any, corners: bool, scales: Any) -> Any:
+    """Each element looks at the results that lie around it."""
+    lines = _lines(input_sizes[2:], sizes, corners, scales, grad.dtype)
+    taps = math.prod(line.most for line in lines)
+    return _taps_of(low, _whole(low, grad), [line.backward for line in lines], taps, lambda at, value: value)
+
+
+@lowers("upsample_nearest_backward")
+def upsample_nearest_backward(low: Any, grad: Any, sizes: Any, input_sizes: Any, scales: Any, exact: bool = False) -> Any:
+    """Of whole factors: the sum of the results that an element was copied to."""
+    _known(*sizes, *input_sizes[2:])
+    pairs = list(zip(sizes, input_sizes[2:], scales, strict=True))
+    if any(result % size or scale not in (None, result // size) for result, size, scale in pairs):
+        raise Refused("a factor that is not whole")
+    factors = [result // size for result, size, _ in pairs]
+    dims = [lambda i, f=f: [Tap(i * f + k) for k in range(f)] for f in factors]
+    return _taps_of(low, _whole(low, grad), dims, math.prod(factors), lambda at, value: value)
