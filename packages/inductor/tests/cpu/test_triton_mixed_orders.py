@@ -12,16 +12,17 @@ import torch
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from prim_programs import build  # noqa: E402
 from tracework_inductor import InductorOptions, lower, schedule  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer, function  # noqa: E402
 from tracework_inductor.schedule import mixed_orders  # noqa: E402
 from tracework_inductor.schedule.plan import LoopKernel  # noqa: E402
-from tracework_primops import prims  # noqa: E402
+from tracework_primops import TensorSpec, prims  # noqa: E402
 from tracework_runtime import RuntimeOptions, Store  # noqa: E402
 from tracework_runtime.build import triton as build_triton  # noqa: E402
 from triton_programs import graph_of, rendered  # noqa: E402
 
-CUDA = torch.device("cuda", 0)
+CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 HALF = torch.bfloat16
 
 
@@ -135,6 +136,18 @@ def test_inputs_are_read_once():
     many, few = (plan_of(layer_norm_backward, *empty_inputs(height)) for height in (8192, 512))
     assert [readers(many, name) for name in ("arg0", "arg1")] == [1, 1]
     assert [readers(few, name) for name in ("arg0", "arg1")] == [2, 2]
+
+
+def test_the_hosts_part_of_a_graph_has_none(small):
+    """Of a graph that lies on a GPU and on the CPU."""
+
+    def program(g, y, other):
+        return (*softmax_backward(g, y), prims.mul(other, 2.0))
+
+    graph = build(program, [None] * 3, [TensorSpec(torch.float32, d, (64, 32)) for d in (CPU, CPU, CUDA)])
+    options = InductorOptions()
+    plan = schedule(lower(graph, options), options, TritonRenderer.capabilities)
+    assert not any("_of_blocks" in name for k in plan.kernels for name in k.writes)
 
 
 def test_compiles_for_hopper(tmp_path):

@@ -18,6 +18,8 @@ from .fuse import Fuser
 from .group import Group, Member, mapping, variables
 from .plan import Program
 
+MIXED_ON = frozenset({"cuda"})
+"""A graph for a GPU may have loops that run on the host, whose renderer keeps no such sums."""
 ROWS_OF_BLOCK = 16
 """At least; with fewer, what blocks keep is no longer little beside what they read."""
 LONGEST_ROW = 8192
@@ -50,7 +52,7 @@ def with_mixed_orders(program: Program, fuser: Fuser) -> Fuser:
 def _beside_rows(fuser: Fuser, columns: Group, blocks: int) -> tuple[Group, int] | None:
     """A group of sums of columns with the number of blocks that shall keep parts of them, if a group that walks rows reads the same."""
     full = [m.node for m in columns.members if m.level == "full"]
-    if not full or not all(_is_plain_sum(node) for node in full):
+    if not full or full[0].device.type not in MIXED_ON or not all(_is_plain_sum(node) for node in full):
         return None
     height, width = (constant_product(sizes) for sizes in (columns.inner, columns.outer))
     if (
