@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -93,7 +94,7 @@ print("ANSWER" + json.dumps([layouts(job, n) for n, job in enumerate(json.load(s
 """
 
 
-def test_candidates_with_equal_words_add_up_in_one_order():
+def test_candidates_with_equal_words_add_up_in_one_order(tmp_path):
     """As Triton lays rows out among the threads: what each has of a row, and how lanes and warps lie along it."""
     renderer, options = TritonRenderer(), InductorOptions()
     jobs, owners = [], []
@@ -109,7 +110,8 @@ def test_candidates_with_equal_words_add_up_in_one_order():
                 for entry in source.launch["entries"]:
                     jobs.append(build.request(source, entry, candidate.config, build.Variant(), 90))
                     owners.append((name, kernel.name, entry))
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)}
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", ORDERS], input=json.dumps(jobs), capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     orders = {}

@@ -1,4 +1,4 @@
-"""The command line: tracework run | demo | doctor | where | options | adopt. `run` does without torch, so torch is imported where it is needed."""
+"""The command line: tracework run | demo | doctor | where | options | adopt | tune. `run` does without torch, so torch is imported where it is needed."""
 
 from __future__ import annotations
 
@@ -91,6 +91,47 @@ def adopt(folder: Annotated[str, typer.Argument(help="a cache folder; left out: 
     except (runtime.RuntimeFailure, OSError) as error:
         _say(error)
         raise typer.Exit(1) from error
+
+
+tune = typer.Typer(no_args_is_help=True, help="Tuning books: what max_autotune has measured, a line of JSON a problem.")
+app.add_typer(tune, name="tune")
+
+
+@tune.command()
+def show(folder: Annotated[str, typer.Argument(help="a cache folder; left out: the one in use")] = "") -> None:
+    """Prints what was measured with a cache folder."""
+    import tracework_runtime as runtime
+    from tracework_inductor.autotune.book import kept
+
+    settings = config.current()
+    try:
+        store = runtime.Store(folder or settings.cache_dir or None, secret_key=runtime.secret(settings.cache_key or None))
+    except runtime.RuntimeFailure as error:
+        _say(error)
+        raise typer.Exit(1) from error
+    for row in kept(store):
+        typer.echo(row.line())
+
+
+@tune.command()
+def merge(files: Annotated[list[str], typer.Argument(help="books, as `show` prints them")]) -> None:
+    """Prints the rows of several books, of those for one problem the quickest. Lines that are no rows are told and left out."""
+    import warnings
+    from pathlib import Path
+
+    from tracework_inductor.autotune.book import merged, rows_of_lines
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            rows = merged([list(rows_of_lines(Path(file).read_text().splitlines(), file)) for file in files])
+        except (OSError, UnicodeDecodeError) as error:
+            _say(error)
+            raise typer.Exit(1) from error
+    for warning in told:
+        typer.echo(str(warning.message), err=True)
+    for row in rows:
+        typer.echo(row.line())
 
 
 @app.command(name="options")

@@ -9,6 +9,8 @@ import pytest
 import tracework
 import tracework_runtime as runtime
 from tracework import backends, cli, config, demo, logs, modes, options, where
+from tracework_inductor.autotune.book import Book
+from tracework_inductor.autotune.record import Candidate, Problem
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[4]
@@ -76,6 +78,25 @@ def test_adopt_seals_the_entries_of_another(tmp_path, monkeypatch):
     assert runtime.Store(tmp_path / "cache", secret_key=b"a" * 32).get("cut", "key1") == b"1 2"
     (tmp_path / "cache").chmod(0o777)
     assert CliRunner().invoke(cli.app, ["adopt", str(tmp_path / "cache")]).exit_code == 1
+
+
+def test_tuning_books_are_shown_and_merged(tmp_path, monkeypatch):
+    problem = Problem("pointwise", (("x", 4096),), ("float32",), (), "H200")
+    monkeypatch.setenv("TRACEWORK_CACHE_KEY", str(tmp_path / "key"))
+    (tmp_path / "key").write_bytes(b"a" * 32)
+    (tmp_path / "key").chmod(0o600)
+    shown = []
+    for n, us in enumerate((4.0, 3.0)):
+        store = runtime.Store(tmp_path / f"c{n}", secret_key=b"a" * 32)
+        Book({}, store).keep(problem, (Candidate("pointwise", measured_us=us),))
+        shown.append(CliRunner().invoke(cli.app, ["tune", "show", str(tmp_path / f"c{n}")]).stdout)
+        (tmp_path / f"book{n}").write_text(shown[-1] + "{\n")
+    assert all(text.count("\n") == 1 for text in shown)
+    merged = CliRunner().invoke(cli.app, ["tune", "merge", str(tmp_path / "book0"), str(tmp_path / "book1")])
+    assert merged.exit_code == 0 and merged.stdout == shown[1] and "book0:2: no row" in merged.stderr
+    assert CliRunner().invoke(cli.app, ["tune", "merge", str(tmp_path / "none")]).exit_code == 1
+    (tmp_path / "c0").chmod(0o777)
+    assert CliRunner().invoke(cli.app, ["tune", "show", str(tmp_path / "c0")]).exit_code == 1
 
 
 def test_every_option_has_a_type_that_is_checked_and_a_meaning():

@@ -16,11 +16,11 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tracework_runtime.cache.store import Entries
+from tracework_runtime.cache.store import Entries, Store
 
 from .record import Candidate, Problem, as_text, fingerprint
 
-__all__ = ["Book", "BookWarning", "Row", "merged", "rows_of_lines", "shipped"]
+__all__ = ["Book", "BookWarning", "Row", "kept", "merged", "rows_of_lines", "shipped"]
 
 log = logging.getLogger("tracework.inductor.autotune")
 FORMAT = 1
@@ -95,6 +95,18 @@ def merged(books: Iterable[Iterable[Row]]) -> list[Row]:
         if _measured(row) < _measured(known):
             best[row.key] = row
     return [best[key] for key in sorted(best)]
+
+
+def kept(store: Store) -> list[Row]:
+    """All that was measured with a cache folder, in the order of the keys."""
+    found = []
+    for key in store.keys(KIND):
+        try:
+            row = Row.from_line(store.get(KIND, key) or b"")
+        except (ValueError, RecursionError):  # whoever asks for it drops it
+            continue
+        found += [] if row is None else [row]
+    return merged([found])
 
 
 def _measured(row: Row) -> float:

@@ -122,6 +122,17 @@ def test_an_entry_that_cannot_be_used_goes_and_is_made_again(content, tmp_path):
     assert book.measured(PROBLEM) == (LIBRARY,)
 
 
+def test_what_is_kept_comes_in_one_order_and_without_what_is_damaged(tmp_path):
+    store = Store(tmp_path / "c")
+    book = Book({}, store)
+    for problem in (PROBLEM, OTHER):
+        book.keep(problem, (OURS,))
+    expected = sorted(Row(p.facts(), (OURS,), TRITON).key for p in (PROBLEM, OTHER))
+    assert [r.key for r in books.kept(store)] == expected
+    store.put(books.KIND, store.keys(books.KIND)[0], b"{")
+    assert len(books.kept(store)) == 1 and books.kept(Store(tmp_path / "d")) == []
+
+
 WRITER = """
 import sys
 from tracework_inductor.autotune.book import Book

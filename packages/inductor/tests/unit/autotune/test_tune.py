@@ -10,13 +10,15 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import pytest
 import torch
 import triton_programs as programs
-from tracework_inductor import InductorOptions, compile_graph, pipeline
+from tracework_inductor import InductorOptions, compile_graph, lower, pipeline, schedule
 from tracework_inductor.autotune import tune
 from tracework_inductor.autotune.book import Book, Row, triton_version
 from tracework_inductor.codegen.triton import TritonRenderer
 from tracework_inductor.pipeline import plan_graph
 from tracework_inductor.schedule.plan import LoopKernel
-from tracework_primops import prims
+from tracework_primops import GraphBuilder, PrimValue, TensorSpec, prims
+from tracework_primops.graph import PrimGraph
+from tracework_primops.symbols.table import SymbolTable
 from tracework_runtime import RuntimeOptions
 from tracework_runtime.cache.store import MemoryStore
 
@@ -119,6 +121,28 @@ def test_what_may_not_run_on_any_numbers_is_not_timed(name):
     loops = [k for k in plan_of(program, *inputs()).kernels if isinstance(k, LoopKernel)]
     computed = [k for k in loops if any(i.op == "indirect" for p in k.passes for i in p.body.instructions)]
     assert computed and all(ask(k, "H200") is None for k in computed)
+
+
+def test_open_sizes_are_buckets_and_those_that_data_decides_are_not_timed():
+    symbols = SymbolTable()
+    rows, counted = symbols.new(5000), symbols.new(None, unbacked=True)
+
+    def kernels(size):
+        graph = torch.fx.Graph()
+        node = graph.placeholder("x")
+        node.meta["spec"] = TensorSpec(torch.float32, GPU, (size, 512), (512, 1))
+        builder = GraphBuilder(graph)
+        with builder:
+            result = prims.exp(PrimValue(node.meta["spec"], node))
+        graph.output((result.node,))
+        options = InductorOptions()
+        plan = schedule(lower(PrimGraph.from_fx(graph, symbols=symbols), options), options, TritonRenderer.capabilities)
+        return [TritonRenderer().question(k, symbols, "default", "H200") for k in plan.kernels]
+
+    (question,) = kernels(rows)
+    assert dict(question.problem.sizes)["x"] & (dict(question.problem.sizes)["x"] - 1) == 0
+    assert question.problem.bytes == 2 * 4 * 5000 * 512
+    assert kernels(counted) == [None]
 
 
 def test_a_trial_is_told_what_the_kernel_takes(monkeypatch):

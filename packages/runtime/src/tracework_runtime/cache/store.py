@@ -151,6 +151,10 @@ class Store:
         """A folder for something that is being made, which goes at its end. Raises OSError where it cannot be made."""
         return tempfile.TemporaryDirectory(prefix=_maker(), dir=self._tmp(), ignore_cleanup_errors=True)
 
+    def keys(self, kind: str, suffix: str = "") -> list[str]:
+        """The keys of a kind's entries, whether they can be trusted or not."""
+        return sorted(path.name.removesuffix(suffix) for path in (self.root / kind).glob(f"*/*{suffix}"))
+
     def size(self) -> int:
         """Bytes of all entries."""
         return sum(facts.st_size for _, facts in self._entries())

@@ -35,7 +35,9 @@ def question(kernel: LoopKernel, symbols: Any, numerics: str, device: str) -> Qu
 
     symbols: the SymbolTable of its sizes, where it has some. device: the name of its Device.
     """
-    if kernel.numbers or not all(symbols.has_hint(s) for s in kernel.sizes) or not _runs_on_anything(kernel):
+    extents = [*kernel.sizes, *(layout.elements() for layout in kernel.layouts.values())]
+    known = all(isinstance(extent, int) or symbols.has_hint(extent) for extent in extents)
+    if kernel.numbers or not known or not _runs_on_anything(kernel):
         return None
     tiling = tile(kernel)
     if dot.product(kernel, tiling) is not None:
