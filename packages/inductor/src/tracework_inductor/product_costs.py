@@ -5,21 +5,21 @@ Times are in femtoseconds; measured on an H200.
 
 from collections.abc import Mapping
 
+from .autotune.cost import DEVICES
+
 ROW_BYTES = 16
 """What the library's quick kernels load at a time."""
 
-FAST: Mapping[tuple[str, int], float] = {("cuda", 2): 2.9, ("cuda", 4): 40.0}
+_MEASURED = DEVICES["H200"]
+FAST: Mapping[tuple[str, int], float] = {
+    ("cuda", 2): 2e9 / _MEASURED.rates["bfloat16"],
+    ("cuda", 4): 2e9 / _MEASURED.rates["float32"],
+}
 """(device, bytes of an element) -> time per multiplication in a product with aligned rows."""
 
-SLOWER: Mapping[tuple[str, int], Mapping[int, float]] = {
-    ("cuda", 2): {2: 18.0, 4: 5.6, 8: 2.0},
-    ("cuda", 4): {4: 2.0, 8: 1.0},
-}
-"""(device, bytes of an element) -> {bytes of which starts or extents of rows are multiples -> time more per multiplication}.
-
-2 bytes: 16384x768x50257 in 13.3 ms and 16384x768x30522 in 3.26 ms, large aligned products at 2.9 fs.
-8-byte rows, and elements of 4 bytes, were not measured: low guesses, so that only large or free cases are padded.
-"""
+SLOWER: Mapping[tuple[str, int], Mapping[int, float]] = {("cuda", size): more for size, more in _MEASURED.unaligned.items()}
+"""(device, bytes of an element) -> {bytes of which starts or extents of rows are multiples: time more per multiplication}: so low where it was
+not measured that only large or free cases are padded."""
 
 SLOWER_ROWS = 1.5
 """Time more per multiplication of 2-byte elements where only the number of a transposed first matrix's columns is unaligned.

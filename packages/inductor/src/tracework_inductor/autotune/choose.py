@@ -148,8 +148,6 @@ class _Search:
 
     def answer(self) -> tuple[Candidate, ...]:
         """All that were looked at, the one to take first, then by time."""
-        winner = self._winner()
-        if winner is None:
-            return tuple(self.ordered)
+        winner = self._winner() or self.ordered[0]
         rest = sorted((c for c in self.ordered if c is not winner), key=lambda c: (c.measured_us is None, c.measured_us or 0.0))
-        return (winner.replace(reason="measured"), *rest)
+        return (winner, *(c if c.bits == self.bits or c.reason else c.replace(reason="other bits") for c in rest))

@@ -25,6 +25,7 @@ class Device:
     bandwidth: bytes read or written. rates: operations of products, by the units of `Problem.unit`.
     launch_us: what a kernel costs beside its work, in a row of kernels. threads: that a multiprocessor holds at once.
     calibrated: kinds of problems whose predictions were compared with measurements on it: for others, the candidates' own order holds.
+    unaligned: bytes of an element -> bytes of which starts or extents of rows are multiples -> femtoseconds more per multiplication of a product.
     """
 
     name: str
@@ -34,12 +35,20 @@ class Device:
     launch_us: float = 2.0
     threads: int = 2048
     calibrated: frozenset[str] = frozenset()
+    unaligned: Mapping[int, Mapping[int, float]] = dataclasses.field(default_factory=dict)
 
 
 _H100_RATES = {"bfloat16": 660e6, "float16": 660e6, "tf32": 330e6, "int8": 1300e6, "float32": 48e6, "float64": 45e6}
 DEVICES: Mapping[str, Device] = {
-    # Copies of 4 to 235 MB take 2 us and 4.2 bytes a picosecond; products of 16384 rows 2.9 fs a multiplication.
-    "H200": Device("H200", 132, 4.2e6, {**_H100_RATES, "bfloat16": 690e6, "float16": 690e6, "float32": 50e6}),
+    # Copies of 4 to 235 MB take 2 us and 4.2 bytes a picosecond; products of 16384 rows 2.9 fs a multiplication. Unaligned, 2 bytes:
+    # 16384x768x50257 in 13.3 ms and 16384x768x30522 in 3.26 ms. 8-byte rows, and elements of 4 bytes, were not measured: low guesses.
+    "H200": Device(
+        "H200",
+        132,
+        4.2e6,
+        {**_H100_RATES, "bfloat16": 690e6, "float16": 690e6, "float32": 50e6},
+        unaligned={2: {2: 18.0, 4: 5.6, 8: 2.0}, 4: {4: 2.0, 8: 1.0}},
+    ),
     # 92 % of 3.35 TB/s, as decoding in one kernel was seen to reach; products of 8192x8192x4096.
     "H100": Device("H100", 132, 3.08e6, _H100_RATES),
     # 85 % of 1.55 and of 2.04 TB/s, 80 % of 312, 156 and 19.5 TFLOP/s.
