@@ -8,6 +8,7 @@ from typing import Any
 from ... import _C
 from ..protocol.constant import ConstantValue, fold_literal, force_plain, plain
 from ..protocol.native import NativeValue
+from ..protocol.operators import compare_sequences
 from ..protocol.value import Emitter, Frame, Value
 from .iterators import ConstantIterator
 
@@ -84,6 +85,9 @@ class SliceValue(NativeValue):
             parts = [force_plain(frame, p) for p in self.parts]
             return fold_literal(frame, slice(*parts).indices, force_plain(frame, args[0]))
         return super().call_method(frame, name, args, kwargs)
+
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
+        return compare_sequences(frame, op, [*self.parts], [*other.parts]) if isinstance(other, SliceValue) else None
 
     def as_graph_arg(self, frame: Frame) -> Any:
         return slice(*(p.as_graph_arg(frame) for p in self.parts))

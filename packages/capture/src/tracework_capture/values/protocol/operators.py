@@ -14,7 +14,7 @@ from ...graph.replaced import identity_observed
 from ...guards.classes import lookup_class, resolution_order
 from ...sources import Const, Source
 from .arguments import positional_limits
-from .binding import ATOMS, FIELD
+from .binding import ATOMS, FIELD, OF_OBJECT
 from .constant import ConstantValue, fold, fold_literal, force_plain, plain
 from .kinds import AbstractInstance, AbstractTuple
 from .registry import Registry
@@ -275,6 +275,8 @@ def call_dunder(frame: Frame, self: Value, name: str, args: list[Value], kwargs:
     for table, reverse in ((BY_METHOD, False), (BY_REFLECTED_METHOD, True), (BY_INPLACE_METHOD, False)):
         if name in table:
             return answered(frame, self.binary, table[name], args[0], *([reverse] if reverse else []))
+    if name in ("__eq__", "__ne__") and lookup_class(self.python_type(), "__eq__")[1] is object:
+        return OF_OBJECT[name](frame, self, *args)
     if name in BY_COMPARE_METHOD:
         return answered(frame, self.compare, BY_COMPARE_METHOD[name], args[0])
     if name in BY_UNARY_METHOD:
