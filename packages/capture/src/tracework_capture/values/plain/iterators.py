@@ -447,6 +447,13 @@ def items_from(owner: Any, position: int) -> Any:
     return made
 
 
+def ended_items() -> Any:
+    """Such an iterator at its end, where it has let go of what it was over."""
+    made: Any = iter(_Items())
+    collections.deque(made, 0)
+    return made
+
+
 class ItemIterator(IteratorValue):
     """Iteration by __getitem__ with 0, 1, ... until IndexError; an operator that may raise that for some data is left to plain Python."""
 
@@ -454,10 +461,13 @@ class ItemIterator(IteratorValue):
 
     def __init__(self, owner: Value) -> None:
         super().__init__(None)
-        self.owner = owner
+        self.owner: Value | None = owner
+        """None from the end on, which stays the end."""
         self.position = 0
 
     def next_value(self, frame: Frame) -> Value | None:
+        if self.owner is None:
+            return None
         if self.position == MOST_ITEMS:
             frame.break_graph("loop_goes_on", f"{MOST_ITEMS} items of {self.owner.python_type().__name__} and no end")
         raised = frame.recording.effects.raised
@@ -465,18 +475,21 @@ class ItemIterator(IteratorValue):
         try:
             item = self.owner.getitem(frame, ConstantValue(self.position))
         except SymbolicRaise as stop:
-            if issubclass(stop.value.python_type(), (IndexError, StopIteration)):
-                return None
-            raise
+            if not issubclass(stop.value.python_type(), (IndexError, StopIteration)):
+                raise
+            self.owner = None
+            return None
         if any(may_be(kinds, [IndexError, StopIteration]) for kinds in raised[before:]):
             frame.break_graph("loop_goes_on", f"items of {self.owner.python_type().__name__} end where an index is out of range")
         self.position += 1
         return item
 
     def parts(self) -> Iterable[Value]:
-        return (self.owner,)
+        return () if self.owner is None else (self.owner,)
 
     def reload(self, emit: Emitter) -> str:
+        if self.owner is None:
+            return f"{emit.const(ended_items)}()"
         return f"{emit.const(items_from)}({emit.load(self.owner)}, {self.position})"
 
 
