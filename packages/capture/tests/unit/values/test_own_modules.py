@@ -4,11 +4,15 @@ A table: base class x the method that is overridden x operation. `nox -s contain
 
 import logging
 import random
+import types
 
 import pytest
 import torch
 import tracework_capture as capture
 from test_own_containers import LOG, OPERATIONS, OVERRIDDEN, WHOLE, operations, own_class, program
+from tracework_capture.values.objects.function import class_of_method, methods_called
+from tracework_capture.values.protocol.calls import CALLS, Policy
+from tracework_capture.values.torch import module
 
 MODULE = """
 d(x) | d.train() | d.eval() | d.requires_grad_(False) | list(d.parameters()) | list(d.named_parameters()) | list(d.buffers()) | d.to(torch.float64)
@@ -106,3 +110,81 @@ def test_overridden_methods_are_called_as_in_eager(fresh, base, name, wanted):
         found = run(capture.optimize(lambda gm, inputs: gm.forward)(program(expression)), cls)
         wrong += [(expression, found, expected)] if found != expected else []
     assert not wrong
+
+
+ARGUMENTS = {
+    "to": [torch.float64],
+    "__setattr__": ["b", torch.nn.Buffer(torch.ones(2))],
+    "_wrapped_call_impl": [torch.ones(2)],
+    "log": [logging.ERROR, "a"],
+    **dict.fromkeys(("debug", "info", "warning", "error", "critical"), ["a"]),
+    **dict.fromkeys(("uniform", "betavariate", "gammavariate", "vonmisesvariate", "lognormvariate"), [1.0, 2.0]),
+    **dict.fromkeys(("expovariate", "paretovariate"), [1.0]),
+    **dict.fromkeys(("randint", "weibullvariate"), [1, 2]),
+    "randrange": [8],
+    "choice": [[1, 2, 3]],
+}
+"""Arguments of the methods that have rows, where they take some."""
+
+
+def rows_that_call_methods():
+    """(class, method with a row, method that its code calls on the instance)."""
+    for row in CALLS.values():
+        if row.policy is Policy.MODELLED and isinstance(row.key, types.FunctionType) and row.key is not torch.nn.Module.cuda:
+            for name in sorted(methods_called(row.key)):
+                yield pytest.param(class_of_method(row.key), row.key.__name__, name, id=f"{row.key.__qualname__}-{name}")
+
+
+def called(function, base, method, name, shadowed):
+    """What the method gives and which methods of the object's own it calls. `shadowed`: in which of two calls it has its own."""
+    if base is random.Random:
+        around = shadowing = base(0)
+    else:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            shadowing = instance(torch.nn.Sequential if base is torch.nn.Module else base)
+        around = torch.nn.Sequential(shadowing) if "below" in shadowed else shadowing
+    LOG.clear()
+    found = []
+    for turn in range(2):
+        if base is logging.Logger:
+            shadowing._cache.clear()  # of what isEnabledFor said
+        if turn in shadowed:
+            shadowing.__dict__[name] = own_method(shadowing, name)
+        found.append(shown(function(torch.ones(2), around, *ARGUMENTS.get(method, []))[1]))
+    return found, list(LOG)
+
+
+def own_method(owner, name):
+    def said(*args, **kwargs):
+        LOG.append(name)
+        return getattr(type(owner), name)(owner, *args, **kwargs)
+
+    return said
+
+
+@pytest.mark.parametrize(("base", "method", "name"), list(rows_that_call_methods()))
+def test_methods_of_an_instances_own_are_called_as_in_eager(fresh, base, method, name):
+    listed = "list(found)" if base is torch.nn.Module and method in module.READS else "found"
+    namespace: dict = {}
+    exec(f"def fn(x, d, *args):\n    x = x + 1\n    found = d.{method}(*args)\n    return x * 2, {listed}", namespace)
+    for shadowed in ({0, 1}, {1}, {0, 1, "below"}, {1, "below"}):
+        if "below" in shadowed and base is not torch.nn.Module:
+            continue
+        expected = called(namespace["fn"], base, method, name, shadowed)
+        assert called(capture.optimize(lambda gm, inputs: gm.forward)(namespace["fn"]), base, method, name, shadowed) == expected
+
+
+def test_effects_of_an_own_handle_are_there_at_once(fresh):
+    class Own(logging.Logger):
+        def handle(self, record):
+            LOG.append(record.msg)
+
+    def fn(x):
+        logger.warning("a")
+        return x + len(LOG)
+
+    logger = Own("own")
+    LOG.clear()
+    compiled = capture.optimize(lambda gm, inputs: gm.forward)(fn)
+    assert compiled(torch.zeros(1)).item() == 1 and compiled(torch.zeros(1)).item() == 2

@@ -6,6 +6,7 @@ import dis
 import functools
 import gc
 import itertools
+import sys
 import types
 from collections.abc import Iterable
 from typing import Any, NoReturn, cast
@@ -16,10 +17,10 @@ from ...polyfills import is_fixed
 from ...sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg, Source
 from ..plain.mapping import dict_of
 from ..plain.sequence import TupleValue
-from ..protocol.calls import Handler
+from ..protocol.calls import Handler, Policy, row_of_function
 from ..protocol.finalizers import drop_reference
 from ..protocol.keys import MethodKey
-from ..protocol.kinds import AbstractCell, AbstractFunction, AbstractTuple
+from ..protocol.kinds import AbstractCell, AbstractFunction, AbstractInstance, AbstractTuple
 from ..protocol.make import make
 from ..protocol.value import EXISTING, NEW, Emitter, Frame, Value
 from .exception import raise_no_attribute
@@ -512,41 +513,76 @@ def call_own_code(frame: Frame, function: Any, args: Iterable[Value], kwargs: di
     return FunctionValue(function, Const(function, function.__qualname__)).call(frame, list(args), kwargs)
 
 
+def handler_of_function(fn: types.FunctionType) -> Handler | None:
+    """The handler(frame, args, kwargs) of a Python function that has a row. What models a method of a class knows what the methods do
+    that it calls on its instance: where one of them is overridden, the code of the method is traced."""
+    row = row_of_function(fn)
+    if row is None:
+        return None
+    if type(row.key) is types.CodeType:
+        return functools.partial(_with_function, row.handler, fn)
+    if row.policy is not Policy.MODELLED or not methods_called(fn):  # a polyfill calls them itself
+        return row.handler
+    return functools.partial(_unless_overridden, row.handler, fn)
+
+
+def _with_function(handler: Handler, fn: types.FunctionType, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return handler(frame, fn, args, kwargs)
+
+
+def _unless_overridden(
+    handler: Handler, fn: types.FunctionType, frame: Frame, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
+    base = class_of_method(fn)
+    if base is not None and args and is_overridden(frame, args[0], base, methods_called(fn)):
+        return call_own_code(frame, fn, args, kwargs)
+    return handler(frame, args, kwargs)
+
+
 @functools.cache
-def methods_called(cls: type, name: str) -> frozenset[str]:
+def class_of_method(fn: types.FunctionType) -> type | None:
+    """The class that has a function as a method of its instances; None for other functions."""
+    found: Any = sys.modules.get(fn.__module__)
+    for name in fn.__qualname__.split(".")[:-1]:
+        found = getattr(found, name, None)
+    return found if isinstance(found, type) and vars(found).get(fn.__name__) is fn else None
+
+
+@functools.cache
+def methods_called(fn: types.FunctionType) -> frozenset[str]:
     """Names of the methods that a method of a class calls on its instance, in its own code or in that of those."""
-    found, waiting = set(), [name]
+    cls = class_of_method(fn)
+    found: set[str] = set()
+    waiting = [] if cls is None else [fn]
     while waiting:
-        method = getattr(cls, waiting.pop())
+        method = waiting.pop()
         this = method.__code__.co_varnames[0]
         for load, use in itertools.pairwise(dis.get_instructions(method)):
             on_instance = load.opname.startswith("LOAD_FAST") and (load.argval == this or load.argval[-1:] == (this,))
-            is_new = on_instance and use.opname in ("LOAD_ATTR", "LOAD_METHOD") and use.argval not in found
-            if is_new and isinstance(getattr(cls, use.argval, None), types.FunctionType):
+            if not on_instance or use.opname not in ("LOAD_ATTR", "LOAD_METHOD") or use.argval in found:
+                continue
+            static = getattr(cls, use.argval, None)
+            if isinstance(static, (types.FunctionType, types.MethodDescriptorType)):
                 found.add(use.argval)
-                waiting.append(use.argval)
+            if isinstance(static, types.FunctionType):
+                waiting.append(static)
     return frozenset(found)
 
 
-def is_overridden(cls: type, base: type, names: Iterable[str]) -> bool:
-    """Whether a class has methods of its own in place of those of a base. Guarded. What the base's library derives from it does not count."""
+def is_overridden(frame: Frame, instance: Value, base: type, names: Iterable[str]) -> bool:
+    """Whether an instance has other methods than a base of its class, by its class or in its own dict. Guarded. What the base's library
+    derives from it does not count."""
+    cls = instance.python_type()
+    if base not in cls.__mro__:
+        return False
     library = base.__module__.rpartition(".")[0] or base.__module__
-    owners = [lookup_class(cls, name)[1] for name in sorted(names)] if base in cls.__mro__[1:] else []
-    return any(owner is not base and not owner.__module__.startswith(library) for owner in owners)
-
-
-def unless_overridden(base: type, name: str, handler: Handler, names: frozenset[str]) -> Handler:
-    """The row of a method that knows what these other methods do: where the class of the instance overrides one of them, the code of the
-    method is traced."""
-    function = getattr(base, name)
-
-    @functools.wraps(handler)
-    def call(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if args and is_overridden(args[0].python_type(), base, names):
-            return call_own_code(frame, function, args, kwargs)
-        return handler(frame, args, kwargs)
-
-    return call
+    for name in sorted(names):
+        owner = lookup_class(cls, name)[1]
+        if owner is not None and owner not in base.__mro__ and not owner.__module__.startswith(library):
+            return True
+        if isinstance(instance, AbstractInstance) and instance.field(frame, name) is not None:
+            return True
+    return False
 
 
 make.provide(bound_method=BoundMethodValue)

@@ -20,7 +20,6 @@ from ..protocol.calls import Handler, calls
 from ..protocol.constant import ConstantValue, force_plain
 from ..protocol.kinds import AbstractTensor
 from ..protocol.value import Frame, Value
-from .function import methods_called, unless_overridden
 from .rows_attributes import call_after_graph, deferred_shown
 
 LEVELS = {
@@ -31,10 +30,6 @@ LEVELS = {
     "critical": logging.CRITICAL,
     "log": None,  # it is the first argument
 }
-
-
-ASKED_TWICE = methods_called(logging.Logger, "isEnabledFor") | {"isEnabledFor"}
-"""What is called while tracing, and again by the call after the graph."""
 
 
 def method_row(name: str) -> Handler:
@@ -119,9 +114,6 @@ def from_frame_of(frame: Frame, function: Any) -> types.FunctionType:
 calls(
     {
         **{getattr(logging, name): log_row(getattr(logging, name)) for name in LEVELS},
-        **{
-            getattr(logging.Logger, name): unless_overridden(logging.Logger, name, method_row(name), ASKED_TWICE)
-            for name in LEVELS
-        },
+        **{getattr(logging.Logger, name): method_row(name) for name in LEVELS},
     }
 )

@@ -78,18 +78,6 @@ def row_of_function(fn: types.FunctionType) -> CallRow | None:
     return found or CALLS.get(function_name(fn))
 
 
-def handler_of_function(fn: types.FunctionType) -> Handler | None:
-    """The handler(frame, args, kwargs) of a Python function that has a row."""
-    row = row_of_function(fn)
-    if row is None:
-        return None
-    return functools.partial(_with_function, row.handler, fn) if type(row.key) is types.CodeType else row.handler
-
-
-def _with_function(handler: Handler, fn: types.FunctionType, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return handler(frame, fn, args, kwargs)
-
-
 def calls_that_break() -> dict[str, list[str]]:
     """Reason of a break -> names of the callables whose calls always break the graph for it."""
     found: dict[str, list[str]] = {}

@@ -151,6 +151,10 @@ class AbstractCell(Value):
 class AbstractInstance(Value):
     """An instance of a class of the program (objects/instance.py ObjectValue)."""
 
+    def field(self, frame: Frame, name: str) -> Value | None:
+        """What the instance dict holds, past what the class says; None where it has no such name."""
+        raise NotImplementedError
+
     def set_field(self, frame: Frame, name: str, value: Value) -> None:
         """Writes to the instance dict, past what the class says."""
         raise NotImplementedError

@@ -13,10 +13,10 @@ from ..._torch import CustomOpDef, OpOverload, OpOverloadPacket, disabled_torch_
 from ...marks import mark_of
 from ...sources import Attr, Const, Source
 from ..objects.controls import marked_value
-from ..objects.function import FunctionValue
+from ..objects.function import FunctionValue, handler_of_function
 from ..objects.row_value import CFunctionValue, RowValue, is_bound
 from ..protocol.binding import FOREIGN_FUNCTIONS, BoundBuiltin
-from ..protocol.calls import CALLS, function_name, handler_of_function, row_of
+from ..protocol.calls import CALLS, function_name, row_of
 from ..protocol.value import Frame, Value
 from ..protocol.wraps import COMPILED_OF, guard_type, may_differ_per_call, row_of_other, wraps, wraps_derived, wraps_named
 from .functions import CustomOperatorValue, TorchFunctionValue

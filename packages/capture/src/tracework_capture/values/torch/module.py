@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from ..._torch import always_called_hooks_of_all_modules, arguments_of_to, modul
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...plan import Again
 from ...sources import DictValueAt, InstanceAttr, InstanceDict, ModuleEntry, Source
-from ..objects.function import call_own_code, is_overridden, methods_called, unless_overridden
+from ..objects.function import call_own_code, is_overridden, methods_called
 from ..objects.instance import ObjectValue
 from ..plain.iterators import SequenceIterator
 from ..plain.mapping import dict_of
@@ -182,7 +182,7 @@ class ModuleValue(ObjectValue, AbstractModule):
 
     def call_impl(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Module.__call__"""
-        if lookup_class(self.cls, "_call_impl")[0] is not module_call or self.field(frame, "_call_impl") is not None:
+        if self.has_own_call(frame):
             return self.getattr(frame, "_call_impl").call(frame, args, kwargs)
         initialise(frame, self, args, kwargs)
         around, backward = self.active_hooks(frame)
@@ -191,9 +191,13 @@ class ModuleValue(ObjectValue, AbstractModule):
             return forward.call(frame, args, kwargs)
         return self.call_with_hooks(frame, backward, forward, args, kwargs)
 
+    def has_own_call(self, frame: Frame) -> bool:
+        """Whether Module.__call__ calls something else than what Module has for it."""
+        return lookup_class(self.cls, "_call_impl")[0] is not module_call or self.field(frame, "_call_impl") is not None
+
     def forward_alone(self, frame: Frame) -> Value | None:
         """What Module.__call__ calls with its arguments as they are; None where hooks see them, or code of the module's own."""
-        if lookup_class(self.cls, "_call_impl")[0] is not module_call or isinstance(self.obj, LazyModuleMixin):
+        if isinstance(self.obj, LazyModuleMixin) or self.has_own_call(frame):
             return None
         around, backward = self.active_hooks(frame)
         return None if around or backward else self.getattr(frame, "forward")
@@ -401,10 +405,10 @@ class _Overridden(Exception):
 
 
 def walk(
-    frame: Frame, module: Value, prefix: str, once: bool, seen: set[int], calls: tuple[str, ...] = ("named_modules",)
+    frame: Frame, module: Value, prefix: str, once: bool, seen: set[int], calls: Collection[str] = ("named_modules",)
 ) -> Iterator[Any]:
     """(prefix, module value) of the module and all below; where `once`, those that are not in `seen`, which are added to it. Raises
-    _Overridden where the class of one below has its own of what eager calls there."""
+    _Overridden where one below has its own of what eager calls there."""
     if id(module) in seen:
         return
     if once:
@@ -413,7 +417,7 @@ def walk(
     for name in names_in(frame, module, "_modules"):
         child = entry_of(frame, module, name)
         if is_module(child):
-            if is_overridden(child.python_type(), Module, calls):
+            if is_overridden(frame, child, Module, calls):
                 raise _Overridden
             yield from walk(frame, child, f"{prefix}.{name}" if prefix else name, once, seen, calls)
 
@@ -492,11 +496,15 @@ def hook_row(name: str) -> Handler:
     return lambda frame, args, kwargs: put_on(frame, name, args, kwargs) or refused_row(frame, args, kwargs)
 
 
+APPLIED = methods_called(Module._apply) | {"_apply"}
+"""What Module.to calls on each module below."""
+
+
 def to_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """module.to(dtype or device): the module where everything is so already, else its own code."""
     if not frame.modes.function_modes and all(w.is_constant() for w in (*args[1:], *kwargs.values())):
         wanted = [a.constant() for a in args[1:]], {k: v.constant() for k, v in kwargs.items()}
-        modules = [module for _, module in walk(frame, args[0], "", True, set(), ("_apply",))]
+        modules = [module for _, module in walk(frame, args[0], "", True, set(), APPLIED)]
         tensors: list[Any] = [
             t for table in ("_parameters", "_buffers") for m in modules for _, t in members(table)(frame, [m], NOT_BELOW)
         ]
@@ -547,8 +555,8 @@ READS = {
 }
 """Methods of modules whose rows read the tables themselves, where eager calls other methods."""
 MODULE_ROWS = {
-    Module.to: unless_overridden(Module, "to", to_row, methods_called(Module, "_apply") | {"_apply"}),
-    **{getattr(Module, name): unless_overridden(Module, name, row, methods_called(Module, name)) for name, row in READS.items()},
+    Module.to: to_row,
+    **{getattr(Module, name): row for name, row in READS.items()},
     **dict.fromkeys((module_call, wrapped_module_call), lambda frame, args, kwargs: args[0].call_impl(frame, args[1:], kwargs)),
     Module.__getattr__: lambda frame, args, kwargs: args[0].module_getattr(frame, force_plain(frame, args[1])),
     Module.__setattr__: setattr_row,
