@@ -146,7 +146,9 @@ def list_options() -> None:
 
 
 @app.command()
-def where(name: Annotated[str, typer.Argument(help="an op, callable, opcode, Python type, guard kind or option")]) -> None:
+def where(
+    name: Annotated[str, typer.Argument(help="an op, callable, opcode, keyword, Python type, guard kind, option or term")],
+) -> None:
     """Prints file:line of every rule for a name, from the tables themselves, and which one decides on calls of it."""
     from .where import places
 

@@ -1,4 +1,5 @@
-"""`tracework where NAME`: file:line of every rule for an op, callable, opcode, type, guard kind, break id or option, from the tables."""
+"""`tracework where NAME`: file:line of every rule for an op, callable, opcode, type, guard kind, break id, option, from the tables, and of what
+a keyword of Python or a term ("resume function") stands for."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from .where_terms import OPERATORS_OF, SAME_TERMS, STATEMENTS, TERMS
 
 # what is printed, module, table
 TABLES: tuple[tuple[str, str, str], ...] = (
@@ -185,8 +188,33 @@ def _callables(name: str) -> dict[str, Any]:
     return dict(found.values())
 
 
+def _of_term(name: str) -> list[Found]:
+    """Where that is done what a keyword or term stands for, in any of its spellings: Resume-Functions."""
+    opcodes = [(name, opcode) for opcode in STATEMENTS.get(name, ())]
+    found = [Found(f"{what} {opcode}", place(), False) for _, opcode in opcodes for what, _, place in _index().get(opcode, ())]
+    term = " ".join(name.lower().replace("-", " ").replace("_", " ").split())
+    for spelling in dict.fromkeys((term, term.removesuffix("s"), term.removesuffix("es"))):
+        spelling = SAME_TERMS.get(spelling, spelling)
+        for address in TERMS.get(spelling, ()):
+            found.append(Found(f"{spelling}: {address.rpartition('.')[2].replace(':', '.')}", _place_of_address(address), False))
+    return list(dict.fromkeys(found))
+
+
+def _place_of_address(address: str) -> str:
+    """file:line of module or module:name."""
+    module_name, _, name = address.partition(":")
+    module = importlib.import_module(module_name)
+    row = getattr(module, name) if name else None
+    if callable(row):
+        return _place(row, name, module)
+    starts = (f"{name}:", f"{name} =")
+    lines = inspect.getsource(module).splitlines() if name else []
+    line = next((number for number, text in enumerate(lines, 1) if text.startswith(starts)), 1)
+    return f"{inspect.getsourcefile(module)}:{line}"
+
+
 def places(name: str) -> list[Found]:
-    """Every rule for `name`: what becomes of calls of the callables of that name, then the rows of the tables that bear it."""
+    """Every rule for `name`: what becomes of calls of the callables of that name, the rows of the tables that bear it, what it is a term for."""
     policy = importlib.import_module("tracework_capture.values.policy")
     first, _, rest = name.partition(".")
     full = f"{SHORT.get(first, first)}.{rest}" if rest else name
@@ -199,11 +227,12 @@ def places(name: str) -> list[Found]:
         if (given := policy.rule_of_result(obj)) is not None:
             found.append(Found(f"call of what {dotted} gives: {given.policy.value}", given.place, True))
     out_of_place = full.rstrip("_")  # Tensor.sigmoid_ is sigmoid once its graph is functional
-    for what, shown, place in (
-        row for spelling in dict.fromkeys((name, full, out_of_place)) for row in _index().get(spelling, ())
-    ):
+    space, _, last = out_of_place.rpartition(".")
+    operators = OPERATORS_OF.get(last, ()) if space in ("", "torch", "torch.nn.functional") else ()
+    spellings = dict.fromkeys((name, full, out_of_place, *(f"aten.{operator}" for operator in operators)))
+    for what, shown, place in (row for spelling in spellings for row in _index().get(spelling, ())):
         if what == "call" and place() in calls:
             continue
         row = Found(what if shown == name else f"{what} {shown}", place(), False)
         found += [row] if row not in found else []
-    return found
+    return found + _of_term(name)
