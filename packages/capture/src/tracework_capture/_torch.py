@@ -583,7 +583,7 @@ def patched_by_torch_compile(function: Any) -> Any:
 
 
 def pytree_row(kind: type) -> tuple[Any, Any] | None:
-    """(take apart, put together) of a class that torch.utils._pytree knows, None when it does not."""
+    """(flatten, unflatten) of a class that torch.utils._pytree knows, None when it does not."""
     row = torch.utils._pytree.SUPPORTED_NODES.get(kind)
     return None if row is None else (row.flatten_fn, row.unflatten_fn)
 

@@ -96,7 +96,7 @@ BREAK_REASONS: dict[str, BreakReason] = {
     ),
     "long_loop": BreakReason(
         "a long loop without tensor operations",
-        "capture interprets each turn, plain Python is faster",
+        "capture interprets each iteration, plain Python is faster",
         "move it out of the compiled function, or compute its result once",
     ),
     "generator": BreakReason(

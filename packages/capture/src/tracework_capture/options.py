@@ -32,7 +32,7 @@ class CaptureOptions:
     symbolic_sizes: whether graphs have sizes and ints that are symbols; without them each one is a constant, whatever marks and other
     options say. None finds it out: as long as the backend gives the graphs back as they are (see contracts.Backend).
     shapes: declared sizes of arguments (shapes.py); those that are not declared are fixed then, but for ones that tensors are marked with.
-    idle_limit: instructions and turns of loops in a row that are traced without meeting a tensor; then the graph breaks. Where there
+    idle_limit: instructions and iterations of loops in a row that are traced without meeting a tensor; then the graph breaks. Where there
     are tensors, six times as many are.
     name: what messages on recompiling and limits show beside the function.
     fail_on_limit: raise RecompileLimitError at the limit. error_on_recompile: raise RecompileError where an entry would be made beside another.

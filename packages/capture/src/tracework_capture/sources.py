@@ -145,7 +145,7 @@ class Const(Source):
 
     @property
     def value(self) -> Any:
-        """The object, None when it is gone."""
+        """The object, None when it is dead."""
         return there(self.holder)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -76,7 +76,7 @@ def is_held(holder: Any) -> bool:
 
 
 def there(holder: Any) -> Any:
-    """The object that `held` was given, None when it is gone."""
+    """The object that `held` was given, None when it is dead."""
     return holder() if type(holder) is _C.WeakKey else holder
 
 

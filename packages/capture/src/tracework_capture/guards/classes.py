@@ -1,4 +1,4 @@
-"""What a capture asked of classes: one guard for all of them, which compares a version tag a class while nothing changed.
+"""What a capture looked up on classes: one guard for all of them, which compares a version tag a class while nothing changed.
 
 Names that were looked up give what they gave. Of each class that was met, beside that, the bases are the same, and so are the special
 names (`__copy__`, `__match_args__`, ...) of all that it derives from, since Python asks for those without saying so.
@@ -101,7 +101,7 @@ class SealedLookups:
     special: tuple[tuple[Any, dict[str, Any]], ...]
 
     def classes(self) -> list[Any]:
-        """The classes that are asked, each once, as they are held."""
+        """The classes that were looked up on, each once, as they are held."""
         asked = [*(cls for cls, *_ in self.found), *(cls for cls, _ in self.orders)]
         return list({id(there(cls)): cls for cls in asked if is_held(cls)}.values())
 

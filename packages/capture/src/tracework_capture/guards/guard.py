@@ -45,7 +45,7 @@ class TensorFacts:
 
     @property
     def type(self) -> Any:
-        """The class of the tensor, None when it is gone."""
+        """The class of the tensor, None when it is dead."""
         return there(self.type_held)
 
     def text(self) -> str:

@@ -131,7 +131,7 @@ def program_of(
 
 
 def lean_programs(programs: Sequence[Program], code: CodeType) -> list[_C.GuardProgram | None]:
-    """For each program one that checks only what not all of them check; None where it needs an object that is gone."""
+    """For each program one that checks only what not all of them check; None where it needs an object that is dead."""
     facts = [{guard.key for guard in p.guards} | {str(c) for c in p.conditions} for p in programs]
     common = frozenset.intersection(*map(frozenset, facts)) if facts else frozenset()
     return [_lean(program, common, code) for program in programs]

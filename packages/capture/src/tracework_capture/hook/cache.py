@@ -67,12 +67,12 @@ def make_entry(
     detail: Any = None,
     conditions: bool = True,
     has_graph: bool = True,
-    gone: list[str] | None = None,
+    dead_sources: list[str] | None = None,
 ) -> _C.Entry:
     """An entry for frames of `code`: `replacement` takes (__tw_inputs, *argument slots), the inputs are those of `collect`.
 
     owner: the callback the entry belongs to. detail: kept as entry.info.detail. conditions: whether those on sizes are checked. has_graph:
-    whether a compiled graph is called. gone: takes where the object was whose death ends the entry.
+    whether a compiled graph is called. dead_sources: takes where the object was whose death ends the entry.
     Raises GuardBuildError.
     """
     program = build_program(guards, collect, code, table, conditions)
@@ -90,7 +90,7 @@ def make_entry(
     constants = [(const(), "what it makes") for const in replacement.co_consts if type(const) is _C.WeakKey and is_held(const)]
     for target, place in {id(target): (target, str(source)) for target, source in (*constants, *mortal)}.values():
         # Entry is not weakly referenceable on purpose: the watcher finds it by identity of its info among the code's entries.
-        info.watchers.append(weakref.ref(target, _Invalidate(remember, weakref.ref(info), place, gone)))
+        info.watchers.append(weakref.ref(target, _Invalidate(remember, weakref.ref(info), place, dead_sources)))
     return entry
 
 
@@ -113,8 +113,8 @@ def remove(code: CodeType | None, chosen: Callable[[_C.Entry], bool]) -> bool:
 class _Invalidate:
     """Called when a guarded object dies: drops its entry, and says where the object was."""
 
-    def __init__(self, code: Any, info: Any, place: str = "", gone: list[str] | None = None) -> None:
-        self.code, self.info, self.place, self.dead_sources = code, info, place, gone
+    def __init__(self, code: Any, info: Any, place: str = "", dead_sources: list[str] | None = None) -> None:
+        self.code, self.info, self.place, self.dead_sources = code, info, place, dead_sources
 
     def __call__(self, dead: Any, remove: Callable[..., bool] = remove) -> None:  # at Python's end the module is empty
         info = self.info()
@@ -226,24 +226,24 @@ def fitting(code: CodeType, scope: Scope, owner: Any) -> _C.Entry | None:
 
 
 def at_limit(
-    code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, record: Any = None, gone: Sequence[str] = ()
+    code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, record: Any = None, dead_sources: Sequence[str] = ()
 ) -> bool:
     """Whether no further entry may be made. The first time this is so it is said aloud; later calls run entries or plain Python.
 
-    gone: where the objects were whose death has ended entries; these count, too.
+    dead_sources: where the objects were whose death has ended entries; these count, too.
     Raises RecompileLimitError when options.fail_on_limit or options.fullgraph is set. Logs the reasons of any recompile, and
     appends a Recompile to `record`.
     """
     entries = entries_of(code, owner)
-    count, fails = len(entries) + len(gone), options.fail_on_limit or options.fullgraph
+    count, fails = len(entries) + len(dead_sources), options.fail_on_limit or options.fullgraph
     if count >= options.recompile_limit and not fails:
         _close(code, entries, owner)
     if count == 0 or (count >= options.recompile_limit and code in _announced and not fails):
         return count > 0
-    reasons = recompile_reasons(code, scope, owner) + [f"{place} was an object that is gone" for place in gone]
+    reasons = recompile_reasons(code, scope, owner) + [f"{place} was an object that is gone" for place in dead_sources]
     if not reasons:  # what the entries were for has died meanwhile
         return False
-    cures = _cures(code, scope, owner, gone)
+    cures = _cures(code, scope, owner, dead_sources)
     if record is not None:
         record.append(Recompile(code.co_qualname, code.co_filename, code.co_firstlineno, tuple(reasons), tuple(cures)))
     cure = f"; cure: {cures[0]}" if cures else ""
@@ -279,10 +279,10 @@ def _close(code: CodeType, entries: Sequence[_C.Entry], owner: Any) -> None:
         entry.full = True
 
 
-def _cures(code: CodeType, scope: Scope, owner: Any, gone: Sequence[str]) -> list[str]:
+def _cures(code: CodeType, scope: Scope, owner: Any, dead_sources: Sequence[str]) -> list[str]:
     """What would have made the entries fit, without repetition."""
     found = [cure_of(e.info.program, scope) for e in entries_of(code, owner) if isinstance(e.info, EntryInfo)]
-    return list(dict.fromkeys(cure for cure in [*found, *map(same_object_cure, gone)] if cure is not None))
+    return list(dict.fromkeys(cure for cure in [*found, *map(same_object_cure, dead_sources)] if cure is not None))
 
 
 def _limit_text(function: str, limit: int, outcome: str, reasons: list[str], cures: list[str]) -> str:

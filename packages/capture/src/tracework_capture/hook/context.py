@@ -372,7 +372,7 @@ class FrameCallback:
             detail,
             conditions=conditions,
             has_graph=captured.graph is not None,
-            gone=self.history(code).dead_sources,
+            dead_sources=self.history(code).dead_sources,
         )
 
     def captured(self, given: FrameInput, backend: Any, history: History) -> Captured:

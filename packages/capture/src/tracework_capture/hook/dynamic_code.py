@@ -24,7 +24,7 @@ class DynamicCode:
         return code.co_filename, hash(code)
 
     def died(self, kind: tuple[str, int]) -> None:
-        """One more is gone."""
+        """One more died."""
         if len(self._deaths) >= self._REMEMBERED:  # all different: none is the same one made anew
             self._deaths.clear()
         self._deaths[kind] = self._deaths.get(kind, 0) + 1

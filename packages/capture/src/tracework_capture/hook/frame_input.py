@@ -38,13 +38,13 @@ def arguments_with_finalizers(code: types.CodeType, slots: dict[str, Any]) -> tu
     passed_on = held_in_others(code)
     times = collections.Counter(map(id, slots.values()))
     objects = list({id(obj): obj for name, obj in slots.items() if name not in passed_on and type(obj) not in ATOMS}.values())
-    acting = []
+    with_finalizers = []
     while objects:
         obj = objects.pop()
         if not dies_unseen(obj, times[id(obj)] * HOLDERS_OF_A_SLOT + HOLDERS_HERE):
-            acting.append(obj)
+            with_finalizers.append(obj)
         del obj
-    return tuple(acting)
+    return tuple(with_finalizers)
 
 
 def forget_frames(error: BaseException | None, handled: BaseException | None) -> None:

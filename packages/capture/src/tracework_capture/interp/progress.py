@@ -21,7 +21,7 @@ class Progress:
     iterations: int = 0
     """Of loops."""
     idle: int = 0
-    """Instructions and turns of loops since the graph was last seen to have grown."""
+    """Instructions and iterations of loops since the graph was last seen to have grown."""
     grown: int = 0
     """How much it had then."""
     unrolled: bool = False

@@ -100,7 +100,7 @@ def _passed(info: Any, index: int, first: int, known: dict[int, tuple[int, ...]]
     if instruction.opname == "RETURN_VALUE":
         after: tuple[int, ...] = (RETURN,)
     elif instruction.opname == "JUMP_BACKWARD" and instruction.target < first:
-        after = (instruction.target,)  # the next turn of the loop that both arms are in
+        after = (instruction.target,)  # the next iteration of the loop that both arms are in
     elif instruction.opname not in ALLOWED or index - first > LONGEST or 0 <= instruction.target <= index:
         after = ()
     elif instruction.opname == "JUMP_FORWARD":

@@ -74,8 +74,8 @@ def transpose(frame: Frame, a: Value, axes: Argument = None) -> Value:
     return permuted(frame, a, dims)
 
 
-def with_numbers_apart(function: Callable[..., Any], name: str) -> None:
-    """The method of a function that takes a tuple, of which the numbers may be given one by one."""
+def variadic_method(function: Callable[..., Any], name: str) -> None:
+    """The method of a function that takes a tuple, whose numbers may be given as arguments of their own."""
 
     def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         a, *numbers = args
@@ -87,8 +87,8 @@ def with_numbers_apart(function: Callable[..., Any], name: str) -> None:
     method(numpy.ndarray, name)(row)
 
 
-with_numbers_apart(reshape, "reshape")
-with_numbers_apart(transpose, "transpose")
+variadic_method(reshape, "reshape")
+variadic_method(transpose, "transpose")
 
 
 @function("swapaxes", method="swapaxes", complex=True)

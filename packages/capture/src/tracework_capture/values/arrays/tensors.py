@@ -52,7 +52,7 @@ MAKING = ("array", "asanyarray", "asarray")
 
 
 def is_tensor(frame: Any, value: Value) -> bool:
-    """Whether NumPy is given a tensor; breaks where its __torch_function__, or a mode, would be asked."""
+    """Whether NumPy is given a tensor; breaks where that is dispatched to its __torch_function__, or a mode."""
     if not isinstance(value, TensorValue):
         return False
     if value.python_type() is not torch.Tensor or frame.modes.function_modes:

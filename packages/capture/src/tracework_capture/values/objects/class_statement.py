@@ -49,11 +49,11 @@ class NewClassValue(ClassValue):
     two_phase = True
     is_known_elsewhere = True
 
-    def __init__(self, template: type, bases: list[Value], namespace: dict[str, Value], apart: type | None = None) -> None:
+    def __init__(self, template: type, bases: list[Value], namespace: dict[str, Value], neutral_base: type | None = None) -> None:
         super().__init__(template)
         self.source = None
         self.bases, self.namespace = bases, namespace
-        self.neutral_base = apart
+        self.neutral_base = neutral_base
 
     def end(self) -> None:
         """Takes the template, which the collector may be late for, out of what existing classes know of those derived from them."""
@@ -194,7 +194,7 @@ def known_bases(frame: Frame, bases: list[Value]) -> tuple[type, ...]:
         raise Unfit(f"its metaclass {meta.__name__}")
     for base in classes:
         if any("__init_subclass__" in c.__dict__ for c in base.__mro__[:-1]):
-            raise Unfit(f"{base.__name__} is told of its subclasses")
+            raise Unfit(f"{base.__name__} has an __init_subclass__")
     return classes
 
 
@@ -225,13 +225,13 @@ def neutral_base(known: list[type], template: type, classes: tuple[type, ...]) -
     base: Any = template
     while base.__flags__ & HEAP_TYPE and base is not abc.ABC:
         base = base.__base__
-    apart = _NEUTRAL_BASES.get(base) or _NEUTRAL_BASES.setdefault(base, type(base)("Apart", (base,), {}))
+    neutral = _NEUTRAL_BASES.get(base) or _NEUTRAL_BASES.setdefault(base, type(base)("Neutral", (base,), {}))
     try:
-        template.__bases__ = (apart,)
+        template.__bases__ = (neutral,)
         template.__bases__ = classes
     except TypeError:
         raise Unfit(f"{known[0].__name__} would know of a subclass that only the trace has") from None
-    return apart
+    return neutral
 
 
 def base_of(value: Value) -> type:

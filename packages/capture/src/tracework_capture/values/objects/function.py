@@ -269,7 +269,7 @@ class NewFunctionValue(FunctionValue):
         return bool(self._kwdefaults or self.annotations is not None or self.attributes)
 
     def signature_parts(self) -> tuple[list[Value], list[Value], list[Value]]:
-        """The defaults of positional and of keyword-only parameters, and names and annotations by turns."""
+        """The defaults of positional and of keyword-only parameters, and names and annotations interleaved."""
         return self._defaults, list(self._kwdefaults.values()), [] if self.annotations is None else self.annotations.items
 
     def kwdefault_names(self) -> list[str]:

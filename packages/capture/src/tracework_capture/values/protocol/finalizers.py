@@ -1,5 +1,5 @@
-"""When objects die: one that then does something (a `__del__`, the blocks that a generator is in) does it where plain Python lets go of it,
-while the captured part of a frame keeps all that it was given to its end. So the graph ends where the program lets go of such an object.
+"""When objects die: one that then does something (a `__del__`, the blocks that a generator is in) does it where plain Python drops the last reference,
+while the captured part of a frame keeps all that it was given to its end. So the graph ends where the program drops that reference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_LOOKED_AT = 1000  # objects that are looked into for the classes of what go
 
 
 def refuse_to_drop(frame: Frame, value: Value) -> None:
-    """Breaks where what goes may be the last that holds an object which the traced program made, and that acts when it dies."""
+    """Breaks where what goes may be the last that holds an object which the traced program made, and that has a finalizer."""
     if defines(value.python_type(), "__del__"):
         frame.break_graph("side_effect_unknown", f"{value.python_type().__name__} has __del__, and may be dropped")
 
@@ -86,7 +86,7 @@ def refuse_release(frame: Frame) -> None:
         return
     for obj in frame.memory.with_finalizers:
         if not holds(frame, obj):
-            frame.break_graph("side_effect_unknown", f"a {type(obj).__name__} that acts when it dies is let go of")
+            frame.break_graph("side_effect_unknown", f"a {type(obj).__name__} with a finalizer loses its last reference")
 
 
 def holds(frame: Frame, obj: Any, given: Iterable[Value] = ()) -> bool:
@@ -136,8 +136,8 @@ def existing(value: Value) -> Any:
 
 
 def may_have_died(frame: Frame, obj: Any) -> bool:
-    """Whether the traced program let go of an object that lives as long as that is not done: an argument that no local of the frame is
-    any more, or what a variable held that functions share and that was written to."""
+    """Whether the traced program dropped a reference without which an existing object may be dead: an argument that is in no local of the
+    frame any more, or what a shared variable held that was written to."""
     frame = frame.outermost()
     value = frame.memory.memo.get(id(obj))
     unread = any(held is obj for held, _ in frame.locals.slots.values())
@@ -148,7 +148,7 @@ def may_have_died(frame: Frame, obj: Any) -> bool:
 
 
 def may_be_dropped(frame: Frame, obj: Any) -> bool:
-    """Whether something existing let go of such an object, or of what may hold it."""
+    """Whether something existing dropped a reference to such an object, or to what may hold it."""
     if isinstance(obj, torch.Tensor):
         return not frame.memory.dropped.issubset(ATOMS)
     return any(kind not in ATOMS and not issubclass(kind, torch.Tensor) for kind in frame.memory.dropped)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Memory:
-    """globals: those of the captured frame. arguments: the objects in its slots when it began. acting: those that do something when they die."""
+    """globals: those of the captured frame. arguments: the objects in its slots when it began. with_finalizers: those whose death runs code."""
 
     globals: dict[str, Any]
     arguments: dict[str, Any]
@@ -35,7 +35,7 @@ class Memory:
     globals_written: dict[tuple[int, str], Value | None] = field(default_factory=dict)
     builtins_read: set[tuple[int, str]] = field(default_factory=set)
     dropped: set[type] = field(default_factory=set)
-    """The classes of what existing objects let go of."""
+    """The classes of the objects whose references existing objects dropped."""
     watched: bool = False
     """Whether the program made a weak reference with a callback to an existing object."""
 

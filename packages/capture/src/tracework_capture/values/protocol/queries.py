@@ -1,4 +1,4 @@
-"""What was asked while a frame is traced and has one answer for all of it."""
+"""Queries that have one answer for all of a trace."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """torch.autograd.grad and backward inside the traced program: one node that asks the autograd engine, then what accumulating does.
 
 Only gradients that stay inside the traced part are taken: where history reaches out of it, plain Python goes on. Without
-retain_graph the history is gone afterwards; tensors of it that leave the traced part say so when they are differentiated again.
+retain_graph the history is freed afterwards; tensors of it that leave the traced part say so when they are differentiated again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def gradients(
     given: dict[str, Value | None],
 ) -> Value:
     """The node that asks the engine. Where an earlier backward used the history up, the graph ends before that one: eager's engine has
-    accumulated some gradients when it comes to what is gone."""
+    accumulated some gradients when it comes to what was freed."""
     try:
         return frame.graph.call(frame, torch.autograd.grad, (outputs, inputs), options(given))
     except BreakGraph as stop:
@@ -230,7 +230,7 @@ def laid_out_alike(gradient: FakeTensor, leaf: FakeTensor) -> bool:
     )
 
 
-# --- history that is gone ------------------------------------------------------------------------------------------------
+# --- freed history -------------------------------------------------------------------------------------------------------
 
 
 def history_is_freed(frame: Frame) -> None:
@@ -243,7 +243,7 @@ def history_is_freed(frame: Frame) -> None:
 
 
 class _Freed(torch.autograd.Function):
-    """Gives its tensor, with a history that is gone."""
+    """Gives its tensor, with a history that is freed."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
@@ -259,7 +259,7 @@ class _Freed(torch.autograd.Function):
 
 
 def with_freed_history(tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
-    """A result whose history a backward inside of the compiled function used up; gradients of its leaves cannot be asked for."""
+    """A result whose history a backward inside of the compiled function used up; gradients of its leaves cannot be computed."""
     if tensor._is_view():
         tensor = tensor.detach()  # graphs may run without grad mode, and the history of a view that was made so cannot be set
     with torch.enable_grad(), keeping_version(tensor):
@@ -274,7 +274,7 @@ def view_with_freed_history(base: torch.Tensor, tensor: torch.Tensor) -> torch.T
 
 
 def is_freed(example: FakeTensor) -> bool:
-    """Whether a backward from this fake fails because the history is gone."""
+    """Whether a backward from this fake fails because the history was freed."""
     leaves = leaves_below(example.grad_fn)
     if not leaves:
         return False
@@ -301,7 +301,7 @@ def leaves_below(grad_fn: Any) -> list[FakeTensor]:
 
 
 def reload_freed(value: AbstractTensor, emit: Emitter) -> str:
-    """Expression of a tensor whose history is gone."""
+    """Expression of a tensor whose history was freed."""
     graph = value.node.graph
     node = graph.call_method("detach", (value.node,))
     with torch.no_grad():

@@ -59,7 +59,7 @@ def zero_grad(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Valu
 
 
 def group_tensors(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Lists of tensors and Nones apart by the device and dtype of the first list's tensors, with their places when asked for."""
+    """Lists of tensors and Nones grouped by the device and dtype of the first list's tensors, with their places when asked for."""
     given = dict(zip(("tensorlistlist", "with_indices"), args)) | kwargs
     columns: list[list[Any]] = [column.unpack(frame) for column in given["tensorlistlist"].unpack(frame)]
     if not columns[0] or not all(isinstance(value, AbstractTensor) for value in columns[0]):

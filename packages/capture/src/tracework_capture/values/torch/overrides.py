@@ -1,4 +1,4 @@
-"""The __torch_function__ protocol: which modes and classes are asked about a call of torch, in which order, and with which function.
+"""The __torch_function__ protocol: which modes and classes a call of torch is dispatched to, in which order, and with which function.
 
 TorchFunctionModes that are on stand in `frame.modes.function_modes`, the innermost last; while one is asked, it is off. A DeviceContext,
 which is what a default device is, stays torch's own: its only effect is on functions that make tensors, and they run under it.
@@ -104,7 +104,7 @@ class Dispatching(Value):
         return dispatch(frame, method_function(func), [values[i] for i in order], {})
 
     def takes(self, frame: Frame, other: Value) -> bool:
-        """Whether an operator with this operand is one that a __torch_function__ is asked about."""
+        """Whether an operator with this operand is dispatched to a __torch_function__."""
         if not self.is_on(frame):
             return False
         if isinstance(other, DeferredValue):
@@ -187,7 +187,7 @@ class _DispatchRecorder(torch.Tensor):
 
 
 def stand_in(value: Value, alone: bool) -> str:
-    """The kind of an operand, as far as it decides which function is called; alone: no class is asked, but a mode is."""
+    """The kind of an operand, as far as it decides which function is called; alone: no class is dispatched to, but a mode is."""
     if not isinstance(value, Dispatching):
         return "number"
     return "self" if alone or value.overrides_torch_function else "tensor"
@@ -247,7 +247,7 @@ def attribute_function(name: str) -> Value:
 
 
 def overloaded(args: Sequence[Value], kwargs: dict[str, Value]) -> list[Value]:
-    """The arguments whose classes are asked, one for each class, subclasses first."""
+    """The arguments whose classes are dispatched to, one for each class, subclasses first."""
     found: list[Value] = []
     for value in [*args, *kwargs.values()]:
         items = value.items if isinstance(value, SequenceValue) else [value]
@@ -285,7 +285,7 @@ def dispatch_function(frame: Frame, function: Value, args: Sequence[Value], kwar
 
 
 def override(frame: Frame, function: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value | None:
-    """A call of a function that has a row, where a __torch_function__ is asked about it; else None."""
+    """A call of a function that has a row, where it is dispatched to a __torch_function__; else None."""
     if is_overridden(frame, args, kwargs) and is_overridable(frame, function.fn):
         return dispatch_function(frame, function, args, kwargs)
     return None
@@ -367,7 +367,7 @@ def dispatch(frame: Frame, function: Value, args: Sequence[Value], kwargs: dict[
 
 
 class UnknownTypes(Value):
-    """What a mode gets as `types` where no class is asked: torch gives the type of a plain tensor for some functions, nothing for others."""
+    """What a mode gets as `types` where no class is dispatched to: torch gives the type of a plain tensor for some functions, nothing for others."""
 
     cls = tuple
 
@@ -434,13 +434,13 @@ def has_function_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) 
 
 
 def handle_function_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """torch.overrides.handle_torch_function(function, those that may be asked, *args, **kwargs)"""
+    """torch.overrides.handle_torch_function(function, relevant arguments, *args, **kwargs)"""
     function, _, *given = args
     return dispatch(frame, function, given, kwargs)
 
 
-def who_is_asked(answer: Callable[[Modes], bool]) -> Handler:
-    """A query whether calls of torch ask classes, or anybody."""
+def dispatch_state_row(answer: Callable[[Modes], bool]) -> Handler:
+    """A query whether __torch_function__ of classes, or of anything, is dispatched to."""
 
     def row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         guard_functions(frame)
@@ -456,8 +456,8 @@ calls(
         _torch.function_mode_count: lambda frame, args, kwargs: ConstantValue(mode_count(frame)),
         _torch.function_mode_at: at_row,
         _torch.function_modes_are_on: lambda frame, args, kwargs: ConstantValue(mode_count(frame) > 0),
-        _torch.torch_functions_are_on: who_is_asked(lambda modes: not modes.subclass_functions_off),
-        _torch.all_torch_functions_are_off: who_is_asked(lambda modes: modes.all_functions_off > 0),
+        _torch.torch_functions_are_on: dispatch_state_row(lambda modes: not modes.subclass_functions_off),
+        _torch.all_torch_functions_are_off: dispatch_state_row(lambda modes: modes.all_functions_off > 0),
         # where Python code of torch is traced that asks these
         torch.overrides.has_torch_function: has_function_row,
         torch.overrides.has_torch_function_unary: has_function_row,

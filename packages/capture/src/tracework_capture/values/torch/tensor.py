@@ -60,7 +60,7 @@ REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (nump
 
 
 class TensorOperations(AbstractTensor):
-    """A tensor, and what its operations do when no __torch_function__ is asked. `example` is its FakeTensor; `obj` the real one, when it exists already."""
+    """A tensor, and what its operations do past __torch_function__. `example` is its FakeTensor; `obj` the real one, when it exists already."""
 
     cls: type = torch.Tensor
 

@@ -432,7 +432,7 @@ class _Application:
         return made
 
     def is_batched(self, node: fx.Node, level: Level) -> bool:
-        """Whether a value depends on what this vmap takes apart."""
+        """Whether a value depends on what this vmap maps over."""
         seen, waiting = set(), [node]
         while waiting:
             found = waiting.pop()

@@ -1,10 +1,10 @@
 """Calls of functions marked with nonstrict_trace, or with leaf_function: one node of the graph, whatever the structure of arguments and results.
 A leaf function is an operator that runs the function itself; its fake says what it gives.
 
-Arguments are taken apart into tensors and sizes, which the node gets, and a template, which the node's target holds; the target puts
+Arguments are flattened into tensors and sizes, which the node gets, and a template, which the node's target holds; the target puts
 them together again and calls the function. Modules give their parameters and buffers, so that gradients reach them, and so do tensors
 that the function reaches by itself: a call on fakes shows which these are, and the target puts the node's inputs in their places.
-Results are taken apart by torch.utils._pytree and put together as Values.
+Results are flattened by torch.utils._pytree and unflattened as Values.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Parts:
         return lambda leaves: kind(build(leaves) for build in builds)
 
     def registered(self, value: Value, flatten: Callable[..., Any], unflatten: Callable[..., Any]) -> Build:
-        """An object of a class known to pytree: its own function takes it apart, traced."""
+        """An object of a class known to pytree: its own function flattens it, traced."""
         taken: Any = self.frame.wrap(flatten, _const(flatten)).call(self.frame, [value], {})
         children, context = taken.all_items(self.frame)
         builds, known = [self.take(child) for child in children.all_items(self.frame)], plain(context)

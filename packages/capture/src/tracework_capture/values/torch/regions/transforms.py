@@ -33,7 +33,7 @@ RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "exponential"
 
 
 class Batch(NamedTuple):
-    """What a vmap takes apart: its size, as a Value and as fakes have it, and what it does with random numbers."""
+    """What a vmap maps over: its size, as a Value and as fakes have it, and what it does with random numbers."""
 
     size: Value
     length: Any
@@ -144,7 +144,7 @@ class OverArguments(Body):
 
     @functools.cached_property
     def counts(self) -> dict[str, int]:
-        """How many tensors are told apart, and how many the function gives, which are no others."""
+        """How many distinct tensors the function is given, and how many it gives, which are none of those."""
         return {"primals": len(self.tensors), "results": len(self.all_tensors(self.value))}
 
     def like_arguments(self, made: Iterator[Value]) -> Value:
@@ -171,7 +171,7 @@ EFFECTS = ("may_raise", "may_write", "data_dependent", "of_history")
 
 
 def has_effect(node: fx.Node) -> bool:
-    """Whether somebody may see that the node is gone: by what it is marked with, or since it gives something else than tensors."""
+    """Whether the program may see that the node was removed: by what it is marked with, or since it gives something else than tensors."""
     example = node.meta.get("example_value")
     parts = example if isinstance(example, (tuple, list)) else [example]
     return any(map(node.meta.get, EFFECTS)) or not all(isinstance(part, torch.Tensor) for part in parts)
