@@ -71,7 +71,7 @@ class GraphBuilder:
         self.freed_at = -1  # the step of the captured frame at which a backward first used a history up
         self.tensor_values: dict[int, Any] = {}  # id of a fake -> the value of its tensor (values/protocol/memory.py)
         self.history_freed: Any = False  # or the same table, once a backward used a history up
-        self._reads = self._raising = self._writing = 0
+        self._reads = self._raising = self._writing = self._drawing = 0
         self._by_tensor: dict[int, fx.Node] = {}
         self.symbol_nodes: dict[Any, fx.Node] = {}  # symbol of a size -> what gives its value
         self._by_expr: dict[Any, fx.Node] = {}
@@ -270,6 +270,9 @@ class GraphBuilder:
         if frame.recording.effects.writing != self._writing:
             self._writing = frame.recording.effects.writing
             node.meta["may_write"] = True
+        if frame.recording.effects.drawing != self._drawing:
+            self._drawing = frame.recording.effects.drawing
+            node.meta["draws"] = True
         if frame.plan.learnt.isolated:
             isolate_node(frame, node)
         learn(node, example)

@@ -115,6 +115,7 @@ class Effects:
         self.sparse_gradients = False  # those of a later backward
         self.raised: list[Raised] = []  # by operators that may raise, which depends on data
         self.writing = 0  # operators that write to what they are given
+        self.drawing = 0  # operators that draw random numbers
 
     def note(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """FakeMode.recorder"""
@@ -215,12 +216,17 @@ _writes_as_it_reads = functools.partial(_leave_to_eager_where, _overlaps)
 
 
 def _draws(effects: Effects, func: Any, named: dict[str, Any]) -> None:
-    if any(a.name == "dropout_p" and named.get(a.name, a.default_value) == 0 for a in func._schema.arguments):
+    if any(a.name in _DRAWS_FOR and named.get(a.name, a.default_value) == 0 for a in func._schema.arguments):
         return
+    effects.drawing += 1
     if not any(isinstance(given, torch.Generator) for given in named.values()):
         effects.random = True
     else:
         effects.hidden = f"{func} draws from a generator of its own"
+
+
+_DRAWS_FOR = frozenset(("dropout_p", "training", "train"))
+"""Arguments with which an operator draws nothing where they are 0 or False."""
 
 
 def _normalizes(effects: Effects, func: Any, named: dict[str, Any]) -> None:

@@ -29,8 +29,6 @@ from ..hooks import stand_in_like
 from ..structure import leaves, rebuilt, same_structure, spread
 from ..tensor import TensorValue
 
-RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "exponential", "poisson", "uniform", "rrelu", "gumbel")
-
 
 class Batch(NamedTuple):
     """What a vmap maps over: its size, as a Value and as fakes have it, and what it does with random numbers."""
@@ -75,7 +73,7 @@ class Body:
         finally:
             modes.transforms = around
         nodes = [r.node for r in leaves(frame, self.result) if isinstance(r, TensorValue)]
-        self.is_random = any(map(draws, region.nodes()))
+        self.is_random = any(node.meta.get("draws") for node in region.nodes())
         self.made = region.outline(nodes, "Transformed", self.stand_ins)
         name = getattr(function, "name", "")
         self.name = name if isinstance(name, str) else ""
@@ -88,7 +86,7 @@ class Body:
         inside = {*nodes, *self.stand_ins}
         memory = {storage for node in nodes for storage in storages_of(node)}
         written = region.written() or any(storage.version != region.versions.get(storage, 0) for storage in memory)
-        seen = written or any(map(draws, nodes)) or any(map(has_effect, nodes))
+        seen = written or any(map(has_effect, nodes))
         if seen or any(user not in inside for node in inside for user in node.users):
             self.frame.break_graph("call_unknown", "a function under a transform of torch.func raises after what is seen outside")
         region.outline([], "Transformed", self.stand_ins)
@@ -161,12 +159,7 @@ class OverArguments(Body):
         return TupleValue([*found, rebuilt(self.frame, self.aux, made)])
 
 
-def draws(node: fx.Node) -> bool:
-    """Whether the node draws random numbers, by its name."""
-    return any(word in str(getattr(node.target, "__name__", node.target)) for word in RANDOM)
-
-
-EFFECTS = ("may_raise", "may_write", "data_dependent", "of_history")
+EFFECTS = ("may_raise", "may_write", "data_dependent", "of_history", "draws")
 """What a node is marked with that does, or may do, something beside computing tensors."""
 
 
