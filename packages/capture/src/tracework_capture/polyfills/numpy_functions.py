@@ -37,6 +37,9 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     return numpy.flip(numpy.swapaxes(m, first, second), second)
 
 
+folded(numpy.lib.array_utils.normalize_axis_tuple)  # of dims that are known, in most functions that take an axis
+
+
 @folded
 def planes(axes: Any, ndim: int) -> tuple[int, int]:
     """The two dims that axes name."""
