@@ -140,6 +140,14 @@ def test_shapes(shape, tmp_path):
     check_values("causal", tmp_path, 0.06 if shape == "halves" else 1e-5, **SHAPES[shape])
 
 
+@pytest.mark.parametrize("name", ["causal", "documents", "soft-cap", "rows and keys"])
+def test_programs_share_the_keys_of_few_queries(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(core, "LEAST_STEPS", 1)
+    monkeypatch.setitem(CASES, "documents", (*CASES["documents"][:2], [torch.arange(200) // 30], False))
+    kernels = check_values(name, tmp_path, 1e-5, queries=44, keys=200, out_width=24)
+    assert "keys in 4 parts" in dict(kernels[0].launch)["kind"]
+
+
 def block_mask(mask, rows, columns):
     """The eight tensors of a BlockMask of a mask (queries, keys): counts and places of partial and of full blocks, of keys, then of queries."""
     queries, keys = mask.shape

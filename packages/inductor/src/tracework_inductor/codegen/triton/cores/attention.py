@@ -2,7 +2,8 @@
 
 A program takes a block of queries, walks over blocks of keys, and keeps a running maximum and sum. What the mask hides from a whole block is
 not visited, and where it hides nothing it is not evaluated: bounds (reach.py) say so before the loop, or the counts and indices of a
-BlockMask where bounds know too little. Gradients are two more kernels that compute the weights again from the sums of the forward: one walks
+BlockMask where bounds know too little. Where few blocks of queries would leave most of a device idle, programs share the keys of one, and a
+second function merges their parts. Gradients are two more kernels that compute the weights again from the sums of the forward: one walks
 over keys for a block of queries, one over queries for a block of keys. Each result is summed up by one program, in order.
 
 The node's facts: `body` over (batch, head, query, key), which reads the score as `local("score")` and defines "changed" and "keep" and, for
@@ -21,11 +22,11 @@ import torch
 
 from ....ir.body import LoopBody, Ref
 from ....ir.buffer import BufferView
-from ....ir.index import INT32_LIMIT, Size, same
+from ....ir.index import INT32_LIMIT, Size, constant_product, same
 from ....schedule.plan import CoreKernel
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..body import BodyWriter, Tile, Value
-from ..config import Config, power_of_two
+from ..config import MULTIPROCESSORS, Config, power_of_two
 from ..header import function_header, launch_record, source_text
 from ..printer import IndexPrinter, PythonPrinter
 from ..text_rules import POINTER
@@ -35,6 +36,8 @@ __all__ = ["render"]
 
 LEAST = 16
 """Rows, columns and terms of the smallest product that tensor cores compute."""
+LEAST_STEPS = 8
+"""Over keys, of a part of them, where few programs share the device."""
 LOG2E = math.log2(math.e)
 LOWEST = 'float("-inf")'
 HALVES = frozenset({torch.bfloat16, torch.float16})
@@ -93,6 +96,7 @@ class _Attention:
         self.dtype = kernel.layouts[self.views["q"].buffer].dtype
         self.lines: list[str] = []
         self.config = self._config()
+        self.parts = self._parts()
         self.defined = {i.args[0]: i.args[1] for i in self.body.instructions if i.op == "define"}
 
     # sizes
@@ -110,6 +114,10 @@ class _Attention:
         rows, step = _no_more(rows, own), _no_more(step, other)
         return Config({"XBLOCK": rows, "RBLOCK": step}, warps, stages)
 
+    def _parts(self) -> int:
+        """Into how many parts, a power of two, programs share what a block walks over: every n-th step of n parts."""
+        return 1
+
     def text(self, size: Size) -> str:
         """Of a size, as an operand."""
         return self.plain.operand(size)
@@ -120,46 +128,61 @@ class _Attention:
     # text
 
     def rendered(self) -> RenderedKernel:
+        """The kernel's functions: this one, and the one that merges parts, where there are some."""
         self._write()
-        config = self.config
-        header = function_header([*self.pointers.values()], [*self.symbols.values()], [*config.constants], workspace=False)
-        q, k = self.views["q"], self.views["k"]
-        own = PythonPrinter(self.symbols)
-        heads = q.sizes[1] if self.outer == 2 else k.sizes[1]
-        blocks = (
-            f"(({own.text(self.lengths[self.outer - 2])}) + {config.constants['XBLOCK'] - 1}) // {config.constants['XBLOCK']}"
-        )
+        config, own, q = self.config, PythonPrinter(self.symbols), self.views["q"]
+        rows = config.constants["XBLOCK"]
+        heads = f"({own.text(q.sizes[0])}) * {self.heads}"
+        grids = [f"((({own.text(self.lengths[self.outer - 2])}) + {rows - 1}) // {rows}) * {heads} * {self.parts}"]
+        functions, scratch = [self.lines], []
+        if self.parts > 1:
+            merged = f"({own.text(self.lengths[0])}) * {heads}"
+            functions.append(self._merge())
+            grids.append(merged)
+            slots = f"{merged} * {self.parts}"
+            scratch = [f"{slots} * {_tile(int(self.views['v'].sizes[3]))}", slots, slots]
+        entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
+        arguments = [*self.symbols.values(), *(f"ws{n}" for n in range(len(scratch)))]
+        header = function_header([*self.pointers.values()], arguments, [*config.constants], workspace=False)
+        split = f", keys in {self.parts} parts" if self.parts > 1 else ""
         record = launch_record(
-            entries=[KERNEL_NAME],
-            grids=[f"({blocks}) * ({own.text(q.sizes[0])}) * {heads}"],
+            entries=entries,
+            grids=grids,
             configs=[config.record()],
             fits32=None,
-            workspace=[],
+            workspace=[{"dtype": "float32", "elements": elements} for elements in scratch],
             repeatable=True,
-            kind=self.kernel.node.core.replace("_", " of ") + f", {config.constants['XBLOCK']} rows at a time",
+            kind=f"{self.kernel.node.core.replace('_', ' of ')}, {rows} rows at a time{split}",
             checks=any(True for _ in self.body.checks()),
         )
         signature = tuple(POINTER[layout.dtype] for layout in self.kernel.layouts.values()) + ("i64",) * len(self.symbols)
-        text = header + "".join(f"    {line}\n" for line in self.lines)
-        return RenderedKernel(source_text([text], [KERNEL_NAME]), signature, record)
+        texts = [header + "".join(f"    {line}\n" for line in lines) for lines in functions]
+        return RenderedKernel(source_text(texts, entries), signature, record)
+
+    @property
+    def heads(self) -> int:
+        """How many heads of a batch have programs of their own."""
+        return int(self.views["q" if self.outer == 2 else "k"].sizes[1])
+
+    def _merge(self) -> list[str]:
+        raise NotImplementedError
 
     def _write(self) -> None:
         raise NotImplementedError
 
     def _program(self) -> None:
         """Which block of which head the program has; blocks that see most come first where later queries see more."""
-        q, k = self.views["q"], self.views["k"]
-        own = self.lengths[self.outer - 2]
-        heads = int(q.sizes[1] if self.outer == 2 else k.sizes[1])
+        own, split = self.lengths[self.outer - 2], self.parts > 1
         self.lines += [
             *_length("queries", self.lengths[0], self.plain),
             *_length("keys", self.lengths[1], self.plain),
             f"blocks = ({'queries' if self.outer == 2 else 'keys'} + {self.config.constants['XBLOCK'] - 1}) // XBLOCK",
-            "block = (tl.program_id(0) % blocks).to(tl.int32)",
-            "pair = (tl.program_id(0) // blocks).to(tl.int32)",
+            *([f"program = tl.program_id(0) // {self.parts}", f"part = tl.program_id(0) % {self.parts}"] if split else []),
+            f"block = ({'program' if split else 'tl.program_id(0)'} % blocks).to(tl.int32)",
+            f"pair = ({'program' if split else 'tl.program_id(0)'} // blocks).to(tl.int32)",
             *(["block = blocks - 1 - block"] if self.outer == 2 else []),
-            f"batch = pair // {heads}",
-            f"{'head' if self.outer == 2 else 'group'} = pair % {heads}",
+            f"batch = pair // {self.heads}",
+            f"{'head' if self.outer == 2 else 'group'} = pair % {self.heads}",
             "x = block * XBLOCK + tl.arange(0, XBLOCK)",
             "x_first = block * XBLOCK",
             f"x_last = tl.minimum(x_first + XBLOCK, {'queries' if self.outer == 2 else 'keys'}) - 1",
@@ -294,7 +317,7 @@ class _Attention:
         lines.append(f"begin = {'0' if low is None else f'(tl.maximum({low}, 0) // {rblock} * {rblock}).to(tl.int32)'}")
         lines.append(f"end = {limit if high is None else f'tl.minimum({high}, {limit}).to(tl.int32)'}")
         if reach.certain is None:
-            self._loop(writer, ["for first in range(begin, end, RBLOCK):"], step, True, not whole)
+            self._loop(writer, [self._range("begin", "end")], step, True, not whole)
             return
         low, high = reach.certain.low, reach.certain.high
         inner = f"((tl.maximum({low}, 0) + {rblock - 1}) // {rblock} * {rblock}).to(tl.int32)"
@@ -303,11 +326,17 @@ class _Attention:
         end = f"({last} // {rblock} * {rblock})"
         lines.append("unsure = " + (end if low is None and high is None else f"tl.maximum({end}, sure).to(tl.int32)"))
         if low is not None:
-            self._loop(writer, ["for first in range(begin, tl.minimum(sure, end), RBLOCK):"], step, True, not whole)
-        self._loop(writer, ["for first in range(sure, unsure, RBLOCK):"], step, False, False)
+            self._loop(writer, [self._range("begin", "tl.minimum(sure, end)")], step, True, not whole)
+        self._loop(writer, [self._range("sure", "unsure")], step, False, False)
         if high is not None or not whole:
             masked = reach.possible.high is not None or high is not None
-            self._loop(writer, ["for first in range(unsure, end, RBLOCK):"], step, masked, not whole)
+            self._loop(writer, [self._range("unsure", "end")], step, masked, not whole)
+
+    def _range(self, begin: str, end: str) -> str:
+        """The first line of a loop over the steps of this part."""
+        if self.parts == 1:
+            return f"for first in range({begin}, {end}, RBLOCK):"
+        return f"for first in range({begin} + part * RBLOCK, {end}, {self.parts} * RBLOCK):"
 
     # a BlockMask
 
@@ -332,7 +361,7 @@ class _Attention:
             per = other // rblock
             step_of = _times(f"n // {per}", listed.strides[3], self, listed.sizes[3], wide=False) or "0"
             head = [
-                f"for n in range(0, {name} * {per}):",
+                f"for n in range({'part' if self.parts > 1 else '0'}, {name} * {per}, {self.parts}):",
                 f"first = tl.load({name}_at + {step_of}) * {other} + n % {per} * RBLOCK",
             ]
             self._loop(writer, head, step, masked, border)
@@ -398,12 +427,61 @@ class _Forward(_Attention):
 
         self._loops(self._writer(), step)
         rows = "x < queries" if self.x_mask else None
+        if self.parts > 1:
+            self.lines += [
+                f"slot = (pair.to(tl.int64) * queries + x) * {self.parts} + part",
+                f"tl.store(ws0 + (slot * {width})[:, None] + e[None, :], sums{_also(self.x_mask)})",
+                f"tl.store(ws1 + slot, highest{_also(rows)})",
+                f"tl.store(ws2 + slot, total{_also(rows)})",
+            ]
+            return
         self.lines += [
-            *(["total = tl.where(total == 0.0, 1.0, total)"] if dict(self.kernel.node.facts)["zeroed"] else []),
+            *self._filled(),
             f"tl.store({self._address(out, 'x_wide', 'e')}, sums / total[:, None]{_also(self.x_mask, _lanes('e', out.width))})",
             f"tl.store({self._place_of_row('lse', 'head', 'x')}, highest + tl.log2(total){_also(rows)})",
             f"tl.store({self._place_of_row('highest', 'head', 'x')}, highest{_also(rows)})",
         ]
+
+    def _filled(self) -> list[str]:
+        """The line that makes a row that sees nothing 0, if it is to be."""
+        return ["total = tl.where(total == 0.0, 1.0, total)"] if dict(self.kernel.node.facts)["zeroed"] else []
+
+    def _parts(self) -> int:
+        q = self.views["q"]
+        steps = -(-constant_product([self.lengths[1]]) // (LEAST_STEPS * self.config.constants["RBLOCK"]))
+        blocks = -(-constant_product([self.lengths[0]]) // self.config.constants["XBLOCK"])
+        most = min(2 * MULTIPROCESSORS // (constant_product(q.sizes[:2], 1) * blocks), steps)
+        return 1 << max(most, 1).bit_length() - 1
+
+    def _merge(self) -> list[str]:
+        """One row of the results from all parts, in their order."""
+        outer, self.lines = self.lines, []
+        width = _tile(int(self.views["v"].sizes[3]))
+        self.lines += [
+            *_length("queries", self.lengths[0], self.plain),
+            "x = (tl.program_id(0) % queries).to(tl.int64)",
+            "pair = (tl.program_id(0) // queries).to(tl.int32)",
+            f"batch = pair // {self.heads}",
+            f"head = pair % {self.heads}",
+            f"e = tl.arange(0, {width})",
+        ]
+        out = self._rows("out", "head")
+        step = "x" if out.step == "1" else f"x * {out.step}"
+        lane = "e" if out.lane == "1" else f"e * {out.lane}"
+        self.lines += [
+            f"slot = (pair.to(tl.int64) * queries + x) * {self.parts} + tl.arange(0, {self.parts})",
+            "parts = tl.load(ws1 + slot)",
+            "highest = tl.max(parts, 0)",
+            f"weight = tl.exp2(parts - tl.where(highest == {LOWEST}, 0.0, highest))",
+            "total = tl.sum(tl.load(ws2 + slot) * weight, 0)",
+            f"sums = tl.sum(tl.load(ws0 + (slot * {width})[:, None] + e[None, :]) * weight[:, None], 0)",
+            *self._filled(),
+            f"tl.store({out.base} + {step} + {lane}, sums / total{_also(_lane('e', out.width))})",
+            f"tl.store({self._place_of_row('lse', 'head', 'x')}, highest + tl.log2(total))",
+            f"tl.store({self._place_of_row('highest', 'head', 'x')}, highest)",
+        ]
+        lines, self.lines = self.lines, outer
+        return lines
 
 
 class _Backward(_Attention):
@@ -536,9 +614,15 @@ def _tile(extent: int) -> int:
     return max(LEAST, power_of_two(extent))
 
 
+def _lane(name: str, extent: int) -> str | None:
+    """A mask over the lanes of a row, if some are too many."""
+    return None if _tile(extent) == extent else f"({name} < {extent})"
+
+
 def _lanes(name: str, extent: int) -> str | None:
-    """A mask over the lanes of a tile, if some are too many."""
-    return None if _tile(extent) == extent else f"({name} < {extent})[None, :]"
+    """The same over the lanes of a tile."""
+    lane = _lane(name, extent)
+    return None if lane is None else f"{lane}[None, :]"
 
 
 def _and(*masks: str | None) -> str:
