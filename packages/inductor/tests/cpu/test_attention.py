@@ -178,13 +178,28 @@ LENGTH, BATCH = symbol("s0", 2, None), symbol("s1", 1, None)
 
 @pytest.mark.parametrize("length", [2, 90])
 def test_sizes_that_change(length, tmp_path):
-    specs = [TensorSpec(F32, CUDA, (BATCH, heads, LENGTH, 16)) for heads in (2, 1, 1)]
-    score, keep, _ = texts("causal")
-    q, k, v, _ = operands(length, length)
-    host, kernels = rendered(build(forward_program(score, keep, ""), [None] * 3, specs))
-    found = triton_interpreter.host_call(host, kernels, tmp_path)([q, k, v])
-    wanted = forward_reference(*(x.double() for x in (q, k, v)), [], [], [], score, keep, SCALE, [])
-    torch.testing.assert_close([x.double() for x in found], [x.double() for x in wanted], rtol=0, atol=1e-5)
+    """Of operands, of what bodies read, and as numbers in bodies."""
+    mode = FakeMode(table := SymbolTable())
+    size, number = table.new(9), table.new(3, number=True)
+    captured = [mode.from_real(torch.zeros(9), sizes=[size], strides=[1]), table.to_symint(number)]
+    score, keep, _ = trace_bodies(
+        lambda s, b, h, i, j, x, n: s + x[j],
+        lambda s, b, h, i, j, x, n: i + n >= 2 * j - j,
+        captured,
+        F32,
+        torch.device("cpu"),
+        table,
+    )
+
+    def program(q, k, v, x):
+        return prims.attention(q, k, v, (x,), (), (LENGTH // 2,), score, keep, SCALE, ())
+
+    specs = [TensorSpec(F32, CUDA, s) for s in (*[(BATCH, heads, LENGTH, 16) for heads in (2, 1, 1)], (LENGTH,))]
+    (q, k, v, _), x = operands(length, length), torch.randn(length)
+    host, kernels = rendered(build(program, [None] * 4, specs))
+    found = triton_interpreter.host_call(host, kernels, tmp_path)([q, k, v, x])
+    wanted = forward_reference(*(t.double() for t in (q, k, v)), [x.double()], [], [length // 2], score, keep, SCALE, [])
+    torch.testing.assert_close([t.double() for t in found], list(wanted), rtol=0, atol=1e-5)
 
 
 def test_no_scores_in_memory():

@@ -69,6 +69,22 @@ class Rows:
     width: int
 
 
+class _Writer(BodyWriter):
+    """Writes a body; wide: names of positions in 64 bits, where 32 are not known to be enough for places in memory."""
+
+    wide: dict[Any, str] = {}
+
+    def index(self, size: Size, *, value: bool = False) -> tuple[str, frozenset[str]]:
+        """As every writer's; values stay in 32 bits."""
+        if value or not self.wide:
+            return super().index(size, value=value)
+        plain, self.printer = self.printer, IndexPrinter({**self.printer.names, **self.wide}, self.printer.ranges)
+        try:
+            return super().index(size)
+        finally:
+            self.printer = plain
+
+
 class _Attention:
     """One kernel: `x` counts the rows of a program's block, `r` those of a step's."""
 
@@ -246,7 +262,9 @@ class _Attention:
         ranges = {a.var: (0, a.size - 1) for a in self.body.axes}
         elements = [layout.elements() for name, layout in self.kernel.layouts.items() if name in self._captured()]
         narrow = all(isinstance(n, int) and n <= INT32_LIMIT for n in elements)
-        writer = BodyWriter(self._tile_masks(False), IndexPrinter(names, ranges), {}, narrow)
+        wide = {} if narrow else {v: f"{names[v]}.to(tl.int64)" for v in self.index if not isinstance(v, int)}
+        writer = _Writer(self._tile_masks(False), IndexPrinter(names, ranges), {}, narrow)
+        writer.wide = wide
         writer.symbol_dims = dims
         writer.pointers = {name: self.pointers[name] for name in self.kernel.layouts}
         writer.element = {name: layout.dtype for name, layout in self.kernel.layouts.items()}
