@@ -6,15 +6,16 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule
 from tracework_aotautograd import AotOptions, aot_compile
-from tracework_primops import attended
+from tracework_aotautograd.trace.attention import with_attention
+from tracework_primops import FakeMode, SymbolTable, TensorSpec, attended, attention_of_bodies
 
 ONE = frozenset({"cpu"})
 SIZES = 2, 4, 24, 8
 
 
-def captured_graph(change, mask, *more):
+def captured_graph(change, mask, *more, qkv=None):
     """A captured graph as capture makes it: scores, indices, what the functions do, `attended`."""
-    graph, examples = Graph(), [torch.randn(SIZES, requires_grad=True) for _ in range(3)] + list(more)
+    graph, examples = Graph(), (qkv or [torch.randn(SIZES, requires_grad=True) for _ in range(3)]) + list(more)
     nodes = [graph.placeholder(f"x{n}") for n in range(len(examples))]
     for node, example in zip(nodes, examples):
         node.meta["example_value"] = example
@@ -29,7 +30,11 @@ def captured_graph(change, mask, *more):
 
     scores = call(product, *nodes[:2])
     shape = SIZES[0], SIZES[1], SIZES[2], SIZES[2]
-    index = [call(lambda d=d, n=n: torch.arange(n).view([-1 if d == e else 1 for e in range(4)])) for d, n in enumerate(shape)]
+    device = examples[0].device
+    index = [
+        call(lambda d=d, n=n: torch.arange(n, device=device).view([-1 if d == e else 1 for e in range(4)]))
+        for d, n in enumerate(shape)
+    ]
     changed, kept = call(change, scores, *index, *nodes[3:]), call(mask, *index)
     found = call(attended, *nodes[:3], scores, tuple(index), changed, kept, 0.25, (), ())
     graph.output(tuple(call(lambda t, n=n: t[n], found) for n in range(2)))
@@ -95,3 +100,16 @@ def test_gradients_of_gradients():
     wanted = second(frozenset())
     torch.manual_seed(0)
     torch.testing.assert_close(second(ONE), wanted, rtol=1e-4, atol=1e-4)  # in float32, through two sums of squares
+
+
+def test_a_number_on_the_cpu_is_brought_to_the_operator():
+    mode, other = FakeMode(SymbolTable()), torch.device("meta")
+    qkv = [mode.make(TensorSpec(torch.float32, other, SIZES)) for _ in range(3)]
+    number = mode.make(TensorSpec(torch.float32, torch.device("cpu"), ()))
+
+    with mode:
+        graph, _ = captured_graph(lambda s, b, h, i, j, x: s * x, causal, number, qkv=qkv)
+    made = with_attention(graph, frozenset({"meta"}))
+    (call,) = (n for n in made.graph.nodes if n.target is attention_of_bodies)
+    tensors = call.args[3]
+    assert [(n.target, n.args[1:]) for n in tensors if n.op == "call_method"] == [("to", (other,))]

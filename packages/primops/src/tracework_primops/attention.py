@@ -79,7 +79,7 @@ def trace_bodies(
     """The bodies of two functions of (scores, b, h, i, j, *captured), which are given fakes, and of the first one's derivative by the scores,
     empty where it gives the scores themselves. dtype, device: of the scores.
 
-    captured: fakes, and torch.SymInt of `table`. Raises PrimError for what has no form in prims.
+    captured: fakes, taken to be on that device, and torch.SymInt of `table`. Raises PrimError for what has no form in prims.
     """
     trace = _Trace(captured, dtype, device, table)
     return trace.text(score), trace.text(keep), trace.text(score, derivative=True)
@@ -101,7 +101,7 @@ class _Trace:
         if isinstance(value, torch.SymInt):
             return SizeSpec(self._size(self.outer.from_symint(value), number=True))
         sizes = value.spec.sizes if hasattr(value, "spec") else tuple(value.shape)
-        return TensorSpec(value.dtype, value.device, tuple(map(self._size, sizes)))
+        return TensorSpec(value.dtype, self.specs[0].device, tuple(map(self._size, sizes)))
 
     def _size(self, size: Any, number: bool = False) -> Any:
         if not isinstance(size, Expr):

@@ -66,7 +66,7 @@ def of_target(target: Any) -> Recompute:
 
 MATMUL_NAMES = frozenset(
     "mm addmm bmm baddbmm convolution _scaled_mm _grouped_mm _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
-    "_scaled_dot_product_cudnn_attention _scaled_dot_product_flash_attention_for_cpu".split()
+    "_scaled_dot_product_cudnn_attention _scaled_dot_product_flash_attention_for_cpu attention".split()
 )
 
 

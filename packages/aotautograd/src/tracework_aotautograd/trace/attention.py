@@ -32,7 +32,12 @@ def with_attention(gm: fx.GraphModule, devices: Collection[str]) -> fx.GraphModu
     made: dict[fx.Node, fx.Node] = {}
     for node in gm.graph.nodes:
         if node in calls:
-            made[node] = graph.call_function(attention_of_bodies, fx.map_arg(calls[node], made.__getitem__))
+            moved = {}
+            for number, device in _numbers_elsewhere(node, calls[node]):
+                moved[number] = graph.call_method("to", (made[number], device))
+                moved[number].meta["stack"] = node.meta.get("stack")
+            args = fx.map_arg(calls[node], (made | moved).__getitem__)
+            made[node] = graph.call_function(attention_of_bodies, args)
             made[node].meta.update(node.meta)
         else:
             made[node] = copy_node(graph, node, made.__getitem__)
@@ -43,11 +48,22 @@ def with_attention(gm: fx.GraphModule, devices: Collection[str]) -> fx.GraphModu
     return result
 
 
+def _numbers_elsewhere(node: fx.Node, call: tuple[Any, ...]) -> list[tuple[fx.Node, torch.device]]:
+    """Captured tensors of one number on the CPU, which the operator reads on its own device."""
+    device = node.args[0].meta["example_value"].device  # type: ignore[union-attr]
+    return [(n, device) for n in call[3] if n.meta["example_value"].device != device]
+
+
 def _call(gm: fx.GraphModule, node: fx.Node, devices: Collection[str]) -> tuple[Any, ...] | None:
     """The arguments of the operator that computes what a call of `attended` does."""
     query, key, value, scores, indices, changed, mask, scale, blocks, extents = node.args
     q, k, v = (n.meta["example_value"] for n in (query, key, value))  # type: ignore[union-attr]
-    if q.device.type not in devices or not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES or not isinstance(scale, float):
+    if (
+        q.device.type not in devices
+        or not q.dtype == k.dtype == v.dtype
+        or q.dtype not in DTYPES
+        or type(scale) not in (int, float)
+    ):
         return None
     fixed = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
     if not all(type(n) is int for n in fixed) or max(fixed[2:]) > MOST_WIDTH or 0 in fixed or k.shape[1] != v.shape[1]:
@@ -56,17 +72,18 @@ def _call(gm: fx.GraphModule, node: fx.Node, devices: Collection[str]) -> tuple[
         return None
     between = _Between([scores, *indices], [changed, mask])  # type: ignore[misc]
     captured = [n.meta["example_value"] for n in between.captured]
-    if any(isinstance(x, torch.Tensor) and (x.requires_grad or x.device != q.device) for x in captured):
+    given = [x for x in captured if isinstance(x, torch.Tensor)]
+    if any(x.requires_grad or x.device != q.device and (x.ndim or x.device.type != "cpu") for x in given):
         return None
     table = gm.meta.get("symbols")
     try:
         texts = trace_bodies(between.function(0), between.function(1), captured, torch.float32, q.device, table)
-    except (PrimError, RuntimeError, TypeError, NotImplementedError) as error:
+    except (PrimError, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
         log.debug("%s: attention computes all scores: %s", node.meta.get("stack"), error)
         return None
     tensors = [n for n, x in zip(between.captured, captured, strict=True) if isinstance(x, torch.Tensor)]
     sizes = [n for n, x in zip(between.captured, captured, strict=True) if not isinstance(x, torch.Tensor)]
-    return query, key, value, tensors, list(blocks), sizes, *texts, scale, list(extents)  # type: ignore[arg-type]
+    return query, key, value, tensors, list(blocks), sizes, *texts, float(scale), list(extents)  # type: ignore[arg-type]
 
 
 def _ancestors(of: Sequence[fx.Node]) -> list[fx.Node]:
