@@ -27,7 +27,7 @@ __all__ = [
 
 MULTIPROCESSORS = 132
 # That walk rows and keep sums of columns: as many as run at once.
-COLUMN_BLOCKS = 4 * MULTIPROCESSORS
+COLUMN_BLOCKS = 3 * MULTIPROCESSORS
 # Rows up to this many elements are held in registers at once.
 MAX_PERSISTENT = 16384
 _MOST_IN_FLIGHT = 4
