@@ -42,6 +42,7 @@ def rows(width: int, dtype: torch.dtype, *more: Callable[[int, int], torch.Tenso
 
     def made(elements: int) -> list[torch.Tensor]:
         height = max(1, elements // width)
+        height -= height % 128 if height > 128 else 0
         return [torch.randn(height, width, device="cuda").to(dtype), *(f(height, width) for f in more)]
 
     return made
