@@ -114,7 +114,7 @@ def test_near_float64(name, chain, small, monkeypatch, tmp_path):
 
 
 @given(height=st.integers(32, 90), width=st.integers(2, 70))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(height, width, small, tmp_path):
     torch.manual_seed(height)
     assert_near_float64(softmax_backward, (torch.randn(height, width), torch.randn(height, width).softmax(1)), tmp_path)

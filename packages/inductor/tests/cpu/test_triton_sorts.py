@@ -88,7 +88,7 @@ def test_median(dtype, tmp_path):
 
 
 @given(data=st.data())
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_shape(data, tmp_path):
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=0, max_size=2))
     dim = data.draw(st.integers(0, len(sizes)))
