@@ -14,6 +14,7 @@ from .autotune.tune import Timing, tuned
 from .codegen import renderer_for
 from .codegen.cpp.digest import DIGEST_KERNEL
 from .codegen.cpp.gemm import GEMM_KERNEL
+from .codegen.names import kernel_name
 from .codegen.pack import pack
 from .codegen.renderer import RenderedKernel
 from .codegen.wrapper.lines import HostProgram, host_program
@@ -95,7 +96,10 @@ def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, lis
             known = by_device.setdefault(device_type, {})
             identity = (rendered.source, rendered.signature, repr(rendered.launch))
             if identity not in known:
-                known[identity] = (f"{device_type}_kernel{len(known)}", rendered)
+                name = kernel_name(
+                    kernel, plan.program.role, {name for those in by_device.values() for name, _ in those.values()}
+                )
+                known[identity] = (name, rendered)
             functions[kernel.name] = known[identity][0]
     targets = {k.node.target for k in plan.kernels if isinstance(k, ExternKernel)}
     if any(t.startswith(PACKED_CALL) for t in targets):

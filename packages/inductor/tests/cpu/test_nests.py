@@ -64,7 +64,7 @@ def test_arrays_that_lie_across_the_loop_are_turned_tile_by_tile(sizes, dtype) -
         return p.contiguous(value, (c * h * w, h * w, w, 1)), p.contiguous(value, (c * h * w, 1, w * c, c))
 
     artifact = check(fn, x, y)
-    assert "tw_turn(" in artifact.kernels[0].source.partition("cpu_kernel0(")[2]
+    assert "tw_turn(" in artifact.kernels[0].source.partition("loops_0(")[2]
 
 
 def test_tiles_of_symbolic_extents() -> None:
@@ -81,11 +81,11 @@ def test_tiles_of_symbolic_extents() -> None:
     args = (30, 50, x, torch.randn(4, 30, 50, generator=torch.Generator().manual_seed(1)))
     graph = build(lambda a, b, x, y: p.add(x, y), args, specs)
     artifact = compile_graph(graph)
-    assert "tw_turn(" in artifact.kernels[0].source.partition("cpu_kernel0(")[2]
+    assert "tw_turn(" in artifact.kernels[0].source.partition("loops_0(")[2]
     torch.testing.assert_close(runtime.load(artifact)(list(args))[0], args[2] + args[3])
 
 
 def test_masked_loads_are_not_turned() -> None:
     x = torch.randn(40, 60, generator=torch.Generator().manual_seed(0))
     artifact = check(lambda a: p.contiguous(p.pad(p.permute(a, (1, 0)), ((1, 2), (3, 0)), 0.5), (43, 1)), x)
-    assert "tw_turn(" not in artifact.kernels[0].source.partition("cpu_kernel0(")[2]
+    assert "tw_turn(" not in artifact.kernels[0].source.partition("loops_0(")[2]

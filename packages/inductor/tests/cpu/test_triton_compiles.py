@@ -33,3 +33,4 @@ def test_all_samples_compile_for_hopper(tmp_path):
             assert (b"__assertfail" in cubin.code) == job["checks"] == ("device_assert" in job["source"])
         assert cubin.params >= len(job["arguments"])
         assert cubin.num_warps == job["num_warps"]
+        assert cubin.symbol == job["symbol"]

@@ -214,6 +214,8 @@ class Artifact:
         for kernel in self.kernels:
             head = sources.setdefault(kernel.source, [])
             head.append(f"# kernel {kernel.name} ({kernel.language}) {' '.join(kernel.signature)}")
+            known = self.notes.get("traffic", {}).get(kernel.name, {})
+            head += [f"#   {', '.join(f'{what} {count}' for what, count in known.items())}"] if known else []
             head += [f"#   from {place}" for place in self.places.get(kernel.name, ())]
             head += [f"#   {line}" for line in self.notes.get("choices", {}).get(kernel.name, ())]
         for source, head in sources.items():

@@ -14,6 +14,7 @@ from ..ir.index import Expr, Size
 from ..schedule.graph import alias_root
 from ..schedule.operators import operators_of
 from ..schedule.plan import ExternKernel, KernelPlan, Output, Program
+from .traffic import traffic
 
 
 def pack(
@@ -48,7 +49,12 @@ def pack(
         conditions=_conditions(program, bound),
         inputs=program.inputs,
         places=_places(plan, functions, places),
-        notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels), **_choices(plan, functions)},
+        notes={
+            "fallbacks": [list(f) for f in program.fallbacks],
+            "kernels": len(plan.kernels),
+            **_choices(plan, functions),
+            "traffic": {functions[k.name]: traffic(k) for k in plan.kernels if not isinstance(k, ExternKernel)},
+        },
     )
 
 

@@ -57,4 +57,4 @@ def test_what_is_fused_into_a_kernel_is_its():
         if node.op == "call_function":
             node.meta["origin"] = f"lib/model.py:1 in forward {node.target.name}"
     found = {name: [text.split()[-1] for text in known] for name, known in compile_graph(graph).places.items()}
-    assert found == {"cpu_kernel0": ["sin"], "aten::mm": ["mm"], "cpu_kernel1": ["cos", "mul"]}
+    assert found == {"sin_0": ["sin"], "aten::mm": ["mm"], "cos_mul_0": ["cos", "mul"]}

@@ -25,12 +25,13 @@ def placed(number, dtype=torch.float32):
 def lines_of(graph):
     """What the host program does with memory of the CPU, and what speaks against a recording."""
     artifact = compile_graph(graph, InductorOptions())
+    on_cpu = {kernel.name for kernel in artifact.kernels if kernel.language == "cpp"}
     found = []
     for line in artifact.host_lines:
         match line:
             case Number():
                 found.append("written")
-            case Launch(function) if function.startswith("cpu"):
+            case Launch(function) if function in on_cpu:
                 found.append("kernel")
             case Call(operators=("prims::device_put",)):
                 found.append("copied")

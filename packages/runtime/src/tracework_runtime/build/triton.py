@@ -45,7 +45,7 @@ class Cubin:
 
 
 def request(kernel: KernelSource, entry: str, config: Mapping[str, Any], variant: Variant, capability: int) -> dict[str, Any]:
-    """The request for one function of a kernel; also its content address."""
+    """The request for one function of a kernel; all but `symbol`, what it is to be called, is its content address."""
     pointers = [(f"p{n}", t) for n, t in enumerate(kernel.signature) if t.startswith("*")]
     numbers = [t for t in kernel.signature if not t.startswith("*")]
     sizes = [(f"ks{n}", _number(t, variant)) for n, t in enumerate(numbers)]
@@ -54,6 +54,7 @@ def request(kernel: KernelSource, entry: str, config: Mapping[str, Any], variant
     return {
         "source": kernel.source,
         "entry": entry,
+        "symbol": kernel.name + entry.removeprefix(kernel.launch["entries"][0]),
         "arguments": [*pointers, *sizes, *workspace],
         "constants": {**config["constants"], "WIDE": variant.wide},
         "aligned": aligned + [name for name, _ in workspace],
@@ -83,12 +84,13 @@ def _number(text: str, variant: Variant) -> str:
     return "i32" if text == "i64" and not variant.wide else text
 
 
-def _key(job: Mapping[str, Any]) -> str:
+def content_key(job: Mapping[str, Any]) -> str:
     try:
         version = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
         version = "absent"
-    return hashlib.sha256(json.dumps([job, version], sort_keys=True).encode()).hexdigest()
+    facts = {name: fact for name, fact in job.items() if name != "symbol"}
+    return hashlib.sha256(json.dumps([facts, version], sort_keys=True).encode()).hexdigest()
 
 
 def build_all(jobs: Sequence[dict[str, Any]], options: RuntimeOptions, store: Entries, *, anew: bool = False) -> list[Cubin]:
@@ -107,7 +109,7 @@ def build_each(
     jobs: Sequence[dict[str, Any]], options: RuntimeOptions, store: Entries, *, anew: bool = False
 ) -> list[Cubin | BuildError]:
     """The same, with the error of each that Triton cannot compile in its place. Raises BuildError where a process dies."""
-    keys = [_key(job) for job in jobs]
+    keys = [content_key(job) for job in jobs]
     found: dict[str, Cubin | BuildError | None] = {key: None if anew else _stored(key, store) for key in keys}
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if found[key] is None}
     if missing:

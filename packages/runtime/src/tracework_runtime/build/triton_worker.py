@@ -1,9 +1,9 @@
 """A process that compiles Triton kernels; started by pool.py as a script, knows nothing of this package.
 
 Requests and answers are frames on stdin and stdout: a u64 length and JSON, then a u64 length and raw bytes.
-Request: source, entry, arguments ([name, type] in order), constants, aligned (argument names divisible by 16),
-num_warps, num_stages, capability, fp_fusion (products may be contracted into sums), checks (assertions are kept). Answer: {"ok": true, "symbol",
-"shared", "num_warps", "params", "spills"} and the cubin, or {"ok": false, "error"}.
+Request: source, entry, symbol (what the entry is called in the cubin), arguments ([name, type] in order), constants, aligned (names of
+arguments divisible by 16), num_warps, num_stages, capability, fp_fusion (products may be contracted into sums), checks (assertions are kept).
+Answer: {"ok": true, "symbol", "shared", "num_warps", "params"} and the cubin, or {"ok": false, "error"}.
 """
 
 import json
@@ -46,7 +46,9 @@ def compile_kernel(request, number):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    function = load_module(request["source"], number)[request["entry"]]
+    symbol = request["symbol"]
+    source = request["source"].replace(f"\ndef {request['entry']}(", f"\ndef {symbol}(")
+    function = load_module(source, number)[symbol]
     constants = request["constants"]
     signature = dict(request["arguments"]) | {name: "constexpr" for name in constants}
     positions = {name: n for n, name in enumerate(function.arg_names)}

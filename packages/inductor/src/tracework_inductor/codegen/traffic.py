@@ -1,0 +1,51 @@
+"""What a kernel moves and computes, where its sizes say so: bytes of memory and operations on floats."""
+
+from collections.abc import Mapping
+
+from ..ir.body import Instruction, LoopBody
+from ..ir.index import Expr, Size, product
+from ..ir.scalar_ops import SCALAR_OPS
+from ..schedule.plan import CoreKernel, KernelBatch, LoopKernel
+
+__all__ = ["traffic"]
+
+
+def traffic(kernel: LoopKernel | CoreKernel | KernelBatch) -> dict[str, int | str]:
+    """bytes: of the memory that it reads and that it writes, each buffer once, elements at computed places as often as they are touched;
+    flops: one for each operation with a float for a result, two for each term of a product (not there for a core). Numbers, or texts over sizes."""
+    parts = kernel.parts if isinstance(kernel, KernelBatch) else (kernel,)
+    found: dict[str, Size] = {}
+    for part in parts:
+        for name, count in _of_one(part).items():
+            found[name] = found.get(name, 0) + count
+    return {name: str(count) if isinstance(count, Expr) else int(count) for name, count in found.items()}
+
+
+def _of_one(kernel: LoopKernel | CoreKernel) -> Mapping[str, Size]:
+    if isinstance(kernel, CoreKernel):
+        views = [view for view in (*kernel.node.operands, *kernel.node.results) if view is not None]
+        return {"bytes": sum((product(v.sizes) * kernel.layouts[v.buffer].dtype.itemsize for v in views), start=0)}
+    points = product([axis.size for axis in kernel.axes])
+    steps = points * product([axis.size for axis in kernel.reduction_axes])
+    moved: dict[tuple[str, str], Size] = {}
+    flops: Size = 0
+    for one in kernel.passes:
+        count = steps if one.level == "inner" else points
+        computed = {i.args[2] for i in one.body.instructions if i.op == "indirect"}
+        for instruction in one.body.instructions:
+            flops = flops + _operations(instruction, one.body) * count
+            if instruction.op in ("load", "store"):
+                buffer, index = instruction.args[:2]
+                at_computed = isinstance(index, Expr) and bool(index.free_symbols & computed)
+                moved.setdefault((instruction.op, buffer), count if at_computed else kernel.layouts[buffer].elements())
+    return {"bytes": sum((n * kernel.layouts[b].dtype.itemsize for (_, b), n in moved.items()), start=0), "flops": flops}
+
+
+def _operations(instruction: Instruction, body: LoopBody) -> int:
+    combines = instruction.op in ("reduce", "scan")
+    dtype = body.instructions[instruction.args[2].position].dtype if combines else instruction.dtype
+    if dtype is None or not (dtype.is_floating_point or dtype.is_complex):
+        return 0
+    if combines:
+        return 2 if instruction.args[1] == "dot" else 1
+    return 2 if instruction.op == "fma" else int(instruction.op in SCALAR_OPS)
