@@ -8,6 +8,7 @@ import torch
 
 from .body import LoopBody
 from .index import Size, contiguous_strides, product
+from .scalar_ops import IN_BITS
 
 IN_PARTS: Mapping[torch.dtype, torch.dtype] = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 """Complex dtypes whose memory loops read and write, and the dtype of the parts."""
@@ -17,7 +18,7 @@ IN_PARTS: Mapping[torch.dtype, torch.dtype] = {torch.complex64: torch.float32, t
 class BufferLayout:
     """dtype, device, sizes and strides of a buffer; element [i, j] is at sum(index * stride).
 
-    Loops see memory of a complex dtype as its parts, with a last axis of size 2.
+    Loops see memory of a complex dtype as its parts, with a last axis of size 2, and of a dtype in IN_BITS as the bits.
     """
 
     dtype: torch.dtype
@@ -33,6 +34,8 @@ class BufferLayout:
     @property
     def in_loops(self) -> "BufferLayout":
         """The same memory as loops load and store it."""
+        if self.dtype in IN_BITS:
+            return dataclasses.replace(self, dtype=IN_BITS[self.dtype])
         if self.dtype not in IN_PARTS:
             return self
         return BufferLayout(IN_PARTS[self.dtype], self.device, (*self.sizes, 2), (*[s * 2 for s in self.strides], 1))

@@ -13,7 +13,7 @@ from ..errors import InductorError
 from .body import Axis, IndexCheck, Instruction, LoopBody, Ref
 from .bounds import in_range
 from .index import Size, substitute, symbol
-from .scalar_ops import BOOL, SCALAR_OPS, SECOND
+from .scalar_ops import BOOL, IN_BITS, SCALAR_OPS, SECOND
 
 INTEGER_CONSTANTS = (int, bool)
 
@@ -61,6 +61,8 @@ class Recorder:
 
     def constant(self, value: Any, dtype: torch.dtype) -> Ref:
         """A number of the given dtype."""
+        if dtype in IN_BITS:
+            dtype, value = IN_BITS[dtype], torch.tensor(value, dtype=dtype).view(IN_BITS[dtype]).item()
         if dtype == torch.bool:
             value = bool(value)
         elif not dtype.is_floating_point:
@@ -122,9 +124,12 @@ class Recorder:
         return self.apply("logical_and", (a, b))
 
     def to_dtype(self, value: Ref, dtype: torch.dtype) -> Ref:
-        """Conversion; none when it has the dtype already."""
-        if self.dtype(value) == dtype:
+        """Conversion; none when it has the dtype already, or is the bits of it."""
+        held = self.dtype(value)
+        if held == IN_BITS.get(dtype, dtype):
             return value
+        if dtype in IN_BITS:
+            raise InductorError(f"a value of {held} is not the bits of one of {dtype}")
         source = self.instructions[value.position]
         if source.op == "constant" and not isinstance(source.args[0], str):
             return self.constant(source.args[0], dtype)

@@ -21,6 +21,11 @@ SAME, BOOL, SECOND = "same", "bool", "second"
 ROUNDINGS = {torch.float16: "round_float16", torch.bfloat16: "round_bfloat16"}
 """Half dtype -> the scalar op that rounds what is held in float32 to a value of the dtype, and holds that."""
 
+IN_BITS: dict[torch.dtype, torch.dtype] = dict.fromkeys(
+    (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu), torch.uint8
+)
+"""Dtypes whose values loops move and convert, and compute nothing with -> how they hold them: as their bits."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ScalarOp:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..ir.index import Expr, Size
-from ..ir.scalar_ops import ops
+from ..ir.scalar_ops import IN_BITS, ops
 from .fallback import Refused
 from .registry import lowers
 from .value import pointwise
@@ -16,6 +16,8 @@ from .value import pointwise
 def full(low: Any, sizes: Sequence[Size], value: Any, dtype: torch.dtype, device: torch.device) -> Any:
     """One number everywhere."""
     if isinstance(value, Expr):
+        if dtype in IN_BITS:
+            raise Refused(f"a size as a {dtype}")
         return pointwise(sizes, dtype, device, lambda index: ops.index_expr(value, dtype), (), 0)
     return pointwise(sizes, dtype, device, lambda index: ops.constant(value, dtype), (), 0)
 

@@ -8,6 +8,7 @@ from tracework_primops import checks_indices
 
 from .. import _torch
 from ..ir.buffer import IN_PARTS
+from ..ir.scalar_ops import IN_BITS
 from ..options import InductorOptions
 from .operands import as_in_eager, is_overload, operands
 from .registry import LOWERINGS, VIEWS
@@ -47,7 +48,8 @@ def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOption
     in_memory = name in OF_PARTS or target.family == "view" and name in VIEWS
     if target.family in LIBRARY_FAMILIES or in_memory and _complex_dtypes(args, spec) <= IN_PARTS.keys():
         return None
-    dtype = _unsupported(args, spec)
+    moves = name in MOVES and IN_BITS.keys() or frozenset()
+    dtype = next((d for d in _dtypes(args, spec) if d not in SUPPORTED_DTYPES and d not in moves), None)
     return f"loops do not compute with {dtype}" if dtype is not None else None
 
 
@@ -61,6 +63,13 @@ SCATTERS: Mapping[str, str] = {
 }
 """Writes to computed positions -> what becomes of values that meet at one."""
 
+MOVES = frozenset(
+    "convert bitcast where full empty empty_strided scalar_tensor clone contiguous copy_into cat gather index_select take index roll scatter"
+    " index_copy slice_scatter select_scatter diagonal_scatter expand permute reshape slice select squeeze unsqueeze diagonal flip unfold"
+    " as_strided".split()
+)
+"""Ops that only move elements, which loops may hold as bits."""
+
 OF_PARTS = frozenset({"view_as_real", "view_as_complex"})
 """Where loops read complex memory, and fill it."""
 
@@ -69,10 +78,6 @@ LIBRARY_FAMILIES = frozenset({"matmul", "conv", "rng"})
 
 def _specs(spec: Any) -> list[Any]:
     return [part for part in (spec if isinstance(spec, (tuple, list)) else [spec]) if hasattr(part, "device")]
-
-
-def _unsupported(args: Any, spec: Any) -> torch.dtype | None:
-    return next((d for d in _dtypes(args, spec) if d not in SUPPORTED_DTYPES), None)
 
 
 def _complex_dtypes(args: Any, spec: Any) -> set[torch.dtype]:

@@ -12,6 +12,7 @@ from ..ir.index import Size, dot
 from ..ir.scalar_ops import ops
 from ..schedule.graph import alias_root
 from .fallback import Refused
+from .float8 import converting
 from .layout import dense_strides
 from .pointwise import elementwise
 from .registry import lowers
@@ -81,7 +82,7 @@ def copy_into(low: Any, dst: Any, src: Any) -> Any:
     written = newest_name(low, dst.buffer)
     low.settle_readers(written)
     layout = low.buffers[dst.buffer].layout
-    source = elementwise(low, (src,), dst.dtype, lambda v: ops.to_dtype(v, dst.dtype), 1, None, dst.sizes)
+    source = elementwise(low, (src,), dst.dtype, converting(src.dtype, dst.dtype), 1, None, dst.sizes)
     if any(alias_root(low.buffers, name) == dst.buffer for name in source.reads):
         source = low.realize(source)
     new = low.new_buffer(layout, "alias", written)

@@ -8,9 +8,10 @@ import torch
 from tracework_primops.symbols.ranges import bounds
 
 from ..ir.index import Expr, Size, same
-from ..ir.scalar_ops import ROUNDINGS, SCALAR_OPS, ops
+from ..ir.scalar_ops import IN_BITS, ROUNDINGS, SCALAR_OPS, ops
 from ..ir.views import expand_map
 from .fallback import Refused
+from .float8 import FLOAT8_COST, converting
 from .registry import lowers
 from .value import Lazy, TensorValue, pointwise, settled
 
@@ -75,6 +76,8 @@ def _reader(operand: Any, sizes: Sequence[Size], dtype: torch.dtype) -> Callable
         back = expand_map(operand.sizes, sizes)
         return lambda index: operand.load(back(index))
     if isinstance(operand, Expr):
+        if dtype in IN_BITS:
+            raise Refused(f"a size as a {dtype}")
         return lambda index: ops.index_expr(operand, dtype)
     if isinstance(operand, complex):
         raise Refused("it has a complex operand")
@@ -155,6 +158,8 @@ def convert(low: Any, x: Any, dtype: torch.dtype) -> Any:
     """
     if x.dtype == dtype:
         return x
+    if x.dtype in IN_BITS or dtype in IN_BITS:
+        return elementwise(low, (x,), dtype, converting(x.dtype, dtype), FLOAT8_COST)
     value = elementwise(low, (x,), dtype, lambda v: ops.to_dtype(v, dtype))
     if low.options.rounds or x.dtype in OF_EIGHT_BITS:  # with that option the driver rounds all values
         return value
@@ -166,7 +171,8 @@ def bitcast(low: Any, x: Any, dtype: torch.dtype) -> Any:
     """The same bits."""
     if torch.bool in (x.dtype, dtype) or {x.dtype, dtype} & {torch.float16, torch.bfloat16}:
         raise Refused("a bitcast of half or bool")
-    return elementwise(low, (x,), dtype, lambda v: ops.bitcast(v, dtype))
+    held, wanted = IN_BITS.get(x.dtype, x.dtype), IN_BITS.get(dtype, dtype)
+    return elementwise(low, (x,), dtype, lambda v: v if held == wanted else ops.bitcast(v, wanted))
 
 
 @lowers("round")

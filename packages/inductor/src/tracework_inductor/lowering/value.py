@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..ir.index import Size, dot, product
-from ..ir.scalar_ops import ops
+from ..ir.scalar_ops import IN_BITS, ops
 
 Index = Sequence[Size]
 IndexFn = Callable[[list[Size]], Any]
@@ -55,7 +55,7 @@ class Strided(TensorValue):
 
     def load(self, index: Index) -> Any:
         """A load."""
-        return ops.load(self.buffer, dot(index, self.strides, self.offset), self.dtype)
+        return ops.load(self.buffer, dot(index, self.strides, self.offset), IN_BITS.get(self.dtype, self.dtype))
 
     def window(self, sizes: Sequence[Size], strides: Sequence[Size], offset: Size) -> "Strided":
         """Another window on the same buffer."""
