@@ -18,6 +18,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import numpy as np
 import torch
+from tracework_inductor.ir.scalar_ops import IN_BITS
 
 _COUNT = itertools.count()
 
@@ -195,7 +196,9 @@ def interpret(rendered: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[in
     workspace = [torch.empty(eval(w["elements"], {}, names), dtype=getattr(torch, w["dtype"])) for w in launch["workspace"]]
     for entry, grid in zip(launch["entries"], launch["grids"], strict=True):
         blocks = eval(grid, {"math": math}, {**names, **constants})
-        getattr(module, entry)[(blocks,)](*tensors, *sizes, *workspace, **constants, WIDE=wide)
+        # A launch on a GPU takes addresses: what is there is what the signature says.
+        given = [t.view(IN_BITS[t.dtype]) if t.dtype in IN_BITS else t for t in tensors]
+        getattr(module, entry)[(blocks,)](*given, *sizes, *workspace, **constants, WIDE=wide)
 
 
 def host_call(

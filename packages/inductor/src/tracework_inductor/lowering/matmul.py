@@ -9,6 +9,7 @@ from ..ir.index import same
 from ..ir.scalar_ops import ops
 from .cpu_products import GEMM, own_addend, own_product
 from .fallback import Refused
+from .operands import as_in_eager
 from .pointwise import elementwise
 from .product_pieces import product_in_pieces
 from .registry import lowers
@@ -16,6 +17,8 @@ from .row_padding import ROW_BYTES, fast_axis, other_axis, padded_rows, row_alig
 from .value import Lazy, Strided, settled
 from .vector_products import vector_product
 from .view import reshape
+
+SCALED, INTEGERS = "torch._scaled_mm", "torch._int_mm"
 
 
 def _windows(low: Any, values: Sequence[Any]) -> list[Any]:
@@ -92,6 +95,18 @@ def mv(low: Any, a: Any, x: Any) -> Any:
     if low.node not in low.vector_products:
         raise Refused("a matrix times a vector takes the library's kernel")
     return reshape(low, vector_product(low, a, reshape(low, x, (x.sizes[0], 1))), low.spec.sizes)
+
+
+@lowers("scaled_mm")
+def scaled_mm(low: Any, *operands: Any) -> Any:
+    """A product of float8 matrices, each times its scales, plus a bias; the library demands eager's layouts."""
+    return low.extern(SCALED, as_in_eager(low, operands, low.node.args), out_form=SCALED)
+
+
+@lowers("int_mm")
+def int_mm(low: Any, a: Any, b: Any) -> Any:
+    """(m,k) x (k,n) of int8, added up in int32."""
+    return low.extern(INTEGERS, as_in_eager(low, (a, b), low.node.args), out_form=INTEGERS)
 
 
 def _product(low: Any, target: str, a: Any, b: Any) -> Any:

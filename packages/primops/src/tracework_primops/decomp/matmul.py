@@ -54,6 +54,16 @@ def vdot(a, b):
     return prims.vdot(a, b)
 
 
+@decomposition(aten._scaled_mm)
+def scaled_mm(a, b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False):
+    return prims.scaled_mm(a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
+
+
+@decomposition(aten._int_mm)
+def int_mm(a, b):
+    return prims.int_mm(a, b)
+
+
 @decomposition(aten.addr)
 def addr(x, a, b, *, beta=1, alpha=1):
     if not x.dtype.is_floating_point or x.dtype is not a.dtype or a.dtype is not b.dtype:
