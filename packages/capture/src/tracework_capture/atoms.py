@@ -16,7 +16,10 @@ NUMPY_NUMBERS = frozenset(getattr(numpy, name) for name in _NUMPY_KINDS.split())
 NUMPY_DTYPES = frozenset(type(numpy.dtype(kind)) for kind in NUMPY_NUMBERS)
 """The classes of their dtypes."""
 
-ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES) | frozenset(
+TORCH_ENUMS = frozenset({torch.nn.attention.SDPBackend, torch.nn.functional.ScalingType, torch.nn.functional.SwizzleType})
+"""Those of torch's C++ code that its functions take, whose members are made by pybind11, not by enum."""
+
+ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES | TORCH_ENUMS) | frozenset(
     {
         int,
         float,
@@ -32,7 +35,6 @@ ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES) | frozenset(
         torch.device,
         torch.layout,
         torch.memory_format,
-        torch.nn.attention.SDPBackend,
         TorchVersion,
     }
 )

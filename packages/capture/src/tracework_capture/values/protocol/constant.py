@@ -16,11 +16,10 @@ from typing import Any, NoReturn
 
 import numpy
 import torch
-import torch.nn.attention
 from torch.torch_version import TorchVersion
 
 from ... import _C
-from ...atoms import ATOM_TYPES, NUMPY_DTYPES, NUMPY_NUMBERS
+from ...atoms import ATOM_TYPES, NUMPY_DTYPES, NUMPY_NUMBERS, TORCH_ENUMS
 from ...bytecode.assemble import at_one_place
 from ...errors import NotPlain
 from ...guards.kinds import COMPARE_FUNCTIONS, current_locale
@@ -40,7 +39,7 @@ KNOWN_TO_NUMPY = (numpy.generic, numpy.ndarray, torch.Tensor)
 
 KEEPING = (*IN_OBJECTS, PlainPart)
 """Places in objects of the program, in which each call may find another object that equals the constant."""
-SINGLE_TYPES = frozenset(
+SINGLE_TYPES = TORCH_ENUMS | frozenset(
     {
         bool,
         type(None),
@@ -49,7 +48,6 @@ SINGLE_TYPES = frozenset(
         torch.dtype,
         torch.layout,
         torch.memory_format,
-        torch.nn.attention.SDPBackend,
         TorchVersion,
     }
 )
