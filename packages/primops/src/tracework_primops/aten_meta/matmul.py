@@ -245,6 +245,30 @@ def linalg_lstsq(a, b, rcond=None, *, driver=None):
     )
 
 
+@row("_cudnn_rnn.default")
+def cudnn_rnn(
+    x, weights, stride, weight_buf, hx, cx, mode, hidden, proj, layers, batch_first, dropout, train, bidirectional, batch_sizes, state
+):  # fmt: skip
+    """Of a layer that is not trained: what its backward needs is as large as the library says. The library works step by step: with the
+    batch first, the result lies as if it were not, which torch's meta kernel does not say, nor the dtype of a cell."""
+    if train:
+        raise DataDependentError("the workspace of a recurrent layer in training")
+    directions = 2 if bidirectional else 1
+    width, states = (proj or hidden) * directions, layers * directions
+    if batch_sizes:
+        out = fresh(x, (x.sizes[0], width))
+        batch = batch_sizes[0]
+    else:
+        batch, steps = x.sizes[:2] if batch_first else (x.sizes[1], x.sizes[0])
+        out = fresh(x, (steps, batch, width))
+        if batch_first:
+            strides = (out.strides[1], out.strides[0], out.strides[2])
+            out = out.replace(sizes=(batch, steps, width), strides=strides)
+    cell = (0,) if cx is None else (states, batch, hidden)
+    buffer = fresh(x, (0,)) if weight_buf is None else weight_buf  # nobody reads it
+    return out, fresh(x, (states, batch, proj or hidden)), fresh(hx, cell), fresh(x, (0,), torch.uint8), buffer
+
+
 GRU = 3
 """How oneDNN's layers name this kind."""
 

@@ -65,7 +65,8 @@ RECURRENT_NAMES = "input hx params has_biases num_layers dropout train bidirecti
 
 def recurrent_row(fn: Callable[..., Any]) -> Handler:
     """torch.lstm and its like. A layer that is one operator is part of the graph, and so is a single step; one that is operators step by
-    step, which would all be compiled, or whose number of steps is open, is called as it is."""
+    step, which would all be compiled, or whose number of steps is open, is called as it is. So is one that a GPU's library trains: it says how
+    large the memory is that its backward reads, and keeps the state of its dropout."""
 
     def handler(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = dict(zip(RECURRENT_NAMES, args)) | kwargs
@@ -94,15 +95,19 @@ def recurrent_row(fn: Callable[..., Any]) -> Handler:
                 frame.graph.fake_mode.recorder = recorder
             return len(seen)
 
-        if type(steps) is int and (steps < 2 or operators(1) == operators(2)):
+        training: Any = given.get("train")
+        trained = sequence.example.device.type != "cpu" and not (training.is_constant() and training.constant() is False)
+        if type(steps) is int and not trained and (steps < 2 or operators(1) == operators(2)):
             return call_torch(frame, fn, args, kwargs)
 
         def for_its_shapes(whole: Any, states: Any, *rest: Any, **options: Any) -> Any:
-            """The result of a sequence of one step in a batch of one, whose sizes are numbers, widened."""
+            """The result of a sequence of one step in a batch of one, whose sizes are numbers, widened; without what training adds."""
+            options |= dict(zip(RECURRENT_NAMES[2:], rest)) | {"dropout": 0.0, "train": False}
+            rest = tuple(options[name] for name in RECURRENT_NAMES[2:])
             batch = whole.shape[1 - time]
             alone = [state.narrow(1, 0, 1) for state in (states if isinstance(states, (tuple, list)) else [states])]
             one = whole.narrow(time, 0, 1).narrow(1 - time, 0, 1)
-            out, *ended = fn(one, alone if isinstance(states, (tuple, list)) else alone[0], *rest, **options)
+            out, *ended = fn(one, alone if isinstance(states, (tuple, list)) else alone[0], *rest)
             out = out.transpose(0, time).expand(steps, batch, out.shape[2]).contiguous().transpose(0, time)
             return out, *(state.expand(-1, batch, -1).contiguous() for state in ended)
 
