@@ -90,6 +90,15 @@ def plans(monkeypatch):
     return found
 
 
+def by_eager(fn, *given):
+    try:
+        return fn(*given)
+    except (RuntimeError, NotImplementedError) as error:
+        if "support" not in str(error) and "Could not run" not in str(error):
+            raise
+        pytest.skip("this torch has no such product on a CPU")
+
+
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_one_library_call(name, plans):
     call, operands, into_memory = PRODUCTS[name]
@@ -98,7 +107,7 @@ def test_one_library_call(name, plans):
         return call(*given), given[0].reshape(-1)[:3].float() + 1
 
     given = operands()
-    expected, compiled = fn(*given), tracework.compile(fn, fullgraph=True)
+    expected, compiled = by_eager(fn, *given), tracework.compile(fn, fullgraph=True)
     for value, wanted in zip(compiled(*given), expected, strict=True):
         assert value.dtype == wanted.dtype and value.stride() == wanted.stride()
         assert_close(value.float(), wanted.float(), rtol=0, atol=0)
@@ -144,9 +153,10 @@ def test_activations_become_float8_in_the_kernels_that_make_them(plans):
     x = randn(M, K).bfloat16()
     (w1, s1), (w2, s2) = rows_as_float8(randn(2 * K, K)), rows_as_float8(randn(K, 2 * K))
     given = (x, w1, s1.t().contiguous(), w2, s2.t().contiguous())
+    expected = by_eager(block, *given)
     value = tracework.compile(block, fullgraph=True)(*given)
     wide = x.double() + F.gelu(F.layer_norm(x.double(), (K,)) @ (w1.double() * s1.double()).t()) @ (w2.double() * s2.double()).t()
-    errors = [(result.double() - wide).norm() for result in (value, block(*given))]
+    errors = [(result.double() - wide).norm() for result in (value, expected)]
     assert errors[0] <= 1.1 * errors[1]
     (plan,) = plans
     assert [hasattr(kernel, "node") for kernel in plan.kernels] == [False, True, False, True, False]
