@@ -98,6 +98,8 @@ MOVES: dict[str, Callable[..., Any]] = {
     "filled": lambda x: prims.where(
         prims.lt(prims.convert(x, torch.float32), 0.0), prims.full((16, 16), 0.375, x.dtype, torch.device("cpu")), x
     ),
+    "padded": lambda x: prims.pad(x, ((0, 0), (2, 1)), -0.625),
+    "indexed": lambda x: prims.index(x, (prims.convert(prims.iota(5, 3, 2, torch.int64, torch.device("cpu")), torch.int64),)),
     "as bytes": lambda x: prims.add(prims.bitcast(x, torch.uint8), 1),
     "of bytes": lambda x: prims.bitcast(prims.bitwise_xor(prims.bitcast(x, torch.uint8), 0x80), x.dtype),
 }

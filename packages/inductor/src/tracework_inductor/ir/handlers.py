@@ -13,7 +13,7 @@ from ..errors import InductorError
 from .body import Axis, IndexCheck, Instruction, LoopBody, Ref
 from .bounds import in_range
 from .index import Size, substitute, symbol
-from .scalar_ops import BOOL, IN_BITS, SCALAR_OPS, SECOND
+from .scalar_ops import BOOL, IN_BITS, SCALAR_OPS, SECOND, as_held
 
 INTEGER_CONSTANTS = (int, bool)
 
@@ -61,8 +61,7 @@ class Recorder:
 
     def constant(self, value: Any, dtype: torch.dtype) -> Ref:
         """A number of the given dtype."""
-        if dtype in IN_BITS:
-            dtype, value = IN_BITS[dtype], torch.tensor(value, dtype=dtype).view(IN_BITS[dtype]).item()
+        value, dtype = as_held(value, dtype), IN_BITS.get(dtype, dtype)
         if dtype == torch.bool:
             value = bool(value)
         elif not dtype.is_floating_point:

@@ -27,6 +27,11 @@ IN_BITS: dict[torch.dtype, torch.dtype] = dict.fromkeys(
 """Dtypes whose values loops move and convert, and compute nothing with -> how they hold them: as their bits."""
 
 
+def as_held(value: Any, dtype: torch.dtype) -> Any:
+    """A number of the dtype as loops hold it."""
+    return torch.tensor(value, dtype=dtype).view(IN_BITS[dtype]).item() if dtype in IN_BITS else value
+
+
 @dataclasses.dataclass(frozen=True)
 class ScalarOp:
     """One row: name, number of operands, dtype rule and relative cost (1 = an addition)."""

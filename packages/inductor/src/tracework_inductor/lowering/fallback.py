@@ -48,7 +48,7 @@ def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOption
     in_memory = name in OF_PARTS or target.family == "view" and name in VIEWS
     if target.family in LIBRARY_FAMILIES or in_memory and _complex_dtypes(args, spec) <= IN_PARTS.keys():
         return None
-    moves = name in MOVES and IN_BITS.keys() or frozenset()
+    moves = IN_BITS.keys() if name in MOVES and not (name == "index_put" and True in args[3:4]) else frozenset()
     dtype = next((d for d in _dtypes(args, spec) if d not in SUPPORTED_DTYPES and d not in moves), None)
     return f"loops do not compute with {dtype}" if dtype is not None else None
 
@@ -64,11 +64,11 @@ SCATTERS: Mapping[str, str] = {
 """Writes to computed positions -> what becomes of values that meet at one."""
 
 MOVES = frozenset(
-    "convert bitcast where full empty empty_strided scalar_tensor clone contiguous copy_into cat gather index_select take index roll scatter"
-    " index_copy slice_scatter select_scatter diagonal_scatter expand permute reshape slice select squeeze unsqueeze diagonal flip unfold"
+    "convert bitcast where full empty empty_strided scalar_tensor clone contiguous copy_into cat pad index_select index index_put roll"
+    " slice_scatter select_scatter diagonal_scatter expand permute reshape slice select squeeze unsqueeze diagonal flip unfold"
     " as_strided".split()
 )
-"""Ops that only move elements, which loops may hold as bits."""
+"""Ops that only move elements, which loops may hold as bits, and that eager has for dtypes in IN_BITS."""
 
 OF_PARTS = frozenset({"view_as_real", "view_as_complex"})
 """Where loops read complex memory, and fill it."""

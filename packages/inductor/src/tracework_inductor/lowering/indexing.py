@@ -7,7 +7,7 @@ import torch
 
 from ..ir.buffer import BufferLayout
 from ..ir.index import Size, contiguous_strides, mod, product, same
-from ..ir.scalar_ops import ops
+from ..ir.scalar_ops import as_held, ops
 from .fallback import Refused
 from .pointwise import broadcast_sizes, elementwise
 from .registry import lowers
@@ -55,6 +55,7 @@ def cat(low: Any, xs: Sequence[Any], dim: int) -> Any:
 def pad(low: Any, x: Any, low_high_pairs: Sequence[tuple[Size, Size]], value: Any) -> Any:
     """Constant padding; negative numbers crop."""
     lows = [p[0] for p in low_high_pairs]
+    value = as_held(value, x.dtype)
     padded = [d for d, p in enumerate(low_high_pairs) if not (same(p[0], 0) and same(p[1], 0))]
 
     def inner(index: list[Size]) -> Any:
