@@ -1,5 +1,6 @@
 """compile_graph: PrimGraph -> Artifact, stage by stage."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from .autotune.tune import Timing, tuned
 from .codegen import renderer_for
 from .codegen.cpp.digest import DIGEST_KERNEL
 from .codegen.cpp.gemm import GEMM_KERNEL
-from .codegen.names import kernel_name
+from .codegen.names import kernel_name, numbered
 from .codegen.pack import pack
 from .codegen.renderer import RenderedKernel
 from .codegen.wrapper.lines import HostProgram, host_program
@@ -85,6 +86,7 @@ def _tuned(plan: KernelPlan, options: InductorOptions, runtime: RuntimeOptions) 
 def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, list[KernelSource], dict[str, str]]:
     """The host program, the kernels, equal ones once, and which of these each kernel of the plan is."""
     functions: dict[str, str] = {}
+    taken: Counter[str] = Counter()
     gpus = {b.layout.device for b in plan.program.buffers.values() if b.layout.device.type != "cpu"}
     by_device: dict[str, dict[tuple[Any, ...], tuple[str, RenderedKernel]]] = {}
     for kernel in plan.kernels:
@@ -96,9 +98,7 @@ def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, lis
             known = by_device.setdefault(device_type, {})
             identity = (rendered.source, rendered.signature, repr(rendered.launch))
             if identity not in known:
-                name = kernel_name(
-                    kernel, plan.program.role, {name for those in by_device.values() for name, _ in those.values()}
-                )
+                name = numbered(kernel_name(kernel, plan.program.role), taken)
                 known[identity] = (name, rendered)
             functions[kernel.name] = known[identity][0]
     targets = {k.node.target for k in plan.kernels if isinstance(k, ExternKernel)}

@@ -1,22 +1,27 @@
 """What a kernel is called: after the operators of the program that it computes."""
 
 import re
-from collections.abc import Collection
+from collections import Counter
 
 from ..schedule.plan import CoreKernel, KernelBatch, LoopKernel
 
-__all__ = ["kernel_name"]
+__all__ = ["kernel_name", "numbered"]
 
 LENGTH = 48
 """Characters of the operators' names that a kernel's name repeats, at most."""
 ANONYMOUS = "loops"
 """Where no operator is known."""
-_WORD = re.compile(r"[A-Za-z]\w*?(?=_*$)")
+_WORD = re.compile(r"[A-Za-z]\w*?(?=_*$)", re.ASCII)
 
 
-def kernel_name(kernel: LoopKernel | CoreKernel | KernelBatch, role: str, taken: Collection[str]) -> str:
-    """`add_layer_norm_0`, `softmax_backward_1`: the operators in order, the role where it is a backward, and a number that keeps it apart from
-    those taken. With a number behind each, no name is one of the C library's, of Python's or of the host program's."""
+def numbered(name: str, taken: Counter[str]) -> str:
+    """`add_layer_norm_0`, `softmax_backward_1`: no two are equal, and none is a name of the C library, of Python or of the host program."""
+    taken[name] += 1
+    return f"{name}_{taken[name] - 1}"
+
+
+def kernel_name(kernel: LoopKernel | CoreKernel | KernelBatch, role: str) -> str:
+    """The operators in order, and the role where it is a backward."""
     origins = kernel.node.origins if isinstance(kernel, CoreKernel) else kernel.origins
     operators = list(dict.fromkeys(word for origin in origins if (word := _operator(origin))))
     kept: list[str] = []
@@ -26,11 +31,7 @@ def kernel_name(kernel: LoopKernel | CoreKernel | KernelBatch, role: str, taken:
         kept.append(operator)
     left = len(operators) - len(kept)
     words = [*(kept or [ANONYMOUS]), *(["and", str(left), "more"] if left and kept else [])]
-    base = "_".join([*words, *(["backward"] if role == "backward" and words[-1] != "backward" else [])])
-    number = 0
-    while f"{base}_{number}" in taken:
-        number += 1
-    return f"{base}_{number}"
+    return "_".join([*words, *(["backward"] if role == "backward" and words[-1] != "backward" else [])])
 
 
 def _operator(origin: str) -> str:
