@@ -215,7 +215,7 @@ def host_call(
 
         return launch
 
-    namespace: dict[str, Any] = {name: launcher(kernel) for name, kernel in kernels.items()}
+    namespace: dict[str, Any] = {"places": {}} | {name: launcher(kernel) for name, kernel in kernels.items()}
     exec(host, namespace)
     if "empty_cpu" in namespace:
         namespace["empty_cuda"] = namespace["empty_cpu"]

@@ -16,10 +16,10 @@ from . import _torch
 from .contracts import Backward, Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram, Report
 from .errors import BehindAHook, Refusal, UsageError
 from .higher_order import BATCHED, HigherOrder, Reads
+from .layouts import lay_out
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, split
 from .pieces import depends_on_data, in_pieces
-from .trace.image_layouts import spread_channels_last
 from .trace.joint import trace_inference, trace_joint
 from .trace.rewritten import rewrite
 from .wrappers.autograd import Gradients, wrap_autograd
@@ -117,7 +117,7 @@ def aot_compile(
             call = _training(gm, program, forward_compiler, backward_compiler or forward_compiler, options, observe, report)
             call = guard_saved_hooks(call, uncompiled(gm), report)
         else:
-            call = _inference(program, inference_compiler or forward_compiler, observe)
+            call = _inference(program, inference_compiler or forward_compiler, options, observe)
         call = guard_overlaps(call, uncompiled(gm), program.signature, report, options.addresses)
         call = guard_places(call, uncompiled(gm), program.signature, report)
         call.__tracework_writes_last__ = True  # type: ignore[attr-defined]
@@ -172,11 +172,14 @@ def _keeping(gm: fx.GraphModule, call: Compiled) -> Compiled:
     return run
 
 
-def _inference(program: JointProgram, compiler: GraphCompiler, observe: Observe | None) -> Callable[..., tuple[Any, ...]]:
+def _inference(
+    program: JointProgram, compiler: GraphCompiler, options: AotOptions, observe: Observe | None
+) -> Callable[..., tuple[Any, ...]]:
     signature = program.signature
     spec = GraphSpec("inference", signature.static_inputs, signature.mutated_in_graph, program.symbols, program.fake_mode)
     _clean(program.graph)
-    spread_channels_last(program.graph)
+    if options.channels_last:
+        lay_out(program.graph, options.answers)
     if observe is not None:
         observe("functional", program.graph)
     return wrap_inference(_apart_from_autocast(compiler(program.graph, spec)), signature)
@@ -214,7 +217,8 @@ def _training(
     report: Report,
 ) -> Callable[..., tuple[Any, ...]]:
     _clean(joint.graph)
-    spread_channels_last(joint.graph)
+    if options.channels_last:
+        lay_out(joint.graph, options.answers)
     program = partition(joint, options)
     if observe is not None:
         observe("functional", program)

@@ -36,7 +36,9 @@ class AotOptions:
     and whether it is of an inference; changes it in place. answers: kept from run to run, so that a graph which was cut before is not cut
     again. addresses: tensors -> something that is equal where their memory begins at the same addresses, or RuntimeError; for whoever has a
     quicker way to ask than Tensor.data_ptr for each. attention: types of devices for which flex_attention becomes one operator (of
-    tracework_primops), since what compiles the graphs has a kernel of it; on others all scores are computed.
+    tracework_primops), since what compiles the graphs has a kernel of it; on others all scores are computed. channels_last: lay images out
+    channels-last inside of a graph where convolutions on a GPU are predicted to gain by it, for compilers that give each value the strides of
+    its meta["val"]; sums have other bits then.
     """
 
     partitioner: str = "min_cut"
@@ -48,3 +50,4 @@ class AotOptions:
     answers: Answers | None = None
     addresses: Callable[[Sequence[torch.Tensor]], Any] | None = None
     attention: frozenset[str] = frozenset()
+    channels_last: bool = False

@@ -214,7 +214,9 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
         if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
             _check_compiler(options)
 
-    return _ahead_of_time(options, observe, compiler, compiler.unguarded, prepare, **compiler.facts)
+    # what moves images chooses other kernels, with other bits
+    facts = {**compiler.facts, "channels_last": options.numerics == "default"}
+    return _ahead_of_time(options, observe, compiler, compiler.unguarded, prepare, **facts)
 
 
 def engine_backend(name: str, options: Options, observe: Observe, given: Mapping[str, Any]) -> Callable[..., Any]:

@@ -8,7 +8,6 @@ rematerialisation by min-cut; the flow is scipy's.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,13 +15,13 @@ import torch
 from torch import fx
 
 from ..contracts import JointProgram
+from ..flow import INFINITE, Edge, known_side
 from ..options import Answers, AotOptions
 from .cost import kept_bytes
 from .default import default, is_constant
 from .recompute import Recompute, Rules, is_matmul, is_random, of_target
 from .split import JointParts, frontier, kept_inputs, lent_results, shown_input, through_views, with_bases
 
-INFINITE = 2**30
 MAX_UNIT = 2**20
 
 
@@ -122,10 +121,6 @@ class Prices:
         return made.op != "placeholder" and self.shown.isdisjoint((*views, made))
 
 
-Edge = tuple[int, int, int]
-"""From, to, capacity."""
-
-
 def _cut(nodes: list[fx.Node], readers: set[fx.Node], prices: Prices, answers: Answers | None) -> list[fx.Node]:
     position = {n: i for i, n in enumerate(nodes)}
     count = len(nodes)
@@ -140,45 +135,5 @@ def _cut(nodes: list[fx.Node], readers: set[fx.Node], prices: Prices, answers: A
             edges += [(2 * position[a] + 1, 2 * i, INFINITE) for a in node.all_input_nodes if a in position]
         if node in readers:
             edges.append((2 * i + 1, sink, INFINITE))
-    reached = _known_side(source, edges, answers)
+    reached = known_side(source, edges, answers)  # a residual stream is kept as its sums, with nothing to compute again
     return [n for n, i in position.items() if 2 * i in reached and 2 * i + 1 not in reached and not is_constant(n)]
-
-
-def _known_side(source: int, edges: list[Edge], answers: Answers | None) -> set[int]:
-    """The source's side of a minimum cut; what was answered before is not solved again, and scipy not imported for it."""
-    if answers is None:
-        return _source_side(source, edges)
-    key = hashlib.sha256(repr(("next to the sink", source, edges)).encode()).hexdigest()
-    known = _vertices(answers.get(key), source)
-    if known is not None:
-        return known
-    found = _source_side(source, edges)
-    answers.put(key, " ".join(map(str, sorted(found))).encode())
-    return found
-
-
-def _vertices(answer: bytes | None, source: int) -> set[int] | None:
-    """An answer that was kept; None where it is none, and the cut is solved again."""
-    try:
-        found = {int(v) for v in (answer or b"").split()}
-    except ValueError:
-        return None
-    return found if source in found and found <= set(range(source + 1)) else None
-
-
-def _source_side(source: int, edges: list[Edge]) -> set[int]:
-    """What no longer reaches the sink, which is the vertex after the source, under a maximum flow.
-
-    Of several cheapest cuts the one next to the sink: a residual stream is kept as its sums, with nothing to compute again.
-    """
-    import numpy
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-
-    row, column, capacity = (numpy.array(c, dtype=numpy.int32) for c in zip(*edges, strict=True))
-    matrix = csr_matrix((capacity, (row, column)), shape=(source + 2,) * 2)
-    residual = (matrix - maximum_flow(matrix, source, source + 1).flow).tocsr()
-    residual.data[residual.data < 0] = 0
-    residual.eliminate_zeros()
-    behind = breadth_first_order(residual.transpose().tocsr(), source + 1, return_predecessors=False)
-    return set(range(source + 1)) - set(behind.tolist())

@@ -11,7 +11,7 @@ from ..ir.scalar_ops import ops
 from .layout import channels_last, is_row_major, is_static, strides_equal
 from .pointwise import elementwise
 from .registry import lowers
-from .value import Lazy, pointwise, settled
+from .value import Lazy, Strided, pointwise, settled
 from .view import reshape
 from .window import inside_of
 
@@ -28,7 +28,7 @@ def convolution(low: Any, x: Any, w: Any, b: Any, *settings: Any) -> Any:
     if _is_short(low, x, w, settings):
         return _window_sums(low, x, w, b, settings)
     if _has_channels_last(low.spec):
-        x, w = low.realize_with(x, channels_last(x.sizes)), _weight(low, w)
+        x, w = _channels_last(low, x), _weight(low, w)
     if b is None or low.spec.device.type != "cuda":
         return low.extern(CONVOLUTION, (x, w, b, *_lists(settings)))
     # The library adds a bias in a kernel of its own: a loop of ours adds it to what reads the result.
@@ -53,7 +53,7 @@ def _is_short(low: Any, x: Any, w: Any, settings: Any) -> bool:
         return False
     if x.dtype not in LOOP_DTYPES or not is_static((*x.sizes, *w.sizes, *spec.sizes)) or 0 in spec.sizes:
         return False
-    depthwise = groups == x.sizes[1] == w.sizes[0] and math.prod(w.sizes[2:]) in TAPS
+    depthwise = len(w.sizes) == 4 and groups == x.sizes[1] == w.sizes[0] and math.prod(w.sizes[2:]) in TAPS
     return bool(depthwise and _has_channels_last(spec) and math.prod(spec.sizes) <= MOST_ELEMENTS)
 
 
@@ -88,7 +88,18 @@ def _window_sums(low: Any, x: Any, w: Any, b: Any, settings: Any) -> Any:
 
 def _weight(low: Any, w: Any) -> Any:
     """In the layout that a GPU's library would bring it to, with a slow copy."""
-    return low.realize_with(w, channels_last(w.sizes)) if w.device.type == "cuda" else w
+    return _channels_last(low, w) if w.device.type == "cuda" else w
+
+
+def _channels_last(low: Any, x: Any) -> Any:
+    """The value in memory so; what lies otherwise is copied once for all convolutions that read it."""
+    at, strides = settled(x), channels_last(x.sizes)
+    if not isinstance(at, Strided):
+        return low.realize_with(at, strides)
+    key = (at.buffer, at.offset, at.sizes, at.strides)
+    if key not in low.channels_last:
+        low.channels_last[key] = low.realize_with(at, strides)
+    return low.channels_last[key]
 
 
 CONVOLUTION = "torch.convolution"
@@ -97,7 +108,7 @@ CONVOLUTION = "torch.convolution"
 
 def _has_channels_last(spec: Any) -> bool:
     """Whether the result has them in the graph; the library has to be given such images then."""
-    if spec is None or len(spec.sizes) != 4 or is_row_major(spec.sizes, spec.strides):
+    if spec is None or len(spec.sizes) not in (4, 5) or is_row_major(spec.sizes, spec.strides):
         return False
     return strides_equal(spec.sizes, spec.strides, channels_last(spec.sizes))
 
@@ -127,9 +138,8 @@ PACKED_CALL = "packed_convolution("
 def convolution_backward(low: Any, grad: Any, x: Any, w: Any, bias_sizes: Any, *settings: Any) -> Any:
     """Gradients of x, w and bias."""
     bias_sizes = list(bias_sizes) if bias_sizes is not None else None
-    if _has_channels_last(low.spec[0]):
-        grad, x = (low.realize_with(v, channels_last(v.sizes)) for v in (grad, x))
-        w = _weight(low, w)
+    if any(map(_has_channels_last, low.spec[:2])):
+        grad, x, w = _channels_last(low, grad), _channels_last(low, x), _weight(low, w)
     turned = _turns(low, grad, x, w, settings)
     if turned:
         grad, x = (low.realize_with(v, channels_last(v.sizes)) for v in (grad, x))

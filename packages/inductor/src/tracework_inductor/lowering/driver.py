@@ -78,6 +78,8 @@ class Lowering:
         """Node -> what it was lowered to."""
         self.padded: dict[Any, Strided] = {}
         """Copies with padded rows (matmul.py): (buffer, offset, sizes, strides) -> the copy."""
+        self.channels_last: dict[Any, Strided] = {}
+        """The same for images and weights of convolutions (conv.py)."""
         self._recent: dict[str, str] = {}
         self.written_inputs = written_inputs(graph.graph) if writes_inputs else {}
 

@@ -43,9 +43,9 @@ def is_static(sizes: Sequence[Size]) -> bool:
 
 
 def channels_last(sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Strides of a batch of images whose channels lie next to each other."""
-    _, c, h, w = sizes
-    return (c * h * w, 1, w * c, c)
+    """Strides of a batch of images, or of volumes, whose channels lie next to each other."""
+    batch, *space, channel = contiguous_strides((sizes[0], *sizes[2:], sizes[1]))
+    return (batch, channel, *space)
 
 
 def is_row_major(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:

@@ -1,0 +1,294 @@
+"""Which values of a graph lie channels-last, what is copied for that, and that results and gradients stay eager's."""
+
+import contextlib
+
+import pytest
+import torch
+import tracework_aotautograd as aot
+import tracework_primops as primops
+from torch.nn import functional as F
+from tracework_aotautograd.layouts import apply, choice, costs, lay_out, table
+from tracework_aotautograd.layouts.table import LAYOUTS, Asks
+
+aten = torch.ops.aten
+
+
+@contextlib.contextmanager
+def precision(word):
+    """Of convolutions in float32."""
+    before = torch.backends.cudnn.conv.fp32_precision
+    torch.backends.cudnn.conv.fp32_precision = word
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.conv.fp32_precision = before
+
+
+@pytest.fixture
+def gaining(monkeypatch):
+    """As on a GPU in float32 with TF32."""
+    monkeypatch.setattr(costs, "RATES", {("cpu", torch.float32): 5.8})
+    with precision("tf32"):
+        yield
+
+
+@pytest.fixture
+def eager_to_change(monkeypatch):
+    """Every convolution in float64 is to lie so, however small."""
+    monkeypatch.setattr(costs, "RATES", {("cpu", torch.float64): 1e6})
+    monkeypatch.setattr(costs, "LAUNCH", 0.0)
+    monkeypatch.setattr(costs, "MOVE", 1.0)
+    monkeypatch.setattr(choice, "LEAST_GAIN", -1.0)
+
+
+def traced(graph, fn, *inputs):
+    trace = aot.trace_joint if any(x.requires_grad for x in inputs) else aot.trace_inference
+    return trace(graph(fn, len(inputs)), list(inputs))
+
+
+def laid_out(gm):
+    """Lays a graph out; names of operators whose result lies otherwise than it did, or whose nodes are new, but for copies."""
+    before = {node: apply._strides(node.meta.get("val")) for node in gm.graph.nodes}
+    lay_out(gm)
+    gm.graph.lint()
+    nodes = [n for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload) and n.target is not aten.clone.default]
+    changed = [n for n in nodes if before.get(n) != apply._strides(n.meta["val"])]
+    return [n.target._schema.name.removeprefix("aten::") for n in changed]
+
+
+def conv_relu_pool(x, a, b):
+    return F.conv2d(F.max_pool2d(torch.relu(F.conv2d(x, a, padding=1)), 2), b).mean((2, 3))
+
+
+IMAGES = (128, 16, 64, 64), (64, 16, 3, 3), (64, 64, 3, 3)
+CASES = {
+    # what a convolution gains is less than the copy of its operand and its result
+    "one alone": (lambda x, a, b: F.conv2d(x, a), IMAGES, []),
+    "the result is small": (
+        lambda x, a, b: F.gelu(F.conv2d(x, a)).mean((2, 3)), IMAGES, ["convolution", "gelu"],
+    ),
+    "pool between": (conv_relu_pool, IMAGES, ["convolution", "relu", "max_pool2d_with_indices", "convolution"]),
+    "last loop writes eager's": (
+        lambda x, a, b: torch.relu(F.conv2d(torch.relu(F.conv2d(x, a)), b)), IMAGES, ["convolution", "relu", "convolution"],
+    ),
+    "residual": (
+        lambda x, a, b: torch.relu(F.conv2d(y := torch.relu(F.conv2d(x, a)), b, padding=1) + y).sum((2, 3)),
+        IMAGES,
+        ["convolution", "relu", "convolution", "add", "relu"],
+    ),
+    "grouped": (lambda x, a, b: F.conv2d(x, a[:, :4], groups=4).sum((2, 3)), IMAGES, []),
+    "a grouped one between": (
+        lambda x, a, b: F.conv2d(F.conv2d(F.conv2d(x, a), b[:, :4], groups=16), b).sum((2, 3)), IMAGES,
+        ["convolution", "convolution", "convolution"],
+    ),
+    "transposed": (
+        lambda x, a, b: F.gelu(F.conv_transpose2d(F.conv2d(x, a), b, stride=2)).sum((2, 3)), IMAGES,
+        ["convolution", "convolution", "gelu"],
+    ),
+    "joined": (
+        lambda x, a, b: F.conv2d(torch.cat([y := F.conv2d(x, a), torch.relu(y)], 1), b.repeat(1, 2, 1, 1)).sum((2, 3)), IMAGES,
+        ["convolution", "relu", "cat", "convolution"],
+    ),
+    "an operator that wants eager's layout": (
+        lambda x, a, b: torch.fft.rfft(F.conv2d(x, a)).abs().sum((2, 3)), IMAGES, [],
+    ),
+    "views in parts": (
+        lambda x, a, b: F.conv2d(torch.cat(F.conv2d(x, a).chunk(2, 1)[::-1], 1), b).sum((2, 3)), IMAGES,
+        ["convolution", "split", "cat", "convolution"],
+    ),
+    "signals": (
+        lambda x, a, b: F.conv1d(F.gelu(F.conv1d(x, a)), b).sum(2), ((64, 32, 4096), (64, 32, 3), (64, 64, 3)),
+        [*("unsqueeze", "unsqueeze", "convolution", "squeeze", "gelu"), *("unsqueeze", "unsqueeze", "convolution", "squeeze")],
+    ),
+    "volumes without TF32": (
+        lambda x, a, b: F.conv3d(torch.sigmoid(F.conv3d(x, a)), b).sum((2, 3, 4)), ((32, 8, 16, 32, 32), (16, 8, 3, 3, 3), (16, 16, 3, 3, 3)),
+        [],
+    ),
+    "depthwise between": (
+        lambda x, a, b: F.conv2d(torch.relu(F.conv2d(F.conv2d(x, a), b[:, :1], groups=64)), b).sum((2, 3)), IMAGES,
+        ["relu", "convolution"],
+    ),
+    "small": (conv_relu_pool, ((1, 3, 16, 16), (8, 3, 3, 3), (8, 8, 3, 3)), []),
+    "patches of tokens": (
+        lambda x, a, b: F.linear(F.conv2d(x, a, stride=8).flatten(2).transpose(1, 2), b).sum(1),
+        ((64, 3, 128, 128), (192, 3, 8, 8), (192, 192)),
+        [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_chosen(name, graph, gaining):
+    fn, sizes, wanted = CASES[name]
+    gm = traced(graph, lambda *args: (fn(*args),), *(torch.empty(s) for s in sizes)).graph
+    assert laid_out(gm) == wanted
+
+
+TRAINED = {
+    "pool between": [
+        *("convolution", "relu", "max_pool2d_with_indices", "convolution"),
+        *("convolution_backward", "max_pool2d_with_indices_backward", "threshold_backward", "convolution_backward"),
+    ],
+    "small": [],
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_chosen_with_gradients(name, graph, gaining):
+    fn, (image, *weights), _ = CASES[name]
+    inputs = [torch.empty(image), *(torch.empty(s, requires_grad=True) for s in weights)]
+    joint = traced(graph, lambda *args: (fn(*args),), *inputs)
+    assert laid_out(joint.graph) == TRAINED[name]
+    halves = aot.partition(joint, aot.AotOptions())
+    saved = [n.meta["val"] for n in halves.backwards[0].graph.graph.nodes if n.op == "placeholder" and n.meta["val"].ndim == 4]
+    assert (name == "small") is not any(x.stride()[1] == 1 for x in saved)
+
+
+@pytest.mark.parametrize("why", ["no row", "no TF32", "without the library"])
+def test_graphs_stay_as_they_are(why, graph, gaining, monkeypatch):
+    if why == "no row":
+        monkeypatch.setattr(costs, "RATES", {})
+    gm = traced(graph, lambda *args: (conv_relu_pool(*args),), *(torch.empty(s) for s in IMAGES)).graph
+    before = str(gm.graph)
+    settings = {"no TF32": precision("ieee"), "without the library": torch.backends.cudnn.flags(enabled=False)}
+    with settings.get(why, contextlib.nullcontext()):
+        assert laid_out(gm) == [] and str(gm.graph) == before
+
+
+def test_what_is_given_as_a_view_is_one_of_a_copy_in_eagers_layout(graph, gaining):
+    def fn(x, a, b):
+        y = F.conv2d(x, a)
+        return y[:, :8], F.conv2d(torch.relu(y), b).sum((2, 3))
+
+    gm = traced(graph, fn, *(torch.empty(s) for s in IMAGES)).graph
+    assert laid_out(gm) == ["convolution", "relu", "convolution"]
+    (given, _) = next(iter(reversed(gm.graph.nodes))).args[0]
+    assert given.target is aten.clone.default and given.meta["val"].is_contiguous()
+
+
+PROGRAMS = {
+    "convolutions": lambda x, a, b, s, t: F.conv2d(torch.relu(F.conv2d(x, a, padding=1)), b),
+    "kept and given": lambda x, a, b, s, t: ((y := torch.exp(F.conv2d(x, a))), F.conv2d(y, b).flatten(1), y.sum((0, 1))),
+    "batch norm": lambda x, a, b, s, t: F.conv2d(F.batch_norm(F.conv2d(x, a), None, None, s, t, True), b),
+    "group norm": lambda x, a, b, s, t: F.conv2d(F.silu(F.group_norm(F.conv2d(x, a), 2, s, t)), b),
+    "instance norm": lambda x, a, b, s, t: F.conv2d(F.instance_norm(F.conv2d(x, a), weight=s, bias=t), b),
+    "layer norm of channels": lambda x, a, b, s, t: F.conv2d(
+        F.layer_norm(F.conv2d(x, a).permute(0, 2, 3, 1), (6,), s, t).permute(0, 3, 1, 2), b
+    ),
+    "pools": lambda x, a, b, s, t: F.conv2d(F.avg_pool2d(F.max_pool2d(F.conv2d(x, a, padding=2), 2, 1), 2, 1), b),
+    "mean pool": lambda x, a, b, s, t: F.adaptive_avg_pool2d(F.conv2d(x, a), 2) * s[:, None, None],
+    "resized": lambda x, a, b, s, t: F.conv2d(
+        F.interpolate(F.interpolate(F.conv2d(x, a), scale_factor=2.0), scale_factor=1.5, mode="bilinear"), b
+    ),
+    "joined, cut, padded": lambda x, a, b, s, t: F.conv2d(F.pad(torch.cat([(y := F.conv2d(x, a))[:, 2:], y[:, :2]], 1), (1, 1, 0, 2)), b),
+    "split": lambda x, a, b, s, t: F.conv2d(
+        torch.cat([(y := F.conv2d(x, a).chunk(2, 1))[1].exp(), torch.fft.ifft(y[0]).real], 1), b
+    ),
+    "given in parts": lambda x, a, b, s, t: (*torch.sin(F.conv2d(F.conv2d(x, a), b)).split(2, 1), x.sum()),
+    "softmax": lambda x, a, b, s, t: torch.softmax(F.conv2d(x, a), 1).log_softmax(3) + s[:, None, None],
+    "shuffled": lambda x, a, b, s, t: F.conv2d(F.pixel_unshuffle(F.pixel_shuffle(torch.cat([F.conv2d(x, a)] * 2, 1), 2), 2)[:, :6], b),
+    "transposed": lambda x, a, b, s, t: F.conv_transpose2d(torch.tanh(F.conv_transpose2d(x, a.transpose(0, 1), stride=2)), b),
+    "depthwise": lambda x, a, b, s, t: F.conv2d(F.hardswish(F.conv2d(x, a)), b[:, :1], groups=6),
+    "gated": lambda x, a, b, s, t: (y := F.conv2d(x, a)) * torch.sigmoid(y.mean((2, 3), keepdim=True)) + y.amax(1, keepdim=True),
+    "flat": lambda x, a, b, s, t: F.conv2d(x, a).flatten(1) @ torch.ones(216, 2, dtype=x.dtype),
+    "mixed orders": lambda x, a, b, s, t: F.conv2d(x, a) + x.mT[:, :1, 1:-1, 1:-1],
+    "written": lambda x, a, b, s, t: F.conv2d(F.conv2d(x, a).mul_(2).add_(s[:, None, None]), b),
+    "a part written": lambda x, a, b, s, t: torch.sin(F.conv2d(x, a)).select_scatter(t[0].expand(2, 6, 6), 1, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_and_gradients_are_eagers(name, gradients, check, real, eager_to_change, monkeypatch):
+    graphs = []
+    monkeypatch.setattr(aot.api, "lay_out", lambda gm, answers: graphs.append((gm, laid_out(gm))))
+    inputs = [real(2, 3, 8, 8), real(6, 3, 3, 3), real(6, 6, 3, 3), real(6), real(6)]
+    inputs = inputs if gradients else [x.detach() for x in inputs]
+
+    def fn(*args):
+        found = PROGRAMS[name](*args)
+        return found if isinstance(found, tuple) else (found,)
+
+    check(fn, *inputs, second=False, channels_last=True)
+    ((gm, names),) = graphs
+    assert "convolution" in names
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and node.target not in choice.CONVOLUTIONS and node.target is not apply.operator.getitem:
+            again = apply._run(node)
+            assert apply._strides(again) == apply._strides(node.meta["val"]), node.format_node()
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_volumes_are_eagers(gradients, check, real, eager_to_change):
+    def fn(x, a, b):
+        y = F.conv3d(x, a, padding=1)
+        return F.conv_transpose3d(torch.sin(F.max_pool3d(y, 2)), b), F.avg_pool3d(y, 2)
+
+    inputs = [real(2, 3, 4, 4, 4), real(6, 3, 3, 3, 3), real(6, 2, 2, 2, 2)]
+    check(fn, *(inputs if gradients else [x.detach() for x in inputs]), second=False, channels_last=True)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_signals_are_eagers(gradients, check, real, eager_to_change):
+    def fn(x, a, b):
+        y = F.conv1d(x, a, stride=2, padding=2, dilation=2)
+        return torch.relu(F.conv_transpose1d(torch.sin(y), b, stride=3, output_padding=1)), y.mean(2)
+
+    inputs = [real(2, 4, 12), real(6, 4, 3), real(6, 5, 3)]
+    check(fn, *(inputs if gradients else [x.detach() for x in inputs]), second=False, channels_last=True)
+
+
+KINDS = {
+    "few channels": (3, 64, 1, False),
+    "more in than out": (256, 128, 1, False),
+    "other": (128, 128, 1, False),
+    "volume": (3, 64, 1, True, True),
+    "grouped": (128, 128, 4, False),
+    "depthwise": (128, 128, 128, False),
+    "gradients, depthwise": (128, 128, 128, True),
+}
+
+
+@pytest.mark.parametrize("kind", costs.KINDS)
+def test_kinds_of_convolutions(kind):
+    assert costs.kind_of(*KINDS[kind]) == kind
+    row, last = costs.times(costs.Work(kind, 10**13, 10**6, 10**6, 10**4, 2.9))
+    assert last / row == pytest.approx(costs.KINDS[kind].ratio)
+
+
+@pytest.mark.parametrize("kind", costs.KINDS)
+def test_a_convolution_that_only_moves_bytes_is_laid_out_anew_by_the_library(kind):
+    row, last = costs.times(costs.Work(kind, 1, 10**9, 2 * 10**9, 0, 2.9))
+    assert last == pytest.approx(3e9 * costs.MOVE, rel=0.01)
+    assert row == pytest.approx(3 * last if costs.KINDS[kind].anew else last / costs.KINDS[kind].ratio, rel=0.02)
+
+
+GPU = torch.device("cuda", 0)
+
+
+def images(sizes, dtype, device=GPU):
+    return primops.FakeMode().make(primops.TensorSpec(dtype, device, sizes))
+
+
+@pytest.mark.parametrize("sizes", [(2, 8, 9), (2, 8, 9, 9), (2, 8, 9, 9, 9)], ids=len)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_rates(dtype, sizes):
+    half, x = dtype.itemsize == 2, images(sizes, dtype)
+    known = half or (dtype == torch.float32 and len(sizes) < 5)
+    with precision("tf32"):
+        assert [costs.rate(x, groups) is not None for groups in (1, 2, 8)] == [known, known, half]
+        assert costs.rate(images(sizes, dtype, torch.device("cpu")), 1) is None
+    with precision("ieee"):
+        assert (costs.rate(x, 1) is not None) is half
+
+
+@pytest.mark.parametrize("name", [name for name, what in LAYOUTS.items() if what is Asks.LOOP])
+def test_what_is_a_loop_is_made_of_prims(name):
+    packet = getattr(aten, name)
+    assert any(getattr(packet, overload) in primops.DECOMPS for overload in packet.overloads())
+
+
+def test_random_numbers_keep_eagers_layout(graph):
+    gm = traced(graph, lambda x: (torch.nn.functional.dropout(x, 0.5, True), torch.bernoulli(x)), torch.rand(2, 3, 4, 4)).graph
+    drawn = [n for n in gm.graph.nodes if torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())]
+    assert drawn and {table.asks(n) for n in drawn} == {Asks.EAGER}
