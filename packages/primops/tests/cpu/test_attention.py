@@ -82,7 +82,7 @@ def test_what_looks_at_data_has_no_body():
 
 
 def test_gradients_of_gradients():
-    q, k, v = (torch.randn(1, 2, 5, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    q, k, v = (torch.randn(1, 1, 3, 2, dtype=torch.float64, requires_grad=True) for _ in range(3))
     score, keep, captured = CASES["soft-cap"]
     texts = trace_bodies(score, keep, captured, torch.float64, torch.device("cpu"), None)
 
