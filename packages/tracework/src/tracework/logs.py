@@ -21,8 +21,8 @@ LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "attempts": (("tracework.capture.attempts",), "frames that are captured again, and what the attempt before found out"),
     "recompiles": (("tracework.capture.recompiles",), "why no existing entry matched"),
     "aot": (
-        ("tracework.aotautograd.masks", "tracework.products.aotautograd"),
-        "joint, forward and backward graphs, masks proven away",
+        ("tracework.aotautograd.masks", "tracework.aotautograd.attention", "tracework.products.aotautograd"),
+        "joint, forward and backward graphs, masks proven away, attention whose scores are computed",
     ),
     "prims": (
         ("tracework.primops.decompose", "tracework.primops.fake", "tracework.products.primops"),
