@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
@@ -75,7 +74,7 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
     )
     table = Table(*columns, title="against eager, median of interleaved runs; distances from float64, eager's in brackets")
     for row in rows:
-        name = [row["model"], "train" if row["training"] else "infer", _system(row)]
+        name = [row["model"], "train" if row["training"] else "infer", row["system"]]
         if "failed" in row:
             table.add_row(*name, "failed: " + row["failed"][:60])
             continue
@@ -95,16 +94,15 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
 
 
 def geomeans(rows: list[dict[str, Any]]) -> list[str]:
-    """Geometric mean speed-up for each system, mode and direction."""
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        if "speedup" in row:
-            found.setdefault(f"{_system(row)} {'training' if row['training'] else 'inference'}", []).append(row["speedup"])
-    return [f"{name}: geomean {math.exp(sum(map(math.log, f)) / len(f)):.2f}, worst {min(f):.2f}" for name, f in found.items()]
-
-
-def _system(row: dict[str, Any]) -> str:
-    return f"{row['system']} {row.get('mode') or ''}".strip()
+    """Geometric mean speed-up for each system and direction."""
+    lines = []
+    for system in SYSTEMS:
+        for training in (False, True):
+            found = [r["speedup"] for r in rows if r["system"] == system and r["training"] == training and "speedup" in r]
+            if found:
+                mean = math.exp(sum(map(math.log, found)) / len(found))
+                lines.append(f"{system} {'training' if training else 'inference'}: geomean {mean:.2f}, worst {min(found):.2f}")
+    return lines
 
 
 def main(
@@ -114,7 +112,7 @@ def main(
     scale: Annotated[str, typer.Option(help="small, full (meant for a GPU) or single (full with a batch of one)")] = "small",
     steps: Annotated[str, typer.Option(help="infer, train or both")] = "both",
     systems: Annotated[str, typer.Option(help="which of torch.compile,tracework")] = ",".join(SYSTEMS),
-    mode: Annotated[str | None, typer.Option(help="compile mode; several, comma-separated, only for the table of models")] = None,
+    mode: Annotated[str | None, typer.Option(help="compile mode")] = None,
     seconds: Annotated[float, typer.Option(help="time for the steady state of each row")] = 5.0,
     output: Annotated[Path | None, typer.Option(help="JSON lines file; default under benchmarks/results")] = None,
     decode: Annotated[
@@ -158,9 +156,9 @@ def main(
     with path.open("w") as file:
         for name in names:
             for training in {"infer": (False,), "train": (True,)}.get(steps, (False, True)):
-                for system, one in itertools.product(systems.split(","), mode.split(",") if mode else [None]):
+                for system in systems.split(","):
                     job = dict(model=name, system=system, device=device, dtype=dtype, scale=scale, training=training)
-                    rows.append(cold_and_warm({**job, "mode": one, "seconds": seconds}))
+                    rows.append(cold_and_warm({**job, "mode": mode, "seconds": seconds}))
                     file.write(json.dumps(rows[-1]) + "\n")
                     file.flush()
                     console.print(_line(rows[-1]))
@@ -198,7 +196,7 @@ def write_all(
 def _line(row: dict[str, Any]) -> str:
     step = "train" if row["training"] else "infer"
     figures = row.get("failed") or f"{_cell(row, 'speedup', '{:.2f}')}x, cold {_cell(row, 'first_call_s', '{:.1f}')} s"
-    return f"{row['model']} {step} {_system(row)}: {figures}"
+    return f"{row['model']} {step} {row['system']}: {figures}"
 
 
 if __name__ == "__main__":

@@ -87,6 +87,29 @@ class LoopBody:
         return "\n".join(format_instruction(n, i) for n, i in enumerate(self.instructions))
 
 
+def axes_behind(body: LoopBody, value: Ref) -> set[Axis]:
+    """The axes along which a value changes, as far as the body says."""
+    axes = {a.var: a for a in (*body.axes, *body.reduction_axes)}
+    positions = {i.args[2]: n for n, i in enumerate(body.instructions) if i.op == "indirect"}
+    seen: set[int] = set()
+    found: set[Axis] = set()
+    waiting = [value.position]
+    while waiting:
+        number = waiting.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        for arg in body.instructions[number].args:
+            if isinstance(arg, Ref):
+                waiting.append(arg.position)
+            for symbol in getattr(arg, "free_symbols", ()):
+                if symbol in axes:
+                    found.add(axes[symbol])
+                elif symbol in positions:
+                    waiting.append(positions[symbol])
+    return found
+
+
 def format_instruction(position: int, instruction: Instruction) -> str:
     """`%3 = add(%1, %2) : float32`."""
     args = ", ".join(_format_arg(a) for a in instruction.args)

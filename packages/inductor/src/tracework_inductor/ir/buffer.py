@@ -86,6 +86,8 @@ class LoopNode:
     device: torch.device
     origins: tuple[str, ...] = ()
     mutates: str | None = None
+    core: str = ""
+    """Of a product: what writes it other than as a loop."""
 
     @property
     def is_product(self) -> bool:

@@ -33,6 +33,7 @@ from .product_pieces import pieces
 from .realize import reason_to_realize
 from .registry import LOWERINGS, VIEWS
 from .row_padding import RowPadding
+from .tile_products import tile_products
 from .value import Lazy, Strided, TensorValue, settled
 from .vector_products import vector_products
 from .written_inputs import raises_after_write, written_inputs
@@ -69,6 +70,9 @@ class Lowering:
         self.product_pieces = pieces(graph.graph) if products else {}
         self.product_layouts = product_layouts(graph.graph) if products else {}
         self.vector_products = vector_products(graph.graph, graph.role) if products else frozenset()
+        self.tile_products = tile_products(graph.graph, options) - self.vector_products if products else frozenset()
+        self.products: dict[str, tuple[LoopNode, ...]] = {}
+        """Library call -> the loops of its product (tile_products.py)."""
         self.row_padding = RowPadding(graph.graph, {*self.product_pieces, *self.vector_products})
         self.gapped_bases = gapped_bases(graph.graph)
         self.origin: str | None = None
@@ -457,6 +461,7 @@ class Lowering:
             self.graph.role,
             static,
             tuple(self.fallbacks),
+            self.products,
         )
         return each_checked_once(program) if self.checks else program
 

@@ -1,7 +1,7 @@
 """Matrix products are library calls, written into planned buffers; row_padding.py says whose rows are padded, vector_products.py which
 are loops."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.buffer import BufferLayout
@@ -14,6 +14,7 @@ from .pointwise import elementwise
 from .product_pieces import product_in_pieces
 from .registry import lowers
 from .row_padding import ROW_BYTES, fast_axis, other_axis, padded_rows, row_alignment
+from .tile_products import with_tiles
 from .value import Lazy, Strided, settled
 from .vector_products import vector_product
 from .view import reshape
@@ -58,7 +59,7 @@ def mm(low: Any, a: Any, b: Any) -> Any:
         return vector_product(low, a, b)
     if rows := low.product_pieces.get(low.node):
         return product_in_pieces(low, None, a, b, rows)
-    return _product(low, "torch.mm", a, b)
+    return _with_tiles(low, lambda: _product(low, "torch.mm", a, b), a, b)
 
 
 @lowers("bmm")
@@ -68,7 +69,7 @@ def bmm(low: Any, a: Any, b: Any) -> Any:
         return elementwise(low, (a, b), low.spec.dtype, lambda x, y: ops.mul(x, y))
     if low.node in low.vector_products:
         return vector_product(low, a, b)
-    return _product(low, "torch.bmm", a, b)
+    return _with_tiles(low, lambda: _product(low, "torch.bmm", a, b), a, b)
 
 
 @lowers("addmm")
@@ -78,7 +79,8 @@ def addmm(low: Any, bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) ->
         return vector_product(low, a, b, bias, beta, alpha)
     if rows := low.product_pieces.get(low.node):
         return product_in_pieces(low, bias, a, b, rows)
-    return _with_bias(low, ("torch.mm", "torch.addmm"), bias, (a, b), {"beta": beta, "alpha": alpha})
+    targets, scale = ("torch.mm", "torch.addmm"), {"beta": beta, "alpha": alpha}
+    return _with_tiles(low, lambda: _with_bias(low, targets, bias, (a, b), scale), a, b, bias, beta, alpha)
 
 
 @lowers("baddbmm")
@@ -86,7 +88,8 @@ def baddbmm(low: Any, bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) 
     """beta*bias + alpha*bmm(a, b)."""
     if low.node in low.vector_products:
         return vector_product(low, a, b, bias, beta, alpha)
-    return _with_bias(low, ("torch.bmm", "torch.baddbmm"), bias, (a, b), {"beta": beta, "alpha": alpha})
+    targets, scale = ("torch.bmm", "torch.baddbmm"), {"beta": beta, "alpha": alpha}
+    return _with_tiles(low, lambda: _with_bias(low, targets, bias, (a, b), scale), a, b, bias, beta, alpha)
 
 
 @lowers("mv")
@@ -107,6 +110,10 @@ def scaled_mm(low: Any, *operands: Any) -> Any:
 def int_mm(low: Any, a: Any, b: Any) -> Any:
     """(m,k) x (k,n) of int8, added up in int32."""
     return low.extern(INTEGERS, as_in_eager(low, (a, b), low.node.args), out_form=INTEGERS)
+
+
+def _with_tiles(low: Any, library: Callable[[], Any], *operands: Any) -> Any:
+    return with_tiles(low, library, *operands) if low.node in low.tile_products else library()
 
 
 def _product(low: Any, target: str, a: Any, b: Any) -> Any:

@@ -51,7 +51,7 @@ def vector_product(low: Any, a: Any, b: Any, addend: Any = None, beta: Any = 1, 
     """alpha * (a @ b) + beta * addend as values, computed in float32; of two matrices, or of as many pairs as there are batches."""
     (*batches, rows, inner), columns, dtype = a.sizes, b.sizes[-1], low.spec.dtype
     large = int(rows <= columns)
-    matrix, scales = _unscaled(low, low.node.args[OPERANDS[prim_name(low.node)][large]], settled((a, b)[large]), large)
+    matrix, scales = unscaled(low, low.node.args[OPERANDS[prim_name(low.node)][large]], settled((a, b)[large]), large)
     factors = (_factor(low, settled(a), True), _factor(low, matrix, False))
     if not large:
         factors = (_factor(low, matrix, False), _factor(low, settled(b), True))
@@ -64,19 +64,20 @@ def vector_product(low: Any, a: Any, b: Any, addend: Any = None, beta: Any = 1, 
     low.reduction_node(buffer, "dot", [inner], terms)
     total = low.whole(buffer)
     if scales:  # where the product is, whoever reads it
-        total = low.realize(elementwise(low, [total, *scales], torch.float32, _multiplied, len(scales)))
+        total = low.realize(elementwise(low, [total, *scales], torch.float32, multiplied, len(scales)))
     operands = [total, *([] if addend is None or beta == 0 else [addend])]
-    return elementwise(low, operands, dtype, lambda *v: ops.to_dtype(_scaled(v, beta, alpha), dtype), len(operands))
+    return elementwise(low, operands, dtype, lambda *v: ops.to_dtype(scaled(v, beta, alpha), dtype), len(operands))
 
 
-def _multiplied(*values: Any) -> Any:
+def multiplied(*values: Any) -> Any:
+    """A product in float32, and what scales it."""
     product = values[0]
     for value in values[1:]:
         product = ops.mul(product, ops.to_dtype(value, torch.float32))
     return product
 
 
-def _unscaled(low: Any, node: Any, value: TensorValue, outer: int) -> tuple[TensorValue, list[Any]]:
+def unscaled(low: Any, node: Any, value: TensorValue, outer: int) -> tuple[TensorValue, list[Any]]:
     """A matrix before it was multiplied with what is the same along its inner dimension, and these factors, as the result takes them.
 
     outer: the other dimension of the matrix. Matrices of batches are left as they are.
@@ -140,7 +141,9 @@ def _along(scale: TensorValue, axis: int, outer: int) -> TensorValue:
     return pointwise(sizes, scale.dtype, scale.device, read, (scale,), 0)
 
 
-def _scaled(values: tuple[Any, ...], beta: Any, alpha: Any) -> Any:
+def scaled(values: tuple[Any, ...], beta: Any, alpha: Any) -> Any:
+    """alpha times the first value, plus beta times each other one, in float32."""
+
     def times(value: Any, factor: Any) -> Any:
         return value if factor == 1 else ops.mul(value, ops.constant(factor, torch.float32))
 
@@ -162,4 +165,4 @@ def _factor(low: Any, value: TensorValue, small: bool) -> TensorValue:
     return value if as_stored else low.realize(value)
 
 
-__all__ = ["vector_product", "vector_products"]
+__all__ = ["multiplied", "scaled", "unscaled", "vector_product", "vector_products"]

@@ -71,7 +71,7 @@ def _columns(p: Proposal) -> str | None:
 
 def _spread_order(p: Proposal) -> str | None:
     permuted = any(m.order is not None for m in p.group.members)
-    if permuted and (p.candidate.spread or p.candidate.inner):
+    if permuted and (p.candidate.spread or (p.candidate.inner and not p.group.core)):
         return "a member walks its axes in another order"
     return None
 
@@ -150,6 +150,19 @@ def _products(p: Proposal) -> str | None:
     return None if products <= MOST_PRODUCTS else f"the kernel has {products - 1} products already"
 
 
+def _core(p: Proposal) -> str | None:
+    """A core computes its product first, and then what reads elements of that and of nothing else that the kernel computes by rows."""
+    if p.node.core:
+        return f"the core {p.node.core} begins a kernel"
+    if not p.group.core:
+        return None
+    if p.candidate.member.level != "outer" or p.node.body.reduction_axes:
+        return "a core's kernel walks its inner dimension once"
+    if not p.node.reads & p.group.writes:
+        return "it reads nothing of what the core's kernel computes"
+    return None
+
+
 def _in_rows(node: LoopNode, buffers: Mapping[str, Any]) -> bool:
     """Whether the elements of the largest matrix that a product adds up lie side by side."""
     largest = max(node.body.loads(), key=lambda i: constant_product(buffers[i.args[0]].layout.sizes))
@@ -198,6 +211,7 @@ FUSION_RULES: tuple[tuple[str, Callable[[Proposal], str | None]], ...] = (
     ("order", _spread_order),
     ("axes", _affine),
     ("products", _products),
+    ("core", _core),
     ("repeats", _repeats),
     ("neighbours", _neighbours),
     ("elements", _elements),

@@ -79,6 +79,11 @@ class Group:
         """All buffers any member writes."""
         return set().union(*(m.node.writes for m in self.members))
 
+    @property
+    def core(self) -> str:
+        """What writes its product, if that is no loop."""
+        return next((m.node.core for m in self.members if m.node.core), "")
+
 
 @dataclasses.dataclass
 class Candidate:
@@ -125,6 +130,8 @@ def candidates(group: Group, node: LoopNode) -> list[Candidate]:
         found.append(Candidate(outer, group.inner, Member(node, "outer")))
     if not group.inner:
         found += _permuted(group, node, own)
+    elif group.core:
+        found += _as_read(group, node, own)
     return found
 
 
@@ -165,6 +172,20 @@ def _permuted(group: Group, node: LoopNode, own: list[Size]) -> list[Candidate]:
             order += match[:1]
         if len(order) == len(own) == len(theirs) and order != sorted(order) and same_all(theirs, group.outer):
             return [Candidate(group.outer, [], Member(node, "outer", tuple(order)))]
+    return []
+
+
+def _as_read(group: Group, node: LoopNode, own: list[Size]) -> list[Candidate]:
+    """The node's axes in the order in which it walks a buffer that the group writes; they may be parts of the group's."""
+    for load in node.body.loads():
+        if load.args[0] in group.writes:
+            steps = [_step(load.args[1], a.var) for a in node.body.axes]
+            if not all(isinstance(step, int) and step > 0 for step in steps):
+                continue
+            order = tuple(sorted(range(len(own)), key=lambda k: -steps[k]))  # type: ignore[operator]
+            outer = refine(group.outer, [own[k] for k in order])
+            if outer is not None and order != tuple(range(len(own))):
+                return [Candidate(outer, group.inner, Member(node, "outer", order))]
     return []
 
 

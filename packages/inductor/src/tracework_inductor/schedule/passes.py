@@ -190,6 +190,7 @@ class KernelBuilder:
             frozenset(writes),
             origins,
             tuple(n.name for n in nodes),
+            core=self.group.core,
         )
 
 

@@ -16,7 +16,7 @@ import torch
 
 from ..autotune.record import Candidate, report
 from ..ir.body import Axis, IndexCheck, LoopBody, Ref
-from ..ir.buffer import Buffer, BufferLayout, BufferView, CoreNode, ExternNode
+from ..ir.buffer import Buffer, BufferLayout, BufferView, CoreNode, ExternNode, LoopNode
 from ..ir.index import Expr, Size
 
 
@@ -60,10 +60,12 @@ class LoopKernel:
     """Symbols that it reads from memory, an int64 each; it takes their addresses between buffers and sizes."""
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Block sizes, as Candidate.config has them; empty for the renderer's first guess."""
+    core: str = ""
+    """What writes it other than as loops: "tiles" (schedule/matrix_product.py)."""
 
     def text(self) -> str:
         """Axes and passes."""
-        lines = [f"{self.name}: loops over {_axes(self.axes)}"]
+        lines = [f"{self.name}: {self.core or 'loops'} over {_axes(self.axes)}"]
         if self.reduction_axes:
             lines[0] += f", inner {_axes(self.reduction_axes)}"
         lines += [f"  reads {', '.join(sorted(self.reads))} writes {', '.join(sorted(self.writes))}"]
@@ -268,6 +270,8 @@ class Program:
     role: str = "inference"
     static_inputs: frozenset[int] = frozenset()
     fallbacks: tuple[tuple[str, str], ...] = ()
+    products: Mapping[str, tuple[LoopNode, ...]] = dataclasses.field(default_factory=dict)
+    """Library call -> loops that compute the same buffer from what is not in memory yet, and of which a core can write the product."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from . import batch as _batch
 from . import kernel as _kernel
 from . import tuning as _tuning
 from .config import COLUMN_BLOCKS
-from .cores import CORES
+from .cores import CORES, tiles
 
 __all__ = ["TritonRenderer"]
 
@@ -32,6 +32,8 @@ class TritonRenderer:
         """The kernel as text."""
         if isinstance(kernel, CoreKernel):
             return CORES[kernel.node.core](kernel)
+        if isinstance(kernel, LoopKernel) and kernel.core:
+            return tiles.render(kernel)
         return _batch.render(kernel) if isinstance(kernel, KernelBatch) else _kernel.render(kernel)
 
     def question(self, kernel: LoopKernel, symbols: Any, numerics: str, device: str) -> Question | None:

@@ -88,6 +88,8 @@ class BodyWriter:
         self.pointers: dict[str, str] = {}
         self.element: dict[str, torch.dtype] = {}
         self.symbol_dims: dict[Any, frozenset[str]] = {}
+        self.zeros = False
+        """Whether loads give zero where the tile's masks are off."""
         self.once: frozenset[str] = NOTHING
         """Buffers of which each element is read by one block, and which shall not displace others from caches."""
         self.beside: tuple[Any, int] | None = None
@@ -144,6 +146,11 @@ class BodyWriter:
         self._written |= self._writing
         self.earlier -= self._writing
         self._writing = set()
+
+    def is_zero_outside(self, value: Value, dim: str) -> bool:
+        """Whether it is 0 behind the end of a dimension."""
+        read = self._reads.get(value.text)
+        return self.zeros and read is not None and dim in read.dims
 
     def full(self, value: Value, dims: frozenset[str] | None = None) -> str:
         """The value spread over these dimensions of the tile (None: all)."""
@@ -268,7 +275,7 @@ class BodyWriter:
             )
         call = f"tl.load({pointer}"
         if mask is not None:
-            call += f", {mask}" + (", other=0" if read.within is not None else "")
+            call += f", {mask}" + (", other=0" if self.zeros or read.within is not None else "")
         call += ', eviction_policy="evict_first"' if read.once else ""
         call += ")" if read.element not in HALF else ").to(tl.float32)"
         loaded = self.name(call, read.dims, read.element)

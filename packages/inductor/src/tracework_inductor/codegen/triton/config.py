@@ -15,6 +15,7 @@ __all__ = [
     "Config",
     "Shape",
     "SplitLimits",
+    "TileConfig",
     "configs",
     "is_sensible",
     "neighbours",
@@ -23,6 +24,7 @@ __all__ = [
     "split_limits",
     "splits",
     "tensor_core_product",
+    "tile_configs",
 ]
 
 MULTIPROCESSORS = 132
@@ -190,6 +192,114 @@ def tensor_core_product(columns: int, inner: int, products: int, itemsize: int) 
     step = _between(16, power_of_two(inner), 128)
     most = min(MULTIPROCESSORS // blocks, inner // (_STEPS_OF_PART * step))
     return Config({"XBLOCK": 64, "YBLOCK": 16, "RBLOCK": step}, 4, 4), 1 << (most.bit_length() - 1) if most else 1
+
+
+@dataclasses.dataclass(frozen=True)
+class TileConfig:
+    """How a large product is computed: a block's rows and columns of the result, the inner elements of a step, into how many parts the inner
+    dimension is split, how many rows of tiles are a band, whether blocks take several tiles, and how many blocks a multiprocessor runs at the
+    same time."""
+
+    rows: int
+    columns: int
+    inner: int
+    num_warps: int
+    num_stages: int
+    parts: int = 1
+    band: int = 8
+    persistent: bool = False
+    at_once: int = 1
+
+    @property
+    def second_rows(self) -> int:
+        """Rows of a block that adds up parts."""
+        return min(self.rows, max(1, 4096 // self.columns))
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The constexpr arguments."""
+        tile = {"YBLOCK": self.rows, "XBLOCK": self.columns, "RBLOCK": self.inner}
+        return tile | ({"SBLOCK": self.second_rows} if self.parts > 1 else {})
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return Config(self.constants, self.num_warps, self.num_stages).record()
+
+
+LIMITS = {80: (163 << 10, 64), 90: (227 << 10, 128)}
+"""Compute capability from which on -> bytes of shared memory that a block may take, and float32 numbers of a tile in a thread, of which what
+follows the product computes several."""
+_HALF_TILES = (
+    (TileConfig(128, 256, 64, 8, 3), 1.0),
+    (TileConfig(256, 128, 64, 8, 3), 1.0),
+    (TileConfig(128, 256, 64, 8, 4), 1.0),
+    (TileConfig(128, 128, 64, 8, 3), 0.9),
+    (TileConfig(128, 128, 64, 4, 4), 0.9),
+    (TileConfig(64, 256, 64, 8, 3), 0.85),
+    (TileConfig(128, 128, 32, 8, 4), 0.75),
+    (TileConfig(128, 64, 64, 4, 4), 0.75),
+    (TileConfig(64, 128, 64, 4, 4), 0.75),
+    (TileConfig(64, 64, 64, 4, 4), 0.6),
+    (TileConfig(64, 32, 64, 4, 4), 0.4),
+    (TileConfig(32, 64, 64, 4, 4), 0.3),
+    (TileConfig(16, 128, 64, 4, 4), 0.3),
+    (TileConfig(16, 64, 128, 4, 3), 0.2),
+    (TileConfig(32, 32, 64, 2, 4), 0.2),
+    (TileConfig(16, 32, 128, 2, 4), 0.1),
+)
+_FLOAT_TILES = (
+    (TileConfig(128, 128, 16, 8, 3), 0.8),
+    (TileConfig(128, 64, 16, 8, 3), 0.7),
+    (TileConfig(64, 64, 16, 4, 3), 0.6),
+    (TileConfig(64, 32, 32, 4, 3), 0.5),
+    (TileConfig(32, 64, 32, 4, 3), 0.5),
+    (TileConfig(32, 32, 32, 4, 3), 0.4),
+    (TileConfig(16, 64, 32, 4, 3), 0.3),
+    (TileConfig(16, 32, 32, 2, 3), 0.2),
+)
+_TILES = {2: (_HALF_TILES, 989e12), 4: (_FLOAT_TILES, 67e12)}
+"""Bytes of a factor -> (tiles, each with the share of the device's rate that it is guessed to reach; that rate a second on an H100)."""
+_BANDWIDTH, _SECOND_LAUNCH = 3.35e12, 4e-6
+_MOST_TOGETHER = 2
+_MOST_PARTS = 16
+_STEPS_OF_TILE_PART = 4
+
+
+def tile_configs(
+    batches: int, rows: int, columns: int, inner: int, loaded: tuple[int, int], itemsize: int, capability: int = 80
+) -> list[TileConfig]:
+    """Configs of a large product that each device of the capability, or a later one, can run, the best guess first.
+
+    loaded: bytes that an element of either matrix takes in memory; itemsize: as it is multiplied.
+    """
+    (tiles, rate), (shared, held) = _TILES[itemsize], LIMITS[capability]
+    found: list[tuple[float, TileConfig]] = []
+    for tile, share in tiles:
+        first, second = (max(n, itemsize) for n in loaded)
+        step = min(tile.inner, max(16, power_of_two(inner)))
+        stage = step * (tile.rows * first + tile.columns * second)
+        stages = min(tile.num_stages, shared // stage)
+        if tile.rows * tile.columns > held * 32 * tile.num_warps:
+            continue
+        if stages < 1 or tile.rows > max(16, power_of_two(rows)) or tile.columns > max(32, power_of_two(columns)):
+            continue
+        together = _between(1, shared // (stage * stages), _MOST_TOGETHER)
+        tile = dataclasses.replace(tile, inner=step, num_stages=stages, at_once=together)
+        blocks = batches * -(-rows // tile.rows) * -(-columns // tile.columns)
+        at_once = MULTIPROCESSORS * together
+        of_tile = 2 * tile.rows * tile.columns * inner * together / (share * rate / MULTIPROCESSORS)
+        parts = 1
+        while parts <= _MOST_PARTS and (parts == 1 or inner >= _STEPS_OF_TILE_PART * step * parts):
+            time = -(-blocks * parts // at_once) * of_tile / parts
+            if parts > 1:
+                time += _SECOND_LAUNCH + 8 * parts * batches * rows * columns / _BANDWIDTH
+            found.append((time, dataclasses.replace(tile, parts=parts)))
+            if blocks * parts >= at_once:
+                break
+            parts *= 2
+        if blocks > 2 * at_once:
+            found.append((blocks / at_once * of_tile, dataclasses.replace(tile, persistent=True)))
+    return [config for _, config in sorted(found, key=lambda pair: pair[0])]
 
 
 TABLES = {

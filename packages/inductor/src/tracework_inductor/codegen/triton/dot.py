@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ...ir.body import Axis, Instruction, Ref
+from ...ir.body import Axis, Instruction, Ref, axes_behind
 from ...ir.index import Size
 from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
@@ -19,7 +19,7 @@ from .body import BodyWriter, Tile, Value
 from .header import function_header
 from .printer import IndexPrinter
 from .text_rules import HALF
-from .tiling import Tiling, axes_behind
+from .tiling import Tiling
 
 __all__ = ["LEAST_ROWS", "Product", "product"]
 

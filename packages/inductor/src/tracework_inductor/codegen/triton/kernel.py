@@ -27,7 +27,7 @@ from .shape import blocks_of_columns, shape_of
 from .text_rules import POINTER
 from .tiling import Tiling, numel, tile
 
-__all__ = ["Part", "part", "render"]
+__all__ = ["Part", "part", "render", "repeatable"]
 
 
 def render(kernel: LoopKernel) -> RenderedKernel:
@@ -59,7 +59,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         configs=[config.record()],
         fits32=None if narrow else fits_text(_extents(kernel, tiling), {s: names[s] for s in kernel.sizes}),
         workspace=workspace,
-        repeatable=_repeatable(kernel),
+        repeatable=repeatable(kernel),
         kind=shape.kind + parts.kind,
         checks=bool(index_checks(kernel)),
     )
@@ -77,7 +77,7 @@ def _product(product: dot.Product) -> RenderedKernel:
         configs=[product.config.record()],
         fits32=None if narrow else fits_text(_extents(kernel, tiling), {}),
         workspace=product.workspace,
-        repeatable=_repeatable(kernel),
+        repeatable=repeatable(kernel),
         kind="product on tensor cores" + (f" split {product.parts}" if product.parts > 1 else ""),
         checks=bool(index_checks(kernel)),
     )
@@ -103,7 +103,7 @@ def part(kernel: LoopKernel) -> Part:
     return Part(Function(kernel, tiling, shape, chosen, {}, True, told=True).write(), chosen, math.prod(counts))
 
 
-def _repeatable(kernel: LoopKernel) -> bool:
+def repeatable(kernel: LoopKernel) -> bool:
     """Whether running it twice gives what running it once gives, so that it can be measured where it stands."""
     stored = {i.args[0] for p in kernel.passes for i in p.body.stores()}
     loaded = {i.args[0] for p in kernel.passes for i in p.body.loads()}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ...ir.body import Instruction, LoopBody, Ref
+from ...ir.body import Instruction, LoopBody, Ref, axes_behind
 from ...ir.index import constant_product
 from ...ir.scalar_ops import COLUMNS
 from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
-from .tiling import Tiling, axes_behind
+from .tiling import Tiling
 
 __all__ = [
     "shape_of",

@@ -10,12 +10,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...ir.body import Axis, LoopBody, Ref
+from ...ir.body import Axis, axes_behind
 from ...ir.index import Size, constant_product, product, same
 from ...ir.scalar_ops import ACROSS_ROWS
 from ...schedule.plan import LoopKernel
 
-__all__ = ["Access", "Group", "Tiling", "axes_behind", "tile", "numel"]
+__all__ = ["Access", "Group", "Tiling", "tile", "numel"]
 
 # An axis must have this many elements to deserve a tile dimension of its own.
 _WORTH_A_DIMENSION = 8
@@ -138,29 +138,6 @@ def _terms(kernel: LoopKernel) -> tuple[Axis, ...]:
             found = {a for a in found if not any(_depends(index, (a,)) for index in loaded)}
     several = any(i.args[1] == "dot" for _, i in reductions) and len(found) < len(kernel.reduction_axes)
     return tuple(a for a in kernel.reduction_axes if a in found) if several else ()
-
-
-def axes_behind(body: LoopBody, value: Ref) -> set[Axis]:
-    """The axes along which a value changes, as far as the body says."""
-    axes = {a.var: a for a in (*body.axes, *body.reduction_axes)}
-    positions = {i.args[2]: n for n, i in enumerate(body.instructions) if i.op == "indirect"}
-    seen: set[int] = set()
-    found: set[Axis] = set()
-    waiting = [value.position]
-    while waiting:
-        number = waiting.pop()
-        if number in seen:
-            continue
-        seen.add(number)
-        for arg in body.instructions[number].args:
-            if isinstance(arg, Ref):
-                waiting.append(arg.position)
-            for symbol in getattr(arg, "free_symbols", ()):
-                if symbol in axes:
-                    found.add(axes[symbol])
-                elif symbol in positions:
-                    waiting.append(positions[symbol])
-    return found
 
 
 def _accesses(kernel: LoopKernel) -> Iterator[Access]:

@@ -1,0 +1,412 @@
+"""Large products in tiles: what the core is given, what is fused with it, and its values, through Triton's interpreter, against float64."""
+
+import dataclasses
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent.parent
+sys.path.insert(0, str(TESTS))
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from prim_programs import build as build_graph  # noqa: E402
+from product_programs import (  # noqa: E402
+    BF16,
+    F16,
+    F32,
+    check,
+    dequantised,
+    four_bits,
+    in_float64,
+    linear,
+    matrix,
+    silu,
+    turned,
+    wide,
+)
+from tracework_inductor import InductorOptions, lower, schedule  # noqa: E402
+from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
+from tracework_inductor.codegen.triton.config import TileConfig  # noqa: E402
+from tracework_inductor.codegen.triton.cores import tiles  # noqa: E402
+from tracework_inductor.codegen.wrapper.lines import host_program  # noqa: E402
+from tracework_inductor.codegen.wrapper.python import host_source  # noqa: E402
+from tracework_inductor.ir.index import symbol  # noqa: E402
+from tracework_inductor.schedule.plan import ExternKernel, LoopKernel  # noqa: E402
+from tracework_primops import TensorSpec, prims  # noqa: E402
+from tracework_primops.spec import SizeSpec  # noqa: E402
+from tracework_runtime import RuntimeOptions, Store  # noqa: E402
+from tracework_runtime.build import triton as build  # noqa: E402
+from triton_programs import graph_of  # noqa: E402
+
+CUDA = torch.device("cuda", 0)
+OPTIONS = InductorOptions(products="tiles")
+SMALL = TileConfig(16, 32, 16, 2, 2, band=2)
+"""So that small matrices have several tiles and steps."""
+
+
+def planned(program, *inputs, graph=None, **more):
+    graph = graph or graph_of(program, *inputs, device=CUDA)
+    return schedule(lower(graph, OPTIONS), OPTIONS, TritonRenderer().capabilities, **more)
+
+
+def cores(plan):
+    return [k for k in plan.kernels if isinstance(k, LoopKernel) and k.core]
+
+
+def run(plan, inputs, folder, config=SMALL):
+    """Results, and the rendered cores."""
+    renderer = TritonRenderer()
+    kernels = {k.name: renderer.render(k) for k in plan.kernels if not isinstance(k, ExternKernel)}
+    kernels |= {k.name: tiles.render(k, config) for k in cores(plan)}
+    host = host_source(host_program(plan, {name: name for name in kernels}), on_cpu=())
+    found = triton_interpreter.host_call(host.replace("gpu_workspace", "workspace"), kernels, folder)
+    given = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
+    return found(given), [kernels[k.name] for k in cores(plan)]
+
+
+def gelu(x):
+    return prims.mul(prims.mul(x, 0.5), prims.add(prims.erf(prims.mul(x, 0.7071067811865476)), 1.0))
+
+
+def scaled_rows(x, scale, weight):
+    """What a norm leaves for the product: rows scaled by what is known, columns by a weight."""
+    return prims.mul(prims.convert(prims.mul(prims.convert(x, F32), scale), x.dtype), weight)
+
+
+def heads(x, count):
+    """(rows, count * size) as (count, rows, size), in memory."""
+    rows, columns = x.sizes
+    size = columns // count
+    return prims.contiguous(prims.permute(prims.reshape(x, (rows, count, size)), (1, 0, 2)), (rows * size, size, 1))
+
+
+PROGRAMS = {
+    "mm": (prims.mm, lambda: (matrix(48, 64), matrix(64, 96)), torch.matmul, 1),
+    "edges": (prims.mm, lambda: (matrix(37, 53), matrix(53, 71)), torch.matmul, 1),
+    "inner of two": (prims.mm, lambda: (matrix(20, 2), matrix(2, 40)), torch.matmul, 1),
+    "float16": (prims.mm, lambda: (matrix(33, 48, dtype=F16), matrix(48, 40, dtype=F16)), torch.matmul, 1),
+    "float32": (prims.mm, lambda: (matrix(33, 50, dtype=F32), matrix(50, 40, dtype=F32)), torch.matmul, 4),
+    "turned": (
+        lambda a, b: prims.mm(turned(a), turned(b)), lambda: (matrix(40, 33), matrix(50, 40)), lambda a, b: a.T @ b.T, 1,
+    ),
+    "strided": (
+        lambda x, w: linear(prims.slice(x, 1, 0, 64, 1), prims.slice(w, 1, 1, 129, 2)),
+        lambda: (matrix(24, 80), matrix(40, 130)),
+        lambda x, w: x[:, :64] @ w[:, 1:129:2].T,
+        1,
+    ),
+    "bias": (
+        lambda x, w, b: prims.addmm(b, x, turned(w)),
+        lambda: (matrix(32, 64), matrix(48, 64), matrix(48)),
+        lambda x, w, b: x @ w.T + b,
+        1,
+    ),
+    "bias, scaled": (
+        lambda x, w, b: prims.addmm(b, x, turned(w), beta=0.5, alpha=2),
+        lambda: (matrix(32, 64, dtype=F32), matrix(48, 64, dtype=F32), matrix(32, 48, dtype=F32)),
+        lambda x, w, b: 0.5 * b + 2 * (x @ w.T),
+        4,
+    ),
+    "bias, activation": (
+        lambda x, w, b: gelu(prims.addmm(b, x, turned(w))),
+        lambda: (matrix(30, 64), matrix(48, 64), matrix(48)),
+        lambda x, w, b: torch.nn.functional.gelu(x @ w.T + b),
+        2,
+    ),
+    "residual, two results": (
+        lambda x, w, h: (lambda y: (y, prims.convert(silu(y), F32)))(prims.add(h, linear(x, w))),
+        lambda: (matrix(32, 64), matrix(40, 64), matrix(32, 40)),
+        lambda x, w, h: (h + x @ w.T, torch.nn.functional.silu(h + x @ w.T)),
+        2,
+    ),
+    "heads": (
+        lambda x, w: heads(linear(x, w), 3),
+        lambda: (matrix(20, 64), matrix(48, 64)),
+        lambda x, w: (x @ w.T).unflatten(1, (3, 16)).transpose(0, 1),
+        1,
+    ),
+    "gate": (
+        lambda x, w, g: prims.mul(silu(g), linear(x, w)),
+        lambda: (matrix(32, 64), matrix(40, 64), matrix(32, 40)),
+        lambda x, w, g: torch.nn.functional.silu(g) * (x @ w.T),
+        2,
+    ),
+    "int8": (
+        lambda x, w, s: linear(x, dequantised(w, s, x.dtype)),
+        lambda: (matrix(32, 64), matrix(40, 64, dtype=torch.int8), matrix(40)),
+        lambda x, w, s: x @ (w.double() * s[:, None]).T,
+        2,
+    ),
+    "int8, scale along the sum": (
+        lambda x, w, s: linear(x, prims.mul(prims.convert(w, x.dtype), s)),
+        lambda: (matrix(32, 64), matrix(40, 64, dtype=torch.int8), matrix(64)),
+        lambda x, w, s: x @ (w.double() * s).T,
+        2,
+    ),
+    "int4": (
+        lambda x, p, s: linear(x, four_bits(p, s, x.dtype)),
+        lambda: (matrix(32, 64), matrix(40, 32, dtype=torch.uint8), matrix(40, 4)),
+        lambda x, p, s: x @ in_float64(p, s, -1).T,
+        2,
+    ),
+    "rows scaled": (
+        lambda x, s, n, w: linear(scaled_rows(x, s, n), w),
+        lambda: (matrix(40, 256), torch.rand(40, 1), matrix(256), matrix(40, 256)),
+        lambda x, s, n, w: (x * s * n) @ w.T,
+        2,
+    ),
+    "shifted past the end": (
+        lambda x, w: linear(prims.add(x, 1.0), w), lambda: (matrix(40, 70), matrix(40, 70)), lambda x, w: (x + 1) @ w.T, 2,
+    ),
+    "batches": (
+        lambda a, b: prims.bmm(a, prims.permute(b, (0, 2, 1))),
+        lambda: (matrix(3, 20, 40), matrix(3, 33, 40)),
+        lambda a, b: a @ b.mT,
+        1,
+    ),
+    "batches, bias": (
+        lambda a, b, c: prims.baddbmm(c, a, b, alpha=0.5),
+        lambda: (matrix(3, 20, 40, dtype=F16), matrix(3, 40, 33, dtype=F16), matrix(3, 1, 33, dtype=F16)),
+        lambda a, b, c: c + 0.5 * (a @ b),
+        1,
+    ),
+    "batches of two kinds": (
+        lambda a, b: prims.bmm(prims.reshape(prims.permute(a, (1, 2, 0, 3)), (6, 20, 16)), b),
+        lambda: (matrix(20, 2, 3, 16), matrix(6, 16, 40)),
+        lambda a, b: a.permute(1, 2, 0, 3).reshape(6, 20, 16) @ b,
+        1,
+    ),
+    "batches of the same matrix": (
+        lambda a, b: prims.bmm(a, prims.expand(b, (3, 40, 33))),
+        lambda: (matrix(3, 20, 40), matrix(1, 40, 33)),
+        lambda a, b: a @ b,
+        1,
+    ),
+}  # fmt: skip
+"""name -> (program, inputs, the same in float64, roundings that it does)."""
+
+FORMS = {
+    "tiles": SMALL,
+    "split": dataclasses.replace(SMALL, parts=2),
+    "persistent": dataclasses.replace(SMALL, persistent=True),
+}
+
+
+IN_ALL_FORMS = ("edges", "batches, bias", "heads")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values(name, tmp_path):
+    torch.manual_seed(0)
+    program, make, reference, steps = PROGRAMS[name]
+    inputs = make()
+    plan = planned(program, *inputs)
+    assert len(plan.kernels) == 1 == len(cores(plan))
+    wanted = reference(*wide(inputs))
+    for config in FORMS.values() if name in IN_ALL_FORMS else (SMALL,):
+        found, _ = run(plan, inputs, tmp_path, config)
+        for a, b in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+            check(a.to(inputs[0].dtype), b, inputs[0].dtype, steps)
+
+
+SIZES = st.integers(2, 40)
+
+
+@settings(deadline=None, max_examples=10)
+@given(rows=SIZES, columns=SIZES, inner=SIZES, turns=st.tuples(st.booleans(), st.booleans()), form=st.sampled_from(sorted(FORMS)))
+def test_all_shapes(rows, columns, inner, turns, form, tmp_path_factory):
+    torch.manual_seed(0)
+    a, b = matrix(*((inner, rows) if turns[0] else (rows, inner))), matrix(*((columns, inner) if turns[1] else (inner, columns)))
+
+    def program(a, b):
+        return prims.relu(prims.mm(turned(a) if turns[0] else a, turned(b) if turns[1] else b))
+
+    plan = planned(program, a, b)
+    if not cores(plan):  # few rows are loops
+        assert min(rows, columns) <= 8
+        return
+    (found,), _ = run(plan, (a, b), tmp_path_factory.getbasetemp(), FORMS[form])
+    check(found, torch.relu((a.T if turns[0] else a).double() @ (b.T if turns[1] else b).double()), BF16, 1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_open_sizes(form, tmp_path):
+    """Rows, and then all three sizes, that the launch tells."""
+    torch.manual_seed(0)
+    m, n, k = (symbol(name, 2, None) for name in ("s0", "s1", "s2"))
+    a, b = matrix(50, 24), matrix(24, 40)
+    for rows, columns, inner, told in ((m, 40, 24, (50,)), (m, n, k, (50, 40, 24))):
+        specs = [TensorSpec(BF16, CUDA, (rows, inner), (inner, 1)), TensorSpec(BF16, CUDA, (inner, columns), (columns, 1))]
+        specs += [SizeSpec(s) for s in (m, n, k)[: len(told)]]
+        graph = build_graph(lambda a, b, *_: gelu(prims.mm(a, b)), [None] * len(specs), specs)
+        (found,), (kernel,) = run(planned(None, graph=graph), (a, b, *told), tmp_path, FORMS[form])
+        check(found, torch.nn.functional.gelu(a.double() @ b.double()), BF16, 2)
+        assert "i64" in kernel.signature
+
+
+LEFT = {
+    "a row": (lambda x, w: linear(x, w), (matrix(1, 64), matrix(40, 64))),
+    "float64": (linear, (matrix(32, 64).double(), matrix(40, 64).double())),
+    "an inner dimension of one": (prims.mm, (matrix(32, 1), matrix(1, 40))),
+    "what takes long again": (
+        lambda x, w: linear(prims.sin(prims.exp(prims.tanh(x))), w), (matrix(32, 64), matrix(40, 64)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ("a row", "float64", "an inner dimension of one"))
+def test_what_no_core_is_for(name):
+    program, inputs = LEFT[name]
+    assert not cores(planned(program, *inputs))
+
+
+def test_what_takes_long_is_computed_once():
+    program, inputs = LEFT["what takes long again"]
+    plan = planned(program, *inputs)
+    assert len(cores(plan)) == 1 and len(plan.kernels) == 2
+
+
+def test_default_leaves_products_to_the_library():
+    program, make, _, _ = PROGRAMS["bias, activation"]
+    program = lower(graph_of(program, *make(), device=CUDA), InductorOptions())
+    assert not program.products
+
+
+def two_layers(x, w, b, v):
+    return gelu(prims.addmm(b, gelu(linear(x, w)), v))
+
+
+def test_the_choice_is_made_after_fusion(tmp_path):
+    """Each way as it would be: the core with what is fused, the library with the kernels of what is not."""
+    torch.manual_seed(0)
+    inputs = matrix(32, 64), matrix(40, 64), matrix(48), matrix(40, 48)
+    wanted = torch.nn.functional.gelu
+    x, w, b, v = wide(inputs)
+    expected = wanted(wanted(x @ w.T) @ v + b)
+    seen = []
+
+    def choose(choices):
+        seen.append([(len(c.library), sorted(c.core.writes)) for c in choices])
+        return [choices[n].name for n in picked]
+
+    for picked in ((), (0,), (1,), (0, 1)):
+        plan = planned(two_layers, *inputs, choose=choose)
+        assert len(cores(plan)) == len(picked) and len(plan.kernels) == 4 - len(picked)
+        (found,), _ = run(plan, inputs, tmp_path)
+        check(found, expected, BF16, 4)
+    assert seen == [[(2, seen[0][0][1]), (2, seen[0][1][1])]] * 4
+
+
+def test_a_core_is_refused_with_its_reason(monkeypatch):
+    from tracework_inductor.schedule import choice
+
+    program, make, _, _ = PROGRAMS["bias, activation"]
+    monkeypatch.setattr(choice, "matrix_product", lambda kernel: "there is none today")
+    plan = planned(program, *make())
+    assert not cores(plan) and "core: there is none today" in plan.text()
+
+
+GOLDEN = {
+    "product_in_tiles": ("bias, activation", (matrix(157, 283), matrix(331, 283), matrix(331)), SMALL),
+    "product_in_tiles_split": ("int8", (matrix(176, 592), matrix(361, 592, dtype=torch.int8), matrix(361)), FORMS["split"]),
+}
+"""Sizes of their own: in which order an index is written goes by which of equal ones was first."""
+
+
+def text_of(name):
+    program, inputs, config = GOLDEN[name]
+    (kernel,) = cores(planned(PROGRAMS[program][0], *inputs))
+    rendered = tiles.render(kernel, config)
+    return rendered.source + "\n".join(f"# {key}: {value}" for key, value in rendered.launch) + "\n"
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(name):
+    assert text_of(name) == (TESTS / "golden" / "triton" / f"{name}.txt").read_text()
+
+
+def frame_bytes(code):
+    """Of a thread in memory, where its registers spill: the largest of the functions, as the cubin's records say."""
+    start, (size, count, names) = struct.unpack_from("<Q", code, 0x28)[0], struct.unpack_from("<HHH", code, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQ", code, start + n * size) for n in range(count)]
+    texts, largest = sections[names][4], 0
+    for name, _, _, _, at, length in sections:
+        end = at + length if code[texts + name :].startswith(b".nv.info\0") else at
+        while at < end:
+            form, kind, value = struct.unpack_from("<BBH", code, at)
+            at += 4
+            if form == 4:
+                if kind == 0x11:
+                    largest = max(largest, struct.unpack_from("<II", code, at)[1])
+                at += value
+    return largest
+
+
+SHAPES = {"large": (4096, 4096, 4096), "unaligned": (1000, 768, 50257), "split": (64, 256, 8192)}
+"""(rows, columns, inner)."""
+
+
+def with_gelu(m, n, k, dtype):
+    """The kernel of a linear layer with its activation."""
+    inputs = [torch.empty(size, dtype=dtype, device="meta") for size in ((m, k), (n, k), (n,))]
+    (core,) = cores(planned(lambda x, w, b: gelu(prims.addmm(b, x, turned(w))), *inputs))
+    return core
+
+
+def test_best_guesses_do_not_spill(tmp_path):
+    """On two generations of GPUs, in both precisions."""
+    renderer, jobs, shared = TritonRenderer(), [], []
+    for (m, n, k), dtype in (*((sizes, BF16) for sizes in SHAPES.values()), (SHAPES["large"], F32)):
+        for kernel in renderer.pack([("product", renderer.render(with_gelu(m, n, k, dtype)))]):
+            for entry in kernel.launch["entries"]:
+                for capability in (80, 90):
+                    jobs.append(build.request(kernel, entry, kernel.launch["configs"][0], build.Variant(), capability))
+    cubins = build.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
+    for job, cubin in zip(jobs, cubins, strict=True):
+        assert frame_bytes(cubin.code) == 0, (job["source"], job["capability"])
+        shared.append(cubin.shared)
+    assert max(shared) <= 163 << 10
+
+
+PTX = """
+import json, sys
+from tracework_runtime.build.triton_worker import load_module
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+r = json.load(sys.stdin)
+function = load_module(r["source"], 0)[r["entry"]]
+signature = dict(r["arguments"]) | dict.fromkeys(r["constants"], "constexpr")
+places = {name: n for n, name in enumerate(function.arg_names)}
+attributes = {(places[name],): [["tt.divisibility", 16]] for name in r["aligned"]}
+options = {"num_warps": r["num_warps"], "num_stages": r["num_stages"]}
+source = ASTSource(function, signature, r["constants"], attributes)
+print(triton.compile(source, target=GPUTarget("cuda", r["capability"], 32), options=options).asm["ptx"])
+"""
+
+
+@pytest.mark.parametrize("capability, instruction", ((80, "mma.sync"), (90, "wgmma.mma_async")))
+def test_takes_tensor_cores_and_copies_ahead(capability, instruction, tmp_path):
+    """What is loaded goes to the shared memory that tensor cores read, and is on its way while others are multiplied."""
+    renderer = TritonRenderer()
+    (kernel,) = renderer.pack([("product", renderer.render(with_gelu(1024, 1024, 1024, BF16)))])
+    request = build.request(kernel, "kernel", kernel.launch["configs"][0], build.Variant(), capability)
+    env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | {"TRITON_CACHE_DIR": str(tmp_path)}
+    found = subprocess.run([sys.executable, "-c", PTX], input=json.dumps(request), env=env, text=True, capture_output=True)
+    assert found.returncode == 0, found.stderr
+    loop = found.stdout
+    assert instruction in loop and "cp.async.cg.shared.global" in loop and ".local." not in loop
+
+
+if __name__ == "__main__":
+    for one in GOLDEN:
+        (TESTS / "golden" / "triton" / f"{one}.txt").write_text(text_of(one))
