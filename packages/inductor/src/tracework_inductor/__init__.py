@@ -6,7 +6,7 @@ from .errors import InductorError, LoweringError
 from .lowering import LOWERINGS, lower, places
 from .lowering.attention import DEVICES as ATTENTION_DEVICES
 from .options import InductorOptions, Settings
-from .pipeline import compile_graph, plan_graph
+from .pipeline import compile_graph, compile_plan, plan_graph
 from .schedule.pipeline import schedule
 from .schedule.plan import KernelPlan
 
@@ -21,6 +21,7 @@ __all__ = [
     "Settings",
     "__version__",
     "compile_graph",
+    "compile_plan",
     "lower",
     "places",
     "plan_graph",

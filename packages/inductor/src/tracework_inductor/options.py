@@ -43,7 +43,7 @@ class InductorOptions:
     numbers_in_memory: frozenset[str] = frozenset()
     """Types of devices whose kernels read numbers that no size depends on from memory: a CUDA graph is recorded for all of them then."""
     products: str = "library"
-    """What computes large products on a GPU: "library", or "tiles", cores of ours wherever there is one."""
+    """What computes large products on a GPU: "library"; "chosen", it or a core of ours, as the tuning book says; "tiles", ours where it can."""
     half_accumulation: bool = False
     """Whether the library may add up float16 products in float16."""
 

@@ -11,6 +11,8 @@ from tracework_runtime.cache.memory import open_store
 
 from .autotune.book import Book
 from .autotune.choose import Question
+from .autotune.cost import device
+from .autotune.products import answer
 from .autotune.tune import Timing, tuned
 from .codegen import renderer_for
 from .codegen.cpp.digest import DIGEST_KERNEL
@@ -25,6 +27,7 @@ from .lowering.conv import DIGEST, PACKED_CALL
 from .lowering.cpu_products import GEMM
 from .options import InductorOptions
 from .passes import GRAPH_PASSES
+from .schedule.choice import Choose, every
 from .schedule.numbers import with_numbers_in_memory
 from .schedule.pipeline import schedule
 from .schedule.plan import ExternKernel, KernelPlan, LoopKernel
@@ -45,13 +48,17 @@ def compile_graph(
     runtime: how candidates are built that are timed, and where what they took is kept.
     """
     options = options or InductorOptions()
-    plan = plan_graph(graph, options, observe, runtime)
-    host, kernels, functions = render(plan, options)
-    source = host_source(host, [k.name for k in kernels if k.language == "cpp"])
-    artifact = pack(plan, source, host.lines, kernels, functions, places(graph), key)
+    artifact = compile_plan(graph, plan_graph(graph, options, observe, runtime), options, key)
     if observe is not None:
         observe("artifact", artifact)
     return artifact
+
+
+def compile_plan(graph: Any, plan: KernelPlan, options: InductorOptions, key: str = "") -> Artifact:
+    """Render and pack the plan of a graph."""
+    host, kernels, functions = render(plan, options)
+    source = host_source(host, [k.name for k in kernels if k.language == "cpp"])
+    return pack(plan, source, host.lines, kernels, functions, places(graph), key)
 
 
 def plan_graph(
@@ -63,7 +70,7 @@ def plan_graph(
         graph = graph_pass(graph) if applies(options) else graph
     program = lower(graph, options)
     device_type = next((b.layout.device.type for b in program.buffers.values() if b.layout.device.type != "cpu"), "cpu")
-    plan = schedule(program, options, renderer_for(device_type, options).capabilities)
+    plan = schedule(program, options, renderer_for(device_type, options).capabilities, _choose(options))
     plan = with_numbers_in_memory(plan, options.numbers_in_memory) if options.numbers_in_memory else plan
     plan = _tuned(plan, options, runtime) if device_type == "cuda" else plan
     if observe is not None:
@@ -81,6 +88,11 @@ def _tuned(plan: KernelPlan, options: InductorOptions, runtime: RuntimeOptions) 
     if options.max_autotune and torch.cuda.is_available():
         return tuned(plan, ask, Book(store=open_store(runtime)), Timing(renderer, symbols, runtime))
     return tuned(plan, ask, Book())
+def _choose(options: InductorOptions) -> Choose:
+    """What chooses between the library and cores of ours."""
+    if options.products == "tiles":
+        return every
+    return lambda choices: answer(choices, Book(), device(), options.numerics)
 
 
 def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, list[KernelSource], dict[str, str]]:

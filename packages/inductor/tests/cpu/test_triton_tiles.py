@@ -32,13 +32,16 @@ from product_programs import (  # noqa: E402
     turned,
     wide,
 )
-from tracework_inductor import InductorOptions, lower, schedule  # noqa: E402
+from tracework_inductor import InductorOptions, lower, pipeline, plan_graph, schedule  # noqa: E402
+from tracework_inductor.autotune.book import Book, Row, triton_version  # noqa: E402
+from tracework_inductor.autotune.cost import DEVICES  # noqa: E402
+from tracework_inductor.autotune.products import question  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
-from tracework_inductor.codegen.triton.config import TileConfig  # noqa: E402
-from tracework_inductor.codegen.triton.cores import tiles  # noqa: E402
+from tracework_inductor.codegen.triton.config import TileConfig, tile_configs  # noqa: E402
 from tracework_inductor.codegen.wrapper.lines import host_program  # noqa: E402
 from tracework_inductor.codegen.wrapper.python import host_source  # noqa: E402
 from tracework_inductor.ir.index import symbol  # noqa: E402
+from tracework_inductor.schedule.choice import Answer  # noqa: E402
 from tracework_inductor.schedule.plan import ExternKernel, LoopKernel  # noqa: E402
 from tracework_primops import TensorSpec, prims  # noqa: E402
 from tracework_primops.spec import SizeSpec  # noqa: E402
@@ -65,7 +68,7 @@ def run(plan, inputs, folder, config=SMALL):
     """Results, and the rendered cores."""
     renderer = TritonRenderer()
     kernels = {k.name: renderer.render(k) for k in plan.kernels if not isinstance(k, ExternKernel)}
-    kernels |= {k.name: tiles.render(k, config) for k in cores(plan)}
+    kernels |= {k.name: renderer.render(dataclasses.replace(k, config=config.record())) for k in cores(plan)}
     host = host_source(host_program(plan, {name: name for name in kernels}), on_cpu=())
     found = triton_interpreter.host_call(host.replace("gpu_workspace", "workspace"), kernels, folder)
     given = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
@@ -295,14 +298,52 @@ def test_the_choice_is_made_after_fusion(tmp_path):
 
     def choose(choices):
         seen.append([(len(c.library), sorted(c.core.writes)) for c in choices])
-        return [choices[n].name for n in picked]
+        return Answer({choices[n].name: SMALL.record() for n in picked})
 
     for picked in ((), (0,), (1,), (0, 1)):
         plan = planned(two_layers, *inputs, choose=choose)
         assert len(cores(plan)) == len(picked) and len(plan.kernels) == 4 - len(picked)
+        assert all(TileConfig.of(k.config) == SMALL for k in cores(plan))
         (found,), _ = run(plan, inputs, tmp_path)
         check(found, expected, BF16, 4)
     assert seen == [[(2, seen[0][0][1]), (2, seen[0][1][1])]] * 4
+
+
+def test_configs_are_read_back():
+    for config in tile_configs(2, 4096, 4096, 4096, (2, 2), 2, 90) + tile_configs(1, 64, 256, 8192, (4, 1), 4):
+        assert TileConfig.of(json.loads(json.dumps(config.record()))) == config
+
+
+def test_the_book_decides(monkeypatch, tmp_path):
+    """The library stays where nothing is known of a product; a row of the book gives it to a core, with its config."""
+    inputs, options = (matrix(32, 64), matrix(40, 64), matrix(48), matrix(40, 48)), InductorOptions(products="chosen")
+    graph, rows = graph_of(two_layers, *inputs, device=CUDA), {}
+    monkeypatch.setattr(pipeline, "Book", lambda: Book(rows))
+    plan = plan_graph(graph, options)
+    assert not cores(plan) and plan.text().count("takes extern") == 2
+    asked = []
+    planned(None, graph=graph, choose=lambda found: asked.extend(found) or Answer({}))
+    first = question(asked[0], DEVICES["H200"], "default")
+    row = Row(first.problem.facts(), (first.candidates[3].replace(measured_us=1.0),), triton_version())
+    rows[row.key] = row
+    monkeypatch.setattr(pipeline, "device", lambda: DEVICES["H200"])
+    plan = plan_graph(graph, options)
+    (core,) = cores(plan)
+    assert core.config == first.candidates[3].config and "takes tiles" in plan.text()
+
+
+def test_equal_products_are_one_problem():
+    """Names and the rest of the program are no part of a problem; what is computed before and behind the product is."""
+    asked = []
+
+    def program(x, w, b, v):
+        return gelu(linear(x, w)), gelu(linear(x, b)), silu(linear(x, v))
+
+    inputs = matrix(32, 64), matrix(48, 64), matrix(48, 64), matrix(48, 64)
+    planned(program, *inputs, choose=lambda found: asked.extend(found) or Answer({}))
+    first, second, third = (question(c, DEVICES["H100"], "default").problem for c in asked)
+    assert first == second != third and first.epilogue != third.epilogue and first.prologue == third.prologue
+    assert dict(first.sizes) == {"z": 1, "y": 32, "x": 48, "r": 64} and first.dtypes == ("bfloat16",) * 3
 
 
 def test_a_core_is_refused_with_its_reason(monkeypatch):
@@ -324,7 +365,7 @@ GOLDEN = {
 def text_of(name):
     program, inputs, config = GOLDEN[name]
     (kernel,) = cores(planned(PROGRAMS[program][0], *inputs))
-    rendered = tiles.render(kernel, config)
+    rendered = TritonRenderer().render(dataclasses.replace(kernel, config=config.record()))
     return rendered.source + "\n".join(f"# {key}: {value}" for key, value in rendered.launch) + "\n"
 
 

@@ -1,7 +1,8 @@
 """What computes a large product: the library, with what follows in kernels of its own, or a core, with what is fused. Chosen after fusion."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from .matrix_product import matrix_product
 from .plan import ExternKernel, Kernel, KernelPlan, LoopKernel, Program, Refusal
@@ -18,8 +19,16 @@ class Choice:
     """The call, and the kernels of what the core's kernel computes besides; some of these may compute more."""
 
 
-Choose = Callable[[Sequence[Choice]], Collection[str]]
-"""Given all choices: the names of those where the core is taken."""
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """configs: library call that a core replaces -> how it does that, None for its first guess; report: lines that say why."""
+
+    configs: Mapping[str, Mapping[str, Any] | None]
+    report: tuple[str, ...] = ()
+
+
+Choose = Callable[[Sequence[Choice]], Answer]
+"""Given all choices, in the order of the program."""
 
 
 def with_cores(program: Program, names: Collection[str]) -> Program:
@@ -30,21 +39,27 @@ def with_cores(program: Program, names: Collection[str]) -> Program:
     return dataclasses.replace(program, nodes=tuple(nodes), buffers=buffers)
 
 
-def taken_cores(program: Program, wanted: Collection[str], plan: Callable[[Program], KernelPlan]) -> KernelPlan:
-    """The plan with cores for these library calls, as far as there is one that computes what was fused."""
+def taken_cores(program: Program, answer: Answer, plan: Callable[[Program], KernelPlan]) -> KernelPlan:
+    """The plan with the cores of an answer, as far as there are ones that compute what was fused."""
     refused: dict[str, Refusal] = {}
     while True:
-        found = plan(with_cores(program, {name for name in wanted if name not in refused}))
+        found = plan(with_cores(program, {name for name in answer.configs if name not in refused}))
         misfits = {name: r for name, kernel in cores(program, found.kernels) if isinstance(r := matrix_product(kernel), str)}
         if not misfits:
-            return dataclasses.replace(found, refusals=(*found.refusals, *refused.values()))
+            configs = {kernel.name: answer.configs[name] for name, kernel in cores(program, found.kernels)}
+            kernels = tuple(
+                dataclasses.replace(k, config=configs[k.name]) if isinstance(k, LoopKernel) and k.core else k
+                for k in found.kernels
+            )
+            refusals = (*found.refusals, *refused.values())
+            return dataclasses.replace(found, kernels=kernels, refusals=refusals, choices=answer.report)
         for name, reason in misfits.items():
             refused[name] = Refusal(name, program.products[name][0].core, "core", reason)
 
 
 def choices(program: Program, plan: Callable[[Program], KernelPlan]) -> tuple[Choice, ...]:
     """All that there is to choose, in the order of the program."""
-    offered = taken_cores(program, program.products, plan)
+    offered = taken_cores(program, Answer(dict.fromkeys(program.products)), plan)
     library = plan(program).kernels
     found = []
     for name, core in cores(program, offered.kernels):
@@ -71,4 +86,4 @@ def _nodes(kernel: Kernel) -> set[str]:
     return {node for part in getattr(kernel, "parts", ()) for node in part.nodes}
 
 
-__all__ = ["Choice", "Choose", "choices", "cores", "taken_cores", "with_cores"]
+__all__ = ["Answer", "Choice", "Choose", "choices", "cores", "taken_cores", "with_cores"]

@@ -5,7 +5,7 @@ import dataclasses
 import torch
 
 from ..ir.body import Axis, Ref, axes_behind
-from ..ir.index import INT32_LIMIT
+from ..ir.index import INT32_LIMIT, constant_product
 from .plan import LoopKernel
 
 OPERANDS = frozenset((torch.bfloat16, torch.float16, torch.float32))
@@ -64,4 +64,12 @@ def matrix_product(kernel: LoopKernel) -> MatrixProduct | str:
     return MatrixProduct(batches, rows, columns, kernel.reduction_axes, name, (first, second), dtypes.pop())
 
 
-__all__ = ["OPERANDS", "MatrixProduct", "matrix_product"]
+def extents(found: MatrixProduct) -> tuple[int, int, int, int]:
+    """Batches, rows, columns and inner elements, those that are not known as they are guessed."""
+    batches, rows, columns, inner = (
+        constant_product(a.size for a in axes) for axes in (found.batches, found.rows, found.columns, found.inner)
+    )
+    return batches, rows, columns, inner
+
+
+__all__ = ["OPERANDS", "MatrixProduct", "extents", "matrix_product"]

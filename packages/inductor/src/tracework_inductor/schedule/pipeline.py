@@ -4,7 +4,7 @@ from ..ir.buffer import CoreNode, LoopNode
 from ..options import InductorOptions
 from ..target import Capabilities
 from .batch import batched
-from .choice import Choose, choices, taken_cores
+from .choice import Answer, Choose, choices, taken_cores
 from .fuse import Fuser
 from .graph import output_buffers
 from .memory import plan_memory
@@ -16,15 +16,15 @@ from .plan import ExternKernel, Kernel, KernelPlan, Program, core_kernel
 
 
 def schedule(program: Program, options: InductorOptions, capabilities: Capabilities, choose: Choose | None = None) -> KernelPlan:
-    """The plan of a program. choose: of the large products, which a core computes; the library computes the others."""
+    """The plan of a program. choose: of the large products, which a core computes, the library the others; None: all that it can."""
 
     def plan(chosen: Program) -> KernelPlan:
         return _plan(chosen, options, capabilities)
 
     if not program.products:
         return plan(program)
-    wanted = program.products if choose is None else choose(choices(program, plan))
-    return taken_cores(program, wanted, plan)
+    answer = Answer(dict.fromkeys(program.products)) if choose is None else choose(choices(program, plan))
+    return taken_cores(program, answer, plan)
 
 
 def _plan(program: Program, options: InductorOptions, capabilities: Capabilities) -> KernelPlan:

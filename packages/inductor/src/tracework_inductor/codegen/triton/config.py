@@ -6,7 +6,7 @@ The first config is the default; `neighbours` of it are timed where somebody ask
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 __all__ = [
@@ -197,8 +197,8 @@ def tensor_core_product(columns: int, inner: int, products: int, itemsize: int) 
 @dataclasses.dataclass(frozen=True)
 class TileConfig:
     """How a large product is computed: a block's rows and columns of the result, the inner elements of a step, into how many parts the inner
-    dimension is split, how many rows of tiles are a band, whether blocks take several tiles, and how many blocks a multiprocessor runs at the
-    same time."""
+    dimension is split, how many rows of tiles are a band, whether blocks take several tiles, and how many of such blocks a multiprocessor
+    runs at the same time."""
 
     rows: int
     columns: int
@@ -217,13 +217,29 @@ class TileConfig:
 
     @property
     def constants(self) -> dict[str, int]:
-        """The constexpr arguments."""
-        tile = {"YBLOCK": self.rows, "XBLOCK": self.columns, "RBLOCK": self.inner}
-        return tile | ({"SBLOCK": self.second_rows} if self.parts > 1 else {})
+        """The constexpr arguments, which say all but how it is compiled."""
+        found = {"YBLOCK": self.rows, "XBLOCK": self.columns, "RBLOCK": self.inner, "BAND": self.band}
+        if self.parts > 1:
+            found |= {"SBLOCK": self.second_rows, "PARTS": self.parts}
+        return found | ({"BLOCKS": self.at_once * MULTIPROCESSORS} if self.persistent else {})
 
     def record(self) -> dict[str, Any]:
         """As JSON."""
         return Config(self.constants, self.num_warps, self.num_stages).record()
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> "TileConfig":
+        """The config of a record."""
+        c, blocks = record["constants"], record["constants"].get("BLOCKS", 0)
+        return cls(
+            *(c[name] for name in ("YBLOCK", "XBLOCK", "RBLOCK")),
+            record["num_warps"],
+            record["num_stages"],
+            c.get("PARTS", 1),
+            c["BAND"],
+            bool(blocks),
+            max(1, blocks // MULTIPROCESSORS),
+        )
 
 
 LIMITS = {80: (163 << 10, 64), 90: (227 << 10, 128)}
@@ -284,7 +300,7 @@ def tile_configs(
         if stages < 1 or tile.rows > max(16, power_of_two(rows)) or tile.columns > max(32, power_of_two(columns)):
             continue
         together = _between(1, shared // (stage * stages), _MOST_TOGETHER)
-        tile = dataclasses.replace(tile, inner=step, num_stages=stages, at_once=together)
+        tile = dataclasses.replace(tile, inner=step, num_stages=stages)
         blocks = batches * -(-rows // tile.rows) * -(-columns // tile.columns)
         at_once = MULTIPROCESSORS * together
         of_tile = 2 * tile.rows * tile.columns * inner * together / (share * rate / MULTIPROCESSORS)
@@ -298,7 +314,7 @@ def tile_configs(
                 break
             parts *= 2
         if blocks > 2 * at_once:
-            found.append((blocks / at_once * of_tile, dataclasses.replace(tile, persistent=True)))
+            found.append((blocks / at_once * of_tile, dataclasses.replace(tile, persistent=True, at_once=together)))
     return [config for _, config in sorted(found, key=lambda pair: pair[0])]
 
 

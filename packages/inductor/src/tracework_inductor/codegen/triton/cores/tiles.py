@@ -16,12 +16,12 @@ import torch
 
 from ....errors import InductorError
 from ....ir.body import Axis
-from ....ir.index import INT32_LIMIT, Size, constant_product, product
-from ....schedule.matrix_product import MatrixProduct, matrix_product
+from ....ir.index import INT32_LIMIT, Size, product
+from ....schedule.matrix_product import MatrixProduct, extents, matrix_product
 from ....schedule.plan import LoopKernel, index_checks
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..body import BodyWriter, Tile, Value
-from ..config import MULTIPROCESSORS, TileConfig, tile_configs
+from ..config import TileConfig, tile_configs
 from ..header import function_header, launch_record, source_text
 from ..kernel import repeatable
 from ..printer import IndexPrinter, PythonPrinter, fits_text
@@ -30,14 +30,16 @@ from ..text_rules import HALF, POINTER
 __all__ = ["configs", "render"]
 
 
-def configs(kernel: LoopKernel) -> list[TileConfig]:
-    """How the kernel may be cut into tiles, the best guess first."""
-    return tile_configs(*_extents(_found(kernel)), _itemsizes(kernel, _found(kernel)), _found(kernel).dtype.itemsize)
+def configs(kernel: LoopKernel, capability: int = 80) -> list[TileConfig]:
+    """How the kernel may be cut into tiles on a device of the capability, and on later ones; the best guess first."""
+    found = _found(kernel)
+    return tile_configs(*extents(found), _itemsizes(kernel, found), found.dtype.itemsize, capability)
 
 
-def render(kernel: LoopKernel, config: TileConfig | None = None) -> RenderedKernel:
-    """The Triton source, its signature and its launch record. config: None for the best guess."""
-    return _Tiles(kernel, _found(kernel), config or configs(kernel)[0]).rendered()
+def render(kernel: LoopKernel) -> RenderedKernel:
+    """The Triton source, its signature and its launch record."""
+    config = TileConfig.of(kernel.config) if kernel.config else configs(kernel)[0]
+    return _Tiles(kernel, _found(kernel), config).rendered()
 
 
 def _found(kernel: LoopKernel) -> MatrixProduct:
@@ -45,14 +47,6 @@ def _found(kernel: LoopKernel) -> MatrixProduct:
     if isinstance(found, str):
         raise InductorError(f"Triton kernel {kernel.name}: tiles were chosen for what is none of their products: {found}")
     return found
-
-
-def _extents(found: MatrixProduct) -> tuple[int, int, int, int]:
-    """Batches, rows, columns and inner elements, those that are not known as they are guessed."""
-    batches, rows, columns, inner = (
-        constant_product(a.size for a in axes) for axes in (found.batches, found.rows, found.columns, found.inner)
-    )
-    return batches, rows, columns, inner
 
 
 def _itemsizes(kernel: LoopKernel, found: MatrixProduct) -> tuple[int, int]:
@@ -108,12 +102,12 @@ class _Tiles:
     def _grids(self) -> list[str]:
         count = self._count("x", "y")
         if self.config.parts > 1:
-            return [f"{count} * {self.config.parts}", self._count("x", "s")]
-        return [f"min({count}, {self.config.at_once * MULTIPROCESSORS})" if self.config.persistent else count]
+            return [f"{count} * PARTS", self._count("x", "s")]
+        return [f"min({count}, BLOCKS)" if self.config.persistent else count]
 
     def _count(self, *dims: str) -> str:
         """Tiles, as the host counts them."""
-        counts = [f"(-(-({self.python.text(self.size[d])}) // {self.blocks[d]}))" for d in dims]
+        counts = [f"(-(-({self.python.text(self.size[d])}) // {d.upper()}BLOCK))" for d in dims]
         return " * ".join([*counts, *([f"({self.python.text(self.batches)})"] if self.found.batches else [])])
 
     def _workspace(self) -> list[dict[str, str]]:
@@ -126,14 +120,14 @@ class _Tiles:
     def _functions(self) -> list[str]:
         config = self.config
         if config.parts > 1:
-            split = [f"part = pid % {config.parts}", f"pid = pid // {config.parts}"]
+            split = ["part = pid % PARTS", "pid = pid // PARTS"]
             first = [*self._start(), *split, *self._tile("y"), *self._product()]
             inside = self._inside("y", "x")
             first.append(f"tl.store({self._place('y')}, acc{', ' + inside if inside else ''})")
             second = [*self._start(), *self._tile("s"), "acc = tl.zeros([SBLOCK, XBLOCK], tl.float32)"]
             inside = self._inside("s", "x")
             load = f"tl.load({self._place('s')}{', ' + inside + ', other=0' if inside else ''})"
-            second += [f"for part in tl.static_range({config.parts}):", f"    acc += {load}"]
+            second += ["for part in tl.static_range(PARTS):", f"    acc += {load}"]
             return [self._function(first), self._function([*second, *self._rest("s")])]
         lines = [*self._tile("y"), *self._product(), *self._rest("y")]
         if not config.persistent:
@@ -156,8 +150,7 @@ class _Tiles:
 
     def _blocks(self, dim: str) -> str:
         """How many blocks a dimension has, as the kernel counts them."""
-        size, block = self.size[dim], self.blocks[dim]
-        return str(-(-size // block)) if isinstance(size, int) else f"(({self._text(size)} + {block - 1}) // {block})"
+        return f"(({self._text(self.size[dim])} + {dim.upper()}BLOCK - 1) // {dim.upper()}BLOCK)"
 
     def _start(self) -> list[str]:
         lines = ["pid = tl.program_id(0)"]
@@ -175,15 +168,15 @@ class _Tiles:
             lines += [f"z = pid // ({down} * {across})", f"place = pid % ({down} * {across})"]
             lines += _positions(self.found.batches, "z", self._text)
             place = "place"
-        if rows == "s" or self.config.band == 1:
+        if rows == "s":
             lines += [f"row = {place} // {across}", f"column = {place} % {across}"]
         else:
-            band = f"({self.config.band} * {across})"
             lines += [
-                f"first = {place} // {band} * {self.config.band}",
-                f"height = tl.minimum({self._blocks(rows)} - first, {self.config.band})",
-                f"row = first + {place} % {band} % height",
-                f"column = {place} % {band} // height",
+                f"band = BAND * {across}",
+                f"first = {place} // band * BAND",
+                f"height = tl.minimum({self._blocks(rows)} - first, BAND)",
+                f"row = first + {place} % band % height",
+                f"column = {place} % band // height",
             ]
         for dim, start, lanes in ((rows, "row", "[:, None]"), ("x", "column", "[None, :]")):
             lines.append(f"{dim} = {start} * {dim.upper()}BLOCK + tl.arange(0, {dim.upper()}BLOCK){lanes}")
@@ -244,9 +237,8 @@ class _Tiles:
         steps += [*first.lines, *second.lines, f"acc = tl.dot({texts[0]}, {texts[1]}, acc{precision})"]
         inner, begin, limits = self._text(self.inner), "0", []
         if self.config.parts > 1:
-            step, parts = self.config.inner, self.config.parts
             limits = [
-                f"each = ({inner} + {step * parts - 1}) // {step * parts} * {step}",
+                f"each = ({inner} + RBLOCK * PARTS - 1) // (RBLOCK * PARTS) * RBLOCK",
                 "rfirst = part * each",
                 f"rlast = tl.minimum(rfirst + each, {inner})",
             ]

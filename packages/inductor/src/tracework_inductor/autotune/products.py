@@ -1,0 +1,120 @@
+"""Large products as questions: the library's call with the kernels of what follows, or a core with what is fused, config by config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..codegen.triton.cores import tiles
+from ..ir.buffer import BufferLayout
+from ..ir.index import Size, constant_product
+from ..product_costs import alignment
+from ..schedule.choice import Answer, Choice
+from ..schedule.matrix_product import MatrixProduct, extents, matrix_product
+from ..schedule.plan import ExternKernel, LoopKernel
+from .book import Book
+from .choose import LIBRARY, Measure, Question, decide
+from .cost import Device, predict
+from .record import Candidate, Problem, bucket, fingerprint, report
+
+__all__ = ["answer", "question"]
+
+
+def answer(choices: Sequence[Choice], book: Book, device: Device, numerics: str, measure: Measure | None = None) -> Answer:
+    """What computes each product. measure: as `decide` takes it."""
+    decided = decide([question(choice, device, numerics) for choice in choices], book, device, measure)
+    taken = {c.name: found[0].config for c, found in zip(choices, decided, strict=True) if found[0].way != LIBRARY}
+    lines = [f"{c.name}: {line}" for c, found in zip(choices, decided, strict=True) for line in report(found)]
+    return Answer(taken, tuple(lines))
+
+
+def question(choice: Choice, device: Device, numerics: str) -> Question:
+    """The library first: where nothing is known, it stays."""
+    core = choice.core
+    found = matrix_product(core)
+    assert isinstance(found, MatrixProduct)
+    problem = _problem(core, found, device, numerics)
+    capability = 90 if device.name.startswith(("H100", "H200")) else 80
+    configs = [config.record() for config in tiles.configs(core, capability)]
+    bits = [f"step {c['constants']['RBLOCK']} parts {c['constants'].get('PARTS', 1)}" for c in configs]
+    ours = [Candidate(core.core, config, word) for config, word in zip(configs, bits, strict=True)]
+    library = Candidate(LIBRARY, bits="library", predicted_us=round(_library_us(choice, problem, device), 3))
+    return Question(problem, (library, *ours))
+
+
+def _problem(core: LoopKernel, found: MatrixProduct, device: Device, numerics: str) -> Problem:
+    sizes = []
+    for name, axes, extent in zip("zyxr", (found.batches, found.rows, found.columns, found.inner), extents(found), strict=True):
+        known = all(isinstance(a.size, int) for a in axes)
+        sizes.append((name, extent if known else bucket(extent)))
+    batches, rows, columns, inner = (extent for _, extent in sizes)
+    layouts = [core.layouts[name] for name in core.buffers]
+    dtype = str(found.dtype).removeprefix("torch.")
+    return Problem(
+        core.core,
+        tuple(sizes),
+        tuple(str(layout.dtype).removeprefix("torch.") for layout in layouts),
+        tuple(map(_layout, layouts)),
+        device.name,
+        fingerprint(_text(core, 0, 1)),
+        fingerprint(_text(core, 1, len(core.passes))),
+        numerics,
+        sum(map(_bytes, layouts)),
+        2 * batches * rows * columns * inner,
+        dtype,
+    )
+
+
+def _layout(layout: BufferLayout) -> str:
+    """The order of the strides, slowest first, and the bytes that rows are multiples of."""
+    order = sorted(range(len(layout.strides)), key=lambda d: -constant_product([layout.strides[d]]))
+    steps = [s for s in layout.strides if isinstance(s, int) and s > 1]
+    aligned = min((alignment(s, layout.dtype.itemsize) for s in steps), default=layout.dtype.itemsize)
+    return f"{''.join(map(str, order))} by {aligned}"
+
+
+def _text(core: LoopKernel, start: int, end: int) -> str:
+    """Of some passes, with names that depend on no other part of the program."""
+    text = "\n".join(p.body.text() for p in core.passes[start:end])
+    names = {str(name): f"p{n}" for n, name in enumerate(core.buffers)} | {str(s): f"ks{n}" for n, s in enumerate(core.sizes)}
+    local: dict[str, str] = {}
+
+    def renamed(word: re.Match[str]) -> str:
+        found = word.group()
+        if found in names:
+            return names[found]
+        return local.setdefault(found, f"local{len(local)}") if found.startswith("buf") else found
+
+    return re.sub(r"[A-Za-z_]\w*", renamed, text)
+
+
+def _bytes(layout: BufferLayout) -> int:
+    return constant_product(layout.sizes) * layout.dtype.itemsize
+
+
+def _library_us(choice: Choice, problem: Problem, device: Device) -> float:
+    """Of the call, and of the kernels beside it by the bytes that they move."""
+    found = 0.0
+    for kernel in choice.library:
+        if isinstance(kernel, ExternKernel):
+            views = [a for a in kernel.node.args if hasattr(a, "buffer")]
+            moved = sum(_extent(view.sizes) for view in views) + problem.sizes[0][1] * problem.sizes[1][1] * problem.sizes[2][1]
+            itemsize = 4 if problem.unit == "float32" else 2
+            alone = Problem(
+                "product",
+                problem.sizes,
+                (),
+                (),
+                device.name,
+                bytes=moved * itemsize,
+                operations=problem.operations,
+                unit=problem.unit,
+            )
+            found += predict(alone, {}, device)
+        else:
+            found += sum(map(_bytes, (k for k in getattr(kernel, "layouts", {}).values()))) / device.bandwidth + device.launch_us
+    return found
+
+
+def _extent(sizes: Sequence[Size]) -> int:
+    return constant_product(sizes)
