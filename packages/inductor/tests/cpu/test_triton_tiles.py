@@ -203,6 +203,64 @@ FORMS = {
 }
 
 
+WINDOWS = {
+    "3x3": ((16, 3, 3), 1, 1, 1),
+    "strided": ((16, 3, 3), 2, 0, 1),
+    "dilated": ((16, 5, 3), 1, 2, 2),
+    "one tap": ((16, 1, 1), 1, 0, 1),
+    "one tap, strided": ((16, 1, 1), 2, 1, 1),
+    "odd channels": ((5, 3, 3), 1, 1, 1),
+    "one channel": ((1, 3, 3), 1, 1, 1),
+}
+"""name -> (channels and window), stride, padding, dilation."""
+
+
+@pytest.mark.parametrize("last", (True, False), ids=("channels last", "row-major"))
+@pytest.mark.parametrize("name", WINDOWS)
+def test_convolutions(name, last, tmp_path):
+    """With the bias, an activation and another image in the same kernel."""
+    torch.manual_seed(0)
+    (channels, *window), stride, padding, dilation = WINDOWS[name]
+    memory = torch.channels_last if last else torch.contiguous_format
+    x, w = (matrix(n, channels, *size).to(memory_format=memory) for n, size in ((2, (9, 11)), (20, window)))
+    b, steps = matrix(20), (stride, padding, dilation)
+    wanted = torch.nn.functional.conv2d(x.double(), w.double(), b.double(), *steps)
+    other = torch.randn(wanted.shape).bfloat16().to(memory_format=memory)
+
+    def program(x, w, b, other):
+        found = prims.convolution(x, w, b, *((n, n) for n in steps), False, (0, 0), 1)
+        return prims.relu(prims.add(found, other))
+
+    plan = planned(program, x, w, b, other)
+    assert len(plan.kernels) == 1 == len(cores(plan))
+    for config in FORMS.values() if name in ("3x3", "odd channels") else (SMALL,):
+        (found,), _ = run(plan, (x, w, b, other), tmp_path, config)
+        assert found.stride() == other.stride() or channels == 1
+        check(found, torch.relu(wanted + other.double()), BF16, 1)
+
+
+CONVOLUTIONS_LEFT = {"depthwise": (8, 1, False), "groups": (8, 4, False), "transposed": (8, 8, True)}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS_LEFT)
+def test_convolutions_left_to_the_library(name):
+    channels, of_weight, transposed = CONVOLUTIONS_LEFT[name]
+    groups = channels // of_weight
+    x, w = matrix(1, channels, 9, 9), matrix(channels, of_weight, 3, 3)
+    program = lambda x, w: prims.convolution(x, w, None, (1, 1), (1, 1), (1, 1), transposed, (0, 0), groups)
+    assert not cores(planned(program, x, w))
+
+
+def test_what_a_window_reads_is_computed_once():
+    """Each element is read for each place of the window; of one tap it is computed as it is read."""
+    x = matrix(2, 16, 9, 9).to(memory_format=torch.channels_last)
+    for size, count in ((3, 2), (1, 1)):
+        w = matrix(24, 16, size, size).to(memory_format=torch.channels_last)
+        program = lambda x, w: prims.convolution(prims.relu(x), w, None, (1, 1), (0, 0), (1, 1), False, (0, 0), 1)
+        plan = planned(program, x, w)
+        assert len(plan.kernels) == count and len(cores(plan)) == 1
+
+
 IN_ALL_FORMS = ("edges", "batches, bias", "heads")
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
-from ..ir.index import contiguous_strides
+from ..ir.index import contiguous_strides, same
 from ..ir.scalar_ops import ops
 from .layout import channels_last, is_row_major, is_static, strides_equal
 from .pointwise import elementwise
 from .registry import lowers
+from .tile_products import convolution_with_tiles
 from .value import Lazy, Strided, pointwise, settled
 from .view import reshape
 from .window import inside_of
@@ -27,14 +28,29 @@ def convolution(low: Any, x: Any, w: Any, b: Any, *settings: Any) -> Any:
         return result
     if _is_short(low, x, w, settings):
         return _window_sums(low, x, w, b, settings)
-    if _has_channels_last(low.spec):
-        x, w = _channels_last(low, x), _weight(low, w)
-    if b is None or low.spec.device.type != "cuda":
-        return low.extern(CONVOLUTION, (x, w, b, *_lists(settings)))
+    if low.spec.device.type != "cuda":
+        return low.extern(CONVOLUTION, (*_placed(low, x, w), b, *_lists(settings)))
+    product = _without_bias(low, x, w, settings)
+    if b is None:
+        return product
     # The library adds a bias in a kernel of its own: a loop of ours adds it to what reads the result.
-    product = low.extern(CONVOLUTION, (x, w, None, *_lists(settings)))
     bias = reshape(low, b, (1, b.sizes[0], *[1] * (product.ndim - 2)))
     return elementwise(low, (product, bias), product.dtype, lambda v, a: ops.add(v, a))
+
+
+def _without_bias(low: Any, x: Any, w: Any, settings: Any) -> Any:
+    def library() -> Any:
+        return low.extern(CONVOLUTION, (*_placed(low, x, w), None, *_lists(settings)))
+
+    if low.node not in low.tile_products:
+        return library()
+    one_tap = all(same(n, 1) for n in w.sizes[2:])  # else each element is read for several places of the window
+    return convolution_with_tiles(low, library, *((x, w) if one_tap else _placed(low, x, w)), settings)
+
+
+def _placed(low: Any, x: Any, w: Any) -> tuple[Any, Any]:
+    """Image and weight as the library is given them."""
+    return (_channels_last(low, x), _weight(low, w)) if _has_channels_last(low.spec) else (x, w)
 
 
 MOST_ELEMENTS = 1 << 19

@@ -1,4 +1,4 @@
-"""Large products that the library computes, or a core of ours: loops beside the library's call, which say the same of values that are not in
+"""Large products and convolutions that the library computes, or a core of ours: loops beside the library's call, which say the same of values that are not in
 memory yet. Which it is, is chosen after fusion (schedule/choice.py).
 
 A core loads a matrix again for each tile of the other one's. So what it is computed from is computed again, too, and has to be little: casts,
@@ -6,6 +6,7 @@ scales, and what takes fewer bytes than the matrix, as quantised weights do.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -29,18 +30,33 @@ MOST_BYTES = 1.25
 
 
 def tile_products(graph: Any, options: InductorOptions) -> frozenset[Any]:
-    """Products of a graph for which there are loops beside the library's call."""
+    """Products and convolutions of a graph for which there are loops beside the library's call."""
     if options.products == "library":
         return frozenset()
-    return frozenset(n for n in graph.nodes if prim_name(n) in PRODUCTS and _is_one(n))
+    tests = {**dict.fromkeys(PRODUCTS, _is_large), "convolution": _is_dense_convolution}
+    return frozenset(n for n in graph.nodes if (test := tests.get(prim_name(n) or "")) and _has_core(n) and test(n))
 
 
-def _is_one(node: Any) -> bool:
+def _has_core(node: Any) -> bool:
     spec = node.meta.get("spec")
-    if spec.device.type != "cuda" or spec.dtype not in OPERANDS:
-        return False
-    a, b = (node.args[n].meta["spec"].sizes for n in PRODUCTS[prim_name(node)])
+    return bool(spec.device.type == "cuda" and spec.dtype in OPERANDS)
+
+
+def _is_large(node: Any) -> bool:
+    a, b = (node.args[n].meta["spec"].sizes for n in PRODUCTS[prim_name(node)])  # type: ignore[index]
     return not any(isinstance(s, int) and s < 1 for s in (*a, *b)) and not any(same(s, 1) for s in (a[-2], a[-1], b[-1]))
+
+
+def _is_dense_convolution(node: Any) -> bool:
+    """Whether each channel of the result is computed from all of the image, of known sizes, and not transposed."""
+    x, w = (n.meta["spec"].sizes for n in node.args[:2])
+    *_, transposed, _, groups = node.args[3:9]
+    known = all(isinstance(s, int) and s > 0 for s in (*x, *w, *node.meta["spec"].sizes))
+    return known and not transposed and groups == 1 and w[0] > 1 and len(x) > 2
+
+
+Terms = Callable[[list[Size], list[Size]], tuple[Any, Any]]
+"""Of an index of the result and one of what is added up: the two factors."""
 
 
 def with_tiles(
@@ -53,26 +69,73 @@ def with_tiles(
     alpha: Any = 1,
 ) -> TensorValue:
     """What the library gives, and beside its call the loops of alpha * (a @ b) + beta * addend."""
-    second = low.node.args[PRODUCTS[prim_name(low.node)][1]]
+    second = low.node.args[PRODUCTS[prim_name(low.node)][1]]  # type: ignore[index]
     matrix, scales = unscaled(low, second, settled(b), 1)
     a, b = _factor(low, settled(a)), _factor(low, matrix)
-    (*batches, rows, inner), columns, dtype = a.sizes, b.sizes[-1], low.spec.dtype
 
-    def terms(index: list[Size], inside: list[Size]) -> Any:
-        values = a.load([*index[:-1], *inside]), b.load([*index[:-2], *inside, index[-1]])
-        return tuple(ops.to_dtype(v, torch.float32) for v in values)
+    def terms(index: list[Size], inside: list[Size]) -> tuple[Any, Any]:
+        return a.load([*index[:-1], *inside]), b.load([*index[:-2], *inside, index[-1]])
 
+    def rest(product: TensorValue) -> TensorValue:
+        if scales:
+            product = elementwise(low, [product, *scales], torch.float32, multiplied, len(scales))
+        operands = [product, *([] if addend is None or beta == 0 else [addend])]
+        return elementwise(low, operands, low.spec.dtype, lambda *v: ops.to_dtype(scaled(v, beta, alpha), low.spec.dtype), 1)
+
+    return _beside(low, library, (*a.sizes[:-1], b.sizes[-1]), (a.sizes[-1],), terms, rest)
+
+
+def convolution_with_tiles(
+    low: Any, library: Callable[[], TensorValue], x: TensorValue, w: TensorValue, settings: Any
+) -> TensorValue:
+    """What the library gives, and beside its call the loops of a convolution without a bias: a product over the window and the channels."""
+    stride, padding, dilation = settings[:3]
+    window, channels = tuple(w.sizes[2:]), x.sizes[1]
+    x = _factor(low, settled(x)) if all(same(n, 1) for n in window) else low.realize(x)
+    w = _factor(low, settled(w))
+
+    def terms(index: list[Size], inside: list[Size]) -> tuple[Any, Any]:
+        (image, channel, *place), (*tap, source) = index, inside
+        at = [i * s + o * d - p for i, o, s, d, p in zip(place, tap, stride, dilation, padding, strict=True)]
+        within = _within(x.sizes[2:], low.spec.sizes[2:], window, at, stride, dilation, padding)
+        load = lambda: x.load([image, source, *at])
+        return load() if within is None else ops.masked(within, load, 0.0), w.load([channel, source, *tap])
+
+    def rest(product: TensorValue) -> TensorValue:
+        return elementwise(low, [product], low.spec.dtype, lambda v: ops.to_dtype(v, low.spec.dtype), 0)
+
+    return _beside(low, library, tuple(low.spec.sizes), (*window, channels), terms, rest)
+
+
+def _within(sizes: Any, results: Any, window: Any, at: Any, stride: Any, dilation: Any, padding: Any) -> Any:
+    """Whether a place lies in the image; None where it always does."""
+    tests = []
+    for size, count, taps, place, s, d, p in zip(sizes, results, window, at, stride, dilation, padding, strict=True):
+        value = ops.index_expr(place, torch.int32)
+        if p > 0:
+            tests.append(ops.ge(value, ops.constant(0, torch.int32)))
+        if (count - 1) * s + (taps - 1) * d - p >= size:
+            tests.append(ops.lt(value, ops.constant(size, torch.int32)))
+    return functools.reduce(ops.logical_and, tests) if tests else None
+
+
+def _beside(
+    low: Any,
+    library: Callable[[], TensorValue],
+    sizes: tuple[Size, ...],
+    reduced: tuple[Size, ...],
+    terms: Terms,
+    rest: Callable[[TensorValue], TensorValue],
+) -> TensorValue:
+    """What the library gives, and beside its call the loops that add up terms and compute the rest from the sums."""
     mark = len(low.nodes)
-    total = low.new_buffer(BufferLayout.dense(torch.float32, low.spec.device, (*batches, rows, columns)))
-    low.reduction_node(total, "dot", [inner], terms)
-    product: TensorValue = low.whole(total)
-    if scales:
-        product = elementwise(low, [product, *scales], torch.float32, multiplied, len(scales))
-    operands = [product, *([] if addend is None or beta == 0 else [addend])]
-    value = elementwise(low, operands, dtype, lambda *v: ops.to_dtype(scaled(v, beta, alpha), dtype), len(operands))
-    layout = BufferLayout(dtype, low.spec.device, product.sizes, tuple(low.spec.strides))
-    result = low.new_buffer(layout)
-    low.pointwise_node(result, value.load)
+    total = low.new_buffer(BufferLayout.dense(torch.float32, low.spec.device, sizes))
+    low.reduction_node(
+        total, "dot", reduced, lambda index, inside: tuple(ops.to_dtype(v, torch.float32) for v in terms(index, inside))
+    )
+    strides = low.row_padding.results.get(low.node, low.spec.strides)
+    layout = BufferLayout(low.spec.dtype, low.spec.device, sizes, tuple(strides))
+    low.pointwise_node(low.new_buffer(layout), rest(low.whole(total)).load)
     loops = low.nodes[mark:]
     del low.nodes[mark:]
     # Only now are operands realised, which what is recorded from here on reads.
@@ -105,4 +168,4 @@ def _factor(low: Any, value: TensorValue) -> TensorValue:
     return value if value.cost <= most and moved <= MOST_BYTES * own else low.realize(value)
 
 
-__all__ = ["tile_products", "with_tiles"]
+__all__ = ["convolution_with_tiles", "tile_products", "with_tiles"]

@@ -314,7 +314,7 @@ def tile_configs(
                 break
             parts *= 2
         if blocks > 2 * at_once:
-            found.append((blocks / at_once * of_tile, dataclasses.replace(tile, persistent=True, at_once=together)))
+            found.append((-(-blocks // at_once) * of_tile, dataclasses.replace(tile, persistent=True, at_once=together)))
     return [config for _, config in sorted(found, key=lambda pair: pair[0])]
 
 
