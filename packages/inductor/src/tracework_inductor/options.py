@@ -42,8 +42,8 @@ class InductorOptions:
     """Whether convolutions of a CPU may be given to oneDNN."""
     numbers_in_memory: frozenset[str] = frozenset()
     """Types of devices whose kernels read numbers that no size depends on from memory: a CUDA graph is recorded for all of them then."""
-    products: str = "library"
-    """What computes large products on a GPU: "library"; "chosen", it or a core of ours, as the tuning book says; "tiles", ours where it can."""
+    products: str = "book"
+    """What computes large products on a GPU: "book", the library unless the tuning book has an answer; "tiles", cores of ours where they can."""
     half_accumulation: bool = False
     """Whether the library may add up float16 products in float16."""
 

@@ -1,7 +1,7 @@
 """compile_graph: PrimGraph -> Artifact, stage by stage."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from tracework_runtime.cache.memory import open_store
 from .autotune.book import Book
 from .autotune.choose import Question
 from .autotune.cost import device
-from .autotune.products import answer
 from .autotune.tune import Timing, tuned
 from .codegen import renderer_for
 from .codegen.cpp.digest import DIGEST_KERNEL
@@ -27,7 +26,7 @@ from .lowering.conv import DIGEST, PACKED_CALL
 from .lowering.cpu_products import GEMM
 from .options import InductorOptions
 from .passes import GRAPH_PASSES
-from .schedule.choice import Choose, every
+from .schedule.choice import Answer, Choice, Choose, every
 from .schedule.numbers import with_numbers_in_memory
 from .schedule.pipeline import schedule
 from .schedule.plan import ExternKernel, KernelPlan, LoopKernel
@@ -88,11 +87,19 @@ def _tuned(plan: KernelPlan, options: InductorOptions, runtime: RuntimeOptions) 
     if options.max_autotune and torch.cuda.is_available():
         return tuned(plan, ask, Book(store=open_store(runtime)), Timing(renderer, symbols, runtime))
     return tuned(plan, ask, Book())
+
+
 def _choose(options: InductorOptions) -> Choose:
     """What chooses between the library and cores of ours."""
     if options.products == "tiles":
         return every
-    return lambda choices: answer(choices, Book(), device(), options.numerics)
+
+    def choose(choices: Sequence[Choice]) -> Answer:
+        from .autotune.products import answer  # which brings the renderer of GPUs
+
+        return answer(choices, Book(), device(), options.numerics)
+
+    return choose
 
 
 def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, list[KernelSource], dict[str, str]]:

@@ -32,7 +32,7 @@ from product_programs import (  # noqa: E402
     turned,
     wide,
 )
-from tracework_inductor import InductorOptions, lower, pipeline, plan_graph, schedule  # noqa: E402
+from tracework_inductor import InductorOptions, compile_plan, lower, pipeline, plan_graph, schedule  # noqa: E402
 from tracework_inductor.autotune.book import Book, Row, triton_version  # noqa: E402
 from tracework_inductor.autotune.cost import DEVICES  # noqa: E402
 from tracework_inductor.autotune.products import question  # noqa: E402
@@ -41,7 +41,8 @@ from tracework_inductor.codegen.triton.config import TileConfig, tile_configs  #
 from tracework_inductor.codegen.wrapper.lines import host_program  # noqa: E402
 from tracework_inductor.codegen.wrapper.python import host_source  # noqa: E402
 from tracework_inductor.ir.index import symbol  # noqa: E402
-from tracework_inductor.schedule.choice import Answer  # noqa: E402
+from tracework_inductor.lowering import tile_products  # noqa: E402
+from tracework_inductor.schedule.choice import Answer, every  # noqa: E402
 from tracework_inductor.schedule.plan import ExternKernel, LoopKernel  # noqa: E402
 from tracework_primops import TensorSpec, prims  # noqa: E402
 from tracework_primops.spec import SizeSpec  # noqa: E402
@@ -55,9 +56,9 @@ SMALL = TileConfig(16, 32, 16, 2, 2, band=2)
 """So that small matrices have several tiles and steps."""
 
 
-def planned(program, *inputs, graph=None, **more):
+def planned(program, *inputs, graph=None, choose=every):
     graph = graph or graph_of(program, *inputs, device=CUDA)
-    return schedule(lower(graph, OPTIONS), OPTIONS, TritonRenderer().capabilities, **more)
+    return schedule(lower(graph, OPTIONS), OPTIONS, TritonRenderer().capabilities, choose)
 
 
 def cores(plan):
@@ -367,6 +368,21 @@ def test_the_choice_is_made_after_fusion(tmp_path):
     assert seen == [[(2, seen[0][0][1]), (2, seen[0][1][1])]] * 4
 
 
+def test_rows_that_the_library_wants_padded(tmp_path):
+    """The core writes the buffer that the library's call would, whose rows are longer than they need to be; a bias is added behind it."""
+    torch.manual_seed(0)
+    inputs = matrix(2048, 64), matrix(1001, 64), matrix(1001), matrix(1001, 2048)
+
+    def program(x, w, b, v):
+        return prims.mm(v, prims.relu(prims.addmm(b, x, turned(w)))), prims.mm(linear(x, w), v)
+
+    graph = graph_of(program, *(torch.empty_like(t, device="meta") for t in inputs), device=CUDA)
+    lowered = lower(graph, OPTIONS)
+    assert any(b.layout.strides == (1008, 1) for b in lowered.buffers.values()) and len(lowered.products) == 4
+    plan = planned(None, graph=graph)
+    assert len(cores(plan)) == 4 == len(plan.kernels)
+
+
 def test_configs_are_read_back():
     for config in tile_configs(2, 4096, 4096, 4096, (2, 2), 2, 90) + tile_configs(1, 64, 256, 8192, (4, 1), 4):
         assert TileConfig.of(json.loads(json.dumps(config.record()))) == config
@@ -374,20 +390,23 @@ def test_configs_are_read_back():
 
 def test_the_book_decides(monkeypatch, tmp_path):
     """The library stays where nothing is known of a product; a row of the book gives it to a core, with its config."""
-    inputs, options = (matrix(32, 64), matrix(40, 64), matrix(48), matrix(40, 48)), InductorOptions(products="chosen")
+    inputs, options = (matrix(32, 64), matrix(40, 64), matrix(48), matrix(40, 48)), InductorOptions()
     graph, rows = graph_of(two_layers, *inputs, device=CUDA), {}
-    monkeypatch.setattr(pipeline, "Book", lambda: Book(rows))
-    plan = plan_graph(graph, options)
-    assert not cores(plan) and plan.text().count("takes extern") == 2
+    assert not cores(plan_graph(graph, options)) and "takes" not in plan_graph(graph, options).text()
     asked = []
     planned(None, graph=graph, choose=lambda found: asked.extend(found) or Answer({}))
     first = question(asked[0], DEVICES["H200"], "default")
     row = Row(first.problem.facts(), (first.candidates[3].replace(measured_us=1.0),), triton_version())
     rows[row.key] = row
+    for module in (pipeline, tile_products):
+        monkeypatch.setattr(module, "Book", lambda *args, **kwargs: Book(rows))
     monkeypatch.setattr(pipeline, "device", lambda: DEVICES["H200"])
     plan = plan_graph(graph, options)
     (core,) = cores(plan)
-    assert core.config == first.candidates[3].config and "takes tiles" in plan.text()
+    assert core.config == first.candidates[3].config
+    assert plan.text().count("takes tiles") == 1 == plan.text().count("takes extern")
+    ways = {lines[0].split()[1].strip(",") for lines in compile_plan(graph, plan, options).notes["choices"].values()}
+    assert core.name in plan.choices and {"extern", "tiles"} <= ways
 
 
 def test_equal_products_are_one_problem():

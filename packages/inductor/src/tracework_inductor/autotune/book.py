@@ -140,10 +140,15 @@ class Book:
         self._rows = shipped() if rows is None else rows
         self._store = store
         self._devices = frozenset(row.problem.get("device") for row in self._rows.values())
+        self._kinds = frozenset(row.problem.get("kind") for row in self._rows.values())
 
     def knows(self, device: str) -> bool:
         """Whether a row for a device shipped."""
         return device in self._devices
+
+    def answers(self, kind: str) -> bool:
+        """Whether a row for a kind of problem shipped."""
+        return kind in self._kinds
 
     def ours(self, problem: Problem) -> tuple[Candidate, ...]:
         """The candidates of a row that shipped, the chosen one first; none where there is no row."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ..codegen.triton.cores import tiles
+from ..codegen.triton.tuning import body_text
 from ..ir.buffer import BufferLayout
 from ..ir.index import Size, constant_product
 from ..product_costs import alignment
@@ -15,7 +15,7 @@ from ..schedule.plan import ExternKernel, LoopKernel
 from .book import Book
 from .choose import LIBRARY, Measure, Question, decide
 from .cost import Device, predict
-from .record import Candidate, Problem, bucket, fingerprint, report
+from .record import Candidate, Problem, bucket, fingerprint
 
 __all__ = ["answer", "question"]
 
@@ -23,9 +23,8 @@ __all__ = ["answer", "question"]
 def answer(choices: Sequence[Choice], book: Book, device: Device, numerics: str, measure: Measure | None = None) -> Answer:
     """What computes each product. measure: as `decide` takes it."""
     decided = decide([question(choice, device, numerics) for choice in choices], book, device, measure)
-    taken = {c.name: found[0].config for c, found in zip(choices, decided, strict=True) if found[0].way != LIBRARY}
-    lines = [f"{c.name}: {line}" for c, found in zip(choices, decided, strict=True) for line in report(found)]
-    return Answer(taken, tuple(lines))
+    candidates = {choice.name: found for choice, found in zip(choices, decided, strict=True)}
+    return Answer({name: found[0].config for name, found in candidates.items() if found[0].way != LIBRARY}, candidates)
 
 
 def question(choice: Choice, device: Device, numerics: str) -> Question:
@@ -56,8 +55,8 @@ def _problem(core: LoopKernel, found: MatrixProduct, device: Device, numerics: s
         tuple(str(layout.dtype).removeprefix("torch.") for layout in layouts),
         tuple(map(_layout, layouts)),
         device.name,
-        fingerprint(_text(core, 0, 1)),
-        fingerprint(_text(core, 1, len(core.passes))),
+        fingerprint(body_text(core, core.passes[:1])),
+        fingerprint(body_text(core, core.passes[1:])),
         numerics,
         sum(map(_bytes, layouts)),
         2 * batches * rows * columns * inner,
@@ -71,21 +70,6 @@ def _layout(layout: BufferLayout) -> str:
     steps = [s for s in layout.strides if isinstance(s, int) and s > 1]
     aligned = min((alignment(s, layout.dtype.itemsize) for s in steps), default=layout.dtype.itemsize)
     return f"{''.join(map(str, order))} by {aligned}"
-
-
-def _text(core: LoopKernel, start: int, end: int) -> str:
-    """Of some passes, with names that depend on no other part of the program."""
-    text = "\n".join(p.body.text() for p in core.passes[start:end])
-    names = {str(name): f"p{n}" for n, name in enumerate(core.buffers)} | {str(s): f"ks{n}" for n, s in enumerate(core.sizes)}
-    local: dict[str, str] = {}
-
-    def renamed(word: re.Match[str]) -> str:
-        found = word.group()
-        if found in names:
-            return names[found]
-        return local.setdefault(found, f"local{len(local)}") if found.startswith("buf") else found
-
-    return re.sub(r"[A-Za-z_]\w*", renamed, text)
 
 
 def _bytes(layout: BufferLayout) -> int:

@@ -59,7 +59,7 @@ def tuned(plan: KernelPlan, ask: Ask, book: Book, timing: Time | None = None) ->
         dataclasses.replace(k, config=chosen[k.name][0].config) if isinstance(k, LoopKernel) and k.name in chosen else k
         for k in plan.kernels
     )
-    return dataclasses.replace(plan, kernels=kernels, choices=chosen)
+    return dataclasses.replace(plan, kernels=kernels, choices={**plan.choices, **chosen})
 
 
 def _measure(kernels: Sequence[LoopKernel], timing: Time) -> Measure:

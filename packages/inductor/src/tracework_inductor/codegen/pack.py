@@ -60,7 +60,7 @@ def pack(
 
 def _choices(plan: KernelPlan, functions: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
     """The candidates that kernels were chosen from, as lines, under "choices"; nothing where none was looked at."""
-    found = {functions[name]: report(candidates) for name, candidates in plan.choices.items()}
+    found = {functions.get(name, name): report(candidates) for name, candidates in plan.choices.items()}
     return {"choices": found} if found else {}
 
 

@@ -79,8 +79,7 @@ def addmm(low: Any, bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) ->
         return vector_product(low, a, b, bias, beta, alpha)
     if rows := low.product_pieces.get(low.node):
         return product_in_pieces(low, bias, a, b, rows)
-    targets, scale = ("torch.mm", "torch.addmm"), {"beta": beta, "alpha": alpha}
-    return _with_tiles(low, lambda: _with_bias(low, targets, bias, (a, b), scale), a, b, bias, beta, alpha)
+    return _with_bias(low, ("torch.mm", "torch.addmm"), bias, (a, b), beta, alpha)
 
 
 @lowers("baddbmm")
@@ -88,8 +87,7 @@ def baddbmm(low: Any, bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) 
     """beta*bias + alpha*bmm(a, b)."""
     if low.node in low.vector_products:
         return vector_product(low, a, b, bias, beta, alpha)
-    targets, scale = ("torch.bmm", "torch.baddbmm"), {"beta": beta, "alpha": alpha}
-    return _with_tiles(low, lambda: _with_bias(low, targets, bias, (a, b), scale), a, b, bias, beta, alpha)
+    return _with_bias(low, ("torch.bmm", "torch.baddbmm"), bias, (a, b), beta, alpha)
 
 
 @lowers("mv")
@@ -123,18 +121,22 @@ def _product(low: Any, target: str, a: Any, b: Any) -> Any:
     return low.extern(target, _operands(low, a, b), out_form=target, strides=strides)
 
 
-def _with_bias(low: Any, targets: tuple[str, str], bias: Any, matrices: tuple[Any, Any], scale: dict[str, Any]) -> Any:
+def _with_bias(low: Any, targets: tuple[str, str], bias: Any, matrices: tuple[Any, Any], beta: Any, alpha: Any) -> Any:
     strides = low.row_padding.results.get(low.node)
     if strides is not None and low.row_padding.splits(low.node):
-        product = _product(low, targets[0], *matrices)
+        product = _with_tiles(low, lambda: _product(low, targets[0], *matrices), *matrices)
         return elementwise(low, (product, bias), product.dtype, lambda x, y: ops.add(x, y))
-    scale = {k: v for k, v in scale.items() if v != 1}
-    if targets[1] == "torch.addmm" and not scale and own_product(low.spec, *matrices) and own_addend(bias, low.spec):
-        addend = low.realize(settled(bias))
-        if same(addend.strides[-1], 1):
-            return low.extern(GEMM, (*_windows(low, matrices), addend), out_form=GEMM)
-    operands = [*_windows(low, (bias,)), *_operands(low, *matrices)]
-    return low.extern(targets[1], operands, scale, out_form=targets[1], strides=strides)
+
+    def library() -> Any:
+        scale = {k: v for k, v in (("beta", beta), ("alpha", alpha)) if v != 1}
+        if targets[1] == "torch.addmm" and not scale and own_product(low.spec, *matrices) and own_addend(bias, low.spec):
+            addend = low.realize(settled(bias))
+            if same(addend.strides[-1], 1):
+                return low.extern(GEMM, (*_windows(low, matrices), addend), out_form=GEMM)
+        operands = [*_windows(low, (bias,)), *_operands(low, *matrices)]
+        return low.extern(targets[1], operands, scale, out_form=targets[1], strides=strides)
+
+    return _with_tiles(low, library, *matrices, bias, beta, alpha)
 
 
 def _operands(low: Any, *matrices: Any) -> list[Any]:

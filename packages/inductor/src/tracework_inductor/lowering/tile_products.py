@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..autotune.book import Book
 from ..ir.buffer import BufferLayout, ExternNode, LoopNode
 from ..ir.index import Size, constant_product, same
 from ..ir.scalar_ops import ops
@@ -22,6 +23,8 @@ from .row_padding import PRODUCTS, prim_name
 from .value import Lazy, Strided, TensorValue, settled
 from .vector_products import multiplied, scaled, unscaled
 
+TILES = "tiles"
+"""The core."""
 MOST_COST = 8
 """Of an element that each tile computes again; of one whose loads take fewer bytes than it, MOST_COST_OF_FEWER_BYTES."""
 MOST_COST_OF_FEWER_BYTES = 32
@@ -31,7 +34,7 @@ MOST_BYTES = 1.25
 
 def tile_products(graph: Any, options: InductorOptions) -> frozenset[Any]:
     """Products and convolutions of a graph for which there are loops beside the library's call."""
-    if options.products == "library":
+    if options.products != "tiles" and not Book().answers(TILES):
         return frozenset()
     tests = {**dict.fromkeys(PRODUCTS, _is_large), "convolution": _is_dense_convolution}
     return frozenset(n for n in graph.nodes if (test := tests.get(prim_name(n) or "")) and _has_core(n) and test(n))
@@ -138,6 +141,10 @@ def _beside(
     low.pointwise_node(low.new_buffer(layout), rest(low.whole(total)).load)
     loops = low.nodes[mark:]
     del low.nodes[mark:]
+    if any(
+        True for loop in loops for _ in loop.body.checks()
+    ):  # which are made by what reads the index beside the library's call
+        return library()
     # Only now are operands realised, which what is recorded from here on reads.
     value = library()
     call = low.nodes[-1]
@@ -154,7 +161,7 @@ def _in_place_of(call: ExternNode, loops: list[LoopNode], buffer: str) -> tuple[
     instructions = tuple(i._replace(args=(buffer, *i.args[1:])) if i.op == "store" else i for i in body.instructions)
     rest = dataclasses.replace(rest, body=dataclasses.replace(body, instructions=instructions), writes=frozenset((buffer,)))
     names = f"{call.name}_product", f"{call.name}_result"
-    return dataclasses.replace(product, name=names[0], core="tiles"), dataclasses.replace(rest, name=names[1])
+    return dataclasses.replace(product, name=names[0], core=TILES), dataclasses.replace(rest, name=names[1])
 
 
 def _factor(low: Any, value: TensorValue) -> TensorValue:

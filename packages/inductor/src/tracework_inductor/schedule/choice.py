@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from ..autotune.record import Candidate
 from .matrix_product import matrix_product
 from .plan import ExternKernel, Kernel, KernelPlan, LoopKernel, Program, Refusal
 
@@ -21,14 +22,20 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """configs: library call that a core replaces -> how it does that, None for its first guess; report: lines that say why."""
+    """configs: library call that a core replaces -> how it does that, as Candidate.config has it, empty for the renderer's first guess;
+    candidates: library call -> what was looked at, the way that is taken first."""
 
-    configs: Mapping[str, Mapping[str, Any] | None]
-    report: tuple[str, ...] = ()
+    configs: Mapping[str, Mapping[str, Any]]
+    candidates: Mapping[str, tuple[Candidate, ...]] = dataclasses.field(default_factory=dict)
 
 
 Choose = Callable[[Sequence[Choice]], Answer]
 """Given all choices, in the order of the program."""
+
+
+def every(choices: Sequence[Choice]) -> Answer:
+    """All cores, by their first guesses."""
+    return Answer({choice.name: {} for choice in choices})
 
 
 def with_cores(program: Program, names: Collection[str]) -> Program:
@@ -46,25 +53,32 @@ def taken_cores(program: Program, answer: Answer, plan: Callable[[Program], Kern
         found = plan(with_cores(program, {name for name in answer.configs if name not in refused}))
         misfits = {name: r for name, kernel in cores(program, found.kernels) if isinstance(r := matrix_product(kernel), str)}
         if not misfits:
-            configs = {kernel.name: answer.configs[name] for name, kernel in cores(program, found.kernels)}
-            kernels = tuple(
-                dataclasses.replace(k, config=configs[k.name]) if isinstance(k, LoopKernel) and k.core else k
+            kernels = {kernel.name: name for name, kernel in cores(program, found.kernels)}
+            configured = tuple(
+                dataclasses.replace(k, config=answer.configs[kernels[k.name]]) if isinstance(k, LoopKernel) and k.core else k
                 for k in found.kernels
             )
+            looked_at = {kernels.get(k.name, k.name): k.name for k in found.kernels}
+            candidates = {looked_at[name]: c for name, c in answer.candidates.items() if name in looked_at}
             refusals = (*found.refusals, *refused.values())
-            return dataclasses.replace(found, kernels=kernels, refusals=refusals, choices=answer.report)
+            return dataclasses.replace(found, kernels=configured, refusals=refusals, choices=candidates)
         for name, reason in misfits.items():
             refused[name] = Refusal(name, program.products[name][0].core, "core", reason)
 
 
-def choices(program: Program, plan: Callable[[Program], KernelPlan]) -> tuple[Choice, ...]:
-    """All that there is to choose, in the order of the program."""
-    offered = taken_cores(program, Answer(dict.fromkeys(program.products)), plan)
-    library = plan(program).kernels
+def chosen(program: Program, choose: Choose, plan: Callable[[Program], KernelPlan]) -> KernelPlan:
+    """The plan of a program with what is chosen, after both ways were planned for all products."""
+    offered = taken_cores(program, Answer(dict.fromkeys(program.products, {})), plan)
+    found = taken_cores(program, choose(_choices(program, offered, plan(program))), plan)
+    refused = tuple(r for r in offered.refusals if r.first in program.products)
+    return dataclasses.replace(found, refusals=(*found.refusals, *refused))
+
+
+def _choices(program: Program, offered: KernelPlan, library: KernelPlan) -> tuple[Choice, ...]:
     found = []
     for name, core in cores(program, offered.kernels):
         members = {name, *core.nodes}
-        found.append(Choice(name, core, tuple(k for k in library if members & _nodes(k))))
+        found.append(Choice(name, core, tuple(k for k in library.kernels if members & _nodes(k))))
     return tuple(sorted(found, key=lambda choice: list(program.products).index(choice.name)))
 
 
@@ -86,4 +100,4 @@ def _nodes(kernel: Kernel) -> set[str]:
     return {node for part in getattr(kernel, "parts", ()) for node in part.nodes}
 
 
-__all__ = ["Answer", "Choice", "Choose", "choices", "cores", "taken_cores", "with_cores"]
+__all__ = ["Answer", "Choice", "Choose", "chosen", "cores", "every", "taken_cores", "with_cores"]

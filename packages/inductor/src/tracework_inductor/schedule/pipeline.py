@@ -4,7 +4,7 @@ from ..ir.buffer import CoreNode, LoopNode
 from ..options import InductorOptions
 from ..target import Capabilities
 from .batch import batched
-from .choice import Answer, Choose, choices, taken_cores
+from .choice import Choose, chosen
 from .fuse import Fuser
 from .graph import output_buffers
 from .memory import plan_memory
@@ -16,15 +16,12 @@ from .plan import ExternKernel, Kernel, KernelPlan, Program, core_kernel
 
 
 def schedule(program: Program, options: InductorOptions, capabilities: Capabilities, choose: Choose | None = None) -> KernelPlan:
-    """The plan of a program. choose: of the large products, which a core computes, the library the others; None: all that it can."""
+    """The plan of a program. choose: which large products cores compute; the library does all others, and all where it is None."""
 
-    def plan(chosen: Program) -> KernelPlan:
-        return _plan(chosen, options, capabilities)
+    def plan(nodes: Program) -> KernelPlan:
+        return _plan(nodes, options, capabilities)
 
-    if not program.products:
-        return plan(program)
-    answer = Answer(dict.fromkeys(program.products)) if choose is None else choose(choices(program, plan))
-    return taken_cores(program, answer, plan)
+    return chosen(program, choose, plan) if program.products and choose is not None else plan(program)
 
 
 def _plan(program: Program, options: InductorOptions, capabilities: Capabilities) -> KernelPlan:

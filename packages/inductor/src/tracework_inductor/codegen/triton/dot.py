@@ -12,14 +12,13 @@ from collections.abc import Sequence
 import torch
 
 from ...ir.body import Axis, Instruction, Ref, axes_behind
-from ...ir.index import Size
 from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
 from .body import BodyWriter, Tile, Value
 from .header import function_header
 from .printer import IndexPrinter
 from .text_rules import HALF
-from .tiling import Tiling
+from .tiling import Tiling, positions
 
 __all__ = ["LEAST_ROWS", "Product", "product"]
 
@@ -27,6 +26,8 @@ LEAST_ROWS = 3
 """Rows of one piece from which tensor cores take less time than multiplying row by row; of columns, from two on."""
 TILE_ROWS = 16
 """Of the smallest tile of tensor cores."""
+PLAIN = IndexPrinter({}, {})
+"""Of known sizes."""
 
 
 def product(kernel: LoopKernel, tiling: Tiling) -> Product | None:
@@ -132,10 +133,10 @@ class Product:
         return [
             "x = pid * XBLOCK + tl.arange(0, XBLOCK)[:, None]",
             *([f"xmask = x < {self.columns}"] if self.columns % self.block else []),
-            *_places(self.axes["x"], "x"),
+            *positions(self.axes["x"], "x", PLAIN),
             "y = tl.arange(0, YBLOCK)[None, :]",
             f"ymask = y < {self.rows}",
-            *_places(self.axes["y"], "y"),
+            *positions(self.axes["y"], "y", PLAIN),
         ]
 
     def _writer(self, dims: tuple[str, str], along: str, prefix: str, narrow: bool) -> BodyWriter:
@@ -172,7 +173,12 @@ class Product:
         steps = ["r = roff + tl.arange(0, RBLOCK)[None, :]", "q = roff + tl.arange(0, RBLOCK)[:, None]"]
         if not self.whole_steps:
             steps += ["rmask = r < rlast", "qmask = q < rlast"]
-        steps += [*_places(self.axes["r"], "r"), *_places(self.axes["r"], "q"), *sides[0].lines, *sides[1].lines]
+        steps += [
+            *positions(self.axes["r"], "r", PLAIN),
+            *positions(self.axes["r"], "q", PLAIN),
+            *sides[0].lines,
+            *sides[1].lines,
+        ]
         for n, (large, small) in enumerate(zip(*texts, strict=True)):
             steps.append(f"acc{n % len(self.names)} = tl.dot({large}, {small}, acc{n % len(self.names)})")
         first, each = "0", -(-self.inner // (self.step * self.parts)) * self.step
@@ -199,14 +205,3 @@ class Product:
             writer.run(one.body)
             writer.end_pass()
         return writer.lines
-
-
-def _places(axes: Sequence[Axis], name: str) -> list[str]:
-    """Lines that take a dimension's position apart into those of its axes."""
-    lines: list[str] = []
-    below: Size = 1
-    for n in reversed(range(len(axes) if len(axes) > 1 else 0)):
-        text = name if below == 1 else f"({name} // {below})"
-        lines.append(f"{name}{n} = {text}" + (f" % {axes[n].size}" if n else ""))
-        below = below * axes[n].size
-    return lines

@@ -10,7 +10,6 @@ import torch
 
 from ...errors import InductorError
 from ...ir.body import Instruction, LoopBody, Ref
-from ...ir.index import Size
 from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
 from . import sort
@@ -22,7 +21,7 @@ from .printer import IndexPrinter
 from .reduction import NO_POSITION, SCAN_COMBINE, ReductionText, reduction_text, scan_text
 from .shape import beside, blocks_of_columns, loading, loads_of_larger, may_compute_again, products_of, read_once
 from .text_rules import HELD, TRITON_TEXT
-from .tiling import Group, Tiling, numel
+from .tiling import Group, Tiling, numel, positions
 
 __all__ = ["Function"]
 
@@ -238,19 +237,12 @@ class Function:
 
     def _variables(self, group: Group) -> list[str]:
         """The axes of a group from its flat position."""
-        p, lines = group.prefix, []
-        below: Size = 1
-        for n in reversed(range(len(group.axes))):
-            var, size = group.axes[n]
-            name = p if len(group.axes) == 1 else f"{p}{n}"
-            self.printer.names[var] = name
+        p = group.prefix
+        for n, (var, size) in enumerate(group.axes):
+            self.printer.names[var] = p if len(group.axes) == 1 else f"{p}{n}"
             self.printer.ranges[var] = (0, size - 1)
             self.writer.symbol_dims[var] = frozenset({p})
-            if name != p:
-                text = p if isinstance(below, int) and below == 1 else f"({p} // {self.printer.operand(below)})"
-                lines.append(f"{name} = {text}" + (f" % {self.printer.operand(size)}" if n else ""))
-            below = below * size
-        return lines
+        return positions(group.axes, p, self.printer)
 
     # passes
 

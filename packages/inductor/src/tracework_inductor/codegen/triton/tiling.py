@@ -14,8 +14,9 @@ from ...ir.body import Axis, axes_behind
 from ...ir.index import Size, constant_product, product, same
 from ...ir.scalar_ops import ACROSS_ROWS
 from ...schedule.plan import LoopKernel
+from .printer import IndexPrinter
 
-__all__ = ["Access", "Group", "Tiling", "tile", "numel"]
+__all__ = ["Access", "Group", "Tiling", "tile", "numel", "positions"]
 
 # An axis must have this many elements to deserve a tile dimension of its own.
 _WORTH_A_DIMENSION = 8
@@ -228,6 +229,17 @@ def _second_dimension(axes: Sequence[Axis], accesses: Sequence[Access]) -> Axis 
                 found[k] = found.get(k, 0) + access.weight
     best = max(found, key=lambda k: found[k], default=None)
     return axes[best] if best is not None and found[best] > enough else None
+
+
+def positions(axes: Sequence[Axis], name: str, printer: IndexPrinter) -> list[str]:
+    """Lines that take the flat position `name` apart into those of its axes: name0, name1, ...; none for one axis."""
+    lines: list[str] = []
+    below: Size = 1
+    for n in reversed(range(len(axes) if len(axes) > 1 else 0)):
+        text = name if isinstance(below, int) and below == 1 else f"({name} // {printer.operand(below)})"
+        lines.append(f"{name}{n} = {text}" + (f" % {printer.operand(axes[n].size)}" if n else ""))
+        below = below * axes[n].size
+    return lines
 
 
 def numel(tiling: Tiling, prefix: str) -> Size:

@@ -15,7 +15,7 @@ from ...autotune.choose import Question
 from ...autotune.record import Candidate, Problem, bucket, fingerprint
 from ...ir.body import LoopBody, format_instruction
 from ...ir.index import hint
-from ...schedule.plan import LoopKernel
+from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
 from . import dot
 from .config import Config, Shape
@@ -23,7 +23,7 @@ from .parts import parts_of
 from .shape import shape_of
 from .tiling import Tiling, tile
 
-__all__ = ["question"]
+__all__ = ["body_text", "question"]
 
 _LOAD = 16
 """Bytes that a thread loads at once."""
@@ -37,7 +37,7 @@ def question(kernel: LoopKernel, symbols: Any, numerics: str, device: str) -> Qu
     """
     extents = [*kernel.sizes, *(layout.elements() for layout in kernel.layouts.values())]
     known = all(isinstance(extent, int) or symbols.has_hint(extent) for extent in extents)
-    if kernel.numbers or not known or not _runs_on_anything(kernel):
+    if kernel.core or kernel.numbers or not known or not _runs_on_anything(kernel):
         return None
     tiling = tile(kernel)
     if dot.product(kernel, tiling) is not None:
@@ -93,18 +93,18 @@ def _problem(kernel: LoopKernel, shape: Shape, symbols: Any, numerics: str, devi
         tuple(str(layout.dtype).removeprefix("torch.") for layout in layouts),
         (),  # the body reads by strides
         device,
-        epilogue=fingerprint(_text(kernel)),
+        epilogue=fingerprint(body_text(kernel, kernel.passes)),
         numerics=numerics,
         bytes=moved,
     )
 
 
-def _text(kernel: LoopKernel) -> list[str]:
-    """The passes and what they run over, with the names of the kernel alone."""
+def body_text(kernel: LoopKernel, passes: Sequence[Pass]) -> list[str]:
+    """Some passes and what they run over, with the names of the kernel alone."""
     names = {buffer: f"p{n}" for n, buffer in enumerate(kernel.buffers)}
     names |= {str(symbol): f"ks{n}" for n, symbol in enumerate(kernel.sizes)}
     lines = [f"{axis.var} < {axis.size}" for axis in (*kernel.axes, *kernel.reduction_axes)]
-    for one in kernel.passes:
+    for one in passes:
         lines += [one.level, *_lines(one.body, names)]
     return [_NAMED.sub(lambda found: names.get(found.group(), found.group()), line) for line in lines]
 

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from ....errors import InductorError
-from ....ir.body import Axis
 from ....ir.index import INT32_LIMIT, Size, product
 from ....schedule.matrix_product import MatrixProduct, extents, matrix_product
 from ....schedule.plan import LoopKernel, index_checks
@@ -26,6 +25,7 @@ from ..header import function_header, launch_record, source_text
 from ..kernel import repeatable
 from ..printer import IndexPrinter, PythonPrinter, fits_text
 from ..text_rules import HALF, POINTER
+from ..tiling import positions
 
 __all__ = ["configs", "render"]
 
@@ -73,13 +73,12 @@ class _Tiles:
         self.inner: Size = product(a.size for a in found.inner)
         step = config.inner * config.parts
         self.whole_steps = isinstance(self.inner, int) and self.inner % step == 0
-        printer = PythonPrinter(self.names)
-        extents: list[Size] = [layout.elements() for layout in kernel.layouts.values()]
+        self.printer, self.python = IndexPrinter(self.names, {}), PythonPrinter(self.names)
+        counts: list[Size] = [layout.elements() for layout in kernel.layouts.values()]
         if config.parts > 1:
-            extents.append(self.batches * self.size["y"] * self.size["x"] * config.parts)
-        known = all(isinstance(e, int) and e <= INT32_LIMIT for e in extents) and not kernel.sizes
-        self.fits32 = None if known else fits_text(extents, {s: self.names[s] for s in kernel.sizes})
-        self.python = printer
+            counts.append(self.batches * self.size["y"] * self.size["x"] * config.parts)
+        known = all(isinstance(e, int) and e <= INT32_LIMIT for e in counts) and not kernel.sizes
+        self.fits32 = None if known else fits_text(counts, {s: self.names[s] for s in kernel.sizes})
 
     def rendered(self) -> RenderedKernel:
         config, functions = self.config, self._functions()
@@ -133,7 +132,7 @@ class _Tiles:
         if not config.persistent:
             return [self._function([*self._start(), *lines])]
         tiles = " * ".join(
-            [*(self._blocks(d) for d in ("x", "y")), *([f"({self._text(self.batches)})"] if self.found.batches else [])]
+            [*(self._blocks(d) for d in ("x", "y")), *([f"({self.printer.text(self.batches)})"] if self.found.batches else [])]
         )
         loop = f"for pid in tl.range(first_tile, {tiles}, tl.num_programs(0), flatten=True):"
         head = [line.replace("pid", "first_tile") for line in self._start()]
@@ -145,12 +144,9 @@ class _Tiles:
         header = function_header(pointers, sizes, list(self.config.constants), workspace=self.config.parts > 1)
         return header.replace("WORKSPACE", "ws0, ") + "".join(f"    {line}\n" for line in lines)
 
-    def _text(self, size: Size) -> str:
-        return IndexPrinter(self.names, {}).text(size)
-
     def _blocks(self, dim: str) -> str:
         """How many blocks a dimension has, as the kernel counts them."""
-        return f"(({self._text(self.size[dim])} + {dim.upper()}BLOCK - 1) // {dim.upper()}BLOCK)"
+        return f"(({self.printer.text(self.size[dim])} + {dim.upper()}BLOCK - 1) // {dim.upper()}BLOCK)"
 
     def _start(self) -> list[str]:
         lines = ["pid = tl.program_id(0)"]
@@ -166,7 +162,7 @@ class _Tiles:
         if self.found.batches:
             down = self._blocks(rows)
             lines += [f"z = pid // ({down} * {across})", f"place = pid % ({down} * {across})"]
-            lines += _positions(self.found.batches, "z", self._text)
+            lines += positions(self.found.batches, "z", self.printer)
             place = "place"
         if rows == "s":
             lines += [f"row = {place} // {across}", f"column = {place} % {across}"]
@@ -181,8 +177,8 @@ class _Tiles:
         for dim, start, lanes in ((rows, "row", "[:, None]"), ("x", "column", "[None, :]")):
             lines.append(f"{dim} = {start} * {dim.upper()}BLOCK + tl.arange(0, {dim.upper()}BLOCK){lanes}")
             if (mask := self._mask(dim)) is not None:
-                lines.append(f"{mask} = {dim} < {self._text(self.size[dim])}")
-            lines += _positions(self.axes[dim], dim, self._text)
+                lines.append(f"{mask} = {dim} < {self.printer.text(self.size[dim])}")
+            lines += positions(self.axes[dim], dim, self.printer)
         return lines
 
     def _mask(self, dim: str) -> str | None:
@@ -194,11 +190,10 @@ class _Tiles:
 
     def _place(self, rows: str) -> str:
         """Where a part keeps an element of the product."""
-        batch = f"part * {self._operand(self.batches)} + z" if self.found.batches else "part"
-        return f"ws0 + ((({batch}) * {self._operand(self.size['y'])} + {rows}) * {self._operand(self.size['x'])} + x)"
-
-    def _operand(self, size: Size) -> str:
-        return IndexPrinter(self.names, {}).operand(size)
+        batch = f"part * {self.printer.operand(self.batches)} + z" if self.found.batches else "part"
+        return (
+            f"ws0 + ((({batch}) * {self.printer.operand(self.size['y'])} + {rows}) * {self.printer.operand(self.size['x'])} + x)"
+        )
 
     def _writer(self, dims: tuple[str, str], along: str, prefix: str) -> BodyWriter:
         """Of a tile with these dimensions; along: the variable of the inner dimension."""
@@ -232,10 +227,10 @@ class _Tiles:
         if not self.whole_steps:
             steps += ["qmask = q < rlast", "rmask = r < rlast"]
         for name in ("q", "r"):
-            steps += _positions(self.found.inner, name, self._text)
+            steps += positions(self.found.inner, name, self.printer)
         precision = "" if self.found.dtype in HALF else ', input_precision="ieee"'
         steps += [*first.lines, *second.lines, f"acc = tl.dot({texts[0]}, {texts[1]}, acc{precision})"]
-        inner, begin, limits = self._text(self.inner), "0", []
+        inner, begin, limits = self.printer.text(self.inner), "0", []
         if self.config.parts > 1:
             limits = [
                 f"each = ({inner} + RBLOCK * PARTS - 1) // (RBLOCK * PARTS) * RBLOCK",
@@ -263,14 +258,3 @@ class _Tiles:
             writer.run(one.body)
             writer.end_pass()
         return writer.lines
-
-
-def _positions(axes: Sequence[Axis], name: str, text: Any) -> list[str]:
-    """Lines that take a dimension's position apart into those of its axes."""
-    lines: list[str] = []
-    below: Size = 1
-    for n in reversed(range(len(axes) if len(axes) > 1 else 0)):
-        whole = name if isinstance(below, int) and below == 1 else f"({name} // ({text(below)}))"
-        lines.append(f"{name}{n} = {whole}" + (f" % ({text(axes[n].size)})" if n else ""))
-        below = below * axes[n].size
-    return lines
