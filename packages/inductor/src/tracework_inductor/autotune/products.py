@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..codegen.triton.cores import tiles
 from ..codegen.triton.tuning import body_text
 from ..ir.buffer import BufferLayout
-from ..ir.index import Size, constant_product
+from ..ir.index import constant_product
 from ..product_costs import alignment
 from ..schedule.choice import Answer, Choice
 from ..schedule.matrix_product import MatrixProduct, extents, matrix_product
@@ -82,7 +82,10 @@ def _library_us(choice: Choice, problem: Problem, device: Device) -> float:
     for kernel in choice.library:
         if isinstance(kernel, ExternKernel):
             views = [a for a in kernel.node.args if hasattr(a, "buffer")]
-            moved = sum(_extent(view.sizes) for view in views) + problem.sizes[0][1] * problem.sizes[1][1] * problem.sizes[2][1]
+            moved = (
+                sum(constant_product(view.sizes) for view in views)
+                + problem.sizes[0][1] * problem.sizes[1][1] * problem.sizes[2][1]
+            )
             itemsize = 4 if problem.unit == "float32" else 2
             alone = Problem(
                 "product",
@@ -98,7 +101,3 @@ def _library_us(choice: Choice, problem: Problem, device: Device) -> float:
         else:
             found += sum(map(_bytes, (k for k in getattr(kernel, "layouts", {}).values()))) / device.bandwidth + device.launch_us
     return found
-
-
-def _extent(sizes: Sequence[Size]) -> int:
-    return constant_product(sizes)

@@ -277,18 +277,28 @@ _TILES = {2: (_HALF_TILES, 989e12), 4: (_FLOAT_TILES, 67e12)}
 """Bytes of a factor -> (tiles, each with the share of the device's rate that it is guessed to reach; that rate a second on an H100)."""
 _BANDWIDTH, _SECOND_LAUNCH = 3.35e12, 4e-6
 _MOST_TOGETHER = 2
+_MOST_BESIDE_FUNCTIONS = 64
 _MOST_PARTS = 16
 _STEPS_OF_TILE_PART = 4
 
 
 def tile_configs(
-    batches: int, rows: int, columns: int, inner: int, loaded: tuple[int, int], itemsize: int, capability: int = 80
+    batches: int,
+    rows: int,
+    columns: int,
+    inner: int,
+    loaded: tuple[int, int],
+    itemsize: int,
+    capability: int = 80,
+    costly: bool = False,
 ) -> list[TileConfig]:
     """Configs of a large product that each device of the capability, or a later one, can run, the best guess first.
 
-    loaded: bytes that an element of either matrix takes in memory; itemsize: as it is multiplied.
+    loaded: bytes that an element of either matrix takes in memory; itemsize: as it is multiplied. costly: whether what follows computes
+    functions that take many registers: beside 128 elements in a thread, erf's spill on sm_90.
     """
     (tiles, rate), (shared, held) = _TILES[itemsize], LIMITS[capability]
+    held = min(held, _MOST_BESIDE_FUNCTIONS) if costly else held
     found: list[tuple[float, TileConfig]] = []
     for tile, share in tiles:
         first, second = (max(n, itemsize) for n in loaded)

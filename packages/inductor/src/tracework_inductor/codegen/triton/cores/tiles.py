@@ -16,6 +16,7 @@ import torch
 
 from ....errors import InductorError
 from ....ir.index import INT32_LIMIT, Size, product
+from ....ir.scalar_ops import SCALAR_OPS
 from ....schedule.matrix_product import MatrixProduct, extents, matrix_product
 from ....schedule.plan import LoopKernel, index_checks
 from ...renderer import KERNEL_NAME, RenderedKernel
@@ -29,11 +30,16 @@ from ..tiling import positions
 
 __all__ = ["configs", "render"]
 
+_FUNCTION = 8
+"""Cost of a scalar op from which on it is a function, and no instruction or two."""
+
 
 def configs(kernel: LoopKernel, capability: int = 80) -> list[TileConfig]:
     """How the kernel may be cut into tiles on a device of the capability, and on later ones; the best guess first."""
     found = _found(kernel)
-    return tile_configs(*extents(found), _itemsizes(kernel, found), found.dtype.itemsize, capability)
+    after = (i.op for p in kernel.passes[1:] for i in p.body.instructions)
+    costly = any(op in SCALAR_OPS and SCALAR_OPS[op].cost >= _FUNCTION for op in after)
+    return tile_configs(*extents(found), _itemsizes(kernel, found), found.dtype.itemsize, capability, costly)
 
 
 def render(kernel: LoopKernel) -> RenderedKernel:
