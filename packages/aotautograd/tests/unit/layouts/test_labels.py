@@ -3,7 +3,7 @@
 import itertools
 import math
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tracework_aotautograd.layouts.labels import NEVER, Labelling
 
@@ -28,7 +28,7 @@ def choices(labelling):
         yield dict(zip(labelling.alone, labels, strict=True))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(problems())
 def test_cheapest_and_of_these_the_fewest(labelling):
     found = labelling.solve()

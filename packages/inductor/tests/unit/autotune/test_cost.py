@@ -5,7 +5,7 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tracework_inductor.autotune import cost
 from tracework_inductor.autotune.record import Problem, bucket
@@ -61,6 +61,7 @@ sizes = st.integers(1, 1 << 22)
 amounts = st.integers(0, 1 << 40)
 
 
+@settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(sizes, sizes, amounts, amounts, st.sampled_from(list(cost.DEVICES.values())))
 def test_predictions_grow_with_work_and_are_no_less_than_the_limit(x, r, moved, computed, device):
     config = {"constants": {"XBLOCK": 64, "RBLOCK": 256}}
