@@ -37,7 +37,11 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     return numpy.flip(numpy.swapaxes(m, first, second), second)
 
 
-folded(numpy.lib.array_utils.normalize_axis_tuple)  # of dims that are known, in most functions that take an axis
+@polyfill(numpy.lib.array_utils.normalize_axis_tuple)
+@folded
+def normalize_axis_tuple(axis: Any, ndim: int, argname: str | None = None, allow_duplicate: bool = False) -> tuple[int, ...]:
+    """Of dims that are known, in most functions that take an axis."""
+    return numpy.lib.array_utils.normalize_axis_tuple(axis, ndim, argname, allow_duplicate)
 
 
 @folded
