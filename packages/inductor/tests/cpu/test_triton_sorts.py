@@ -161,7 +161,7 @@ def test_compiles_for_hopper(tmp_path):
         _, kernels = rendered(graph_of(lambda a, dim=dim: tuple(prims.sort(a, dim, True)), x, device=CUDA))
         jobs += [
             build_triton.request(k, "kernel", k.launch["configs"][0], build_triton.Variant(), 90)
-            for k in renderer.pack([(str(dtype), one) for one in kernels.values()])
+            for k in renderer.pack([(f"sort_dim_{dim}", one) for one in kernels.values()])
         ]
     cubins = build_triton.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
     assert len(cubins) == 2
