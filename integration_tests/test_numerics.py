@@ -208,6 +208,31 @@ def test_roundings_that_the_program_writes_down_are_kept_without_a_word(name):
     check(WRITTEN_ROUNDINGS[name], "default", True, x)
 
 
+def overlaps(boxes, others):
+    wide = (torch.min(boxes[:, None, 2:], others[:, 2:]) - torch.max(boxes[:, None, :2], others[:, :2])).clamp(min=0)
+    areas, more = ((b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1]) for b in (boxes, others))
+    common = wide.prod(-1)
+    return common / (areas[:, None] + more - common)
+
+
+EQUAL_IN_EAGER = {
+    "boxes": overlaps,
+    "best boxes": lambda b, o: (lambda m: (m == m.amax(0), m.argmax(1)))(overlaps(b, o)),
+    "determinant of equal columns": lambda b, o: b[:, 0] * b[:, 1] - b[:, 1] * b[:, 0],
+    "sides swapped": lambda b, o: (b[:, 0] * b[:, 1] + b[:, 2] * b[:, 3]) == (b[:, 2] * b[:, 3] + b[:, 0] * b[:, 1]),
+    "a polynomial": lambda b, o: ((b * 1.1 + 2) * b + 3) * b + 4,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", EQUAL_IN_EAGER)
+def test_products_are_rounded_before_they_are_added_without_a_word(name, dtype):
+    corners = torch.cartesian_prod(torch.arange(3), torch.arange(2)).to(dtype) + 0.5
+    sides = torch.tensor([[0.5**0.5, 2**0.5], [1, 1], [2**1.5, 2**0.5], [2, 2]], dtype=dtype)
+    boxes = torch.cat([corners[:, None] - sides / 2, corners[:, None] + sides / 2], -1).flatten(0, 1)
+    check(EQUAL_IN_EAGER[name], "default", True, boxes, torch.tensor([[0, 0, 2, 2], [1, 1, 3, 2.5]], dtype=dtype))
+
+
 def test_constant_masks_of_attention():
     q, k, v = torch.randn(3, 2, 4, 24, 16).unbind()
     check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=~MASK), "strict", True, q, k, v)

@@ -13,10 +13,11 @@ from .cores import CORES
 from .kernel import CppKernel
 from .prefix import prefix
 
-FLAGS = ("-fwrapv", "-fno-semantic-interposition", "-fno-plt")  # integers wrap around, as eager's do
+FLAGS = ("-fwrapv", "-ffp-contract=off", "-fno-semantic-interposition", "-fno-plt")
+"""Integers wrap around, as eager's do. Products are rounded before they are added: scores that are equal in eager (symmetric boxes, say)
+are equal here, so that comparisons, maxima and sorts choose the same."""
 FREE = ("-fno-trapping-math",)
-STRICT = ("-ffp-contract=off",)
-"""Without FREE: g++ makes a truncation, with its -0.0, of a conversion to integers and back under -fno-trapping-math."""
+"""Not where each operation has eager's bits: under it g++ makes a truncation, with its -0.0, of a conversion to integers and back."""
 
 REDUCED_TYPES = ("float", "double", "int64_t", "int32_t", "int16_t", "int8_t", "uint8_t")
 
@@ -50,7 +51,7 @@ class CppRenderer:
         """All kernels in one file; each record names its own function."""
         body = "\n".join(k.source.replace(KERNEL_NAME, name) for name, k in kernels)
         source = prefix() + declared() + body + "\n"
-        flags = [*FLAGS, *(STRICT if self.rounds else FREE)]
+        flags = [*FLAGS, *(() if self.rounds else FREE)]
         return [
             KernelSource(name, "cpp", source, k.signature, {"entry": name, "flags": flags, **dict(k.launch)})
             for name, k in kernels
