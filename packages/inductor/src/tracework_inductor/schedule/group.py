@@ -132,6 +132,8 @@ def candidates(group: Group, node: LoopNode) -> list[Candidate]:
         found += _permuted(group, node, own)
     elif group.core:
         found += _as_read(group, node, own)
+    else:
+        found += _across(group, node, own)
     return found
 
 
@@ -150,6 +152,33 @@ def _split(sizes: list[Size], outer: Size) -> tuple[list[Size], list[Size]] | No
         if n < len(sizes):
             running = running * sizes[n]
     return None
+
+
+def _across(group: Group, node: LoopNode, own: list[Size]) -> list[Candidate]:
+    """The node's axes in the order in which a member walks, point by point, a buffer that both read or that it writes for the node.
+
+    So a softmax over channels is one kernel, whose reduction axis is none of the last of the images'.
+    """
+    sizes = [*group.outer, *group.inner]
+    names = [*variables("x", group.outer), *variables("r", group.inner)]
+    loads = {i.args[0]: [_step(i.args[1], a.var) for a in node.body.axes] for i in node.body.loads()}
+    for m in group.members:
+        if m.level != "full" or len(own) != len(sizes):
+            continue
+        of_group = mapping(m, group.outer, group.inner)
+        for i in (*m.node.body.loads(), *m.node.body.stores()):
+            mine = loads.get(i.args[0])
+            if mine is None:
+                continue
+            index, order = mapped_index(i, of_group), []
+            for size, name in zip(sizes, names, strict=True):
+                match = [
+                    k for k in range(len(own)) if k not in order and same(own[k], size) and same(mine[k], _step(index, name))
+                ]
+                order += match[:1]
+            if len(order) == len(own) and order != sorted(order):
+                return [Candidate(group.outer, group.inner, Member(node, "full", tuple(order)))]
+    return []
 
 
 def _permuted(group: Group, node: LoopNode, own: list[Size]) -> list[Candidate]:
