@@ -110,10 +110,10 @@ def other_data():
 def asked_about_data():
     real = assemble.inductor.compile_graph
 
-    def ask(graph, options):
+    def ask(graph, options, **given):
         if "sin" in str(graph):
             raise GuardOnUnbackedError("u0 > 3", "here")
-        return real(graph, options)
+        return real(graph, options, **given)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble.inductor, "compile_graph", ask)
@@ -214,10 +214,10 @@ def suppressed():
 def suppressed_backward():
     real = assemble.inductor.compile_graph
 
-    def fail(graph, options):
+    def fail(graph, options, **given):
         if graph.role == "backward":
             raise NotImplementedError("no lowering")
-        return real(graph, options)
+        return real(graph, options, **given)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble.inductor, "compile_graph", fail)

@@ -314,6 +314,30 @@ def test_written_out(program, tmp_path, monkeypatch):
     )  # weights and result are rounded to 2**-11
 
 
+@pytest.mark.parametrize("masked", [torch.bfloat16, torch.float32], ids=str)
+def test_rows_hidden_by_the_lowest_number_are_means(masked, tmp_path, monkeypatch):
+    """As a row of equal scores is, however low."""
+    monkeypatch.setitem(long_attention.__globals__, "LEAST_BYTES", 0)
+
+    def program(q, k, v, mask):
+        scores = prims.convert(prims.mul(product(q, turned(repeated(k, 2))), SCALE), masked)
+        return product(prims.convert(weights(prims.add(scores, mask)), q.dtype), repeated(v, 2))
+
+    q, k, v, _ = operands(60, 60, dtype=torch.bfloat16)
+    hidden = torch.ones(60, 60, dtype=torch.bool).triu(1)
+    hidden[7] = True
+    mask = torch.zeros(1, 1, 60, 60, dtype=masked).masked_fill(hidden, torch.finfo(masked).min)
+    graph = long_attention(graph_of(program, q, k, v, mask, device=CUDA))
+    assert [n.target for n in graph.calls].count(prims.bmm) == 0
+    host, kernels = rendered(graph)
+    (found,) = triton_interpreter.host_call(host, kernels, tmp_path)([q, k, v, mask])
+    k, v = (x.double().repeat_interleave(2, 1) for x in (k, v))
+    scores = (q.double() @ k.transpose(2, 3) * SCALE).masked_fill(hidden, -math.inf)
+    scores[:, :, 7] = 0
+    # weights and result are rounded to 2**-9, scores as well where the mask is bfloat16
+    torch.testing.assert_close(found.double(), scores.softmax(-1) @ v, rtol=0, atol=4e-2)
+
+
 def test_written_out_stays_where_scores_fit_caches_or_somebody_reads_them():
     def read(q, k, v, mask):
         scores = prims.mul(product(q, turned(repeated(k, 2))), SCALE)

@@ -112,7 +112,8 @@ def test_candidates_with_equal_words_add_up_in_one_order(tmp_path):
                     owners.append((name, kernel.name, entry))
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", ORDERS], input=json.dumps(jobs), capture_output=True, text=True, env=environment)
+    command = [sys.executable, "-c", ORDERS]
+    done = subprocess.run(command, input=json.dumps(jobs), capture_output=True, text=True, env=environment, timeout=200)
     assert done.returncode == 0, done.stderr[-2000:]
     orders = {}
     for owner, order in zip(owners, json.loads(done.stdout.partition("ANSWER")[2]), strict=True):

@@ -56,6 +56,8 @@ CASES = {
     "adaptive": (adaptive(3, 5), (2, 3, 10, 7)),
     "adaptive, more than there were": (adaptive(7, 9), (1, 2, 5, 4)),
     "adaptive, volume": (adaptive(2, 3, 2), (1, 2, 5, 4, 3)),
+    "adaptive, one element of planes": (adaptive(4, 1, 1), (1, 2, 9, 4, 3)),
+    "adaptive, one element": (adaptive(1, 1, 1), (1, 2, 5, 4, 3)),
     "bilinear, twice": (linear((10, 12)), (2, 3, 5, 6)),
     "bilinear, fewer": (linear((4, 5)), (2, 3, 9, 7)),
     "bilinear, any": (linear((7, 11)), (1, 2, 5, 6)),

@@ -531,7 +531,8 @@ def test_takes_tensor_cores_and_copies_ahead(capability, instruction, tmp_path):
     (kernel,) = renderer.pack([("product", renderer.render(with_gelu(1024, 1024, 1024, BF16)))])
     request = build.request(kernel, "kernel", kernel.launch["configs"][0], build.Variant(), capability)
     env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | {"TRITON_CACHE_DIR": str(tmp_path)}
-    found = subprocess.run([sys.executable, "-c", PTX], input=json.dumps(request), env=env, text=True, capture_output=True)
+    command = [sys.executable, "-c", PTX]
+    found = subprocess.run(command, input=json.dumps(request), env=env, text=True, capture_output=True, timeout=200)
     assert found.returncode == 0, found.stderr
     loop = found.stdout
     assert instruction in loop and "cp.async.cg.shared.global" in loop and ".local." not in loop

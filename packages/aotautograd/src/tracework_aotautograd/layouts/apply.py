@@ -39,7 +39,7 @@ class _Layouts:
     def __init__(self, graph: fx.Graph, choices: dict[fx.Node, Choice]) -> None:
         self.graph = graph
         self.chosen = {*choices, *(choice.variable for choice in choices.values())}
-        self.last_input = [n for n in graph.nodes if n.op == "placeholder"][-1]
+        self.last_input = next((n for n in reversed(graph.nodes) if n.op == "placeholder"), None)
         self.eager: dict[fx.Node, Any] = {}
         """Changed nodes -> eager's value."""
         self.copies: dict[tuple[fx.Node, bool], fx.Node] = {}
@@ -139,7 +139,7 @@ class _Layouts:
         return self.copies[node, last]
 
     def _after(self, node: fx.Node, target: Any, args: Any, kwargs: Any = None) -> fx.Node:
-        with self.graph.inserting_after(node if node.op == "call_function" else self.last_input):
+        with self.graph.inserting_after(self.last_input if node.op == "placeholder" else node):
             made = self.graph.call_function(target, tuple(args), kwargs or {})
         made.meta.update(node.meta)
         made.meta["val"] = _run(made)

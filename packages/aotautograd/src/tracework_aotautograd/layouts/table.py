@@ -73,7 +73,10 @@ def _of(target: Any) -> Asks:
     if schema is None or schema.is_mutable or _torch.draws(target):
         return Asks.EAGER
     if _torch.aliased_argument(schema) is not None:
-        return Asks.VIEW
+        places = any(
+            a.name in ("stride", "storage_offset") for a in schema.arguments
+        )  # which count places of memory, not elements
+        return Asks.EAGER if places else Asks.VIEW
     found = LAYOUTS.get(schema.name.removeprefix("aten::"))
     if found is not None:
         return found

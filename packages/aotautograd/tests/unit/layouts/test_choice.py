@@ -193,6 +193,7 @@ PROGRAMS = {
     "flat": lambda x, a, b, s, t: F.conv2d(x, a).flatten(1) @ torch.ones(216, 2, dtype=x.dtype),
     "mixed orders": lambda x, a, b, s, t: F.conv2d(x, a) + x.mT[:, :1, 1:-1, 1:-1],
     "written": lambda x, a, b, s, t: F.conv2d(F.conv2d(x, a).mul_(2).add_(s[:, None, None]), b),
+    "by places of memory": lambda x, a, b, s, t: torch.as_strided(torch.sin(F.conv2d(x, a)), (2, 54), (216, 2), 1).exp(),
     "a part written": lambda x, a, b, s, t: torch.sin(F.conv2d(x, a)).select_scatter(t[0].expand(2, 6, 6), 1, 0),
 }  # fmt: skip
 
@@ -216,6 +217,14 @@ def test_results_and_gradients_are_eagers(name, gradients, check, real, eager_to
         if node.op == "call_function" and node.target not in choice.CONVOLUTIONS and node.target is not apply.operator.getitem:
             again = apply._run(node)
             assert apply._strides(again) == apply._strides(node.meta["val"]), node.format_node()
+
+
+def test_a_graph_may_have_no_inputs(graph, gaining):
+    def fn():
+        x = torch.ones(64, 16, 32, 32)
+        return F.conv2d(F.conv2d(x, torch.full((64, 16, 3, 3), 0.5)).relu(), torch.full((64, 64, 3, 3), 0.1)).mean((2, 3))
+
+    assert "convolution" in laid_out(traced(graph, fn).graph)
 
 
 @pytest.mark.parametrize("gradients", [False, True])

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..ir.index import Size, floordiv, maximum, minimum
+from ..ir.index import Size, floordiv, maximum, minimum, same
 from ..ir.scalar_ops import ops
 from ..ir.views import IndexMap
 from . import resample
@@ -158,9 +158,9 @@ def adaptive_avg_pool(low: Any, x: Any, sizes: Sequence[Size]) -> Any:
 @lowers("adaptive_avg_pool_backward")
 def adaptive_avg_pool_backward(low: Any, grad: Any, x: Any) -> Any:
     """grad / count everywhere when the pool had one element."""
-    if any(not (isinstance(s, int) and s == 1) for s in grad.sizes[2 - (4 - grad.ndim) :]):
+    spatial = list(range(2, grad.ndim))
+    if not all(same(grad.sizes[d], 1) for d in spatial):
         return resample.adaptive_avg_pool_backward(low, grad, x)
-    spatial = list(range(2 if grad.ndim > 2 else 1, grad.ndim))
     grad = settled(grad)
     count: Size = 1
     for d in spatial:

@@ -148,7 +148,9 @@ for n in range(40):
 
 def test_processes_may_write_the_same_rows_at_once(tmp_path):
     def write(n):
-        return subprocess.run([sys.executable, "-c", WRITER, str(tmp_path / "c"), str(n)], capture_output=True, text=True)
+        return subprocess.run(
+            [sys.executable, "-c", WRITER, str(tmp_path / "c"), str(n)], capture_output=True, text=True, timeout=200
+        )
 
     with concurrent.futures.ThreadPoolExecutor(2) as threads:
         ended = list(threads.map(write, (1, 2)))

@@ -69,7 +69,10 @@ def time_trials(
 def _timed(groups: Sequence[Sequence[Trial]], options: RuntimeOptions, store: Entries, driver: Any) -> list[list[float | str]]:
     kernels = [[_bound(trial, options, store, driver) for trial in group] for group in groups]
     jobs = [kernel.requests() for group in kernels for kernel in group]
-    built = iter(build.build_each([job for some in jobs for job in some], options, store))
+    try:
+        built = iter(build.build_each([job for some in jobs for job in some], options, store))
+    except BuildError as error:  # a process that compiles has died: what runs without candidates goes on without
+        return [[NOT_NOW + error.message] * len(group) for group in groups]
     failed = [_why_not([next(built) for _ in some], driver.most_shared(kernels[0][0].device)) for some in jobs]
     answers, position = [], 0
     for trials, bound in zip(groups, kernels, strict=True):

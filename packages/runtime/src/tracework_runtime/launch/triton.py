@@ -7,6 +7,7 @@ be known before is a `Plan` per (sizes, variant), which is made and looked up he
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,6 +31,12 @@ log = logging.getLogger("tracework.runtime.launch")
 _FORMATS = {"i64": "q", "i32": "i", "fp32": "f", "fp64": "d", "i1": "?"}
 _SCRATCH_ALIGNMENT = 128
 set_data_ptr(torch.Tensor.data_ptr)
+
+
+@functools.lru_cache(4096)
+def _code(expression: str) -> Any:
+    """An expression over sizes as code: reading its text takes much longer than computing it."""
+    return compile(expression, "<launch>", "eval")
 
 
 class TritonKernel:
@@ -85,16 +92,15 @@ class TritonKernel:
         facts = self.launch_facts
         names: dict[str, Any] = {f"ks{n}": s for n, s in enumerate(sizes)}
         fits = facts.get("fits32")
-        variant = Variant(aligned, wide=fits is not None and not eval(fits, {}, names))
+        variant = Variant(aligned, wide=fits is not None and not eval(_code(fits), {}, names))
         values = {**names, **self.config["constants"]}
-        stages = tuple(
-            self._stage(entry, variant, int(eval(grid, {}, values)))
-            for entry, grid in zip(facts["entries"], facts["grids"], strict=True)
-        )
+        blocks = [int(eval(_code(grid), {}, values)) for grid in facts["grids"]]
+        # A function without blocks for these sizes is not even built.
+        stages = tuple(self._stage(entry, variant, n) for entry, n in zip(facts["entries"], blocks, strict=True) if n)
         scratch, end = [], 0
         for w in facts.get("workspace", ()):
             scratch.append(end)
-            size = int(eval(w["elements"], {}, names)) * getattr(torch, w["dtype"]).itemsize
+            size = int(eval(_code(w["elements"]), {}, names)) * getattr(torch, w["dtype"]).itemsize
             end += -(-size // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
         numbers = self.numbers if variant.wide else self.numbers.replace("q", "i")
         return Plan(self.driver.launch_address, stages, numbers, tuple(scratch), end, self._allocate)

@@ -123,7 +123,10 @@ def _persistent(shape: Shape) -> list[Config]:
     rows = max(rows, 1)
     # Several values of the row live at once: fewer elements a thread.
     a_thread = 8 if shape.held <= 4 else 4
-    return [Config({"XBLOCK": rows, "RBLOCK": row}, _between(1, _warps(rows * row, a_thread), 16 if row >= 8192 else 8))]
+    warps = _between(1, _warps(rows * row, a_thread), 16 if row >= 8192 else 8)
+    while shape.contiguous == "x" and rows > 16 and rows * row > 64 * 32 * warps:  # else a thread's elements go to memory
+        rows //= 2
+    return [Config({"XBLOCK": rows, "RBLOCK": row}, warps)]
 
 
 def _rows_and_columns(shape: Shape) -> list[Config]:

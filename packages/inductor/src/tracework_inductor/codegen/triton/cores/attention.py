@@ -396,6 +396,8 @@ class _Attention:
         keep = writer.full(self._value(writer, "keep", values)) if masked else None
         if changed is not None:
             writer.lines.append(f"c = {changed} * {LOG2E!r}")
+            # A mask may be the lowest number there is: a row of it is a mean, and not NaN.
+            writer.lines.append(f"c = tl.where((c == {LOWEST}) & ({changed} > {LOWEST}), {torch.finfo(torch.float32).min!r}, c)")
         mask = _and(keep, "r_in" if border else None)
         if mask != "None":
             writer.lines.append(f"c = tl.where({mask}, c, {LOWEST})")
