@@ -119,7 +119,7 @@ def test_row_major_images_on_a_cpu(name, tmp_path):
     g = torch.randn_like(graph_of(forward, x).run(x)[0])
 
     def program(g, x):
-        gradient = () if name == "adaptive" else (backward(g, x),)
+        gradient = () if name in ("adaptive", "pool of a volume") else (backward(g, x),)
         return gradient if name == "nearest" else (*gradient, forward(x))
 
     graph = graph_of(program, g, x)
@@ -132,6 +132,14 @@ def test_row_major_images_on_a_cpu(name, tmp_path):
     last = [t.contiguous(memory_format=torch.channels_last) for t in (g, x) if t.ndim == 4]
     if last and "pool" in name:
         assert "prims.avg_pool" in compile_graph(graph_of(program, *last)).host_source
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [((5, 5), (3, 3)), ((3, 3, 3), (2, 2, 2))], ids=str)
+def test_gradients_of_large_windows_are_the_librarys_on_a_cpu(kernel, stride):
+    forward, backward = pool(kernel, stride, (1,) * len(kernel), False, True, None)
+    x = torch.randn(1, 2, *[11] * len(kernel))
+    g = torch.randn_like(graph_of(forward, x).run(x)[0])
+    assert "prims.avg_pool_backward" in compile_graph(graph_of(backward, g, x)).host_source
 
 
 REFUSED = {

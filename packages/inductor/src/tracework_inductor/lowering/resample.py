@@ -173,11 +173,19 @@ def _divided(total: Any, count: Callable[[list[Size]], Size]) -> Any:
     return total
 
 
+def _longest_on_cpu(stride: Sequence[int]) -> int:
+    """Windows up to this length are gathered faster than scattered: of 5 with stride 3, 2.07 ms and the library's 1.15, of 3 with stride 2
+    1.4 times as fast; of 6 with stride 1, 1.1 to 2.5 times."""
+    return 4 if max(stride) > 1 else 8
+
+
 @lowers("avg_pool_backward")
 def avg_pool_backward(
     low: Any, grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, with_padding: bool, divisor: Any
 ) -> Any:
     """Each element looks at the windows that it is in."""
+    if grad.device.type not in GATHERED_ON and (len(kernel) > 2 or max(kernel) > _longest_on_cpu(stride)):
+        raise Refused("the library scatters large windows, and those of volumes, as fast")
     windows = _windows(x, grad.sizes, kernel, stride, padding, with_padding)
     taps = math.prod(w.reach for w in windows)
     share = lambda at, value: _over(value, divisor or _product([w.count(o) for w, o in zip(windows, at, strict=True)]))
