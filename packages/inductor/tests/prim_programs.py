@@ -1,12 +1,13 @@
 """Builds PrimGraphs from functions over prims, and compares a compiled graph with the graph run by EAGER."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import tracework_runtime as runtime
 from tracework_inductor import InductorOptions, compile_graph
-from tracework_primops import GraphBuilder, PrimGraph, PrimValue
+from tracework_primops import GraphBuilder, PrimGraph, PrimValue, prims
 from tracework_primops.op import active_builder
 from tracework_primops.spec import SizeSpec, TensorSpec
 
@@ -61,3 +62,21 @@ def check(
         assert a.dtype == e.dtype and a.shape == e.shape
         torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True)
     return artifact
+
+
+def weights(scores: PrimValue) -> PrimValue:
+    """A softmax as it is decomposed; -inf throughout is NaN."""
+    e = prims.exp(prims.sub(scores, prims.amax(scores, (scores.ndim - 1,), True)))
+    return prims.div(e, prims.sum(e, (scores.ndim - 1,), True))
+
+
+def product(a: PrimValue, b: PrimValue) -> PrimValue:
+    """Of (..., n, k) and (..., k, m), as matmul is decomposed."""
+    lots = math.prod(a.sizes[:-2])
+    flat = prims.bmm(prims.reshape(a, (lots, *a.sizes[-2:])), prims.reshape(b, (lots, *b.sizes[-2:])))
+    return prims.reshape(flat, (*a.sizes[:-1], b.sizes[-1]))
+
+
+def turned(x: PrimValue) -> PrimValue:
+    """The last two axes the other way round."""
+    return prims.permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))

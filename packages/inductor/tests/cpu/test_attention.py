@@ -10,7 +10,7 @@ import pytest
 import torch
 
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
-from prim_programs import build, check  # noqa: E402
+from prim_programs import build, check, product, turned, weights  # noqa: E402
 from tracework_inductor import InductorOptions  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_inductor.codegen.triton.cores import attention as core  # noqa: E402
@@ -238,21 +238,6 @@ def test_an_index_that_may_be_out_of_range_is_checked(columns, monkeypatch):
 def test_on_a_cpu_and_for_other_dtypes_all_scores_are_computed():
     for dtype in (F32, torch.float64):
         check(forward_program(*texts("alibi")), *operands(20, 20, dtype=dtype)[:3], *CASES["alibi"][2])
-
-
-def weights(scores):
-    e = prims.exp(prims.sub(scores, prims.amax(scores, (scores.ndim - 1,), True)))
-    return prims.div(e, prims.sum(e, (scores.ndim - 1,), True))
-
-
-def product(a, b):
-    lots = math.prod(a.sizes[:-2])
-    flat = prims.bmm(prims.reshape(a, (lots, *a.sizes[-2:])), prims.reshape(b, (lots, *b.sizes[-2:])))
-    return prims.reshape(flat, (*a.sizes[:-1], b.sizes[-1]))
-
-
-def turned(x):
-    return prims.permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 def repeated(x, times):

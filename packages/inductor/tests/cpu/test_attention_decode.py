@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
-from prim_programs import build, overload  # noqa: E402
+from prim_programs import build, overload, product, turned, weights  # noqa: E402
 from tracework_inductor import InductorOptions, compile_graph  # noqa: E402
 from tracework_inductor.codegen.triton.cores import attention_decode  # noqa: E402
 from tracework_inductor.ir.index import symbol  # noqa: E402
@@ -287,23 +287,6 @@ def test_repeated_heads_of_an_input_that_is_written_before(tmp_path):
     wanted = exact(inputs[0], inputs[1], inputs[1])
     (_, value), _, _ = run(build(program, inputs, [spec_of(t) for t in inputs]), inputs, tmp_path)
     torch.testing.assert_close(value.double(), wanted, rtol=0, atol=1e-6)
-
-
-def weights(scores, fill=-math.inf):
-    """A softmax as it is decomposed; -inf throughout is NaN."""
-    e = prims.exp(prims.sub(scores, prims.amax(scores, (scores.ndim - 1,), True)))
-    return prims.div(e, prims.sum(e, (scores.ndim - 1,), True))
-
-
-def product(a, b):
-    """Of (..., n, k) and (..., k, m), as matmul is decomposed."""
-    lots = math.prod(a.sizes[:-2])
-    flat = prims.bmm(prims.reshape(a, (lots, *a.sizes[-2:])), prims.reshape(b, (lots, *b.sizes[-2:])))
-    return prims.reshape(flat, (*a.sizes[:-1], b.sizes[-1]))
-
-
-def turned(x):
-    return prims.permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 def as_llama(q, k, v, mask):

@@ -12,9 +12,9 @@ from tracework_primops import Kind, Op, PrimGraph, Tag, TensorSpec, prims
 
 from .. import _torch
 from ..codegen.triton.cores.attention_decode import most_rows
-from ..ir.index import same, same_all
+from ..ir.index import same
 from .rewrites import built_before, rewritten, value_of
-from .written_attention import mask_of, number_everywhere, without_factor, written_attention
+from .written_attention import in_four_axes, mask_of, number_everywhere, operands_of, put_in_place, written_attention
 
 ATTENTION_DECODE = Op(
     "attention_decode",
@@ -119,32 +119,14 @@ def _rewrite(node: Any) -> None:
 def _rewrite_written_out(node: Any) -> None:
     found = written_attention(node)
     assert found is not None
-    batch, heads, queries, keys = found.sizes
-    spec = node.meta["spec"]
-    width = spec.sizes[2]
     with built_before(node):
-        (q, q_factor), (k, k_factor) = without_factor(found.query), without_factor(found.key)
+        q, k, v, scale = operands_of(found, node.meta["spec"].sizes[2])
         factor, mask = mask_of(found)
-        q = prims.reshape(q, (batch, heads, queries, q.sizes[-1]))
-        k = prims.permute(prims.reshape(k, (batch, heads, k.sizes[-2], keys)), (0, 1, 3, 2))
-        v = prims.reshape(value_of(found.value), (batch, heads, keys, width))
-        facts = False, factor * q_factor * k_factor, True, found.zeroed, found.fill
+        facts = False, factor * scale, True, found.zeroed, found.fill
         new = _attention(node, q.node, k.node, v.node, None if mask is None else mask.node, *facts)
-        sizes = batch, heads, queries, width
-        alike = [user for user in node.users if user.target is prims.reshape and same_all(user.args[1], sizes)]
-        given_out = any(user.op == "output" for seen in (node, *alike) for user in seen.users)  # with eager's strides
-        strides = None if given_out else (queries * heads * width, width, heads * width, 1)
-        new.meta |= {"spec": TensorSpec(spec.dtype, spec.device, sizes, strides), "origin": node.meta.get("origin")}
-        for user in alike:
-            user.replace_all_uses_with(new)
-            node.graph.erase_node(user)
-        if node.users:
-            flat = prims.reshape(value_of(new), spec.sizes).node
-            flat.meta["spec"] = spec
-            node.replace_all_uses_with(flat)
-    node.graph.erase_node(node)
-    for inner in sorted(found.inside, reverse=True):
-        node.graph.erase_node(inner)
+        spec, alike = in_four_axes(node, found)
+        new.meta |= {"spec": spec, "origin": node.meta.get("origin")}
+        put_in_place(node, new, alike, found)
 
 
 def _attention(node: Any, query: Any, key: Any, value: Any, mask: Any, *facts: Any) -> Any:

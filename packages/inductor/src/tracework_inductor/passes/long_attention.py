@@ -13,10 +13,9 @@ from tracework_primops import Kind, Op, PrimGraph, PrimValue, Tag, TensorSpec, p
 from tracework_primops.graph.text import print_graph
 from tracework_primops.op import GraphBuilder
 
-from ..ir.index import same_all
 from .fuse_attention import MOST_QUERIES
-from .rewrites import built_before, rewritten, value_of
-from .written_attention import WrittenAttention, as_four, without_factor, written_attention
+from .rewrites import built_before, rewritten
+from .written_attention import WrittenAttention, as_four, in_four_axes, operands_of, put_in_place, tensor_of, written_attention
 
 LEAST_BYTES = 1 << 26
 """Of the scores, from which on they are moved through memory."""
@@ -46,34 +45,15 @@ def _pays(node: Any) -> bool:
 def _rewrite(node: Any) -> None:
     found = written_attention(node)
     assert found is not None
-    batch, heads, queries, keys = found.sizes
-    spec = node.meta["spec"]
-    width = spec.sizes[2]
-    sizes = batch, heads, queries, width
-    alike = [user for user in node.users if user.target is prims.reshape and same_all(user.args[1], sizes)]
     with built_before(node):
-        (q, q_factor), (k, k_factor) = without_factor(found.query), without_factor(found.key)
         bodies = _Bodies(found)
-        q = prims.reshape(q, (batch, heads, queries, q.sizes[-1]))
-        k = prims.permute(prims.reshape(k, (batch, heads, k.sizes[-2], keys)), (0, 1, 3, 2))
-        v = prims.reshape(value_of(found.value), (batch, heads, keys, width))
+        q, k, v, scale = operands_of(found, node.meta["spec"].sizes[2])
         texts = bodies.text(bodies.changed), bodies.text(bodies.keep)
-        call = q, k, v, tuple(bodies.captured), (), (), *texts, q_factor * k_factor, (), found.zeroed
-        new = prims.attention(*call)[0].node
-        if not any(user.op == "output" for seen in (node, *alike) for user in seen.users):  # whom eager's strides are promised
-            whole = new.args[0]
-            inner = TensorSpec(spec.dtype, spec.device, sizes, (queries * heads * width, width, heads * width, 1))
-            new.meta["spec"], whole.meta["spec"] = inner, (inner, *whole.meta["spec"][1:])
-        for user in alike:
-            user.replace_all_uses_with(new)
-            node.graph.erase_node(user)
-        if node.users:
-            flat = prims.reshape(value_of(new), spec.sizes).node
-            flat.meta["spec"] = spec
-            node.replace_all_uses_with(flat)
-    node.graph.erase_node(node)
-    for inner in sorted(found.inside, reverse=True):
-        node.graph.erase_node(inner)
+        new = prims.attention(q, k, v, tuple(bodies.captured), (), (), *texts, scale, (), found.zeroed)[0].node
+        whole = new.args[0]
+        spec, alike = in_four_axes(node, found)
+        new.meta["spec"], whole.meta["spec"] = spec, (spec, *whole.meta["spec"][1:])
+        put_in_place(node, new, alike, found)
 
 
 class _Bodies:
@@ -85,11 +65,8 @@ class _Bodies:
         self._places: dict[Any, int] = {}
         for step in found.steps:
             if step.tensor is not None and not _is_of_places(step.tensor):
-                given = value_of(step.tensor)
-                for n, sizes in enumerate(as_four(given.sizes, step.sizes, found.sizes) or ()):
-                    given = prims.reshape(given, sizes) if n else prims.expand(given, sizes)
                 self._places.setdefault(step.tensor, len(self.captured))
-                self.captured.append(given)
+                self.captured.append(tensor_of(step, found))
 
     def text(self, of: Any) -> str:
         """The body that a function of (score, captured) builds."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tracework_primops import PrimValue, prims
+from tracework_primops import PrimValue, TensorSpec, prims
 from tracework_primops.passes.edits import writes
 
 from ..ir.index import Size, product, same, same_all
@@ -230,6 +230,14 @@ def as_four(own: Sequence[Size], of: Sequence[Size], sizes: Sequence[Size]) -> l
     return [tuple(expanded), (*lots, *own[-2:])]
 
 
+def tensor_of(step: Step, found: WrittenAttention) -> PrimValue:
+    """The tensor of a step, built by prims so that it is broadcast to scores of four axes."""
+    given = value_of(step.tensor)
+    for n, sizes in enumerate(as_four(given.sizes, step.sizes, found.sizes) or ()):
+        given = prims.reshape(given, sizes) if n else prims.expand(given, sizes)
+    return given
+
+
 def mask_of(found: WrittenAttention) -> tuple[float, PrimValue | None]:
     """(factor, mask of four axes that is added after it) of what is done to the scores, built by prims."""
     factor, mask = 1.0, None
@@ -238,9 +246,7 @@ def mask_of(found: WrittenAttention) -> tuple[float, PrimValue | None]:
             factor *= step.number
             mask = None if mask is None else prims.mul(mask, step.number)
             continue
-        given = value_of(step.tensor)
-        for n, sizes in enumerate(as_four(given.sizes, step.sizes, found.sizes) or ()):
-            given = prims.reshape(given, sizes) if n else prims.expand(given, sizes)
+        given = tensor_of(step, found)
         if mask is not None and mask.dtype != step.dtype:
             mask = prims.convert(mask, step.dtype)
         if step.kind == "add":
@@ -263,4 +269,52 @@ def without_factor(node: Any) -> tuple[PrimValue, float]:
     return value_of(node), 1.0
 
 
-__all__ = ["WrittenAttention", "as_four", "mask_of", "number_everywhere", "without_factor", "written_attention"]
+def operands_of(found: WrittenAttention, width: Size) -> tuple[PrimValue, PrimValue, PrimValue, float]:
+    """(query, key, value) of (batch, heads, length, width), built by prims, and the number that the scores are times. width: of the values."""
+    batch, heads, queries, keys = found.sizes
+    (q, q_factor), (k, k_factor) = without_factor(found.query), without_factor(found.key)
+    q = prims.reshape(q, (batch, heads, queries, q.sizes[-1]))
+    k = prims.permute(prims.reshape(k, (batch, heads, k.sizes[-2], keys)), (0, 1, 3, 2))
+    return q, k, prims.reshape(value_of(found.value), (batch, heads, keys, width)), q_factor * k_factor
+
+
+def in_four_axes(node: Any, found: WrittenAttention) -> tuple[TensorSpec, list[Any]]:
+    """What the result of four axes is, which lies as eager's next product wants it unless it is given out, with the strides that eager's has;
+    and the calls that give the second product, `node`, these axes."""
+    spec = node.meta["spec"]
+    batch, heads, queries, _ = found.sizes
+    width = spec.sizes[2]
+    sizes = batch, heads, queries, width
+    alike = [user for user in node.users if user.target is prims.reshape and same_all(user.args[1], sizes)]
+    given_out = any(user.op == "output" for seen in (node, *alike) for user in seen.users)
+    strides = None if given_out else (queries * heads * width, width, heads * width, 1)
+    return TensorSpec(spec.dtype, spec.device, sizes, strides), alike
+
+
+def put_in_place(node: Any, new: Any, alike: Sequence[Any], found: WrittenAttention) -> None:
+    """Whoever reads the second product, `node`, reads `new`, of four axes; in a block of `built_before`."""
+    for user in alike:
+        user.replace_all_uses_with(new)
+        node.graph.erase_node(user)
+    if node.users:
+        flat = prims.reshape(value_of(new), node.meta["spec"].sizes).node
+        flat.meta["spec"] = node.meta["spec"]
+        node.replace_all_uses_with(flat)
+    node.graph.erase_node(node)
+    for inner in sorted(found.inside, reverse=True):
+        node.graph.erase_node(inner)
+
+
+__all__ = [
+    "Step",
+    "WrittenAttention",
+    "as_four",
+    "in_four_axes",
+    "mask_of",
+    "number_everywhere",
+    "operands_of",
+    "put_in_place",
+    "tensor_of",
+    "without_factor",
+    "written_attention",
+]

@@ -389,6 +389,17 @@ class _Attention:
 
     # what all have in common
 
+    def _scores_of_keys(self, k: Rows, v: Rows, border: bool) -> list[str]:
+        """Lines that load a block of keys and values, and make `s`, the scores of the block of queries `q`."""
+        inside = "(r < keys)[:, None]" if border else None
+        return [
+            "column = r[None, :]",
+            "r_wide = r.to(tl.int64)",
+            f"k = {self._load(k, 'r_wide', 'd', inside)}",
+            f"v = {self._load(v, 'r_wide', 'e', inside)}",
+            self._products("q", "k"),
+        ]
+
     def _changed(self, writer: BodyWriter, masked: bool, border: bool) -> dict[int, Any]:
         """Lines that make `c`, the changed score in powers of 2, -inf where the mask is false, from `s`; gives the values of the body."""
         values: dict[int, Any] = {}
@@ -426,14 +437,7 @@ class _Forward(_Attention):
         precision = self.precision()
 
         def step(writer: BodyWriter, masked: bool, border: bool) -> None:
-            inside = "(r < keys)[:, None]" if border else None
-            writer.lines += [
-                "column = r[None, :]",
-                "r_wide = r.to(tl.int64)",
-                f"k = {self._load(k, 'r_wide', 'd', inside)}",
-                f"v = {self._load(v, 'r_wide', 'e', inside)}",
-                self._products("q", "k"),
-            ]
+            writer.lines += self._scores_of_keys(k, v, border)
             self._changed(writer, masked, border)
             writer.lines += [
                 "above = tl.maximum(highest, tl.max(c, 1))",
@@ -541,14 +545,7 @@ class _OfQueries(_Backward):
         precision = self.precision()
 
         def step(writer: BodyWriter, masked: bool, border: bool) -> None:
-            inside = "(r < keys)[:, None]" if border else None
-            writer.lines += [
-                "column = r[None, :]",
-                "r_wide = r.to(tl.int64)",
-                f"k = {self._load(k, 'r_wide', 'd', inside)}",
-                f"v = {self._load(v, 'r_wide', 'e', inside)}",
-                self._products("q", "k"),
-            ]
+            writer.lines += self._scores_of_keys(k, v, border)
             self._weights(writer, masked, border, "lse", f"tl.dot(grad, tl.trans(v){precision})", "delta")
             writer.lines.append(f"sums += tl.dot(g.to(k.dtype), k{precision})")
 
