@@ -44,6 +44,9 @@ def _vision(name: str, **settings: Any) -> Callable[[Size], Built]:
         models = torchvision_models()
         extra = {"image_size": size.length} if name.startswith("vit") else {}
         model = getattr(models, name)(weights=None, **settings, **extra)
+        for module in model.modules():
+            if type(module).__name__ == "StochasticDepth":
+                module.p = 0.0  # swin takes no such argument
         if name.startswith("vit"):
             torch.nn.init.normal_(model.heads.head.weight)  # it starts as zeros, and so would every result
         return model, {"x": torch.randn(size.batch, 3, size.length, size.length)}
@@ -78,6 +81,35 @@ _llama = _transformer(
 )  # fmt: skip
 
 
+def _t5(size: Size) -> Built:
+    torchvision_models()
+    import transformers
+
+    vocabulary = 8192 if size.width < 768 else 32128
+    config = transformers.T5Config(
+        vocab_size=vocabulary, num_layers=size.layers, num_decoder_layers=size.layers, d_model=size.width, d_kv=64,
+        num_heads=size.width // 64, d_ff=4 * size.width, dropout_rate=0.0, use_cache=False, feed_forward_proj="gated-gelu",
+    )  # fmt: skip
+    ids = [torch.randint(0, vocabulary, (size.batch, size.length)) for _ in range(2)]
+    return transformers.T5ForConditionalGeneration(config), {"input_ids": ids[0], "decoder_input_ids": ids[1]}
+
+
+def _whisper(size: Size) -> Built:
+    torchvision_models()
+    import transformers
+
+    config = transformers.WhisperConfig(
+        d_model=size.width, encoder_layers=size.layers, decoder_layers=size.layers, encoder_attention_heads=size.width // 64,
+        decoder_attention_heads=size.width // 64, encoder_ffn_dim=4 * size.width, decoder_ffn_dim=4 * size.width,
+        max_source_positions=size.length, dropout=0.0, use_cache=False,
+    )  # fmt: skip
+    ids = torch.randint(0, config.vocab_size, (size.batch, 128))
+    return transformers.WhisperForConditionalGeneration(config), {
+        "input_features": torch.randn(size.batch, config.num_mel_bins, 2 * size.length),
+        "decoder_input_ids": ids,
+    }
+
+
 @dataclass(frozen=True)
 class Model:
     """One row of MODELS."""
@@ -96,6 +128,10 @@ MODELS: Mapping[str, Model] = {
     "resnet50": Model(_vision("resnet50"), Size(2, 224), Size(64, 224)),
     "vit": Model(_vision("vit_b_16", dropout=0.0), Size(1, 224), Size(64, 224)),
     "mobilenetv3": Model(_vision("mobilenet_v3_large", dropout=0.0), *_IMAGE),
+    "t5": Model(_t5, Size(4, 128), Size(16, 512, 12, 768)),
+    "whisper": Model(_whisper, Size(2, 128), Size(8, 1500, 12, 768)),
+    "swin": Model(_vision("swin_t"), Size(1, 224), Size(64, 224)),
+    "efficientnet": Model(_vision("efficientnet_b0", stochastic_depth_prob=0.0, dropout=0.0), Size(2, 224), Size(64, 224)),
     "convnext": Model(_vision("convnext_tiny", stochastic_depth_prob=0.0), Size(1, 224), Size(64, 224)),
 }
 

@@ -1,0 +1,165 @@
+"""Several compilers and modes on each model in one process, in turns: `python -m benchmarks.compare --device cuda --dtype bf16 --scale full`.
+
+Caches are filled first, several models at once, then models are timed one after the other; first calls are those with full caches.
+A way is a system and a mode: "tracework", "torch.compile:max-autotune".
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.table import Table
+
+from benchmarks.__main__ import RESULTS, console, run_worker
+from benchmarks.models import MODELS, build
+from benchmarks.profile import top_kernels
+from benchmarks.worker import DTYPES, compiler, gradient_error, peak_of, relative_error, step_of, timed
+
+WAYS = ("tracework", "tracework:max-autotune", "torch.compile", "torch.compile:max-autotune")
+KERNELS = 12
+"""Rows of the profile of each way."""
+
+
+def in_turns(steps: dict[str, Callable[[], Any]], device: str, seconds: float) -> dict[str, list[float]]:
+    """Seconds of each step, in rounds in which all take turns: for about `seconds`, at least 7 rounds."""
+    found: dict[str, list[float]] = {way: [] for way in steps}
+    deadline = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < 7 or (time.perf_counter() < deadline and rounds < 200):
+        rounds += 1
+        for way, step in steps.items():
+            found[way].append(timed(step, device))
+    return found
+
+
+def measure(job: dict[str, Any]) -> dict[str, Any]:
+    """One model by all ways: job has model, device, dtype, scale, training, ways, seconds, profile."""
+    device, training = job["device"], job["training"]
+    reference, inputs = build(job["model"], job["scale"], device, DTYPES[job["dtype"]], training)
+    steps = {"eager": step_of(reference, inputs, training)}
+    expected = steps["eager"]().clone()
+    result: dict[str, Any] = {**job, "ways": {}}
+    for way in job["ways"]:
+        system, _, mode = way.partition(":")
+        model = copy.deepcopy(reference)
+        row: dict[str, Any] = {}
+        result["ways"][way] = row
+        started = time.perf_counter()
+        try:
+            step = step_of(compiler(system, mode or None)(model), inputs, training)
+            got = step().clone()
+            row["first_call_s"] = time.perf_counter() - started
+            row["error"] = relative_error(got, expected)
+            if training:
+                row["gradient_error"] = gradient_error(model, reference)
+            for _ in range(3):
+                step()
+        except Exception as failed:  # noqa: BLE001: a way that fails is a row
+            row["failed"] = f"{type(failed).__name__}: {str(failed).strip().splitlines()[0][:200] if str(failed).strip() else ''}"
+            continue
+        steps[way] = step
+    if not job["seconds"]:
+        return result
+    for way, step in steps.items():
+        result["ways"].setdefault(way, {})["peak_bytes"] = peak_of(step, device)
+    times = in_turns(steps, device, job["seconds"])
+    for way, found in times.items():
+        row = result["ways"][way]
+        row["step_s"] = statistics.median(found)
+        row["speedup"] = statistics.median(e / t for e, t in zip(times["eager"], found, strict=True))
+        if job["profile"]:
+            row["kernels"] = top_kernels(steps[way], device, KERNELS)
+    return result
+
+
+def table_of(rows: Sequence[dict[str, Any]], ways: Sequence[str]) -> Table:
+    """Milliseconds of eager, and of each way the speed-up, the first call with full caches and the error."""
+    table = Table("model", "step", "eager ms", *ways, title="speed-up over eager (first call s, error)")
+    for row in rows:
+        cells = []
+        for way in ways:
+            found = row.get("ways", {}).get(way, {})
+            if "speedup" in found:
+                cells.append(f"{found['speedup']:.2f} ({found['first_call_s']:.1f}, {found['error']:.0e})")
+            else:
+                cells.append(found.get("failed", row.get("failed", "-"))[:40])
+        eager = row.get("ways", {}).get("eager", {})
+        table.add_row(
+            row["model"], "train" if row["training"] else "infer", f"{eager.get('step_s', math.nan) * 1e3:.2f}", *cells
+        )
+    return table
+
+
+def ratios(rows: Sequence[dict[str, Any]], ways: Sequence[str]) -> list[str]:
+    """Geometric means and the worst of every way over eager and of the first system's ways over the others."""
+    lines = []
+    for training in (False, True):
+        of = [r["ways"] for r in rows if r["training"] == training and "ways" in r]
+        for way in ways:
+            for other in ("eager", *(w for w in ways if w.split(":")[0] != ways[0].split(":")[0] and w != way)):
+                if other != "eager" and way.split(":")[0] != ways[0].split(":")[0]:
+                    continue
+                both = [r[other]["step_s"] / r[way]["step_s"] for r in of if all("step_s" in r.get(w, {}) for w in (way, other))]
+                if both:
+                    mean = math.exp(statistics.fmean(map(math.log, both)))
+                    step = "training" if training else "inference"
+                    lines.append(f"{step}: {way} over {other}: {mean:.3f} (worst {min(both):.2f}, {len(both)} models)")
+    return lines
+
+
+def main(
+    models: Annotated[str, typer.Option(help="comma-separated names, or all")] = "all",
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="fp32, bf16 or fp16")] = "fp32",
+    scale: Annotated[str, typer.Option(help="small, full or single")] = "small",
+    steps: Annotated[str, typer.Option(help="infer, train or both")] = "both",
+    ways: Annotated[str, typer.Option(help="comma-separated systems, each with :mode or without")] = ",".join(WAYS),
+    seconds: Annotated[float, typer.Option(help="time for the steady state of a model; 0 fills caches only")] = 5.0,
+    fill: Annotated[int, typer.Option(help="models at once while caches are filled; 0 leaves them as they are")] = 4,
+    folder: Annotated[Path | None, typer.Option(help="of the caches; default: one that is deleted at the end")] = None,
+    profile: Annotated[bool, typer.Option("--profile", help="the costliest kernels of each way, in the output file")] = False,
+    output: Annotated[Path | None, typer.Option(help="JSON lines file; default under benchmarks/results")] = None,
+) -> None:
+    """Prints a table and writes JSON lines."""
+    names = list(MODELS) if models == "all" else models.split(",")
+    chosen = ways.split(",")
+    common = dict(device=device, dtype=dtype, scale=scale, ways=chosen, profile=profile)
+    directions = {"infer": (False,), "train": (True,)}.get(steps, (False, True))
+    jobs = [dict(model=name, training=training, **common) for training in directions for name in names]
+    path = output or RESULTS / f"{device}-{dtype}-{scale}-compare.jsonl"
+    with TemporaryDirectory() as temporary:
+        caches = folder or Path(temporary)
+        if fill:
+            with ThreadPoolExecutor(fill) as pool:
+                for row in pool.map(lambda job: run_worker({**job, "seconds": 0}, caches, "benchmarks.compare"), jobs):
+                    found = {w: r.get("failed") or f"{r['first_call_s']:.1f} s" for w, r in row.get("ways", {}).items()}
+                    console.print(row["model"], "train" if row["training"] else "infer", row.get("failed", ""), found)
+        rows = []
+        with path.open("w") as file:
+            for job in jobs if seconds else ():
+                rows.append(run_worker({**job, "seconds": seconds}, caches, "benchmarks.compare"))
+                file.write(json.dumps(rows[-1]) + "\n")
+                file.flush()
+                console.print(table_of(rows[-1:], chosen))
+    console.print(table_of(rows, chosen))
+    for line in ratios(rows, chosen):
+        console.print(line)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
+        print("\n" + json.dumps(measure(json.loads(sys.argv[1]))))
+    else:
+        typer.run(main)
