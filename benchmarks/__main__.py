@@ -27,14 +27,17 @@ RESULTS = Path(__file__).parent / "results"
 console = Console(width=180)
 
 
+def settings_of(caches: Path) -> dict[str, str]:
+    """Where each compiler keeps its cache."""
+    names = {"TORCHINDUCTOR_CACHE_DIR": "torch", "TRACEWORK_CACHE_DIR": "tracework", "TRITON_CACHE_DIR": "triton"}
+    return {variable: str(caches / name) for variable, name in names.items()}
+
+
 def run_worker(
     job: dict[str, Any], caches: Path, module: str = "benchmarks.worker", settings: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """One worker process, with these environment variables; a failure becomes a row with its last line."""
-    environment = dict(
-        os.environ, **(settings or {}), TORCHINDUCTOR_CACHE_DIR=str(caches / "torch"), TRACEWORK_CACHE_DIR=str(caches / "tracework"),
-        TRITON_CACHE_DIR=str(caches / "triton"),
-    )  # fmt: skip
+    environment = {**os.environ, **(settings or {}), **settings_of(caches)}
     command = [sys.executable, "-m", module, json.dumps(job)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:

@@ -7,8 +7,10 @@ A way is a system and a mode: "tracework", "torch.compile:max-autotune".
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import math
+import os
 import statistics
 import sys
 import time
@@ -22,12 +24,14 @@ import torch
 import typer
 from rich.table import Table
 
-from benchmarks.__main__ import RESULTS, console, run_worker
+from benchmarks.__main__ import RESULTS, console, run_worker, settings_of
 from benchmarks.models import MODELS, build
 from benchmarks.profile import top_kernels
-from benchmarks.worker import DTYPES, compiler, gradient_error, peak_of, relative_error, step_of, timed
+from benchmarks.worker import DTYPES, compiler, gradient_error, peak_of, relative_error, replayed_bytes, step_of, timed
 
 WAYS = ("tracework", "tracework:max-autotune", "torch.compile", "torch.compile:max-autotune")
+WARM_CALLS = 10
+"""After which nobody measures or records any more."""
 KERNELS = 12
 """Rows of the profile of each way."""
 
@@ -45,7 +49,10 @@ def in_turns(steps: dict[str, Callable[[], Any]], device: str, seconds: float) -
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """One model by all ways: job has model, device, dtype, scale, training, ways, seconds, profile."""
+    """One model by all ways: job has model, device, dtype, scale, training, ways, seconds, profile.
+
+    "peak_bytes" counts what recordings hold beside tensors, as far as a way's own recordings added to it.
+    """
     device, training = job["device"], job["training"]
     reference, inputs = build(job["model"], job["scale"], device, DTYPES[job["dtype"]], training)
     steps = {"eager": step_of(reference, inputs, training)}
@@ -56,6 +63,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         model = copy.deepcopy(reference)
         row: dict[str, Any] = {}
         result["ways"][way] = row
+        held = replayed_bytes(device)
         started = time.perf_counter()
         try:
             step = step_of(compiler(system, mode or None)(model), inputs, training)
@@ -64,16 +72,18 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
             row["error"] = relative_error(got, expected)
             if training:
                 row["gradient_error"] = gradient_error(model, reference)
-            for _ in range(3):
+            for _ in range(WARM_CALLS):
                 step()
-        except Exception as failed:  # noqa: BLE001: a way that fails is a row
+        except Exception as failed:
             row["failed"] = f"{type(failed).__name__}: {str(failed).strip().splitlines()[0][:200] if str(failed).strip() else ''}"
             continue
         steps[way] = step
+        row["held_bytes"] = replayed_bytes(device) - held
     if not job["seconds"]:
         return result
     for way, step in steps.items():
-        result["ways"].setdefault(way, {})["peak_bytes"] = peak_of(step, device)
+        row = result["ways"].setdefault(way, {})
+        row["peak_bytes"] = peak_of(step, device) + row.pop("held_bytes", 0)
     times = in_turns(steps, device, job["seconds"])
     for way, found in times.items():
         row = result["ways"][way]
@@ -82,6 +92,22 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         if job["profile"]:
             row["kernels"] = top_kernels(steps[way], device, KERNELS)
     return result
+
+
+def alone(job: dict[str, Any]) -> dict[str, Any]:
+    """A model in this process, of which no compiler keeps anything."""
+    import tracework
+
+    try:
+        return measure(job)
+    except Exception as failed:
+        return {**job, "failed": f"{type(failed).__name__}: {failed}"}
+    finally:
+        tracework.reset()
+        torch.compiler.reset()
+        gc.collect()
+        if job["device"] == "cuda":
+            torch.cuda.empty_cache()
 
 
 def table_of(rows: Sequence[dict[str, Any]], ways: Sequence[str]) -> Table:
@@ -96,9 +122,7 @@ def table_of(rows: Sequence[dict[str, Any]], ways: Sequence[str]) -> Table:
             else:
                 cells.append(found.get("failed", row.get("failed", "-"))[:40])
         eager = row.get("ways", {}).get("eager", {})
-        table.add_row(
-            row["model"], "train" if row["training"] else "infer", f"{eager.get('step_s', math.nan) * 1e3:.2f}", *cells
-        )
+        table.add_row(row["model"], "train" if row["training"] else "infer", f"{eager.get('step_s', math.nan) * 1e3:.2f}", *cells)
     return table
 
 
@@ -146,10 +170,11 @@ def main(
                 for row in pool.map(lambda job: run_worker({**job, "seconds": 0}, caches, "benchmarks.compare"), jobs):
                     found = {w: r.get("failed") or f"{r['first_call_s']:.1f} s" for w, r in row.get("ways", {}).items()}
                     console.print(row["model"], "train" if row["training"] else "infer", row.get("failed", ""), found)
+        os.environ.update(settings_of(caches))
         rows = []
         with path.open("w") as file:
             for job in jobs if seconds else ():
-                rows.append(run_worker({**job, "seconds": seconds}, caches, "benchmarks.compare"))
+                rows.append(alone({**job, "seconds": seconds}))
                 file.write(json.dumps(rows[-1]) + "\n")
                 file.flush()
                 console.print(table_of(rows[-1:], chosen))

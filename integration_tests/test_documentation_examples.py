@@ -256,7 +256,7 @@ def test_recompile_limit_runs_the_rest_uncompiled():
 def test_options_and_mode_options_are_listed():
     assert "max_autotune" in tracework.list_options()
     assert tracework.list_mode_options()["reduce-overhead"] == {"cudagraphs": True}
-    assert tracework.list_mode_options("max-autotune-no-cudagraphs") == {"max_autotune": True}
+    assert tracework.list_mode_options("max-autotune-no-cudagraphs") == {"max_autotune": True, "cudagraphs": False}
 
 
 def test_training_loop_with_an_optimizer():

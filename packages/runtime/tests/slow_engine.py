@@ -51,7 +51,9 @@ def memory(tensor):
 
 
 class SlowEngine:
-    """host, device: seconds that every plain call takes; replay: that a replay takes both; kernel: 0 where copies are made one by one."""
+    """host, device: seconds that every plain call takes; replay: that a replay takes both; kernel: 0 where copies are made one by one.
+
+    size: bytes of the device, all of them free."""
 
     device_type = "cpu"
     graph_address = 0
@@ -77,6 +79,9 @@ class SlowEngine:
         return (*ADDRESSES, self.kernel)
 
     def memory(self, device):
+        return self.size
+
+    def free(self, device):
         return self.size
 
     def time(self, call, device):

@@ -9,7 +9,15 @@ from tracework_runtime.cache.key import KEY_PARTS, KeyFacts, cache_key, explain_
 from tracework_runtime.cache.memory import Cache, open_cache
 from tracework_runtime.cache.secret import secret
 from tracework_runtime.cache.store import Store
-from tracework_runtime.cudagraph import CUDAGRAPH_REFUSALS, GraphedFn, Part, PartitionedFn, cudagraph, mark_step_begin
+from tracework_runtime.cudagraph import (
+    CUDAGRAPH_REFUSALS,
+    GraphedFn,
+    Part,
+    PartitionedFn,
+    cudagraph,
+    mark_step_begin,
+    recorded_where_it_pays,
+)
 from tracework_runtime.device import DEVICES
 from tracework_runtime.errors import (
     ArtifactError,
@@ -73,6 +81,7 @@ __all__ = [
     "mark_step_begin",
     "open_cache",
     "put_carried",
+    "recorded_where_it_pays",
     "reset_counters",
     "secret",
     "warm_up",

@@ -328,7 +328,10 @@ class GraphCompiler:
             self._stage.observed("plan", self._plan, prims)
         cache = runtime.open_cache(self._runtime)
         loaded = cache.loaded(lambda: self._stage.observed("inductor", self._artifact, prims, cache), self._loaded)
-        return runtime.cudagraph(loaded, self._runtime) if self._cudagraphs else loaded
+        if self._cudagraphs:
+            return runtime.cudagraph(loaded, self._runtime)
+        unasked = self._cudagraphs is None and spec.role == "inference"
+        return runtime.recorded_where_it_pays(loaded, self._runtime) if unasked else loaded
 
     def _plan(self, prims: Any) -> inductor.KernelPlan:
         return inductor.plan_graph(prims, self._inductor.under(inductor.Settings.now()), runtime=self._runtime)

@@ -11,7 +11,7 @@ MODES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "lite": {"fallback_by_default": True},
     "reduce-overhead": {"cudagraphs": True},
-    "max-autotune-no-cudagraphs": {"max_autotune": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True, "cudagraphs": False},
     "max-autotune": {"max_autotune": True, "cudagraphs": True},
 }
 

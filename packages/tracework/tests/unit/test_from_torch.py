@@ -171,7 +171,8 @@ def test_an_honoured_option_sets_ours(name):
 
 @pytest.mark.parametrize("name", [n for n, (value, _) in HONOURED_VALUES.items() if value is True])
 def test_an_option_that_is_off_changes_nothing(name):
-    assert changes(built(None, {name: False})) in ({}, {"progress": True})  # disable_progress=False asks for it
+    # disable_progress=False asks for it; without a word on CUDA graphs, some are recorded
+    assert changes(built(None, {name: False})) in ({}, {"progress": True}, {"cudagraphs": False})
 
 
 def test_torchs_spelling_with_dashes_is_taken():

@@ -110,6 +110,10 @@ class GraphEngine:
         """Bytes that the device has."""
         return _total_memory(device)
 
+    def free(self, device: int) -> int:
+        """Bytes of it that nobody has."""
+        return torch.cuda.mem_get_info(device)[0]
+
     def time(self, call: Callable[[], Any], device: int) -> tuple[Any, float, float]:
         """(what a call gives, seconds of the host, seconds of the device); waits for the device."""
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

@@ -8,6 +8,9 @@ __all__ = ["Gate"]
 
 DEVICE_BOUND = 2.0
 """A device that is busy so many times longer than the host needs to launch is not waiting for launches."""
+DEVICE_BOUND_UNASKED = 1.25
+LEAST_GAIN_UNASKED = 0.1
+"""The part of a call's time that a recording saves which nobody asked for."""
 TRIES = 3
 """So many measurements in turn have to say no: each may have been disturbed."""
 
@@ -16,9 +19,11 @@ TRIES = 3
 class Gate:
     """What was measured for one combination of sizes.
 
-    plain: seconds of the fastest call kernel by kernel, None before one was measured. refusal: why a recording does not pay.
+    asked: whether the program asked for recordings: else they have to win more, as they keep memory. plain: seconds of the fastest call
+    kernel by kernel, None before one was measured. refusal: why a recording does not pay.
     """
 
+    asked: bool = True
     plain: float | None = None
     refusal: str = ""
     pays: bool = False
@@ -29,7 +34,7 @@ class Gate:
         """Takes the seconds that a call took the host and the device."""
         whole = max(host, device)
         self.plain = whole if self.plain is None else min(self.plain, whole)
-        self.pays = device < DEVICE_BOUND * host
+        self.pays = device < (DEVICE_BOUND if self.asked else DEVICE_BOUND_UNASKED) * host
         self._losses += not self.pays
         if self._losses >= TRIES and not self.pays:
             self.refusal = f"the device is busy for {_ms(device)} while the host needs {_ms(host)} to launch: nothing is won"
@@ -39,7 +44,7 @@ class Gate:
     def measured_replay(self, host: float, device: float) -> bool:
         """Takes a replay's; whether enough is known."""
         whole = max(host, device)
-        if self.plain is None or whole <= self.plain:
+        if self.plain is None or whole <= self.plain * (1 if self.asked else 1 - LEAST_GAIN_UNASKED):
             self._losses = 0
             return True
         self._replay = min(self._replay or whole, whole)

@@ -54,6 +54,8 @@ ALTERNATES = 2
 """Recordings of one call that take turns while outputs are held, where nobody says where steps begin."""
 MOST_ALTERNATES = 8
 MOST_SIZES = 4096
+LEAST_FREE = 0.25
+"""Of a device's memory, beside a recording that nobody asked for."""
 Key = tuple[int, bool, Sizes, Any]
 _LOCK = threading.RLock()
 ENGINE = GraphEngine()
@@ -94,14 +96,15 @@ class Calls:
 class GraphedFn:
     """Like the CompiledFn it wraps: `fn(list_of_inputs) -> tuple`.
 
-    refusal: why nothing is recorded any more; made, replays, plain: how many recordings, replays and plain calls there were.
+    asked: whether the program asked for recordings (unasked.py). refusal: why nothing is recorded any more. made, replays, plain: how many
+    recordings, replays and plain calls there were.
     in_parts: error of a recording -> what runs the function with recorded parts around what raised it, if that is known.
     """
 
     __tracework_boxed__ = True
 
-    def __init__(self, compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS, engine: Any = None) -> None:
-        self.compiled, self.options, self.engine = compiled, options, engine or ENGINE
+    def __init__(self, compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS, engine: Any = None, asked: bool = True) -> None:
+        self.compiled, self.options, self.engine, self.asked = compiled, options, engine or ENGINE, asked
         self.artifact, self.check = compiled.artifact, compiled.check
         self.segment = Segment.of(compiled)
         self.calls: dict[tuple[Any, ...], Calls] = {}
@@ -180,7 +183,7 @@ class GraphedFn:
         if calls is None:
             if len(self.calls) >= MOST_SIZES:
                 self.calls = {known: one for known, one in self.calls.items() if one.recordings}
-            calls = self.calls[key] = Calls(front=self._front)
+            calls = self.calls[key] = Calls(front=self._front, gate=Gate(self.asked))
             calls.refusal = self._refusal(key[2])
         return calls
 
@@ -230,7 +233,8 @@ class GraphedFn:
         if self.made >= self.most_recordings():
             if not self._told_limit:
                 self._told_limit = True
-                log.warning(
+                log.log(
+                    logging.WARNING if self.asked else logging.INFO,
                     "%s: %d recordings for %d replays, no more: %s",
                     self.segment.name,
                     self.made,
@@ -259,7 +263,7 @@ class GraphedFn:
         """A new recording, or why there is none: nothing has run then."""
         try:
             with observe.timed("cudagraph.record"):
-                made = Recording(self.segment, self.engine, inputs, fixed, calls.copied, stream)
+                made = Recording(self.segment, self.engine, inputs, fixed, calls.copied if self.asked else None, stream)
         except torch.OutOfMemoryError:
             calls.refusal = "no memory was left to record it"
             return "refused"
@@ -274,6 +278,10 @@ class GraphedFn:
                 calls.drop(recording)
             return error
         self.made += 1
+        if not self.asked and self.engine.free(self.segment.device) < LEAST_FREE * self.engine.memory(self.segment.device):
+            made.disown()
+            calls.refusal = f"less than {LEAST_FREE:.0%} of the device's memory is free"
+            return "refused"
         share = self.options.cudagraph_memory_share
         if not BUDGET.add(made, lambda: share * self.engine.memory(self.segment.device)):
             made.disown()
@@ -301,6 +309,9 @@ class GraphedFn:
         """The warning, once, that recording failed. Raises it in the mode that does not fall back."""
         if self.options.cudagraph_or_error:
             raise NotRecorded(f"{self!r}: {self.refusal}", advice=ADVICE) from error
+        if not self.asked:
+            log.info("%r runs kernel by kernel: %s", self, self.refusal)
+            return
         warnings.warn(
             f"{self!r} cannot be recorded as a CUDA graph and runs kernel by kernel from now on: {self.refusal}\n{ADVICE}.",
             RuntimeWarning,

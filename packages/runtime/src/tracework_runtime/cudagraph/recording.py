@@ -149,9 +149,10 @@ class Recording:
         engine: Any,
         inputs: Inputs,
         fixed: Mapping[int, int],
-        copied_outputs: Set[int],
+        copied_outputs: Set[int] | None,
         stream: int,
     ) -> None:
+        """copied_outputs: those that are handed out as copies; None for all that lie in memory of the recording."""
         self.device, self.fixed, self._engine = segment.device, dict(fixed), engine
         self.drop: Callable[[], None] = lambda: None  # its owner's
         self.on_trial = True
@@ -201,7 +202,7 @@ class Recording:
         self.replay.settle()
 
     def _sort(
-        self, values: list[Any], given: Inputs, constants: frozenset[int], copied_outputs: Set[int], slots: list[Slot]
+        self, values: list[Any], given: Inputs, constants: frozenset[int], copied_outputs: Set[int] | None, slots: list[Slot]
     ) -> tuple[tuple[int, int, Any], ...]:
         """Says of each output how it is handed out, for Replay; finds the slots."""
         rows: list[tuple[int, int, Any]] = [(_AS_IT_IS, 0, None)] * len(values)
@@ -227,7 +228,8 @@ class Recording:
                 rows[n] = _OVER_MEMORY, 0, value
             else:
                 memory.setdefault(address, []).append(n)
-        copied = {n for outputs in memory.values() if not copied_outputs.isdisjoint(outputs) for n in outputs}
+        chosen = range(len(values)) if copied_outputs is None else copied_outputs
+        copied = {n for outputs in memory.values() if any(n in chosen for n in outputs) for n in outputs}
         for outputs in memory.values():
             slots.append(Slot(outputs, [values[n] for n in outputs], outputs[0] in copied))
             for n in outputs:

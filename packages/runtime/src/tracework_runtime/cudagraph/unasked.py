@@ -1,0 +1,93 @@
+"""Recordings that nobody asked for: of functions without gradients whose launches take longer than their kernels.
+
+To a program they are as if there were none. What they hand out is memory of the program's own, so that it may be used on any stream; only
+operators of torch are repeated, as one of somebody else may count its calls; they keep little memory, none where the device is filling up, are
+measured to save a tenth of a call, and whatever speaks against one is a line in the log and no warning.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracework_runtime.artifact import Artifact
+from tracework_runtime.cudagraph.record import GraphedFn
+from tracework_runtime.cudagraph.refusals import refusals
+from tracework_runtime.host.lines import Call, Launch, Number
+from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
+
+__all__ = ["RecordedWhereItPays", "recorded_where_it_pays"]
+
+LEAST_LAUNCHES = 8
+"""A replay costs the host about as much as launching this many kernels."""
+WARMUP = 3
+"""Plain calls of a size before it is looked at: programs that make fewer calls never wait for a measurement."""
+MEMORY_SHARE = 0.05
+MOST_SIZES = 4
+"""Combinations of sizes that do not pay, after which none is looked at any more."""
+OURS = ("", "aten", "prims", "tracework")
+"""Namespaces of operators that do the same whenever they are repeated, or say that they do not."""
+
+
+def recorded_where_it_pays(compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS, engine: Any = None) -> Any:
+    """A CompiledFn for inference that is replayed once that is measured to win; the same object where it cannot, or is too small to."""
+    if not _is_eligible(compiled.artifact):
+        return compiled
+    options = options.replace(
+        cudagraph_warmup=WARMUP,
+        cudagraph_memory_share=min(MEMORY_SHARE, options.cudagraph_memory_share),
+        cudagraph_or_error=False,
+    )
+    return RecordedWhereItPays(compiled, options, engine)
+
+
+def _is_eligible(artifact: Artifact) -> bool:
+    if not any(device.startswith("cuda") for device in artifact.devices):
+        return False
+    lines = artifact.host_lines
+    launches = sum(isinstance(line, (Call, Launch)) for line in lines)
+    if launches < LEAST_LAUNCHES or not artifact.mutated_inputs <= artifact.static_inputs or _takes_numbers(artifact):
+        return False
+    return all(_namespace(name) in OURS for name in artifact.externs) and not refusals(artifact)
+
+
+def _namespace(operator: str) -> str:
+    before, separator, _ = operator.partition("::")
+    return before if separator else ""
+
+
+def _takes_numbers(artifact: Artifact) -> bool:
+    """Whether numbers are among its inputs, each of which would take a recording of its own."""
+    inputs = range(len(artifact.inputs or ()))
+    checked = {check.index for check in artifact.checks}
+    return any(isinstance(line, Number) for line in artifact.host_lines) or any(n not in checked for n in inputs)
+
+
+class RecordedWhereItPays:
+    """Like the CompiledFn it wraps: `fn(list_of_inputs) -> tuple`.
+
+    graphed: what records and replays; None once it is known that it never will.
+    """
+
+    __tracework_boxed__ = True
+
+    def __init__(self, compiled: Any, options: RuntimeOptions, engine: Any = None) -> None:
+        self.compiled, self.artifact, self.check = compiled, compiled.artifact, compiled.check
+        graphed = GraphedFn(compiled, options, engine, asked=False)
+        self.graphed: GraphedFn | None = None if graphed.segment.draws else graphed
+        self._sizes_vary = bool(compiled.artifact.symbols)
+
+    def __repr__(self) -> str:
+        return repr(self.compiled)
+
+    def __call__(self, inputs: list[Any]) -> tuple[Any, ...]:
+        graphed = self.graphed
+        if graphed is None:
+            return self.compiled(inputs)  # type: ignore[no-any-return]
+        found = graphed(inputs)
+        if graphed.plain and not graphed.recordings and self._is_settled(graphed):
+            self.graphed = None
+        return found
+
+    def _is_settled(self, graphed: GraphedFn) -> bool:
+        refused = sum(bool(calls.refusal or calls.gate.refusal) for calls in graphed.calls.values())
+        return bool(graphed.refusal) or refused >= (MOST_SIZES if self._sizes_vary else 1)

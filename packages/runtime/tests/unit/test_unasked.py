@@ -1,0 +1,133 @@
+"""Recordings that nobody asked for: where they are made, and that a program cannot tell."""
+
+import logging
+import warnings
+
+import pytest
+import torch
+from tracework_runtime import Artifact, SymbolBinding, TensorCheck, recorded_where_it_pays
+from tracework_runtime.cudagraph import unasked
+from tracework_runtime.host.lines import Call, Inputs, Number, Return
+from tracework_runtime.load import CompiledFn
+
+slow_engine = pytest.importorskip("slow_engine")
+SlowEngine = slow_engine.SlowEngine
+
+HOST = """
+def call(args):
+    w, x = args
+    args.clear()
+    return (w * x, w + x)
+"""
+LINES = (Inputs(("w", "x")), *[Call(("y = w * x",), ("w", "x"), ("y",))] * unasked.LEAST_LAUNCHES, Return(("y",), ("y",)))
+CHECKS = tuple(TensorCheck(n, name, "float32", "cuda:0", (4,), (1,)) for n, name in enumerate("wx"))
+
+
+def compiled(host=HOST, lines=LINES, namespace=None, **facts):
+    facts = {"devices": {"cuda:0"}, "static_inputs": frozenset({0}), "externs": frozenset({"aten::mul"}), **facts}
+    artifact = Artifact("k" * 8, host, host_lines=lines, **facts)
+    names = {"torch": torch, **(namespace or {})}
+    exec(host, names)
+    return CompiledFn(artifact, names)
+
+
+def calls(made, w, count):
+    """Results of so many calls, each checked."""
+    found = []
+    for _ in range(count):
+        x = torch.randn(4)
+        out = made([w, x])
+        assert torch.equal(out[0], w * x) and torch.equal(out[1], w + x)
+        found.append(out)
+    return found
+
+
+def test_what_waits_for_the_host_is_replayed():
+    made = recorded_where_it_pays(compiled(), engine=SlowEngine(host=1.0, device=1.1))
+    calls(made, torch.randn(4), 12)
+    assert made.graphed.engine.recorded == 1 and made.graphed.engine.replayed == 12 - unasked.WARMUP
+
+
+def test_results_are_the_programs_own():
+    """So that they may be read on another stream after the program let go of them, as the allocator then knows."""
+    made = recorded_where_it_pays(compiled(), engine=SlowEngine(host=1.0, device=1.0))
+    w = torch.randn(4)
+    found = calls(made, w, 12)
+    assert made.graphed.engine.replayed
+    addresses = [out.untyped_storage().data_ptr() for outs in found for out in outs]
+    assert len(set(addresses)) == len(addresses)
+    (recording,) = made.graphed.recordings
+    assert not recording._lent and recording._copied
+
+
+@pytest.mark.parametrize(
+    ("engine", "why"),
+    [
+        (SlowEngine(host=1.0, device=1.5), "nothing is won"),
+        (SlowEngine(host=1.0, device=1.0, replay=0.95), "a replay takes"),
+        (SlowEngine(host=1.0, device=1.0, size=1 << 10), "more than 5%"),
+    ],
+)
+def test_what_does_not_pay_is_called_as_if_nothing_had_been(engine, why):
+    made = recorded_where_it_pays(compiled(), engine=engine)
+    graphed = made.graphed
+    calls(made, torch.randn(4), 12)
+    assert made.graphed is None and why in graphed.reasons()[0]
+    plain = graphed.plain
+    calls(made, torch.randn(4), 3)
+    assert graphed.plain == plain and not graphed.recordings
+
+
+def test_nothing_is_recorded_where_memory_runs_out(monkeypatch):
+    monkeypatch.setattr(SlowEngine, "free", lambda self, device: self.size // 5)
+    made = recorded_where_it_pays(compiled(), engine=SlowEngine(host=1.0, device=1.0))
+    graphed = made.graphed
+    calls(made, torch.randn(4), 8)
+    assert made.graphed is None and "is free" in graphed.reasons()[0]
+
+
+def test_an_error_while_recording_is_a_line_in_the_log(monkeypatch, caplog):
+    def refuse(self, *given):
+        raise RuntimeError("not while it is recorded")
+
+    monkeypatch.setattr(SlowEngine, "record", refuse)
+    made = recorded_where_it_pays(compiled(), engine=SlowEngine(host=1.0, device=1.0))
+    with warnings.catch_warnings(), caplog.at_level(logging.INFO, "tracework.runtime.cudagraph"):
+        warnings.simplefilter("error")
+        calls(made, torch.randn(4), 8)
+    assert made.graphed is None and "not while it is recorded" in caplog.text
+
+
+def test_other_sizes_are_looked_at_after_one_did_not_pay():
+    facts = dict(symbols=(SymbolBinding("s0", "size", 1),), inputs=("w", "x"), checks=CHECKS)
+    made = recorded_where_it_pays(compiled(**facts), engine=SlowEngine(host=1.0, device=3.0))
+    graphed = made.graphed
+    for n in range(1, unasked.MOST_SIZES + 1):
+        assert made.graphed is graphed
+        for _ in range(8):
+            w, x = torch.randn(n), torch.randn(n)
+            assert torch.equal(made([w, x])[0], w * x)
+    assert made.graphed is None
+
+
+NOT_LOOKED_AT = {
+    "few launches": dict(lines=LINES[2:]),
+    "another's operator": dict(externs=frozenset({"aten::mul", "mine::counted"})),
+    "a CPU": dict(devices={"cpu"}),
+    "two devices": dict(devices={"cuda:0", "cuda:1"}),
+    "a number in memory": dict(lines=(LINES[0], Number("n", "x", "cuda:0"), *LINES[1:])),
+    "a number": dict(inputs=("w", "x"), checks=()),
+    "a written input that is no buffer": dict(mutated_inputs=frozenset({1})),
+    "the host waits": dict(externs=frozenset({"prims::nonzero"})),
+}
+
+
+@pytest.mark.parametrize("facts", NOT_LOOKED_AT.values(), ids=NOT_LOOKED_AT)
+def test_what_is_not_looked_at(facts):
+    given = compiled(**facts)
+    assert recorded_where_it_pays(given, engine=SlowEngine()) is given
+
+
+def test_random_numbers_are_not_recorded():
+    made = recorded_where_it_pays(compiled(externs=frozenset({"aten::rand"})), engine=SlowEngine())
+    assert made.graphed is None
