@@ -1,5 +1,6 @@
 """The default mode on a GPU: calls that wait for launches are replayed, and a program cannot tell but by the time."""
 
+import copy
 import gc
 
 import pytest
@@ -95,11 +96,98 @@ def test_sizes_may_change(model):
             assert_close(compiled(x), model(x))
 
 
-def test_gradients_are_not_recorded(model):
-    compiled = tracework.compile(model)
+def gradients(module):
+    return [p.grad for p in module.parameters()]
+
+
+def trained(model, step, count=CALLS):
+    """Losses and gradients of steps by both, each compared."""
+    reference, compiled = copy.deepcopy(model), tracework.compile(model)
+    optimizers = [torch.optim.SGD(m.parameters(), 0.01) for m in (model, reference)]
+    for n in range(count):
+        x = torch.randn(8, 32, device="cuda")
+        found, expected = step(compiled, x, n), step(reference, x, n)
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+        assert_close(gradients(model), gradients(reference))
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=n % 3 != 0)
+
+
+def plain_step(module, x, n):
+    loss = module(x)[1].square().mean()
+    loss.backward()
+    return loss.detach()
+
+
+def two_forwards(module, x, n):
+    loss = (module(x)[1] + 2 * module(x * 2)[1]).square().mean()
+    loss.backward()
+    return loss.detach()
+
+
+def twice_backward(module, x, n):
+    loss = module(x)[1].square().mean()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    return loss.detach()
+
+
+def without_backward(module, x, n):
+    if n % 2:
+        module(x)
+    return plain_step(module, x, n)
+
+
+def sums_of_gradients(module, x, n):
+    return sum(plain_step(module, x * k, n) for k in (1, 2, 3))
+
+
+def gradient_of_the_input(module, x, n):
+    x.grad = None
+    x.requires_grad_()
+    return plain_step(module, x, n) + x.grad.sum()
+
+
+STEPS = (plain_step, two_forwards, twice_backward, without_backward, sums_of_gradients, gradient_of_the_input)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_training(model, step):
+    trained(model, step)
+    assert _records()
+
+
+def test_training_of_batch_norm_keeps_its_statistics():
+    torch.manual_seed(0)
+    layers = [part for _ in range(6) for part in (torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU())]
+    model = torch.nn.Sequential(*layers).cuda()
+    reference, compiled = copy.deepcopy(model), tracework.compile(model)
     for _ in range(CALLS):
-        compiled(torch.randn(8, 32, device="cuda"))[1].backward()
-    assert not _records()
+        x = torch.randn(4, 8, 16, 16, device="cuda")
+        for module in (compiled, reference):
+            module(x).square().mean().backward()
+    assert_close(model.state_dict().values(), reference.state_dict().values())
+    assert _records()
+
+
+def test_gradients_may_be_read_on_another_stream(model):
+    compiled, reference, side = tracework.compile(model), copy.deepcopy(model), torch.cuda.Stream()
+    found, expected = [], []
+    for _ in range(CALLS):
+        x = torch.randn(8, 32, device="cuda")
+        compiled(x)[1].backward()
+        reference(x)[1].backward()
+        expected.append(reference.layers[0].weight.grad.cpu())
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(10_000_000)
+            found.append(model.layers[0].weight.grad.to("cpu", non_blocking=True))
+        model.layers[0].weight.grad.record_stream(side)
+        model.zero_grad()
+        reference.zero_grad()
+    torch.cuda.synchronize()
+    assert_close(found, expected)
 
 
 def test_a_call_inside_of_a_capture_is_part_of_it(model):

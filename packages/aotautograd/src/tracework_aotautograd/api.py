@@ -191,7 +191,8 @@ def partition(joint: JointProgram, options: AotOptions) -> FunctionalProgram:
     saved = PARTITIONERS[options.partitioner](joint, parts, options)
     halves = split(joint, parts, saved)
     signature = joint.signature
-    forward_spec = GraphSpec("forward", signature.static_inputs, signature.mutated_in_graph, joint.symbols, joint.fake_mode)
+    seen = signature.number_of_graph_outputs
+    forward_spec = GraphSpec("forward", signature.static_inputs, signature.mutated_in_graph, joint.symbols, joint.fake_mode, seen)
     counts = len(halves.saved_sizes), len(halves.saved_tensors)
     backwards = []
     for component, (graph, saved_places) in zip(signature.components, halves.backwards, strict=True):

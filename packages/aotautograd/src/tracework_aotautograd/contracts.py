@@ -18,7 +18,8 @@ class GraphSpec:
     """What a graph compiler is told about a graph.
 
     role: "inference", "forward" or "backward". static_inputs, mutated_inputs: placeholder positions. symbols: the SymbolTable
-    or None. fake_mode: the FakeMode of the values in node.meta["val"].
+    or None. fake_mode: the FakeMode of the values in node.meta["val"]. visible: how many outputs, from the first, the program gets to see;
+    None for all.
     """
 
     role: str
@@ -26,6 +27,7 @@ class GraphSpec:
     mutated_inputs: frozenset[int] = frozenset()
     symbols: Any = None
     fake_mode: Any = None
+    visible: int | None = None
 
 
 class GraphCompiler(Protocol):

@@ -57,7 +57,7 @@ def test_results_are_the_programs_own():
     addresses = [out.untyped_storage().data_ptr() for outs in found for out in outs]
     assert len(set(addresses)) == len(addresses)
     (recording,) = made.graphed.recordings
-    assert not recording._lent and recording._copied
+    assert not recording._lent and recording._copied_together
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,46 @@ def test_other_sizes_are_looked_at_after_one_did_not_pay():
             w, x = torch.randn(n), torch.randn(n)
             assert torch.equal(made([w, x])[0], w * x)
     assert made.graphed is None
+
+
+def test_what_a_backward_reads_stays_where_it_is_and_calls_are_plain_while_it_is_held():
+    made = recorded_where_it_pays(compiled(), engine=SlowEngine(host=1.0, device=1.0), visible=1)
+    w = torch.randn(4)
+    calls(made, w, 6)
+    engine, graphed = made.graphed.engine, made.graphed
+    (recording,) = graphed.recordings
+    assert [slot.outputs for slot in recording._lent] == [[1]]
+    before = engine.replayed
+    (held,) = calls(made, w, 1)
+    (plain,) = calls(made, w, 1)
+    assert engine.replayed == before + 1 and engine.recorded == 1
+    assert held[1].data_ptr() == recording._lent[0].address != plain[1].data_ptr()
+    del held, plain
+    for _ in range(3):
+        calls(made, w, 1)
+    assert engine.replayed == before + 4
+
+
+MANY = """
+def call(args):
+    w, x = args
+    args.clear()
+    both = torch.stack([w, x])
+    return (w * x, w + x, (w * x).double(), both[0], both[1], torch.outer(w, x).T, torch.zeros(6)[::2], (w * x).to(torch.int64), x, 3)
+"""
+
+
+def test_copies_are_like_what_is_copied():
+    made = recorded_where_it_pays(compiled(MANY), engine=SlowEngine(host=1.0, device=1.0))
+    w, plain = torch.randn(3), compiled(MANY)
+    for _ in range(8):
+        x = torch.randn(3)
+        found, expected = made([w, x]), plain([w, x])
+        assert found[8] is x and found[9] == 3
+        assert found[3].untyped_storage().data_ptr() == found[4].untyped_storage().data_ptr()
+        for a, b in zip(found[:9], expected[:9], strict=True):
+            assert torch.equal(a, b) and (a.dtype, a.stride(), a.storage_offset()) == (b.dtype, b.stride(), b.storage_offset())
+    assert made.graphed.engine.replayed
 
 
 NOT_LOOKED_AT = {

@@ -330,8 +330,9 @@ class GraphCompiler:
         loaded = cache.loaded(lambda: self._stage.observed("inductor", self._artifact, prims, cache), self._loaded)
         if self._cudagraphs:
             return runtime.cudagraph(loaded, self._runtime)
-        unasked = self._cudagraphs is None and spec.role == "inference"
-        return runtime.recorded_where_it_pays(loaded, self._runtime) if unasked else loaded
+        if self._cudagraphs is None:
+            return runtime.recorded_where_it_pays(loaded, self._runtime, visible=spec.visible)
+        return loaded
 
     def _plan(self, prims: Any) -> inductor.KernelPlan:
         return inductor.plan_graph(prims, self._inductor.under(inductor.Settings.now()), runtime=self._runtime)

@@ -27,7 +27,7 @@ class Options:
     """What one `compile()` call asked for, complete and frozen.
 
     Attributes:
-        cudagraphs: replay recorded CUDA graphs where that is safe; None: those without gradients, where measured to save a tenth of a call.
+        cudagraphs: replay recorded CUDA graphs where that is safe; None: where that is measured to save a tenth of a call.
         graph_partition: where a graph cannot be recorded as one CUDA graph, record its parts, and run between them what stands against it.
         cudagraph_or_error: raise an error where a graph is not recorded as a CUDA graph, instead of running it kernel by kernel.
         cudagraph_policy: function of a loaded graph (runtime.CompiledFn): True records it, False does not, a callable is called in its place.

@@ -96,15 +96,23 @@ class Calls:
 class GraphedFn:
     """Like the CompiledFn it wraps: `fn(list_of_inputs) -> tuple`.
 
-    asked: whether the program asked for recordings (unasked.py). refusal: why nothing is recorded any more. made, replays, plain: how many
-    recordings, replays and plain calls there were.
+    asked: whether the program asked for recordings (unasked.py); where not, the first `visible` outputs, or all, are handed out as copies.
+    refusal: why nothing is recorded any more. made, replays, plain: how many recordings, replays and plain calls there were.
     in_parts: error of a recording -> what runs the function with recorded parts around what raised it, if that is known.
     """
 
     __tracework_boxed__ = True
 
-    def __init__(self, compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS, engine: Any = None, asked: bool = True) -> None:
+    def __init__(
+        self,
+        compiled: Any,
+        options: RuntimeOptions = DEFAULT_OPTIONS,
+        engine: Any = None,
+        asked: bool = True,
+        visible: int | None = None,
+    ) -> None:
         self.compiled, self.options, self.engine, self.asked = compiled, options, engine or ENGINE, asked
+        self._copied = None if visible is None else frozenset(range(visible))
         self.artifact, self.check = compiled.artifact, compiled.check
         self.segment = Segment.of(compiled)
         self.calls: dict[tuple[Any, ...], Calls] = {}
@@ -221,6 +229,8 @@ class GraphedFn:
                 held.append(recording)
         if self.refusal or calls.refusal or calls.gate.refusal:
             return "refused"
+        if held and not self.asked:
+            return "held"
         addresses = _Addresses(calls, self.segment, inputs, self.engine.device_type)
         warmup = self.options.cudagraph_warmup
         if calls.runs < warmup - self._warm:
@@ -263,7 +273,7 @@ class GraphedFn:
         """A new recording, or why there is none: nothing has run then."""
         try:
             with observe.timed("cudagraph.record"):
-                made = Recording(self.segment, self.engine, inputs, fixed, calls.copied if self.asked else None, stream)
+                made = Recording(self.segment, self.engine, inputs, fixed, calls.copied if self.asked else self._copied, stream)
         except torch.OutOfMemoryError:
             calls.refusal = "no memory was left to record it"
             return "refused"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
@@ -92,16 +93,24 @@ class Slot:
         self.outputs, self.values, self.copied = outputs, values, copied
         self.storage = values[0].untyped_storage()
         self.address, self.bytes = self.storage.data_ptr(), self.storage.nbytes()
+        self.is_dense = len(values) == 1 and _is_dense(values[0])
+        """Whether it is one output, whose elements fill what it reaches over."""
 
     def copies(self) -> list[torch.Tensor]:
         """The outputs in memory of their own, which they share as they do here."""
         first = self.values[0]
-        if len(self.values) == 1 and _is_dense(first):
-            return [torch.empty_strided(first.shape, first.stride(), dtype=first.dtype, device=first.device).copy_(first)]
         mine = torch.empty(self.bytes, dtype=torch.uint8, device=first.device)
         mine.copy_(_window(self.storage, torch.uint8, 0, (self.bytes,), (1,)))
         memory = mine.untyped_storage()
         return [_window(memory, v.dtype, int(v.storage_offset()), v.shape, v.stride()) for v in self.values]
+
+
+def _copies(slots: Sequence[Slot]) -> list[torch.Tensor]:
+    """Those of dense outputs of one dtype, in few kernels."""
+    values = [slot.values[0] for slot in slots]
+    made = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) for v in values]
+    torch._foreach_copy_(made, values)
+    return made
 
 
 def _window(
@@ -178,10 +187,14 @@ class Recording:
         outputs = self._sort(values, given, segment.constants, copied_outputs, slots)
         del values, given
         self._lent = [slot for slot in slots if not slot.copied]
-        self._copied = [slot for slot in slots if slot.copied]
+        self._copied = [slot for slot in slots if slot.copied and not slot.is_dense]
+        self._copied_together: dict[torch.dtype, list[Slot]] = {}
+        for slot in slots:
+            if slot.copied and slot.is_dense:
+                self._copied_together.setdefault(slot.values[0].dtype, []).append(slot)
         self._own(recorded.bytes)
         self._backs = [copy for copy in self._copies if copy.written and not copy.dense]
-        self.is_plain = not self._backs and not self._copied
+        self.is_plain = not self._backs and not self._copied and not self._copied_together
         self.replay = Replay(
             torch.Tensor.data_ptr,
             engine.copies(segment.device),
@@ -239,7 +252,7 @@ class Recording:
 
     def _own(self, grown: int) -> None:
         """Says whose memory the outputs are, and how much it is."""
-        held = sum(slot.bytes for slot in (*self._lent, *self._copied))
+        held = sum(slot.bytes for slot in (*self._lent, *self._copied, *itertools.chain(*self._copied_together.values())))
         self.bytes = max(held, grown) + sum(_reach(c.memory) * c.memory.element_size() for c in self._copies)
         addresses = [slot.address for slot in self._lent]
         for address in addresses:
@@ -276,8 +289,11 @@ class Recording:
         for copy in self._backs:
             with torch.no_grad():
                 inputs[copy.place].data.copy_(copy.memory)
-        if self._copied:
+        if self._copied or self._copied_together:
             outputs = list(found)
+            for together in self._copied_together.values():
+                for slot, value in zip(together, _copies(together), strict=True):
+                    outputs[slot.outputs[0]] = value
             for slot in self._copied:
                 for n, value in zip(slot.outputs, slot.copies(), strict=True):
                     outputs[n] = value

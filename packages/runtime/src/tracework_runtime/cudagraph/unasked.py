@@ -1,8 +1,9 @@
-"""Recordings that nobody asked for: of functions without gradients whose launches take longer than their kernels.
+"""Recordings that nobody asked for: of functions whose launches take longer than their kernels.
 
-To a program they are as if there were none. What they hand out is memory of the program's own, so that it may be used on any stream; only
-operators of torch are repeated, as one of somebody else may count its calls; they keep little memory, none where the device is filling up, are
-measured to save a tenth of a call, and whatever speaks against one is a line in the log and no warning.
+To a program they are as if there were none. What they hand out is memory of the program's own, so that it may be used on any stream, all but
+what a backward reads; while that is held, calls are plain. Only operators of torch are repeated, as one of somebody else may count its calls;
+recordings keep little memory, none where the device is filling up, are measured to save a tenth of a call, and whatever speaks against one is a
+line in the log and no warning.
 """
 
 from __future__ import annotations
@@ -28,8 +29,13 @@ OURS = ("", "aten", "prims", "tracework")
 """Namespaces of operators that do the same whenever they are repeated, or say that they do not."""
 
 
-def recorded_where_it_pays(compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS, engine: Any = None) -> Any:
-    """A CompiledFn for inference that is replayed once that is measured to win; the same object where it cannot, or is too small to."""
+def recorded_where_it_pays(
+    compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS, engine: Any = None, visible: int | None = None
+) -> Any:
+    """A CompiledFn that is replayed once that is measured to win; the same object where it cannot, or is too small to.
+
+    visible: how many outputs, from the first, a program gets to see; None for all. The others go to another CompiledFn on the same stream.
+    """
     if not _is_eligible(compiled.artifact):
         return compiled
     options = options.replace(
@@ -37,7 +43,7 @@ def recorded_where_it_pays(compiled: Any, options: RuntimeOptions = DEFAULT_OPTI
         cudagraph_memory_share=min(MEMORY_SHARE, options.cudagraph_memory_share),
         cudagraph_or_error=False,
     )
-    return RecordedWhereItPays(compiled, options, engine)
+    return RecordedWhereItPays(compiled, options, engine, visible)
 
 
 def _is_eligible(artifact: Artifact) -> bool:
@@ -70,9 +76,9 @@ class RecordedWhereItPays:
 
     __tracework_boxed__ = True
 
-    def __init__(self, compiled: Any, options: RuntimeOptions, engine: Any = None) -> None:
+    def __init__(self, compiled: Any, options: RuntimeOptions, engine: Any = None, visible: int | None = None) -> None:
         self.compiled, self.artifact, self.check = compiled, compiled.artifact, compiled.check
-        graphed = GraphedFn(compiled, options, engine, asked=False)
+        graphed = GraphedFn(compiled, options, engine, asked=False, visible=visible)
         self.graphed: GraphedFn | None = None if graphed.segment.draws else graphed
         self._sizes_vary = bool(compiled.artifact.symbols)
 
