@@ -37,8 +37,8 @@ def properties(index: int = 0) -> dict[str, Any]:
 
 
 def identity(index: int = 0) -> str:
-    """What generated code depends on."""
-    return f"sm_{capability(index)} x{properties(index)['multiprocessors']}"
+    """What generated code depends on: an H100 and an H200 differ in their memory alone, which decides what is fused and cut how."""
+    return f"{properties(index)['name']} sm_{capability(index)} x{properties(index)['multiprocessors']}"
 
 
 class CudaDevice:
@@ -51,7 +51,7 @@ class CudaDevice:
         return torch.cuda.is_available()
 
     def identity(self) -> str:
-        """Compute capability and number of multiprocessors of the current GPU."""
+        """Name, compute capability and number of multiprocessors of the current GPU."""
         return identity(torch.cuda.current_device() if self.available() else 0)
 
     def properties(self) -> dict[str, Any]:
