@@ -41,12 +41,14 @@ class Budget:
     def _shared(self, device: int) -> int:
         return sum(size for (where, _), size in list(self.arenas.items()) if where == device)
 
-    def add(self, one: Held, limit: Callable[[], float]) -> bool:
+    def add(self, one: Held, limit: Callable[[], float], evicts: bool = True) -> bool:
         """Counts a new recording, and drops others until all are below `limit()` bytes; False where it alone is above.
 
-        What recordings share counts with it.
+        What recordings share counts with it. evicts: whether others go for it; else it is refused where they do not all fit.
         """
         most = limit()
+        if not evicts and self.bytes(one.device) + max(one.bytes, LEAST) > most:
+            return False
         if max(one.bytes, LEAST) + self._shared(one.device) > most:
             return False
         held = self._held.setdefault(one.device, weakref.WeakSet())

@@ -11,6 +11,9 @@ DEVICE_BOUND = 2.0
 DEVICE_BOUND_UNASKED = 1.25
 LEAST_GAIN_UNASKED = 0.1
 """The part of a call's time that a recording saves which nobody asked for."""
+MEASURED_UNASKED = 3
+WON_UNASKED = 2
+"""So many plain calls are measured, of which the fastest counts, and so many replays have to win."""
 TRIES = 3
 """So many measurements in turn have to say no: each may have been disturbed."""
 
@@ -28,13 +31,20 @@ class Gate:
     refusal: str = ""
     pays: bool = False
     _losses: int = 0
+    _measured: int = 0
+    _won: int = 0
     _replay: float = 0.0
 
     def measured_plain(self, host: float, device: float) -> None:
         """Takes the seconds that a call took the host and the device."""
         whole = max(host, device)
         self.plain = whole if self.plain is None else min(self.plain, whole)
-        self.pays = device < (DEVICE_BOUND if self.asked else DEVICE_BOUND_UNASKED) * host
+        waits = device < (DEVICE_BOUND if self.asked else DEVICE_BOUND_UNASKED) * host
+        self._measured += 1
+        if not self.asked and waits and self._measured < MEASURED_UNASKED:
+            self._losses = 0
+            return
+        self.pays = waits
         self._losses += not self.pays
         if self._losses >= TRIES and not self.pays:
             self.refusal = f"the device is busy for {_ms(device)} while the host needs {_ms(host)} to launch: nothing is won"
@@ -46,7 +56,9 @@ class Gate:
         whole = max(host, device)
         if self.plain is None or whole <= self.plain * (1 if self.asked else 1 - LEAST_GAIN_UNASKED):
             self._losses = 0
-            return True
+            self._won += 1
+            return self.asked or self._won >= WON_UNASKED
+        self._won = 0
         self._replay = min(self._replay or whole, whole)
         self._losses += 1
         if self._losses >= TRIES:

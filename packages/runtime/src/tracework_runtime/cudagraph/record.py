@@ -56,6 +56,8 @@ MOST_ALTERNATES = 8
 MOST_SIZES = 4096
 LEAST_FREE = 0.25
 """Of a device's memory, beside a recording that nobody asked for."""
+MOST_UNASKED = 8
+"""Recordings of a function that nobody asked for, ever: each one waits for the device and empties the allocator's cache."""
 Key = tuple[int, bool, Sizes, Any]
 _LOCK = threading.RLock()
 ENGINE = GraphEngine()
@@ -121,6 +123,7 @@ class GraphedFn:
         self.in_parts: Callable[[BaseException], Callable[[Inputs], tuple[Any, ...]] | None] = lambda error: None
         self._warm = False
         self._told_limit = False  # in the log, once
+        self._stream: int | None = None  # of the first recording; that of others that nobody asked for, too
         on_gpu = self.engine.capturing, self.engine.current_device, torch.is_inference_mode_enabled
         settings = _torch.library_settings if self.segment.library else None
         sizes = None if self.segment.sizes is no_sizes else self.segment.sizes
@@ -229,8 +232,8 @@ class GraphedFn:
                 held.append(recording)
         if self.refusal or calls.refusal or calls.gate.refusal:
             return "refused"
-        if held and not self.asked:
-            return "held"
+        if not self.asked and (held or self.made >= MOST_UNASKED or self._stream not in (None, stream)):
+            return "held" if held else "limit"
         addresses = _Addresses(calls, self.segment, inputs, self.engine.device_type)
         warmup = self.options.cudagraph_warmup
         if calls.runs < warmup - self._warm:
@@ -243,8 +246,7 @@ class GraphedFn:
         if self.made >= self.most_recordings():
             if not self._told_limit:
                 self._told_limit = True
-                log.log(
-                    logging.WARNING if self.asked else logging.INFO,
+                log.warning(
                     "%s: %d recordings for %d replays, no more: %s",
                     self.segment.name,
                     self.made,
@@ -293,10 +295,17 @@ class GraphedFn:
             calls.refusal = f"less than {LEAST_FREE:.0%} of the device's memory is free"
             return "refused"
         share = self.options.cudagraph_memory_share
-        if not BUDGET.add(made, lambda: share * self.engine.memory(self.segment.device)):
+        if not BUDGET.add(made, lambda: share * self.engine.memory(self.segment.device), evicts=self.asked):
             made.disown()
             calls.refusal = f"a recording would keep {made.bytes >> 20} MiB, more than {share:.0%} of the device"
             return "refused"
+        self._stream = stream
+        log.info(
+            "%s is recorded: %d MiB, %s",
+            self.segment.name,
+            made.bytes >> 20,
+            "asked for" if self.asked else "as it waits for launches",
+        )
         made.drop = _dropping(calls, made)
         if len(calls.recordings) >= MOST_ALTERNATES:
             calls.drop(min(calls.recordings, key=lambda one: one.used))
@@ -309,6 +318,10 @@ class GraphedFn:
             return recording.run(inputs, stream)
         found, host, device = self.engine.time(lambda: recording.run(inputs, stream), self.segment.device)
         recording.on_trial = not calls.gate.measured_replay(host, device)
+        won = any(one is not recording and not one.on_trial for one in calls.recordings)
+        if calls.gate.refusal and not self.asked and won:
+            calls.gate.refusal = ""  # others win: it alone goes, and there are few tries
+            calls.drop(recording)
         if calls.gate.refusal:
             log.info("%s is not recorded: %s", self.segment.name, calls.gate.refusal)
             for one in list(calls.recordings):

@@ -27,6 +27,21 @@ _MUCH, _LITTLE = 16 << 20, 16
 """Of so many bytes, a part of one in so many is little."""
 _OVER_MEMORY, _AS_IT_IS, _AS_OUTPUT, _AS_INPUT, _BY_FUNCTION = range(5)
 """How an output is handed out, as in csrc/replay.h."""
+_COPIED_TOGETHER = frozenset(
+    {
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+    }
+)
+"""What torch has a kernel for that copies many tensors."""
 _WINDOW, _SMALL = 4, 1 << 20
 """An input that reaches over so many times its elements, and over more bytes than are copied in about a microsecond, is not copied."""
 
@@ -93,8 +108,8 @@ class Slot:
         self.outputs, self.values, self.copied = outputs, values, copied
         self.storage = values[0].untyped_storage()
         self.address, self.bytes = self.storage.data_ptr(), self.storage.nbytes()
-        self.is_dense = len(values) == 1 and _is_dense(values[0])
-        """Whether it is one output, whose elements fill what it reaches over."""
+        self.is_dense = len(values) == 1 and not values[0].storage_offset() and _is_dense(values[0])
+        """Whether it is one output, whose elements fill what it reaches over, from its memory's begin on."""
 
     def copies(self) -> list[torch.Tensor]:
         """The outputs in memory of their own, which they share as they do here."""
@@ -109,7 +124,11 @@ def _copies(slots: Sequence[Slot]) -> list[torch.Tensor]:
     """Those of dense outputs of one dtype, in few kernels."""
     values = [slot.values[0] for slot in slots]
     made = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) for v in values]
-    torch._foreach_copy_(made, values)
+    if values[0].dtype in _COPIED_TOGETHER:
+        torch._foreach_copy_(made, values)
+    else:
+        for copy, value in zip(made, values, strict=True):
+            copy.copy_(value)
     return made
 
 

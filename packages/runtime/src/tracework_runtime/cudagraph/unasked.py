@@ -8,8 +8,12 @@ line in the log and no warning.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+import torch
+
+from tracework_runtime import _torch
 from tracework_runtime.artifact import Artifact
 from tracework_runtime.cudagraph.record import GraphedFn
 from tracework_runtime.cudagraph.refusals import refusals
@@ -20,11 +24,14 @@ __all__ = ["RecordedWhereItPays", "recorded_where_it_pays"]
 
 LEAST_LAUNCHES = 8
 """A replay costs the host about as much as launching this many kernels."""
-WARMUP = 3
-"""Plain calls of a size before it is looked at: programs that make fewer calls never wait for a measurement."""
+WARMUP = 2
+"""The number of the first call that is measured, counted from one."""
 MEMORY_SHARE = 0.05
 MOST_SIZES = 4
 """Combinations of sizes that do not pay, after which none is looked at any more."""
+MOST_PLAIN = 256
+"""Plain calls, for each replay eight more, after which there will be no recordings that win."""
+LOOK_EVERY = 8
 OURS = ("", "aten", "prims", "tracework")
 """Namespaces of operators that do the same whenever they are repeated, or say that they do not."""
 
@@ -36,7 +43,8 @@ def recorded_where_it_pays(
 
     visible: how many outputs, from the first, a program gets to see; None for all. The others go to another CompiledFn on the same stream.
     """
-    if not _is_eligible(compiled.artifact):
+    policy = options.cudagraph_policy
+    if not _is_eligible(compiled.artifact) or policy is not None and policy(compiled) is not True:
         return compiled
     options = options.replace(
         cudagraph_warmup=WARMUP,
@@ -47,7 +55,7 @@ def recorded_where_it_pays(
 
 
 def _is_eligible(artifact: Artifact) -> bool:
-    if not any(device.startswith("cuda") for device in artifact.devices):
+    if not any(device.startswith("cuda") for device in artifact.devices) or os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
         return False
     lines = artifact.host_lines
     launches = sum(isinstance(line, (Call, Launch)) for line in lines)
@@ -80,20 +88,31 @@ class RecordedWhereItPays:
         self.compiled, self.artifact, self.check = compiled, compiled.artifact, compiled.check
         graphed = GraphedFn(compiled, options, engine, asked=False, visible=visible)
         self.graphed: GraphedFn | None = None if graphed.segment.draws else graphed
-        self._sizes_vary = bool(compiled.artifact.symbols)
+        self._most_refused = MOST_SIZES if compiled.artifact.symbols else 1
+        self._next_look = 0
 
     def __repr__(self) -> str:
         return repr(self.compiled)
 
     def __call__(self, inputs: list[Any]) -> tuple[Any, ...]:
         graphed = self.graphed
-        if graphed is None:
+        if graphed is None or _torch.dispatch_mode_count():  # a mode is told of each operator
             return self.compiled(inputs)  # type: ignore[no-any-return]
-        found = graphed(inputs)
-        if graphed.plain and not graphed.recordings and self._is_settled(graphed):
-            self.graphed = None
-        return found
+        if graphed.plain >= self._next_look:
+            self._next_look = graphed.plain + LOOK_EVERY
+            if self._is_settled(graphed):
+                self.graphed = None
+        try:
+            return graphed(inputs)
+        except torch.OutOfMemoryError:
+            self.graphed = None  # and its memory with it
+            raise
 
     def _is_settled(self, graphed: GraphedFn) -> bool:
-        refused = sum(bool(calls.refusal or calls.gate.refusal) for calls in graphed.calls.values())
-        return bool(graphed.refusal) or refused >= (MOST_SIZES if self._sizes_vary else 1)
+        """Whether nothing will be recorded any more that wins. Processes of a group may wait for each other while one is measured."""
+        if graphed.refusal or torch.distributed.is_available() and torch.distributed.is_initialized():
+            return True
+        known = list(graphed.calls.values())
+        refused = sum(bool(calls.refusal or calls.gate.refusal) for calls in known)
+        none_wins = refused >= self._most_refused and not any(calls.recordings for calls in known)
+        return none_wins or graphed.plain > MOST_PLAIN + 8 * graphed.replays
