@@ -108,10 +108,16 @@ static int read_stages(plan_object *self, PyObject *stages)
     for (Py_ssize_t i = 0; i < self->stage_count; i++) {
         stage *one = &self->stages[i];
         unsigned long long function;
+        long long own;
         if (!PyArg_ParseTuple(
-                PyTuple_GET_ITEM(stages, i), "KIIII", &function, &one->blocks, &one->threads, &one->shared, &one->hidden)) {
+                PyTuple_GET_ITEM(stages, i), "KIIIIL", &function, &one->blocks, &one->threads, &one->shared, &one->hidden, &own)) {
             return -1;
         }
+        if (own >= 0 && one->hidden == 0) {
+            PyErr_SetString(PyExc_ValueError, "a stage without a parameter for the memory that it wants for itself");
+            return -1;
+        }
+        one->own = own;
         one->function = (void *)(uintptr_t)function;
         if ((Py_ssize_t)one->hidden > self->hidden) {
             self->hidden = one->hidden;
@@ -134,8 +140,9 @@ static int read_scratch(plan_object *self, PyObject *places)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Plan(address of cuLaunchKernelEx, stages, formats of the numbers, places of scratch arrays, bytes of them all, allocate): a stage is
- * (function, blocks, threads, shared bytes, parameters behind those that the kernel knows, which are zero). */
+/* Plan(address of cuLaunchKernelEx, stages, formats of the numbers, places of scratch arrays, bytes of scratch memory, allocate): a stage is
+ * (function, blocks, threads, shared bytes, parameters behind those that the kernel knows, place of what the first of these points to). That
+ * one is zero where the place is negative, and the others always are. */
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     unsigned long long launch;
@@ -158,10 +165,12 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return PyErr_NoMemory();
     }
     memcpy(self->formats, formats, length);
-    if (read_stages(self, stages) < 0 || read_scratch(self, places) < 0) {
+    const int wants = PyObject_IsTrue(bytes);
+    if (wants < 0 || read_stages(self, stages) < 0 || read_scratch(self, places) < 0) {
         Py_DECREF(self);
         return NULL;
     }
+    self->wants_scratch = wants;
     return (PyObject *)self;
 }
 
@@ -210,7 +219,7 @@ static int run_plan(plan_object *self, void *stream, const uint64_t *values, Py_
         arguments[tensors + i] = narrowed(values[tensors + i], self->formats[i]);
     }
     PyObject *memory = NULL;
-    if (self->scratch_count && scratch == 0 && (memory = allocate_scratch(self, self->scratch_bytes, &scratch)) == NULL) {
+    if (self->wants_scratch && scratch == 0 && (memory = allocate_scratch(self, self->scratch_bytes, &scratch)) == NULL) {
         return -1;
     }
     for (Py_ssize_t i = 0; i < self->scratch_count; i++) {
@@ -224,6 +233,10 @@ static int run_plan(plan_object *self, void *stream, const uint64_t *values, Py_
         const stage *one = &self->stages[i];
         if (one->blocks == 0) {
             continue;
+        }
+        uint64_t own = one->own < 0 ? 0 : scratch + (uint64_t)one->own;
+        if (one->hidden) {
+            parameters[known] = &own;
         }
         launch_config config = {one->blocks, 1, 1, one->threads, 1, 1, one->shared, stream, NULL, 0};
         /* a launch waits where the queue is full */

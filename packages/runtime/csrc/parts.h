@@ -23,17 +23,19 @@ typedef int (*launch_function)(const launch_config *config, void *function, void
 typedef struct {
     void *function;
     unsigned int blocks, threads, shared, hidden;
+    int64_t own; /* where the memory that Triton wants for itself begins in the scratch memory; negative where it wants none */
 } stage;
 
 typedef struct {
     PyObject_HEAD
     launch_function launch;
     PyObject *allocate;      /* number of bytes -> tensor */
-    PyObject *scratch_bytes; /* None where no stage wants scratch memory */
+    PyObject *scratch_bytes; /* of all that stages want; 0 where they want none */
     char *formats;           /* of the numbers: q, i, f, d or ? as in struct */
     uint64_t *scratch;       /* where each scratch array begins */
     stage *stages;
     Py_ssize_t scratch_count, stage_count, hidden;
+    bool wants_scratch;
 } plan_object;
 
 typedef struct {

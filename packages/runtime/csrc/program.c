@@ -301,7 +301,7 @@ static int read_operands(frame *f, const instruction *one, uint64_t *values, uin
 static int find_scratch(frame *f, plan_object *plan, uint64_t *out)
 {
     *out = 0;
-    if (plan->scratch_count == 0) {
+    if (!plan->wants_scratch) {
         return 0;
     }
     const uint64_t wanted = PyLong_AsUnsignedLongLong(plan->scratch_bytes);

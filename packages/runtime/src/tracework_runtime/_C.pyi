@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-Stages = tuple[tuple[int, int, int, int, int], ...]
+Stages = tuple[tuple[int, int, int, int, int, int], ...]
 
 class Plan:
     def __init__(

@@ -339,7 +339,7 @@ class Driver:
         self.asked.append((addresses, numbers, aligned))
         blocks = 70 + len(self.asked)
         places, size = ((), 0) if self.scratch is None else ((0, 128), 128 + self.scratch(*numbers))
-        return Plan(self._address, ((blocks, 1, 32, 0, 0),), "q" * self.numbers, places, size, self._allocate), self.stays
+        return Plan(self._address, ((blocks, 1, 32, 0, 0, -1),), "q" * self.numbers, places, size, self._allocate), self.stays
 
     def _allocate(self, size):
         self.allocated.append(torch.empty(size, dtype=torch.uint8))

@@ -181,6 +181,50 @@ def test_stages_share_scratch_memory(compiled, tmp_path, monkeypatch):
     assert made[0].numel() == 512 + 128
 
 
+def test_memory_of_a_kernels_own(compiled, tmp_path, monkeypatch):
+    """What Triton wants for each block lies behind the scratch arrays, of each function elsewhere, at the first parameter it adds."""
+    made = []
+    monkeypatch.setattr(
+        launch.TritonKernel, "_allocate", lambda self, size: made.append(torch.empty(size, dtype=torch.uint8)) or made[-1]
+    )
+    wanted = {"first": 384, "second": 0, "third": 100}
+
+    def build_all(requests, options, store):
+        return [build.Cubin(b"", r["entry"], 0, 4, len(r["arguments"]) + 2, wanted[r["entry"]], 128) for r in requests]
+
+    monkeypatch.setattr(build, "build_all", build_all)
+    driver, a = PaperDriver("PPPP"), torch.empty(1000)
+    facts = {"entries": list(wanted), "grids": ["4", "1", "3"], "workspace": [{"elements": "10", "dtype": "float32"}]}
+    bind(kernel(("*fp32",), **facts), driver, tmp_path)(a)
+    first = made[0].data_ptr()
+    own = [first + 128, 0, first + 128 + 4 * 384]
+    assert [values for *_, values in driver.launches] == [[a.data_ptr(), first, place, 0] for place in own]
+    assert made[0].numel() == 128 + 4 * 384 + 384
+    driver.layout = "PPP"
+    bind(kernel(("*fp32",), entries=["first"], grids=["2"]), driver, tmp_path)(a)
+    assert driver.launches[-1][-1] == [a.data_ptr(), made[1].data_ptr(), 0] and made[1].numel() == 768
+    wanted["first"] = 0
+    bind(kernel(("*fp32",), entries=["first"], grids=["2"]), driver, tmp_path)(a)
+    assert driver.launches[-1][-1] == [a.data_ptr(), 0, 0] and len(made) == 2
+
+
+def test_memory_that_the_launcher_cannot_give(tmp_path, monkeypatch):
+    def build_all(requests, options, store):
+        return [build.Cubin(b"", r["entry"], 0, 4, len(r["arguments"]) + 2, 64, 4096) for r in requests]
+
+    monkeypatch.setattr(build, "build_all", build_all)
+    with pytest.raises(LaunchError, match="memory"):
+        bind(kernel(("*fp32",)), PaperDriver("PPP"), tmp_path)(torch.empty(1000))
+
+
+def test_kernels_that_ask_for_alignment(compiled, tmp_path):
+    driver = PaperDriver("PPP")
+    call = bind(kernel(("*fp32",), by_alignment=True), driver, tmp_path)
+    for tensor, aligned in ((torch.empty(1000), True), (torch.empty(1001)[1:], False)):
+        call(tensor)
+        assert compiled[-1]["constants"]["ALIGNED"] is aligned
+
+
 def test_numbers_of_every_kind(compiled, tmp_path):
     driver = PaperDriver("Pifd?iPP")
     source = kernel(("*fp32", "i64", "fp32", "fp64", "i1", "i32"), grids=["4"])

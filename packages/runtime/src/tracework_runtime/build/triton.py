@@ -42,6 +42,10 @@ class Cubin:
     shared: int
     num_warps: int
     params: int
+    scratch: int = 0
+    """Bytes of device memory that each block has for itself, such as for descriptors of tensors; the first parameter behind those that
+    the kernel knows points to that of all blocks."""
+    scratch_alignment: int = 1
 
 
 def request(kernel: KernelSource, entry: str, config: Mapping[str, Any], variant: Variant, capability: int) -> dict[str, Any]:
@@ -51,12 +55,13 @@ def request(kernel: KernelSource, entry: str, config: Mapping[str, Any], variant
     sizes = [(f"ks{n}", _number(t, variant)) for n, t in enumerate(numbers)]
     workspace = [(f"ws{n}", WORKSPACE_TYPES[w["dtype"]]) for n, w in enumerate(kernel.launch.get("workspace", ()))]
     aligned = [name for name, _ in pointers] if variant.aligned else []
+    by_alignment = kernel.launch.get("by_alignment", False)
     return {
         "source": kernel.source,
         "entry": entry,
         "symbol": kernel.name + entry.removeprefix(kernel.launch["entries"][0]),
         "arguments": [*pointers, *sizes, *workspace],
-        "constants": {**config["constants"], "WIDE": variant.wide},
+        "constants": {**config["constants"], "WIDE": variant.wide, **({"ALIGNED": variant.aligned} if by_alignment else {})},
         "aligned": aligned + [name for name, _ in workspace],
         "num_warps": config["num_warps"],
         "num_stages": config["num_stages"],

@@ -3,7 +3,7 @@
 Requests and answers are frames on stdin and stdout: a u64 length and JSON, then a u64 length and raw bytes.
 Request: source, entry, symbol (what the entry is called in the cubin), arguments ([name, type] in order), constants, aligned (names of
 arguments divisible by 16), num_warps, num_stages, capability, fp_fusion (products may be contracted into sums), checks (assertions are kept).
-Answer: {"ok": true, "symbol", "shared", "num_warps", "params"} and the cubin, or {"ok": false, "error"}.
+Answer: {"ok": true, "symbol", "shared", "num_warps", "params", "scratch", "scratch_alignment"} and the cubin, or {"ok": false, "error"}.
 """
 
 import json
@@ -65,11 +65,11 @@ def compile_kernel(request, number):
     metadata = built.metadata
     head = re.search(r"\.entry\s+\w+\s*\((.*?)\)", built.asm["ptx"], re.S)
     params = len(re.findall(r"\.param\b", head.group(1))) if head else 0
-    scratch = getattr(metadata, "global_scratch_size", 0) or 0
-    if scratch:
-        raise RuntimeError(f"kernel wants {scratch} bytes of global scratch memory")
+    if getattr(metadata, "profile_scratch_size", 0):
+        raise RuntimeError("kernel wants memory for a profile")
     facts = {"ok": True, "symbol": metadata.name, "shared": metadata.shared, "num_warps": metadata.num_warps}
-    return facts | {"params": params}, built.asm["cubin"]
+    facts |= {"params": params, "scratch": metadata.global_scratch_size, "scratch_alignment": metadata.global_scratch_align}
+    return facts, built.asm["cubin"]
 
 
 def main():

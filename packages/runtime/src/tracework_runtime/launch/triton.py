@@ -39,6 +39,11 @@ def _code(expression: str) -> Any:
     return compile(expression, "<launch>", "eval")
 
 
+def _whole(size: int) -> int:
+    """The bytes up to where the next array may begin."""
+    return -(-size // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
+
+
 class TritonKernel:
     """A kernel bound to a device. Call with tensors, then sizes."""
 
@@ -95,15 +100,18 @@ class TritonKernel:
         variant = Variant(aligned, wide=fits is not None and not eval(_code(fits), {}, names))
         values = {**names, **self.config["constants"]}
         blocks = [int(eval(_code(grid), {}, values)) for grid in facts["grids"]]
-        # A function without blocks for these sizes is not even built.
-        stages = tuple(self._stage(entry, variant, n) for entry, n in zip(facts["entries"], blocks, strict=True) if n)
         scratch, end = [], 0
         for w in facts.get("workspace", ()):
             scratch.append(end)
-            size = int(eval(_code(w["elements"]), {}, names)) * getattr(torch, w["dtype"]).itemsize
-            end += -(-size // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
+            end += _whole(int(eval(_code(w["elements"]), {}, names)) * getattr(torch, w["dtype"]).itemsize)
+        stages = []
+        for entry, count in zip(facts["entries"], blocks, strict=True):
+            if count:  # a function without blocks for these sizes is not even built
+                stage, own = self._stage(entry, variant, count)
+                stages.append((*stage, end if own else -1))
+                end += _whole(own)
         numbers = self.numbers if variant.wide else self.numbers.replace("q", "i")
-        return Plan(self.driver.launch_address, stages, numbers, tuple(scratch), end, self._allocate)
+        return Plan(self.driver.launch_address, tuple(stages), numbers, tuple(scratch), end, self._allocate)
 
     def _allocate(self, size: int) -> torch.Tensor:
         """Scratch memory of so many bytes."""
@@ -111,15 +119,17 @@ class TritonKernel:
             return _torch.empty_strided_cuda((size,), (1,), torch.uint8)
         return torch.empty(size, dtype=torch.uint8, device=self.tensor_device)
 
-    def _stage(self, entry: str, variant: Variant, blocks: int) -> tuple[int, int, int, int, int]:
-        """What Plan takes for one function."""
+    def _stage(self, entry: str, variant: Variant, blocks: int) -> tuple[tuple[int, int, int, int, int], int]:
+        """What Plan takes for one function but the place of its own memory, and how many bytes that takes."""
         handle, cubin = self._function(entry, variant)
         arguments = build.request(self.kernel, entry, self.config, variant, self.capability)["arguments"]
         hidden = cubin.params - len(arguments)
         if hidden < 0:
             raise LaunchError(f"kernel {self.kernel.name}: {entry} takes {cubin.params} parameters, not {len(arguments)}")
-        # Triton adds pointers to scratch memory that these kernels do not use.
-        return handle, blocks, cubin.num_warps * 32, cubin.shared, hidden
+        if cubin.scratch and (hidden < 1 or cubin.scratch_alignment > _SCRATCH_ALIGNMENT):
+            raise LaunchError(f"kernel {self.kernel.name}: {entry} wants memory that this launcher does not give")
+        # Triton adds a pointer to memory that it wants for itself, and one to memory for profiles.
+        return (handle, blocks, cubin.num_warps * 32, cubin.shared, hidden), blocks * cubin.scratch
 
     # launching
 
