@@ -100,6 +100,8 @@ SHAPES: tuple[tuple[str, int, int, int, str], ...] = (
     ("serve 128 up", 128, 8192, 2048, "silu gate"),
     ("serve 256 o", 256, 4096, 4096, "residual"),
     ("odd", 1000, 1000, 1000, "bias"),
+    ("gpt2 vocab", 16384, 50257, 768, ""),
+    ("bert vocab", 16384, 30522, 768, "bias"),
 )
 """Of real models: name, rows, columns, inner elements, what follows."""
 
@@ -167,23 +169,30 @@ def measure(case: tuple[str, int, int, int, str], count: int, compile_too: bool)
             ways[f"tiles {number}"] = compiled(graph, config)
             texts[f"tiles {number}"] = config
         except Exception as refused:  # a config that the device cannot run is a row, not the end
-            print(f"  {config}: {type(refused).__name__}: {refused}")
+            print(f"  {words(config)}: {type(refused).__name__}: {refused}")
     wanted = epilogue.eager(*(t.double() for t in sets[0]))
     errors = {way: error(run(sets[0]), wanted) for way, run in ways.items() if way != "alone"}
     graphs = {way: recorded([lambda s=s, run=run: run(s) for s in sets]) for way, run in ways.items()}  # type: ignore[misc]
     us = {way: ms * 1e3 / len(sets) for way, ms in in_turns(graphs).items()}
     moved = 2 * (m * k + n * k + m * n * (2 if what.endswith(("residual", "gate")) else 1))
     limit = 1e6 * max(2 * m * n * k / RATE, moved / BANDWIDTH)
-    best = min(texts, key=lambda way: us[way])
+    best = min(texts, key=lambda way: us[way], default="library")
     more = f"{us['torch.compile']:9.1f}" if compile_too else ""
     head = f"{name:15s}{m:6d}{n:6d}{k:6d} {what:14s}{limit:8.1f}{us['alone']:8.1f}{us['eager']:8.1f}{us['library']:8.1f}{more}"
     lines = [
         f"{head}{us[best]:8.1f}{us['alone'] / us[best]:7.2f}{us['library'] / us[best]:7.2f}   {errors[best]:.1e} {errors['eager']:.1e}"
     ]
     for way, c in texts.items():
-        form = f"parts {c.parts}" if c.parts > 1 else "persistent" if c.persistent else ""
-        lines.append(f"    {c.rows}x{c.columns}x{c.inner} warps {c.num_warps} stages {c.num_stages} {form:12s}{us[way]:8.1f}")
+        lines.append(f"    {words(c):74s}{us[way]:8.1f}")
     return lines
+
+
+def words(c: TileConfig) -> str:
+    """A config in words."""
+    found = [f"{c.rows}x{c.columns}x{c.inner} warps {c.num_warps} stages {c.num_stages}"]
+    found += [f"parts {c.parts}"] if c.parts > 1 else []
+    found += [f"persistent {c.at_once}"] if c.persistent else []
+    return " ".join(found + [name for name in ("descriptors", "halves", "specialized") if getattr(c, name)])
 
 
 def main() -> None:

@@ -198,7 +198,8 @@ def interpret(rendered: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[in
         blocks = eval(grid, {"math": math}, {**names, **constants})
         # A launch on a GPU takes addresses: what is there is what the signature says.
         given = [t.view(IN_BITS[t.dtype]) if t.dtype in IN_BITS else t for t in tensors]
-        getattr(module, entry)[(blocks,)](*given, *sizes, *workspace, **constants, WIDE=wide)
+        aligned = {"ALIGNED": all(t.data_ptr() % 16 == 0 for t in given)} if launch.get("by_alignment") else {}
+        getattr(module, entry)[(blocks,)](*given, *sizes, *workspace, **constants, **aligned, WIDE=wide)
 
 
 def host_call(

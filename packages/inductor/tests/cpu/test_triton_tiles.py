@@ -37,11 +37,13 @@ from tracework_inductor.autotune.book import Book, Row, triton_version  # noqa: 
 from tracework_inductor.autotune.cost import DEVICES  # noqa: E402
 from tracework_inductor.autotune.products import question  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
-from tracework_inductor.codegen.triton.config import TileConfig, tile_configs  # noqa: E402
+from tracework_inductor.codegen.triton.config import LIMITS, TileConfig, tile_configs  # noqa: E402
 from tracework_inductor.codegen.triton.cores import tiles  # noqa: E402
+from tracework_inductor.codegen.triton.cores.rectangles import rectangle  # noqa: E402
 from tracework_inductor.codegen.wrapper.lines import host_program  # noqa: E402
 from tracework_inductor.codegen.wrapper.python import host_source  # noqa: E402
-from tracework_inductor.ir.index import symbol  # noqa: E402
+from tracework_inductor.ir.body import Axis  # noqa: E402
+from tracework_inductor.ir.index import floordiv, symbol  # noqa: E402
 from tracework_inductor.lowering import tile_products  # noqa: E402
 from tracework_inductor.schedule.choice import Answer, every  # noqa: E402
 from tracework_inductor.schedule.plan import ExternKernel, LoopKernel  # noqa: E402
@@ -107,6 +109,9 @@ PROGRAMS = {
         lambda: (matrix(24, 80), matrix(40, 130)),
         lambda x, w: x[:, :64] @ w[:, 1:129:2].T,
         1,
+    ),
+    "aligned edges": (
+        lambda a, b: prims.mm(a, turned(b)), lambda: (matrix(37, 56), matrix(72, 56)), lambda a, b: a @ b.T, 1,
     ),
     "bias": (
         lambda x, w, b: prims.addmm(b, x, turned(w)),
@@ -202,6 +207,11 @@ FORMS = {
     "tiles": SMALL,
     "split": dataclasses.replace(SMALL, parts=2),
     "persistent": dataclasses.replace(SMALL, persistent=True),
+    "described": dataclasses.replace(SMALL, descriptors=True),
+    "described, in halves": dataclasses.replace(SMALL, descriptors=True, halves=True, persistent=True),
+    "described, split": dataclasses.replace(SMALL, descriptors=True, parts=2),
+    "specialized": dataclasses.replace(SMALL, descriptors=True, specialized=True, persistent=True),
+    "in halves": dataclasses.replace(SMALL, halves=True),
 }
 
 
@@ -263,7 +273,18 @@ def test_what_a_window_reads_is_computed_once():
         assert len(plan.kernels) == count and len(cores(plan)) == 1
 
 
-IN_ALL_FORMS = ("edges", "batches, bias", "heads")
+IN_ALL_FORMS = (
+    "mm",
+    "edges",
+    "turned",
+    "strided",
+    "residual, two results",
+    "gate",
+    "int8",
+    "batches, bias",
+    "heads",
+    "aligned edges",
+)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -486,6 +507,13 @@ def plain(m, n, k, dtype):
     return core
 
 
+def with_gate(m, n, k, dtype):
+    """The kernel of a linear layer whose result a gate multiplies."""
+    inputs = [torch.empty(size, dtype=dtype, device="meta") for size in ((m, k), (n, k), (m, n))]
+    (core,) = cores(planned(lambda x, w, g: prims.mul(silu(g), linear(x, w)), *inputs))
+    return core
+
+
 def test_best_guesses_do_not_spill(tmp_path):
     """On two generations of GPUs, in both precisions."""
     renderer, jobs, shared = TritonRenderer(), [], []
@@ -494,16 +522,19 @@ def test_best_guesses_do_not_spill(tmp_path):
             for entry in kernel.launch["entries"]:
                 for capability in (80, 90):
                     jobs.append(build.request(kernel, entry, kernel.launch["configs"][0], build.Variant(), capability))
-    for make in (with_gelu, plain):  # the larger tiles of the later one
+    of_both = len(jobs)
+    for make in (with_gelu, plain, with_gate):  # the larger tiles of the later one
         core = make(*SHAPES["large"], BF16)
-        core = dataclasses.replace(core, config=tiles.configs(core, 90)[0].record())
-        (kernel,) = renderer.pack([("product", renderer.render(core))])
-        jobs.append(build.request(kernel, "kernel", kernel.launch["configs"][0], build.Variant(), 90))
+        found = [c for c in tiles.configs(core, 90) if c.descriptors and c.parts == 1]
+        for config in {(c.rows, c.columns, c.num_warps, c.specialized): c for c in reversed(found[:9])}.values():
+            (kernel,) = renderer.pack([("product", renderer.render(dataclasses.replace(core, config=config.record())))])
+            jobs.append(build.request(kernel, "kernel", kernel.launch["configs"][0], build.Variant(), 90))
     cubins = build.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
     for job, cubin in zip(jobs, cubins, strict=True):
         assert frame_bytes(cubin.code) == 0, (job["source"], job["capability"])
         shared.append(cubin.shared)
-    assert max(shared) <= 163 << 10
+    assert max(shared[:of_both]) <= LIMITS[80][0] and max(shared) <= LIMITS[90][0]
+    assert all(cubin.scratch and cubin.scratch_alignment <= 128 for cubin in cubins[of_both:])
 
 
 PTX = """
@@ -524,18 +555,73 @@ print(triton.compile(source, target=GPUTarget("cuda", r["capability"], 32), opti
 """
 
 
-@pytest.mark.parametrize("capability, instruction", ((80, "mma.sync"), (90, "wgmma.mma_async")))
-def test_takes_tensor_cores_and_copies_ahead(capability, instruction, tmp_path):
+TEXTS = {
+    "sm_80": (80, TileConfig(128, 128, 64, 8, 3), ("mma.sync", "cp.async.cg.shared.global")),
+    "sm_90": (90, TileConfig(128, 128, 64, 8, 3), ("wgmma.mma_async", "cp.async.cg.shared.global")),
+    "descriptors": (
+        90,
+        TileConfig(128, 256, 64, 8, 3, descriptors=True, halves=True, persistent=True),
+        ("wgmma.mma_async", "cp.async.bulk.tensor.2d.shared", "cp.async.bulk.tensor.2d.global", "tensormap.replace"),
+    ),
+    "specialized": (
+        90,
+        TileConfig(128, 128, 64, 4, 3, descriptors=True, specialized=True, persistent=True),
+        (
+            "wgmma.mma_async",
+            "cp.async.bulk.tensor.2d.shared",
+            "cp.async.bulk.tensor.2d.global",
+            "setmaxnreg.dec",
+            "setmaxnreg.inc",
+        ),
+    ),
+}
+"""form -> compute capability, config, what the PTX has."""
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_takes_tensor_cores_and_copies_ahead(name, tmp_path):
     """What is loaded goes to the shared memory that tensor cores read, and is on its way while others are multiplied."""
+    capability, config, instructions = TEXTS[name]
     renderer = TritonRenderer()
-    (kernel,) = renderer.pack([("product", renderer.render(with_gelu(1024, 1024, 1024, BF16)))])
+    core = dataclasses.replace(with_gelu(1024, 1024, 1024, BF16), config=config.record())
+    (kernel,) = renderer.pack([("product", renderer.render(core))])
     request = build.request(kernel, "kernel", kernel.launch["configs"][0], build.Variant(), capability)
     env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | {"TRITON_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", PTX]
     found = subprocess.run(command, input=json.dumps(request), env=env, text=True, capture_output=True, timeout=200)
     assert found.returncode == 0, found.stderr
     loop = found.stdout
-    assert instruction in loop and "cp.async.cg.shared.global" in loop and ".local." not in loop
+    assert all(instruction in loop for instruction in instructions) and ".local." not in loop
+    assert ("cp.async.cg.shared.global" in loop) == (not config.descriptors)
+
+
+PLACES = {
+    "rows": ((64, 1), 0, 2, (0, 64, False)),
+    "columns": ((1, 64), 0, 2, (0, 64, True)),
+    "rows of a larger matrix": ((80, 1), 16, 2, (16, 80, False)),
+    "rows that are not aligned": ((62, 1), 0, 2, None),
+    "of four bytes": ((62 * 2, 1), 0, 4, (0, 124, False)),
+    "place that is not aligned": ((64, 1), 1, 2, None),
+    "every other element": ((128, 2), 0, 2, None),
+    "one row again": ((0, 1), 0, 2, None),
+    "backwards": ((-64, 1), 640, 2, None),
+}
+"""name -> strides, offset, bytes of an element, (offset, stride, turned) of the rectangle."""
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_rectangles(name):
+    (down, across), offset, itemsize, wanted = PLACES[name]
+    y, y0, y1, x = (symbol(n, 0, None) for n in ("y", "y0", "y1", "x"))
+    columns = (Axis(x, 40),)
+    assert rectangle(y * down + x * across + offset, ((Axis(y, 20),), columns), itemsize) == wanted
+    # Two axes are one where the outer one goes on where the inner one ends.
+    apart, together = (
+        rectangle(y0 * step + y1 * down + x * across + offset, ((Axis(y0, 4), Axis(y1, 5)), columns), itemsize)
+        for step in (5 * down + 8, 5 * down)
+    )
+    assert apart is None and together == wanted
+    assert rectangle(floordiv(y, 2) * down + x * across, ((Axis(y, 20),), columns), itemsize) is None or down == 0
 
 
 if __name__ == "__main__":

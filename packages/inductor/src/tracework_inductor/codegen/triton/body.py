@@ -50,6 +50,8 @@ class Read:
     """Elements side by side in memory that a thread loads at most; 0: as many as it can."""
     once: bool = False
     """Whether no other block reads it."""
+    at_once: str | None = None
+    """Text that loads the same by a descriptor, where pointers are aligned."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,9 +257,15 @@ class BodyWriter:
             text = f"{text} + tl.full({self.tile.shape(dims)}, 0, tl.int32)"
         element = self.element[buffer]
         beside = self._beside(index) if element.itemsize == 1 else 0
-        loaded = self._read(Read(f"{self.pointers[buffer]} + ({text})", dims, element, extra, beside, buffer in self.once))
+        at_once = self.load_at_once(buffer, index) if extra is None else None
+        pointer = f"{self.pointers[buffer]} + ({text})"
+        loaded = self._read(Read(pointer, dims, element, extra, beside, buffer in self.once, at_once))
         # A view of the buffer in another dtype would be a bitcast; a plain difference is a conversion.
         return loaded if element == i.dtype else self.name(convert_text(loaded.text, element, i.dtype), dims, i.dtype)
+
+    def load_at_once(self, buffer: str, index: Size) -> str | None:
+        """Text of a load of the whole tile by a descriptor; None where there is none."""
+        return None
 
     def _beside(self, index: Size) -> int:
         """The limit of side by side elements for a load, if they are."""
@@ -277,7 +285,10 @@ class BodyWriter:
         if mask is not None:
             call += f", {mask}" + (", other=0" if self.zeros or read.within is not None else "")
         call += ', eviction_policy="evict_first"' if read.once else ""
-        call += ")" if read.element not in HALF else ").to(tl.float32)"
+        call += ")"
+        if read.at_once is not None:
+            call = f"({read.at_once} if ALIGNED else {call})"
+        call += ".to(tl.float32)" if read.element in HALF else ""
         loaded = self.name(call, read.dims, read.element)
         self._reads[loaded.text] = read
         return loaded

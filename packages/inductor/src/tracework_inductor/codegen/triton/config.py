@@ -13,6 +13,7 @@ __all__ = [
     "COLUMN_BLOCKS",
     "MAX_PERSISTENT",
     "Config",
+    "Epilogue",
     "Shape",
     "SplitLimits",
     "TileConfig",
@@ -201,7 +202,11 @@ def tensor_core_product(columns: int, inner: int, products: int, itemsize: int) 
 class TileConfig:
     """How a large product is computed: a block's rows and columns of the result, the inner elements of a step, into how many parts the inner
     dimension is split, how many rows of tiles are a band, whether blocks take several tiles, and how many of such blocks a multiprocessor
-    runs at the same time."""
+    runs at the same time.
+
+    descriptors: matrices in memory are copied by descriptors of tensors. halves: what follows the product is computed for half of the columns
+    and then for the others, so that a thread holds fewer values. specialized: a warp group copies for two others that multiply, each of
+    num_warps warps; blocks of this kind take several tiles."""
 
     rows: int
     columns: int
@@ -212,6 +217,14 @@ class TileConfig:
     band: int = 8
     persistent: bool = False
     at_once: int = 1
+    descriptors: bool = False
+    halves: bool = False
+    specialized: bool = False
+
+    @property
+    def held(self) -> int:
+        """Numbers of a tile that a thread has."""
+        return self.rows * self.columns // (32 * self.num_warps * (2 if self.specialized else 1))
 
     @property
     def second_rows(self) -> int:
@@ -224,6 +237,9 @@ class TileConfig:
         found = {"YBLOCK": self.rows, "XBLOCK": self.columns, "RBLOCK": self.inner, "BAND": self.band}
         if self.parts > 1:
             found |= {"SBLOCK": self.second_rows, "PARTS": self.parts}
+        found |= {"HBLOCK": self.columns // 2} if self.halves else {}
+        found |= {"DESCRIPTORS": 1} if self.descriptors else {}
+        found |= {"SPECIALIZED": 1} if self.specialized else {}
         return found | ({"BLOCKS": self.at_once * MULTIPROCESSORS} if self.persistent else {})
 
     def record(self) -> dict[str, Any]:
@@ -242,6 +258,9 @@ class TileConfig:
             c["BAND"],
             bool(blocks),
             max(1, blocks // MULTIPROCESSORS),
+            "DESCRIPTORS" in c,
+            "HBLOCK" in c,
+            "SPECIALIZED" in c,
         )
 
 
@@ -266,6 +285,19 @@ _HALF_TILES = (
     (TileConfig(32, 32, 64, 2, 4), 0.2),
     (TileConfig(16, 32, 128, 2, 4), 0.1),
 )
+_DESCRIBED_TILES = (
+    (TileConfig(128, 256, 64, 8, 3, descriptors=True, halves=True), 1.15),
+    (TileConfig(128, 256, 64, 4, 3, descriptors=True, specialized=True), 1.15),
+    (TileConfig(256, 128, 64, 8, 3, descriptors=True, halves=True), 1.1),
+    (TileConfig(256, 128, 64, 4, 3, descriptors=True, specialized=True), 1.1),
+    (TileConfig(128, 128, 64, 4, 3, descriptors=True, halves=True), 1.05),
+    (TileConfig(128, 128, 64, 4, 2, descriptors=True, halves=True), 1.0),
+    (TileConfig(128, 128, 64, 4, 4, descriptors=True, specialized=True), 1.05),
+    (TileConfig(128, 128, 64, 8, 4, descriptors=True), 1.0),
+    (TileConfig(128, 64, 64, 4, 4, descriptors=True), 0.85),
+    (TileConfig(64, 128, 64, 4, 4, descriptors=True), 0.85),
+    (TileConfig(64, 64, 64, 4, 4, descriptors=True), 0.65),
+)
 _FLOAT_TILES = (
     (TileConfig(128, 128, 16, 8, 3), 0.8),
     (TileConfig(128, 64, 16, 8, 3), 0.7),
@@ -278,11 +310,45 @@ _FLOAT_TILES = (
 )
 _TILES = {2: (_HALF_TILES, 989e12), 4: (_FLOAT_TILES, 67e12)}
 """Bytes of a factor -> (tiles, each with the share of the device's rate that it is guessed to reach; that rate a second on an H100)."""
+_OF_BLOCK = 1 << 10
+"""Bytes of shared memory that the device keeps of each block; barriers of copies take a few hundred more."""
 _BANDWIDTH, _SECOND_LAUNCH = 3.35e12, 4e-6
 _MOST_TOGETHER = 2
 _MOST_BESIDE_FUNCTIONS = 64
 _MOST_PARTS = 16
 _STEPS_OF_TILE_PART = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Epilogue:
+    """What follows a product: whether it computes functions that take many registers (beside 128 elements in a thread, erf's spill on sm_90),
+    and how many bytes it reads of other matrices of the result's size, and stores, for each element."""
+
+    costly: bool = False
+    read: int = 0
+    stored: int = 2
+
+
+NO_EPILOGUE = Epilogue()
+
+
+def _fitted(tile: TileConfig, persistent: bool, stage: int, after: Epilogue, shared: int) -> TileConfig | None:
+    """The tile with as many stages, of so many bytes each, as shared memory holds, and as many blocks at once; None where it holds none.
+
+    Where blocks take several tiles, what descriptors copy for what follows the product has memory of its own: of specialised warps, what is
+    read goes through the same memory as what is stored.
+    """
+    beside = 0
+    if tile.descriptors and persistent:
+        moved = after.stored + (0 if tile.specialized else after.read)
+        beside = tile.rows * tile.columns // (2 if tile.halves else 1) * moved
+    own = beside + (_OF_BLOCK if tile.descriptors else 0)
+    stages = min(tile.num_stages, (shared - own) // stage)
+    if stages < 1:
+        return None
+    together = (shared + _OF_BLOCK) // (stage * stages + own + _OF_BLOCK) if tile.descriptors else shared // (stage * stages)
+    together = 1 if tile.specialized else _between(1, together, _MOST_TOGETHER)
+    return dataclasses.replace(tile, num_stages=stages, persistent=persistent, at_once=together)
 
 
 def tile_configs(
@@ -293,41 +359,45 @@ def tile_configs(
     loaded: tuple[int, int],
     itemsize: int,
     capability: int = 80,
-    costly: bool = False,
+    after: Epilogue = NO_EPILOGUE,
+    described: bool = False,
 ) -> list[TileConfig]:
     """Configs of a large product that each device of the capability, or a later one, can run, the best guess first.
 
-    loaded: bytes that an element of either matrix takes in memory; itemsize: as it is multiplied. costly: whether what follows computes
-    functions that take many registers: beside 128 elements in a thread, erf's spill on sm_90.
+    loaded: bytes that an element of either matrix takes in memory; itemsize: as it is multiplied. described: whether descriptors tell where
+    both matrices are.
     """
-    (tiles, rate), (shared, held) = _TILES[itemsize], LIMITS[capability]
-    held = min(held, _MOST_BESIDE_FUNCTIONS) if costly else held
+    (tiles, rate), (shared, most) = _TILES[itemsize], LIMITS[capability]
     found: list[tuple[float, TileConfig]] = []
-    for tile, share in tiles:
+    for tile, share in (*(_DESCRIBED_TILES if described else ()), *tiles):
         first, second = (max(n, itemsize) for n in loaded)
         step = min(tile.inner, max(16, power_of_two(inner)))
         stage = step * (tile.rows * first + tile.columns * second)
-        stages = min(tile.num_stages, shared // stage)
-        if tile.rows * tile.columns > held * 32 * tile.num_warps:
+        if tile.held > (min(most, _MOST_BESIDE_FUNCTIONS) if after.costly and not tile.halves else most):
             continue
-        if stages < 1 or tile.rows > max(16, power_of_two(rows)) or tile.columns > max(32, power_of_two(columns)):
+        if tile.rows > max(16, power_of_two(rows)) or tile.columns > max(32, power_of_two(columns)):
             continue
-        together = _between(1, shared // (stage * stages), _MOST_TOGETHER)
-        tile = dataclasses.replace(tile, inner=step, num_stages=stages)
+        tile = dataclasses.replace(tile, inner=step)
         blocks = batches * -(-rows // tile.rows) * -(-columns // tile.columns)
-        at_once = MULTIPROCESSORS * together
-        of_tile = 2 * tile.rows * tile.columns * inner * together / (share * rate / MULTIPROCESSORS)
-        parts = 1
-        while parts <= _MOST_PARTS and (parts == 1 or inner >= _STEPS_OF_TILE_PART * step * parts):
-            time = -(-blocks * parts // at_once) * of_tile / parts
-            if parts > 1:
-                time += _SECOND_LAUNCH + 8 * parts * batches * rows * columns / _BANDWIDTH
-            found.append((time, dataclasses.replace(tile, parts=parts)))
-            if blocks * parts >= at_once:
-                break
-            parts *= 2
-        if blocks > 2 * at_once:
-            found.append((-(-blocks // at_once) * of_tile, dataclasses.replace(tile, persistent=True, at_once=together)))
+        for persistent in (True,) if tile.specialized else (True, False) if tile.descriptors else (False, True):
+            fitted = _fitted(tile, persistent, stage, after, shared)
+            if fitted is None:
+                continue
+            at_once = MULTIPROCESSORS * fitted.at_once
+            of_tile = 2 * tile.rows * tile.columns * inner * fitted.at_once / (share * rate / MULTIPROCESSORS)
+            if persistent:
+                if tile.specialized or blocks > (1 if tile.descriptors else 2) * at_once:
+                    found.append((-(-blocks // at_once) * of_tile, fitted))
+                continue
+            parts = 1
+            while parts <= _MOST_PARTS and (parts == 1 or inner >= _STEPS_OF_TILE_PART * step * parts):
+                time = -(-blocks * parts // at_once) * of_tile / parts
+                if parts > 1:
+                    time += _SECOND_LAUNCH + 8 * parts * batches * rows * columns / _BANDWIDTH
+                found.append((time, dataclasses.replace(fitted, parts=parts, halves=tile.halves and parts == 1, at_once=1)))
+                if blocks * parts >= at_once:
+                    break
+                parts *= 2
     return [config for _, config in sorted(found, key=lambda pair: pair[0])]
 
 

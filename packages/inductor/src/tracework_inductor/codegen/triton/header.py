@@ -4,7 +4,8 @@ The launch record (JSON) is what runtime/launch/triton.py reads:
   entries: names of the functions, launched one after the other; grids: number of blocks of each, a Python expression
   over ks0, ... and the block sizes; configs: constants, num_warps, num_stages; fits32: a Python expression, or None
   where 32-bit indices are always enough; repeatable: whether it may be run several times to measure it; workspace: dtype and number of elements of each scratch buffer;
-  checks: whether it holds assertions, which Triton leaves out of what it does not compile for debugging.
+  checks: whether it holds assertions, which Triton leaves out of what it does not compile for debugging;
+  by_alignment: whether a constant ALIGNED says to it that all pointers are divisible by 16.
 """  # noqa: E501
 
 import re
@@ -43,6 +44,7 @@ def launch_record(
     repeatable: bool,
     kind: str,
     checks: bool,
+    by_alignment: bool = False,
 ) -> tuple[tuple[str, Any], ...]:
     """The record as pairs."""
     return (
@@ -54,4 +56,5 @@ def launch_record(
         ("repeatable", repeatable),
         ("kind", kind),
         *([("checks", True)] if checks else []),
+        *([("by_alignment", True)] if by_alignment else []),
     )

@@ -5,31 +5,41 @@ is computed before anything is stored. What the matrices are computed from is lo
 of some rows, so that blocks that run at the same time read few columns. Where there are too few tiles to fill the device, the inner
 dimension is split into parts, whose results a second function adds up in their order; where there are many, as many blocks as the device
 holds take one tile after the other.
+
+Matrices that are read as they lie may be copied by descriptors of tensors, which the kernel makes first, in memory that Triton asks the
+launcher for: then one thread starts a copy, and the edges of a matrix are the copy's. They want addresses of 16 bytes. Where a launch has
+others, the constant ALIGNED says so, and the same kernel loads element by element.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ....errors import InductorError
-from ....ir.index import INT32_LIMIT, Size, product
+from ....ir.body import Axis, LoopBody, Ref
+from ....ir.index import INT32_LIMIT, Size, product, simplify
 from ....ir.scalar_ops import SCALAR_OPS
 from ....schedule.matrix_product import MatrixProduct, extents, matrix_product
 from ....schedule.plan import LoopKernel, index_checks
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..body import BodyWriter, Tile, Value
-from ..config import TileConfig, tile_configs
+from ..config import Epilogue, TileConfig, tile_configs
 from ..header import function_header, launch_record, source_text
 from ..kernel import repeatable
 from ..printer import IndexPrinter, PythonPrinter, fits_text
 from ..text_rules import HALF, POINTER
 from ..tiling import positions
+from .rectangles import Rectangle, rectangle
 
 __all__ = ["configs", "render"]
 
+_Dims = tuple[Sequence[Axis], Sequence[Axis]]
+_DESCRIPTORS_FROM = 90
+"""Compute capability from which on the hardware copies by descriptors; before, Triton makes loads of them."""
+_DESCRIBED = frozenset((torch.bfloat16, torch.float16, torch.float32))
 _FUNCTION = 8
 """Cost of a scalar op from which on it is a function, and no instruction or two."""
 
@@ -37,9 +47,10 @@ _FUNCTION = 8
 def configs(kernel: LoopKernel, capability: int = 80) -> list[TileConfig]:
     """How the kernel may be cut into tiles on a device of the capability, and on later ones; the best guess first."""
     found = _found(kernel)
-    after = (i.op for p in kernel.passes[1:] for i in p.body.instructions)
-    costly = any(op in SCALAR_OPS and SCALAR_OPS[op].cost >= _FUNCTION for op in after)
-    return tile_configs(*extents(found), _itemsizes(kernel, found), found.dtype.itemsize, capability, costly)
+    described = capability >= _DESCRIPTORS_FROM and _is_described(kernel, found)
+    return tile_configs(
+        *extents(found), _itemsizes(kernel, found), found.dtype.itemsize, capability, _epilogue(kernel, found), described
+    )
 
 
 def render(kernel: LoopKernel) -> RenderedKernel:
@@ -65,6 +76,96 @@ def _itemsizes(kernel: LoopKernel, found: MatrixProduct) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
+def _epilogue(kernel: LoopKernel, found: MatrixProduct) -> Epilogue:
+    """What follows the product."""
+    after = [i for p in kernel.passes[1:] for i in p.body.instructions]
+    costly = any(i.op in SCALAR_OPS and SCALAR_OPS[i.op].cost >= _FUNCTION for i in after)
+    inside = {axis.var for axis in (*found.rows, *found.columns)}
+    moved = {"load": 0, "store": 0}
+    for op, buffer, index in {(i.op, *i.args[:2]) for i in after if i.op in moved}:
+        if inside <= getattr(index, "free_symbols", frozenset()):
+            moved[op] += kernel.layouts[buffer].dtype.itemsize
+    return Epilogue(costly, moved["load"], moved["store"])
+
+
+def _known(kernel: LoopKernel, found: MatrixProduct) -> bool:
+    """Whether sizes are known, and two dimensions tell where an element is."""
+    return not kernel.sizes and not found.batches
+
+
+def _is_described(kernel: LoopKernel, found: MatrixProduct) -> bool:
+    """Whether descriptors tell where both matrices are."""
+    body, dims = kernel.passes[0].body, ((found.rows, found.inner), (found.inner, found.columns))
+    return _known(kernel, found) and all(
+        _loaded(kernel, body, ref, found, axes) is not None for ref, axes in zip(found.factors, dims, strict=True)
+    )
+
+
+def _loaded(kernel: LoopKernel, body: LoopBody, ref: Ref, found: MatrixProduct, dims: _Dims) -> tuple[str, Rectangle] | None:
+    """The buffer that a factor is an element of, as it lies there, and where; None for one that is computed."""
+    load = body.instructions[ref.position]
+    if load.op != "load" or load.args[2] is not None or found.dtype not in HALF:
+        return None
+    buffer, index, _ = load.args
+    if kernel.layouts[buffer].dtype != found.dtype or buffer in kernel.writes:
+        return None
+    ranges = {axis.var: (0, axis.size - 1) for axes in dims for axis in axes}
+    place = rectangle(simplify(index, ranges), dims, found.dtype.itemsize)
+    return None if place is None else (buffer, place)
+
+
+class _Descriptor(NamedTuple):
+    """What is made of a matrix: pointer, matrix, its sizes and those of the rectangles, slower dimension first."""
+
+    pointer: str
+    place: Rectangle
+    sizes: tuple[int, int]
+    blocks: tuple[str, str]
+
+
+class _Writer(BodyWriter):
+    """Of a tile of the result: what lies in memory as the tile does is moved by descriptors."""
+
+    def __init__(self, tiles: _Tiles, tile: Tile, narrow: bool) -> None:
+        super().__init__(tile, IndexPrinter(dict(tiles.names), {}), {}, narrow)
+        self.tiles = tiles
+        self.read = {i.args[0] for p in tiles.kernel.passes for i in p.body.loads()}
+
+    def _place(self, buffer: str, index: Size) -> tuple[str, str] | None:
+        """The descriptor of a matrix of the result's size, and the place of the tile in it."""
+        dims, element = self.tile.dims, self.element[buffer]
+        if not self.tiles.described or dims[0] != "y" or element not in _DESCRIBED:
+            return None
+        index = simplify(index, self.printer.ranges)
+        place = rectangle(index, (self.tiles.axes["y"], self.tiles.axes[dims[1]]), element.itemsize)
+        if place is None or place.turned:
+            return None
+        return self.tiles.descriptor(buffer, place, (dims[0], dims[1]))
+
+    def load_at_once(self, buffer: str, index: Size) -> str | None:
+        found = self._place(buffer, index) if buffer not in self.tiles.kernel.writes else None
+        return None if found is None else f"{found[0]}.load({found[1]})"
+
+    def store(self, buffer: str, index: Size, value: Value, mode: str, guard: Value | None = None) -> None:
+        plain = len(self.lines)
+        super().store(buffer, index, value, mode, guard)
+        alone = mode == "set" and guard is None and buffer not in self.read
+        found = self._place(buffer, index) if alone and value.dims == frozenset(self.tile.dims) else None
+        if found is not None:
+            element = self.element[buffer]
+            held = f"{value.text}.to({HALF[element]})" if element in HALF else value.text
+            lines = self.lines[plain:]
+            self.lines[plain:] = ["if ALIGNED:", f"    {found[0]}.store({found[1]}, {held})", "else:", *_indented(lines)]
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+_STARTS = {"y": "row", "x": "column"}
+"""Dimension -> which of its blocks the tile is."""
+
+
 class _Tiles:
     """Writes the functions of one kernel."""
 
@@ -72,9 +173,9 @@ class _Tiles:
         self.kernel, self.found, self.config = kernel, found, config
         self.names: dict[Any, str] = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}
         self.names |= {symbol: f"number{n}" for n, symbol in enumerate(kernel.numbers)}
-        self.axes = {"y": found.rows, "x": found.columns, "s": found.rows}
+        self.axes = {"y": found.rows, "x": found.columns, "s": found.rows, "h": found.columns, "r": found.inner}
         self.size: dict[str, Size] = {d: product(a.size for a in axes) for d, axes in self.axes.items()}
-        self.blocks = {"y": config.rows, "x": config.columns, "s": config.second_rows, "r": config.inner}
+        self.blocks = {"y": config.rows, "x": config.columns, "s": config.second_rows, "h": config.columns, "r": config.inner}
         self.batches: Size = product(a.size for a in found.batches)
         self.inner: Size = product(a.size for a in found.inner)
         step = config.inner * config.parts
@@ -85,11 +186,15 @@ class _Tiles:
             counts.append(self.batches * self.size["y"] * self.size["x"] * config.parts)
         known = all(isinstance(e, int) and e <= INT32_LIMIT for e in counts) and not kernel.sizes
         self.fits32 = None if known else fits_text(counts, {s: self.names[s] for s in kernel.sizes})
+        self.described = config.descriptors and known and _known(kernel, found)
+        self.descriptors: dict[_Descriptor, str] = {}
 
     def rendered(self) -> RenderedKernel:
         config, functions = self.config, self._functions()
         entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
         form = f" split {config.parts}" if config.parts > 1 else " persistent" if config.persistent else ""
+        form += " specialized" if config.specialized else ""
+        form += " by descriptors" if config.descriptors else ""
         record = launch_record(
             entries=entries,
             grids=self._grids(),
@@ -99,6 +204,7 @@ class _Tiles:
             repeatable=repeatable(self.kernel),
             kind="product in tiles" + form,
             checks=bool(index_checks(self.kernel)),
+            by_alignment=config.descriptors,
         )
         signature = tuple(POINTER[self.kernel.layouts[b].dtype] for b in self.kernel.buffers)
         signature += (POINTER[torch.int64],) * len(self.kernel.numbers) + ("i64",) * len(self.kernel.sizes)
@@ -126,7 +232,8 @@ class _Tiles:
         config = self.config
         if config.parts > 1:
             split = ["part = pid % PARTS", "pid = pid // PARTS"]
-            first = [*self._start(), *split, *self._tile("y"), *self._product()]
+            lines = [*split, *self._tile("y"), *self._product()]
+            first = [*self._start(), *self._made(), *lines]
             inside = self._inside("y", "x")
             first.append(f"tl.store({self._place('y')}, acc{', ' + inside if inside else ''})")
             second = [*self._start(), *self._tile("s"), "acc = tl.zeros([SBLOCK, XBLOCK], tl.float32)"]
@@ -134,20 +241,22 @@ class _Tiles:
             load = f"tl.load({self._place('s')}{', ' + inside + ', other=0' if inside else ''})"
             second += ["for part in tl.static_range(PARTS):", f"    acc += {load}"]
             return [self._function(first), self._function([*second, *self._rest("s")])]
-        lines = [*self._tile("y"), *self._product(), *self._rest("y")]
+        lines = [*self._tile("y"), *self._product(), *(self._rest_in_halves() if config.halves else self._rest("y"))]
         if not config.persistent:
-            return [self._function([*self._start(), *lines])]
+            return [self._function([*self._start(), *self._made(), *lines])]
         tiles = " * ".join(
             [*(self._blocks(d) for d in ("x", "y")), *([f"({self.printer.text(self.batches)})"] if self.found.batches else [])]
         )
-        loop = f"for pid in tl.range(first_tile, {tiles}, tl.num_programs(0), flatten=True):"
+        form = "warp_specialize=ALIGNED" if config.specialized and self.described else "flatten=True"
+        loop = f"for pid in tl.range(first_tile, {tiles}, tl.num_programs(0), {form}):"
         head = [line.replace("pid", "first_tile") for line in self._start()]
-        return [self._function([*head, loop, *(f"    {line}" for line in lines)])]
+        return [self._function([*head, *self._made(), loop, *_indented(lines)])]
 
     def _function(self, lines: Sequence[str]) -> str:
         pointers = [f"p{n}" for n in range(len(self.kernel.buffers) + len(self.kernel.numbers))]
         sizes = [f"ks{n}" for n in range(len(self.kernel.sizes))]
-        header = function_header(pointers, sizes, list(self.config.constants), workspace=self.config.parts > 1)
+        constants = [*self.config.constants, *(["ALIGNED"] if self.config.descriptors else [])]
+        header = function_header(pointers, sizes, constants, workspace=self.config.parts > 1)
         return header.replace("WORKSPACE", "ws0, ") + "".join(f"    {line}\n" for line in lines)
 
     def _blocks(self, dim: str) -> str:
@@ -159,6 +268,29 @@ class _Tiles:
         if self.fits32 is not None:
             lines += ["if WIDE:", "    pid = pid.to(tl.int64)"]
         return lines + [f"number{n} = tl.load(p{len(self.kernel.buffers) + n})" for n in range(len(self.kernel.numbers))]
+
+    def descriptor(self, buffer: str, place: Rectangle, dims: tuple[str, str]) -> tuple[str, str]:
+        """The name of a matrix's descriptor, and where its rectangle begins, of the two dimensions in the order of memory."""
+        slow, fast = reversed(dims) if place.turned else dims
+        sizes = self.size[slow] if slow != "r" else self.inner, self.size[fast] if fast != "r" else self.inner
+        starts = {"r": "roff", "h": "column * XBLOCK + half * HBLOCK"} | {
+            d: f"{n} * {d.upper()}BLOCK" for d, n in _STARTS.items()
+        }
+        rows, columns = sizes
+        assert isinstance(rows, int) and isinstance(columns, int)
+        blocks = f"{slow.upper()}BLOCK", f"{fast.upper()}BLOCK"
+        made = _Descriptor(f"p{self.kernel.buffers.index(buffer)}", place, (rows, columns), blocks)
+        name = self.descriptors.setdefault(made, f"d{len(self.descriptors)}")
+        return name, f"[{starts[slow]}, {starts[fast]}]"
+
+    def _made(self) -> list[str]:
+        """Lines that make descriptors, of all that was asked for before."""
+        lines = []
+        for (pointer, place, (rows, columns), blocks), name in self.descriptors.items():
+            start = f"{pointer} + {place.offset}" if place.offset else pointer
+            shape = f"[{rows}, {columns}], [{place.stride}, 1], [{', '.join(blocks)}]"
+            lines.append(f"    {name} = tl.make_tensor_descriptor({start}, {shape})")
+        return ["if ALIGNED:", *lines] if lines else []
 
     def _tile(self, rows: str) -> list[str]:
         """The positions of the tile's elements; rows: the dimension of its rows."""
@@ -180,12 +312,15 @@ class _Tiles:
                 f"row = first + {place} % band % height",
                 f"column = {place} % band // height",
             ]
-        for dim, start, lanes in ((rows, "row", "[:, None]"), ("x", "column", "[None, :]")):
-            lines.append(f"{dim} = {start} * {dim.upper()}BLOCK + tl.arange(0, {dim.upper()}BLOCK){lanes}")
-            if (mask := self._mask(dim)) is not None:
-                lines.append(f"{mask} = {dim} < {self.printer.text(self.size[dim])}")
-            lines += positions(self.axes[dim], dim, self.printer)
-        return lines
+        lines += self._places(rows, f"row * {rows.upper()}BLOCK", "[:, None]")
+        return lines + self._places("x", "column * XBLOCK", "[None, :]")
+
+    def _places(self, dim: str, start: str, lanes: str) -> list[str]:
+        """The positions in a dimension, and which of them are inside."""
+        lines = [f"{dim} = {start} + tl.arange(0, {dim.upper()}BLOCK){lanes}"]
+        if (mask := self._mask(dim)) is not None:
+            lines.append(f"{mask} = {dim} < {self.printer.text(self.size[dim])}")
+        return lines + positions(self.axes[dim], dim, self.printer)
 
     def _mask(self, dim: str) -> str | None:
         size = self.size[dim]
@@ -205,7 +340,11 @@ class _Tiles:
         """Of a tile with these dimensions; along: the variable of the inner dimension."""
         masks = {d: self._mask(d) for d in dims if d != "r"}
         masks["r"] = None if self.whole_steps else f"{along}mask"
-        writer = BodyWriter(Tile(dims, masks), IndexPrinter(dict(self.names), {}), {}, self.fits32 is None, prefix)
+        tile, narrow = Tile(dims, masks), self.fits32 is None
+        if "r" in dims:
+            writer = BodyWriter(tile, IndexPrinter(dict(self.names), {}), {}, narrow, prefix)
+        else:
+            writer = _Writer(self, tile, narrow)
         named = [("z", "z", self.found.batches), ("r", along, self.found.inner)]
         named += [(d, d, self.axes[d]) for d in dims if d != "r"]
         for dim, name, axes in named:
@@ -223,19 +362,24 @@ class _Tiles:
         body = self.kernel.passes[0].body
         first, second = self._writer(("y", "r"), "q", "a"), self._writer(("r", "x"), "r", "b")
         before: list[str] = []
-        texts = []
-        for writer, ref in zip((first, second), self.found.factors, strict=True):
+        texts, computed = [], []
+        for writer, ref, side in zip((first, second), self.found.factors, ("left", "right"), strict=True):
             writer.inner = writer.zeros = True
             writer.enter_loop(before)
-            texts.append(self._factor(writer, writer.run_one(body, ref.position, {})))
+            text, lines = self._factor(writer, writer.run_one(body, ref.position, {})), writer.lines
             writer.leave_loop()
+            if (copied := self._copied(writer, ref)) is not None:
+                lines = ["if ALIGNED:", f"    {side} = {copied}", "else:", *_indented([*lines, f"{side} = {text}"])]
+                text = side
+            texts.append(text)
+            computed += lines
         steps = ["q = roff + tl.arange(0, RBLOCK)[None, :]", "r = roff + tl.arange(0, RBLOCK)[:, None]"]
         if not self.whole_steps:
             steps += ["qmask = q < rlast", "rmask = r < rlast"]
         for name in ("q", "r"):
             steps += positions(self.found.inner, name, self.printer)
         precision = "" if self.found.dtype in HALF else ', input_precision="ieee"'
-        steps += [*first.lines, *second.lines, f"acc = tl.dot({texts[0]}, {texts[1]}, acc{precision})"]
+        steps += [*computed, f"acc = tl.dot({texts[0]}, {texts[1]}, acc{precision})"]
         inner, begin, limits = self.printer.text(self.inner), "0", []
         if self.config.parts > 1:
             limits = [
@@ -249,6 +393,20 @@ class _Tiles:
         start = "acc = tl.zeros([YBLOCK, XBLOCK], tl.float32)"
         return [*limits, start, *before, f"for roff in range({begin}, rlast, RBLOCK):", *(f"    {line}" for line in steps)]
 
+    def _copied(self, writer: BodyWriter, ref: Ref) -> str | None:
+        """A rectangle of a matrix that a descriptor tells; None where there is none."""
+        a, b = writer.tile.dims
+        loaded = (
+            _loaded(self.kernel, self.kernel.passes[0].body, ref, self.found, (self.axes[a], self.axes[b]))
+            if self.described
+            else None
+        )
+        if loaded is None:
+            return None
+        buffer, place = loaded
+        name, start = self.descriptor(buffer, place, (a, b))
+        return f"{name}.load({start})" + (".T" if place.turned else "")
+
     def _factor(self, writer: BodyWriter, value: Value) -> str:
         """An element of a matrix as tensor cores take it, zero behind the end of the inner dimension."""
         whole, mask = writer.full(value), writer.tile.masks["r"]
@@ -256,10 +414,20 @@ class _Tiles:
             whole = f"tl.where({mask}, {whole}, 0.0)"
         return f"({whole}).to({HALF[self.found.dtype]})" if self.found.dtype in HALF else whole
 
-    def _rest(self, rows: str) -> list[str]:
+    def _rest_in_halves(self) -> list[str]:
+        """What is computed from the product, for half of the columns and then for the others."""
+        return [
+            "first_half, second_half = tl.split(tl.permute(tl.reshape(acc, [YBLOCK, 2, HBLOCK]), (0, 2, 1)))",
+            "for half in tl.static_range(2):",
+            "    acc_half = first_half if half == 0 else second_half",
+            *_indented(self._places("h", "column * XBLOCK + half * HBLOCK", "[None, :]")),
+            *_indented(self._rest("y", "h", "acc_half")),
+        ]
+
+    def _rest(self, rows: str, columns: str = "x", held: str = "acc") -> list[str]:
         """What is computed from the product."""
-        writer = self._writer((rows, "x"), "r", "t")
-        writer.locals[self.found.name] = Value("acc", frozenset({rows, "x"}), torch.float32)
+        writer = self._writer((rows, columns), "r", "t")
+        writer.locals[self.found.name] = Value(held, frozenset({rows, columns}), torch.float32)
         for one in self.kernel.passes[1:]:
             writer.run(one.body)
             writer.end_pass()
