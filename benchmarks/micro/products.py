@@ -192,7 +192,8 @@ def words(c: TileConfig) -> str:
     found = [f"{c.rows}x{c.columns}x{c.inner} warps {c.num_warps} stages {c.num_stages}"]
     found += [f"parts {c.parts}"] if c.parts > 1 else []
     found += [f"persistent {c.at_once}"] if c.persistent else []
-    return " ".join(found + [name for name in ("descriptors", "halves", "specialized") if getattr(c, name)])
+    found += [f"slices {c.slices}"] if c.slices > 1 else []
+    return " ".join(found + [name for name in ("descriptors", "specialized") if getattr(c, name)])
 
 
 def main() -> None:

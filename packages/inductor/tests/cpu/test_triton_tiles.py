@@ -208,10 +208,10 @@ FORMS = {
     "split": dataclasses.replace(SMALL, parts=2),
     "persistent": dataclasses.replace(SMALL, persistent=True),
     "described": dataclasses.replace(SMALL, descriptors=True),
-    "described, in halves": dataclasses.replace(SMALL, descriptors=True, halves=True, persistent=True),
+    "described, in slices": dataclasses.replace(SMALL, descriptors=True, slices=2, persistent=True),
     "described, split": dataclasses.replace(SMALL, descriptors=True, parts=2),
     "specialized": dataclasses.replace(SMALL, descriptors=True, specialized=True, persistent=True),
-    "in halves": dataclasses.replace(SMALL, halves=True),
+    "in slices": dataclasses.replace(SMALL, columns=64, slices=4),
 }
 
 
@@ -526,7 +526,7 @@ def test_best_guesses_do_not_spill(tmp_path):
     for make in (with_gelu, plain, with_gate):  # the larger tiles of the later one
         core = make(*SHAPES["large"], BF16)
         found = [c for c in tiles.configs(core, 90) if c.descriptors and c.parts == 1]
-        for config in {(c.rows, c.columns, c.num_warps, c.specialized): c for c in reversed(found[:9])}.values():
+        for config in {(c.rows, c.columns, c.num_warps, c.slices, c.specialized): c for c in reversed(found[:9])}.values():
             (kernel,) = renderer.pack([("product", renderer.render(dataclasses.replace(core, config=config.record())))])
             jobs.append(build.request(kernel, "kernel", kernel.launch["configs"][0], build.Variant(), 90))
     cubins = build.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
@@ -560,7 +560,7 @@ TEXTS = {
     "sm_90": (90, TileConfig(128, 128, 64, 8, 3), ("wgmma.mma_async", "cp.async.cg.shared.global")),
     "descriptors": (
         90,
-        TileConfig(128, 256, 64, 8, 3, descriptors=True, halves=True, persistent=True),
+        TileConfig(128, 256, 64, 8, 3, descriptors=True, slices=2, persistent=True),
         ("wgmma.mma_async", "cp.async.bulk.tensor.2d.shared", "cp.async.bulk.tensor.2d.global", "tensormap.replace"),
     ),
     "specialized": (

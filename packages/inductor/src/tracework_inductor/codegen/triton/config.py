@@ -204,9 +204,9 @@ class TileConfig:
     dimension is split, how many rows of tiles are a band, whether blocks take several tiles, and how many of such blocks a multiprocessor
     runs at the same time.
 
-    descriptors: matrices in memory are copied by descriptors of tensors. halves: what follows the product is computed for half of the columns
-    and then for the others, so that a thread holds fewer values. specialized: a warp group copies for two others that multiply, each of
-    num_warps warps; blocks of this kind take several tiles."""
+    descriptors: matrices in memory are copied by descriptors of tensors. slices: into how many the columns are cut for what follows the
+    product, one of which is computed after the other, so that a thread holds fewer values. specialized: a warp group copies for two others
+    that multiply, each of num_warps warps; blocks of this kind take several tiles."""
 
     rows: int
     columns: int
@@ -218,7 +218,7 @@ class TileConfig:
     persistent: bool = False
     at_once: int = 1
     descriptors: bool = False
-    halves: bool = False
+    slices: int = 1
     specialized: bool = False
 
     @property
@@ -237,7 +237,7 @@ class TileConfig:
         found = {"YBLOCK": self.rows, "XBLOCK": self.columns, "RBLOCK": self.inner, "BAND": self.band}
         if self.parts > 1:
             found |= {"SBLOCK": self.second_rows, "PARTS": self.parts}
-        found |= {"HBLOCK": self.columns // 2} if self.halves else {}
+        found |= {"CBLOCK": self.columns // self.slices} if self.slices > 1 else {}
         found |= {"DESCRIPTORS": 1} if self.descriptors else {}
         found |= {"SPECIALIZED": 1} if self.specialized else {}
         return found | ({"BLOCKS": self.at_once * MULTIPROCESSORS} if self.persistent else {})
@@ -251,16 +251,18 @@ class TileConfig:
         """The config of a record."""
         c, blocks = record["constants"], record["constants"].get("BLOCKS", 0)
         return cls(
-            *(c[name] for name in ("YBLOCK", "XBLOCK", "RBLOCK")),
-            record["num_warps"],
-            record["num_stages"],
-            c.get("PARTS", 1),
-            c["BAND"],
-            bool(blocks),
-            max(1, blocks // MULTIPROCESSORS),
-            "DESCRIPTORS" in c,
-            "HBLOCK" in c,
-            "SPECIALIZED" in c,
+            rows=c["YBLOCK"],
+            columns=c["XBLOCK"],
+            inner=c["RBLOCK"],
+            num_warps=record["num_warps"],
+            num_stages=record["num_stages"],
+            parts=c.get("PARTS", 1),
+            band=c["BAND"],
+            persistent=bool(blocks),
+            at_once=max(1, blocks // MULTIPROCESSORS),
+            descriptors="DESCRIPTORS" in c,
+            slices=c["XBLOCK"] // c.get("CBLOCK", c["XBLOCK"]),
+            specialized="SPECIALIZED" in c,
         )
 
 
@@ -286,12 +288,13 @@ _HALF_TILES = (
     (TileConfig(16, 32, 128, 2, 4), 0.1),
 )
 _DESCRIBED_TILES = (
-    (TileConfig(128, 256, 64, 8, 3, descriptors=True, halves=True), 1.15),
+    (TileConfig(128, 256, 64, 8, 4, descriptors=True, slices=4), 1.15),
+    (TileConfig(128, 256, 64, 8, 3, descriptors=True, slices=2), 1.15),
     (TileConfig(128, 256, 64, 4, 3, descriptors=True, specialized=True), 1.15),
-    (TileConfig(256, 128, 64, 8, 3, descriptors=True, halves=True), 1.1),
+    (TileConfig(256, 128, 64, 8, 3, descriptors=True, slices=2), 1.1),
     (TileConfig(256, 128, 64, 4, 3, descriptors=True, specialized=True), 1.1),
-    (TileConfig(128, 128, 64, 4, 3, descriptors=True, halves=True), 1.05),
-    (TileConfig(128, 128, 64, 4, 2, descriptors=True, halves=True), 1.0),
+    (TileConfig(128, 128, 64, 4, 3, descriptors=True, slices=2), 1.05),
+    (TileConfig(128, 128, 64, 4, 2, descriptors=True, slices=2), 1.0),
     (TileConfig(128, 128, 64, 4, 4, descriptors=True, specialized=True), 1.05),
     (TileConfig(128, 128, 64, 8, 4, descriptors=True), 1.0),
     (TileConfig(128, 64, 64, 4, 4, descriptors=True), 0.85),
@@ -341,7 +344,7 @@ def _fitted(tile: TileConfig, persistent: bool, stage: int, after: Epilogue, sha
     beside = 0
     if tile.descriptors and persistent:
         moved = after.stored + (0 if tile.specialized else after.read)
-        beside = tile.rows * tile.columns // (2 if tile.halves else 1) * moved
+        beside = tile.rows * tile.columns // tile.slices * moved
     own = beside + (_OF_BLOCK if tile.descriptors else 0)
     stages = min(tile.num_stages, (shared - own) // stage)
     if stages < 1:
@@ -373,7 +376,7 @@ def tile_configs(
         first, second = (max(n, itemsize) for n in loaded)
         step = min(tile.inner, max(16, power_of_two(inner)))
         stage = step * (tile.rows * first + tile.columns * second)
-        if tile.held > (min(most, _MOST_BESIDE_FUNCTIONS) if after.costly and not tile.halves else most):
+        if tile.held > (min(most, _MOST_BESIDE_FUNCTIONS) if after.costly and tile.slices == 1 else most):
             continue
         if tile.rows > max(16, power_of_two(rows)) or tile.columns > max(32, power_of_two(columns)):
             continue
@@ -394,7 +397,7 @@ def tile_configs(
                 time = -(-blocks * parts // at_once) * of_tile / parts
                 if parts > 1:
                     time += _SECOND_LAUNCH + 8 * parts * batches * rows * columns / _BANDWIDTH
-                found.append((time, dataclasses.replace(fitted, parts=parts, halves=tile.halves and parts == 1, at_once=1)))
+                found.append((time, dataclasses.replace(fitted, parts=parts, slices=tile.slices if parts == 1 else 1, at_once=1)))
                 if blocks * parts >= at_once:
                     break
                 parts *= 2

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ....ir.body import Axis
 from ....ir.index import Size
@@ -41,7 +41,7 @@ def rectangle(index: Size, dims: tuple[Sequence[Axis], Sequence[Axis]], itemsize
     return Rectangle(offset, stride, turned)
 
 
-def _step(axes: Sequence[Axis], coefficients: dict[object, int]) -> int | None:
+def _step(axes: Sequence[Axis], coefficients: Mapping[Any, int]) -> int | None:
     """What one step along all axes together, taken as one, adds to an index; None where that changes along the way."""
     found, below = None, 1
     for axis in reversed(axes):

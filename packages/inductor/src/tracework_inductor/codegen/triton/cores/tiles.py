@@ -162,8 +162,14 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-_STARTS = {"y": "row", "x": "column"}
-"""Dimension -> which of its blocks the tile is."""
+_STARTS = {
+    "y": "row * YBLOCK",
+    "s": "row * SBLOCK",
+    "x": "column * XBLOCK",
+    "c": "column * XBLOCK + slice * CBLOCK",
+    "r": "roff",
+}
+"""Dimension -> where the tile begins in it; "c" is that of columns, a slice of which is computed at a time."""
 
 
 class _Tiles:
@@ -173,9 +179,9 @@ class _Tiles:
         self.kernel, self.found, self.config = kernel, found, config
         self.names: dict[Any, str] = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}
         self.names |= {symbol: f"number{n}" for n, symbol in enumerate(kernel.numbers)}
-        self.axes = {"y": found.rows, "x": found.columns, "s": found.rows, "h": found.columns, "r": found.inner}
+        self.axes = {"y": found.rows, "x": found.columns, "s": found.rows, "c": found.columns, "r": found.inner}
         self.size: dict[str, Size] = {d: product(a.size for a in axes) for d, axes in self.axes.items()}
-        self.blocks = {"y": config.rows, "x": config.columns, "s": config.second_rows, "h": config.columns, "r": config.inner}
+        self.blocks = {"y": config.rows, "x": config.columns, "s": config.second_rows, "c": config.columns, "r": config.inner}
         self.batches: Size = product(a.size for a in found.batches)
         self.inner: Size = product(a.size for a in found.inner)
         step = config.inner * config.parts
@@ -241,7 +247,7 @@ class _Tiles:
             load = f"tl.load({self._place('s')}{', ' + inside + ', other=0' if inside else ''})"
             second += ["for part in tl.static_range(PARTS):", f"    acc += {load}"]
             return [self._function(first), self._function([*second, *self._rest("s")])]
-        lines = [*self._tile("y"), *self._product(), *(self._rest_in_halves() if config.halves else self._rest("y"))]
+        lines = [*self._tile("y"), *self._product(), *(self._rest_in_slices() if config.slices > 1 else self._rest("y"))]
         if not config.persistent:
             return [self._function([*self._start(), *self._made(), *lines])]
         tiles = " * ".join(
@@ -272,16 +278,12 @@ class _Tiles:
     def descriptor(self, buffer: str, place: Rectangle, dims: tuple[str, str]) -> tuple[str, str]:
         """The name of a matrix's descriptor, and where its rectangle begins, of the two dimensions in the order of memory."""
         slow, fast = reversed(dims) if place.turned else dims
-        sizes = self.size[slow] if slow != "r" else self.inner, self.size[fast] if fast != "r" else self.inner
-        starts = {"r": "roff", "h": "column * XBLOCK + half * HBLOCK"} | {
-            d: f"{n} * {d.upper()}BLOCK" for d, n in _STARTS.items()
-        }
-        rows, columns = sizes
+        rows, columns = self.size[slow], self.size[fast]
         assert isinstance(rows, int) and isinstance(columns, int)
         blocks = f"{slow.upper()}BLOCK", f"{fast.upper()}BLOCK"
         made = _Descriptor(f"p{self.kernel.buffers.index(buffer)}", place, (rows, columns), blocks)
         name = self.descriptors.setdefault(made, f"d{len(self.descriptors)}")
-        return name, f"[{starts[slow]}, {starts[fast]}]"
+        return name, f"[{_STARTS[slow]}, {_STARTS[fast]}]"
 
     def _made(self) -> list[str]:
         """Lines that make descriptors, of all that was asked for before."""
@@ -312,12 +314,11 @@ class _Tiles:
                 f"row = first + {place} % band % height",
                 f"column = {place} % band // height",
             ]
-        lines += self._places(rows, f"row * {rows.upper()}BLOCK", "[:, None]")
-        return lines + self._places("x", "column * XBLOCK", "[None, :]")
+        return [*lines, *self._places(rows, "[:, None]"), *self._places("x", "[None, :]")]
 
-    def _places(self, dim: str, start: str, lanes: str) -> list[str]:
+    def _places(self, dim: str, lanes: str) -> list[str]:
         """The positions in a dimension, and which of them are inside."""
-        lines = [f"{dim} = {start} + tl.arange(0, {dim.upper()}BLOCK){lanes}"]
+        lines = [f"{dim} = {_STARTS[dim]} + tl.arange(0, {dim.upper()}BLOCK){lanes}"]
         if (mask := self._mask(dim)) is not None:
             lines.append(f"{mask} = {dim} < {self.printer.text(self.size[dim])}")
         return lines + positions(self.axes[dim], dim, self.printer)
@@ -414,15 +415,18 @@ class _Tiles:
             whole = f"tl.where({mask}, {whole}, 0.0)"
         return f"({whole}).to({HALF[self.found.dtype]})" if self.found.dtype in HALF else whole
 
-    def _rest_in_halves(self) -> list[str]:
-        """What is computed from the product, for half of the columns and then for the others."""
-        return [
-            "first_half, second_half = tl.split(tl.permute(tl.reshape(acc, [YBLOCK, 2, HBLOCK]), (0, 2, 1)))",
-            "for half in tl.static_range(2):",
-            "    acc_half = first_half if half == 0 else second_half",
-            *_indented(self._places("h", "column * XBLOCK + half * HBLOCK", "[None, :]")),
-            *_indented(self._rest("y", "h", "acc_half")),
-        ]
+    def _rest_in_slices(self) -> list[str]:
+        """What is computed from the product, for some of the columns after others."""
+        lines, cut = [], ["acc"]
+        while len(cut) < self.config.slices:
+            for name in cut:
+                apart = f"tl.permute(tl.reshape({name}, [YBLOCK, 2, {self.config.columns // (2 * len(cut))}]), (0, 2, 1))"
+                lines.append(f"{name}0, {name}1 = tl.split({apart})")
+            cut = [name + half for name in cut for half in "01"]
+        *firsts, last = cut
+        chosen = "".join(f"{name} if slice == {n} else " for n, name in enumerate(firsts)) + last
+        rest = [f"acc_slice = {chosen}", *self._places("c", "[None, :]"), *self._rest("y", "c", "acc_slice")]
+        return [*lines, f"for slice in tl.static_range({self.config.slices}):", *_indented(rest)]
 
     def _rest(self, rows: str, columns: str = "x", held: str = "acc") -> list[str]:
         """What is computed from the product."""
