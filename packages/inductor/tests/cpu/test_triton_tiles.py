@@ -44,7 +44,7 @@ from tracework_inductor.codegen.wrapper.lines import host_program  # noqa: E402
 from tracework_inductor.codegen.wrapper.python import host_source  # noqa: E402
 from tracework_inductor.ir.body import Axis  # noqa: E402
 from tracework_inductor.ir.index import floordiv, symbol  # noqa: E402
-from tracework_inductor.lowering import tile_products  # noqa: E402
+from tracework_inductor.lowering import product_pieces, tile_products  # noqa: E402
 from tracework_inductor.schedule.choice import Answer, every  # noqa: E402
 from tracework_inductor.schedule.plan import ExternKernel, LoopKernel  # noqa: E402
 from tracework_primops import TensorSpec, prims  # noqa: E402
@@ -403,6 +403,27 @@ def test_rows_that_the_library_wants_padded(tmp_path):
     assert any(b.layout.strides == (1008, 1) for b in lowered.buffers.values()) and len(lowered.products) == 4
     plan = planned(None, graph=graph)
     assert len(cores(plan)) == 4 == len(plan.kernels)
+
+
+@pytest.mark.parametrize("name", ("mm", "bias"))
+def test_products_that_the_library_computes_in_pieces(name, monkeypatch, tmp_path):
+    """A core takes the place of all pieces, and of the copies between them; the library keeps them."""
+    torch.manual_seed(0)
+    monkeypatch.setattr(product_pieces, "LEAST_BYTES", 1)
+    monkeypatch.setattr(product_pieces, "ROWS", 2)
+    x, w, b = inputs = matrix(40, 64), matrix(37, 64), matrix(37)
+    program = linear if name == "mm" else lambda x, w, b: prims.addmm(b, x, turned(w))
+    wanted = x.double() @ w.double().T + (0 if name == "mm" else b.double())
+    inputs = inputs[:2] if name == "mm" else inputs
+    seen = []
+    for ours in (False, True):
+        plan = planned(program, *inputs, choose=lambda c: seen.append(c) or (every(c) if ours else Answer({})))
+        (choice,) = seen[-1]
+        assert sum(isinstance(k, ExternKernel) for k in choice.library) == 7
+        assert len(cores(plan)) == ours and (len(plan.kernels) == 1) == ours
+    (found,), _ = run(plan, inputs, tmp_path)
+    assert found.is_contiguous()
+    check(found, wanted, BF16, 1)
 
 
 def test_configs_are_read_back():

@@ -79,12 +79,13 @@ def _bytes(layout: BufferLayout) -> int:
 def _library_us(choice: Choice, problem: Problem, device: Device) -> float:
     """Of the call, and of the kernels beside it by the bytes that they move."""
     found = 0.0
+    calls = sum(isinstance(kernel, ExternKernel) for kernel in choice.library)
     for kernel in choice.library:
         if isinstance(kernel, ExternKernel):
             views = [a for a in kernel.node.args if hasattr(a, "buffer")]
             moved = (
                 sum(constant_product(view.sizes) for view in views)
-                + problem.sizes[0][1] * problem.sizes[1][1] * problem.sizes[2][1]
+                + problem.sizes[0][1] * problem.sizes[1][1] * problem.sizes[2][1] // calls
             )
             itemsize = 4 if problem.unit == "float32" else 2
             alone = Problem(
@@ -94,7 +95,7 @@ def _library_us(choice: Choice, problem: Problem, device: Device) -> float:
                 (),
                 device.name,
                 bytes=moved * itemsize,
-                operations=problem.operations,
+                operations=problem.operations // calls,
                 unit=problem.unit,
             )
             found += predict(alone, {}, device)

@@ -73,6 +73,8 @@ class Lowering:
         self.tile_products = tile_products(graph.graph, options) - self.vector_products if products else frozenset()
         self.products: dict[str, tuple[LoopNode, ...]] = {}
         """Library call -> the loops of its product (tile_products.py)."""
+        self.pieces: dict[str, frozenset[str]] = {}
+        """The first library call of such a product -> the names of others, and of what puts their results together."""
         self.row_padding = RowPadding(graph.graph, {*self.product_pieces, *self.vector_products})
         self.gapped_bases = gapped_bases(graph.graph)
         self.origin: str | None = None
@@ -462,6 +464,7 @@ class Lowering:
             static,
             tuple(self.fallbacks),
             self.products,
+            self.pieces,
         )
         return each_checked_once(program) if self.checks else program
 

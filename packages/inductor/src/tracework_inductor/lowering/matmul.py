@@ -58,7 +58,7 @@ def mm(low: Any, a: Any, b: Any) -> Any:
     if low.node in low.vector_products:
         return vector_product(low, a, b)
     if rows := low.product_pieces.get(low.node):
-        return product_in_pieces(low, None, a, b, rows)
+        return _with_tiles(low, lambda: product_in_pieces(low, None, a, b, rows), a, b)
     return _with_tiles(low, lambda: _product(low, "torch.mm", a, b), a, b)
 
 
@@ -78,7 +78,7 @@ def addmm(low: Any, bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) ->
     if low.node in low.vector_products:
         return vector_product(low, a, b, bias, beta, alpha)
     if rows := low.product_pieces.get(low.node):
-        return product_in_pieces(low, bias, a, b, rows)
+        return _with_tiles(low, lambda: product_in_pieces(low, bias, a, b, rows), a, b, bias)
     return _with_bias(low, ("torch.mm", "torch.addmm"), bias, (a, b), beta, alpha)
 
 

@@ -147,10 +147,14 @@ def _beside(
         return library()
     # Only now are operands realised, which what is recorded from here on reads.
     value = library()
-    call = low.nodes[-1]
-    ours = isinstance(call, ExternNode) and isinstance(value, Strided) and call.outputs == (value.buffer,)
-    if ours and low.buffers[value.buffer].layout == layout:
+    calls = [n for n, node in enumerate(low.nodes) if n >= mark and isinstance(node, ExternNode)]
+    if not calls or not isinstance(value, Strided) or low.buffers[value.buffer].layout != layout:
+        return value
+    call, *others = low.nodes[calls[0] :]
+    if value.buffer in others[-1].writes if others else call.outputs == (value.buffer,):
         low.products[call.name] = _in_place_of(call, loops, value.buffer)
+        if others:
+            low.pieces[call.name] = frozenset(node.name for node in others)
     return value
 
 

@@ -40,9 +40,14 @@ def every(choices: Sequence[Choice]) -> Answer:
 
 def with_cores(program: Program, names: Collection[str]) -> Program:
     """The program with loops, whose products a core writes, in place of these library calls."""
-    nodes = [new for node in program.nodes for new in (program.products[node.name] if node.name in names else (node,))]
+    gone = frozenset[str]().union(*(program.pieces.get(name, ()) for name in names))
+    kept = (node for node in program.nodes if node.name not in gone)
+    nodes = [new for node in kept for new in (program.products[node.name] if node.name in names else (node,))]
     written = {name: program.buffers[name] for call in names for name in program.products[call][-1].writes}
-    buffers = {**program.buffers, **{name: dataclasses.replace(buffer, kind="computed") for name, buffer in written.items()}}
+    buffers = {
+        **program.buffers,
+        **{name: dataclasses.replace(buffer, kind="computed", base=None) for name, buffer in written.items()},
+    }
     return dataclasses.replace(program, nodes=tuple(nodes), buffers=buffers)
 
 
@@ -77,7 +82,7 @@ def chosen(program: Program, choose: Choose, plan: Callable[[Program], KernelPla
 def _choices(program: Program, offered: KernelPlan, library: KernelPlan) -> tuple[Choice, ...]:
     found = []
     for name, core in cores(program, offered.kernels):
-        members = {name, *core.nodes}
+        members = {name, *program.pieces.get(name, ()), *core.nodes}
         found.append(Choice(name, core, tuple(k for k in library.kernels if members & _nodes(k))))
     return tuple(sorted(found, key=lambda choice: list(program.products).index(choice.name)))
 

@@ -272,6 +272,8 @@ class Program:
     fallbacks: tuple[tuple[str, str], ...] = ()
     products: Mapping[str, tuple[LoopNode, ...]] = dataclasses.field(default_factory=dict)
     """Library call -> loops that compute the same buffer from what is not in memory yet, and of which a core can write the product."""
+    pieces: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    """The first of several library calls that compute such a buffer -> the other nodes that do, which go where the call goes."""
 
 
 @dataclasses.dataclass(frozen=True)
