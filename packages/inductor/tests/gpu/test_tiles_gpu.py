@@ -1,0 +1,107 @@
+"""Products in tiles on a GPU: values of every form that is proposed, at edges, from addresses of all kinds, and in a recorded graph."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import pytest
+import torch
+from product_programs import BF16, linear, silu, turned
+from tracework_inductor import InductorOptions, compile_plan, lower, schedule
+from tracework_inductor.codegen.triton import TritonRenderer
+from tracework_inductor.codegen.triton.cores import tiles
+from tracework_inductor.schedule.choice import Answer
+from tracework_primops import prims
+from tracework_runtime import load
+from triton_programs import graph_of
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+M, N, K = 4000, 1032, 520
+"""No multiples of tiles, and more tiles of the largest kind than multiprocessors."""
+
+PROGRAMS = {
+    "mm": (lambda x, w: linear(x, w), ((M, K), (N, K)), lambda x, w: x @ w.T),
+    "turned": (lambda x, w: prims.mm(turned(x), w), ((K, M), (K, N)), lambda x, w: x.T @ w),
+    "bias, tanh": (
+        lambda x, w, b: prims.tanh(prims.addmm(b, x, turned(w))),
+        ((M, K), (N, K), (N,)),
+        lambda x, w, b: torch.tanh(x @ w.T + b),
+    ),
+    "gate": (
+        lambda x, w, g: prims.mul(silu(g), linear(x, w)),
+        ((M, K), (N, K), (M, N)),
+        lambda x, w, g: torch.nn.functional.silu(g) * (x @ w.T),
+    ),
+    "rows of 16 bytes and a bit": (lambda x, w: linear(x, w), ((M, K), (N + 1, K)), lambda x, w: x @ w.T),
+}
+"""name -> program, sizes of its inputs, the same in torch."""
+
+
+def compiled(graph, record):
+    """The program with a core of this config."""
+    options = InductorOptions(products="tiles")
+    plan = schedule(
+        lower(graph, options),
+        options,
+        TritonRenderer.capabilities,
+        lambda choices: Answer({choice.name: record for choice in choices}),
+    )
+    return load(compile_plan(graph, plan, options))
+
+
+def proposed(graph):
+    """Each way to walk over tiles and to compute what follows, once."""
+    options, found = InductorOptions(products="tiles"), {}
+
+    def choose(choices):
+        capability = 90 if torch.cuda.get_device_capability() >= (9, 0) else 80
+        for c in tiles.configs(choices[0].core, capability):
+            found.setdefault((c.slices, c.specialized, c.persistent, c.parts > 1, c.descriptors), c)
+        return Answer({})
+
+    schedule(lower(graph, options), options, TritonRenderer.capabilities, choose)
+    return [c for c in found.values() if c.descriptors] or list(found.values())
+
+
+def close(found, wanted):
+    error = (found.double() - wanted).abs()
+    return bool((error <= 2**-7 * wanted.abs() + 2**-8 * wanted.abs().mean()).all())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values(name):
+    torch.manual_seed(0)
+    program, sizes, eager = PROGRAMS[name]
+    given = [torch.randn(s, device="cuda", dtype=BF16) for s in sizes]
+    # From addresses that are not aligned, descriptors are not made; one before the first is a NaN.
+    apart = [torch.full((t.numel() + 1,), torch.nan, device="cuda", dtype=BF16)[1:].view(t.shape).copy_(t) for t in given]
+    wanted = eager(*(t.double() for t in given))
+    graph = graph_of(program, *given)
+    for config in proposed(graph):
+        run = compiled(graph, config.record())
+        for inputs in (given, apart) if name == "mm" else (given,):
+            for _ in range(2):  # what the first run left in memory of the kernel's own is there again
+                (found,) = run(list(inputs))
+                assert found.stride() == (wanted.shape[1], 1)
+                assert close(found, wanted), (config, inputs is apart)
+
+
+@pytest.mark.parametrize("form", ("persistent", "specialized"))
+def test_recorded(form):
+    """Descriptors are made anew in each replay, in memory that the graph keeps."""
+    program, sizes, eager = PROGRAMS["gate"]
+    given = [torch.randn(s, device="cuda", dtype=BF16) for s in sizes]
+    graph = graph_of(program, *given)
+    run = compiled(graph, next(c for c in proposed(graph) if getattr(c, form)).record())
+    run(list(given))
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded):
+        (found,) = run(list(given))
+    for _ in range(3):
+        for t in given:
+            t.normal_()
+        taken = torch.full((1 << 20,), 255, dtype=torch.uint8, device="cuda")
+        recorded.replay()
+        assert close(found, eager(*(t.double() for t in given))), taken.shape
