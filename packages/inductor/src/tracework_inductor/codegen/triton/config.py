@@ -226,6 +226,15 @@ class TileConfig:
         """Numbers of a tile that a thread has."""
         return self.rows * self.columns // (32 * self.num_warps * (2 if self.specialized else 1))
 
+    def loads_early(self, after: "Epilogue") -> bool:
+        """Whether what is read behind the product is loaded before it, into registers, so that nobody waits for it.
+
+        Where blocks copy for the next tile during this one, the loop over steps and that over tiles are one, and all its values are held
+        throughout: there is no room then.
+        """
+        held = self.held + self.held * after.read // 4 + after.vectors * self.columns // 4
+        return self.slices == 1 and (self.specialized or not self.persistent) and held <= _MOST_HELD
+
     @property
     def second_rows(self) -> int:
         """Rows of a block that adds up parts."""
@@ -266,6 +275,8 @@ class TileConfig:
         )
 
 
+_MOST_HELD = 200
+"""Registers of a thread that hold the product, and what is read for what follows it: 224 spill."""
 LIMITS = {80: (163 << 10, 64), 90: (227 << 10, 128)}
 """Compute capability from which on -> bytes of shared memory that a block may take, and float32 numbers of a tile in a thread, of which what
 follows the product computes several."""
@@ -315,6 +326,7 @@ _TILES = {2: (_HALF_TILES, 989e12), 4: (_FLOAT_TILES, 67e12)}
 """Bytes of a factor -> (tiles, each with the share of the device's rate that it is guessed to reach; that rate a second on an H100)."""
 _OF_BLOCK = 1 << 10
 """Bytes of shared memory that the device keeps of each block; barriers of copies take a few hundred more."""
+_STORED_AT_ONCE = 32 << 10
 _BANDWIDTH, _SECOND_LAUNCH = 3.35e12, 4e-6
 _MOST_TOGETHER = 2
 _MOST_BESIDE_FUNCTIONS = 64
@@ -325,11 +337,12 @@ _STEPS_OF_TILE_PART = 4
 @dataclasses.dataclass(frozen=True)
 class Epilogue:
     """What follows a product: whether it computes functions that take many registers (beside 128 elements in a thread, erf's spill on sm_90),
-    and how many bytes it reads of other matrices of the result's size, and stores, for each element."""
+    how many bytes it reads of other matrices of the result's size, and stores, for each element, and how many rows it reads, as biases are."""
 
     costly: bool = False
     read: int = 0
     stored: int = 2
+    vectors: int = 0
 
 
 NO_EPILOGUE = Epilogue()
@@ -338,10 +351,10 @@ NO_EPILOGUE = Epilogue()
 def _fitted(tile: TileConfig, persistent: bool, stage: int, after: Epilogue, shared: int) -> TileConfig | None:
     """The tile with as many stages, of so many bytes each, as shared memory holds, and as many blocks at once; None where it holds none.
 
-    Where blocks take several tiles, what descriptors copy for what follows the product has memory of its own: of specialised warps, what is
-    read goes through the same memory as what is stored.
+    Where blocks take several tiles, what is stored has memory of its own on its way: a part of the tile at a time, or with descriptors all of
+    it, and all that is read, which of specialised warps goes through the same memory as what is stored.
     """
-    beside = 0
+    beside = min(2 * tile.rows * tile.columns, _STORED_AT_ONCE) if persistent else 0
     if tile.descriptors and persistent:
         moved = after.stored + (0 if tile.specialized else after.read)
         beside = tile.rows * tile.columns // tile.slices * moved
@@ -349,7 +362,7 @@ def _fitted(tile: TileConfig, persistent: bool, stage: int, after: Epilogue, sha
     stages = min(tile.num_stages, (shared - own) // stage)
     if stages < 1:
         return None
-    together = (shared + _OF_BLOCK) // (stage * stages + own + _OF_BLOCK) if tile.descriptors else shared // (stage * stages)
+    together = (shared + _OF_BLOCK) // (stage * stages + own + _OF_BLOCK)
     together = 1 if tile.specialized else _between(1, together, _MOST_TOGETHER)
     return dataclasses.replace(tile, num_stages=stages, persistent=persistent, at_once=together)
 

@@ -42,6 +42,8 @@ _DESCRIPTORS_FROM = 90
 _DESCRIBED = frozenset((torch.bfloat16, torch.float16, torch.float32))
 _FUNCTION = 8
 """Cost of a scalar op from which on it is a function, and no instruction or two."""
+_INSTRUCTIONS = frozenset(("exp", "exp2", "sigmoid"))
+"""Functions that the hardware has the larger part of: they take few registers."""
 
 
 def configs(kernel: LoopKernel, capability: int = 80) -> list[TileConfig]:
@@ -79,13 +81,15 @@ def _itemsizes(kernel: LoopKernel, found: MatrixProduct) -> tuple[int, int]:
 def _epilogue(kernel: LoopKernel, found: MatrixProduct) -> Epilogue:
     """What follows the product."""
     after = [i for p in kernel.passes[1:] for i in p.body.instructions]
-    costly = any(i.op in SCALAR_OPS and SCALAR_OPS[i.op].cost >= _FUNCTION for i in after)
-    inside = {axis.var for axis in (*found.rows, *found.columns)}
-    moved = {"load": 0, "store": 0}
+    costly = any(i.op in SCALAR_OPS and SCALAR_OPS[i.op].cost >= _FUNCTION and i.op not in _INSTRUCTIONS for i in after)
+    rows, columns = ({axis.var for axis in axes} for axes in (found.rows, found.columns))
+    moved, vectors = {"load": 0, "store": 0}, 0
     for op, buffer, index in {(i.op, *i.args[:2]) for i in after if i.op in moved}:
-        if inside <= getattr(index, "free_symbols", frozenset()):
+        spanned: frozenset[Any] = getattr(index, "free_symbols", frozenset())
+        if rows | columns <= spanned:
             moved[op] += kernel.layouts[buffer].dtype.itemsize
-    return Epilogue(costly, moved["load"], moved["store"])
+        vectors += op == "load" and columns <= spanned and not rows & spanned
+    return Epilogue(costly, moved["load"], moved["store"], vectors)
 
 
 def _known(kernel: LoopKernel, found: MatrixProduct) -> bool:
@@ -131,31 +135,43 @@ class _Writer(BodyWriter):
         self.tiles = tiles
         self.read = {i.args[0] for p in tiles.kernel.passes for i in p.body.loads()}
 
-    def _place(self, buffer: str, index: Size) -> tuple[str, str] | None:
+    def _described(self, buffer: str, place: Rectangle) -> tuple[str, str]:
         """The descriptor of a matrix of the result's size, and the place of the tile in it."""
+        return self.tiles.descriptor(buffer, place, (self.tile.dims[0], self.tile.dims[1]))
+
+    def _rectangle(self, buffer: str, index: Size) -> Rectangle | None:
+        """Where a matrix of the result's size lies, if a descriptor tells it."""
         dims, element = self.tile.dims, self.element[buffer]
         if not self.tiles.described or dims[0] != "y" or element not in _DESCRIBED:
             return None
         index = simplify(index, self.printer.ranges)
         place = rectangle(index, (self.tiles.axes["y"], self.tiles.axes[dims[1]]), element.itemsize)
-        if place is None or place.turned:
-            return None
-        return self.tiles.descriptor(buffer, place, (dims[0], dims[1]))
+        return None if place is None or place.turned else place
 
     def load_at_once(self, buffer: str, index: Size) -> str | None:
-        found = self._place(buffer, index) if buffer not in self.tiles.kernel.writes else None
-        return None if found is None else f"{found[0]}.load({found[1]})"
+        place = self._rectangle(buffer, index) if buffer not in self.tiles.kernel.writes else None
+        if place is None:
+            return None
+        if not self.tiles.loads_early:
+            name, start = self._described(buffer, place)
+            return f"{name}.load({start})"
+        text, dims = self.index(index)
+        mask = self.tile.mask(dims)
+        return self.tiles.early.setdefault(
+            f"tl.load({self.pointers[buffer]} + ({text}){f', {mask}' if mask else ''})", f"early{len(self.tiles.early)}"
+        )
 
     def store(self, buffer: str, index: Size, value: Value, mode: str, guard: Value | None = None) -> None:
         plain = len(self.lines)
         super().store(buffer, index, value, mode, guard)
         alone = mode == "set" and guard is None and buffer not in self.read
-        found = self._place(buffer, index) if alone and value.dims == frozenset(self.tile.dims) else None
-        if found is not None:
+        place = self._rectangle(buffer, index) if alone and value.dims == frozenset(self.tile.dims) else None
+        if place is not None:
+            name, start = self._described(buffer, place)
             element = self.element[buffer]
             held = f"{value.text}.to({HALF[element]})" if element in HALF else value.text
             lines = self.lines[plain:]
-            self.lines[plain:] = ["if ALIGNED:", f"    {found[0]}.store({found[1]}, {held})", "else:", *_indented(lines)]
+            self.lines[plain:] = ["if ALIGNED:", f"    {name}.store({start}, {held})", "else:", *_indented(lines)]
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
@@ -194,6 +210,8 @@ class _Tiles:
         self.fits32 = None if known else fits_text(counts, {s: self.names[s] for s in kernel.sizes})
         self.described = config.descriptors and known and _known(kernel, found)
         self.descriptors: dict[_Descriptor, str] = {}
+        self.loads_early = config.loads_early(_epilogue(kernel, found))
+        self.early: dict[str, str] = {}
 
     def rendered(self) -> RenderedKernel:
         config, functions = self.config, self._functions()
@@ -247,7 +265,9 @@ class _Tiles:
             load = f"tl.load({self._place('s')}{', ' + inside + ', other=0' if inside else ''})"
             second += ["for part in tl.static_range(PARTS):", f"    acc += {load}"]
             return [self._function(first), self._function([*second, *self._rest("s")])]
-        lines = [*self._tile("y"), *self._product(), *(self._rest_in_slices() if config.slices > 1 else self._rest("y"))]
+        product, rest = self._product(), self._rest_in_slices() if config.slices > 1 else self._rest("y")
+        early = [f"    {name} = {load}" for load, name in self.early.items()]
+        lines = [*self._tile("y"), *(["if ALIGNED:", *early] if early else []), *product, *rest]
         if not config.persistent:
             return [self._function([*self._start(), *self._made(), *lines])]
         tiles = " * ".join(
