@@ -23,7 +23,10 @@ from tracework_inductor.codegen.triton.config import TileConfig
 from tracework_inductor.codegen.triton.cores import tiles
 from tracework_inductor.schedule.choice import Answer, Choice
 from tracework_primops import GraphBuilder, PrimGraph, PrimValue, TensorSpec, prims
-from tracework_runtime import load
+from tracework_runtime import DEFAULT_OPTIONS, Artifact, load
+from tracework_runtime.build import triton as build
+from tracework_runtime.cache.memory import open_store
+from tracework_runtime.device.cuda import capability
 
 from benchmarks.micro.gemv import error, in_turns, recorded
 
@@ -120,7 +123,7 @@ def graph_of(program: Callable[..., Any], inputs: list[torch.Tensor]) -> PrimGra
     return PrimGraph.from_fx(graph)
 
 
-def compiled(graph: PrimGraph, config: TileConfig | None) -> Callable[[list[torch.Tensor]], Any]:
+def artifact_of(graph: PrimGraph, config: TileConfig | None) -> Artifact:
     """The program with a core of this config, or by the library."""
     options = InductorOptions(products="tiles")
     plan = schedule(
@@ -129,8 +132,21 @@ def compiled(graph: PrimGraph, config: TileConfig | None) -> Callable[[list[torc
         TritonRenderer.capabilities,
         lambda choices: Answer({} if config is None else {c.name: config.record() for c in choices}),
     )
-    run = load(compile_plan(graph, plan, options))
+    return compile_plan(graph, plan, options)
+
+
+def loaded(artifact: Artifact) -> Callable[[list[torch.Tensor]], Any]:
+    """The program, of a list of inputs."""
+    run = load(artifact)
     return lambda inputs: run(list(inputs))[0]
+
+
+def build_together(artifacts: Sequence[Artifact]) -> None:
+    """Compiles the kernels of all of them at the same time, so that loading finds them in the store."""
+    kernels = [k for artifact in artifacts for k in artifact.kernels]
+    chip = capability()
+    jobs = [build.request(k, e, k.launch["configs"][0], build.Variant(), chip) for k in kernels for e in k.launch["entries"]]
+    build.build_each(jobs, DEFAULT_OPTIONS, open_store(DEFAULT_OPTIONS))
 
 
 def configs_of(graph: PrimGraph, count: int) -> list[TileConfig]:
@@ -138,8 +154,7 @@ def configs_of(graph: PrimGraph, count: int) -> list[TileConfig]:
     options, found = InductorOptions(products="tiles"), []
 
     def choose(choices: Sequence[Choice]) -> Answer:
-        capability = 10 * torch.cuda.get_device_capability()[0]
-        found.extend(tiles.configs(choices[0].core, min(capability, 90))[:count])
+        found.extend(tiles.configs(choices[0].core, 90 if capability() >= 90 else 80)[:count])
         return Answer({})
 
     schedule(lower(graph, options), options, TritonRenderer.capabilities, choose)
@@ -157,16 +172,18 @@ def measure(case: tuple[str, int, int, int, str], count: int, compile_too: bool)
     ways: dict[str, Callable[..., Any]] = {
         "alone": lambda s: torch.mm(s[0], s[1].T),
         "eager": lambda s: epilogue.eager(*s),
-        "library": compiled(graph, None),
+        "library": loaded(artifact_of(graph, None)),
     }
     if compile_too:
         torch.compiler.reset()
         fn = torch.compile(epilogue.eager, mode="max-autotune-no-cudagraphs", dynamic=False)
         ways["torch.compile"] = lambda s: fn(*s)
-    texts = {}
-    for number, config in enumerate(configs_of(graph, count)):
+    texts, configs = {}, configs_of(graph, count)
+    artifacts = [artifact_of(graph, config) for config in configs]
+    build_together(artifacts)
+    for number, (config, artifact) in enumerate(zip(configs, artifacts, strict=True)):
         try:
-            ways[f"tiles {number}"] = compiled(graph, config)
+            ways[f"tiles {number}"] = loaded(artifact)
             texts[f"tiles {number}"] = config
         except Exception as refused:  # a config that the device cannot run is a row, not the end
             print(f"  {words(config)}: {type(refused).__name__}: {refused}")
