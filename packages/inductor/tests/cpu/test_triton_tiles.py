@@ -211,6 +211,7 @@ FORMS = {
     "described, in slices": dataclasses.replace(SMALL, descriptors=True, slices=2, persistent=True),
     "described, split": dataclasses.replace(SMALL, descriptors=True, parts=2),
     "specialized": dataclasses.replace(SMALL, descriptors=True, specialized=True, persistent=True),
+    "specialized, in slices": dataclasses.replace(SMALL, descriptors=True, specialized=True, persistent=True, slices=2),
     "in slices": dataclasses.replace(SMALL, columns=64, slices=4),
 }
 
@@ -586,7 +587,7 @@ TEXTS = {
     ),
     "specialized": (
         90,
-        TileConfig(128, 128, 64, 4, 3, descriptors=True, specialized=True, persistent=True),
+        TileConfig(128, 256, 64, 4, 4, descriptors=True, specialized=True, persistent=True, slices=2),
         (
             "wgmma.mma_async",
             "cp.async.bulk.tensor.2d.shared",

@@ -232,8 +232,9 @@ class TileConfig:
         Where blocks copy for the next tile during this one, the loop over steps and that over tiles are one, and all its values are held
         throughout: there is no room then.
         """
-        held = self.held + self.held * after.read // 4 + after.vectors * self.columns // 4
-        return self.slices == 1 and (self.specialized or not self.persistent) and held <= _MOST_HELD
+        held = self.held + self.held * after.read // 4 + after.vectors * self.columns // (4 * self.slices)
+        room = self.specialized or (self.slices == 1 and not self.persistent)
+        return room and held <= _MOST_HELD
 
     @property
     def second_rows(self) -> int:
@@ -301,6 +302,7 @@ _HALF_TILES = (
 _DESCRIBED_TILES = (
     (TileConfig(128, 256, 64, 8, 4, descriptors=True, slices=4), 1.15),
     (TileConfig(128, 256, 64, 8, 3, descriptors=True, slices=2), 1.15),
+    (TileConfig(128, 256, 64, 4, 4, descriptors=True, slices=2, specialized=True), 1.15),
     (TileConfig(128, 256, 64, 4, 3, descriptors=True, specialized=True), 1.15),
     (TileConfig(256, 128, 64, 8, 3, descriptors=True, slices=2), 1.1),
     (TileConfig(256, 128, 64, 4, 3, descriptors=True, specialized=True), 1.1),
