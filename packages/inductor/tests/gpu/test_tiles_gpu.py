@@ -13,7 +13,10 @@ from tracework_inductor.codegen.triton import TritonRenderer
 from tracework_inductor.codegen.triton.cores import tiles
 from tracework_inductor.schedule.choice import Answer
 from tracework_primops import prims
-from tracework_runtime import load
+from tracework_runtime import DEFAULT_OPTIONS, load
+from tracework_runtime.build import triton as build
+from tracework_runtime.cache.memory import open_store
+from tracework_runtime.device.cuda import capability
 from triton_programs import graph_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -39,8 +42,21 @@ PROGRAMS = {
 """name -> program, sizes of its inputs, the same in torch."""
 
 
-def compiled(graph, record):
-    """The program with a core of this config."""
+def compiled(graph, configs):
+    """The program with a core of each of these configs; all are built at the same time."""
+    artifacts = [artifact_of(graph, config.record()) for config in configs]
+    kernels = [k for artifact in artifacts for k in artifact.kernels]
+    jobs = [
+        build.request(k, entry, k.launch["configs"][0], build.Variant(aligned), capability())
+        for k in kernels
+        for entry in k.launch["entries"]
+        for aligned in (True, False)
+    ]
+    build.build_each(jobs, DEFAULT_OPTIONS, open_store(DEFAULT_OPTIONS))
+    return [load(artifact) for artifact in artifacts]
+
+
+def artifact_of(graph, record):
     options = InductorOptions(products="tiles")
     plan = schedule(
         lower(graph, options),
@@ -48,7 +64,7 @@ def compiled(graph, record):
         TritonRenderer.capabilities,
         lambda choices: Answer({choice.name: record for choice in choices}),
     )
-    return load(compile_plan(graph, plan, options))
+    return compile_plan(graph, plan, options)
 
 
 def proposed(graph):
@@ -56,8 +72,7 @@ def proposed(graph):
     options, found = InductorOptions(products="tiles"), {}
 
     def choose(choices):
-        capability = 90 if torch.cuda.get_device_capability() >= (9, 0) else 80
-        for c in tiles.configs(choices[0].core, capability):
+        for c in tiles.configs(choices[0].core, 90 if capability() >= 90 else 80):
             found.setdefault((c.slices, c.specialized, c.persistent, c.parts > 1, c.descriptors), c)
         return Answer({})
 
@@ -79,8 +94,8 @@ def test_values(name):
     apart = [torch.full((t.numel() + 1,), torch.nan, device="cuda", dtype=BF16)[1:].view(t.shape).copy_(t) for t in given]
     wanted = eager(*(t.double() for t in given))
     graph = graph_of(program, *given)
-    for config in proposed(graph):
-        run = compiled(graph, config.record())
+    configs = proposed(graph)
+    for config, run in zip(configs, compiled(graph, configs), strict=True):
         for inputs in (given, apart) if name == "mm" else (given,):
             for _ in range(2):  # what the first run left in memory of the kernel's own is there again
                 (found,) = run(list(inputs))
@@ -88,13 +103,14 @@ def test_values(name):
                 assert close(found, wanted), (config, inputs is apart)
 
 
+@pytest.mark.skipif(torch.cuda.is_available() and capability() < 90, reason="no descriptors before compute capability 9.0")
 @pytest.mark.parametrize("form", ("persistent", "specialized"))
 def test_recorded(form):
     """Descriptors are made anew in each replay, in memory that the graph keeps."""
     program, sizes, eager = PROGRAMS["gate"]
     given = [torch.randn(s, device="cuda", dtype=BF16) for s in sizes]
     graph = graph_of(program, *given)
-    run = compiled(graph, next(c for c in proposed(graph) if getattr(c, form)).record())
+    (run,) = compiled(graph, [next(c for c in proposed(graph) if getattr(c, form))])
     run(list(given))
     recorded = torch.cuda.CUDAGraph()
     with torch.cuda.graph(recorded):
