@@ -302,13 +302,9 @@ _HALF_TILES = (
 _DESCRIBED_TILES = (
     (TileConfig(128, 256, 64, 8, 4, descriptors=True, slices=4), 1.15),
     (TileConfig(128, 256, 64, 8, 3, descriptors=True, slices=2), 1.15),
-    (TileConfig(128, 256, 64, 4, 4, descriptors=True, slices=2, specialized=True), 1.15),
-    (TileConfig(128, 256, 64, 4, 3, descriptors=True, specialized=True), 1.15),
     (TileConfig(256, 128, 64, 8, 3, descriptors=True, slices=2), 1.1),
-    (TileConfig(256, 128, 64, 4, 3, descriptors=True, specialized=True), 1.1),
     (TileConfig(128, 128, 64, 4, 3, descriptors=True, slices=2), 1.05),
     (TileConfig(128, 128, 64, 4, 2, descriptors=True, slices=2), 1.0),
-    (TileConfig(128, 128, 64, 4, 4, descriptors=True, specialized=True), 1.05),
     (TileConfig(128, 128, 64, 8, 4, descriptors=True), 1.0),
     (TileConfig(128, 64, 64, 4, 4, descriptors=True), 0.85),
     (TileConfig(64, 128, 64, 4, 4, descriptors=True), 0.85),
