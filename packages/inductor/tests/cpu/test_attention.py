@@ -173,6 +173,26 @@ def test_a_block_mask_is_read_where_bounds_know_too_little(tmp_path, monkeypatch
     assert all("partial" not in k.source for k in check_values("causal", tmp_path, 1e-5, blocks, (16, 32), queries=96, keys=96))
 
 
+def test_results_lie_as_the_graph_says(tmp_path):
+    """Of a forward and a backward, with heads inside."""
+    q, k, v, grad = operands(30, 50, heads=4, key_heads=2, out_width=24, inside=True)
+    bodies, rows = texts("causal"), torch.zeros(q.shape[:3])
+    for program, inputs, like in (
+        (forward_program(*bodies), [q, k, v], [grad, rows, rows]),
+        (backward_program(*bodies), [grad, q, k, v, rows, rows], [q, k, v]),
+    ):
+        graph = graph_of(program, *inputs, device=CUDA)
+        (call,) = (n for n in graph.calls if n.target in (prims.attention, prims.attention_backward))
+        specs = [spec.replace(strides=x.stride()) for spec, x in zip(call.meta["spec"], like, strict=True)]
+        call.meta["spec"] = tuple(specs)
+        for user, spec in zip(call.users, specs, strict=True):
+            user.meta["spec"] = spec
+        host, kernels = rendered(graph)
+        found = triton_interpreter.host_call(host, kernels, tmp_path)(list(inputs))
+        assert [x.stride() for x in found] == [x.stride() for x in like]
+        torch.testing.assert_close(found, list(graph.run(*inputs)), rtol=0, atol=1e-5)
+
+
 LENGTH, BATCH = symbol("s0", 2, None), symbol("s1", 1, None)
 
 

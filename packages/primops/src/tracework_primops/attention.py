@@ -50,9 +50,44 @@ def attended(
 
     Returns:
         (output, log of the sum of exponentials, largest score), the last two in powers of two; a row without scores gives 0 and -inf.
+        The output's axes are in memory in the order of the query's.
     """
     kept = torch.where(mask, changed, -math.inf).expand(scores.shape)
-    return _weighted(kept, query, value)
+    out, sums, largest = _weighted(kept, query, value)
+    return _laid_out(out, query), sums, largest
+
+
+def _order_in_memory(sizes: Sequence[Any], like: torch.Tensor) -> list[int]:
+    """The axes that flex_attention gives a result of these sizes, from the slowest to the fastest: those of an operand in the order of its
+    strides, but the last one without gaps."""
+    order = sorted(range(len(sizes)), key=like.stride().__getitem__, reverse=True)
+    if any(sizes[axis] != 1 for axis in order[order.index(len(sizes) - 1) + 1 :]):
+        order.remove(len(sizes) - 1)
+        order.append(len(sizes) - 1)
+    return order
+
+
+def _laid_out(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The same values in memory as flex_attention gives them for an operand."""
+    order = _order_in_memory(x.shape, like)
+    turned = x.permute(order)
+    if turned.stride() == _row_major(turned.shape):
+        return x
+    return turned.clone(memory_format=torch.contiguous_format).permute([order.index(axis) for axis in range(x.ndim)])
+
+
+def _new_laid_out(sizes: Sequence[Any], like: torch.Tensor) -> torch.Tensor:
+    """A new tensor of that layout."""
+    order = _order_in_memory(sizes, like)
+    made = like.new_empty([sizes[axis] for axis in order])
+    return made.permute([order.index(axis) for axis in range(len(sizes))])
+
+
+def _row_major(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    strides = [1]
+    for size in reversed(sizes[1:]):
+        strides.append(strides[-1] * size)
+    return tuple(reversed(strides))
 
 
 def _weighted(kept: torch.Tensor, query: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -217,7 +252,7 @@ def forward_reference(
     out, lse, highest = _weighted(kept, q, v)
     if not zeroed:
         out = torch.where((lse == -math.inf)[..., None], math.nan, out)
-    return out.contiguous(), lse.contiguous(), highest.contiguous()
+    return _laid_out(out, q), lse.contiguous(), highest.contiguous()
 
 
 def backward_reference(
@@ -239,7 +274,7 @@ def backward_reference(
     dk = ds.transpose(-2, -1) @ q.to(wide)
     dq = ds @ _repeated(k, heads).to(wide)
     summed = [x.unflatten(1, (of.size(1), heads // of.size(1))).sum(2) for x, of in ((dk, k), (dv, v))]
-    return tuple(x.to(of.dtype).contiguous() for x, of in zip((dq, *summed), (q, k, v)))
+    return tuple(_laid_out(x.to(of.dtype), of) for x, of in zip((dq, *summed), (q, k, v)))
 
 
 _OPERANDS = "Tensor[] captured, Tensor[] blocks, SymInt[] sizes, str score, "
@@ -255,11 +290,11 @@ _library.define(
 
 def _forward_meta(q: Any, k: Any, v: Any, *others: Any) -> Any:
     rows = q.new_empty(q.shape[:3], dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)
-    return q.new_empty((*q.shape[:3], v.shape[3])), rows, torch.empty_like(rows)
+    return _new_laid_out((*q.shape[:3], v.shape[3]), q), rows, torch.empty_like(rows)
 
 
 def _backward_meta(grad: Any, q: Any, k: Any, v: Any, *others: Any) -> Any:
-    return tuple(x.new_empty(x.shape) for x in (q, k, v))
+    return tuple(_new_laid_out(x.shape, x) for x in (q, k, v))
 
 
 class _Attention(torch.autograd.Function):

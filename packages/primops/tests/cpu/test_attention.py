@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from torch.nn.attention.flex_attention import create_block_mask
 from tracework_primops import FakeMode, PrimError, SymbolTable, attention_of_bodies, parse_graph, trace_bodies
-from tracework_primops.attention import attended, run_body
+from tracework_primops.attention import attended, operators, run_body
 
 SLOPES, DOCUMENTS, PREFIXES = torch.linspace(0.1, 0.5, 4), torch.arange(20) // 6, torch.tensor([4, 9])
 
@@ -90,3 +91,54 @@ def test_gradients_of_gradients():
         return attention_of_bodies(q, k, v, captured, [], [], *texts, 0.3, [])[:2]
 
     assert torch.autograd.gradcheck(attend, (q, k, v)) and torch.autograd.gradgradcheck(attend, (q, k, v))
+
+
+LENGTH = 7  # no other size or stride is a multiple of it
+
+
+def heads(count, batch=2, length=LENGTH, width=8):
+    return torch.randn(batch, count, length, width)
+
+
+# of (batch, heads, length, width), by how many heads it has
+LAYOUTS = {
+    "plain": heads,
+    "heads inside": lambda n: torch.randn(2, LENGTH, n, 8).transpose(1, 2),
+    "one of three": lambda n: torch.randn(2, LENGTH, 3, n, 8)[:, :, 1].transpose(1, 2),
+    "batch inside": lambda n: torch.randn(LENGTH, 2, n, 8).permute(1, 2, 0, 3),
+    "width outside": lambda n: torch.randn(2, n, 8, LENGTH).transpose(2, 3),
+    "one batch for all": lambda n: heads(n, batch=1).expand(2, -1, -1, -1),
+    "one head for all": lambda n: heads(1).expand(-1, n, -1, -1),
+    "of a batch of one": lambda n: torch.randn(1, LENGTH, n, 8).transpose(1, 2).expand(2, -1, -1, -1),
+}
+GROUPS = {"each head": (4, 4), "heads in groups": (4, 2), "one head of keys": (4, 1), "one head": (1, 1)}
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize("keys", ["plain", "heads inside", "one head for all"])
+@pytest.mark.parametrize("queries", LAYOUTS)
+def test_strides_are_eagers(queries, keys, groups):
+    """Of results and gradients, from the operator and from its rule for fakes."""
+    own, others = GROUPS[groups]
+    q, k, v = (LAYOUTS[n](count).requires_grad_() for n, count in ((queries, own), (keys, others), (queries, others)))
+    blocks = create_block_mask(lambda b, h, i, j: i >= j, None, None, LENGTH, LENGTH, device="cpu").as_tuple()
+    wanted = torch.ops.higher_order.flex_attention(q, k, v, lambda s, b, h, i, j: s, blocks, 0.3, {})
+    score, keep, captured = CASES["causal"]
+    texts = bodies(score, keep, captured)
+    found = attention_of_bodies(q, k, v, captured, [], [], *texts, 0.3, [])
+    gradients = [torch.autograd.grad(of[0].sum(), (q, k, v)) for of in (found, wanted)]
+    torch.testing.assert_close((*found, *gradients[0]), (*wanted, *gradients[1]), check_stride=True)
+    assert written_out(q, k, v, score, keep, captured, 0.3)[0].stride() == wanted[0].stride()
+    mode = FakeMode(table := SymbolTable())
+    length = table.new(LENGTH)
+
+    def strides(x, sizes):
+        return [n // LENGTH * length if n and n % LENGTH == 0 and length in sizes else n for n in x.stride()]
+
+    for sizes in (lambda x: list(x.shape), lambda x: [*x.shape[:2], length, x.shape[3]]):
+        fakes = [mode.from_real(x.detach(), sizes=sizes(x), strides=strides(x, sizes(x))) for x in (q, k, v)]
+        with mode:
+            out, lse, highest = operators().attention(*fakes, captured, [], [], *texts[:2], 0.3, [])
+            made = operators().attention_backward(out, *fakes, lse, lse, captured, [], [], *texts[::2], texts[1], 0.3, [])
+        as_numbers = [tuple(map(table.hint, map(table.from_symint, x.stride()))) for x in (out, lse, highest, *made)]
+        assert as_numbers == [x.stride() for x in (*wanted, *gradients[1])]

@@ -129,8 +129,9 @@ def attention_backward(
     bodies = {"changed": score, "keep": keep, **({"slope": slope} if slope else {})}
     made = _Core(low, (q, k, v), captured, blocks, sizes, bodies, (("scale", scale), ("extents", tuple(extents))))
     operands = tuple(_in_memory(low, x) for x in (grad, q, k, v, lse, delta))
-    (dq,) = made.node("attention_queries", operands, [(q.dtype, q.sizes, None)])
-    return dq, *made.node("attention_keys", operands, [(x.dtype, x.sizes, None) for x in (k, v)])
+    layouts = [(x.dtype, x.sizes, spec.strides) for x, spec in zip((q, k, v), low.spec, strict=True)]
+    (dq,) = made.node("attention_queries", operands, layouts[:1])
+    return dq, *made.node("attention_keys", operands, layouts[1:])
 
 
 def _check(q: Any, k: Any, v: Any) -> None:
