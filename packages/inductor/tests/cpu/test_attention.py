@@ -190,7 +190,7 @@ def test_results_lie_as_the_graph_says(tmp_path):
         host, kernels = rendered(graph)
         found = triton_interpreter.host_call(host, kernels, tmp_path)(list(inputs))
         assert [x.stride() for x in found] == [x.stride() for x in like]
-        torch.testing.assert_close(found, list(graph.run(*inputs)), rtol=0, atol=1e-5)
+        torch.testing.assert_close(found, list(graph.run(*inputs)), rtol=1e-5, atol=1e-5)
 
 
 LENGTH, BATCH = symbol("s0", 2, None), symbol("s1", 1, None)

@@ -65,22 +65,29 @@ def _call(gm: fx.GraphModule, node: fx.Node, devices: Collection[str]) -> tuple[
         or type(scale) not in (int, float)
     ):
         return None
+    table = gm.meta.get("symbols")
     fixed = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
-    if not all(type(n) is int for n in fixed) or max(fixed[2:]) > MOST_WIDTH or 0 in fixed or k.shape[1] != v.shape[1]:
+    if any(type(n) is not int and not table.has_hint(table.from_symint(n)) for n in fixed):
+        return None
+    numbers = [n if type(n) is int else table.hint(table.from_symint(n)) for n in fixed]
+    if max(numbers[2:]) > MOST_WIDTH or 0 in numbers or k.shape[1] != v.shape[1]:
         return None
     if any(type(n) is int and n == 0 for x in (q, k) for n in x.shape):
         return None
     between = _Between([scores, *indices], [changed, mask])  # type: ignore[misc]
     captured = [n.meta["example_value"] for n in between.captured]
     given = [x for x in captured if isinstance(x, torch.Tensor)]
-    if any(x.requires_grad or x.device != q.device and (x.ndim or x.device.type != "cpu") for x in given):
+    if any(x.device != q.device and (x.ndim or x.device.type != "cpu") for x in given):
         return None
-    table = gm.meta.get("symbols")
+    if changed.meta["example_value"].requires_grad and any(x.requires_grad for x in given):  # type: ignore[union-attr]
+        return None
     try:
         texts = trace_bodies(between.function(0), between.function(1), captured, torch.float32, q.device, table)
     except (PrimError, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
         log.debug("%s: attention computes all scores: %s", node.meta.get("stack"), error)
         return None
+    for size in fixed:  # heads and widths are numbers in kernels; as under torch.compile, no symbols
+        int(size)
     tensors = [n for n, x in zip(between.captured, captured, strict=True) if isinstance(x, torch.Tensor)]
     sizes = [n for n, x in zip(between.captured, captured, strict=True) if not isinstance(x, torch.Tensor)]
     return query, key, value, tensors, list(blocks), sizes, *texts, float(scale), list(extents)  # type: ignore[arg-type]
