@@ -78,7 +78,7 @@ def test_one_operator_with_its_gradients_and_no_scores_kept():
 
 
 @pytest.mark.parametrize("trained", [False, True])
-def test_a_captured_tensor_that_needs_gradients_stays_written_out(trained):
+def test_what_reads_a_captured_tensor_with_gradients_in_an_unknown_way_stays_written_out(trained):
     bias = torch.randn(SIZES[1], requires_grad=trained)
     graph, examples = captured_graph(lambda s, b, h, i, j, x: s + x[h], causal, bias)
     wanted, found = run(graph, examples, frozenset()), run(graph, examples, ONE)

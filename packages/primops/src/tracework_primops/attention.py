@@ -3,6 +3,9 @@
 A body is the text of a graph of prims. Its inputs are the scores (batch, heads, queries, keys), the four indices, each along a dim of its own
 and of size 1 along the others, then the tensors and the sizes that the functions captured; its result is broadcast to the scores.
 
+Captured tensors with gradients have one dim for each of some axes of the scores, b, h, i or j, or for the distance d = i - j from its lowest on:
+the letters of these are the tensor's `axes`. The gradient is a sum over the other axes then, which needs no scores in memory.
+
 `attended` is what a captured graph calls. It computes all scores; a caller that knows where its bodies begin and end makes
 `attention_of_bodies` of it, which does not where a kernel follows.
 """
@@ -10,8 +13,8 @@ and of size 1 along the others, then the tensors and the sizes that the function
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -103,6 +106,29 @@ def _weighted(kept: torch.Tensor, query: torch.Tensor, value: torch.Tensor) -> t
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 
+class Trained(NamedTuple):
+    """A captured tensor with gradients: its place among those that were captured, its axes, and the body of the changed score's derivative
+    by what is read of it."""
+
+    place: int
+    axes: str
+    factor: str
+
+    @property
+    def along(self) -> str:
+        """The axis that is left when gradients of changed scores are summed up: queries, keys or their distances."""
+        return {"j": "keys", "d": "distances"}.get(self.axes[-1:], "queries")
+
+
+class Bodies(NamedTuple):
+    """score, keep: of two functions. slope: of the first one's derivative by the scores, empty where it gives the scores themselves."""
+
+    score: str
+    keep: str
+    slope: str
+    trained: tuple[Trained, ...] = ()
+
+
 def trace_bodies(
     score: Callable[..., Any],
     keep: Callable[..., Any],
@@ -110,21 +136,29 @@ def trace_bodies(
     dtype: torch.dtype,
     device: torch.device,
     table: Any,
-) -> tuple[str, str, str]:
-    """The bodies of two functions of (scores, b, h, i, j, *captured), which are given fakes, and of the first one's derivative by the scores,
-    empty where it gives the scores themselves. dtype, device: of the scores.
+    trained: Mapping[int, str] | None = None,
+) -> Bodies:
+    """The bodies of two functions of (scores, b, h, i, j, *captured), which are given fakes. dtype, device: of the scores.
 
-    captured: fakes, taken to be on that device, and torch.SymInt of `table`. Raises PrimError for what has no form in prims.
+    captured: fakes or specs, taken to be on that device, and torch.SymInt of `table`. trained: places of those with gradients, and their
+    axes; in their place, functions are given what is read of them for scores. Raises PrimError for what has no form in prims.
     """
-    trace = _Trace(captured, dtype, device, table)
-    return trace.text(score), trace.text(keep), trace.text(score, derivative=True)
+    trace = _Trace(captured, dtype, device, table, trained or {})
+    factors = [Trained(place, axes, trace.text(score, by=place)) for place, axes in trace.trained.items()]
+    return Bodies(trace.text(score), trace.text(keep), trace.text(score, by=SCORES), tuple(factors))
+
+
+SCORES = -1
+"""In the place of a captured tensor by which a function is derived."""
 
 
 class _Trace:
     """The inputs of bodies, over symbols of their own: a body holds for all sizes."""
 
-    def __init__(self, captured: Sequence[Any], dtype: torch.dtype, device: torch.device, table: Any) -> None:
-        self.outer, self.table = table, SymbolTable()
+    def __init__(
+        self, captured: Sequence[Any], dtype: torch.dtype, device: torch.device, table: Any, trained: Mapping[int, str]
+    ) -> None:
+        self.outer, self.table, self.trained = table, SymbolTable(), trained
         self.known: dict[Expr, Expr] = {}
         sizes = [self.table.new(size, lower=2) for size in INDEX_SIZES]
         self.specs: list[Any] = [TensorSpec(dtype, device, tuple(sizes))]
@@ -135,7 +169,8 @@ class _Trace:
     def _spec(self, value: Any) -> Any:
         if isinstance(value, torch.SymInt):
             return SizeSpec(self._size(self.outer.from_symint(value), number=True))
-        sizes = value.spec.sizes if hasattr(value, "spec") else tuple(value.shape)
+        spec = value if isinstance(value, TensorSpec) else getattr(value, "spec", None)
+        sizes = tuple(value.shape) if spec is None else spec.sizes
         return TensorSpec(value.dtype, self.specs[0].device, tuple(map(self._size, sizes)))
 
     def _size(self, size: Any, number: bool = False) -> Any:
@@ -145,8 +180,9 @@ class _Trace:
             self.known[size] = self.table.new(self.outer.hint(size), number=number)
         return self.known[size]
 
-    def text(self, function: Callable[..., Any], derivative: bool = False) -> str:
-        """The body of a function; of its derivative by the scores, empty where it gives the scores themselves."""
+    def text(self, function: Callable[..., Any], by: int | None = None) -> str:
+        """The body of a function; of its derivative by scores or by what is read of a captured tensor, empty where it gives the scores
+        themselves."""
         from .aten_graph import Recorder
         from .decompose import decompose
         from .fake import FakeMode
@@ -157,17 +193,21 @@ class _Trace:
         inputs: list[Any] = []
         for n, spec in enumerate(self.specs):
             is_size = isinstance(spec, SizeSpec)
-            inputs.append(self.table.to_symint(spec.expr) if is_size else mode.make(spec, requires_grad=derivative and n == 0))
+            inputs.append(self.table.to_symint(spec.expr) if is_size else mode.make(spec, requires_grad=by == SCORES and n == 0))
             recorder.placeholder(f"x{n}", inputs[-1])
         conditions = len(self.table.conditions)
-        with torch.set_grad_enabled(derivative), mode:
+        with torch.set_grad_enabled(by is not None), mode:
             mode.recorder = recorder
             try:
-                result = function(*inputs)
-                if derivative:
-                    if result is inputs[0]:
+                scores, *others = inputs
+                for place, axes in self.trained.items():
+                    read = _read(others[4 + place], axes, scores, others[:4])
+                    others[4 + place] = read.expand(scores.shape).detach().requires_grad_() if by == place else read
+                result = function(scores, *others)
+                if by is not None:
+                    if result is scores and by == SCORES:
                         return ""
-                    (result,) = self._derivative(result, inputs[0])
+                    (result,) = self._derivative(result, scores if by == SCORES else others[4 + by])
             finally:
                 mode.recorder = None
         if len(self.table.conditions) != conditions:
@@ -177,10 +217,20 @@ class _Trace:
         return print_graph(graph, origins=False, canonical=True)
 
     @staticmethod
-    def _derivative(result: Any, scores: Any) -> tuple[torch.Tensor, ...]:
+    def _derivative(result: Any, by: Any) -> tuple[torch.Tensor, ...]:
         if not result.requires_grad:
-            return (torch.zeros_like(scores),)
-        return torch.autograd.grad(result, scores, torch.ones_like(result))
+            return (torch.zeros_like(by),)
+        result = result.expand(by.shape)
+        return torch.autograd.grad(result, by, torch.ones_like(result))
+
+
+def _read(x: torch.Tensor, axes: str, scores: torch.Tensor, indices: Sequence[torch.Tensor]) -> torch.Tensor:
+    """What a captured tensor of these axes gives for each score."""
+    b, h, i, j = indices
+    places = {"b": b, "h": h, "i": i, "j": j}
+    if "d" in axes:
+        places["d"] = i - j + (scores.size(3) - 1)
+    return x[tuple(places[axis] for axis in axes)] if axes else x
 
 
 # --- the operator -----------------------------------------------------------------------------------------------------
@@ -196,12 +246,15 @@ def attention_of_bodies(
     score: str,
     keep: str,
     slope: str,
+    trained: Sequence[tuple[int, str, str]],
     scale: float,
     extents: Sequence[int],
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What `attended` gives, as one operator with one for its gradients, which depend on query, key and value alone."""
-    given = list(captured), list(blocks), list(sizes), score, keep, slope, scale, list(extents)
-    return _Attention.apply(query, key, value, *given)  # type: ignore[no-any-return]
+    """What `attended` gives, as one operator with one for the gradients of query, key and value, and one for each captured tensor with
+    gradients. score, keep, slope, trained: as in Bodies."""
+    bodies = Bodies(score, keep, slope, tuple(Trained(*of) for of in trained))
+    given = list(blocks), list(sizes), bodies, scale, list(extents)
+    return _Attention.apply(query, key, value, given, *captured)  # type: ignore[no-any-return]
 
 
 def operators() -> Any:
@@ -255,18 +308,26 @@ def forward_reference(
     return _laid_out(out, q), lse.contiguous(), highest.contiguous()
 
 
-def backward_reference(
-    grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
-    score: str, slope: str, keep: str, scale: float, extents: Any,
-) -> tuple[torch.Tensor, ...]:  # fmt: skip
-    """Gradients from all scores at once; a row that saw nothing has none."""
+def _weights(
+    grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, sizes: Any, score: str, keep: str, scale: float
+) -> tuple[torch.Tensor, ...]:
+    """Scores, mask, weights, and the gradients of the changed scores; a row that saw nothing has none."""
     scores = _scores(q, k, scale)
     mask = run_body(keep, scores, captured, sizes) & (lse != -math.inf)[..., None]
     shifted = run_body(score, scores, captured, sizes) - (lse * LN2)[..., None]
     weights = torch.where(mask, shifted, -math.inf).exp()
+    wide = scores.dtype
+    inner = grad.to(wide) @ _repeated(v, q.size(1)).to(wide).transpose(-2, -1)
+    return scores, mask, weights, weights * (inner - delta[..., None])
+
+
+def backward_reference(
+    grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
+    score: str, slope: str, keep: str, scale: float, extents: Any,
+) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    """Gradients of query, key and value from all scores at once."""
+    scores, mask, weights, ds = _weights(grad, q, k, v, lse, delta, captured, sizes, score, keep, scale)
     wide, heads = scores.dtype, q.size(1)
-    inner = grad.to(wide) @ _repeated(v, heads).to(wide).transpose(-2, -1)
-    ds = weights * (inner - delta[..., None])
     if slope:
         ds = torch.where(mask, ds * run_body(slope, scores, captured, sizes), 0.0)
     ds = ds * scale
@@ -277,6 +338,21 @@ def backward_reference(
     return tuple(_laid_out(x.to(of.dtype), of) for x, of in zip((dq, *summed), (q, k, v)))
 
 
+def sums_reference(
+    grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
+    score: str, factor: str, keep: str, scale: float, extents: Any, along: str,
+) -> torch.Tensor:  # fmt: skip
+    """Gradients of the changed scores times a factor, summed up along one axis, or over the scores of each distance."""
+    scores, mask, _, ds = _weights(grad, q, k, v, lse, delta, captured, sizes, score, keep, scale)
+    ds = torch.where(mask, ds * run_body(factor, scores, captured, sizes), 0.0)
+    if along != "distances":
+        return ds.sum(3 if along == "queries" else 2)
+    # A row is moved by one place more than the row before it: what has the same distance lies in one column then.
+    batch, heads, queries, keys = scores.shape
+    rows = torch.nn.functional.pad(ds.flip(3), (0, queries)).flatten(2)
+    return rows[:, :, : queries * (queries + keys - 1)].reshape(batch, heads, queries, queries + keys - 1).sum(2)
+
+
 _OPERANDS = "Tensor[] captured, Tensor[] blocks, SymInt[] sizes, str score, "
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 _library.define(
@@ -285,6 +361,10 @@ _library.define(
 _library.define(
     f"attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, {_OPERANDS}str slope, str keep, float scale, "
     "int[] extents) -> (Tensor, Tensor, Tensor)"
+)
+_library.define(
+    f"attention_sums(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, {_OPERANDS}str factor, str keep, float scale, "
+    "int[] extents, str along) -> Tensor"
 )
 
 
@@ -297,17 +377,23 @@ def _backward_meta(grad: Any, q: Any, k: Any, v: Any, *others: Any) -> Any:
     return tuple(_new_laid_out(x.shape, x) for x in (q, k, v))
 
 
+def _sums_meta(grad: Any, q: Any, k: Any, v: Any, lse: Any, *others: Any) -> Any:
+    queries, keys = q.size(2), k.size(2)
+    count = {"queries": queries, "keys": keys, "distances": queries + keys - 1}[others[-1]]
+    return lse.new_empty((*q.shape[:2], count))
+
+
 class _Attention(torch.autograd.Function):
     """The operator's gradients: from the output and the sums, nothing from the largest scores. Gradients of gradients are those of the
     gradients written out, which compute all scores."""
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Any:
-        q, k, v, captured, blocks, sizes, score, keep, slope, scale, extents = given
-        out, lse, highest = operators().attention(q, k, v, captured, blocks, sizes, score, keep, scale, extents)
+        q, k, v, (blocks, sizes, bodies, scale, extents), *captured = given
+        texts = bodies.score, bodies.keep, scale, extents
+        out, lse, highest = operators().attention(q, k, v, captured, blocks, sizes, *texts)
         ctx.save_for_backward(q, k, v, out, lse, *captured, *blocks)
-        ctx.count, ctx.sizes = len(captured), sizes
-        ctx.texts = score, slope, keep, scale, extents
+        ctx.count, ctx.sizes, ctx.bodies, ctx.facts = len(captured), sizes, bodies, (scale, extents)
         ctx.mark_non_differentiable(highest)
         return out, lse, highest
 
@@ -316,17 +402,38 @@ class _Attention(torch.autograd.Function):
         q, k, v, out, lse, *others = ctx.saved_tensors
         captured, blocks = others[: ctx.count], others[ctx.count :]
         delta = (grad.to(lse.dtype) * out.to(lse.dtype)).sum(-1) - grad_lse / LN2
-        compute = backward_reference if torch.is_grad_enabled() else operators().attention_backward
-        found = compute(grad, q, k, v, lse, delta, captured, blocks, ctx.sizes, *ctx.texts)
-        return *found, *[None] * 8
+        given = grad, q, k, v, lse, delta, captured, blocks, ctx.sizes, ctx.bodies.score
+        written_out, ops = torch.is_grad_enabled(), operators()
+        compute = backward_reference if written_out else ops.attention_backward
+        found = compute(*given, ctx.bodies.slope, ctx.bodies.keep, *ctx.facts)
+        gradients: list[Any] = [None] * ctx.count
+        for of in ctx.bodies.trained:
+            if ctx.needs_input_grad[4 + of.place]:
+                compute = sums_reference if written_out else ops.attention_sums
+                sums = compute(*given, of.factor, ctx.bodies.keep, *ctx.facts, of.along)
+                rest = [dim for dim, axes in enumerate(("b", "h", "ijd")) if not set(axes) & set(of.axes)]
+                gradients[of.place] = (sums.sum(rest) if rest else sums).to(captured[of.place].dtype)
+        return *found, None, *gradients
 
 
 for _name, _kernel, _meta in (
     ("attention", forward_reference, _forward_meta),
     ("attention_backward", backward_reference, _backward_meta),
+    ("attention_sums", sums_reference, _sums_meta),
 ):
     _library.impl(_name, _kernel, "CompositeExplicitAutograd")
     _library.impl(_name, _meta, "Meta")
 
 
-__all__ = ["attended", "attention_of_bodies", "backward_reference", "forward_reference", "operators", "run_body", "trace_bodies"]
+__all__ = [
+    "Bodies",
+    "Trained",
+    "attended",
+    "attention_of_bodies",
+    "backward_reference",
+    "forward_reference",
+    "operators",
+    "run_body",
+    "sums_reference",
+    "trace_bodies",
+]

@@ -63,7 +63,7 @@ def test_a_body_holds_for_all_sizes_of_what_it_captures():
     mode = FakeMode(table := SymbolTable())
     length, added = table.new(9), table.new(3, number=True)
     captured = [mode.from_real(torch.zeros(9), sizes=[length], strides=[1]), table.to_symint(added)]
-    text, _, _ = trace_bodies(
+    text, *_ = trace_bodies(
         lambda s, b, h, i, j, x, n: s + x[i] + n,
         lambda s, b, h, i, j, x, n: i + n >= j,
         captured,
@@ -142,3 +142,55 @@ def test_strides_are_eagers(queries, keys, groups):
             made = operators().attention_backward(out, *fakes, lse, lse, captured, [], [], *texts[::2], texts[1], 0.3, [])
         as_numbers = [tuple(map(table.hint, map(table.from_symint, x.stride()))) for x in (out, lse, highest, *made)]
         assert as_numbers == [x.stride() for x in (*wanted, *gradients[1])]
+
+
+HEADS, QUERIES, KEYS = 4, 20, 13
+# what is captured, with gradients; score function of (score, b, h, i, j, read), where read is what its own functions read of it; axes
+TRAINED = {
+    "a number": ((), lambda s, b, h, i, j, x: s * x, ""),
+    "of each head": ((HEADS,), lambda s, b, h, i, j, x: s + x * (j - i), "h"),
+    "of each batch": ((2,), lambda s, b, h, i, j, x: torch.tanh(s * x), "b"),
+    "of each query": ((HEADS, QUERIES), lambda s, b, h, i, j, x: s * x.sigmoid(), "hi"),
+    "of each key": ((2, KEYS), lambda s, b, h, i, j, x: s + x**2, "bj"),
+    "of each key and head": ((2, HEADS, KEYS), lambda s, b, h, i, j, x: torch.where(i >= j, s + x, s * x), "bhj"),
+    "of each distance": ((HEADS, QUERIES + KEYS - 1), lambda s, b, h, i, j, x: s + x, "hd"),
+    "of each distance, for all": ((QUERIES + KEYS - 1,), lambda s, b, h, i, j, x: s * x, "d"),
+}
+
+
+def read(x, axes, index):
+    b, h, i, j = index
+    given = {"b": b, "h": h, "i": i, "j": j, "d": i - j + KEYS - 1}
+    return x[tuple(given[axis] for axis in axes)] if axes else x
+
+
+@pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
+@pytest.mark.parametrize("name", TRAINED)
+def test_captured_tensors_with_gradients(name, second):
+    sizes, function, axes = TRAINED[name]
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, n, length, 8) for n, length in ((HEADS, QUERIES), (2, KEYS), (2, KEYS)))
+    q, k, v, x = (t.double().requires_grad_() for t in (q, k, v, torch.rand(sizes)))
+    mode = FakeMode(SymbolTable())
+    texts = trace_bodies(
+        function,
+        lambda s, b, h, i, j, x: i >= j,
+        [mode.from_real(x.detach())],
+        torch.float64,
+        torch.device("cpu"),
+        None,
+        {0: axes},
+    )
+    assert [of.along for of in texts.trained] == [{"j": "keys", "d": "distances"}.get(axes[-1:], "queries")]
+    found = attention_of_bodies(q, k, v, [x], [], [], *texts, 0.3, [])
+    wanted = written_out(
+        q, k, v, lambda s, *index: function(s, *index, read(x, axes, index)), lambda s, b, h, i, j: i >= j, [], 0.3
+    )
+    torch.testing.assert_close(found, wanted)
+    of = q, k, v, x
+    tangents = torch.randn_like(wanted[0]), torch.randn_like(wanted[1])
+    sums = [sum((a * t).sum() for a, t in zip(each, tangents)) for each in (found, wanted)]
+    gradients = [torch.autograd.grad(total, of, create_graph=second) for total in sums]
+    torch.testing.assert_close(*gradients)
+    if second:
+        torch.testing.assert_close(*(torch.autograd.grad(sum((g**2).sum() for g in each), of) for each in gradients))

@@ -1,13 +1,16 @@
 """flex_attention from the program to the graphs of prims: when it is one operator, and what is compiled again."""
 
+import math
+from collections import Counter
+
 import pytest
 import torch
 import tracework_capture as capture
-from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from tracework_aotautograd import AotOptions, aot_compile
 from tracework_primops import decompose, prims
 
-ATTENTION = {prims.attention, prims.attention_backward}
+ATTENTION = {prims.attention, prims.attention_backward, prims.attention_sums}
 
 
 def compiled(program, **options):
@@ -61,3 +64,71 @@ def test_all_sizes_symbolic(groups):
             (given,) = calls(graphs[0])
             sizes = given.args[0].meta["spec"].sizes
             assert [isinstance(n, int) for n in sizes] == [False, True, False, True] and sizes[1::2] == (4, 8)
+
+
+B, H, QUERIES, KEYS = 2, 4, 12, 9
+CONTEXT = 16
+BUCKETS = torch.tensor([0, 1, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6])
+# sizes of parameters; score function of (score, b, h, i, j, *parameters); whether it is one operator, with a sum for each of so many parameters
+TRAINED = {
+    "slopes": ([(H,)], lambda s, b, h, i, j, x: s + x[h] * (j - i), 1),
+    "temperature": ([()], lambda s, b, h, i, j, x: s * x, 1),
+    "temperatures": ([(H,)], lambda s, b, h, i, j, x: s * x[h].exp(), 1),
+    "scales and slopes": ([(H,), (B, H)], lambda s, b, h, i, j, x, y: s * x[h] + y[b, h] * (j - i).abs(), 2),
+    "one for both": ([(H,)], lambda s, b, h, i, j, x: s * x[h] + x[h] * (i - j), 2),
+    "distances": ([(H, 2 * CONTEXT)], lambda s, b, h, i, j, x: s + x[h, i - j + CONTEXT], 1),
+    "distances the other way": ([(2 * CONTEXT,)], lambda s, b, h, i, j, x: s + x[j - i + CONTEXT], 1),
+    "near distances": ([(H, 9)], lambda s, b, h, i, j, x: s + x[h, (i - j).clamp(-4, 4) + 4], 1),
+    "buckets": ([(H, 7)], lambda s, b, h, i, j, x: torch.where(i >= j, s + x[h, BUCKETS[(i - j).abs()]], s), 1),
+    "distances, scaled": ([(2 * CONTEXT,), (H,)], lambda s, b, h, i, j, x, y: s + x[i - j + CONTEXT] * y[h], 2),
+    "queries": ([(H, QUERIES)], lambda s, b, h, i, j, x: s + x[h, i].tanh(), 1),
+    "keys": ([(B, KEYS)], lambda s, b, h, i, j, x: torch.tanh(s * x[b, j]), 1),
+    "queries and keys": ([(QUERIES,), (KEYS,)], lambda s, b, h, i, j, x, y: s + x[i] * y[j], 2),
+    "soft mask": ([(), ()], lambda s, b, h, i, j, x, y: s + torch.sigmoid((x - (i - j).abs()) * y).log(), 2),
+    "written to no gradient": ([(H,)], lambda s, b, h, i, j, x: s + x.detach()[h], 0),
+    "no score": ([(H,)], lambda s, b, h, i, j, x: x[h] * 1.0, 1),
+    "all pairs": ([(QUERIES, KEYS)], lambda s, b, h, i, j, x: s + x[i, j], None),
+    "sums of places": ([(CONTEXT * 2,)], lambda s, b, h, i, j, x: s + x[i + j], None),
+    "by remainders": ([(3, 3)], lambda s, b, h, i, j, x: s + x[i % 3, j % 3], None),
+}
+
+
+def in_float64(function, q, k, v, *parameters):
+    """All scores written out."""
+    scores = q @ k.transpose(2, 3) * 0.3
+    index = [torch.arange(n).view([-1 if d == e else 1 for e in range(4)]) for d, n in enumerate(scores.shape)]
+    kept = torch.where(index[2] + 8 >= index[3], function(scores, *index, *parameters), -math.inf).expand(scores.shape)
+    return kept.softmax(3) @ v, kept.logsumexp(3) / math.log(2)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["", "symbols"])
+@pytest.mark.parametrize("name", TRAINED)
+def test_captured_parameters(name, dynamic):
+    """Values and gradients are those of float64; no value of forward or backward has as many elements as there are scores."""
+    sizes, function, count = TRAINED[name]
+    parameters = [torch.rand(size).add(0.5).requires_grad_() for size in sizes]
+    blocks = create_block_mask(lambda b, h, i, j: i + 8 >= j, None, None, QUERIES, KEYS, device="cpu").as_tuple()
+
+    def program(q, k, v):
+        return torch.ops.higher_order.flex_attention(q, k, v, function, blocks, 0.3, {}, tuple(parameters), ())[:2]
+
+    call, graphs = compiled(program, dynamic=dynamic)
+    given = [torch.randn(B, H, n, 8, requires_grad=True) for n in (QUERIES, KEYS, KEYS)]
+    found, wide = call(*given), [x.detach().double().requires_grad_() for x in given + parameters]
+    wanted = in_float64(function, *wide)
+    gradients = [
+        torch.autograd.grad(out.sin().sum() + (lse**2).sum(), of, materialize_grads=True, allow_unused=True)
+        for (out, lse), of in ((found, given + parameters), (wanted, wide))
+    ]
+    for a, b in zip((*found, *gradients[0]), (*wanted, *gradients[1]), strict=True):
+        assert a.dtype == torch.float32
+        torch.testing.assert_close(a.double(), b, rtol=1e-5, atol=1e-5 * b.abs().max().item())
+    made = [n for graph in graphs for n in graph.calls]
+    if count is None:
+        assert not any(n.target in ATTENTION for n in made)
+        return
+    counts = Counter(n.target for n in made if n.target in ATTENTION)
+    assert counts == Counter({prims.attention: 1, prims.attention_backward: 1, prims.attention_sums: count})
+    if not dynamic:
+        specs = [s for n in made for s in (n.meta["spec"] if isinstance(n.meta["spec"], tuple) else (n.meta["spec"],))]
+        assert all(math.prod(s.sizes) < B * H * QUERIES * KEYS for s in specs)

@@ -134,6 +134,20 @@ def attention_backward(
     return dq, *made.node("attention_keys", operands, layouts[1:])
 
 
+@lowers("attention_sums")
+def attention_sums(
+    low: Any, grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
+    score: str, factor: str, keep: str, scale: float, extents: Any, along: str,
+) -> Any:  # fmt: skip
+    """A kernel that computes the weights again; what it sums up is what slopes are for gradients."""
+    _check(q, k, v)
+    bodies = {"changed": score, "keep": keep, "slope": factor}
+    made = _Core(low, (q, k, v), captured, blocks, sizes, bodies, (("scale", scale), ("extents", tuple(extents))))
+    operands = tuple(_in_memory(low, x) for x in (grad, q, k, v, lse, delta))
+    (sums,) = made.node(f"attention_sums_of_{along}", operands, [(torch.float32, low.spec.sizes, None)])
+    return sums
+
+
 def _check(q: Any, k: Any, v: Any) -> None:
     fixed = (q.sizes[1], k.sizes[1], q.sizes[3], v.sizes[3])
     if q.device.type not in DEVICES or q.dtype not in DTYPES or not all(isinstance(n, int) and n for n in fixed):
@@ -235,4 +249,4 @@ class _Core:
         return Lazy(sizes, torch.int64, self.device, lambda index: ops.index_expr(index[dim], torch.int64), 0, frozenset())
 
 
-__all__ = ["DEVICES", "attention", "attention_backward", "attention_decode"]
+__all__ = ["DEVICES", "attention", "attention_backward", "attention_decode", "attention_sums"]

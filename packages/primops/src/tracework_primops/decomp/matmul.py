@@ -100,3 +100,8 @@ def attention(q, k, v, captured, blocks, sizes, score, keep, scale, extents):
 @decomposition(operators().attention_backward)
 def attention_backward(grad, q, k, v, lse, delta, captured, blocks, sizes, score, slope, keep, scale, extents):
     return prims.attention_backward(grad, q, k, v, lse, delta, captured, blocks, sizes, score, slope, keep, scale, extents)
+
+
+@decomposition(operators().attention_sums)
+def attention_sums(grad, q, k, v, lse, delta, captured, blocks, sizes, score, factor, keep, scale, extents, along):
+    return prims.attention_sums(grad, q, k, v, lse, delta, captured, blocks, sizes, score, factor, keep, scale, extents, along)

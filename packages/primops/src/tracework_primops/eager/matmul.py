@@ -69,3 +69,4 @@ def int_mm(a: Any, b: Any) -> torch.Tensor:
 
 rule("attention")(attention.forward_reference)
 rule("attention_backward")(attention.backward_reference)
+rule("attention_sums")(attention.sums_reference)

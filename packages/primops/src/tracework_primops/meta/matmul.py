@@ -74,3 +74,10 @@ def attention(q: TensorSpec, k: TensorSpec, v: TensorSpec, *others: Any) -> tupl
 @rule()
 def attention_backward(grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, *others: Any) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(x.dtype, x.device, x.sizes) for x in (q, k, v))
+
+
+@rule()
+def attention_sums(grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, lse: TensorSpec, *others: Any) -> TensorSpec:
+    queries, keys = q.sizes[2], k.sizes[2]
+    count = {"queries": queries, "keys": keys, "distances": queries + keys - 1}[others[-1]]
+    return TensorSpec(lse.dtype, lse.device, (*q.sizes[:2], count))

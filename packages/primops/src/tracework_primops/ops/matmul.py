@@ -26,3 +26,7 @@ op(
     "attention_backward(grad:T, q:T, k:T, v:T, lse:T, delta:T, captured:L, blocks:L, sizes, score, slope, keep, scale, extents) -> 3",
     "gradients of q, k and v; delta: what is taken from the gradient of each weight of a row",
 )
+op(
+    "attention_sums(grad:T, q:T, k:T, v:T, lse:T, delta:T, captured:L, blocks:L, sizes, score, factor, keep, scale, extents, along)",
+    "gradients of the changed scores times a factor, a body, summed up for each query, each key or each distance of the two",
+)

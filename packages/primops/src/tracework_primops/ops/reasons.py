@@ -8,7 +8,7 @@ from __future__ import annotations
 _GROUPS: dict[str, str] = {
     "mm addmm bmm baddbmm mv dot vdot": "vendor libraries come near the machine's peak, which loops made from a broadcast "
     "product and a sum do not; the epilogue that addmm names is done inside the library",
-    "attention attention_backward": "written out, all scores lie in memory; a kernel that walks over keys holds a block of them",
+    "attention attention_backward attention_sums": "written out, all scores lie in memory; a kernel that walks over keys holds a block of them",
     "scaled_mm grouped_mm int_mm": "matrix units for narrow numbers are only reached through the library or a template of their own",
     "convolution convolution_backward": "libraries choose between direct, Winograd, FFT and blocked algorithms by shape; as gathers "
     "and a matmul it would write every patch to memory",

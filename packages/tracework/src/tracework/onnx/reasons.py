@@ -17,7 +17,7 @@ _GROUPS: dict[str, str] = {
     "xor_sum": "ONNX has no such reduction",
     "cumprod cummax cummin logcumsumexp": "ONNX has running sums only",
     "associative_scan": "what combines two elements is a graph of its own",
-    "attention attention_backward": "what is done to scores, and which are kept, are graphs of their own",
+    "attention attention_backward attention_sums": "what is done to scores, and which are kept, are graphs of their own",
     "median nanmedian mode kthvalue histc": "which of equal elements is reported follows eager's algorithm",
     "sort topk": "engines place NaN, and order equal elements, in ways of their own",
     "searchsorted bucketize": "ONNX has no search",

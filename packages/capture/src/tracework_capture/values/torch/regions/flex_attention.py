@@ -5,6 +5,8 @@ torch calls them under vmap, with single numbers. That is the same where they co
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -86,9 +88,16 @@ def is_elementwise(node: fx.Node) -> bool:
         return len(parts) == held.meta["example_value"].ndim and all(p in node.all_input_nodes for p in parts)
     if name in _FACTORIES:
         return bool(node.meta["example_value"].ndim == 0)
-    ranks = {e.dtype: min(e.ndim, 1) for e in examples}
-    mixed = 0 in ranks.values() and len({e.dtype for e in examples}) > 1  # single numbers promote otherwise than many
-    return name in _ELEMENTWISE and not mixed
+    return name in _ELEMENTWISE and promotes_as_numbers(examples)
+
+
+def promotes_as_numbers(examples: Sequence[torch.Tensor]) -> bool:
+    """Whether a call gives the dtype that it gives where all operands are single numbers, and not only some of them."""
+    whole, shown = ([e.dtype for e in examples if e.ndim or not only] for only in (False, True))
+    if not shown or len(shown) == len(whole):
+        return True
+    every, most = (functools.reduce(torch.promote_types, dtypes) for dtypes in (whole, shown))
+    return every == most or most == torch.bool or (every.is_floating_point and not (most.is_floating_point or most.is_complex))
 
 
 @wraps_derived(HigherOrderOperator)

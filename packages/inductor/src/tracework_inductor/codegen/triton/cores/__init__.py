@@ -7,7 +7,7 @@ from ...renderer import RenderedKernel
 from . import attention, attention_decode, rotate
 
 CORES: Mapping[str, Callable[[CoreKernel], RenderedKernel]] = {
-    **dict.fromkeys(("attention", "attention_queries", "attention_keys"), attention.render),
+    **dict.fromkeys(attention.WRITERS, attention.render),
     "attention_decode": attention_decode.render,
     "rotate": rotate.render,
 }

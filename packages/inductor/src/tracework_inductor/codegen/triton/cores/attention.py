@@ -4,7 +4,9 @@ A program takes a block of queries, walks over blocks of keys, and keeps a runni
 not visited, and where it hides nothing it is not evaluated: bounds (reach.py) say so before the loop, or the counts and indices of a
 BlockMask where bounds know too little. Where few blocks of queries would leave most of a device idle, programs share the keys of one, and a
 second function merges their parts. Gradients are two more kernels that compute the weights again from the sums of the forward: one walks
-over keys for a block of queries, one over queries for a block of keys. Each result is summed up by one program, in order.
+over keys for a block of queries, one over queries for a block of keys. Gradients of what the body reads are sums of those of the scores
+over queries, over keys, or over the scores of a distance between the two, each by a kernel of that kind. Each result is summed up by one
+program, in order.
 
 The node's facts: `body` over (batch, head, query, key), which reads the score as `local("score")` and defines "changed" and "keep" and, for
 gradients, "slope" where the changed score is another; `scale`; `extents`, queries and keys of a block of the BlockMask; `zeroed`, of the forward:
@@ -32,7 +34,7 @@ from ..printer import IndexPrinter, PythonPrinter
 from ..text_rules import POINTER
 from .reach import Reach, reach_of
 
-__all__ = ["render"]
+__all__ = ["WRITERS", "render"]
 
 LEAST = 16
 """Rows, columns and terms of the smallest product that tensor cores compute."""
@@ -46,15 +48,17 @@ FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (64, 32, 8, 2)}
 """Up to which width: rows of the program's block, rows of a step's, warps, stages; for halves. No register of these spills on Hopper or Ampere,
 nor of the others up to 128, as far as the body allows."""
 BACKWARD = {64: (128, 32, 8, 3), 128: (64, 64, 8, 2), 256: (32, 32, 8, 1)}
+DISTANCES = {64: (64, 128, 8, 1), 128: (32, 64, 8, 1), 256: (16, 32, 4, 1)}
+"""Distances of a block, which are as many as queries of a step, and keys of a step, twice as many: of n queries and n distances, 2 * n - 1."""
 WIDE_FORWARD = {64: (64, 32, 8, 2), 128: (32, 16, 8, 2), 256: (16, 16, 8, 1)}
 """The same for float32, of which a product is three."""
 WIDE_BACKWARD = {64: (32, 32, 8, 2), 128: (16, 32, 8, 1), 256: (16, 16, 8, 1)}
+WIDE_DISTANCES = {64: (32, 64, 8, 1), 128: (16, 32, 4, 1), 256: (16, 32, 4, 1)}
 
 
 def render(kernel: CoreKernel) -> RenderedKernel:
     """The Triton source, its signature and its launch record."""
-    writer = {"attention": _Forward, "attention_queries": _OfQueries, "attention_keys": _OfKeys}[kernel.node.core]
-    return writer(kernel).rendered()
+    return WRITERS[kernel.node.core](kernel).rendered()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +97,8 @@ class _Attention:
     """Of the operands and results before what the body reads and the blocks."""
     outer = 2
     """The axis of (batch, head, query, key) that a program has a block of; it walks over the other one of the last two."""
+    border = "r_in"
+    """Text of which scores of a step are scores, where not all are."""
 
     def __init__(self, kernel: CoreKernel) -> None:
         self.kernel = kernel
@@ -122,6 +128,11 @@ class _Attention:
         """How many queries and how many keys."""
         return self.views["q"].sizes[2], self.views["k"].sizes[2]
 
+    @property
+    def count(self) -> Size:
+        """How many rows all blocks have."""
+        return self.lengths[self.outer - 2]
+
     def _config(self) -> Config:
         widths = max(int(self.views[n].sizes[3]) for n in ("q", "v"))
         table = self.tables[self.dtype == torch.float32]
@@ -149,7 +160,7 @@ class _Attention:
         config, own, q = self.config, PythonPrinter(self.symbols), self.views["q"]
         rows = config.constants["XBLOCK"]
         heads = f"({own.text(q.sizes[0])}) * {self.heads}"
-        grids = [f"((({own.text(self.lengths[self.outer - 2])}) + {rows - 1}) // {rows}) * {heads} * {self.parts}"]
+        grids = [f"((({own.text(self.count)}) + {rows - 1}) // {rows}) * {heads} * {self.parts}"]
         functions, scratch = [self.lines], []
         if self.parts > 1:
             merged = f"({own.text(self.lengths[0])}) * {heads}"
@@ -409,7 +420,7 @@ class _Attention:
             writer.lines.append(f"c = {changed} * {LOG2E!r}")
             # A mask may be the lowest number there is: a row of it is a mean, and not NaN.
             writer.lines.append(f"c = tl.where((c == {LOWEST}) & ({changed} > {LOWEST}), {torch.finfo(torch.float32).min!r}, c)")
-        mask = _and(keep, "r_in" if border else None)
+        mask = _and(keep, self.border if border else None)
         if mask != "None":
             writer.lines.append(f"c = tl.where({mask}, c, {LOWEST})")
         return values
@@ -523,14 +534,13 @@ class _Backward(_Attention):
 class _OfQueries(_Backward):
     """Gradients of a block of queries."""
 
-    names = ("grad", "q", "k", "v", "lse", "delta", "dq")
+    names: tuple[str, ...] = ("grad", "q", "k", "v", "lse", "delta", "dq")
 
     def _write(self) -> None:
         self._program()
         self._widths()
         group = "head" if self.groups == 1 else f"(head // {self.groups})"
-        heads = {"grad": "head", "q": "head", "k": group, "v": group, "dq": "head"}
-        grad, q, k, v, dq = (self._rows(n, h) for n, h in heads.items())
+        grad, q, k, v = (self._rows(n, h) for n, h in {"grad": "head", "q": "head", "k": group, "v": group}.items())
         rows = "x < queries" if self.x_mask else None
         self.lines += [
             "row = x[:, None]",
@@ -540,25 +550,53 @@ class _OfQueries(_Backward):
             f"lse = {self._of_rows('lse', 'head', 'x', rows, '0.0')}",
             f'lse = tl.where(lse == {LOWEST}, float("inf"), lse)[:, None]',
             f"delta = {self._of_rows('delta', 'head', 'x', rows, '0.0')}[:, None]",
-            f"sums = tl.zeros([XBLOCK, {_tile(q.width)}], tl.float32)",
+            f"sums = tl.zeros({self._shape(q)}, tl.float32)",
         ]
         precision = self.precision()
 
         def step(writer: BodyWriter, masked: bool, border: bool) -> None:
             writer.lines += self._scores_of_keys(k, v, border)
             self._weights(writer, masked, border, "lse", f"tl.dot(grad, tl.trans(v){precision})", "delta")
-            writer.lines.append(f"sums += tl.dot(g.to(k.dtype), k{precision})")
+            writer.lines.append(self._summed())
 
         self._loops(self._writer(), step)
+        self._store()
+
+    def _shape(self, q: Rows) -> str:
+        """Text of the shape of the sums."""
+        return f"[XBLOCK, {_tile(q.width)}]"
+
+    def _summed(self) -> str:
+        """The line that adds a step to the sums."""
+        return f"sums += tl.dot(g.to(k.dtype), k{self.precision()})"
+
+    def _store(self) -> None:
+        dq = self._rows("dq", "head")
         self.lines.append(
             f"tl.store({self._address(dq, 'x_wide', 'd')}, sums * {self.scale!r}{_also(self.x_mask, _lanes('d', dq.width))})"
         )
 
 
+class _SumsOfQueries(_OfQueries):
+    """For each of a block of queries, the sum over keys."""
+
+    names = ("grad", "q", "k", "v", "lse", "delta", "total")
+
+    def _shape(self, q: Rows) -> str:
+        return "[XBLOCK]"
+
+    def _summed(self) -> str:
+        return "sums += tl.sum(g, 1)"
+
+    def _store(self) -> None:
+        rows = "x < queries" if self.x_mask else None
+        self.lines.append(f"tl.store({self._place_of_row('total', 'head', 'x')}, sums{_also(rows)})")
+
+
 class _OfKeys(_Backward):
     """Gradients of a block of keys and values, over all heads of queries that share them."""
 
-    names = ("grad", "q", "k", "v", "lse", "delta", "dk", "dv")
+    names: tuple[str, ...] = ("grad", "q", "k", "v", "lse", "delta", "dk", "dv")
     outer = 3
 
     def _write(self) -> None:
@@ -566,17 +604,33 @@ class _OfKeys(_Backward):
         self._widths()
         k, v, dk, dv = (self._rows(n, "group") for n in ("k", "v", "dk", "dv"))
         self.lines += [
-            "row = x[:, None]",
-            "x_wide = x.to(tl.int64)",
-            f"k = {self._load(k, 'x_wide', 'd', self.x_mask)}",
-            f"v = {self._load(v, 'x_wide', 'e', self.x_mask)}",
+            *self._keys(k, v),
             f"of_keys = tl.zeros([XBLOCK, {_tile(k.width)}], tl.float32)",
             f"of_values = tl.zeros([XBLOCK, {_tile(v.width)}], tl.float32)",
         ]
         outside, self.lines = self.lines, []
         self.lines.append("head = group" if self.groups == 1 else f"head = group * {self.groups} + member")
-        q, grad = (self._rows(n, "head") for n in ("q", "grad"))
         precision = self.precision()
+        self._walk([f"of_values += tl.dot(p.to(grad.dtype), grad{precision})", f"of_keys += tl.dot(g.to(q.dtype), q{precision})"])
+        inner, self.lines = self.lines, outside
+        self.lines += inner if self.groups == 1 else [f"for member in range({self.groups}):", *(f"    {line}" for line in inner)]
+        self.lines += [
+            f"tl.store({self._address(dk, 'x_wide', 'd')}, of_keys * {self.scale!r}{_also(self.x_mask, _lanes('d', dk.width))})",
+            f"tl.store({self._address(dv, 'x_wide', 'e')}, of_values{_also(self.x_mask, _lanes('e', dv.width))})",
+        ]
+
+    def _keys(self, k: Rows, v: Rows) -> list[str]:
+        """Lines that load the block of keys and values."""
+        return [
+            "row = x[:, None]",
+            "x_wide = x.to(tl.int64)",
+            f"k = {self._load(k, 'x_wide', 'd', self.x_mask)}",
+            f"v = {self._load(v, 'x_wide', 'e', self.x_mask)}",
+        ]
+
+    def _walk(self, summed: Sequence[str]) -> None:
+        """Writes the walk over queries of a head; summed: lines that add a step to sums."""
+        q, grad = (self._rows(n, "head") for n in ("q", "grad"))
 
         def step(writer: BodyWriter, masked: bool, border: bool) -> None:
             inside, rows = ("(r < queries)[:, None]", "r < queries") if border else (None, None)
@@ -590,19 +644,114 @@ class _OfKeys(_Backward):
                 f"delta = {self._of_rows('delta', 'head', 'r', rows, '0.0')}[None, :]",
                 self._products("k", "q"),
             ]
-            self._weights(writer, masked, border, "lse", f"tl.dot(v, tl.trans(grad){precision})", "delta")
-            writer.lines += [
-                f"of_values += tl.dot(p.to(grad.dtype), grad{precision})",
-                f"of_keys += tl.dot(g.to(q.dtype), q{precision})",
-            ]
+            self._weights(writer, masked, border, "lse", f"tl.dot(v, tl.trans(grad){self.precision()})", "delta")
+            writer.lines += summed
 
         self._loops(self._writer(), step)
-        inner, self.lines = self.lines, outside
-        self.lines += inner if self.groups == 1 else [f"for member in range({self.groups}):", *(f"    {line}" for line in inner)]
+
+
+class _SumsOfKeys(_OfKeys):
+    """For each of a block of keys, the sum over the queries of a head."""
+
+    names = ("grad", "q", "k", "v", "lse", "delta", "total")
+
+    @property
+    def heads(self) -> int:
+        return int(self.views["q"].sizes[1])
+
+    def _write(self) -> None:
+        self._program()
+        self._widths()
+        self.lines += ["head = group", f"group = head // {self.groups}"]
+        k, v = (self._rows(n, "group") for n in ("k", "v"))
+        self.lines += [*self._keys(k, v), "sums = tl.zeros([XBLOCK], tl.float32)"]
+        self._walk(["sums += tl.sum(g, 1)"])
+        rows = "x < keys" if self.x_mask else None
+        self.lines.append(f"tl.store({self._place_of_row('total', 'head', 'x')}, sums{_also(rows)})")
+
+
+class _SumsOfDistances(_Backward):
+    """For each of a block of distances, of a query from a key, the sum over all pairs that are so far apart.
+
+    A step has as many queries as there are distances in the block, and all keys that are so far from one of them, n - 1 before those of its
+    first query. Lane c of query a is key a - c + n - 1 then, and what was computed for it is moved there.
+    """
+
+    tables = DISTANCES, WIDE_DISTANCES
+    border = "x_in & r_in"
+    names = ("grad", "q", "k", "v", "lse", "delta", "total")
+
+    @property
+    def count(self) -> Size:
+        return self.lengths[0] + self.lengths[1] - 1
+
+    def _config(self) -> Config:
+        table = self.tables[self.dtype == torch.float32]
+        rows, step, warps, stages = table[next(w for w in table if max(int(self.views[n].sizes[3]) for n in "qv") <= w)]
+        return Config({"XBLOCK": rows, "RBLOCK": step}, warps, stages)
+
+    def _write(self) -> None:
+        rows = self.config.constants["XBLOCK"]
         self.lines += [
-            f"tl.store({self._address(dk, 'x_wide', 'd')}, of_keys * {self.scale!r}{_also(self.x_mask, _lanes('d', dk.width))})",
-            f"tl.store({self._address(dv, 'x_wide', 'e')}, of_values{_also(self.x_mask, _lanes('e', dv.width))})",
+            *_length("queries", self.lengths[0], self.plain),
+            *_length("keys", self.lengths[1], self.plain),
+            f"blocks = (queries + keys + {rows - 2}) // XBLOCK",
+            "block = (tl.program_id(0) % blocks).to(tl.int32)",
+            "pair = (tl.program_id(0) // blocks).to(tl.int32)",
+            f"batch = pair // {self.heads}",
+            f"head = pair % {self.heads}",
+            "lane = tl.arange(0, XBLOCK)",
+            "least = block * XBLOCK - (keys - 1)",
         ]
+        self._widths()
+        group = "head" if self.groups == 1 else f"(head // {self.groups})"
+        grad, q, k, v = (self._rows(n, h) for n, h in {"grad": "head", "q": "head", "k": group, "v": group}.items())
+        inside, within = "(x < queries)[:, None]", "((r >= 0) & (r < keys))[:, None]"
+        self.x_mask = "x_in"
+        writer, precision = self._writer(), self.precision()
+        writer.tile = Tile(("x", "r"), {"x": "x_in", "r": "r_in"})
+        outside, writer.lines = writer.lines, []
+        writer.lines += [
+            "x = start + lane",
+            "r = start - least - (XBLOCK - 1) + tl.arange(0, RBLOCK)",
+            f"x_in = {inside}",
+            "r_in = ((r >= 0) & (r < keys))[None, :]",
+            "row = x[:, None]",
+            "column = r[None, :]",
+            "x_wide = x.to(tl.int64)",
+            "r_wide = r.to(tl.int64)",
+            f"q = {self._load(q, 'x_wide', 'd', inside)}",
+            f"grad = {self._load(grad, 'x_wide', 'e', inside)}",
+            f"k = {self._load(k, 'r_wide', 'd', within)}",
+            f"v = {self._load(v, 'r_wide', 'e', within)}",
+            f"lse = {self._of_rows('lse', 'head', 'x', 'x < queries', '0.0')}",
+            f'lse = tl.where(lse == {LOWEST}, float("inf"), lse)[:, None]',
+            f"delta = {self._of_rows('delta', 'head', 'x', 'x < queries', '0.0')}[:, None]",
+            self._products("q", "k"),
+        ]
+        self._weights(writer, True, True, "lse", f"tl.dot(grad, tl.trans(v){precision})", "delta")
+        writer.lines.append("sums += tl.sum(tl.gather(g, lane[:, None] - lane[None, :] + (XBLOCK - 1), 1), 0)")
+        inner, writer.lines = writer.lines, outside
+        self.lines += [
+            "sums = tl.zeros([XBLOCK], tl.float32)",
+            "begin = tl.maximum(least, 0) // XBLOCK * XBLOCK",
+            "end = tl.minimum(queries, keys + least + XBLOCK - 1)",
+            "for start in range(begin, end, XBLOCK):",
+            *(f"    {line}" for line in inner),
+            "place = block * XBLOCK + lane",
+            f"tl.store({self._place_of_row('total', 'head', 'place')}, sums, place < queries + keys - 1)",
+        ]
+
+
+WRITERS: dict[str, type[_Attention]] = {
+    "attention": _Forward,
+    "attention_queries": _OfQueries,
+    "attention_keys": _OfKeys,
+    "attention_sums_of_queries": _SumsOfQueries,
+    "attention_sums_of_keys": _SumsOfKeys,
+    "attention_sums_of_distances": _SumsOfDistances,
+}
+"""CoreNode.core -> what writes the kernel."""
 
 
 def _length(name: str, size: Size, printer: IndexPrinter) -> list[str]:
