@@ -9,7 +9,7 @@ from tracework_capture.values.torch.regions.flex_attention import promotes_as_nu
 DTYPES = [torch.bool, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
 
 
-@pytest.mark.parametrize("dims", itertools.product([(), (2,)], [(), (2,)]), ids=str)
+@pytest.mark.parametrize("dims", [*itertools.product([(), (2,)], [(), (2,)])], ids=str)
 def test_dtypes_are_those_of_single_numbers(dims):
     for dtypes in itertools.product(DTYPES, DTYPES):
         x, y = (torch.ones(sizes, dtype=dtype) for sizes, dtype in zip(dims, dtypes))
