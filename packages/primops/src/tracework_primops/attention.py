@@ -60,6 +60,22 @@ def attended(
     return _laid_out(out, query), sums, largest
 
 
+def with_laid_out_gradient(x: torch.Tensor) -> torch.Tensor:
+    """The same tensor, whose gradient lies in memory as flex_attention gives it for an operand."""
+    return _LaidOut.apply(x)  # type: ignore[no-any-return]
+
+
+class _LaidOut(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.order = _order_in_memory(x.shape, x)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return _ordered(grad, ctx.order)
+
+
 def _order_in_memory(sizes: Sequence[Any], like: torch.Tensor) -> list[int]:
     """The axes that flex_attention gives a result of these sizes, from the slowest to the fastest: those of an operand in the order of its
     strides, but the last one without gaps."""
@@ -72,7 +88,11 @@ def _order_in_memory(sizes: Sequence[Any], like: torch.Tensor) -> list[int]:
 
 def _laid_out(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """The same values in memory as flex_attention gives them for an operand."""
-    order = _order_in_memory(x.shape, like)
+    return _ordered(x, _order_in_memory(x.shape, like))
+
+
+def _ordered(x: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """The same values with axes in this order in memory, from the slowest to the fastest."""
     turned = x.permute(order)
     if turned.stride() == _row_major(turned.shape):
         return x
@@ -436,4 +456,5 @@ __all__ = [
     "run_body",
     "sums_reference",
     "trace_bodies",
+    "with_laid_out_gradient",
 ]

@@ -13,7 +13,7 @@ from tracework_primops import decompose, prims
 ATTENTION = {prims.attention, prims.attention_backward, prims.attention_sums}
 
 
-def compiled(program, **options):
+def compiled(program, attention=frozenset({"cpu"}), **options):
     """The program, compiled to its functional graphs, and the graphs of prims of these."""
     graphs = []
 
@@ -22,9 +22,7 @@ def compiled(program, **options):
         return lambda inputs: gm(*inputs)
 
     def backend(gm, inputs):
-        return aot_compile(
-            gm, inputs, forward_compiler=compiler, options=AotOptions(attention=frozenset({"cpu"}), fallback=False)
-        )
+        return aot_compile(gm, inputs, forward_compiler=compiler, options=AotOptions(attention=attention, fallback=False))
 
     backend.__tracework_symbolic_sizes__ = True
     return capture.optimize(backend, fullgraph=True, **options)(program), graphs
@@ -132,3 +130,22 @@ def test_captured_parameters(name, dynamic):
     if not dynamic:
         specs = [s for n in made for s in (n.meta["spec"] if isinstance(n.meta["spec"], tuple) else (n.meta["spec"],))]
         assert all(math.prod(s.sizes) < B * H * QUERIES * KEYS for s in specs)
+
+
+@pytest.mark.parametrize("one", [True, False], ids=["one operator", "written out"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_layouts_are_eagers(one, groups, monkeypatch):
+    """Of the output and of gradients, which a GPU has."""
+    monkeypatch.setattr("tracework_capture.values.torch.regions.flex_attention.BLOCKWISE", frozenset({"cpu"}))
+    plain = create_block_mask(lambda b, h, i, j: i >= j, None, None, QUERIES, QUERIES, device="cpu").as_tuple()
+
+    def program(q, k, v):
+        return torch.ops.higher_order.flex_attention(q, k, v, lambda s, b, h, i, j: s * 2, plain, 0.3, {})[0]
+
+    call, graphs = compiled(program, frozenset({"cpu"}) if one else frozenset())
+    q, v = (torch.randn(B, QUERIES, n, 8).transpose(1, 2).requires_grad_() for n in (H, H // groups))
+    k = torch.randn(QUERIES, B, H // groups, 8).permute(1, 2, 0, 3).requires_grad_()
+    outs = call(q, k, v), program(q, k, v)
+    gradients = [torch.autograd.grad(out.sin().sum(), (q, k, v)) for out in outs]
+    assert [len(calls(graph)) for graph in graphs] == ([1, 1] if one else [0, 0])
+    torch.testing.assert_close(*([out, *of] for out, of in zip(outs, gradients)), check_stride=True)

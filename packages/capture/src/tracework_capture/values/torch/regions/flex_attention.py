@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from tracework_primops import attended
+from tracework_primops import attended, with_laid_out_gradient
 
 from ...._torch import HigherOrderOperator
 from ....polyfills.torch_functions import before_change, cast_first
@@ -33,7 +33,7 @@ _ELEMENTWISE = frozenset(
 )
 _FACTORIES = frozenset("full new_ones new_zeros new_full ones zeros tensor scalar_tensor".split())
 BLOCKWISE = frozenset({"cuda"})
-"""Types of devices whose kernels read a BlockMask; elsewhere it would be so many more inputs."""
+"""Types of devices whose kernels read a BlockMask, elsewhere it would be so many more inputs; eager has gradients for these."""
 PARAMETERS = ("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_buffers", "mask_buffers")
 
 
@@ -49,6 +49,8 @@ def attention_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
         return frame.break_graph("call_unknown", "flex_attention with keys for several batches")
     if torch.is_autocast_enabled(query.example.device.type):
         return traced(cast_first)(frame, args, {})
+    if query.example.device.type in BLOCKWISE and torch.is_grad_enabled():
+        query, key, value = (frame.graph.call(frame, with_laid_out_gradient, [x]) for x in (query, key, value))
     scores, places = traced(before_change)(frame, [query, key, given["scale"]], {}).unpack(frame)
     indices = places.unpack(frame)
     region = Region(frame)
