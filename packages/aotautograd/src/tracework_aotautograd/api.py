@@ -20,6 +20,7 @@ from .layouts import lay_out
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, split
 from .pieces import depends_on_data, in_pieces
+from .trace.attention import ALL_SCORES
 from .trace.joint import trace_inference, trace_joint
 from .trace.rewritten import rewrite
 from .wrappers.autograd import Gradients, wrap_autograd
@@ -71,7 +72,7 @@ def aot_compile(
             default to the first. The second is also given what computes gradients under `create_graph=True`.
         partitioner: a name in PARTITIONERS.
         observe: called with ("functional", product) for each piece of the graph: the functional graph, or the FunctionalProgram; and with
-            ("between", texts) of what runs as it is between pieces.
+            ("between", texts) of what runs as it is between pieces, ("attention", texts) of why flex_attention computes all scores.
         report: told once for a graph why and where it, a part of it, or a call runs uncompiled.
 
     Returns:
@@ -110,6 +111,8 @@ def aot_compile(
             )
         except BehindAHook:
             return in_pieces(gm, example_inputs, compile_piece, report, observe)
+        if (reasons := gm.meta.pop(ALL_SCORES, None)) is not None and observe is not None:
+            observe("attention", tuple(dict.fromkeys(reasons)))
         if options.rewrite is not None:
             change = partial(options.rewrite, is_inference=not program.signature.tangents)
             rewrite(program.graph, change, program.fake_mode)

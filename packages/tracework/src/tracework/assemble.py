@@ -23,7 +23,7 @@ from .lazy_inputs import is_lazy, resolved
 from .observe import Observe
 from .options import Options
 
-AOT_STAGES = {"functional": "aotautograd", "between": "between"}
+AOT_STAGES = {"functional": "aotautograd", "between": "between", "attention": "attention"}
 """What observers call the products of aotautograd."""
 RECORDED = frozenset({"cuda"})
 """Types of devices whose work is recorded as CUDA graphs."""

@@ -49,6 +49,7 @@ class Tally:
 
     library: the operators that kernels of the library do. unrecorded: reasons against recording what runs on a GPU as CUDA graphs. parts:
     how many CUDA graphs record the rest of it; between: what runs between them, and why. choices: which configs kernels were chosen from.
+    all_scores: why calls of flex_attention compute all scores.
     """
 
     def __init__(self, then: Observe | None = None):
@@ -59,6 +60,7 @@ class Tally:
         self.parts = 0
         self.between: list[str] = []
         self.choices: list[str] = []
+        self.all_scores: list[str] = []
         self._then = then
 
     def __call__(self, stage: str, product: Any) -> None:
@@ -72,6 +74,8 @@ class Tally:
             self._count(product)
         if stage == "between":
             self.between += product
+        if stage == "attention":
+            self.all_scores += product
         if self._then is not None:
             self._then(stage, product)
 

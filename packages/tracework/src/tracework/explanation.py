@@ -34,6 +34,7 @@ class Explanation:
     graphs (mode "reduce-overhead"), with the operators that stand against it. parts: how many CUDA graphs record the others, or parts of
     them. between: what runs between these, and why. seconds: what each stage of the compilation took, without
     the stages inside of it. choices: which block sizes kernels were chosen from, and what they took (max_autotune).
+    all_scores: why calls of flex_attention compute all scores on a GPU.
     """
 
     capture: Any
@@ -45,10 +46,12 @@ class Explanation:
     between: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     choices: tuple[str, ...] = ()
+    all_scores: tuple[str, ...] = ()
 
     def full(self) -> str:
         """All of it: every break with its source lines, every graph with its guards."""
-        return "\n".join([*self._summary(), *self._recordings(), *self.choices, str(self.capture)])
+        attention = [f"attention computes all scores: {reason}" for reason in self.all_scores]
+        return "\n".join([*self._summary(), *attention, *self._recordings(), *self.choices, str(self.capture)])
 
     def __str__(self) -> str:
         summary, found = self._summary(), self._findings()
@@ -85,6 +88,7 @@ class Explanation:
         for again in said.recompiles:
             cure = f"; try: {_line(again.cures[0])}" if again.cures else ""
             lines.append(f"recompile at {_place(again)} in {again.name}: {_line(again.reasons[-1])}{cure}")
+        lines += [f"attention computes all scores: {_line(reason)}" for reason in self.all_scores]
         lines += self._recordings()
         stopped = [each for each in said.skipped if each.stop is not None and each.stop not in said.breaks]
         lines += [f"plain Python: {each.name} ({_place(each)}), after {_break_line(each.stop)}" for each in stopped]
@@ -181,6 +185,7 @@ def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None
             between,
             dict(seconds),
             tuple(tally.choices),
+            tuple(tally.all_scores),
         )
 
     return run

@@ -7,6 +7,7 @@ import torch
 import tracework
 import tracework_capture as capture
 import tracework_runtime as runtime
+from torch.nn.attention.flex_attention import flex_attention
 from tracework import dump, explanation
 
 X = torch.ones(3)
@@ -109,6 +110,17 @@ def test_a_frame_without_graphs_says_why():
 def test_what_compile_takes_is_explained(function, compiled):
     report = tracework.explain(tracework.compile(function) if compiled else function)(torch.ones(2))
     assert str(report).startswith("graphs: 1 (1 operations), breaks: 0")
+
+
+def test_attention_that_computes_all_scores_says_why(monkeypatch):
+    """As on a GPU: what the kernel of flex_attention takes is not said."""
+    monkeypatch.setattr("tracework_inductor.ATTENTION_DEVICES", frozenset({"cpu"}))
+    x = torch.randn(1, 2, 9, 8)
+    for inputs, said in ((x, 0), (x.double(), 1)):
+        found = tracework.explain(lambda q: flex_attention(q, q, q))(inputs)
+        lines = [line for line in str(found).splitlines() if line.startswith("attention computes all scores:")]
+        assert len(lines) == said and all("other dtypes" in line for line in lines)
+        assert sum("attention computes all scores:" in line for line in found.full().splitlines()) == said
 
 
 def test_what_kernels_were_chosen_from_is_in_the_full_text():

@@ -13,16 +13,21 @@ from tracework_primops import decompose, prims
 ATTENTION = {prims.attention, prims.attention_backward, prims.attention_sums}
 
 
-def compiled(program, attention=frozenset({"cpu"}), **options):
-    """The program, compiled to its functional graphs, and the graphs of prims of these."""
+def compiled(program, attention=frozenset({"cpu"}), said=None, **options):
+    """The program, compiled to its functional graphs, and the graphs of prims of these. said: gets why all scores are computed."""
     graphs = []
+
+    def observe(stage, product):
+        if stage == "attention" and said is not None:
+            said.extend(product)
 
     def compiler(gm, spec):
         graphs.append(decompose(gm))
         return lambda inputs: gm(*inputs)
 
     def backend(gm, inputs):
-        return aot_compile(gm, inputs, forward_compiler=compiler, options=AotOptions(attention=attention, fallback=False))
+        chosen = AotOptions(attention=attention, fallback=False)
+        return aot_compile(gm, inputs, forward_compiler=compiler, options=chosen, observe=observe)
 
     backend.__tracework_symbolic_sizes__ = True
     return capture.optimize(backend, fullgraph=True, **options)(program), graphs
@@ -110,7 +115,8 @@ def test_captured_parameters(name, dynamic):
     def program(q, k, v):
         return torch.ops.higher_order.flex_attention(q, k, v, function, blocks, 0.3, {}, tuple(parameters), ())[:2]
 
-    call, graphs = compiled(program, dynamic=dynamic)
+    said = []
+    call, graphs = compiled(program, said=said, dynamic=dynamic)
     given = [torch.randn(B, H, n, 8, requires_grad=True) for n in (QUERIES, KEYS, KEYS)]
     found, wide = call(*given), [x.detach().double().requires_grad_() for x in given + parameters]
     wanted = in_float64(function, *wide)
@@ -124,7 +130,9 @@ def test_captured_parameters(name, dynamic):
     made = [n for graph in graphs for n in graph.calls]
     if count is None:
         assert not any(n.target in ATTENTION for n in made)
+        assert len(said) == 1 and "read by query and key" in said[0]
         return
+    assert not said
     counts = Counter(n.target for n in made if n.target in ATTENTION)
     assert counts == Counter({prims.attention: 1, prims.attention_backward: 1, prims.attention_sums: count})
     if not dynamic:

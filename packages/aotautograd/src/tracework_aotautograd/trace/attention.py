@@ -20,16 +20,19 @@ from tracework_primops.attention import Bodies
 
 from .. import _torch
 
-__all__ = ["with_attention"]
+__all__ = ["ALL_SCORES", "with_attention"]
 
 log = logging.getLogger("tracework.aotautograd.attention")
 DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
 MOST_WIDTH = 256
+ALL_SCORES = "all_scores"
+"""Key in a graph's meta of the reasons why calls of flex_attention compute all scores."""
 
 
 def with_attention(gm: fx.GraphModule, devices: Collection[str]) -> fx.GraphModule:
-    """The graph with attention as one operator on devices of these types; the same object where there is none."""
-    calls = {node: call for node in gm.graph.nodes if node.target is attended and (call := _call(gm, node, devices))}
+    """The graph with attention as one operator on devices of these types; the same object where there is none. Under ALL_SCORES, its
+    meta says why others compute all scores."""
+    calls = {node: call for node in gm.graph.nodes if node.target is attended and (call := _call_or_reason(gm, node, devices))}
     if not calls:
         return gm
     graph = fx.Graph()
@@ -107,38 +110,42 @@ def _read(graph: fx.Graph, node: fx.Node, call: _Call, made: Mapping[fx.Node, fx
     return found
 
 
-def _call(gm: fx.GraphModule, node: fx.Node, devices: Collection[str]) -> _Call | None:
-    """The operator that computes what a call of `attended` does."""
+def _call_or_reason(gm: fx.GraphModule, node: fx.Node, devices: Collection[str]) -> _Call | None:
+    """The operator that computes what a call of `attended` does, on these devices; None where the graph is told why not."""
+    if node.args[0].meta["example_value"].device.type not in devices:  # type: ignore[union-attr]
+        return None
+    try:
+        return _call(gm, node)
+    except (PrimError, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+        reason = f"{error} ({node.meta.get('stack') or 'flex_attention'})"
+        log.debug("attention computes all scores: %s", reason)
+        gm.meta.setdefault(ALL_SCORES, []).append(reason)
+        return None
+
+
+def _call(gm: fx.GraphModule, node: fx.Node) -> _Call:
+    """The operator that computes what a call of `attended` does. Raises PrimError, or what torch raises of its functions."""
     query, key, value, scores, indices, changed, mask, scale, blocks, extents = node.args
     q, k, v = (n.meta["example_value"] for n in (query, key, value))  # type: ignore[union-attr]
-    if (
-        q.device.type not in devices
-        or not q.dtype == k.dtype == v.dtype
-        or q.dtype not in DTYPES
-        or type(scale) not in (int, float)
-    ):
-        return None
+    if not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES or type(scale) not in (int, float):
+        raise PrimError("operands of other dtypes than the kernel's, or a scale that is no number")
     table = gm.meta.get("symbols")
     fixed = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
     if any(type(n) is not int and not table.has_hint(table.from_symint(n)) for n in fixed):
-        return None
+        raise PrimError("heads or widths depend on data")
     numbers = [n if type(n) is int else table.hint(table.from_symint(n)) for n in fixed]
-    if max(numbers[2:]) > MOST_WIDTH or 0 in numbers or k.shape[1] != v.shape[1]:
-        return None
-    if any(type(n) is int and n == 0 for x in (q, k) for n in x.shape):
-        return None
-    try:
-        between = _Between(scores, indices, changed, mask)  # type: ignore[arg-type]
-        captured = [n.meta["example_value"] for n in between.captured]
-        given = [x for x in captured if isinstance(x, torch.Tensor)]
-        if any(x.device != q.device and (x.ndim or x.device.type != "cpu") for x in given):
-            return None
-        trained = {place: between.axes[n] for place, n in enumerate(between.captured) if n in between.axes}
-        specs = [_spec_of_axes(x, trained[place], q, k, table) if place in trained else x for place, x in enumerate(captured)]
-        bodies = trace_bodies(between.function(0), between.function(1), specs, torch.float32, q.device, table, trained)
-    except (PrimError, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
-        log.debug("%s: attention computes all scores: %s", node.meta.get("stack"), error)
-        return None
+    if max(numbers[2:]) > MOST_WIDTH or k.shape[1] != v.shape[1]:
+        raise PrimError(f"rows of more than {MOST_WIDTH} elements, or keys and values of other heads")
+    if 0 in numbers or any(type(n) is int and n == 0 for x in (q, k) for n in x.shape):
+        raise PrimError("there is nothing to compute")
+    between = _Between(scores, indices, changed, mask)  # type: ignore[arg-type]
+    captured = [n.meta["example_value"] for n in between.captured]
+    given = [x for x in captured if isinstance(x, torch.Tensor)]
+    if any(x.device != q.device and (x.ndim or x.device.type != "cpu") for x in given):
+        raise PrimError("a function reads a tensor of another device")
+    trained = {place: between.axes[n] for place, n in enumerate(between.captured) if n in between.axes}
+    specs = [_spec_of_axes(x, trained[place], q, k, table) if place in trained else x for place, x in enumerate(captured)]
+    bodies = trace_bodies(between.function(0), between.function(1), specs, torch.float32, q.device, table, trained)
     for size in fixed:  # heads and widths are numbers in kernels; as under torch.compile, no symbols
         int(size)
     tensors = [n for n, x in zip(between.captured, captured, strict=True) if isinstance(x, torch.Tensor)]
