@@ -6,9 +6,10 @@ across its order. What comes into the graph and what leaves it has eager's layou
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -23,8 +24,9 @@ from . import costs
 from .labels import NEVER, Labelling
 from .table import Asks, asks
 
-__all__ = ["CONVOLUTIONS", "Choice", "choose", "images_of", "is_image", "restrided", "viewed"]
+__all__ = ["CONVOLUTIONS", "Choice", "answered", "choose", "images_of", "is_image", "restrided", "run", "viewed"]
 
+log = logging.getLogger("tracework.aotautograd.layouts")
 aten = torch.ops.aten
 CONVOLUTIONS = {aten.convolution.default: ((0,), 1, 3), aten.convolution_backward.default: ((0, 1), 2, 4)}
 """Convolution -> places of its images, of its weight, and of the first of its settings, which are alike in both."""
@@ -160,11 +162,7 @@ def _add_view(problem: Problem, node: fx.Node) -> None:
     choice = problem.choices.get(source)
     if choice is None:
         return
-    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    try:
-        there = node.target(restrided(args[0], choice.last), *args[1:], **kwargs)  # type: ignore[operator]
-    except RuntimeError:
-        there = None
+    there = answered(node, lambda n: restrided(n.meta["val"], choice.last) if n is source else n.meta["val"])
     if isinstance(there, torch.Tensor):
         problem.choices[node] = Choice(choice.variable, tuple(there.stride()))
     elif there is not None:
@@ -191,6 +189,21 @@ def _readers(node: fx.Node) -> Iterator[fx.Node]:
             yield from _readers(user)
         else:
             yield user
+
+
+def run(node: fx.Node, value: Callable[[fx.Node], Any] = lambda n: n.meta["val"]) -> Any:
+    """What the operator gives for such values of its operands."""
+    args, kwargs = fx.map_arg((node.args, node.kwargs), value)
+    return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def answered(node: fx.Node, value: Callable[[fx.Node], Any] = lambda n: n.meta["val"]) -> Any:
+    """As run(); None where the operator refuses operands that lie so."""
+    try:
+        return run(node, value)
+    except Exception as error:  # kernels say in many ways that they take only eager's layout
+        log.debug("%s keeps eager's layout: %s", node.target, error)
+        return None
 
 
 def restrided(value: Any, strides: Sequence[int]) -> FakeTensor:

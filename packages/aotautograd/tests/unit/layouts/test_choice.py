@@ -198,10 +198,20 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+def refused(node, value=lambda n: n.meta["val"]):
+    """As `answered` says where every operator but a convolution takes only row-major operands."""
+    operands = [x for n in node.all_input_nodes if isinstance(x := value(n), torch.Tensor)]
+    takes = node.target in choice.CONVOLUTIONS or all(x.is_contiguous() for x in operands)
+    return choice.run(node, value) if takes else None
+
+
+@pytest.mark.parametrize("refuses", [False, True], ids=["", "refusing"])
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_results_and_gradients_are_eagers(name, gradients, check, real, eager_to_change, monkeypatch):
+def test_results_and_gradients_are_eagers(name, gradients, refuses, check, real, eager_to_change, monkeypatch):
     graphs = []
+    for module in (apply, choice) if refuses else ():
+        monkeypatch.setattr(module, "answered", refused)
     monkeypatch.setattr(aot.api, "lay_out", lambda gm, answers: graphs.append((gm, laid_out(gm))))
     inputs = [real(2, 3, 8, 8), real(6, 3, 3, 3), real(6, 6, 3, 3), real(6), real(6)]
     inputs = inputs if gradients else [x.detach() for x in inputs]
@@ -215,7 +225,7 @@ def test_results_and_gradients_are_eagers(name, gradients, check, real, eager_to
     assert "convolution" in names
     for node in gm.graph.nodes:
         if node.op == "call_function" and node.target not in choice.CONVOLUTIONS and node.target is not apply.operator.getitem:
-            again = apply._run(node)
+            again = choice.run(node)
             assert apply._strides(again) == apply._strides(node.meta["val"]), node.format_node()
 
 
@@ -244,6 +254,17 @@ def test_signals_are_eagers(gradients, check, real, eager_to_change):
         return torch.relu(F.conv_transpose1d(torch.sin(y), b, stride=3, output_padding=1)), y.mean(2)
 
     inputs = [real(2, 4, 12), real(6, 4, 3), real(6, 5, 3)]
+    check(fn, *(inputs if gradients else [x.detach() for x in inputs]), second=False, channels_last=True)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_signals_that_lie_channels_last_give_eagers_layout(gradients, check, real, eager_to_change):
+    """Of which a convolution of images gives channels-last results from the beginning."""
+
+    def fn(x, a):
+        return F.conv1d(torch.sin(x).mT, a), F.conv_transpose1d(x.mT.exp(), a.transpose(0, 1))
+
+    inputs = [real(2, 12, 4), real(6, 4, 3)]
     check(fn, *(inputs if gradients else [x.detach() for x in inputs]), second=False, channels_last=True)
 
 
