@@ -222,7 +222,7 @@ def _add_convolution(problem: Problem, node: fx.Node) -> None:
         works = costs.works(x, w, node.meta["val"].shape, transposed, groups)  # type: ignore[arg-type]
     row, last = (sum(parts) for parts in zip(*map(costs.times, works), strict=True))
     copied = (
-        _moved(w) + costs.LAUNCH
+        _turned(w) + costs.LAUNCH
         if w.shape[1] > 1 and prod(w.shape[2:]) > 1 and not _lies_channels_last(w.shape, w.stride())
         else 0.0
     )
@@ -252,22 +252,37 @@ def _wants_eagers(problem: Problem, operand: fx.Node) -> None:
 
 
 def _copy_of(problem: Problem, operand: fx.Node, last: bool) -> tuple[fx.Node, bool]:
-    """A variable that has the value `last` where a library's call reads the operand so: paid for once, if it lies otherwise."""
+    """A variable that has the value `last` where a library's call reads the operand so: paid for once, if it lies otherwise.
+
+    Of a convolution that adds a bias it is paid for in any case: a loop behind the library's call adds it, in whatever layout.
+    """
     copy, choice = (operand, last), problem.choices.get(operand)
     if copy not in problem.labelling.alone:
-        cost = _moved(operand.meta["val"]) + costs.LAUNCH
+        value = operand.meta["val"]
+        cost, made = _turned(value) + costs.LAUNCH, _moved(value) + costs.LAUNCH if _adds_bias(operand) else 0.0
         if choice is None:
             problem.labelling.add(copy, 0.0, cost)
         elif last:
-            problem.labelling.apart(choice.variable, copy, cost)
+            problem.labelling.add(copy, 0.0, made)
+            problem.labelling.apart(choice.variable, copy, cost - made)
         else:
-            problem.labelling.apart(copy, choice.variable, cost)
+            problem.labelling.add(copy, made, 0.0)
+            problem.labelling.apart(copy, choice.variable, cost - made)
     return copy
+
+
+def _adds_bias(node: fx.Node) -> bool:
+    return node.target is aten.convolution.default and node.args[2] is not None
 
 
 def _moved(x: torch.Tensor) -> float:
     """What it takes to read and write as many bytes."""
     return 2 * costs.MOVE * x.element_size() * x.numel()
+
+
+def _turned(x: torch.Tensor) -> float:
+    """The same in another layout."""
+    return (1 + costs.TURN) * _moved(x)
 
 
 def _lies_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
