@@ -138,6 +138,15 @@ def test_inputs_are_read_once():
     assert [readers(few, name) for name in ("arg0", "arg1")] == [2, 2]
 
 
+def test_a_call_of_the_library_may_stand_beside():
+    def program(g, y, w):
+        dx, columns = softmax_backward(g, y)
+        return prims.mm(dx, w), columns
+
+    plan = plan_of(program, torch.empty(8192, 1024), torch.empty(8192, 1024), torch.empty(1024, 64))
+    assert [readers(plan, name) for name in ("arg0", "arg1")] == [1, 1]
+
+
 def test_the_hosts_part_of_a_graph_has_none(small):
     """Of a graph that lies on a GPU and on the CPU."""
 

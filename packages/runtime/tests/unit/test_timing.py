@@ -67,7 +67,8 @@ class Writer:
 
 @pytest.fixture
 def built(monkeypatch):
-    """Binaries that are the size of the blocks as text; blocks of 32 cannot be compiled, those of 64 take too much shared memory."""
+    """Binaries that are the size of the blocks as text; blocks of 32 cannot be compiled, those of 64 take too much shared memory. Of devices
+    that the machine may not have."""
     asked = []
 
     def build_each(jobs, options, store, anew=False):
@@ -77,6 +78,7 @@ def built(monkeypatch):
 
     monkeypatch.setattr(build, "build_each", build_each)
     monkeypatch.setattr(timing, "_tensors", functools.partial(_on_cpu, timing._tensors))
+    monkeypatch.setattr(timing.cuda, "capability", lambda index=0: timing.cuda.DEFAULT_CAPABILITY)
     return asked
 
 

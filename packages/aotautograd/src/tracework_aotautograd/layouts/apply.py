@@ -1,8 +1,8 @@
 """Writes chosen layouts into a graph: into meta["val"] of what is to lie so, and as copies where a reader takes only another layout.
 
 Images that a convolution reads are laid out by its lowering. Elsewhere the strides in meta["val"] are those that the operator gives for
-operands that lie as theirs say: where these are not what was chosen, operands are copied, or else the result; loops read such copies where
-the original lies.
+operands that lie as theirs say: where these are not what was chosen, or the operator refuses such operands, operands are copied, or else the
+result; loops read such copies where the original lies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tracework_primops.broadcasting import channels_last
 
 from ..options import Answers
 from ..trace.memory import same_layout
-from .choice import Choice, choose, images_of, is_image, restrided, viewed
+from .choice import Choice, answered, choose, images_of, is_image, restrided, run, viewed
 from .signals import signals_as_images
 from .table import Asks, asks
 
@@ -62,7 +62,7 @@ class _Layouts:
         """Whether a node that is to have eager's layout has it from operands as they lie now."""
         if node.target is operator.getitem:
             return True
-        return asks(node) in (Asks.LOOP, Asks.NOTHING) and _strides(_run(node)) == _strides(node.meta["val"])
+        return asks(node) in (Asks.LOOP, Asks.NOTHING) and _strides(answered(node)) == _strides(node.meta["val"])
 
     def _change(self, node: fx.Node) -> None:
         what = asks(node)
@@ -70,10 +70,9 @@ class _Layouts:
             source, place = node.args
             self._set(node, source.meta["val"][place])  # type: ignore[union-attr,index]
         elif what is Asks.VIEW:
-            self._set(node, _run(node))
+            self._set_or_leave(node, answered(node))
         elif what is Asks.CONVOLUTION:
-            images = images_of(node)
-            self._set(node, _run(node, lambda n: _last(n.meta["val"]) if n in images else n.meta["val"]))
+            self._set_or_leave(node, self._for_images_last(node))
         else:
             self._operator(node)
         value = node.meta["val"]
@@ -82,18 +81,25 @@ class _Layouts:
 
     def _operator(self, node: fx.Node) -> None:
         """Operands as they lie, or else all channels-last, or else all as eager's."""
-        if self._is_chosen(node, found := _run(node)):
+        if self._is_chosen(node, found := answered(node)):
             self._set(node, found)
             return
-        images = images_of(node)
-        if self._is_chosen(node, found := _run(node, lambda n: _last(n.meta["val"]) if n in images else n.meta["val"])):
+        if self._is_chosen(node, found := self._for_images_last(node)):
+            images = images_of(node)
             self._read(node, lambda n: self._copy(n, True) if n in images and is_image(n.meta["val"]) else n)
             self._set(node, found)
         else:
             self._read(node, self._as_eagers)
 
+    def _for_images_last(self, node: fx.Node) -> Any:
+        """What the operator gives for images that lie channels-last; None where it refuses them."""
+        images = images_of(node)
+        return answered(node, lambda n: _last(n.meta["val"]) if n in images else n.meta["val"])
+
     def _is_chosen(self, node: fx.Node, found: Any) -> bool:
         """Whether these results lie channels-last where they are images."""
+        if found is None:
+            return False
         pairs = zip(*map(_tuple, (node.meta["val"], found)), strict=True)
         return all(tuple(new.stride()) == channels_last(new.shape) for old, new in pairs if is_image(old))
 
@@ -105,6 +111,12 @@ class _Layouts:
             user.replace_input_with(node, copy)
         self.eager[copy] = node.meta["val"]
         self.copies[copy, False] = node
+
+    def _set_or_leave(self, node: fx.Node, found: Any) -> None:
+        if found is None:
+            self._read(node, self._as_eagers)
+        else:
+            self._set(node, found)
 
     def _set(self, node: fx.Node, found: Any) -> None:
         before = node.meta["val"]
@@ -142,14 +154,8 @@ class _Layouts:
         with self.graph.inserting_after(self.last_input if node.op == "placeholder" else node):
             made = self.graph.call_function(target, tuple(args), kwargs or {})
         made.meta.update(node.meta)
-        made.meta["val"] = _run(made)
+        made.meta["val"] = run(made)
         return made
-
-
-def _run(node: fx.Node, value: Callable[[fx.Node], Any] = lambda n: n.meta["val"]) -> Any:
-    """What the operator gives for such values of its operands."""
-    args, kwargs = fx.map_arg((node.args, node.kwargs), value)
-    return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def _last(value: Any) -> Any:

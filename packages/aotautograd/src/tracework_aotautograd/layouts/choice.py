@@ -6,9 +6,10 @@ across its order. What comes into the graph and what leaves it has eager's layou
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -23,8 +24,9 @@ from . import costs
 from .labels import NEVER, Labelling
 from .table import Asks, asks
 
-__all__ = ["CONVOLUTIONS", "Choice", "choose", "images_of", "is_image", "restrided", "viewed"]
+__all__ = ["CONVOLUTIONS", "Choice", "answered", "choose", "images_of", "is_image", "restrided", "run", "viewed"]
 
+log = logging.getLogger("tracework.aotautograd.layouts")
 aten = torch.ops.aten
 CONVOLUTIONS = {aten.convolution.default: ((0,), 1, 3), aten.convolution_backward.default: ((0, 1), 2, 4)}
 """Convolution -> places of its images, of its weight, and of the first of its settings, which are alike in both."""
@@ -160,11 +162,7 @@ def _add_view(problem: Problem, node: fx.Node) -> None:
     choice = problem.choices.get(source)
     if choice is None:
         return
-    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    try:
-        there = node.target(restrided(args[0], choice.last), *args[1:], **kwargs)  # type: ignore[operator]
-    except RuntimeError:
-        there = None
+    there = answered(node, lambda n: restrided(n.meta["val"], choice.last) if n is source else n.meta["val"])
     if isinstance(there, torch.Tensor):
         problem.choices[node] = Choice(choice.variable, tuple(there.stride()))
     elif there is not None:
@@ -193,6 +191,21 @@ def _readers(node: fx.Node) -> Iterator[fx.Node]:
             yield user
 
 
+def run(node: fx.Node, value: Callable[[fx.Node], Any] = lambda n: n.meta["val"]) -> Any:
+    """What the operator gives for such values of its operands."""
+    args, kwargs = fx.map_arg((node.args, node.kwargs), value)
+    return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def answered(node: fx.Node, value: Callable[[fx.Node], Any] = lambda n: n.meta["val"]) -> Any:
+    """As run(); None where the operator refuses operands that lie so."""
+    try:
+        return run(node, value)
+    except Exception as error:  # kernels say in many ways that they take only eager's layout
+        log.debug("%s keeps eager's layout: %s", node.target, error)
+        return None
+
+
 def restrided(value: Any, strides: Sequence[int]) -> FakeTensor:
     """A fake like this one, with other strides, in memory of its own."""
     return value.mode.make(value.spec.replace(strides=tuple(strides), offset=0))  # type: ignore[no-any-return]
@@ -209,7 +222,7 @@ def _add_convolution(problem: Problem, node: fx.Node) -> None:
         works = costs.works(x, w, node.meta["val"].shape, transposed, groups)  # type: ignore[arg-type]
     row, last = (sum(parts) for parts in zip(*map(costs.times, works), strict=True))
     copied = (
-        _moved(w) + costs.LAUNCH
+        _turned(w) + costs.LAUNCH
         if w.shape[1] > 1 and prod(w.shape[2:]) > 1 and not _lies_channels_last(w.shape, w.stride())
         else 0.0
     )
@@ -239,22 +252,37 @@ def _wants_eagers(problem: Problem, operand: fx.Node) -> None:
 
 
 def _copy_of(problem: Problem, operand: fx.Node, last: bool) -> tuple[fx.Node, bool]:
-    """A variable that has the value `last` where a library's call reads the operand so: paid for once, if it lies otherwise."""
+    """A variable that has the value `last` where a library's call reads the operand so: paid for once, if it lies otherwise.
+
+    Of a convolution that adds a bias it is paid for in any case: a loop behind the library's call adds it, in whatever layout.
+    """
     copy, choice = (operand, last), problem.choices.get(operand)
     if copy not in problem.labelling.alone:
-        cost = _moved(operand.meta["val"]) + costs.LAUNCH
+        value = operand.meta["val"]
+        cost, made = _turned(value) + costs.LAUNCH, _moved(value) + costs.LAUNCH if _adds_bias(operand) else 0.0
         if choice is None:
             problem.labelling.add(copy, 0.0, cost)
         elif last:
-            problem.labelling.apart(choice.variable, copy, cost)
+            problem.labelling.add(copy, 0.0, made)
+            problem.labelling.apart(choice.variable, copy, cost - made)
         else:
-            problem.labelling.apart(copy, choice.variable, cost)
+            problem.labelling.add(copy, made, 0.0)
+            problem.labelling.apart(copy, choice.variable, cost - made)
     return copy
+
+
+def _adds_bias(node: fx.Node) -> bool:
+    return node.target is aten.convolution.default and node.args[2] is not None
 
 
 def _moved(x: torch.Tensor) -> float:
     """What it takes to read and write as many bytes."""
     return 2 * costs.MOVE * x.element_size() * x.numel()
+
+
+def _turned(x: torch.Tensor) -> float:
+    """The same in another layout."""
+    return (1 + costs.TURN) * _moved(x)
 
 
 def _lies_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:

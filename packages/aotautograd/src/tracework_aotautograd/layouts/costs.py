@@ -1,7 +1,8 @@
 """What convolutions and changes of layout cost on a GPU, predicted in femtoseconds.
 
-The library's kernels for tensor cores read images with their channels next to each other. For row-major ones it lays the operands out
-anew at each call, and some results. How much longer the kernels themselves take so, KINDS says.
+The library's kernels for tensor cores read images with their channels next to each other. For row-major ones it lays operands and results
+out anew at each call, by kernels that take LIBRARY_TURN times a copy; ours take 1 + TURN. How much longer the kernels themselves take so,
+KINDS says.
 """
 
 from __future__ import annotations
@@ -12,21 +13,34 @@ from math import prod
 
 import torch
 
-__all__ = ["KINDS", "LAUNCH", "MOVE", "RATES", "TURN", "Kind", "Work", "kind_of", "rate", "times", "works"]
+__all__ = ["KINDS", "LAUNCH", "MOVE", "RATES", "TURN", "Kind", "Rate", "Work", "kind_of", "rate", "times", "works"]
 
-MOVE = 250.0
-"""A byte read or written (4 TB/s)."""
+MOVE = 238.0
+"""A byte read or written (4.2 TB/s, copies on an H200)."""
 LAUNCH = 5e9
 """One more kernel."""
-TURN = 0.25
-"""How much longer a loop takes for bytes that lie across its order, in units of a copy of them."""
+TURN = 0.16
+"""How much longer a loop takes for bytes that lie across its order, in units of a copy of them: a loop that does nothing else reaches 0.86 of
+a copy's bandwidth on an H200."""
+LIBRARY_TURN = 2.0
+"""What the library's kernels take that change a layout, in units of a copy: 1.6 to 2.3 TB/s on an H200, by what convolutions in TF32 of 34 to
+252 MB take longer row-major."""
 
-RATES: Mapping[tuple[str, torch.dtype], float] = {
-    ("cuda", torch.float16): 2.9,
-    ("cuda", torch.bfloat16): 2.9,
-    ("cuda", torch.float32): 5.8,
+
+@dataclass(frozen=True)
+class Rate:
+    """time: a multiplication on tensor cores; capability: that of the first GPUs whose tensor cores have the dtype."""
+
+    time: float
+    capability: tuple[int, int] = (0, 0)
+
+
+RATES: Mapping[tuple[str, torch.dtype], Rate] = {
+    ("cuda", torch.float16): Rate(2.9, (7, 0)),
+    ("cuda", torch.bfloat16): Rate(2.9, (8, 0)),
+    ("cuda", torch.float32): Rate(5.8, (8, 0)),
 }
-"""(device, dtype) -> a multiplication on tensor cores; what has no row is computed as quickly from row-major images."""
+"""(device, dtype) -> what multiplies; what has no row is computed as quickly from row-major images."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +62,10 @@ KINDS: Mapping[str, Kind] = {
     "gradients, depthwise": Kind(1.0, anew=False),
 }
 """As published in pytorch#187606; volume: a decoder's in bfloat16, LightX2V#860; depthwise: 7x7 of 96x56x56 in bfloat16, 14.4 and 15.5 us on
-an H200, and of gradients no figure is known. What laying out anew takes is seen in a profile in pytorch#81940: a network's convolutions in
-TF32 take 59 % of its time, and the kernels that bring images to channels-last and back 17 and 16 %.
+an H200, and of gradients no figure is known.
 """
 FEW_CHANNELS = 64
+CHANNEL_BYTES = 16
 
 
 def rate(x: torch.Tensor, groups: int) -> float | None:
@@ -64,12 +78,20 @@ def rate(x: torch.Tensor, groups: int) -> float | None:
         x.ndim > 4 or groups == x.shape[1] > 1 or torch.backends.cudnn.conv.fp32_precision != "tf32"
     ):
         return None
-    return RATES.get((x.device.type, x.dtype)) if torch.backends.cudnn.enabled else None
+    found = RATES.get((x.device.type, x.dtype)) if torch.backends.cudnn.enabled else None
+    return found.time if found is not None and _capability(x.device) >= found.capability else None
+
+
+def _capability(device: torch.device) -> tuple[int, int]:
+    """Of the GPU; where none is present, that of those that the figures are from."""
+    present = device.type == "cuda" and torch.cuda.is_available()
+    return torch.cuda.get_device_capability(device) if present else (9, 0)
 
 
 @dataclass(frozen=True)
 class Work:
-    """A convolution, or one gradient of it. read, written, weight: bytes of images or gradients read, of the result, of the weight."""
+    """A convolution, or one gradient of it. read, written, weight: bytes of images or gradients read, of the result, of the weight; padded:
+    those of images and results that the library copies in any layout, because it takes channels in multiples of 16 bytes."""
 
     kind: str
     multiplications: int
@@ -77,6 +99,7 @@ class Work:
     written: int
     weight: int
     rate: float
+    padded: int = 0
 
 
 def kind_of(channels: int, results: int, groups: int, gradient: bool, volume: bool = False) -> str:
@@ -109,17 +132,26 @@ def works(
     image, other, weight = (size * prod(sizes) for sizes in (x.shape, result, w.shape))
     count = prod(x.shape if transposed else result) * prod(w.shape[1:])
     kind = kind_of(x.shape[1], result[1], groups, gradients is not None, x.ndim > 4)
+    padded = sum(n for n, channels in ((image, x.shape[1]), (other, result[1])) if channels * size % CHANNEL_BYTES)
     if gradients is None:
-        return [Work(kind, count, image, other, weight, found)]
+        return [Work(kind, count, image, other, weight, found, padded)]
     of_image, of_weight = gradients
     backward = kind_of(result[1], x.shape[1], groups, True, x.ndim > 4)
-    return [Work(backward, count, other, image, weight, found)] * of_image + [
-        Work(kind, count, image + other, weight, 0, found)
+    return [Work(backward, count, other, image, weight, found, padded)] * of_image + [
+        Work(kind, count, image + other, weight, 0, found, padded)
     ] * of_weight
 
 
 def times(work: Work) -> tuple[float, float]:
-    """(row-major, channels-last): the kernel, and what the library moves for a row-major one."""
-    kind, moved = KINDS[work.kind], MOVE * (work.read + work.written + work.weight)
-    last = max(work.multiplications * work.rate, moved) + LAUNCH
-    return max(last / kind.ratio, last + 2 * moved + LAUNCH if kind.anew else 0.0), last
+    """(row-major, channels-last): the kernel, and what the library lays out anew for it."""
+    kind, size = KINDS[work.kind], work.read + work.written + work.weight
+    kernel = max(work.multiplications * work.rate, MOVE * size) + LAUNCH
+    if not kind.anew:
+        return kernel / kind.ratio, kernel
+    last = kernel + _anew(work.padded)
+    return max(last / kind.ratio, kernel + _anew(size)), last
+
+
+def _anew(size: int) -> float:
+    """What the library takes to lay out as many bytes anew."""
+    return 2 * LIBRARY_TURN * MOVE * size + LAUNCH if size else 0.0

@@ -41,6 +41,8 @@ def _rewrite(graph: fx.Graph, node: fx.Node, choices: dict[fx.Node, Choice]) -> 
         for setting, of_row in ((first, 1), (first + 1, 0), (first + 2, 1), (first + 4, 0)):
             args[setting] = [of_row, *args[setting]]
         made = _called(graph, node, node.target, *args)
+    # eager's, also for signals that the library would take for channels-last images
+    made.meta["val"] = _of_one_row(node.meta["val"])
     choices[made] = Choice(made, ())
     for old in [node] if isinstance(node.meta["val"], torch.Tensor) else list(node.users):
         with graph.inserting_before(old if old is not node else node.next):
@@ -54,6 +56,12 @@ def _rewrite(graph: fx.Graph, node: fx.Node, choices: dict[fx.Node, Choice]) -> 
         if old is not node:
             graph.erase_node(old)
     graph.erase_node(node)
+
+
+def _of_one_row(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.unsqueeze(2) if value.ndim == 3 else value
+    return tuple(map(_of_one_row, value)) if isinstance(value, tuple) else value
 
 
 def _called(graph: fx.Graph, like: fx.Node, target: Any, *args: Any) -> fx.Node:

@@ -118,7 +118,25 @@ def _neighbours(p: Proposal) -> str | None:
     alike = same_all([*own, *reduced], [*p.group.outer, *p.group.inner]) or same_all(own, p.group.outer)
     if not alike or len(p.candidate.outer) > len(p.group.outer):
         return "they share only what they read and have other axes"
-    return None
+    return "they walk what both read in another order" if reduced and p.group.inner and _crosses(p) else None
+
+
+def _crosses(p: Proposal) -> bool:
+    """Whether of all buffers that both walk along the inner axes none has its elements side by side along the same axis for both."""
+    ranges = variables_ranges(p.candidate.outer, p.candidate.inner)
+    inner = variables("r", p.candidate.inner)
+    axes = [*variables("x", p.candidate.outer), *inner]
+    walked: dict[str, list[set[Any]]] = {}
+    for m in p.members():
+        names, side = mapping(m, p.candidate.outer, p.candidate.inner), m is p.candidate.member
+        for load in m.node.body.loads():
+            index = simplify(mapped_index(load, names), ranges)
+            strides = {axis: stride for axis in axes if not isinstance(index, int) and (stride := index.coefficient(axis)) != 0}
+            if load.args[0] in p.node.reads and any(axis in strides for axis in inner):
+                fast = [axis for axis, stride in strides.items() if stride == 1 or stride is None]
+                walked.setdefault(load.args[0], [set(), set()])[side].update(fast)
+    both = [sides for sides in walked.values() if all(sides)]
+    return bool(both) and not any(mine & theirs for mine, theirs in both)
 
 
 def _overwrites(p: Proposal) -> str | None:

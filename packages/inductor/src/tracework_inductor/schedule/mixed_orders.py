@@ -41,7 +41,7 @@ def with_mixed_orders(program: Program, fuser: Fuser) -> Fuser:
                 changed, kept = steps
                 made[kept] = group
         mixed = Fuser(changed, fuser.options, fuser.capabilities)
-        alone = [g for g in mixed.run() if all(m.node.domain == COLUMNS for m in g.members)]
+        alone = [g for g in mixed.run() if all(isinstance(m.node, LoopNode) and m.node.domain == COLUMNS for m in g.members)]
         if not alone:
             return mixed
         failed = [made[name] for g in alone for name in g.writes]

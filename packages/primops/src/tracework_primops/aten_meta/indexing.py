@@ -393,6 +393,13 @@ def nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total):
     return fresh(x, x.sizes)
 
 
+@row("nll_loss2d_backward.default")
+def nll_loss2d_backward(grad, x, target, weight, reduction, ignore_index, total):
+    if same_layout(x) != contiguous(x.sizes):
+        raise RuntimeError("grad_input must be contiguous")
+    return fresh(x, x.sizes)
+
+
 @row("tril.default", "triu.default")
 def tril(x, diagonal=0):
     if x.ndim < 2:

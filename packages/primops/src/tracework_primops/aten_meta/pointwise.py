@@ -424,6 +424,23 @@ def elu_backward(grad, alpha, scale, input_scale, is_result, saved):
     return elementwise(result_dtype(grad, saved), [grad, saved])
 
 
+@row("log_sigmoid_backward.default")
+def log_sigmoid_backward(grad, x, buffer):
+    return TensorSpec(grad.dtype, grad.device, grad.sizes, same_layout(grad), 0) if _alike(grad, x) else NotImplemented
+
+
+@row("rrelu_with_noise_backward.default")
+def rrelu_backward(grad, x, noise, lower, upper, training, self_is_result):
+    """While training the noise is what the gradient is multiplied by."""
+    factor = noise if training and upper - lower > 1e-6 else x
+    return elementwise(grad.dtype, [factor, grad]) if _alike(grad, factor) else NotImplemented
+
+
+@row("glu_backward.default")
+def glu_backward(grad, x, dim):
+    return fresh(x, x.sizes) if x.ndim and grad.dtype is x.dtype and grad.ndim == x.ndim else NotImplemented
+
+
 @row("native_dropout_backward.default")
 def native_dropout_backward(grad, mask, scale):
     """Bool and integer gradients are multiplied by a float."""
@@ -505,6 +522,24 @@ def huber_loss_backward(grad, a, b, *rest):
 @row("mse_loss_backward.default", "smooth_l1_loss_backward.default")
 def pointwise_loss_backward(grad, a, b, *rest):
     return elementwise(result_dtype(grad, a, b), [grad, a, b])
+
+
+def _alike(*operands):
+    """Whether all have the same sizes and the same dtype."""
+    return all(x.sizes == operands[0].sizes and x.dtype is operands[0].dtype for x in operands)
+
+
+@row("binary_cross_entropy_backward.default")
+def binary_cross_entropy_backward(grad, x, target, weight=None, reduction=1):
+    alike = _alike(x, target) and grad.dtype is x.dtype and grad.sizes in ((), x.sizes) and (weight is None or _alike(x, weight))
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0) if alike else NotImplemented
+
+
+@row("soft_margin_loss_backward.default")
+def soft_margin_loss_backward(grad, x, target, reduction):
+    if not _alike(x, target) or grad.dtype is not x.dtype or grad.sizes not in ((), x.sizes):
+        return NotImplemented
+    return elementwise(x.dtype, [target, elementwise(x.dtype, [target, x])])
 
 
 @row("log_sigmoid_forward.default")

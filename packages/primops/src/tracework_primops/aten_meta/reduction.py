@@ -254,6 +254,25 @@ def native_group_norm(x, weight, bias, n, c, hxw, group, eps):
     return TensorSpec(x.dtype, x.device, x.sizes, strides, 0), statistics, statistics
 
 
+@row("native_group_norm_backward.default")
+def native_group_norm_backward(grad, x, mean, rstd, weight, n, c, hxw, group, mask):
+    """Raises RuntimeError for images and gradients that do not lie alike: eager's kernels read both in the order of one, whatever they are
+    given, and autograd copies them before."""
+    if weight is None and (mask[1] or mask[2]):
+        return NotImplemented
+    last = x.device.type == "cpu" and suggests_channels_last(x)
+    for one in (grad, x):
+        if not (is_channels_last(one.sizes, one.strides) if last else one.is_contiguous):
+            wanted = "channels-last" if last else "row-major"
+            raise RuntimeError(f"native_group_norm_backward: expected {wanted} operands, but got {one}")
+    strides = channels_last(x.sizes) if last else contiguous(x.sizes)
+    return (
+        TensorSpec(x.dtype, x.device, x.sizes, strides, 0) if mask[0] else None,
+        fresh(weight, weight.sizes) if mask[1] else None,
+        fresh(weight, weight.sizes) if mask[2] else None,
+    )
+
+
 def _batch_norm(x, training, *parameters):
     stat = fresh(x, (x.sizes[1],), _statistics_dtype(x, *parameters))
     none = fresh(x, (0,), stat.dtype)
@@ -269,6 +288,12 @@ def _batch_norm(x, training, *parameters):
 @row("native_batch_norm.default", "_native_batch_norm_legit.default")
 def native_batch_norm(x, weight, bias, mean, var, training, momentum, eps):
     return _batch_norm(x, training, weight, bias, mean, var)
+
+
+@row("_native_batch_norm_legit_functional.default")
+def native_batch_norm_functional(x, weight, bias, mean, var, training, momentum, eps):
+    """With the running statistics as they are afterwards."""
+    return (*_batch_norm(x, training, weight, bias, mean, var), *(fresh(t, t.sizes) for t in (mean, var)))
 
 
 @row("_batch_norm_with_update.default")
