@@ -72,11 +72,11 @@ def _gelu_erf_slope(y: PrimValue) -> PrimValue:
 def _gelu_tanh_slope(y: PrimValue) -> PrimValue:
     square = prims.mul(y, y)
     inner = prims.mul(prims.add(y, prims.mul(prims.mul(square, y), _TANH_CUBE)), _TANH_SCALE)
-    t = prims.tanh(inner)
+    factor = prims.add(prims.tanh(inner), 1)
     inner_slope = prims.mul(prims.add(prims.mul(square, 3 * _TANH_CUBE), 1), _TANH_SCALE)
-    left = prims.mul(prims.add(t, 1), 0.5)
-    right = prims.mul(prims.mul(prims.mul(y, 0.5), prims.sub(1, prims.mul(t, t))), inner_slope)
-    return prims.add(left, right)
+    # (1 + t) * (1 - t) is 1 - t * t, and all that is asked of tanh is 1 more than it.
+    right = prims.mul(prims.mul(prims.mul(y, 0.5), prims.mul(factor, prims.sub(2, factor))), inner_slope)
+    return prims.add(prims.mul(factor, 0.5), right)
 
 
 @decomposition(aten.silu)
