@@ -131,6 +131,24 @@ def test_gelu_and_its_gradient(approximate, dtype, tmp_path):
     torch.testing.assert_close(slope.double()[:-1], gradient[:-1], rtol=2 * error, atol=2 * error)
 
 
+EDGES = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 19.99, 20.0, 20.01, 45.0, 1e30, -45.0, -80.0, -1e30])
+
+
+@pytest.mark.parametrize("dtype", (F32, torch.float64))
+def test_mish_and_its_gradient(dtype, tmp_path):
+    """Written with one exponential: values everywhere, and NaN where eager has it."""
+    x = torch.cat([torch.linspace(-30, 30, 20_001), EDGES]).to(dtype)
+    eager = x.clone().requires_grad_()
+    wanted = torch.nn.functional.mish(eager)
+    (slope,) = torch.autograd.grad(wanted.sum(), eager)
+    gradient = lambda x: activation.mish_backward(prims.full(x.shape, 1.0, x.dtype, x.spec.device), x)
+    for program, exact in ((activation.mish, wanted.detach()), (gradient, slope)):
+        found = value_of(program, x, tmp_path)
+        error = 1e-6 if dtype == F32 else 1e-13
+        torch.testing.assert_close(found, exact, rtol=error, atol=error, equal_nan=True)
+    assert torch.equal(value_of(activation.mish, EDGES, tmp_path).signbit()[1:], torch.nn.functional.mish(EDGES).signbit()[1:])
+
+
 def rounded_between(x):
     return prims.add(prims.convert(prims.convert(prims.tanh(x), BF16), F32), 1.0)
 
