@@ -51,14 +51,15 @@ def _one_plus_erf(x):
     rest = tl.exp2({polynomial("size", ERFC)} * size)
     return tl.where(x < 0.0, rest, 2.0 - rest)
 """,
+    # The sign is the product's: of a half number, a compiler takes it from the 16 bits with more instructions.
     "_tanh": f"""
 @triton.jit
 def _tanh(x):
     square = x * x
     near = x * {polynomial("square", (*TANH_NEAR, 1.0))}
-    size = tl.abs(x)
-    far = 1.0 - libdevice.fast_dividef(2.0, 1.0 + tl.exp2(size * {2 * LOG2E!r}))
-    return tl.where(size < 0.55, near, libdevice.copysign(far, x))
+    exponent = x * {2 * LOG2E!r}
+    far = 1.0 - libdevice.fast_dividef(2.0, 1.0 + tl.exp2(tl.abs(exponent)))
+    return tl.where(tl.abs(x) < 0.55, near, libdevice.copysign(far, exponent))
 """,
     "_one_plus_tanh": f"""
 @triton.jit
