@@ -1,5 +1,7 @@
 """Functions written without branches for Triton: over all exponents against float64, special values against eager, and sums with 1."""
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -204,3 +206,36 @@ def test_all_compile_for_hopper(tmp_path):
                 for entry in kernel.launch["entries"]:
                     jobs.append(build.request(kernel, entry, kernel.launch["configs"][0], build.Variant(), 90))
     assert len(build.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))) == len(jobs)
+
+
+LENGTHS = {
+    "gelu": (gelu_of("none"), 20),
+    "gelu tanh": (gelu_of("tanh"), 17),
+    "silu": (activation.silu, 14),
+    "mish": (activation.mish, 24),
+    "tanh": (prims.tanh, 20),
+    "erf": (prims.erf, 25),
+}
+"""Program, and the most instructions that its kernel may take for an element of bfloat16; a copy takes 3."""
+
+
+def test_kernels_are_short_and_have_no_branches(tmp_path):
+    """Loads and stores of 16 bytes included; a GPU runs some 30 instructions in the time that memory takes for such an element."""
+    tool = Path(sys.modules["triton"].__file__).parent / "backends/nvidia/bin/nvdisasm"
+    if not tool.exists():
+        pytest.skip("this triton has no disassembler")
+    renderer, jobs, each = TritonRenderer(), [], []
+    for program, _ in LENGTHS.values():
+        graph = graph_of(program, torch.empty(4096, 4096, dtype=BF16, device="meta"), device=CUDA)
+        (kernel,) = renderer.pack(list(rendered(graph)[1].items()))
+        config = kernel.launch["configs"][0]
+        jobs.append(build.request(kernel, "kernel", config, build.Variant(), 90))
+        each.append(config["constants"]["XBLOCK"] // (32 * config["num_warps"]))
+    cubins = build.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
+    for (name, (_, most)), elements, cubin in zip(LENGTHS.items(), each, cubins, strict=True):
+        path = tmp_path / "kernel.cubin"
+        path.write_bytes(cubin.code)
+        text = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=True, timeout=60).stdout
+        found = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", text)
+        assert len([i for i in found if i != "NOP"]) <= most * elements, name
+        assert found.count("BRA") <= 1 and "LDG.E.128" in found and "STG.E.128" in found, name  # it stops in an endless loop
