@@ -85,6 +85,10 @@ def cases() -> list[Case]:
     targets = lambda height, width: torch.randint(0, width, (height,), device="cuda")
     found += [
         Case("gelu", F.gelu, rows(4096, BF16), 2),
+        Case("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), rows(4096, BF16), 2),
+        Case("gelu tanh both ways", lambda x: F.gelu(x, approximate="tanh"), rows(4096, BF16), 5, backward=True),
+        Case("softplus", F.softplus, rows(4096, BF16), 2),
+        Case("mish", F.mish, rows(4096, BF16), 2),
         Case("gelu both ways", F.gelu, rows(4096, BF16), 5, backward=True),
         Case("cross entropy 128256", F.cross_entropy, rows(128256, BF16, targets), 1),
         Case("cross entropy both ways 128256", F.cross_entropy, rows(128256, BF16, targets), 3, backward=True),

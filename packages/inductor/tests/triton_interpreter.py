@@ -67,6 +67,26 @@ def _multiply_half_types() -> None:
 _multiply_half_types()
 
 
+def _round_once() -> None:
+    """The interpreter rounds the product of a fused multiplication and addition."""
+    import triton.language as tl
+    import triton.runtime.interpreter as interpreter
+
+    plain = interpreter.InterpreterBuilder.create_fma
+
+    def create_fma(self: Any, a: Any, b: Any, c: Any) -> Any:
+        if a.dtype.scalar != tl.float32:
+            return plain(self, a, b, c)
+        with np.errstate(all="ignore"):
+            found = a.data.astype(np.float64) * b.data + c.data
+            return interpreter.TensorHandle(found.astype(np.float32), a.dtype.scalar)
+
+    interpreter.InterpreterBuilder.create_fma = create_fma
+
+
+_round_once()
+
+
 class Libdevice:
     """numpy in place of CUDA's math library, which the interpreter does not have."""
 
@@ -84,6 +104,15 @@ class Libdevice:
             import triton.language as tl
 
             shaped = [a for a in args if isinstance(a, tl.core.tensor)]
+            if len(shaped) < len(args):  # the others are numbers
+                data = shaped[0].handle.data
+                args = tuple(
+                    a
+                    if isinstance(a, tl.core.tensor)
+                    else self._tensor(shaped[0], np.full_like(data, tl.core._unwrap_if_constexpr(a)))
+                    for a in args
+                )
+                shaped = list(args)
             if len(shaped) == 2:
                 a, b = tl.core._unwrap_if_constexpr(args[0]), tl.core._unwrap_if_constexpr(args[1])
                 a, b = a + b * 0, b + a * 0  # broadcast as the compiler does
@@ -119,6 +148,7 @@ NUMPY: dict[str, Any] = {
     "rint": np.rint,
     "pow": np.power,
     "fmod": np.fmod,
+    "fast_dividef": np.divide,
     "copysign": np.copysign,
     "nextafter": np.nextafter,
     "hypot": np.hypot,

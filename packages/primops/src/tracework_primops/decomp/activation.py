@@ -72,11 +72,11 @@ def _gelu_erf_slope(y: PrimValue) -> PrimValue:
 def _gelu_tanh_slope(y: PrimValue) -> PrimValue:
     square = prims.mul(y, y)
     inner = prims.mul(prims.add(y, prims.mul(prims.mul(square, y), _TANH_CUBE)), _TANH_SCALE)
-    t = prims.tanh(inner)
+    factor = prims.add(prims.tanh(inner), 1)
     inner_slope = prims.mul(prims.add(prims.mul(square, 3 * _TANH_CUBE), 1), _TANH_SCALE)
-    left = prims.mul(prims.add(t, 1), 0.5)
-    right = prims.mul(prims.mul(prims.mul(y, 0.5), prims.sub(1, prims.mul(t, t))), inner_slope)
-    return prims.add(left, right)
+    # (1 + t) * (1 - t) is 1 - t * t, and all that is asked of tanh is 1 more than it.
+    right = prims.mul(prims.mul(prims.mul(y, 0.5), prims.mul(factor, prims.sub(2, factor))), inner_slope)
+    return prims.add(prims.mul(factor, 0.5), right)
 
 
 @decomposition(aten.silu)
@@ -93,17 +93,28 @@ def silu_backward(grad, x):
     return to(prims.mul(g, slope), _grad_dtype(grad, x))
 
 
+def _mish_parts(y: PrimValue) -> tuple[PrimValue, PrimValue, PrimValue]:
+    """e = exp(y), n = e * (e + 2) and n + 2, of which tanh(log(1 + e)) is n / (n + 2). From 20 on that is 1, and all stays finite."""
+    e = prims.exp(prims.minimum(y, 20))
+    n = prims.mul(e, prims.add(e, 2))
+    return e, n, prims.add(n, 2)
+
+
 @decomposition(aten.mish)
 def mish(x):
     y = wide(x)
-    return to(prims.mul(y, prims.tanh(prims.log1p(prims.exp(y)))), x.dtype)
+    _, n, below = _mish_parts(y)
+    return to(prims.mul(y, prims.div(n, below)), x.dtype)
 
 
 @decomposition(aten.mish_backward)
 def mish_backward(grad, x):
     g, y = wide(grad), wide(x)
-    t = prims.tanh(prims.log1p(prims.exp(y)))
-    slope = prims.add(t, prims.mul(prims.mul(y, prims.sigmoid(y)), prims.sub(1, prims.mul(t, t))))
+    e, n, below = _mish_parts(y)
+    # 1 - tanh(log(1 + e)) ** 2 is 4 * (1 + e) ** 2 / (n + 2) ** 2, and the slope of log(1 + e) is e / (1 + e).
+    inverse = prims.div(1, below)
+    rest = prims.mul(prims.mul(prims.mul(e, prims.add(e, 1)), 4), prims.mul(inverse, inverse))
+    slope = prims.add(prims.mul(n, inverse), prims.mul(y, prims.where(prims.lt(y, 20), rest, 0)))
     return to(prims.mul(g, slope), _grad_dtype(grad, x))
 
 

@@ -1,5 +1,6 @@
 """TritonRenderer: the renderer of CUDA devices."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from . import kernel as _kernel
 from . import tuning as _tuning
 from .config import COLUMN_BLOCKS
 from .cores import CORES, tiles
+from .sums import with_sums
 
 __all__ = ["TritonRenderer"]
 
@@ -32,9 +34,10 @@ class TritonRenderer:
         """The kernel as text."""
         if isinstance(kernel, CoreKernel):
             return CORES[kernel.node.core](kernel)
-        if isinstance(kernel, LoopKernel) and kernel.core:
-            return tiles.render(kernel)
-        return _batch.render(kernel) if isinstance(kernel, KernelBatch) else _kernel.render(kernel)
+        if isinstance(kernel, KernelBatch):
+            return _batch.render(dataclasses.replace(kernel, parts=tuple(map(with_sums, kernel.parts))))
+        kernel = with_sums(kernel)
+        return tiles.render(kernel) if kernel.core else _kernel.render(kernel)
 
     def question(self, kernel: LoopKernel, symbols: Any, numerics: str, device: str) -> Question | None:
         """The kernel as a choice of block sizes."""

@@ -334,7 +334,7 @@ _STEPS_OF_TILE_PART = 4
 
 @dataclasses.dataclass(frozen=True)
 class Epilogue:
-    """What follows a product: whether it computes functions that take many registers (beside 128 elements in a thread, erf's spill on sm_90),
+    """What follows a product: whether it computes functions that take many registers (beside 128 elements in a thread they spill on sm_90),
     how many bytes it reads of other matrices of the result's size, and stores, for each element, and how many rows it reads, as biases are."""
 
     costly: bool = False

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from .functions import FUNCTIONS
+
 __all__ = ["HELD", "POINTER", "PRELUDE", "TRITON_TEXT", "constant_text", "convert_text", "held"]
 
 Rule = Callable[[Sequence[str], torch.dtype], str]
@@ -193,6 +195,7 @@ def _logaddexp(a, b):
     low = tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
     return tl.where((high == low) & (high - low != 0), high, high + libdevice.log1p(tl.exp(low - high)))
 """,
+    **FUNCTIONS,
 }
 
 
@@ -252,6 +255,15 @@ def _by_kind(floating: str, integer: str, boolean: str | None = None) -> Rule:
     return rule
 
 
+def _single(name: str, otherwise: str) -> Rule:
+    """A function of FUNCTIONS, and a text for float64."""
+
+    def rule(args: Sequence[str], dtype: torch.dtype) -> str:
+        return (f"{name}({{0}})" if HELD[dtype] == "tl.float32" else otherwise).format(*args)
+
+    return rule
+
+
 def _ordered(symbol: str) -> Rule:
     def rule(args: Sequence[str], dtype: torch.dtype) -> str:
         if dtype == torch.bool:  # one-bit integers compare as signed: true is -1
@@ -301,8 +313,11 @@ TRITON_TEXT: dict[str, Rule] = {
     "exp2": _fill("tl.exp2({0})"),
     "log": _fill("tl.log({0})"),
     "log2": _fill("tl.log2({0})"),
-    "erf": _fill("tl.erf({0})"),
-    "sigmoid": _fill("(1.0 / (1.0 + tl.exp(-{0})))"),
+    "erf": _single("_erf", "tl.erf({0})"),
+    "one_plus_erf": _single("_one_plus_erf", "(1.0 + tl.erf({0}))"),
+    "tanh": _single("_tanh", "libdevice.tanh({0})"),
+    "one_plus_tanh": _single("_one_plus_tanh", "(1.0 + libdevice.tanh({0}))"),
+    "sigmoid": _single("_sigmoid", "(1.0 / (1.0 + tl.exp(-{0})))"),
     "logical_not": _fill("({0} == 0)"),
     "isnan": _by_kind("({0} != {0})", "({0} != {0})"),
     "isinf": _by_kind('(tl.abs({0}) == float("inf"))', "({0} != {0})"),
@@ -346,6 +361,6 @@ TRITON_TEXT: dict[str, Rule] = {
     "fma": _by_kind("tl.fma({0}, {1}, {2})", "({0} * {1} + {2})"),
     **{
         name: _fill(f"libdevice.{name}({{0}})")
-        for name in ("expm1 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erfc lgamma erfinv").split()
+        for name in ("expm1 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc lgamma erfinv").split()
     },
 }

@@ -27,6 +27,7 @@ from ....schedule.plan import LoopKernel, index_checks
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..body import BodyWriter, Tile, Value
 from ..config import Epilogue, TileConfig, tile_configs
+from ..functions import LIGHT
 from ..header import function_header, launch_record, source_text
 from ..kernel import repeatable
 from ..printer import IndexPrinter, PythonPrinter, fits_text
@@ -81,7 +82,8 @@ def _itemsizes(kernel: LoopKernel, found: MatrixProduct) -> tuple[int, int]:
 def _epilogue(kernel: LoopKernel, found: MatrixProduct) -> Epilogue:
     """What follows the product."""
     after = [i for p in kernel.passes[1:] for i in p.body.instructions]
-    costly = any(i.op in SCALAR_OPS and SCALAR_OPS[i.op].cost >= _FUNCTION and i.op not in _INSTRUCTIONS for i in after)
+    functions = [i.op for i in after if i.op in LIGHT or i.op in SCALAR_OPS and SCALAR_OPS[i.op].cost >= _FUNCTION]
+    costly = not _INSTRUCTIONS.issuperset(functions) and (len(functions) > 1 or not LIGHT.issuperset(functions))
     rows, columns = ({axis.var for axis in axes} for axes in (found.rows, found.columns))
     moved, vectors = {"load": 0, "store": 0}, 0
     for op, buffer, index in {(i.op, *i.args[:2]) for i in after if i.op in moved}:
