@@ -119,8 +119,8 @@ OPERATORS = {
     # elementwise
     **NAMED,
     "prelu": lambda y, s: F.prelu(y, s), "glu": lambda y, s: F.glu(y, 1), "dropout": lambda y, s: F.dropout(y, 0.5, True),
-    "where": lambda y, s: torch.where(y > 0, y, channels(s, y)), "clamp": lambda y, s: y.clamp(0, 1), "double": lambda y, s: y.double(),
-    "lerp": lambda y, s: torch.lerp(y, y * 2, 0.5), "fft": lambda y, s: torch.fft.rfft(y.float()).abs(),
+    "where": lambda y, s: torch.where(y > 0, y, channels(s, y)), "clamp": lambda y, s: y.clamp(0, 1), "half": lambda y, s: y.half(),
+    "lerp": lambda y, s: torch.lerp(y, y * 2, 0.5), "fft": lambda y, s: torch.fft.rfft(y.float() if y.dtype.itemsize < 4 else y).abs(),
     # views and writes
     "view": lambda y, s: y.view(y.shape[0], -1), "permuted": lambda y, s: y.movedim(1, -1) * 2, "every second": lambda y, s: y[..., ::2],
     "as strided": lambda y, s: torch.as_strided(y.sin(), (2, 5), (3, 1)), "written": lambda y, s: y.mul(2).add_(channels(s, y)),
@@ -141,7 +141,7 @@ def behind_a_convolution(name):
         y = convolution(x, w)
         z = OPERATORS[name](y, s)
         again = z.dtype == y.dtype and z.ndim == y.ndim and z.shape[1] == CHANNELS and min(z.shape[2:]) >= 3
-        return (convolution(z, v), z.sum()) if again else (z,)
+        return (convolution(z, v), z.square().sum()) if again else (z,)
 
     return program
 
@@ -220,21 +220,30 @@ def test_compiling_a_step_of_training_loads_no_other_compiler():
     assert run.stdout.split() == ["2"]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("name", sorted({*OPERATORS} - {*NAMED, "dropout", "rrelu"}))
-def test_values_and_gradients_on_a_gpu(name, however_small):
-    """Against float64 and eager, in the layouts of the user's results."""
-    program = behind_a_convolution(name)
+TIES = {*"argmax max topk sort cummax median grid".split()}
+"""What equal or nearly equal values decide."""
 
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", sorted({*OPERATORS} - {*NAMED, *TIES, "dropout"}))
+def test_values_and_gradients_on_a_gpu(name, however_small):
+    """Against float64 and eager, in the layouts of the user's results. Inputs are small integers, of which TF32 makes no others."""
+    assert_near_eager(behind_a_convolution(name), "cuda")
+
+
+def assert_near_eager(program, device):
     def results(fn, dtype):
-        given = [x.detach().to(dtype).requires_grad_() for x in inputs_of(2, torch.float32, True, "cuda")]
+        torch.manual_seed(0)
+        given = [
+            torch.randint(-3, 4, x.shape, device=device).to(dtype).requires_grad_() for x in inputs_of(2, dtype, True, "meta")
+        ]
         found = fn(*given)
         roots = [x for x in found if x.requires_grad]
-        return [*found, *(torch.autograd.grad([r.double().square().sum() for r in roots], given[:2]) if roots else ())]
+        return [*found, *(torch.autograd.grad([r.double().square().mean() for r in roots], given[:2]) if roots else ())]
 
     tracework.reset()
     found = results(tracework.compile(program, fullgraph=True, options={"cache": False}), torch.float32)
     for value, eager, exact in zip(found, results(program, torch.float32), results(program, torch.float64), strict=True):
         assert (value.dtype, value.shape, value.stride()) == (eager.dtype, eager.shape, eager.stride())
         error, eagers = ((x.double() - exact).norm() for x in (value, eager))
-        assert error <= 4 * eagers + 1e-3 * exact.double().norm()
+        assert error <= 4 * eagers + 2e-3 * exact.double().norm()
