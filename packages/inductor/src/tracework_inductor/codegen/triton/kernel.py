@@ -19,6 +19,7 @@ from ...schedule.plan import LoopKernel, index_checks
 from ..renderer import KERNEL_NAME, RenderedKernel
 from . import config as config_table
 from . import dot
+from .exponentials import shaped
 from .function import Function
 from .header import launch_record, source_text
 from .parts import Partial, Parts, after_totals, parts_of
@@ -35,7 +36,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
     tiling = tile(kernel)
     if (on_tensor_cores := dot.product(kernel, tiling)) is not None:
         return _product(on_tensor_cores)
-    shape = shape_of(kernel, tiling)
+    kernel, tiling, shape = shaped(kernel, tiling)
     config = config_table.Config(**kernel.config) if kernel.config else config_table.configs(shape)[0]
     parts = parts_of(kernel, tiling, shape, config)
     names = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}

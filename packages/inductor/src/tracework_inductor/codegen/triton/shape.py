@@ -37,7 +37,7 @@ def shape_of(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
     inner = tiling.group("r")
     products, rows = products_of(kernel), len(tiling.points())
     if inner is None:
-        kind = "tiled" if tiling.group("y") else "pointwise"
+        kind = "jumps" if tiling.jumps else "tiled" if tiling.group("y") else "pointwise"
     elif products and tiling.contiguous == "x":
         kind = "product columns"
     elif products:
