@@ -95,6 +95,45 @@ def test_a_row_is_read_once_for_both():
     assert len(loops) == 3  # of the first pass, whole steps and the rest
 
 
+def gradient(grad, y, classes):
+    """Of the log-probability of a class of each row."""
+    width = y.shape[1]
+    here = prims.eq(prims.unsqueeze(prims.iota(width, 0, 1, torch.int64, y.spec.device), 0), prims.unsqueeze(classes, 1))
+    grads = prims.where(here, prims.unsqueeze(grad, 1), 0.0)
+    grads = prims.convert(prims.convert(grads, torch.bfloat16), torch.float32)
+    return prims.sub(grads, prims.mul(prims.exp(y), prims.sum(grads, (1,), True)))
+
+
+@pytest.mark.parametrize(("count", "width"), ((40, 300), (40, 17000), (3, 9000)))
+def test_the_sum_of_a_row_of_one_place_is_looked_up(count, width, tmp_path):
+    """Classes outside of the row have none; what is there is rounded as each term is, and -0.0 becomes what a sum gives."""
+    torch.manual_seed(0)
+    y, grad, classes = torch.randn(count, width).log_softmax(1), torch.randn(count), torch.randint(0, width, (count,))
+    classes[:3] = torch.tensor([-1, width, width - 1])
+    grad[2] = -0.0
+    host, kernels = rendered(graph_of(gradient, grad, y, classes, device=CUDA))
+    (kernel,) = kernels.values()
+    assert "tl.sum" not in kernel.source
+    found = triton_interpreter.host_call(host, kernels, tmp_path)([grad, y, classes])[0]
+    expected = graph_of(gradient, grad, y, classes).run(grad, y, classes)[0]
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-6)  # the interpreter cuts halves off
+    assert (found[:2] == 0).all()
+
+
+def chosen(x, classes):
+    return prims.gather(log_softmax(x), 1, prims.unsqueeze(classes, 1))
+
+
+def test_log_probabilities_that_few_read_are_not_written(tmp_path):
+    torch.manual_seed(0)
+    for width, written in ((17000, False), (6, True)):
+        x, classes = torch.randn(20, width), torch.randint(0, width, (20,))
+        host, kernels = rendered(graph_of(chosen, x, classes, device=CUDA))
+        assert (f"empty_cuda((20, {width}, )" in host) == written
+        found = triton_interpreter.host_call(host, kernels, tmp_path)([x, classes])[0]
+        torch.testing.assert_close(found, x.log_softmax(1).gather(1, classes[:, None]))
+
+
 def test_what_does_not_match_is_as_it_was(tmp_path):
     """A maximum of something else, of columns, or over values that a pass between stores."""
 

@@ -10,6 +10,7 @@ A value knows which tile dimensions it spans, so that loads get the masks their 
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from collections import ChainMap
 from collections.abc import Callable, MutableMapping
@@ -183,9 +184,20 @@ class BodyWriter:
         accesses that differ in it alone share."""
         size = self._simplified(index)
         number = 0 if isinstance(size, int) else int(size.terms.get((), 0))
-        text = self.printer.text(size - number) + (f" + tl.full({shape}, 0, tl.int32)" if shape else "")
-        address = f"{self.pointers[buffer]} + ({text})" + (f" + {number}" if number > 0 else f" - {-number}" if number else "")
-        return f"tl.max_contiguous({address}, [{', '.join('1' for _ in self.tile.dims)}])" if self.one_each else address
+        end = f" + {number}" if number > 0 else f" - {-number}" if number else ""
+        if not self.one_each or shape:
+            spread = f" + tl.full({shape}, 0, tl.int32)" if shape else ""
+            return f"{self.pointers[buffer]} + ({self.printer.text(size - number)}{spread}){end}"
+        # The address of a row is computed once for all of its columns.
+        row: Size = sum((part for part in _summands(size - number) if not self._along(part)), 0)
+        parts = [f"({self.printer.text(part)})" for part in (row, size - number - row) if not same(part, 0)]
+        address = " + ".join([self.pointers[buffer], *(parts or ["0"])])
+        return f"tl.max_contiguous({address}{end}, [{', '.join('1' for _ in self.tile.dims)}])"
+
+    def _along(self, size: Size) -> bool:
+        """Whether a place changes along the last dimension of the tile."""
+        symbols = () if isinstance(size, int) else size.free_symbols
+        return any(self.tile.dims[-1] in self.symbol_dims.get(s, NOTHING) for s in symbols)
 
     # instructions
 
@@ -421,6 +433,13 @@ class BodyWriter:
         if self.on_effect is None:
             raise InductorError(f"Triton kernel: {i.op} outside of an inner pass")
         return self.on_effect(self, i, args, body)
+
+
+def _summands(size: Size) -> list[Size]:
+    """What a sum is made of."""
+    if isinstance(size, int):
+        return [size]
+    return [math.prod(monomial, start=coefficient) for monomial, coefficient in size.terms.items()]
 
 
 CONDITIONS: dict[str, Callable[..., bool]] = {

@@ -17,11 +17,12 @@ from ...ir.body import Instruction, LoopBody, Ref, axes_behind
 from ...ir.handlers import drop_unused
 from ...schedule.plan import LoopKernel, Pass
 from .config import Shape
+from .one_place import without_sums_of_one_place
 from .shape import may_compute_again, products_of, shape_of
 from .text_rules import HELD
 from .tiling import Tiling, tile
 
-__all__ = ["EXPONENTIALS", "Exponentials", "in_one_pass", "lane_of", "largest_of", "shaped", "together"]
+__all__ = ["EXPONENTIALS", "Exponentials", "in_one_pass", "lane_of", "largest_of", "shaped", "start_of", "together"]
 
 EXPONENTIALS = {"largest": 0, "exponentials": 1}
 """Kinds of reductions, and their place: a row's largest value, and the sum of exp(value - largest) of finite ones; both of one value share
@@ -45,10 +46,10 @@ class Exponentials:
     lane: int
 
     def start(self, whole: str = "") -> list[str]:
-        """Lines before the loop. The largest value so far is finite, so that infinity is not subtracted from itself."""
-        shape, lowest = f"[XBLOCK, RBLOCK // {self.lane}]", torch.finfo(self.dtype).min
+        """Lines before the loop."""
+        shape = f"[XBLOCK, RBLOCK // {self.lane}]"
         return [
-            f"{whole}top_{self.label} = tl.full({shape}, {lowest!r}, {HELD[self.dtype]})",
+            f"{whole}top_{self.label} = tl.full({shape}, {start_of(self.dtype)}, {HELD[self.dtype]})",
             f"{whole}sum_{self.label} = tl.full({shape}, 0, {HELD[self.dtype]})",
         ]
 
@@ -88,6 +89,11 @@ class Exponentials:
         return lines, found
 
 
+def start_of(dtype: torch.dtype) -> str:
+    """The largest value of nothing: finite, so that infinity is not subtracted from itself."""
+    return repr(torch.finfo(dtype).min)
+
+
 def together(top: str, total: str, name: Callable[[str], str]) -> tuple[str, str]:
     """Largest value and sum over dimension 1 of a tile of each; `name` gives a text a name."""
     largest = name(f"tl.reduce({top}, 1, _max)[:, None]")
@@ -96,7 +102,7 @@ def together(top: str, total: str, name: Callable[[str], str]) -> tuple[str, str
 
 def largest_of(top: str, total: str, dtype: torch.dtype) -> str:
     """Text of the largest value of a row, of which nothing may be finite, or which may have no larger one than accumulators start from."""
-    return f'tl.where(({top} == {torch.finfo(dtype).min!r}) & ({total} == 0), float("-inf"), {top})'
+    return f'tl.where(({top} == {start_of(dtype)}) & ({total} == 0), float("-inf"), {top})'
 
 
 def lane_of(itemsizes: Iterable[int], step: int) -> int:
@@ -109,9 +115,10 @@ def _larger(a: str, b: str) -> str:
 
 
 def shaped(kernel: LoopKernel, tiling: Tiling) -> tuple[LoopKernel, Tiling, Shape]:
-    """A kernel as it is written, with its tiling and shape: where rows are walked in a loop, in as few passes as this module knows."""
-    shape = shape_of(kernel, tiling)
-    fewer = in_one_pass(kernel) if shape.kind == "looped" and tiling.contiguous == "r" else kernel
+    """A kernel as it is written, with its tiling and shape: where rows are walked in a loop, in as few passes as can be."""
+    fewer, shape = without_sums_of_one_place(kernel), shape_of(kernel, tiling)
+    if shape.kind == "looped" and tiling.contiguous == "r":
+        fewer = in_one_pass(fewer)
     if fewer is kernel:
         return kernel, tiling, shape
     tiling = tile(fewer)

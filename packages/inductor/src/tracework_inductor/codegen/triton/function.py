@@ -14,7 +14,7 @@ from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
 from . import sort
 from .body import BodyWriter, Tile, Value
-from .exponentials import EXPONENTIALS, Exponentials, lane_of, largest_of, together
+from .exponentials import EXPONENTIALS, Exponentials, lane_of, largest_of, start_of, together
 from .header import function_header
 from .moments import MOMENTS, Lanes, combined, in_registers
 from .parts import WHOLE, Partial, Parts
@@ -90,6 +90,8 @@ class Function:
             masks["r"] = None
         if self.products and self._fills("x"):
             masks["x"] = None
+        if tiling.jumps:
+            masks = {d: None if self._fills(d) else mask for d, mask in masks.items()}
         self.writer = BodyWriter(Tile(dims, masks), self.printer, tiling.merged, narrow)
         self.writer.one_each = tiling.jumps
         if self.products:
@@ -337,10 +339,13 @@ class Function:
             self.writer.locals[partial.name] = Value(found[MOMENTS[partial.kind]], frozenset({"x"}), partial.dtype)
             return
         if partial.kind in EXPONENTIALS:
-            top, total = (self._tile_of_parts(a, "0", dtype) for a, dtype in partial.arguments.items())
+            starts = start_of(partial.dtype), "0"
+            held = zip(partial.arguments.items(), starts, strict=True)
+            top, total = (self._tile_of_parts(a, start, dtype) for (a, dtype), start in held)
             found = together(top, total, lambda text: self._of_row(text, partial.dtype).text)
-            text = largest_of(*found, partial.dtype) if partial.kind == "largest" else found[EXPONENTIALS[partial.kind]]
-            self.writer.locals[partial.name] = self._of_row(text, partial.dtype)
+            largest = partial.kind == "largest"
+            result = self._of_row(largest_of(*found, partial.dtype), partial.dtype).text if largest else found[1]
+            self.writer.locals[partial.name] = Value(result, frozenset({"x"}), partial.dtype)
             return
         if partial.kind in NO_POSITION:
             (value, dtype), (at, _) = partial.arguments.items()
