@@ -1,6 +1,8 @@
 """Kernels that memory limits, on a GPU: ours, eager's and torch.compile's, in turns, beside a copy of as many bytes.
 
-    python tools/run_in_tree.py python benchmarks/micro/memory_bound.py [--only WORDS] [--size MB] [--no-torch]
+    python tools/run_in_tree.py python benchmarks/micro/memory_bound.py [--only WORDS] [--size MB] [--no-torch] [--config KIND:SIZES]...
+
+Each --config adds a line to every case, for ours with other block sizes in kernels of a kind: "persistent:XBLOCK=1,RBLOCK=1024,warps=1".
 
 "bytes" are those that must move: inputs read once, results written once, forward and backward where both run. "share" is the time of a copy
 that moves as many over ours. "error" is the largest one, over the largest value of the exact result, beside eager's; of sorts, whether
@@ -10,14 +12,17 @@ values are eager's.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 import tracework
+from tracework_inductor.codegen.triton import config as config_table
 
 BF16, F32, I64 = torch.bfloat16, torch.float32, torch.int64
 
@@ -200,12 +205,29 @@ def compared(case: Case, ours: Any, eager: Any, elements: int) -> str:
     return f"{error(results[0], exact):.1e} {error(results[1], exact):.1e}"
 
 
+@contextlib.contextmanager
+def block_sizes(text: str) -> Iterator[None]:
+    """Kernels of a kind have these block sizes, in Triton's names, warps and stages."""
+    if not text:
+        yield
+        return
+    kind, _, sizes = text.partition(":")
+    numbers = {name: int(n) for name, n in (pair.split("=") for pair in sizes.split(","))}
+    compiled = numbers.pop("warps", 4), numbers.pop("stages", 1)
+    usual = config_table.TABLES[kind]
+    config_table.TABLES[kind] = lambda shape: [config_table.Config(numbers, *compiled)]
+    try:
+        yield
+    finally:
+        config_table.TABLES[kind] = usual
+
+
 def measure(case: Case, megabytes: int, with_torch: bool) -> str:
     """One line."""
     torch.manual_seed(0)
     tracework.reset()
     elements = megabytes * 1_000_000 // case.dtype.itemsize
-    ours = tracework.compile(case.fn, dynamic=False)
+    ours = tracework.compile(case.fn, dynamic=False, options={"cache": False})
     note = compared(case, ours, case.fn, elements)
     inputs = case.inputs(elements)
     moved = int(inputs[0].nbytes * case.moved)
@@ -230,13 +252,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose names hold one of these words, separated by commas")
     parser.add_argument("--size", default="134", help="megabytes of the first input, separated by commas")
     parser.add_argument("--no-torch", action="store_true", help="without torch.compile")
+    parser.add_argument("--config", action="append", default=[], help="block sizes for ours, in a line of their own")
     chosen = parser.parse_args()
     print(torch.cuda.get_device_name())
     print(f"{'case':34s}{'MB':>7s}{'copy us':>9s}{'eager':>9s}{'torch':>9s}{'ours':>9s}{'share':>7s}   error: ours, eager's")
     for case in cases():
         if any(word in case.name for word in chosen.only.split(",")):
-            for size in chosen.size.split(","):
-                print(measure(case, int(size), not chosen.no_torch), flush=True)
+            for size, config in itertools.product(chosen.size.split(","), ("", *chosen.config)):
+                with block_sizes(config):
+                    print(measure(case, int(size), not (chosen.no_torch or config)), config, flush=True)
                 torch.cuda.empty_cache()
 
 
