@@ -16,13 +16,10 @@ import torch
 from ...ir.body import Instruction, LoopBody, Ref, axes_behind
 from ...ir.handlers import drop_unused
 from ...schedule.plan import LoopKernel, Pass
-from .config import Shape
-from .one_place import without_sums_of_one_place
-from .shape import may_compute_again, products_of, shape_of
+from .shape import may_compute_again, products_of
 from .text_rules import HELD
-from .tiling import Tiling, tile
 
-__all__ = ["EXPONENTIALS", "Exponentials", "in_one_pass", "lane_of", "largest_of", "shaped", "start_of", "together"]
+__all__ = ["EXPONENTIALS", "Exponentials", "in_one_pass", "lane_of", "largest_of", "start_of", "together"]
 
 EXPONENTIALS = {"largest": 0, "exponentials": 1}
 """Kinds of reductions, and their place: a row's largest value, and the sum of exp(value - largest) of finite ones; both of one value share
@@ -114,17 +111,6 @@ def _larger(a: str, b: str) -> str:
     return f"tl.maximum({a}, {b}, propagate_nan=tl.PropagateNan.ALL)"
 
 
-def shaped(kernel: LoopKernel, tiling: Tiling) -> tuple[LoopKernel, Tiling, Shape]:
-    """A kernel as it is written, with its tiling and shape: where rows are walked in a loop, in as few passes as can be."""
-    fewer, shape = without_sums_of_one_place(kernel), shape_of(kernel, tiling)
-    if shape.kind == "looped" and tiling.contiguous == "r":
-        fewer = in_one_pass(fewer)
-    if fewer is kernel:
-        return kernel, tiling, shape
-    tiling = tile(fewer)
-    return fewer, tiling, shape_of(fewer, tiling)
-
-
 def in_one_pass(kernel: LoopKernel) -> LoopKernel:
     """The kernel with sums of exponentials taken in the pass of their maximum, where what that pass and the next one read is the same; else as
     it is. What the second pass keeps of each element is computed where it is read."""
@@ -148,8 +134,10 @@ def _joined(kernel: LoopKernel, first: int, second: int) -> LoopKernel | None:
         return None
     (name, _, total), rows = reductions[0].args, set(sums.reduction_axes)
     exponential = sums.instructions[total.position]
-    below = sums.instructions[exponential.args[0].position] if exponential.op == "exp" else exponential
-    if below.op != "sub" or exponential.dtype != torch.float32 or axes_behind(sums, below.args[1]) & rows:
+    if exponential.op != "exp" or exponential.dtype != torch.float32:
+        return None
+    below = sums.instructions[exponential.args[0].position]
+    if below.op != "sub" or axes_behind(sums, below.args[1]) & rows:
         return None
     value, shift = below.args
     largest = next(

@@ -342,10 +342,9 @@ class Function:
             starts = start_of(partial.dtype), "0"
             held = zip(partial.arguments.items(), starts, strict=True)
             top, total = (self._tile_of_parts(a, start, dtype) for (a, dtype), start in held)
-            found = together(top, total, lambda text: self._of_row(text, partial.dtype).text)
-            largest = partial.kind == "largest"
-            result = self._of_row(largest_of(*found, partial.dtype), partial.dtype).text if largest else found[1]
-            self.writer.locals[partial.name] = Value(result, frozenset({"x"}), partial.dtype)
+            top, total = together(top, total, lambda text: self._of_row(text, partial.dtype).text)
+            text = largest_of(top, total, partial.dtype) if partial.kind == "largest" else total
+            self.writer.locals[partial.name] = self._of_row(text, partial.dtype)
             return
         if partial.kind in NO_POSITION:
             (value, dtype), (at, _) = partial.arguments.items()
@@ -391,7 +390,7 @@ class Function:
         self.before_block: list[str] = []
         self.after_block: list[str] = []
         writer.enter_loop(before)
-        known = self.exponentials.keys() | set()
+        known = set(self.exponentials)
         for _ in self._each_point():
             for i in one_pass.body.instructions:
                 if i.op == "scratch_load":  # computed again, before a store may overwrite what they are computed from
@@ -473,7 +472,7 @@ class Function:
             self._reduce_moments(name, kind, value)
             return
         if kind in EXPONENTIALS:
-            self._reduce_exponentials(name, kind, value)
+            self._reduce_exponentials(name, kind, value, body, i.args[2])
             return
         if kind == "dot":
             kind, value = "sum", self._times(value, args[3])
@@ -563,9 +562,10 @@ class Function:
         else:
             self._made(name, Value(found[MOMENTS[kind]], dims, torch.float32))
 
-    def _reduce_exponentials(self, name: str, kind: str, value: Value) -> None:
+    def _reduce_exponentials(self, name: str, kind: str, value: Value, body: LoopBody, ref: Ref) -> None:
         if value.text not in self.exponentials:
-            itemsizes = (self.kernel.layouts[b].dtype.itemsize for b in self.kernel.reads)
+            loads = [i.args[0] for n in body.behind(ref.position) if (i := body.instructions[n]).op == "load"]
+            itemsizes = (self.kernel.layouts[buffer].dtype.itemsize for buffer in loads)
             lanes = Exponentials(self._label(name), value.dtype, lane_of(itemsizes, self.config.constants["RBLOCK"]))
             whole = "all_" if self._many_steps() else ""
             self.before_loop += lanes.start(whole)
@@ -583,7 +583,7 @@ class Function:
         result = found[EXPONENTIALS[kind]]
         if kind == "largest":
             result = f"red_{self._label(name)}"
-            self.after_loop.append(f"{result} = {largest_of(*found, value.dtype)}")
+            self.after_loop.append(f"{result} = {largest_of(found[0], found[1], value.dtype)}")
         self._made(name, Value(result, frozenset({"x"}), value.dtype))
 
     def _kept(self, result: str) -> str:

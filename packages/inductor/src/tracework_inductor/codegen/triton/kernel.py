@@ -19,12 +19,12 @@ from ...schedule.plan import LoopKernel, index_checks
 from ..renderer import KERNEL_NAME, RenderedKernel
 from . import config as config_table
 from . import dot
-from .exponentials import shaped
 from .function import Function
 from .header import launch_record, source_text
 from .parts import Partial, Parts, after_totals, parts_of
 from .printer import PythonPrinter, fits_text
 from .shape import blocks_of_columns, shape_of
+from .shaped import shaped
 from .text_rules import POINTER
 from .tiling import Tiling, numel, tile
 

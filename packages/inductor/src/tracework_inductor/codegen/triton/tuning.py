@@ -19,8 +19,8 @@ from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
 from . import dot
 from .config import Config, Shape
-from .exponentials import shaped
 from .parts import parts_of
+from .shaped import shaped
 from .tiling import Tiling, tile
 
 __all__ = ["body_text", "question"]
