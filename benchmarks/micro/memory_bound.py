@@ -1,6 +1,8 @@
 """Kernels that memory limits, on a GPU: ours, eager's and torch.compile's, in turns, beside a copy of as many bytes.
 
-    python tools/run_in_tree.py python benchmarks/micro/memory_bound.py [--only WORDS] [--size MB] [--no-torch]
+    python tools/run_in_tree.py python benchmarks/micro/memory_bound.py [--only WORDS] [--size MB] [--no-torch] [--config KIND:SIZES]...
+
+Each --config adds a line to every case, for ours with other block sizes in kernels of a kind: "persistent:XBLOCK=1,RBLOCK=1024,warps=1".
 
 "bytes" are those that must move: inputs read once, results written once, forward and backward where both run. "share" is the time of a copy
 that moves as many over ours. "error" is the largest one, over the largest value of the exact result, beside eager's; of sorts, whether
@@ -10,14 +12,17 @@ values are eager's.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 import tracework
+from tracework_inductor.codegen.triton import config as config_table
 
 BF16, F32, I64 = torch.bfloat16, torch.float32, torch.int64
 
@@ -52,10 +57,12 @@ def vector(dtype: torch.dtype) -> Callable[[int, int], torch.Tensor]:
     return lambda height, width: torch.randn(width, device="cuda").to(dtype)
 
 
-def images(channels: int, side: int) -> Callable[[int], list[torch.Tensor]]:
-    return lambda elements: [
-        torch.randn(max(1, elements // (channels * side * side)), channels, side, side, device="cuda").to(BF16)
-    ]
+def images(channels: int, side: int, form: torch.memory_format = torch.contiguous_format) -> Callable[[int], list[torch.Tensor]]:
+    def made(elements: int) -> list[torch.Tensor]:
+        count = max(1, elements // (channels * side * side))
+        return [torch.randn(count, channels, side, side, device="cuda").to(BF16, memory_format=form)]
+
+    return made
 
 
 def rms_norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -96,19 +103,23 @@ def cases() -> list[Case]:
         Case("transpose of heads", lambda x: x.view(-1, 128, 32, 128).transpose(1, 2).contiguous(), rows(4096, BF16), 2),
         Case("cumsum 4096", lambda x: torch.cumsum(x, -1), rows(4096, F32), 2, F32),
         Case("sum of columns", lambda x: x.sum(0), rows(4096, BF16), 1),
-        Case("max pool", lambda x: F.max_pool2d(x, 3, 2, 1), images(64, 112), 1.25),
-        Case("max pool both ways", lambda x: F.max_pool2d(x, 3, 2, 1), images(64, 112), 4.5, backward=True),
-        Case("avg pool", lambda x: F.avg_pool2d(x, 3, 2, 1), images(64, 112), 1.25),
-        Case("avg pool both ways", lambda x: F.avg_pool2d(x, 3, 2, 1), images(64, 112), 2.5, backward=True),
-        Case("bilinear", lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), images(64, 56), 5),
-        Case(
-            "bilinear both ways", lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), images(64, 56), 10, backward=True
-        ),
         Case("router of 128 experts, 8 chosen", router, rows(128, BF16), 1 + 8 * 12 / 256, exact=False),
         Case("topk 4 of 256", lambda x: tuple(torch.topk(x, 4)), rows(256, F32), 1 + 4 * 12 / 1024, F32, exact=False),
         Case("topk 50 of 128256", lambda x: tuple(torch.topk(x, 50)), rows(128256, F32), 1, F32, exact=False),
         Case("median 256", lambda x: x.median(-1).values, rows(256, F32), 1, F32, exact=False),
     ]
+    for form, name in ((torch.contiguous_format, ""), (torch.channels_last, " channels last")):
+        large, small = images(64, 112, form), images(64, 56, form)
+        pool, mean = lambda x: F.max_pool2d(x, 3, 2, 1), lambda x: F.avg_pool2d(x, 3, 2, 1)
+        twice = lambda x: F.interpolate(x, scale_factor=2, mode="bilinear")
+        found += [
+            Case(f"max pool{name}", pool, large, 1.25),
+            Case(f"max pool both ways{name}", pool, large, 2.5, backward=True),
+            Case(f"avg pool{name}", mean, large, 1.25),
+            Case(f"avg pool both ways{name}", mean, large, 2.5, backward=True),
+            Case(f"bilinear{name}", twice, small, 5),
+            Case(f"bilinear both ways{name}", twice, small, 10, backward=True),
+        ]
     for width in (64, 128, 256, 512, 1024, 2048, 4096):
         found += [
             Case(f"sort {width} fp32", lambda x: tuple(torch.sort(x, -1)), rows(width, F32), 4, F32, exact=False),
@@ -133,19 +144,42 @@ def call_of(fn: Callable[..., Any], inputs: Sequence[torch.Tensor], backward: bo
     return call
 
 
+LONGEST_SLEEP = 1 << 28
+"""Cycles, some 0.15 s: a call that is not enqueued by then waits for the device itself."""
+
+
+def timed(call: Callable[[], Any], cycles: int) -> tuple[float, bool]:
+    """Microseconds of a call on the device behind so many idle cycles, and whether the host had enqueued all of it before it began."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(cycles)
+    start.record()
+    call()
+    end.record()
+    ahead = not start.query()
+    end.synchronize()
+    return start.elapsed_time(end) * 1e3, ahead
+
+
 def in_turns(calls: dict[str, Callable[[], Any]], repeat: int = 9) -> dict[str, float]:
-    """Name -> median microseconds of a call on the device."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(repeat + 2):
-        for name, call in calls.items():
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda._sleep(200_000)  # the host is ahead of the device when the clock starts
-            start.record()
+    """Name -> median microseconds of a call on the device. The time of the host, which an autograd step has most of, does not count: the
+    device idles until all is enqueued."""
+    cycles = {}
+    for name, call in calls.items():
+        for _ in range(2):
             call()
-            end.record()
-            end.synchronize()
-            times[name].append(start.elapsed_time(end) * 1e3)
-    return {name: statistics.median(found[2:]) for name, found in times.items()}
+        cycles[name] = 1 << 20
+        while not timed(call, cycles[name])[1] and cycles[name] < LONGEST_SLEEP:
+            cycles[name] *= 2
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    late = dict.fromkeys(calls, 0)
+    for _ in range(repeat):
+        for name, call in calls.items():
+            found, ahead = timed(call, 2 * cycles[name])
+            times[name].append(found)
+            late[name] += not ahead
+    if waiting := [name for name, count in late.items() if 2 * count > repeat]:
+        print(f"the next line counts time of the host: {', '.join(waiting)}")
+    return {name: statistics.median(found) for name, found in times.items()}
 
 
 def listed(result: Any) -> list[torch.Tensor]:
@@ -164,10 +198,28 @@ def compared(case: Case, ours: Any, eager: Any, elements: int) -> str:
     inputs = case.inputs(min(elements, 1 << 22))
     results = [call_of(fn, inputs, case.backward)() for fn in (ours, eager)]
     if not case.exact:
-        return f"values equal {torch.equal(*(listed(r)[0] for r in results)) or error(results[0], listed(results[1]))}"
+        found, expected = (listed(r)[0] for r in results)
+        return f"values equal {torch.equal(found, expected) or error(found, expected)}"
     wide = [t.double() if t.is_floating_point() else t for t in inputs]
     exact = call_of(eager, wide, case.backward)()
     return f"{error(results[0], exact):.1e} {error(results[1], exact):.1e}"
+
+
+@contextlib.contextmanager
+def block_sizes(text: str) -> Iterator[None]:
+    """Kernels of a kind have these block sizes, in Triton's names, warps and stages."""
+    if not text:
+        yield
+        return
+    kind, _, sizes = text.partition(":")
+    numbers = {name: int(n) for name, n in (pair.split("=") for pair in sizes.split(","))}
+    compiled = numbers.pop("warps", 4), numbers.pop("stages", 1)
+    usual = config_table.TABLES[kind]
+    config_table.TABLES[kind] = lambda shape: [config_table.Config(numbers, *compiled)]
+    try:
+        yield
+    finally:
+        config_table.TABLES[kind] = usual
 
 
 def measure(case: Case, megabytes: int, with_torch: bool) -> str:
@@ -175,7 +227,7 @@ def measure(case: Case, megabytes: int, with_torch: bool) -> str:
     torch.manual_seed(0)
     tracework.reset()
     elements = megabytes * 1_000_000 // case.dtype.itemsize
-    ours = tracework.compile(case.fn, dynamic=False)
+    ours = tracework.compile(case.fn, dynamic=False, options={"cache": False})
     note = compared(case, ours, case.fn, elements)
     inputs = case.inputs(elements)
     moved = int(inputs[0].nbytes * case.moved)
@@ -200,13 +252,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose names hold one of these words, separated by commas")
     parser.add_argument("--size", default="134", help="megabytes of the first input, separated by commas")
     parser.add_argument("--no-torch", action="store_true", help="without torch.compile")
+    parser.add_argument("--config", action="append", default=[], help="block sizes for ours, in a line of their own")
     chosen = parser.parse_args()
     print(torch.cuda.get_device_name())
     print(f"{'case':34s}{'MB':>7s}{'copy us':>9s}{'eager':>9s}{'torch':>9s}{'ours':>9s}{'share':>7s}   error: ours, eager's")
     for case in cases():
         if any(word in case.name for word in chosen.only.split(",")):
-            for size in chosen.size.split(","):
-                print(measure(case, int(size), not chosen.no_torch), flush=True)
+            for size, config in itertools.product(chosen.size.split(","), ("", *chosen.config)):
+                with block_sizes(config):
+                    print(measure(case, int(size), not (chosen.no_torch or config)), config, flush=True)
                 torch.cuda.empty_cache()
 
 

@@ -386,6 +386,23 @@ def dynamic_rows() -> Sample:
     return Sample(kernel, lambda: {"a": torch.rand(5, 300)}, lambda a, b: {"b": a / a.sum(1, keepdim=True)}, "looped", (300,))
 
 
+def dynamic_softmax() -> Sample:
+    """Of rows of negative numbers: parts that a launch does not have must not count."""
+
+    def below() -> Any:
+        return ops.exp(ops.sub(ops.load("a", I * S + J, F32), ops.local("m", F32)))
+
+    passes = [
+        ("inner", lambda: ops.reduce("m", "max", ops.load("a", I * S + J, F32))),
+        ("inner", lambda: ops.reduce("s", "sum", below())),
+        ("inner", lambda: ops.store("b", I * S + J, ops.div(below(), ops.local("s", F32)))),
+    ]
+    kernel = build((Axis(I, 3),), (Axis(J, S),), passes, {"a": dense(3, S), "b": dense(3, S)}, sizes=(S,))
+    return Sample(
+        kernel, lambda: {"a": torch.randn(3, 20001) - 200}, lambda a, b: {"b": torch.softmax(a, -1)}, "looped", (20001,)
+    )
+
+
 def dynamic_pointwise() -> Sample:
     def body() -> None:
         ops.store("b", I * S + J, ops.add(ops.load("a", I * S + J, F32), ops.load("c", J, F32)))
@@ -518,6 +535,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "flipped": flipped_and_divided,
     "booleans": booleans,
     "dynamic rows": dynamic_rows,
+    "dynamic softmax": dynamic_softmax,
     "dynamic pointwise": dynamic_pointwise,
     "one element rows": one_element_rows,
     "integers": wide_values,

@@ -93,6 +93,20 @@ def test_pointwise_chains_are_computed_again(graph):
     assert bytes_kept == 0 and {n.op for n in saved} == {"placeholder"}
 
 
+def test_log_probabilities_are_computed_again_from_narrower_numbers(graph):
+    """On a GPU a loss of logits in half precision keeps these, and not probabilities of twice the bytes."""
+
+    def loss(x, w):
+        logits = (x @ w).bfloat16()
+        return F.cross_entropy(logits.float(), torch.zeros(len(x), dtype=torch.int64)), x.sum()
+
+    joint, _ = joint_of(graph, loss)
+    for costly, expected in (("always", 0), ("never", 1)):
+        halves = aot.partition(joint, aot.AotOptions(recompute_costly=costly))
+        saved = [n for n in halves.backwards[0].graph.graph.nodes if n.op == "placeholder"]
+        assert sum("log_softmax" in n.name for n in saved) == expected
+
+
 def test_random_numbers_are_never_drawn_again(graph):
     joint, _ = joint_of(graph, lambda x, w: (F.dropout(x * w, 0.5).sin(), x.sum()))
     halves = aot.partition(joint, aot.AotOptions())

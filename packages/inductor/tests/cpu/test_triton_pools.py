@@ -20,12 +20,13 @@ WINDOWS = {
 }
 
 
+@pytest.mark.parametrize("sizes", ((9, 11), (8, 16), (7, 29)), ids=str)
 @pytest.mark.parametrize("name", WINDOWS)
-def test_equals_eager(name, tmp_path, monkeypatch):
+def test_equals_eager(name, sizes, tmp_path, monkeypatch):
     monkeypatch.setattr(window, "GATHERED_ON", {"cpu"})
     kernel, stride, padding, ceil = WINDOWS[name]
     torch.manual_seed(0)
-    x = torch.randint(0, 3, (2, 3, 9, 11)).float()  # ties
+    x = torch.randint(0, 3, (2, 3, *sizes)).float()  # ties
     out, indices = torch.nn.functional.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil, return_indices=True)
 
     def gradient(g, x, i):

@@ -65,6 +65,17 @@ CASES = {
     "linear": (linear((13,)), (2, 3, 5)),
     "trilinear": (linear((4, 7, 5)), (1, 2, 4, 5, 4)),
     "nearest": (nearest(6, 15), (2, 3, 3, 5)),
+    **{
+        f"{name}, wide": (ops, (2, 3, 5, width))
+        for width in (16, 25)
+        for name, ops in (
+            (f"pool of {width}", pool((3, 3), (2, 2), (1, 1), False, False, None)),
+            (f"bilinear twice of {width}", linear((10, 2 * width))),
+            (f"bilinear thrice of {width}", linear((15, 3 * width))),
+            (f"bilinear, row four times as long, of {width}", linear((5, 4 * width))),
+            (f"bilinear, same, of {width}", linear((5, width))),
+        )
+    },
 }
 
 
@@ -105,6 +116,29 @@ def test_near_float64(name, dtype, tmp_path):
         g = g.contiguous(memory_format=torch.channels_last)
     if "nearest" not in name:
         assert_near(run(forward, x, folder=tmp_path), forward, (x,))
+
+
+@pytest.mark.parametrize("width", (16, 25, 37))
+def test_rows_of_windows_are_tiles_whose_threads_read_neighbours(width):
+    """As many elements a thread as a store takes side by side would spread each load over as many times the memory. Addresses of a row are
+    computed once for its columns; channels-last images are read in one piece as they are."""
+    forward, _ = pool((3, 3), (2, 2), (1, 1), False, True, None)
+    for form, expected in ((torch.contiguous_format, "jumps"), (torch.channels_last, "pointwise")):
+        x = torch.empty(4, 16, 18, 2 * width).to(memory_format=form)
+        ((_, kernel),) = rendered(graph_of(forward, x, device=CUDA))[1].items()
+        assert dict(kernel.launch)["kind"] == expected
+        assert ("tl.max_contiguous(p1 + " in kernel.source) == (expected == "jumps")
+        assert ("xmask" in kernel.source) == (width != 16 or expected != "jumps")
+
+
+@pytest.mark.parametrize("factor", (2, 3))
+def test_a_gradient_that_is_not_finite_stays_where_it_is(factor, tmp_path):
+    """An element that has no part in a result does not look at its gradient."""
+    _, backward = linear((factor * 4, factor * 5))
+    x, g = torch.zeros(1, 1, 4, 5), torch.ones(1, 1, factor * 4, factor * 5)
+    g[0, 0, factor, 2 * factor] = float("inf")
+    found = run(backward, g, x, folder=tmp_path)
+    torch.testing.assert_close(found, graph_of(backward, g, x).run(g, x)[0])
 
 
 FASTER_ON_CPU = ("pool, overlapping", "pool, ends outside, padding not counted", "pool of a volume", "adaptive", "nearest")

@@ -25,13 +25,13 @@ class Recompute(Enum):
 
     FREE = "free"  # a view, a size, a constant: costs nothing
     CHEAP = "cheap"  # a few instructions an element
-    COSTLY = "costly"  # exp, tanh, erf...: only where arithmetic is cheaper than memory
+    COSTLY = "costly"  # exp, tanh, erf...: only where arithmetic is cheaper than memory, and log-probabilities, as large as what they are of
     NEVER = "never"  # matmuls, convolutions, reductions, random numbers, library calls
 
 
 COSTLY_NAMES = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf erfc erfinv sigmoid gelu silu mish softplus elu "
-    "pow lgamma digamma logit atan2 log_sigmoid_forward".split()
+    "pow lgamma digamma logit atan2 log_sigmoid_forward _log_softmax".split()
 )
 FREE_NAMES = frozenset(
     "full zeros ones full_like zeros_like ones_like arange scalar_tensor empty empty_like new_zeros new_full".split()

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..ir.buffer import BufferLayout
-from ..ir.index import Size, contiguous_strides, mod, product, same
+from ..ir.index import Size, constant_product, contiguous_strides, mod, product, same
 from ..ir.scalar_ops import as_held, ops
 from .fallback import Refused
 from .pointwise import broadcast_sizes, elementwise
@@ -80,19 +80,28 @@ def gather(low: Any, x: Any, dim: int, index: Any) -> Any:
     def inner(at: list[Size]) -> Any:
         return x.load([*at[:dim], row(at), *at[dim + 1 :]])
 
-    return pointwise(index.sizes, x.dtype, x.device, inner, [_table(low, x), index], 3)
+    return pointwise(index.sizes, x.dtype, x.device, inner, [_table(low, x, index.sizes), index], 3)
 
 
-def _table(low: Any, x: Any) -> Any:
-    """Random access wants a buffer: computing x anew for each access would cost more than once for each element."""
+FEW_ACCESSES = 1 / 8
+"""Of a table's elements: of so many, each is computed where it is read, in less time than all of them are written to memory."""
+
+
+def _table(low: Any, x: Any, accessed: Sequence[Size]) -> Any:
+    """Random access wants a buffer, unless it is to few elements: computing x anew for each access would cost more than once for each
+    element. accessed: the sizes of what is read, which has one access for each of its elements."""
     x = settled(x)
-    return low.realize(x) if isinstance(x, Lazy) and x.cost > 4 and x.reads else x
+    if not isinstance(x, Lazy) or x.cost <= 4 or not x.reads:
+        return x
+    sizes = (*x.sizes, *accessed)
+    few = all(isinstance(s, int) for s in sizes) and constant_product(accessed) <= FEW_ACCESSES * constant_product(x.sizes)
+    return x if few else low.realize(x)
 
 
 @lowers("index_select")
 def index_select(low: Any, x: Any, dim: int, index: Any) -> Any:
     """Rows of x."""
-    table = _table(low, x)
+    table = _table(low, x, low.spec.sizes)
     row = low.checked(index, x.sizes[dim], False, _looked_at(x, low.spec.sizes))
 
     def inner(at: list[Size]) -> Any:
@@ -152,7 +161,7 @@ def index(low: Any, x: Any, indices: Sequence[Any], wrap: bool = True) -> Any:
     indices = [None if i is None else settled(i) for i in indices]
     if all(i is None for i in indices):
         return x
-    table = _table(low, x)
+    table = _table(low, x, low.spec.sizes)
     sizes, back = _indexing(low, table.sizes, indices, wrap)
     return pointwise(
         sizes, x.dtype, x.device, lambda at: table.load(back(at)), [table, *[i for i in indices if i is not None]], 4

@@ -249,27 +249,35 @@ class _Line(NamedTuple):
     corners: bool
     dtype: torch.dtype
 
-    def _between(self, o: Size) -> tuple[Any, Any, Any]:
-        """The element before (int64), whether there is one behind it, and the weight of that."""
+    @property
+    def factor(self) -> int:
+        """By how much a row grows, if that is a power of two from the middle of one element to that of the next, which numbers hold exactly;
+        else 0."""
+        whole, rest = divmod(self.result, self.size)
+        return whole if not self.corners and not rest and whole & (whole - 1) == 0 else 0
+
+    def _position(self, o: Size) -> Any:
+        """Where a result lies, not before the first element."""
         number = lambda v: ops.constant(v, self.dtype)
         if self.corners:
-            at = ops.mul(ops.index_expr(o, self.dtype), number((self.size - 1) / (self.result - 1)))
-        else:
-            middle = ops.add(ops.index_expr(o, self.dtype), number(0.5))
-            at = ops.maximum(ops.sub(ops.mul(middle, number(self.size / self.result)), number(0.5)), number(0.0))
-        last = ops.constant(self.size - 1, torch.int64)
-        before = ops.minimum(ops.to_dtype(at, torch.int64), last)
-        return before, ops.lt(before, last), ops.sub(at, ops.to_dtype(before, self.dtype))
-
-    def _behind(self, before: Any, more: Any) -> Any:
-        one = ops.where(more, ops.constant(1, torch.int64), ops.constant(0, torch.int64))
-        return ops.add(before, one)
+            return ops.mul(ops.index_expr(o, self.dtype), number((self.size - 1) / (self.result - 1)))
+        middle = ops.add(ops.index_expr(o, self.dtype), number(0.5))
+        return ops.maximum(ops.sub(ops.mul(middle, number(self.size / self.result)), number(0.5)), number(0.0))
 
     def forward(self, o: Size) -> list[Tap]:
-        before, more, weight = self._between(o)
-        rest = ops.sub(ops.constant(1.0, self.dtype), weight)
-        places = (before, self._behind(before, more))
-        return [Tap(ops.indirect(p, self.size), None, w) for p, w in zip(places, (rest, weight), strict=True)]
+        last, one = self.size - 1, ops.constant(1.0, self.dtype)
+        if factor := self.factor:
+            steps = maximum(2 * o + (1 - factor), 0)
+            before = floordiv(steps, 2 * factor)
+            part = ops.index_expr(steps - before * (2 * factor), self.dtype)
+            weight = ops.mul(part, ops.constant(1 / (2 * factor), self.dtype))
+            return [Tap(before, None, ops.sub(one, weight)), Tap(minimum(before + 1, last), None, weight)]
+        at = self._position(o)
+        found = ops.minimum(ops.to_dtype(at, torch.int32), ops.constant(last, torch.int32))
+        weight = ops.sub(at, ops.to_dtype(found, self.dtype))
+        behind = ops.minimum(ops.add(found, ops.constant(1, torch.int32)), ops.constant(last, torch.int32))
+        places = (ops.indirect(ops.to_dtype(p, torch.int64), self.size) for p in (found, behind))
+        return [Tap(p, None, w) for p, w in zip(places, (ops.sub(one, weight), weight), strict=True)]
 
     @property
     def most(self) -> int:
@@ -277,18 +285,26 @@ class _Line(NamedTuple):
         return math.ceil(2 * (self.result - 1) / (self.size - 1)) if self.corners else math.ceil(2 * self.result / self.size)
 
     def backward(self, i: Size) -> list[Tap]:
+        """A result gives an element what that lies nearer to it than 1; those behind the last element are its own."""
         if self.corners:
             first = floordiv((i - 1) * (self.result - 1), self.size - 1) + 1
         else:
             first = floordiv((2 * i - 1) * self.result - self.size, 2 * self.size) + 1
-        here, found = ops.index_expr(i, torch.int64), []
-        for k in range(self.most):
-            at = first + k
-            before, more, weight = self._between(at)
-            nothing = ops.constant(0.0, self.dtype)
-            share = ops.where(ops.eq(before, here), ops.sub(ops.constant(1.0, self.dtype), weight), nothing)
-            share = ops.add(share, ops.where(ops.eq(self._behind(before, more), here), weight, nothing))
-            found.append(Tap(at, _all(_test("ge", at, 0), _test("lt", at, self.result)), share))
+        number = lambda v: ops.constant(v, self.dtype)
+        found = []
+        for at in (first + k for k in range(self.most)):
+            inside = _all(_test("ge", at, 0), _test("lt", at, self.result))
+            if (factor := self.factor) and factor % 2 == 0:
+                steps = minimum(maximum(2 * at + (1 - factor), 0), 2 * factor * (self.size - 1)) - 2 * factor * i
+                away = ops.mul(ops.abs(ops.index_expr(steps, self.dtype)), number(1 / (2 * factor)))
+                share = ops.sub(number(1.0), away)
+            else:
+                place = ops.minimum(self._position(at), number(float(self.size - 1)))
+                away = ops.abs(ops.sub(place, ops.index_expr(i, self.dtype)))
+                share = ops.maximum(ops.sub(number(1.0), away), number(0.0))
+                # The last of them may be too far away: its gradient, which need not be finite, is not looked at.
+                inside = _all(inside, ops.gt(share, number(0.0)))
+            found.append(Tap(at, inside, share))
         return found
 
 

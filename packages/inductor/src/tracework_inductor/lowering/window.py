@@ -83,18 +83,32 @@ def max_pool_backward(
     def inner(index: list[Size]) -> Any:
         here = ops.index_expr(_flat(index[lead:], x.sizes[lead:]), torch.int64)
         total = ops.constant(0.0, wide)
-        for backs in itertools.product(*map(range, reach)):
-            at = [floordiv(i + p, s) - b for i, p, s, b in zip(index[lead:], padding, stride, backs, strict=True)]
-            hits = [ops.ge(ops.index_expr(a, torch.int64), ops.constant(0, torch.int64)) for a in at]
-            hits += [
-                ops.lt(ops.index_expr(a, torch.int64), ops.index_expr(n, torch.int64)) for a, n in zip(at, grad.sizes[lead:])
-            ]
-            full = [*index[:lead], *(maximum(minimum(a, n - 1), 0) for a, n in zip(at, grad.sizes[lead:], strict=True))]
+        rows = zip(index[lead:], x.sizes[lead:], grad.sizes[lead:], stride, padding, reach, strict=True)
+        for windows in itertools.product(*(_windows_of(*row) for row in rows)):
+            full = [*index[:lead], *(at for at, _ in windows)]
+            hits = (test for _, tests in windows for test in tests)
             hit = functools.reduce(ops.logical_and, hits, ops.eq(indices.load(full), here))
             total = ops.add(total, ops.where(hit, ops.to_dtype(grad.load(full), wide), ops.constant(0.0, wide)))
         return ops.to_dtype(total, x.dtype)
 
     return pointwise(x.sizes, x.dtype, x.device, inner, [grad, indices], 8 * math.prod(reach), low.spec.strides)
+
+
+def _windows_of(i: Size, size: Size, count: Size, stride: int, padding: int, reach: int) -> list[tuple[Size, list[Any]]]:
+    """Along one dimension: the windows that an element may be in, moved into the result, and what must hold for one to be where it is."""
+    found = []
+    for back in range(reach):
+        window = at = floordiv(i + padding, stride) - back
+        tests = []
+        known = isinstance(size, int) and isinstance(count, int)
+        if not known or (size - 1 + padding) // stride - back >= count:
+            tests.append(ops.lt(ops.index_expr(window, torch.int64), ops.index_expr(count, torch.int64)))
+            at = minimum(at, count - 1)
+        if back:
+            tests.append(ops.ge(ops.index_expr(window, torch.int64), ops.constant(0, torch.int64)))
+            at = maximum(at, 0)
+        found.append((at, tests))
+    return found
 
 
 def _first(i: Size, stride: int, dilation: int, padding: int) -> Size:

@@ -10,6 +10,7 @@ A value knows which tile dimensions it spans, so that loads get the masks their 
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from collections import ChainMap
 from collections.abc import Callable, MutableMapping
@@ -97,6 +98,9 @@ class BodyWriter:
         self.beside: tuple[Any, int] | None = None
         """The fastest variable of `r`, and how many elements of one byte along it a thread loads at most, so that all loads are laid out over
         the threads in the same way."""
+        self.one_each = False
+        """Whether neighbouring threads take neighbouring elements, one each: as many as a store could take side by side, loads that jump would
+        spread over as many times the memory."""
         self.on_effect: Callable[[BodyWriter, Instruction, tuple[Any, ...], LoopBody], Value | None] | None = None
         self._memo: MutableMapping[Any, Value] = {}
         self._outer_memo: MutableMapping[Any, Value] = self._memo
@@ -162,7 +166,7 @@ class BodyWriter:
 
     def index(self, size: Size, *, value: bool = False) -> tuple[str, frozenset[str]]:
         """Text and dimensions of an index expression. value: it is a number, which no memory bounds, and not a place."""
-        size = simplify(substitute(size, self.merged), self.printer.ranges)
+        size = self._simplified(size)
         if isinstance(size, int):
             return str(size), NOTHING
         dims = NOTHING.union(*(self.symbol_dims.get(s, NOTHING) for s in size.free_symbols))
@@ -171,6 +175,29 @@ class BodyWriter:
             wide = {s: f"{name}.to(tl.int64)" for s, name in printer.names.items() if s in told}
             printer = IndexPrinter({**printer.names, **wide}, printer.ranges)
         return printer.text(size), dims
+
+    def _simplified(self, size: Size) -> Size:
+        return simplify(substitute(size, self.merged), self.printer.ranges)
+
+    def _address(self, buffer: str, index: Size, shape: str = "") -> str:
+        """Of the element at an index, spread over a shape if one is given. A number at the end is added to what precedes it, which all
+        accesses that differ in it alone share."""
+        size = self._simplified(index)
+        number = 0 if isinstance(size, int) else int(size.terms.get((), 0))
+        end = f" + {number}" if number > 0 else f" - {-number}" if number else ""
+        if not self.one_each or shape:
+            spread = f" + tl.full({shape}, 0, tl.int32)" if shape else ""
+            return f"{self.pointers[buffer]} + ({self.printer.text(size - number)}{spread}){end}"
+        # The address of a row is computed once for all of its columns.
+        row: Size = sum((part for part in _summands(size - number) if not self._along(part)), 0)
+        parts = [f"({self.printer.text(part)})" for part in (row, size - number - row) if not same(part, 0)]
+        address = " + ".join([self.pointers[buffer], *(parts or ["0"])])
+        return f"tl.max_contiguous({address}{end}, [{', '.join('1' for _ in self.tile.dims)}])"
+
+    def _along(self, size: Size) -> bool:
+        """Whether a place changes along the last dimension of the tile."""
+        symbols = () if isinstance(size, int) else size.free_symbols
+        return any(self.tile.dims[-1] in self.symbol_dims.get(s, NOTHING) for s in symbols)
 
     # instructions
 
@@ -252,13 +279,12 @@ class BodyWriter:
             (self.lines if self.before is None else self.before).append("tl.debug_barrier()")
             self.earlier.add(buffer)
         wanted = dims | (extra.dims if extra is not None else NOTHING)
-        if not wanted <= dims:
-            dims = wanted
-            text = f"{text} + tl.full({self.tile.shape(dims)}, 0, tl.int32)"
+        shape = "" if wanted <= dims else self.tile.shape(wanted)
+        dims = wanted
         element = self.element[buffer]
         beside = self._beside(index) if element.itemsize == 1 else 0
         at_once = self.load_at_once(buffer, index) if extra is None else None
-        pointer = f"{self.pointers[buffer]} + ({text})"
+        pointer = self._address(buffer, index, shape)
         loaded = self._read(Read(pointer, dims, element, extra, beside, buffer in self.once, at_once))
         # A view of the buffer in another dtype would be a bitcast; a plain difference is a conversion.
         return loaded if element == i.dtype else self.name(convert_text(loaded.text, element, i.dtype), dims, i.dtype)
@@ -374,11 +400,9 @@ class BodyWriter:
         # An accumulating store happens once a point; a plain one needs no more lanes than its value spans.
         wanted = dims | value.dims if mode == "set" else frozenset(self.active_dims)
         wanted |= guard.dims if guard is not None else NOTHING
-        if not wanted <= dims:
-            text = f"{text} + tl.full({self.tile.shape(wanted)}, 0, tl.int32)"
-            dims = wanted
-        if not dims and "r" in self.tile.dims:
-            text = f"{text} + tl.full({self.tile.shape(dims)}, 0, tl.int32)"  # the value is a block, if of one element
+        spread = not wanted <= dims or (not dims and "r" in self.tile.dims)  # the value is a block, if of one element
+        dims |= wanted
+        shape = self.tile.shape(dims) if spread else ""
         # Lanes outside the tile must not write, whether or not the index depends on that dimension.
         mask = self.tile.mask(dims, guard.text if guard is not None else None)
         function = STORE_MODES.get(mode)
@@ -388,7 +412,7 @@ class BodyWriter:
         held = f"{value.text}.to({HALF[element]})" if element in HALF else value.text
         if mode != "set" and mode != "add" and element in HALF:
             raise InductorError(f"Triton kernel: no atomic {mode} for {element}")
-        arguments = [f"{self.pointers[buffer]} + ({text})", held, *([mask] if mask else [])]
+        arguments = [self._address(buffer, index, shape), held, *([mask] if mask else [])]
         if mode != "set":
             if not mask:
                 arguments.append("None")
@@ -409,6 +433,13 @@ class BodyWriter:
         if self.on_effect is None:
             raise InductorError(f"Triton kernel: {i.op} outside of an inner pass")
         return self.on_effect(self, i, args, body)
+
+
+def _summands(size: Size) -> list[Size]:
+    """What a sum is made of."""
+    if isinstance(size, int):
+        return [size]
+    return [math.prod(monomial, start=coefficient) for monomial, coefficient in size.terms.items()]
 
 
 CONDITIONS: dict[str, Callable[..., bool]] = {

@@ -114,6 +114,14 @@ def _tiled(shape: Shape) -> list[Config]:
     return [Config({"YBLOCK": y, "XBLOCK": x}, _between(4, _warps(x * y), 8))]
 
 
+def _jumps(shape: Shape) -> list[Config]:
+    """Rows of a tile fill warps, or half ones where less of them is padding; what depends on a row or on a column alone is computed for
+    several elements of a thread."""
+    x = min((64, 32, 16), key=lambda block: -(-shape.outer // block) * block)
+    y = _between(4, power_of_two(shape.second), (1024 if shape.loads <= 8 else 512) // x)
+    return [Config({"YBLOCK": y, "XBLOCK": x}, 4)]
+
+
 def _persistent(shape: Shape) -> list[Config]:
     row = power_of_two(shape.inner)
     wide = 64 if shape.contiguous == "x" else 1
@@ -418,6 +426,7 @@ def tile_configs(
 TABLES = {
     "pointwise": _pointwise,
     "tiled": _tiled,
+    "jumps": _jumps,
     "persistent": _persistent,
     "rows and columns": _rows_and_columns,
     "sorted": _sorted,

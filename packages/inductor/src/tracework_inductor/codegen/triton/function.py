@@ -14,6 +14,7 @@ from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
 from . import sort
 from .body import BodyWriter, Tile, Value
+from .exponentials import EXPONENTIALS, Exponentials, lane_of, largest_of, start_of, together
 from .header import function_header
 from .moments import MOMENTS, Lanes, combined, in_registers
 from .parts import WHOLE, Partial, Parts
@@ -77,6 +78,8 @@ class Function:
         self.scanned = {i.args[0] for p in kernel.passes for i in p.body.instructions if i.op == "scan"}
         self.moments: dict[str, Sequence[str]] = {}
         """Value -> where its moments over the row are."""
+        self.exponentials: dict[str, Sequence[str]] = {}
+        """Value -> where its largest one in the row and the sum of exponentials are."""
         self.arguments = len({a for p in self.partials for a in p.arguments})
         """Workspace arguments so far."""
         self.looped = shape.looped
@@ -87,7 +90,10 @@ class Function:
             masks["r"] = None
         if self.products and self._fills("x"):
             masks["x"] = None
+        if tiling.jumps:
+            masks = {d: None if self._fills(d) else mask for d, mask in masks.items()}
         self.writer = BodyWriter(Tile(dims, masks), self.printer, tiling.merged, narrow)
+        self.writer.one_each = tiling.jumps
         if self.products:
             self.writer.once = read_once(kernel)
         if self.products and shape.itemsize == 1 and shape.kind != "product columns":
@@ -332,6 +338,14 @@ class Function:
             found = combined(seen, "0.0", mean, squares, lambda text: self._of_row(text).text)
             self.writer.locals[partial.name] = Value(found[MOMENTS[partial.kind]], frozenset({"x"}), partial.dtype)
             return
+        if partial.kind in EXPONENTIALS:
+            starts = start_of(partial.dtype), "0"
+            held = zip(partial.arguments.items(), starts, strict=True)
+            top, total = (self._tile_of_parts(a, start, dtype) for (a, dtype), start in held)
+            top, total = together(top, total, lambda text: self._of_row(text, partial.dtype).text)
+            text = largest_of(top, total, partial.dtype) if partial.kind == "largest" else total
+            self.writer.locals[partial.name] = self._of_row(text, partial.dtype)
+            return
         if partial.kind in NO_POSITION:
             (value, dtype), (at, _) = partial.arguments.items()
             found = self._tile_of_parts(value, reduction_text(partial.kind, dtype).identity, dtype)
@@ -352,8 +366,8 @@ class Function:
         load = f"tl.load({argument} + ({lanes} * ({outer}) + x), {inside}, other={identity})"
         return self.writer.name(load, frozenset({"x"}), dtype).text
 
-    def _of_row(self, text: str) -> Value:
-        return self.writer.name(text, frozenset({"x"}), torch.float32)
+    def _of_row(self, text: str, dtype: torch.dtype = torch.float32) -> Value:
+        return self.writer.name(text, frozenset({"x"}), dtype)
 
     def _inner(self, one_pass: Pass) -> None:
         writer = self.writer
@@ -376,6 +390,7 @@ class Function:
         self.before_block: list[str] = []
         self.after_block: list[str] = []
         writer.enter_loop(before)
+        known = set(self.exponentials)
         for _ in self._each_point():
             for i in one_pass.body.instructions:
                 if i.op == "scratch_load":  # computed again, before a store may overwrite what they are computed from
@@ -399,8 +414,8 @@ class Function:
         aligned = isinstance(r.numel, int) and r.numel % _MASK_ALIGNMENT == 0
         if writer.tile.masks["r"] is None:
             loops += self._blocks(first, last, unmasked, variables)
-        elif self.tiling.contiguous == "r" and not aligned:
-            # A mask that ends anywhere keeps loads from being wide: whole steps go without.
+        elif self.tiling.contiguous == "r" and (not aligned or self.exponentials.keys() - known):
+            # A mask that ends anywhere keeps loads from being wide, and one more instruction an element counts: whole steps go without.
             outside.append(f"rwhole = {first} + (({last} - {first}) // RBLOCK) * RBLOCK")
             loops += self._blocks(first, "rwhole", unmasked, variables)
             loops += [*self.before_block, *self._steps("rwhole", last, masked, variables), *self.after_block]
@@ -455,6 +470,9 @@ class Function:
             return
         if kind in MOMENTS:
             self._reduce_moments(name, kind, value)
+            return
+        if kind in EXPONENTIALS:
+            self._reduce_exponentials(name, kind, value, body, i.args[2])
             return
         if kind == "dot":
             kind, value = "sum", self._times(value, args[3])
@@ -543,6 +561,30 @@ class Function:
             self.made.append(Partial(name, self.point, torch.float32, kind, dict.fromkeys(found, torch.float32)))
         else:
             self._made(name, Value(found[MOMENTS[kind]], dims, torch.float32))
+
+    def _reduce_exponentials(self, name: str, kind: str, value: Value, body: LoopBody, ref: Ref) -> None:
+        if value.text not in self.exponentials:
+            loads = [i.args[0] for n in body.behind(ref.position) if (i := body.instructions[n]).op == "load"]
+            itemsizes = (self.kernel.layouts[buffer].dtype.itemsize for buffer in loads)
+            lanes = Exponentials(self._label(name), value.dtype, lane_of(itemsizes, self.config.constants["RBLOCK"]))
+            whole = "all_" if self._many_steps() else ""
+            self.before_loop += lanes.start(whole)
+            if whole:
+                self.before_block += lanes.start()
+                self.after_block += lanes.after_block()
+            self.writer.lines += lanes.inside(self.writer.full(value), self.writer.tile.masks["r"])
+            lines, names = lanes.after(whole)
+            self.after_loop += lines
+            self.exponentials[value.text] = tuple(map(self._kept, names)) if self.parts > 1 else names
+        found = self.exponentials[value.text]
+        if self.parts > 1:
+            self.made.append(Partial(name, self.point, value.dtype, kind, dict.fromkeys(found, value.dtype)))
+            return
+        result = found[EXPONENTIALS[kind]]
+        if kind == "largest":
+            result = f"red_{self._label(name)}"
+            self.after_loop.append(f"{result} = {largest_of(found[0], found[1], value.dtype)}")
+        self._made(name, Value(result, frozenset({"x"}), value.dtype))
 
     def _kept(self, result: str) -> str:
         """The workspace argument in which a part's result is kept."""

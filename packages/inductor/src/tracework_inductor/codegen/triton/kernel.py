@@ -24,6 +24,7 @@ from .header import launch_record, source_text
 from .parts import Partial, Parts, after_totals, parts_of
 from .printer import PythonPrinter, fits_text
 from .shape import blocks_of_columns, shape_of
+from .shaped import shaped
 from .text_rules import POINTER
 from .tiling import Tiling, numel, tile
 
@@ -35,7 +36,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
     tiling = tile(kernel)
     if (on_tensor_cores := dot.product(kernel, tiling)) is not None:
         return _product(on_tensor_cores)
-    shape = shape_of(kernel, tiling)
+    kernel, tiling, shape = shaped(kernel, tiling)
     config = config_table.Config(**kernel.config) if kernel.config else config_table.configs(shape)[0]
     parts = parts_of(kernel, tiling, shape, config)
     names = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}

@@ -37,7 +37,7 @@ def shape_of(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
     inner = tiling.group("r")
     products, rows = products_of(kernel), len(tiling.points())
     if inner is None:
-        kind = "tiled" if tiling.group("y") else "pointwise"
+        kind = "jumps" if tiling.jumps else "tiled" if tiling.group("y") else "pointwise"
     elif products and tiling.contiguous == "x":
         kind = "product columns"
     elif products:
@@ -104,8 +104,10 @@ def _scratch_stores(kernel: LoopKernel) -> list[tuple[Pass, Instruction]]:
 
 
 def _loads_behind(body: LoopBody, position: int) -> int:
-    """How many loads a value takes."""
-    return sum(body.instructions[n].op in ("load", "scratch_load") for n in body.behind(position))
+    """How many loads an element of a row takes, besides those that are made once for all of the row."""
+    rows = set(body.reduction_axes)
+    loads = ((n, body.instructions[n].op) for n in body.behind(position))
+    return sum(op == "scratch_load" or (op == "load" and bool(rows & axes_behind(body, Ref(n)))) for n, op in loads)
 
 
 def loading(body: LoopBody) -> list[int]:

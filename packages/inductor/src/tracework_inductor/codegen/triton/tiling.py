@@ -22,6 +22,8 @@ __all__ = ["Access", "Group", "Tiling", "tile", "numel", "positions"]
 _WORTH_A_DIMENSION = 8
 # ... and carry this share of the bytes that are contiguous along the first choice.
 _WORTH_A_SHARE = 0.125
+# Below, rows of a tile would mostly be padding.
+_WORTH_JUMPING = 12
 # Rows of a product that a block computes; each has accumulators of its own.
 _MOST_POINTS = 8
 # Values in what is loaded at once, of products.
@@ -62,6 +64,8 @@ class Tiling:
     """Axes whose points each block computes, one after the other."""
     terms: tuple[Axis, ...] = ()
     """Reduction axes whose points each step of a row computes, one after the other: what the bytes that it loads stand for."""
+    jumps: bool = False
+    """Whether most accesses jump along `x`, or walk along it unevenly: neighbouring threads then read neighbouring elements, one each."""
 
     def points(self) -> list[dict[Any, int]]:
         """The points of the axes that are written out."""
@@ -100,6 +104,8 @@ def tile(kernel: LoopKernel) -> Tiling:
         return Tiling(groups, merged, "r" if best_inner >= best_outer else "x", written_out, terms)
     outer = _fastest_last(outer, accesses)
     second = _second_dimension(outer, accesses)
+    if second is None and len(outer) > 1 and _jumps_along(kernel, outer[-1]):
+        return Tiling((Group("y", tuple(outer[:-1])), Group("x", (outer[-1],))), merged, "x", jumps=True)
     if second is None:
         return Tiling((Group("x", tuple(outer)),), merged, "x")
     rest = [a for a in outer[:-1] if a is not second]
@@ -229,6 +235,25 @@ def _second_dimension(axes: Sequence[Axis], accesses: Sequence[Access]) -> Axis 
                 found[k] = found.get(k, 0) + access.weight
     best = max(found, key=lambda k: found[k], default=None)
     return axes[best] if best is not None and found[best] > enough else None
+
+
+def _jumps_along(kernel: LoopKernel, last: Axis) -> bool:
+    """Whether more bytes are read in jumps along an axis than in one piece, as windows are."""
+    if not isinstance(last.size, int) or last.size < _WORTH_JUMPING:
+        return False
+    pieces = jumps = 0
+    for body in (p.body for p in kernel.passes):
+        computed = {i.args[2]: i.args[0] for i in body.instructions if i.op == "indirect"}
+        for i in body.instructions:
+            if i.op not in ("load", "store") or isinstance(i.args[1], int):
+                continue
+            behind = [computed[s] for s in i.args[1].free_symbols if s in computed]
+            itemsize = kernel.layouts[i.args[0]].dtype.itemsize
+            if any(last in axes_behind(body, value) for value in behind) or i.args[1].coefficient(last.var) not in (-1, 0, 1):
+                jumps += itemsize
+            elif last.var in i.args[1].free_symbols:
+                pieces += itemsize
+    return jumps > pieces
 
 
 def positions(axes: Sequence[Axis], name: str, printer: IndexPrinter) -> list[str]:

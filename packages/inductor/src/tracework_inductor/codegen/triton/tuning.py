@@ -20,7 +20,7 @@ from . import config as config_table
 from . import dot
 from .config import Config, Shape
 from .parts import parts_of
-from .shape import shape_of
+from .shaped import shaped
 from .tiling import Tiling, tile
 
 __all__ = ["body_text", "question"]
@@ -42,7 +42,7 @@ def question(kernel: LoopKernel, symbols: Any, numerics: str, device: str) -> Qu
     tiling = tile(kernel)
     if dot.product(kernel, tiling) is not None:
         return None
-    shape = shape_of(kernel, tiling)
+    kernel, tiling, shape = shaped(kernel, tiling)
     sums = _Sums(kernel, tiling, shape)
 
     def candidate(config: Config) -> Candidate:
