@@ -210,7 +210,7 @@ def words(c: TileConfig) -> str:
     found += [f"parts {c.parts}"] if c.parts > 1 else []
     found += [f"persistent {c.at_once}"] if c.persistent else []
     found += [f"slices {c.slices}"] if c.slices > 1 else []
-    return " ".join(found + [name for name in ("descriptors", "specialized") if getattr(c, name)])
+    return " ".join(found + (["descriptors"] if c.descriptors else []))
 
 
 def main() -> None:

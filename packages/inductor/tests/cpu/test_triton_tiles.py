@@ -37,7 +37,7 @@ from tracework_inductor.autotune.book import Book, Row, triton_version  # noqa: 
 from tracework_inductor.autotune.cost import DEVICES  # noqa: E402
 from tracework_inductor.autotune.products import question  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
-from tracework_inductor.codegen.triton.config import LIMITS, TileConfig, tile_configs  # noqa: E402
+from tracework_inductor.codegen.triton.config import LIMITS, Epilogue, TileConfig, tile_configs  # noqa: E402
 from tracework_inductor.codegen.triton.cores import tiles  # noqa: E402
 from tracework_inductor.codegen.triton.cores.rectangles import rectangle  # noqa: E402
 from tracework_inductor.codegen.wrapper.lines import host_program  # noqa: E402
@@ -207,11 +207,8 @@ FORMS = {
     "tiles": SMALL,
     "split": dataclasses.replace(SMALL, parts=2),
     "persistent": dataclasses.replace(SMALL, persistent=True),
-    "described": dataclasses.replace(SMALL, descriptors=True),
-    "described, in slices": dataclasses.replace(SMALL, descriptors=True, slices=2, persistent=True),
-    "described, split": dataclasses.replace(SMALL, descriptors=True, parts=2),
-    "specialized": dataclasses.replace(SMALL, descriptors=True, specialized=True, persistent=True),
-    "specialized, in slices": dataclasses.replace(SMALL, descriptors=True, specialized=True, persistent=True, slices=2),
+    "described": dataclasses.replace(SMALL, descriptors=True, persistent=True),
+    "described, in slices": dataclasses.replace(SMALL, descriptors=True, persistent=True, slices=2),
     "in slices": dataclasses.replace(SMALL, columns=64, slices=4),
 }
 
@@ -432,6 +429,32 @@ def test_configs_are_read_back():
         assert TileConfig.of(json.loads(json.dumps(config.record()))) == config
 
 
+LARGE = TileConfig(128, 256, 64, 8, 3, persistent=True, descriptors=True, slices=2)
+SQUARE = TileConfig(128, 128, 64, 8, 4, persistent=True, descriptors=True)
+ORDER = {
+    "many tiles": ((16384, 3072, 768), Epilogue(), True, (LARGE, dataclasses.replace(LARGE, rows=256, columns=128), SQUARE)),
+    "some tiles": ((4096, 1024, 4096), Epilogue(), True, (SQUARE, TileConfig(128, 256, 64, 8, 3))),
+    "a tile each": ((2048, 1024, 2048), Epilogue(), True, (TileConfig(128, 128, 64, 4, 4),)),
+    "functions": (
+        (16384, 3072, 768),
+        Epilogue(costly=True),
+        True,
+        (dataclasses.replace(SQUARE, num_warps=4, num_stages=3, slices=2, at_once=2), LARGE),
+    ),
+    "elsewhere": ((16384, 3072, 768), Epilogue(), False, (TileConfig(128, 256, 64, 8, 3, persistent=True),)),
+}
+"""name -> (rows, columns, inner), what follows, whether descriptors tell where the matrices are, the best guesses."""
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_order_of_configs(name):
+    """That of measurements of bf16 on an H200; descriptors are for blocks that take several tiles."""
+    sizes, after, described, wanted = ORDER[name]
+    found = tile_configs(1, *sizes, (2, 2), 2, 90, after, described)
+    assert tuple(found[: len(wanted)]) == wanted
+    assert all(config.persistent and config.parts == 1 for config in found if config.descriptors)
+
+
 def test_the_book_decides(monkeypatch, tmp_path):
     """The library stays where nothing is known of a product; a row of the book gives it to a core, with its config."""
     inputs, options = (matrix(32, 64), matrix(40, 64), matrix(48), matrix(40, 48)), InductorOptions()
@@ -547,8 +570,8 @@ def test_best_guesses_do_not_spill(tmp_path):
     of_both = len(jobs)
     for make in (with_gelu, plain, with_gate):  # the larger tiles of the later one
         core = make(*SHAPES["large"], BF16)
-        found = [c for c in tiles.configs(core, 90) if c.descriptors and c.parts == 1]
-        for config in {(c.rows, c.columns, c.num_warps, c.slices, c.specialized): c for c in reversed(found[:9])}.values():
+        found = [c for c in tiles.configs(core, 90) if c.descriptors]
+        for config in {(c.rows, c.columns, c.num_warps, c.slices): c for c in reversed(found[:9])}.values():
             (kernel,) = renderer.pack([("product", renderer.render(dataclasses.replace(core, config=config.record())))])
             jobs.append(build.request(kernel, "kernel", kernel.launch["configs"][0], build.Variant(), 90))
     cubins = build.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
@@ -584,17 +607,6 @@ TEXTS = {
         90,
         TileConfig(128, 256, 64, 8, 3, descriptors=True, slices=2, persistent=True),
         ("wgmma.mma_async", "cp.async.bulk.tensor.2d.shared", "cp.async.bulk.tensor.2d.global", "tensormap.replace"),
-    ),
-    "specialized": (
-        90,
-        TileConfig(128, 256, 64, 4, 4, descriptors=True, specialized=True, persistent=True, slices=2),
-        (
-            "wgmma.mma_async",
-            "cp.async.bulk.tensor.2d.shared",
-            "cp.async.bulk.tensor.2d.global",
-            "setmaxnreg.dec",
-            "setmaxnreg.inc",
-        ),
     ),
 }
 """form -> compute capability, config, what the PTX has."""

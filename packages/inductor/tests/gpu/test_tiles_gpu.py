@@ -73,7 +73,7 @@ def proposed(graph):
 
     def choose(choices):
         for c in tiles.configs(choices[0].core, 90 if capability() >= 90 else 80):
-            found.setdefault((c.slices, c.specialized, c.persistent, c.parts > 1, c.descriptors), c)
+            found.setdefault((c.slices, c.persistent, c.parts > 1, c.descriptors), c)
         return Answer({})
 
     schedule(lower(graph, options), options, TritonRenderer.capabilities, choose)
@@ -104,13 +104,12 @@ def test_values(name):
 
 
 @pytest.mark.skipif(torch.cuda.is_available() and capability() < 90, reason="no descriptors before compute capability 9.0")
-@pytest.mark.parametrize("form", ("persistent", "specialized"))
-def test_recorded(form):
+def test_recorded():
     """Descriptors are made anew in each replay, in memory that the graph keeps."""
     program, sizes, eager = PROGRAMS["gate"]
     given = [torch.randn(s, device="cuda", dtype=BF16) for s in sizes]
     graph = graph_of(program, *given)
-    (run,) = compiled(graph, [next(c for c in proposed(graph) if getattr(c, form))])
+    (run,) = compiled(graph, [next(c for c in proposed(graph) if c.descriptors)])
     run(list(given))
     recorded = torch.cuda.CUDAGraph()
     with torch.cuda.graph(recorded):

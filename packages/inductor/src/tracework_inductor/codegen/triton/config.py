@@ -212,9 +212,8 @@ class TileConfig:
     dimension is split, how many rows of tiles are a band, whether blocks take several tiles, and how many of such blocks a multiprocessor
     runs at the same time.
 
-    descriptors: matrices in memory are copied by descriptors of tensors. slices: into how many the columns are cut for what follows the
-    product, one of which is computed after the other, so that a thread holds fewer values. specialized: a warp group copies for two others
-    that multiply, each of num_warps warps; blocks of this kind take several tiles."""
+    descriptors: matrices in memory are copied by descriptors of tensors; blocks of this kind take several tiles. slices: into how many the
+    columns are cut for what follows the product, one of which is computed after the other, so that a thread holds fewer values."""
 
     rows: int
     columns: int
@@ -227,22 +226,11 @@ class TileConfig:
     at_once: int = 1
     descriptors: bool = False
     slices: int = 1
-    specialized: bool = False
 
     @property
     def held(self) -> int:
         """Numbers of a tile that a thread has."""
-        return self.rows * self.columns // (32 * self.num_warps * (2 if self.specialized else 1))
-
-    def loads_early(self, after: "Epilogue") -> bool:
-        """Whether what is read behind the product is loaded before it, into registers, so that nobody waits for it.
-
-        Where blocks copy for the next tile during this one, the loop over steps and that over tiles are one, and all its values are held
-        throughout: there is no room then.
-        """
-        held = self.held + self.held * after.read // 4 + after.vectors * self.columns // (4 * self.slices)
-        room = self.specialized or (self.slices == 1 and not self.persistent)
-        return room and held <= _MOST_HELD
+        return self.rows * self.columns // (32 * self.num_warps)
 
     @property
     def second_rows(self) -> int:
@@ -257,7 +245,6 @@ class TileConfig:
             found |= {"SBLOCK": self.second_rows, "PARTS": self.parts}
         found |= {"CBLOCK": self.columns // self.slices} if self.slices > 1 else {}
         found |= {"DESCRIPTORS": 1} if self.descriptors else {}
-        found |= {"SPECIALIZED": 1} if self.specialized else {}
         return found | ({"BLOCKS": self.at_once * MULTIPROCESSORS} if self.persistent else {})
 
     def record(self) -> dict[str, Any]:
@@ -280,12 +267,9 @@ class TileConfig:
             at_once=max(1, blocks // MULTIPROCESSORS),
             descriptors="DESCRIPTORS" in c,
             slices=c["XBLOCK"] // c.get("CBLOCK", c["XBLOCK"]),
-            specialized="SPECIALIZED" in c,
         )
 
 
-_MOST_HELD = 200
-"""Registers of a thread that hold the product, and what is read for what follows it: 224 spill."""
 LIMITS = {80: (163 << 10, 64), 90: (227 << 10, 128)}
 """Compute capability from which on -> bytes of shared memory that a block may take, and float32 numbers of a tile in a thread, of which what
 follows the product computes several."""
@@ -308,16 +292,17 @@ _HALF_TILES = (
     (TileConfig(16, 32, 128, 2, 4), 0.1),
 )
 _DESCRIBED_TILES = (
-    (TileConfig(128, 256, 64, 8, 4, descriptors=True, slices=4), 1.15),
-    (TileConfig(128, 256, 64, 8, 3, descriptors=True, slices=2), 1.15),
-    (TileConfig(256, 128, 64, 8, 3, descriptors=True, slices=2), 1.1),
-    (TileConfig(128, 128, 64, 4, 3, descriptors=True, slices=2), 1.05),
-    (TileConfig(128, 128, 64, 4, 2, descriptors=True, slices=2), 1.0),
-    (TileConfig(128, 128, 64, 8, 4, descriptors=True), 1.0),
-    (TileConfig(128, 64, 64, 4, 4, descriptors=True), 0.85),
-    (TileConfig(64, 128, 64, 4, 4, descriptors=True), 0.85),
-    (TileConfig(64, 64, 64, 4, 4, descriptors=True), 0.65),
+    (TileConfig(128, 256, 64, 8, 3, persistent=True, descriptors=True, slices=2), 1.15),
+    (TileConfig(256, 128, 64, 8, 3, persistent=True, descriptors=True, slices=2), 1.15),
+    (TileConfig(128, 128, 64, 8, 4, persistent=True, descriptors=True), 1.1),
+    (TileConfig(128, 128, 64, 4, 3, persistent=True, descriptors=True, slices=2), 1.05),
+    (TileConfig(128, 256, 64, 8, 4, persistent=True, descriptors=True, slices=4), 0.95),
+    (TileConfig(128, 128, 64, 4, 2, persistent=True, descriptors=True, slices=2), 0.95),
+    (TileConfig(128, 64, 64, 4, 4, persistent=True, descriptors=True), 0.85),
+    (TileConfig(64, 128, 64, 4, 4, persistent=True, descriptors=True), 0.85),
+    (TileConfig(64, 64, 64, 4, 4, persistent=True, descriptors=True), 0.65),
 )
+"""In the order of bf16 products on an H200; where blocks take one tile each, those without descriptors are faster."""
 _FLOAT_TILES = (
     (TileConfig(128, 128, 16, 8, 3), 0.8),
     (TileConfig(128, 64, 16, 8, 3), 0.7),
@@ -336,6 +321,8 @@ _STORED_AT_ONCE = 32 << 10
 _BANDWIDTH, _SECOND_LAUNCH = 3.35e12, 4e-6
 _MOST_TOGETHER = 2
 _MOST_BESIDE_FUNCTIONS = 64
+_ALONE_BESIDE_FUNCTIONS = 0.9
+"""Of the share, where tensor cores wait for functions since no other block multiplies meanwhile."""
 _MOST_PARTS = 16
 _STEPS_OF_TILE_PART = 4
 
@@ -343,12 +330,11 @@ _STEPS_OF_TILE_PART = 4
 @dataclasses.dataclass(frozen=True)
 class Epilogue:
     """What follows a product: whether it computes functions that take many registers (beside 128 elements in a thread they spill on sm_90),
-    how many bytes it reads of other matrices of the result's size, and stores, for each element, and how many rows it reads, as biases are."""
+    and how many bytes it reads of other matrices of the result's size, and stores, for each element."""
 
     costly: bool = False
     read: int = 0
     stored: int = 2
-    vectors: int = 0
 
 
 NO_EPILOGUE = Epilogue()
@@ -358,18 +344,16 @@ def _fitted(tile: TileConfig, persistent: bool, stage: int, after: Epilogue, sha
     """The tile with as many stages, of so many bytes each, as shared memory holds, and as many blocks at once; None where it holds none.
 
     Where blocks take several tiles, what is stored has memory of its own on its way: a part of the tile at a time, or with descriptors all of
-    it, and all that is read, which of specialised warps goes through the same memory as what is stored.
+    it, and all that is read.
     """
-    beside = min(2 * tile.rows * tile.columns, _STORED_AT_ONCE) if persistent else 0
-    if tile.descriptors and persistent:
-        moved = after.stored + (0 if tile.specialized else after.read)
-        beside = tile.rows * tile.columns // tile.slices * moved
-    own = beside + (_OF_BLOCK if tile.descriptors else 0)
+    if tile.descriptors:
+        own = tile.rows * tile.columns // tile.slices * (after.stored + after.read) + _OF_BLOCK
+    else:
+        own = min(2 * tile.rows * tile.columns, _STORED_AT_ONCE) if persistent else 0
     stages = min(tile.num_stages, (shared - own) // stage)
     if stages < 1:
         return None
-    together = (shared + _OF_BLOCK) // (stage * stages + own + _OF_BLOCK)
-    together = 1 if tile.specialized else _between(1, together, _MOST_TOGETHER)
+    together = _between(1, (shared + _OF_BLOCK) // (stage * stages + own + _OF_BLOCK), _MOST_TOGETHER)
     return dataclasses.replace(tile, num_stages=stages, persistent=persistent, at_once=together)
 
 
@@ -401,14 +385,15 @@ def tile_configs(
             continue
         tile = dataclasses.replace(tile, inner=step)
         blocks = batches * -(-rows // tile.rows) * -(-columns // tile.columns)
-        for persistent in (True,) if tile.specialized else (True, False) if tile.descriptors else (False, True):
+        for persistent in (True,) if tile.descriptors else (True, False):
             fitted = _fitted(tile, persistent, stage, after, shared)
             if fitted is None:
                 continue
             at_once = MULTIPROCESSORS * fitted.at_once
-            of_tile = 2 * tile.rows * tile.columns * inner * fitted.at_once / (share * rate / MULTIPROCESSORS)
+            reached = share * (_ALONE_BESIDE_FUNCTIONS if after.costly and fitted.at_once == 1 else 1)
+            of_tile = 2 * tile.rows * tile.columns * inner * fitted.at_once / (reached * rate / MULTIPROCESSORS)
             if persistent:
-                if tile.specialized or blocks > (1 if tile.descriptors else 2) * at_once:
+                if blocks > (1 if tile.descriptors else 2) * at_once:
                     found.append((-(-blocks // at_once) * of_tile, fitted))
                 continue
             parts = 1
@@ -416,7 +401,7 @@ def tile_configs(
                 time = -(-blocks * parts // at_once) * of_tile / parts
                 if parts > 1:
                     time += _SECOND_LAUNCH + 8 * parts * batches * rows * columns / _BANDWIDTH
-                found.append((time, dataclasses.replace(fitted, parts=parts, slices=tile.slices if parts == 1 else 1, at_once=1)))
+                found.append((time, dataclasses.replace(fitted, parts=parts, at_once=1)))
                 if blocks * parts >= at_once:
                     break
                 parts *= 2

@@ -85,13 +85,11 @@ def _epilogue(kernel: LoopKernel, found: MatrixProduct) -> Epilogue:
     functions = [i.op for i in after if i.op in LIGHT or i.op in SCALAR_OPS and SCALAR_OPS[i.op].cost >= _FUNCTION]
     costly = not _INSTRUCTIONS.issuperset(functions) and (len(functions) > 1 or not LIGHT.issuperset(functions))
     rows, columns = ({axis.var for axis in axes} for axes in (found.rows, found.columns))
-    moved, vectors = {"load": 0, "store": 0}, 0
+    moved = {"load": 0, "store": 0}
     for op, buffer, index in {(i.op, *i.args[:2]) for i in after if i.op in moved}:
-        spanned: frozenset[Any] = getattr(index, "free_symbols", frozenset())
-        if rows | columns <= spanned:
+        if rows | columns <= getattr(index, "free_symbols", frozenset()):
             moved[op] += kernel.layouts[buffer].dtype.itemsize
-        vectors += op == "load" and columns <= spanned and not rows & spanned
-    return Epilogue(costly, moved["load"], moved["store"], vectors)
+    return Epilogue(costly, moved["load"], moved["store"])
 
 
 def _known(kernel: LoopKernel, found: MatrixProduct) -> bool:
@@ -144,7 +142,7 @@ class _Writer(BodyWriter):
     def _rectangle(self, buffer: str, index: Size) -> Rectangle | None:
         """Where a matrix of the result's size lies, if a descriptor tells it."""
         dims, element = self.tile.dims, self.element[buffer]
-        if not self.tiles.described or dims[0] != "y" or element not in _DESCRIBED:
+        if not self.tiles.described or element not in _DESCRIBED:
             return None
         index = simplify(index, self.printer.ranges)
         place = rectangle(index, (self.tiles.axes["y"], self.tiles.axes[dims[1]]), element.itemsize)
@@ -154,14 +152,8 @@ class _Writer(BodyWriter):
         place = self._rectangle(buffer, index) if buffer not in self.tiles.kernel.writes else None
         if place is None:
             return None
-        if not self.tiles.loads_early:
-            name, start = self._described(buffer, place)
-            return f"{name}.load({start})"
-        text, dims = self.index(index)
-        mask = self.tile.mask(dims)
-        load = f"tl.load({self.pointers[buffer]} + ({text}){f', {mask}' if mask else ''})"
-        name = self.tiles.early.setdefault(load, f"early{len(self.tiles.early)}_")
-        return _of_slice([f"{name}{n}" for n in range(len(self.tiles.sums))])
+        name, start = self._described(buffer, place)
+        return f"{name}.load({start})"
 
     def store(self, buffer: str, index: Size, value: Value, mode: str, guard: Value | None = None) -> None:
         plain = len(self.lines)
@@ -176,13 +168,6 @@ class _Writer(BodyWriter):
             self.lines[plain:] = ["if ALIGNED:", f"    {name}.store({start}, {held})", "else:", *_indented(lines)]
 
 
-def _of_slice(names: Sequence[str]) -> str:
-    """That of the slice which is being computed."""
-    *firsts, last = names
-    text = "".join(f"{name} if slice == {n} else " for n, name in enumerate(firsts)) + last
-    return f"({text})" if firsts else text
-
-
 def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
@@ -195,11 +180,6 @@ _STARTS = {
     "r": "roff",
 }
 """Dimension -> where the tile begins in it; "c" is that of columns, a slice of which is computed at a time."""
-
-
-def _begin(dim: str, part: int | None) -> str:
-    """Where the tile begins in a dimension. part: the number of the slice, where it is not that of a loop."""
-    return _STARTS[dim] if part is None else _STARTS[dim].replace("slice", str(part))
 
 
 class _Tiles:
@@ -224,18 +204,11 @@ class _Tiles:
         self.fits32 = None if known else fits_text(counts, {s: self.names[s] for s in kernel.sizes})
         self.described = config.descriptors and known and _known(kernel, found)
         self.descriptors: dict[_Descriptor, str] = {}
-        self.loads_early = config.loads_early(_epilogue(kernel, found))
-        self.early: dict[str, str] = {}
-        self.specialized = config.specialized and self.described and _is_described(kernel, found)
-        self.sums = [f"acc{n}" for n in range(config.slices)] if self.specialized and config.slices > 1 else ["acc"]
-        """Names of the product's tiles: of specialised warps, those of slices are computed apart, since Triton gives each group some rows of
-        what it multiplies, and does not see through what cuts a tile."""
 
     def rendered(self) -> RenderedKernel:
         config, functions = self.config, self._functions()
         entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
         form = f" split {config.parts}" if config.parts > 1 else " persistent" if config.persistent else ""
-        form += " specialized" if config.specialized else ""
         form += " by descriptors" if config.descriptors else ""
         record = launch_record(
             entries=entries,
@@ -275,7 +248,7 @@ class _Tiles:
         if config.parts > 1:
             split = ["part = pid % PARTS", "pid = pid // PARTS"]
             lines = [*split, *self._tile("y"), *self._product()]
-            first = [*self._start(), *self._made(), *lines]
+            first = [*self._start(), *lines]
             inside = self._inside("y", "x")
             first.append(f"tl.store({self._place('y')}, acc{', ' + inside if inside else ''})")
             second = [*self._start(), *self._tile("s"), "acc = tl.zeros([SBLOCK, XBLOCK], tl.float32)"]
@@ -284,14 +257,13 @@ class _Tiles:
             second += ["for part in tl.static_range(PARTS):", f"    acc += {load}"]
             return [self._function(first), self._function([*second, *self._rest("s")])]
         product, rest = self._product(), self._rest_in_slices() if config.slices > 1 else self._rest("y")
-        lines = [*self._tile("y"), *self._early(), *product, *rest]
+        lines = [*self._tile("y"), *product, *rest]
         if not config.persistent:
-            return [self._function([*self._start(), *self._made(), *lines])]
+            return [self._function([*self._start(), *lines])]
         tiles = " * ".join(
             [*(self._blocks(d) for d in ("x", "y")), *([f"({self.printer.text(self.batches)})"] if self.found.batches else [])]
         )
-        form = "warp_specialize=ALIGNED" if self.specialized else "flatten=True"
-        loop = f"for pid in tl.range(first_tile, {tiles}, tl.num_programs(0), {form}):"
+        loop = f"for pid in tl.range(first_tile, {tiles}, tl.num_programs(0), flatten=True):"
         head = [line.replace("pid", "first_tile") for line in self._start()]
         return [self._function([*head, *self._made(), loop, *_indented(lines)])]
 
@@ -312,17 +284,15 @@ class _Tiles:
             lines += ["if WIDE:", "    pid = pid.to(tl.int64)"]
         return lines + [f"number{n} = tl.load(p{len(self.kernel.buffers) + n})" for n in range(len(self.kernel.numbers))]
 
-    def descriptor(self, buffer: str, place: Rectangle, dims: tuple[str, str], part: int | None = None) -> tuple[str, str]:
-        """The name of a matrix's descriptor, and where its rectangle begins, of the two dimensions in the order of memory.
-
-        part: the number of the slice of columns, where it is not that of a loop."""
+    def descriptor(self, buffer: str, place: Rectangle, dims: tuple[str, str]) -> tuple[str, str]:
+        """The name of a matrix's descriptor, and where its rectangle begins, of the two dimensions in the order of memory."""
         slow, fast = reversed(dims) if place.turned else dims
         rows, columns = self.size[slow], self.size[fast]
         assert isinstance(rows, int) and isinstance(columns, int)
         blocks = f"{slow.upper()}BLOCK", f"{fast.upper()}BLOCK"
         made = _Descriptor(f"p{self.kernel.buffers.index(buffer)}", place, (rows, columns), blocks)
         name = self.descriptors.setdefault(made, f"d{len(self.descriptors)}")
-        return name, f"[{_begin(slow, part)}, {_begin(fast, part)}]"
+        return name, f"[{_STARTS[slow]}, {_STARTS[fast]}]"
 
     def _made(self) -> list[str]:
         """Lines that make descriptors, of all that was asked for before."""
@@ -355,9 +325,9 @@ class _Tiles:
             ]
         return [*lines, *self._places(rows, "[:, None]"), *self._places("x", "[None, :]")]
 
-    def _places(self, dim: str, lanes: str, part: int | None = None) -> list[str]:
+    def _places(self, dim: str, lanes: str) -> list[str]:
         """The positions in a dimension, and which of them are inside."""
-        lines = [f"{dim} = {_begin(dim, part)} + tl.arange(0, {dim.upper()}BLOCK){lanes}"]
+        lines = [f"{dim} = {_STARTS[dim]} + tl.arange(0, {dim.upper()}BLOCK){lanes}"]
         if (mask := self._mask(dim)) is not None:
             lines.append(f"{mask} = {dim} < {self.printer.text(self.size[dim])}")
         return lines + positions(self.axes[dim], dim, self.printer)
@@ -398,20 +368,16 @@ class _Tiles:
         return writer
 
     def _product(self) -> list[str]:
-        """The loop over the inner dimension; its results are the sums."""
+        """The loop over the inner dimension; its result is acc."""
         before: list[str] = []
-        first, computed = self._side(("y", "r"), "left", before)
-        precision = "" if self.found.dtype in HALF else ', input_precision="ieee"'
-        apart = len(self.sums) > 1
-        for n, total in enumerate(self.sums):
-            second, lines = self._side(("r", "c"), "right", before, n) if apart else self._side(("r", "x"), "right", before)
-            computed += [*lines, f"{total} = tl.dot({first}, {second}, {total}{precision})"]
+        (left, of_left), (right, of_right) = (self._side(side, before) for side in ("left", "right"))
         steps = ["q = roff + tl.arange(0, RBLOCK)[None, :]", "r = roff + tl.arange(0, RBLOCK)[:, None]"]
         if not self.whole_steps:
             steps += ["qmask = q < rlast", "rmask = r < rlast"]
         for name in ("q", "r"):
             steps += positions(self.found.inner, name, self.printer)
-        steps += computed
+        precision = "" if self.found.dtype in HALF else ', input_precision="ieee"'
+        steps += [*of_left, *of_right, f"acc = tl.dot({left}, {right}, acc{precision})"]
         inner, begin, limits = self.printer.text(self.inner), "0", []
         if self.config.parts > 1:
             limits = [
@@ -422,25 +388,24 @@ class _Tiles:
             begin = "rfirst"
         else:
             limits = [f"rlast = {inner}"]
-        start = [f"{total} = tl.zeros([YBLOCK, {'CBLOCK' if apart else 'XBLOCK'}], tl.float32)" for total in self.sums]
-        return [*limits, *start, *before, f"for roff in range({begin}, rlast, RBLOCK):", *(f"    {line}" for line in steps)]
+        start = "acc = tl.zeros([YBLOCK, XBLOCK], tl.float32)"
+        return [*limits, start, *before, f"for roff in range({begin}, rlast, RBLOCK):", *(f"    {line}" for line in steps)]
 
-    def _side(self, dims: tuple[str, str], side: str, before: list[str], part: int | None = None) -> tuple[str, list[str]]:
-        """Text of a factor's tile over these dimensions, and the lines of a step that make it. part: the slice's number."""
+    def _side(self, side: str, before: list[str]) -> tuple[str, list[str]]:
+        """Text of a factor's tile, and the lines of a step that make it."""
         left = side == "left"
-        writer = self._writer(dims, "q" if left else "r", "a" if left else "b")
+        writer = self._writer(("y", "r"), "q", "a") if left else self._writer(("r", "x"), "r", "b")
         ref = self.found.factors[0 if left else 1]
         writer.inner = writer.zeros = True
         writer.enter_loop(before)
-        text = self._factor(writer, writer.run_one(self.kernel.passes[0].body, ref.position, {}))
+        text, lines = self._factor(writer, writer.run_one(self.kernel.passes[0].body, ref.position, {})), writer.lines
         writer.leave_loop()
-        lines = [*([] if part is None else self._places("c", "[None, :]", part)), *writer.lines]
-        copied = self._copied(writer, ref, part)
+        copied = self._copied(writer, ref)
         if copied is None:
             return text, lines
         return side, ["if ALIGNED:", f"    {side} = {copied}", "else:", *_indented([*lines, f"{side} = {text}"])]
 
-    def _copied(self, writer: BodyWriter, ref: Ref, part: int | None) -> str | None:
+    def _copied(self, writer: BodyWriter, ref: Ref) -> str | None:
         """A rectangle of a matrix that a descriptor tells; None where there is none."""
         a, b = writer.tile.dims
         loaded = (
@@ -451,7 +416,7 @@ class _Tiles:
         if loaded is None:
             return None
         buffer, place = loaded
-        name, start = self.descriptor(buffer, place, (a, b), part)
+        name, start = self.descriptor(buffer, place, (a, b))
         return f"{name}.load({start})" + (".T" if place.turned else "")
 
     def _factor(self, writer: BodyWriter, value: Value) -> str:
@@ -461,23 +426,17 @@ class _Tiles:
             whole = f"tl.where({mask}, {whole}, 0.0)"
         return f"({whole}).to({HALF[self.found.dtype]})" if self.found.dtype in HALF else whole
 
-    def _early(self) -> list[str]:
-        """Lines that load what was asked for by what follows the product, and come before it."""
-        lines: list[str] = []
-        for n in range(len(self.sums) if self.early else 0):
-            lines += self._places("c", "[None, :]", n) if len(self.sums) > 1 else []
-            lines += [f"{name}{n} = {load}" for load, name in self.early.items()]
-        return ["if ALIGNED:", *_indented(lines)] if lines else []
-
     def _rest_in_slices(self) -> list[str]:
         """What is computed from the product, for some of the columns after others."""
-        lines, cut = [], list(self.sums)
+        lines, cut = [], ["acc"]
         while len(cut) < self.config.slices:
             for name in cut:
                 apart = f"tl.permute(tl.reshape({name}, [YBLOCK, 2, {self.config.columns // (2 * len(cut))}]), (0, 2, 1))"
                 lines.append(f"{name}0, {name}1 = tl.split({apart})")
             cut = [name + half for name in cut for half in "01"]
-        rest = [f"acc_slice = {_of_slice(cut)}", *self._places("c", "[None, :]"), *self._rest("y", "c", "acc_slice")]
+        *firsts, last = cut
+        chosen = "".join(f"{name} if slice == {n} else " for n, name in enumerate(firsts)) + last
+        rest = [f"acc_slice = {chosen}", *self._places("c", "[None, :]"), *self._rest("y", "c", "acc_slice")]
         return [*lines, f"for slice in tl.static_range({self.config.slices}):", *_indented(rest)]
 
     def _rest(self, rows: str, columns: str = "x", held: str = "acc") -> list[str]:
