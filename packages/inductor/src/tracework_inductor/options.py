@@ -43,7 +43,8 @@ class InductorOptions:
     numbers_in_memory: frozenset[str] = frozenset()
     """Types of devices whose kernels read numbers that no size depends on from memory: a CUDA graph is recorded for all of them then."""
     products: str = "book"
-    """What computes large products on a GPU: "book", the library unless the tuning book has an answer; "tiles", cores of ours where they can."""
+    """What computes large products on a GPU: "book", the library unless the tuning book, or a prediction that was calibrated, has another answer;
+    "tiles", cores of ours where they can."""
     half_accumulation: bool = False
     """Whether the library may add up float16 products in float16."""
 

@@ -1,11 +1,13 @@
-"""What unaligned matrices cost, and what moving them costs: the one place for what passes/pad_matmul.py and lowering/row_padding.py weigh.
+"""What unaligned matrices cost, and what moving them costs: the one place for what passes/pad_matmul.py and lowering/row_padding.py weigh;
+and the kinds of convolutions that differ in what the library takes for them.
 
 Times are in femtoseconds; measured on an H200.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
-from .autotune.cost import DEVICES
+from .autotune.cost import DEVICES, Device
 
 ROW_BYTES = 16
 """What the library's quick kernels load at a time."""
@@ -37,3 +39,32 @@ def alignment(extent: int, itemsize: int) -> int:
     """The largest power of two up to ROW_BYTES that divides the bytes of so many elements."""
     size = itemsize * extent
     return min(size & -size, ROW_BYTES)
+
+
+_HALF = 2
+"""Bytes."""
+TILES = "tiles"
+"""A large product, and the core that computes it."""
+LARGE_CONVOLUTION = "convolution"
+"""Any other than those below."""
+FEW_CHANNELS = "convolution of few channels"
+"""Whose pixels are less than ROW_BYTES: the library fills them up, in copies of the image and in what it multiplies."""
+LIMITED_BY_BYTES = "convolution limited by bytes"
+"""Of one place: it takes longer to write the results, and to read and write them once more for what follows, than to compute them."""
+CONVOLUTIONS = frozenset((LARGE_CONVOLUTION, FEW_CHANNELS, LIMITED_BY_BYTES))
+
+
+def convolution_kind(image: Sequence[int], weight: Sequence[int], results: int, unit: str, on: Device) -> str:
+    """Of a convolution with one group, by the sizes of its operands and the elements of its result, whose dtype is the word `unit`."""
+    if unit == "float32":  # of which the library rounds operands, where it may
+        return TILES
+    if has_few_channels(weight, _HALF):
+        return FEW_CHANNELS
+    moving = _HALF * (math.prod(image) + math.prod(weight) + 3 * results) / on.bandwidth
+    computing = 2 * results * math.prod(weight[1:]) / on.rates[unit]
+    return LIMITED_BY_BYTES if math.prod(weight[2:]) == 1 and computing < moving else LARGE_CONVOLUTION
+
+
+def has_few_channels(weight: Sequence[int], itemsize: int) -> bool:
+    """Whether a pixel is less than what is loaded at a time, and windows have several."""
+    return weight[1] * itemsize < ROW_BYTES and math.prod(weight[2:]) > 1

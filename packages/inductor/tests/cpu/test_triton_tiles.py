@@ -34,7 +34,7 @@ from product_programs import (  # noqa: E402
 )
 from tracework_inductor import InductorOptions, compile_plan, lower, pipeline, plan_graph, schedule  # noqa: E402
 from tracework_inductor.autotune.book import Book, Row, triton_version  # noqa: E402
-from tracework_inductor.autotune.cost import DEVICES  # noqa: E402
+from tracework_inductor.autotune.cost import DEVICES, Calibration, Shares  # noqa: E402
 from tracework_inductor.autotune.products import question  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_inductor.codegen.triton.config import LIMITS, Epilogue, TileConfig, tile_configs  # noqa: E402
@@ -45,6 +45,7 @@ from tracework_inductor.codegen.wrapper.python import host_source  # noqa: E402
 from tracework_inductor.ir.body import Axis  # noqa: E402
 from tracework_inductor.ir.index import floordiv, symbol  # noqa: E402
 from tracework_inductor.lowering import product_pieces, tile_products  # noqa: E402
+from tracework_inductor.product_costs import FEW_CHANNELS, LARGE_CONVOLUTION, LIMITED_BY_BYTES  # noqa: E402
 from tracework_inductor.schedule.choice import Answer, every  # noqa: E402
 from tracework_inductor.schedule.plan import ExternKernel, LoopKernel  # noqa: E402
 from tracework_primops import TensorSpec, prims  # noqa: E402
@@ -219,34 +220,112 @@ WINDOWS = {
     "dilated": ((16, 5, 3), 1, 2, 2),
     "one tap": ((16, 1, 1), 1, 0, 1),
     "one tap, strided": ((16, 1, 1), 2, 1, 1),
-    "odd channels": ((5, 3, 3), 1, 1, 1),
-    "one channel": ((1, 3, 3), 1, 1, 1),
+    "one tap, few channels": ((3, 1, 1), 1, 0, 1),
+    "odd channels": ((13, 3, 3), 1, 1, 1),
+    "along a line": ((16, 5), 2, 2, 1),
+    "in space": ((16, 2, 3, 2), 1, 1, 1),
 }
 """name -> (channels and window), stride, padding, dilation."""
+
+FEW = {
+    "first of a network": ((3, 7, 7), 2, 3, 1),
+    "3x3": ((3, 3, 3), 1, 1, 1),
+    "whole pixels": ((4, 3, 3), 1, 0, 1),
+    "patches": ((3, 4, 4), 4, 0, 1),
+    "one channel": ((1, 3, 3), 1, 1, 1),
+    "five channels": ((5, 3, 3), 2, 1, 1),
+    "dilated": ((3, 5, 3), 1, 2, 2),
+    "border wider than the window": ((2, 3, 2), 1, 4, 1),
+    "steps past the window": ((3, 2, 2), 3, 0, 1),
+    "along a line": ((3, 5), 2, 2, 1),
+    "along a line, dilated": ((2, 3), 1, 2, 2),
+    "in space": ((3, 3, 2, 3), 1, 1, 1),
+}
+"""The same of convolutions whose images are copied first, with whole pixels."""
+
+IMAGES = {1: (31,), 2: (9, 11), 3: (3, 4, 5)}
+"""Dimensions -> sizes."""
+MEMORY = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def convolved(settings, last, images=2, columns=20, dtype=BF16):
+    """A program with the bias, an activation and another image in the same kernel, its inputs, and the result in float64."""
+    torch.manual_seed(0)
+    (channels, *window), stride, padding, dilation = settings
+    memory = MEMORY.get(2 + len(window), torch.contiguous_format) if last else torch.contiguous_format
+    sizes = (images, *IMAGES[len(window)]), (columns, *window)
+    x, w = (matrix(n, channels, *size, dtype=dtype).to(memory_format=memory) for n, *size in sizes)
+    b, steps, dims = matrix(columns, dtype=dtype), (stride, padding, dilation), len(window)
+    reference = (torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d)[dims - 1]
+    wanted = reference(x.double(), w.double(), b.double(), *steps)
+    other = torch.randn(wanted.shape).to(dtype).to(memory_format=memory)
+
+    def program(x, w, b, other):
+        found = prims.convolution(x, w, b, *((n,) * dims for n in steps), False, (0,) * dims, 1)
+        return prims.relu(prims.add(found, other))
+
+    return program, (x, w, b, other), torch.relu(wanted + other.double())
 
 
 @pytest.mark.parametrize("last", (True, False), ids=("channels last", "row-major"))
 @pytest.mark.parametrize("name", WINDOWS)
 def test_convolutions(name, last, tmp_path):
-    """With the bias, an activation and another image in the same kernel."""
-    torch.manual_seed(0)
-    (channels, *window), stride, padding, dilation = WINDOWS[name]
-    memory = torch.channels_last if last else torch.contiguous_format
-    x, w = (matrix(n, channels, *size).to(memory_format=memory) for n, size in ((2, (9, 11)), (20, window)))
-    b, steps = matrix(20), (stride, padding, dilation)
-    wanted = torch.nn.functional.conv2d(x.double(), w.double(), b.double(), *steps)
-    other = torch.randn(wanted.shape).bfloat16().to(memory_format=memory)
-
-    def program(x, w, b, other):
-        found = prims.convolution(x, w, b, *((n, n) for n in steps), False, (0, 0), 1)
-        return prims.relu(prims.add(found, other))
-
-    plan = planned(program, x, w, b, other)
+    program, inputs, wanted = convolved(WINDOWS[name], last)
+    plan = planned(program, *inputs)
     assert len(plan.kernels) == 1 == len(cores(plan))
     for config in FORMS.values() if name == "odd channels" else (SMALL,):
-        (found,), _ = run(plan, (x, w, b, other), tmp_path, config)
-        assert found.stride() == other.stride() or channels == 1
-        check(found, torch.relu(wanted + other.double()), BF16, 1)
+        (found,), _ = run(plan, inputs, tmp_path, config)
+        assert found.stride() == inputs[-1].stride()
+        check(found, wanted, BF16, 1)
+
+
+@pytest.mark.parametrize("last", (True, False), ids=("channels last", "row-major"))
+@pytest.mark.parametrize("name", FEW)
+def test_convolutions_of_few_channels(name, last, tmp_path):
+    """No place of an image is tested as it is read, and pixels are read whole."""
+    program, inputs, wanted = convolved(FEW[name], last)
+    plan = planned(program, *inputs)
+    (core,) = cores(plan)
+    assert not any(i.op == "masked" or i.op == "where" for i in core.passes[0].body.instructions)
+    assert not any(isinstance(k, ExternKernel) for k in plan.kernels)
+    for config in FORMS.values() if name == "first of a network" else (SMALL,):
+        (found,), _ = run(plan, inputs, tmp_path, config)
+        assert found.stride() == inputs[-1].stride() or inputs[0].shape[1] == 1
+        check(found, wanted, BF16, 1)
+
+
+@pytest.mark.parametrize(
+    "dtype, names", ((F32, ("one channel", "3x3", "five channels")), (F16, ("3x3",))), ids=("float32", "float16")
+)
+def test_few_channels_of_other_dtypes(dtype, names, tmp_path):
+    """Of float32, pixels of one and three channels are filled up to 8 and 16 bytes, and those of five are read as they lie."""
+    for name in names:
+        program, inputs, wanted = convolved(FEW[name], True, dtype=dtype)
+        plan = planned(program, *inputs)
+        (core,) = cores(plan)
+        copied = any(i.op == "where" for i in core.passes[0].body.instructions)
+        assert copied == (name == "five channels")
+        (found,), _ = run(plan, inputs, tmp_path)
+        check(found, wanted, dtype, 4)
+
+
+def test_borders_and_channels_of_zeros_keep_what_is_infinite(tmp_path):
+    """What is no number reaches the results that read it, and no other ones."""
+    program, (x, w, b, other), _ = convolved(FEW["first of a network"], True)
+    x[0, 1, 4, 5] = float("inf")
+    plan = planned(program, x, w, b, other)
+    (found,), _ = run(plan, (x, w, b, other), tmp_path)
+    wanted = torch.relu(torch.nn.functional.conv2d(x.double(), w.double(), b.double(), 2, 3) + other.double())
+    assert torch.equal(found.isfinite(), wanted.isfinite()) and not found.isfinite().all()
+
+
+def test_what_few_channels_are_computed_from_is_computed_in_the_copy(tmp_path):
+    program, (x, w, b, other), _ = convolved(FEW["3x3"], True)
+    plan = planned(lambda x, *more: program(prims.mul(x, 0.5), *more), x, w, b, other)
+    assert len(plan.kernels) <= 3 and len(cores(plan)) == 1
+    (found,), _ = run(plan, (x, w, b, other), tmp_path)
+    wanted = torch.nn.functional.conv2d(x.double() / 2, w.double(), b.double(), 1, 1) + other.double()
+    check(found, torch.relu(wanted), BF16, 1)
 
 
 CONVOLUTIONS_LEFT = {"depthwise": (8, 1, False), "groups": (8, 4, False), "transposed": (8, 8, True)}
@@ -455,6 +534,17 @@ def test_order_of_configs(name):
     assert all(config.persistent and config.parts == 1 for config in found if config.descriptors)
 
 
+def test_configs_where_bytes_are_the_limit():
+    """Threads hold few elements, matrices are loaded again few times, and no step walks far past the end."""
+    rows, columns, inner = 200704, 256, 64
+    first, *others = found = tile_configs(1, rows, columns, inner, (2, 2), 2, 90, moved=2 * rows * (inner + 2 * columns))
+    assert first.rows * first.columns <= 64 * 32 * first.num_warps and first.rows >= 64 <= first.columns and first.num_stages == 1
+    large = tile_configs(1, rows, columns, inner, (2, 2), 2, 90)[0]
+    assert large in others and large.rows * large.columns > first.rows * first.columns and len(set(found)) == len(found)
+    assert {c.inner for c in tile_configs(1, 802816, 64, 196, (2, 2), 2, 90)} == {32}
+    assert tile_configs(1, 802816, 16, 36, (2, 2), 2, 90)[0].columns == 16
+
+
 def test_the_book_decides(monkeypatch, tmp_path):
     """The library stays where nothing is known of a product; a row of the book gives it to a core, with its config."""
     inputs, options = (matrix(32, 64), matrix(40, 64), matrix(48), matrix(40, 48)), InductorOptions()
@@ -474,6 +564,66 @@ def test_the_book_decides(monkeypatch, tmp_path):
     assert plan.text().count("takes tiles") == 1 == plan.text().count("takes extern")
     ways = {lines[0].split()[1].strip(",") for lines in compile_plan(graph, plan, options).notes["choices"].values()}
     assert core.name in plan.choices and {"extern", "tiles"} <= ways
+
+
+def on_meta(channels, columns, window, stride, padding, size=56, dtype=BF16):
+    """A program of a convolution with what follows it, and its inputs, which are not there."""
+    program, _, _ = convolved(((channels, window, window), stride, padding, 1), True)
+    places = (size + 2 * padding - window) // stride + 1
+    sizes = (64, channels, size, size), (columns, channels, window, window), (columns,), (64, columns, places, places)
+    made = (torch.empty(n, dtype=dtype, device="meta") for n in sizes)
+    return program, [t.to(memory_format=torch.channels_last) if t.ndim == 4 else t for t in made]
+
+
+KINDS = {
+    "first of a network": ((3, 64, 7, 2, 3, 224), FEW_CHANNELS),
+    "expansion": ((64, 256, 1, 1, 0), LIMITED_BY_BYTES),
+    "projection": ((512, 128, 1, 1, 0, 28), LIMITED_BY_BYTES),
+    "many channels": ((2048, 2048, 1, 1, 0, 28), LARGE_CONVOLUTION),
+    "3x3": ((64, 64, 3, 1, 1), LARGE_CONVOLUTION),
+    "float32": ((64, 256, 1, 1, 0, 56, F32), "tiles"),
+}
+QUICK, SLOW = Shares(0.9, 0.9), Shares(0.4, 0.2)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_of_convolutions_that_are_calibrated_are_predicted(name, monkeypatch):
+    """The core is taken by its first guess where it is predicted to be quicker, with the copies that it reads; no other kind is looked at."""
+    settings, kind = KINDS[name]
+    program, inputs = on_meta(*settings)
+    graph = graph_of(program, *inputs, device=CUDA)
+    rows = {k: Calibration(QUICK, SLOW) for k in (FEW_CHANNELS, LIMITED_BY_BYTES, LARGE_CONVOLUTION)}
+
+    def calibrated(rows):
+        on = dataclasses.replace(DEVICES["H200"], calibrated=rows)
+        monkeypatch.setattr(tile_products, "device", lambda index: on)
+        monkeypatch.setattr(pipeline, "device", lambda: on)
+
+    for others in ({}, {k: row for k, row in rows.items() if k != kind}):
+        calibrated(others)
+        assert not lower(graph, InductorOptions()).products
+    for row in (Calibration(QUICK, SLOW), Calibration(SLOW, QUICK)):
+        calibrated({**rows, kind: row})
+        plan = plan_graph(graph, InductorOptions())
+        ((first, *_),) = plan.choices.values()
+        assert first.reason == "predicted" and len(cores(plan)) == (row.core == QUICK)
+        if row.core == QUICK:
+            (core,) = cores(plan)
+            assert core.config == tiles.configs(core, 90)[0].record()
+
+
+def test_copies_are_a_cost_of_the_core():
+    asked = []
+    program, inputs = on_meta(*KINDS["first of a network"][0])
+    planned(program, *inputs, choose=lambda found: asked.extend(found) or Answer({}))
+    (choice,) = asked
+    copied = {choice.core.layouts[name].sizes for k in choice.copies for name in k.writes}
+    assert copied == {(64, 4, 229, 229), (64, 4, 7, 7)}
+    on = dataclasses.replace(DEVICES["H200"], calibrated={FEW_CHANNELS: Calibration()})
+    whole, alone = (
+        question(c, on, "default").candidates[1].predicted_us for c in (choice, dataclasses.replace(choice, copies=()))
+    )
+    assert whole > alone + 10
 
 
 def test_equal_products_are_one_problem():
@@ -546,6 +696,13 @@ def with_gelu(m, n, k, dtype):
     return core
 
 
+def of_images(*settings):
+    """The kernel of a convolution with what follows it."""
+    program, inputs = on_meta(*settings)
+    (core,) = cores(planned(program, *inputs))
+    return core
+
+
 def plain(m, n, k, dtype):
     """The kernel of a linear layer."""
     (core,) = cores(planned(linear, *(torch.empty(size, dtype=dtype, device="meta") for size in ((m, k), (n, k)))))
@@ -574,12 +731,17 @@ def test_best_guesses_do_not_spill(tmp_path):
         for config in {(c.rows, c.columns, c.num_warps, c.slices): c for c in reversed(found[:9])}.values():
             (kernel,) = renderer.pack([("product", renderer.render(dataclasses.replace(core, config=config.record())))])
             jobs.append(build.request(kernel, "kernel", kernel.launch["configs"][0], build.Variant(), 90))
+    for name in ("first of a network", "expansion", "projection"):
+        core = of_images(*KINDS[name][0])
+        for config in tiles.configs(core, 90)[:3]:
+            (kernel,) = renderer.pack([("product", renderer.render(dataclasses.replace(core, config=config.record())))])
+            jobs.append(build.request(kernel, "kernel", kernel.launch["configs"][0], build.Variant(), 90))
     cubins = build.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
     for job, cubin in zip(jobs, cubins, strict=True):
         assert frame_bytes(cubin.code) == 0, (job["source"], job["capability"])
         shared.append(cubin.shared)
     assert max(shared[:of_both]) <= LIMITS[80][0] and max(shared) <= LIMITS[90][0]
-    assert all(cubin.scratch and cubin.scratch_alignment <= 128 for cubin in cubins[of_both:])
+    assert all(cubin.scratch_alignment <= 128 for cubin in cubins[of_both:])
 
 
 PTX = """

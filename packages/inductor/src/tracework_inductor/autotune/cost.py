@@ -15,7 +15,23 @@ import torch
 
 from .record import Problem
 
-__all__ = ["DEVICES", "Device", "derived", "device", "predict"]
+__all__ = ["DEVICES", "Calibration", "Device", "Shares", "derived", "device", "predict"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shares:
+    """Of a device's bandwidth and of its rate, what a way was seen to reach."""
+
+    bandwidth: float = 1.0
+    rate: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """What the first guess of a core of ours, and the library, reach on a kind of problem."""
+
+    core: Shares = Shares()
+    library: Shares = Shares()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +40,8 @@ class Device:
 
     bandwidth: bytes read or written. rates: operations of products, by the units of `Problem.unit`.
     launch_us: what a kernel costs beside its work, in a row of kernels. threads: that a multiprocessor holds at once.
-    calibrated: kinds of problems whose predictions were compared with measurements on it: for others, the candidates' own order holds.
+    calibrated: kinds of problems whose predictions were compared with measurements on it, as benchmarks/micro/convolutions.py prints them for
+    those of product_costs.py: for others, the candidates' own order holds.
     unaligned: bytes of an element -> bytes of which starts or extents of rows are multiples -> femtoseconds more per multiplication of a product.
     """
 
@@ -34,7 +51,7 @@ class Device:
     rates: Mapping[str, float]
     launch_us: float = 2.0
     threads: int = 2048
-    calibrated: frozenset[str] = frozenset()
+    calibrated: Mapping[str, Calibration] = dataclasses.field(default_factory=dict)
     unaligned: Mapping[int, Mapping[int, float]] = dataclasses.field(default_factory=dict)
 
 
@@ -128,11 +145,13 @@ def predict(problem: Problem, config: Mapping[str, Any], on: Device) -> float:
     """Microseconds of a problem on a device: its bytes or its operations, whichever take longer, and a launch.
 
     Products run in waves, a block on each multiprocessor, the last of which is as long as the others; memory is read as quickly as the
-    device can as long as each multiprocessor has a block. Of the library (no config), both are taken to be ideal.
+    device can as long as each multiprocessor has a block. Of the library (no config), both are taken to be ideal where nothing was measured.
     """
     blocks = _blocks(problem, config.get("constants", {})) if config else 0
-    moving = problem.bytes / on.bandwidth
-    computing = problem.operations / on.rates[problem.unit]
+    known = on.calibrated.get(problem.kind, Calibration())
+    shares = known.core if config else known.library
+    moving = problem.bytes / (on.bandwidth * shares.bandwidth)
+    computing = problem.operations / (on.rates[problem.unit] * shares.rate)
     if blocks:
         moving /= min(1.0, blocks / on.multiprocessors)
         computing *= math.ceil(blocks / on.multiprocessors) * on.multiprocessors / blocks

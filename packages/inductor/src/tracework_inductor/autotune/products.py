@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from ..codegen.triton.cores import tiles
 from ..codegen.triton.tuning import body_text
 from ..ir.buffer import BufferLayout
 from ..ir.index import constant_product
-from ..product_costs import alignment
+from ..lowering.conv import CONVOLUTION
+from ..product_costs import CONVOLUTIONS, FEW_CHANNELS, ROW_BYTES, alignment, convolution_kind
 from ..schedule.choice import Answer, Choice
 from ..schedule.matrix_product import MatrixProduct, extents, matrix_product
-from ..schedule.plan import ExternKernel, LoopKernel
+from ..schedule.plan import ExternKernel, Kernel, KernelBatch
 from .book import Book
 from .choose import LIBRARY, Measure, Question, decide
 from .cost import Device, predict
@@ -32,17 +34,20 @@ def question(choice: Choice, device: Device, numerics: str) -> Question:
     core = choice.core
     found = matrix_product(core)
     assert isinstance(found, MatrixProduct)
-    problem = _problem(core, found, device, numerics)
+    problem = _problem(choice, found, device, numerics)
     capability = 90 if device.name.startswith(("H100", "H200")) else 80
     configs = [config.record() for config in tiles.configs(core, capability)]
     bits = [f"step {c['constants']['RBLOCK']} parts {c['constants'].get('PARTS', 1)}" for c in configs]
-    ours = [Candidate(core.core, config, word) for config, word in zip(configs, bits, strict=True)]
+    # Shares were measured with the first guesses, whose order they say nothing about.
+    known = problem.kind in device.calibrated
+    ours_us = round(predict(problem, configs[0], device) + sum(_loops_us(k, device) for k in choice.copies), 3) if known else None
+    ours = [Candidate(core.core, config, word, ours_us) for config, word in zip(configs, bits, strict=True)]
     library = Candidate(LIBRARY, bits="library", predicted_us=round(_library_us(choice, problem, device), 3))
     return Question(problem, (library, *ours))
 
 
-def _problem(core: LoopKernel, found: MatrixProduct, device: Device, numerics: str) -> Problem:
-    sizes = []
+def _problem(choice: Choice, found: MatrixProduct, device: Device, numerics: str) -> Problem:
+    core, sizes = choice.core, []
     for name, axes, extent in zip("zyxr", (found.batches, found.rows, found.columns, found.inner), extents(found), strict=True):
         known = all(isinstance(a.size, int) for a in axes)
         sizes.append((name, extent if known else bucket(extent)))
@@ -50,7 +55,7 @@ def _problem(core: LoopKernel, found: MatrixProduct, device: Device, numerics: s
     layouts = [core.layouts[name] for name in core.buffers]
     dtype = str(found.dtype).removeprefix("torch.")
     return Problem(
-        core.core,
+        _kind(choice, batches * rows * columns, dtype, device),
         tuple(sizes),
         tuple(str(layout.dtype).removeprefix("torch.") for layout in layouts),
         tuple(map(_layout, layouts)),
@@ -76,29 +81,45 @@ def _bytes(layout: BufferLayout) -> int:
     return constant_product(layout.sizes) * layout.dtype.itemsize
 
 
+def _kind(choice: Choice, results: int, unit: str, device: Device) -> str:
+    """Of the library's call: what the shares of a Calibration are for."""
+    call = next((k.node for k in choice.library if isinstance(k, ExternKernel) and k.name == choice.name), None)
+    if call is None or call.target != CONVOLUTION:
+        return choice.core.core
+    image, weight = (view.sizes for view in call.args[:2])
+    return convolution_kind(image, weight, results, unit, device)
+
+
 def _library_us(choice: Choice, problem: Problem, device: Device) -> float:
     """Of the call, and of the kernels beside it by the bytes that they move."""
     found = 0.0
     calls = sum(isinstance(kernel, ExternKernel) for kernel in choice.library)
     for kernel in choice.library:
         if isinstance(kernel, ExternKernel):
-            views = [a for a in kernel.node.args if hasattr(a, "buffer")]
-            moved = (
-                sum(constant_product(view.sizes) for view in views)
-                + problem.sizes[0][1] * problem.sizes[1][1] * problem.sizes[2][1] // calls
-            )
-            itemsize = 4 if problem.unit == "float32" else 2
-            alone = Problem(
-                "product",
-                problem.sizes,
-                (),
-                (),
-                device.name,
-                bytes=moved * itemsize,
-                operations=problem.operations // calls,
-                unit=problem.unit,
-            )
-            found += predict(alone, {}, device)
+            found += predict(_alone(kernel, problem, calls), {}, device)
         else:
-            found += sum(map(_bytes, (k for k in getattr(kernel, "layouts", {}).values()))) / device.bandwidth + device.launch_us
+            found += _loops_us(kernel, device)
     return found
+
+
+def _alone(kernel: ExternKernel, problem: Problem, calls: int) -> Problem:
+    """The library's call, one of so many, without what follows it; of few channels with the copies that it makes."""
+    itemsize = 4 if problem.unit == "float32" else 2
+    sizes = [constant_product(a.sizes) for a in kernel.node.args if hasattr(a, "buffer")]
+    results = constant_product(extent for name, extent in problem.sizes if name != "r")
+    elements, operations = sum(sizes) + results // calls, problem.operations // calls
+    if problem.kind == FEW_CHANNELS:
+        weight = kernel.node.args[1].sizes
+        wide = ROW_BYTES // itemsize / weight[1]
+        elements += round(2 * wide * sizes[0])
+        operations = round(2 * wide * constant_product(weight[1:]) * results)
+    kind = problem.kind if problem.kind in CONVOLUTIONS else "product"
+    return dataclasses.replace(
+        problem, kind=kind, dtypes=(), layouts=(), prologue="", epilogue="", bytes=elements * itemsize, operations=operations
+    )
+
+
+def _loops_us(kernel: Kernel, device: Device) -> float:
+    """Of what is no product, by the bytes that it moves."""
+    parts = kernel.parts if isinstance(kernel, KernelBatch) else (kernel,)
+    return sum(_bytes(b) for part in parts for b in getattr(part, "layouts", {}).values()) / device.bandwidth + device.launch_us

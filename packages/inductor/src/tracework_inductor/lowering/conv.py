@@ -8,6 +8,7 @@ import torch
 
 from ..ir.index import contiguous_strides, same
 from ..ir.scalar_ops import ops
+from ..product_costs import has_few_channels
 from .layout import channels_last, is_row_major, is_static, strides_equal
 from .pointwise import elementwise
 from .registry import lowers
@@ -45,7 +46,8 @@ def _without_bias(low: Any, x: Any, w: Any, settings: Any) -> Any:
     if low.node not in low.tile_products:
         return library()
     one_tap = all(same(n, 1) for n in w.sizes[2:])  # else each element is read for several places of the window
-    return convolution_with_tiles(low, library, *((x, w) if one_tap else _placed(low, x, w)), settings)
+    as_they_are = one_tap or has_few_channels(w.sizes, w.dtype.itemsize)
+    return convolution_with_tiles(low, library, *((x, w) if as_they_are else _placed(low, x, w)), settings)
 
 
 def _placed(low: Any, x: Any, w: Any) -> tuple[Any, Any]:

@@ -1,5 +1,5 @@
-"""Large products and convolutions that the library computes, or a core of ours: loops beside the library's call, which say the same of values that are not in
-memory yet. Which it is, is chosen after fusion (schedule/choice.py).
+"""Large products and convolutions that the library computes, or a core of ours: loops beside the library's call, which say the same of
+values that are not in memory yet. Which it is, is chosen after fusion (schedule/choice.py).
 
 A core loads a matrix again for each tile of the other one's. So what it is computed from is computed again, too, and has to be little: casts,
 scales, and what takes fewer bytes than the matrix, as quantised weights do.
@@ -7,37 +7,56 @@ scales, and what takes fewer bytes than the matrix, as quantised weights do.
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ..autotune.book import Book
+from ..autotune.cost import Device, device
 from ..ir.buffer import BufferLayout, ExternNode, LoopNode
 from ..ir.index import Size, constant_product, same
 from ..ir.scalar_ops import ops
 from ..options import InductorOptions
+from ..product_costs import ROW_BYTES, TILES, convolution_kind, has_few_channels
 from ..schedule.matrix_product import OPERANDS
+from .layout import channels_last
 from .pointwise import elementwise
 from .row_padding import PRODUCTS, prim_name
-from .value import Lazy, Strided, TensorValue, settled
+from .value import Lazy, Strided, TensorValue, pointwise, settled
 from .vector_products import multiplied, scaled, unscaled
 
-TILES = "tiles"
-"""The core."""
 MOST_COST = 8
 """Of an element that each tile computes again; of one whose loads take fewer bytes than it, MOST_COST_OF_FEWER_BYTES."""
 MOST_COST_OF_FEWER_BYTES = 32
 MOST_BYTES = 1.25
 """Loaded for a matrix, over its own: a scale of its rows is a little more."""
+FEW_BYTES = 8
+"""Pixels of fewer than ROW_BYTES are filled up to so many, or to those."""
 
 
 def tile_products(graph: Any, options: InductorOptions) -> frozenset[Any]:
     """Products and convolutions of a graph for which there are loops beside the library's call."""
-    if options.products != "tiles" and not Book().answers(TILES):
-        return frozenset()
     tests = {**dict.fromkeys(PRODUCTS, _is_large), "convolution": _is_dense_convolution}
-    return frozenset(n for n in graph.nodes if (test := tests.get(prim_name(n) or "")) and _has_core(n) and test(n))
+    found = (n for n in graph.nodes if (test := tests.get(prim_name(n) or "")) and _has_core(n) and test(n))
+    book = Book()
+    return frozenset(n for n in found if options.products == "tiles" or _is_known(n, book))
+
+
+def _is_known(node: Any, book: Book) -> bool:
+    """Whether what it takes can be looked up or predicted, so that planning both ways is worth its time."""
+    on = device(node.meta["spec"].device.index or 0)
+    kind = _kind(node, on)
+    return kind in on.calibrated or book.answers(kind)
+
+
+def _kind(node: Any, on: Device) -> str:
+    """As autotune/products.py asks about it."""
+    if prim_name(node) != "convolution":
+        return TILES
+    image, weight, result = (n.meta["spec"] for n in (*node.args[:2], node))
+    unit = str(result.dtype).removeprefix("torch.")
+    return convolution_kind(image.sizes, weight.sizes, constant_product(result.sizes), unit, on)
 
 
 def _has_core(node: Any) -> bool:
@@ -60,6 +79,8 @@ def _is_dense_convolution(node: Any) -> bool:
 
 Terms = Callable[[list[Size], list[Size]], tuple[Any, Any]]
 """Of an index of the result and one of what is added up: the two factors."""
+Product = Callable[[], tuple[tuple[Size, ...], Terms]]
+"""Records what a product reads beside what is there already, if anything; the extents of what is added up, and the terms."""
 
 
 def with_tiles(
@@ -85,7 +106,7 @@ def with_tiles(
         operands = [product, *([] if addend is None or beta == 0 else [addend])]
         return elementwise(low, operands, low.spec.dtype, lambda *v: ops.to_dtype(scaled(v, beta, alpha), low.spec.dtype), 1)
 
-    return _beside(low, library, (*a.sizes[:-1], b.sizes[-1]), (a.sizes[-1],), terms, rest)
+    return _beside(low, library, (*a.sizes[:-1], b.sizes[-1]), lambda: ((a.sizes[-1],), terms), rest)
 
 
 def convolution_with_tiles(
@@ -94,6 +115,8 @@ def convolution_with_tiles(
     """What the library gives, and beside its call the loops of a convolution without a bias: a product over the window and the channels."""
     stride, padding, dilation = settings[:3]
     window, channels = tuple(w.sizes[2:]), x.sizes[1]
+    if has_few_channels(w.sizes, w.dtype.itemsize):
+        return _of_few_channels(low, library, x, w, stride, padding, dilation)
     x = _factor(low, settled(x)) if all(same(n, 1) for n in window) else low.realize(x)
     w = _factor(low, settled(w))
 
@@ -104,10 +127,56 @@ def convolution_with_tiles(
         load = lambda: x.load([image, source, *at])
         return load() if within is None else ops.masked(within, load, 0.0), w.load([channel, source, *tap])
 
-    def rest(product: TensorValue) -> TensorValue:
-        return elementwise(low, [product], low.spec.dtype, lambda v: ops.to_dtype(v, low.spec.dtype), 0)
+    return _beside(low, library, tuple(low.spec.sizes), lambda: ((*window, channels), terms), functools.partial(_rounded, low))
 
-    return _beside(low, library, tuple(low.spec.sizes), (*window, channels), terms, rest)
+
+def _of_few_channels(
+    low: Any, library: Callable[[], TensorValue], x: TensorValue, w: TensorValue, stride: Any, padding: Any, dilation: Any
+) -> TensorValue:
+    """What the library gives, and beside its call a product whose elements along the sum lie side by side.
+
+    Images and weights are copied first: with channels of zeros, so that a pixel is copied to shared memory at once, and images with their
+    border, so that no place is tested. Where the window has no gaps, the pixels of one of its rows are one axis.
+    """
+    itemsize, channels = x.dtype.itemsize, low.spec.sizes[1]
+    wide = (FEW_BYTES if constant_product(x.sizes[1:2]) * itemsize <= FEW_BYTES else ROW_BYTES) // itemsize
+    window, results = tuple(w.sizes[2:]), tuple(low.spec.sizes[2:])
+    border = tuple((n - 1) * s + (t - 1) * d + 1 for n, s, t, d in zip(results, stride, window, dilation, strict=True))
+
+    def product_of_copies() -> tuple[tuple[Size, ...], Terms]:
+        image = _with_zeros(low, x, border, padding, wide)
+        weight = _with_zeros(low, w, window, (0,) * len(window), wide)
+        (of_image, _, *places), (of_weight, _, *taps) = image.strides, weight.strides
+        steps = [p * d for p, d in zip(places, dilation, strict=True)]
+        inner = (*window, wide)
+        if dilation[-1] == 1:
+            inner, taps, steps = (*window[:-1], window[-1] * wide), taps[:-1], steps[:-1]
+        rows = [p * s for p, s in zip(places, stride, strict=True)]
+        image = image.window((image.sizes[0], *results, *inner), (of_image, *rows, *steps, 1), 0)
+        weight = weight.window((channels, *inner), (of_weight, *taps, 1), 0)
+        return inner, lambda index, inside: (image.load([index[0], *index[2:], *inside]), weight.load([index[1], *inside]))
+
+    return _beside(low, library, tuple(low.spec.sizes), product_of_copies, functools.partial(_rounded, low))
+
+
+def _with_zeros(low: Any, x: TensorValue, sizes: Sequence[Size], first: Sequence[int], channels: int) -> Strided:
+    """A copy with channels last, of these sizes, in which x begins at `first`; zeros elsewhere, and what lies outside is left out."""
+    padded = (x.sizes[0], channels, *sizes)
+
+    def inner(index: list[Size]) -> Any:
+        at = [index[0], index[1], *(i - p for i, p in zip(index[2:], first, strict=True))]
+        tests = []
+        for place, size, count, low_ in zip(at[1:], x.sizes[1:], padded[1:], (0, *first), strict=True):
+            value = ops.index_expr(place, torch.int32)
+            tests += [ops.ge(value, ops.constant(0, torch.int32))] if low_ > 0 else []
+            tests += [ops.lt(value, ops.constant(size, torch.int32))] if count - low_ > size else []
+        return ops.masked(functools.reduce(ops.logical_and, tests), lambda: x.load(at), 0.0) if tests else x.load(at)
+
+    return low.realize(pointwise(padded, x.dtype, x.device, inner, [x], 4, channels_last(padded)))  # type: ignore[no-any-return]
+
+
+def _rounded(low: Any, product: TensorValue) -> TensorValue:
+    return elementwise(low, [product], low.spec.dtype, lambda v: ops.to_dtype(v, low.spec.dtype), 0)
 
 
 def _within(sizes: Any, results: Any, window: Any, at: Any, stride: Any, dilation: Any, padding: Any) -> Any:
@@ -126,12 +195,12 @@ def _beside(
     low: Any,
     library: Callable[[], TensorValue],
     sizes: tuple[Size, ...],
-    reduced: tuple[Size, ...],
-    terms: Terms,
+    product: Product,
     rest: Callable[[TensorValue], TensorValue],
 ) -> TensorValue:
     """What the library gives, and beside its call the loops that add up terms and compute the rest from the sums."""
     mark = len(low.nodes)
+    reduced, terms = product()
     total = low.new_buffer(BufferLayout.dense(torch.float32, low.spec.device, sizes))
     low.reduction_node(
         total, "dot", reduced, lambda index, inside: tuple(ops.to_dtype(v, torch.float32) for v in terms(index, inside))
@@ -159,13 +228,14 @@ def _beside(
 
 
 def _in_place_of(call: ExternNode, loops: list[LoopNode], buffer: str) -> tuple[LoopNode, ...]:
-    """The loops of a product, the second of which writes the buffer that the call does."""
-    product, rest = loops
+    """The loops of a product, the last of which writes the buffer that the call does."""
+    *before, product, rest = loops
     body = rest.body
     instructions = tuple(i._replace(args=(buffer, *i.args[1:])) if i.op == "store" else i for i in body.instructions)
     rest = dataclasses.replace(rest, body=dataclasses.replace(body, instructions=instructions), writes=frozenset((buffer,)))
     names = f"{call.name}_product", f"{call.name}_result"
-    return dataclasses.replace(product, name=names[0], core=TILES), dataclasses.replace(rest, name=names[1])
+    copies = (dataclasses.replace(loops, name=f"{call.name}_copy{n}") for n, loops in enumerate(before))
+    return *copies, dataclasses.replace(product, name=names[0], core=TILES), dataclasses.replace(rest, name=names[1])
 
 
 def _factor(low: Any, value: TensorValue) -> TensorValue:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..autotune.record import Candidate
+from ..ir.buffer import LoopNode
 from .matrix_product import matrix_product
 from .plan import ExternKernel, Kernel, KernelPlan, LoopKernel, Program, Refusal
 
@@ -18,6 +19,8 @@ class Choice:
     core: LoopKernel
     library: tuple[Kernel, ...]
     """The call, and the kernels of what the core's kernel computes besides; some of these may compute more."""
+    copies: tuple[Kernel, ...] = ()
+    """Of what the core alone reads, which runs before it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +71,7 @@ def taken_cores(program: Program, answer: Answer, plan: Callable[[Program], Kern
             refusals = (*found.refusals, *refused.values())
             return dataclasses.replace(found, kernels=configured, refusals=refusals, choices=candidates)
         for name, reason in misfits.items():
-            refused[name] = Refusal(name, program.products[name][0].core, "core", reason)
+            refused[name] = Refusal(name, _product(program, name).core, "core", reason)
 
 
 def chosen(program: Program, choose: Choose, plan: Callable[[Program], KernelPlan]) -> KernelPlan:
@@ -83,18 +86,25 @@ def _choices(program: Program, offered: KernelPlan, library: KernelPlan) -> tupl
     found = []
     for name, core in cores(program, offered.kernels):
         members = {name, *program.pieces.get(name, ()), *core.nodes}
-        found.append(Choice(name, core, tuple(k for k in library.kernels if members & _nodes(k))))
+        copies = {loops.name for loops in program.products[name]}.difference(core.nodes)
+        before = tuple(k for k in offered.kernels if copies & _nodes(k))
+        found.append(Choice(name, core, tuple(k for k in library.kernels if members & _nodes(k)), before))
     return tuple(sorted(found, key=lambda choice: list(program.products).index(choice.name)))
 
 
 def cores(program: Program, kernels: Iterable[Kernel]) -> list[tuple[str, LoopKernel]]:
     """(library call, kernel that a core writes in its place)."""
-    product = {loops[0].name: name for name, loops in program.products.items()}
+    product = {_product(program, name).name: name for name in program.products}
     found = []
     for kernel in kernels:
         if isinstance(kernel, LoopKernel) and kernel.core:
             found += [(product[node], kernel) for node in kernel.nodes if node in product]
     return found
+
+
+def _product(program: Program, name: str) -> LoopNode:
+    """Of the loops in the place of a library call, those that a core writes."""
+    return next(loops for loops in program.products[name] if loops.core)
 
 
 def _nodes(kernel: Kernel) -> set[str]:

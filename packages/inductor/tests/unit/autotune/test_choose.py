@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tracework_inductor.autotune.book import Book, Row, triton_version
 from tracework_inductor.autotune.choose import FAVOUR, LIBRARY, MOST_TIMED, NOT_NOW, Question, decide
-from tracework_inductor.autotune.cost import DEVICES
+from tracework_inductor.autotune.cost import DEVICES, Calibration
 from tracework_inductor.autotune.record import Candidate, Problem
 from tracework_runtime.cache.store import MemoryStore
 
 DEVICE = DEVICES["H200"]
-CALIBRATED = dataclasses.replace(DEVICE, calibrated=frozenset({"dot"}))
+CALIBRATED = dataclasses.replace(DEVICE, calibrated={"dot": Calibration()})
 PROBLEM = Problem("dot", (("x", 1 << 16),), (), (), DEVICE.name, bytes=1 << 30)
 
 

@@ -89,6 +89,18 @@ def test_few_blocks_do_not_fill_the_memory_and_parts_do():
     assert one > 1.9 * two > 1.9 * cost.predict(asked, {}, H200) * 0.99 and two > eight == cost.predict(asked, {}, H200)
 
 
+def test_what_was_calibrated_takes_its_share():
+    """Ours and the library's by themselves, and no other kind of problem."""
+    row = cost.Calibration(cost.Shares(0.5, 1.0), cost.Shares(1.0, 0.25))
+    on, tile = dataclasses.replace(H200, calibrated={"dot": row}), {"constants": {"XBLOCK": 1 << 20}}
+    moving, computing = problem(bytes=1 << 30), problem(operations=1 << 40, unit="bfloat16")
+    for asked, config, times in ((moving, tile, 2), (computing, tile, 1), (moving, {}, 1), (computing, {}, 4)):
+        plain, found = (cost.predict(asked, config, device) - H200.launch_us for device in (H200, on))
+        assert found == pytest.approx(times * plain)
+        other = dataclasses.replace(asked, kind="other")
+        assert cost.predict(other, config, on) == cost.predict(other, config, H200)
+
+
 PROPERTIES = {
     "NVIDIA H100 80GB HBM3": (132, 9, 0, 85e9, 1980000, 2619000, 5120, "H100"),
     "NVIDIA H200": (132, 9, 0, 150e9, 1980000, 3201000, 6144, "H200"),

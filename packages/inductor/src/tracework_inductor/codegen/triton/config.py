@@ -281,10 +281,17 @@ _HALF_TILES = (
     (TileConfig(128, 128, 64, 4, 4), 0.9),
     (TileConfig(64, 256, 64, 8, 3), 0.85),
     (TileConfig(128, 128, 32, 8, 4), 0.75),
+    (TileConfig(128, 128, 64, 8, 4), 0.75),
+    (TileConfig(256, 64, 64, 8, 3), 0.75),
     (TileConfig(128, 64, 64, 4, 4), 0.75),
     (TileConfig(64, 128, 64, 4, 4), 0.75),
+    (TileConfig(128, 64, 64, 8, 4), 0.7),
     (TileConfig(64, 64, 64, 4, 4), 0.6),
+    (TileConfig(256, 32, 64, 8, 4), 0.5),
+    (TileConfig(128, 32, 64, 4, 4), 0.5),
     (TileConfig(64, 32, 64, 4, 4), 0.4),
+    (TileConfig(256, 16, 64, 8, 4), 0.3),
+    (TileConfig(128, 16, 64, 4, 4), 0.3),
     (TileConfig(32, 64, 64, 4, 4), 0.3),
     (TileConfig(16, 128, 64, 4, 4), 0.3),
     (TileConfig(16, 64, 128, 4, 3), 0.2),
@@ -313,12 +320,12 @@ _FLOAT_TILES = (
     (TileConfig(16, 64, 32, 4, 3), 0.3),
     (TileConfig(16, 32, 32, 2, 3), 0.2),
 )
-_TILES = {2: (_HALF_TILES, 989e12), 4: (_FLOAT_TILES, 67e12)}
-"""Bytes of a factor -> (tiles, each with the share of the device's rate that it is guessed to reach; that rate a second on an H100)."""
+_TILES = {2: (_HALF_TILES, 660e12), 4: (_FLOAT_TILES, 48e12)}
+"""Bytes of a factor -> (tiles, each with the share that it is guessed to reach of what large products do; that rate a second on an H100)."""
 _OF_BLOCK = 1 << 10
 """Bytes of shared memory that the device keeps of each block; barriers of copies take a few hundred more."""
 _STORED_AT_ONCE = 32 << 10
-_BANDWIDTH, _SECOND_LAUNCH = 3.35e12, 4e-6
+_BANDWIDTH, _CACHE_BANDWIDTH, _SECOND_LAUNCH = 3.35e12, 8e12, 4e-6
 _MOST_TOGETHER = 2
 _MOST_BESIDE_FUNCTIONS = 64
 _ALONE_BESIDE_FUNCTIONS = 0.9
@@ -367,17 +374,20 @@ def tile_configs(
     capability: int = 80,
     after: Epilogue = NO_EPILOGUE,
     described: bool = False,
+    moved: int = 0,
 ) -> list[TileConfig]:
     """Configs of a large product that each device of the capability, or a later one, can run, the best guess first.
 
     loaded: bytes that an element of either matrix takes in memory; itemsize: as it is multiplied. described: whether descriptors tell where
-    both matrices are.
+    both matrices are. moved: bytes that the whole kernel reads and writes. Where they take longer than the products, threads with few
+    elements come first, of which many are loading at the same time.
     """
     (tiles, rate), (shared, most) = _TILES[itemsize], LIMITS[capability]
     found: list[tuple[float, TileConfig]] = []
     for tile, share in (*(_DESCRIBED_TILES if described else ()), *tiles):
         first, second = (max(n, itemsize) for n in loaded)
         step = min(tile.inner, max(16, power_of_two(inner)))
+        step = step if tile.descriptors else _step(step, inner)
         stage = step * (tile.rows * first + tile.columns * second)
         if tile.held > (min(most, _MOST_BESIDE_FUNCTIONS) if after.costly and tile.slices == 1 else most):
             continue
@@ -385,8 +395,17 @@ def tile_configs(
             continue
         tile = dataclasses.replace(tile, inner=step)
         blocks = batches * -(-rows // tile.rows) * -(-columns // tile.columns)
+        again = blocks * inner * (tile.rows * first + tile.columns * second) / _CACHE_BANDWIDTH
+        crowd = 1.0 if tile.descriptors else next(share for most, share in _CROWDS if tile.held <= most)
+
+        def add(time: float, more: float, blocks: int, config: TileConfig, crowd: float = crowd, again: float = again) -> None:
+            moving = moved / (_BANDWIDTH * min(1.0, blocks / MULTIPROCESSORS))
+            found.append((max(time, moving / crowd) + again * moving / (moving + time) + more, config))
+
         for persistent in (True,) if tile.descriptors else (True, False):
-            fitted = _fitted(tile, persistent, stage, after, shared)
+            # Blocks that take several tiles copy for the next one.
+            most_stages = tile.num_stages if persistent else min(tile.num_stages, -(-inner // step))
+            fitted = _fitted(dataclasses.replace(tile, num_stages=most_stages), persistent, stage, after, shared)
             if fitted is None:
                 continue
             at_once = MULTIPROCESSORS * fitted.at_once
@@ -394,18 +413,37 @@ def tile_configs(
             of_tile = 2 * tile.rows * tile.columns * inner * fitted.at_once / (reached * rate / MULTIPROCESSORS)
             if persistent:
                 if blocks > (1 if tile.descriptors else 2) * at_once:
-                    found.append((-(-blocks // at_once) * of_tile, fitted))
+                    add(-(-blocks // at_once) * of_tile, 0.0, blocks, fitted)
                 continue
             parts = 1
             while parts <= _MOST_PARTS and (parts == 1 or inner >= _STEPS_OF_TILE_PART * step * parts):
                 time = -(-blocks * parts // at_once) * of_tile / parts
-                if parts > 1:
-                    time += _SECOND_LAUNCH + 8 * parts * batches * rows * columns / _BANDWIDTH
-                found.append((time, dataclasses.replace(fitted, parts=parts, at_once=1)))
+                more = _SECOND_LAUNCH + 8 * parts * batches * rows * columns / _BANDWIDTH if parts > 1 else 0.0
+                whole = dataclasses.replace(fitted, parts=parts, at_once=1)
+                add(time, more, blocks * parts, whole)
                 if blocks * parts >= at_once:
                     break
                 parts *= 2
-    return [config for _, config in sorted(found, key=lambda pair: pair[0])]
+    return list(dict.fromkeys(config for _, config in sorted(found, key=lambda one: one[0])))
+
+
+def _step(step: int, inner: int) -> int:
+    """Inner elements of a step, fewer where much of the last one would lie behind the end."""
+
+    def walked(step: int) -> int:
+        return -(-inner // step) * step
+
+    while step > _SHORTEST_STEP and walked(step) > _MOST_WALKED * walked(_SHORTEST_STEP):
+        step //= 2
+    return step
+
+
+_CROWDS = ((32, 1.0), (64, 0.9), (128, 0.8))
+"""Elements of a tile in a thread up to which -> the share of the bandwidth that so many such threads as a multiprocessor holds are guessed to
+reach."""
+_SHORTEST_STEP = 32
+_MOST_WALKED = 1.1
+"""Over what the shortest steps walk over."""
 
 
 TABLES = {

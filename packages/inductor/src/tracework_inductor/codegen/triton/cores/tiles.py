@@ -20,7 +20,7 @@ import torch
 
 from ....errors import InductorError
 from ....ir.body import Axis, LoopBody, Ref
-from ....ir.index import INT32_LIMIT, Size, product, simplify
+from ....ir.index import INT32_LIMIT, Size, constant_product, product, simplify
 from ....ir.scalar_ops import SCALAR_OPS
 from ....schedule.matrix_product import MatrixProduct, extents, matrix_product
 from ....schedule.plan import LoopKernel, index_checks
@@ -51,9 +51,9 @@ def configs(kernel: LoopKernel, capability: int = 80) -> list[TileConfig]:
     """How the kernel may be cut into tiles on a device of the capability, and on later ones; the best guess first."""
     found = _found(kernel)
     described = capability >= _DESCRIPTORS_FROM and _is_described(kernel, found)
-    return tile_configs(
-        *extents(found), _itemsizes(kernel, found), found.dtype.itemsize, capability, _epilogue(kernel, found), described
-    )
+    after, moved = _epilogue(kernel, found), sum(constant_product(b.sizes) * b.dtype.itemsize for b in kernel.layouts.values())
+    itemsizes = _itemsizes(kernel, found), found.dtype.itemsize
+    return tile_configs(*extents(found), *itemsizes, capability, after, described, moved)
 
 
 def render(kernel: LoopKernel) -> RenderedKernel:
