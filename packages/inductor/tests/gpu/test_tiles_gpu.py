@@ -77,7 +77,7 @@ def proposed(graph):
         return Answer({})
 
     schedule(lower(graph, options), options, TritonRenderer.capabilities, choose)
-    return [c for c in found.values() if c.descriptors] or list(found.values())
+    return list(found.values())
 
 
 def close(found, wanted):
