@@ -538,7 +538,11 @@ def test_configs_where_bytes_are_the_limit():
     """Threads hold few elements, matrices are loaded again few times, and no step walks far past the end."""
     rows, columns, inner = 200704, 256, 64
     first, *others = found = tile_configs(1, rows, columns, inner, (2, 2), 2, 90, moved=2 * rows * (inner + 2 * columns))
-    assert first.rows * first.columns <= 64 * 32 * first.num_warps and first.rows >= 64 <= first.columns and (first.persistent or first.num_stages == 1)
+    assert (
+        first.rows * first.columns <= 64 * 32 * first.num_warps
+        and first.rows >= 64 <= first.columns
+        and (first.persistent or first.num_stages == 1)
+    )
     large = tile_configs(1, rows, columns, inner, (2, 2), 2, 90)[0]
     assert large in others and large.rows * large.columns > first.rows * first.columns and len(set(found)) == len(found)
     assert {c.inner for c in tile_configs(1, 802816, 64, 196, (2, 2), 2, 90)} == {32}
