@@ -50,7 +50,9 @@ LARGE_CONVOLUTION = "convolution"
 FEW_CHANNELS = "convolution of few channels"
 """Whose pixels are less than ROW_BYTES: the library fills them up, in copies of the image and in what it multiplies."""
 LIMITED_BY_BYTES = "convolution limited by bytes"
-"""Of one place: it takes longer to write the results, and to read and write them once more for what follows, than to compute them."""
+"""Of one place: it takes longer to write the results, and to read and write them once more for what follows, than to compute them, and at
+least LEAST_MOVING_US: less is the latency of one block's loop, as behind a pooling of whole images."""
+LEAST_MOVING_US = 4.0
 CONVOLUTIONS = frozenset((LARGE_CONVOLUTION, FEW_CHANNELS, LIMITED_BY_BYTES))
 
 
@@ -62,7 +64,8 @@ def convolution_kind(image: Sequence[int], weight: Sequence[int], results: int, 
         return FEW_CHANNELS
     moving = _HALF * (math.prod(image) + math.prod(weight) + 3 * results) / on.bandwidth
     computing = 2 * results * math.prod(weight[1:]) / on.rates[unit]
-    return LIMITED_BY_BYTES if math.prod(weight[2:]) == 1 and computing < moving else LARGE_CONVOLUTION
+    limited = math.prod(weight[2:]) == 1 and computing < moving >= LEAST_MOVING_US
+    return LIMITED_BY_BYTES if limited else LARGE_CONVOLUTION
 
 
 def has_few_channels(weight: Sequence[int], itemsize: int) -> bool:
