@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tracework_primops.symbols.expr import Max, Min
+
 from ...ir.body import Axis, axes_behind
 from ...ir.index import Size, constant_product, product, same
 from ...ir.scalar_ops import ACROSS_ROWS
@@ -24,6 +26,8 @@ _WORTH_A_DIMENSION = 8
 _WORTH_A_SHARE = 0.125
 # Below, rows of a tile would mostly be padding.
 _WORTH_JUMPING = 12
+# Bytes that a GPU's memory gives at least: with longer jumps each element takes one of these, whichever thread reads it.
+_SECTOR = 32
 # Rows of a product that a block computes; each has accumulators of its own.
 _MOST_POINTS = 8
 # Values in what is loaded at once, of products.
@@ -65,7 +69,7 @@ class Tiling:
     terms: tuple[Axis, ...] = ()
     """Reduction axes whose points each step of a row computes, one after the other: what the bytes that it loads stand for."""
     jumps: bool = False
-    """Whether most accesses jump along `x`, or walk along it unevenly: neighbouring threads then read neighbouring elements, one each."""
+    """Whether most accesses jump along `x`: neighbouring threads then read neighbouring elements, one each."""
 
     def points(self) -> list[dict[Any, int]]:
         """The points of the axes that are written out."""
@@ -238,7 +242,11 @@ def _second_dimension(axes: Sequence[Axis], accesses: Sequence[Access]) -> Axis 
 
 
 def _jumps_along(kernel: LoopKernel, last: Axis) -> bool:
-    """Whether more bytes are read in jumps along an axis than in one piece, as windows are."""
+    """Whether more bytes are read in short jumps of one length along an axis than in one piece, as windows of a pool are.
+
+    Not where places are divided or looked up, as where images grow or gradients are gathered: neighbouring elements are then read from the same
+    places, and stores, of which a thread makes one for each element, are what takes longest.
+    """
     if not isinstance(last.size, int) or last.size < _WORTH_JUMPING:
         return False
     pieces = jumps = 0
@@ -248,12 +256,38 @@ def _jumps_along(kernel: LoopKernel, last: Axis) -> bool:
             if i.op not in ("load", "store") or isinstance(i.args[1], int):
                 continue
             behind = [computed[s] for s in i.args[1].free_symbols if s in computed]
+            step = _step(i.args[1], last.var)
+            if step is None or any(last in axes_behind(body, value) for value in behind):
+                return False
             itemsize = kernel.layouts[i.args[0]].dtype.itemsize
-            if any(last in axes_behind(body, value) for value in behind) or i.args[1].coefficient(last.var) not in (-1, 0, 1):
+            if 1 < abs(step) and abs(step) * itemsize < _SECTOR:
                 jumps += itemsize
-            elif last.var in i.args[1].free_symbols:
+            elif step:
                 pieces += itemsize
     return jumps > pieces
+
+
+def _step(place: Size, var: Any) -> int | None:
+    """What one step of a variable adds to a place, but for where this is moved to an edge; None where that is no constant."""
+    if isinstance(place, int):
+        return 0
+    total = 0
+    for monomial, factor in place.terms.items():
+        if not any(var in atom.free_symbols for atom in monomial):
+            continue
+        if len(monomial) > 1:
+            return None
+        (atom,) = monomial
+        if atom is var:
+            total += factor
+        elif isinstance(atom, (Max, Min)):
+            steps = {_step(operand, var) for operand in atom.arguments()} - {0}
+            if len(steps) != 1 or (step := steps.pop()) is None:
+                return None
+            total += factor * step
+        else:
+            return None
+    return total
 
 
 def positions(axes: Sequence[Axis], name: str, printer: IndexPrinter) -> list[str]:
