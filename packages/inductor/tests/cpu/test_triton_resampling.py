@@ -1,5 +1,8 @@
 """Averages of windows, linear resampling and their gradients as loops of a GPU: Triton's interpreter against eager in float64."""
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,8 +13,10 @@ import torch
 
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from tracework_inductor import compile_graph  # noqa: E402
+from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_primops import prims  # noqa: E402
-from tracework_runtime import RuntimeOptions, load  # noqa: E402
+from tracework_runtime import RuntimeOptions, Store, load  # noqa: E402
+from tracework_runtime.build import triton as build  # noqa: E402
 from triton_programs import graph_of, rendered  # noqa: E402
 
 CUDA = torch.device("cuda", 0)
@@ -76,6 +81,10 @@ CASES = {
             (f"bilinear, same, of {width}", linear((5, width))),
         )
     },
+    "pool, fills blocks": (pool((3, 3), (2, 2), (1, 1), False, True, None), (2, 4, 16, 32)),
+    "pool, fills blocks, ends outside, padding not counted": (pool((3, 3), (2, 2), (1, 1), True, False, None), (2, 4, 16, 32)),
+    "pool, fills blocks, divisor": (pool((2, 2), (2, 2), (0, 0), False, True, 3), (2, 4, 16, 32)),
+    "adaptive, fills blocks": (adaptive(8, 16), (2, 4, 16, 32)),
 }
 
 
@@ -129,6 +138,112 @@ def test_rows_of_windows_are_tiles_whose_threads_read_neighbours(width):
         assert dict(kernel.launch)["kind"] == expected
         assert ("tl.max_contiguous(p1 + " in kernel.source) == (expected == "jumps")
         assert ("xmask" in kernel.source) == (width != 16 or expected != "jumps")
+
+
+def max_pool(*window):
+    return lambda x: prims.max_pool(x, *window, (1, 1), False), None
+
+
+KINDS = {
+    "mean": (pool((3, 3), (2, 2), (1, 1), False, True, None), "jumps", "pointwise"),
+    "mean of borders": (pool((3, 3), (2, 2), (1, 1), True, False, None), "jumps", "pointwise"),
+    "mean of neighbours": (pool((3, 3), (1, 1), (1, 1), False, True, None), "pointwise", "pointwise"),
+    "mean, far apart": (pool((3, 3), (9, 9), (1, 1), False, True, None), "pointwise", None),
+    "largest": (max_pool((3, 3), (2, 2), (1, 1)), "jumps", None),
+    "adaptive, whole": (adaptive(16, 48), "jumps", "pointwise"),
+    "adaptive": (adaptive(15, 31), "pointwise", "pointwise"),
+    "twice": (linear((64, 288)), "pointwise", "jumps"),
+    "thrice": (linear((96, 432)), "pointwise", "jumps"),
+    "nearest, twice": (nearest(64, 288), "pointwise", "jumps"),
+}
+"""Pools and resampling of rows of 144 elements -> the kinds of the kernels of both ways, row-major."""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_of_kernels(name):
+    """Tiles with one element a thread are for jumps of one length, whichever way: where places are divided or looked up, stores of one element
+    take longer than what loads save. Nothing of a channels-last image jumps."""
+    (forward, backward), *kinds = KINDS[name]
+    for form in (torch.contiguous_format, torch.channels_last):
+        x = torch.empty(2, 16, 32, 144).to(memory_format=form)
+        y = graph_of(forward, x).run(x)[0].contiguous(memory_format=form)
+        for program, args, kind in ((forward, (x,), kinds[0]), (backward, (y, x), kinds[1])):
+            if kind is not None:
+                (kernel,) = rendered(graph_of(program, *args, device=CUDA))[1].values()
+                assert dict(kernel.launch)["kind"] == (kind if form is torch.contiguous_format else "pointwise")
+
+
+LAYOUTS = """
+import json, re, sys
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from tracework_runtime.build.triton_worker import load_module
+
+def layouts(job, number):
+    function = load_module(job["source"], number)[job["entry"]]
+    signature = dict(job["arguments"]) | {name: "constexpr" for name in job["constants"]}
+    positions = {name: n for n, name in enumerate(function.arg_names)}
+    attributes = {(positions[name],): [["tt.divisibility", 16]] for name in job["aligned"]}
+    source = ASTSource(function, signature, job["constants"], attributes)
+    options = {"num_warps": job["num_warps"], "num_stages": job["num_stages"]}
+    text = triton.compile(source, target=GPUTarget("cuda", job["capability"], 32), options=options).asm["ttgir"]
+    return re.findall(r"^#blocked.*sizePerThread = ([[].*?[]]), threadsPerWarp = ([[].*?[]]), .*order = ([[].*?[]])", text, re.M)
+
+print("ANSWER" + json.dumps([layouts(job, n) for n, job in enumerate(json.load(sys.stdin))]))
+"""
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
+def test_threads_walk_along_rows(dtype, tmp_path):
+    """As Triton lays tiles out among them: one element each, the next thread the next one of a row, in rows of all sizes."""
+    jobs = []
+    for name in ("mean", "largest"):
+        for width in (224, 144, 36):
+            x = torch.empty(2, 16, 32, width, dtype=dtype)
+            kernels = rendered(graph_of(KINDS[name][0][0], x, device=CUDA))[1]
+            (kernel,) = TritonRenderer().pack(list(kernels.items()))
+            (entry,) = kernel.launch["entries"]
+            config = kernel.launch["configs"][0]
+            jobs.append((build.request(kernel, entry, config, build.Variant(), 90), min(32, config["constants"]["XBLOCK"])))
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command, given = [sys.executable, "-c", LAYOUTS], json.dumps([job for job, _ in jobs])
+    done = subprocess.run(command, input=given, capture_output=True, text=True, env=environment, timeout=200)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.partition("ANSWER")[2])
+    assert {lanes for _, lanes in jobs} == {16, 32}
+    for (_, lanes), layouts in zip(jobs, found, strict=True):
+        assert layouts == [["[1, 1]", f"[{32 // lanes}, {lanes}]", "[1, 0]"]]
+
+
+def test_numbers_beside_windows(tmp_path):
+    """What is loaded for all of a tile, for its rows or for its columns has no threads of its own."""
+    forward, _ = pool((3, 3), (2, 2), (1, 1), False, True, None)
+
+    def program(x, number, rows, columns):
+        return prims.add(prims.mul(prims.mul(forward(x), number), rows), columns)
+
+    inputs = torch.randn(2, 3, 8, 32), torch.tensor(3.0), torch.randn(4, 1), torch.randn(16)
+    host, kernels = rendered(graph_of(program, *inputs, device=CUDA))
+    assert [dict(k.launch)["kind"] for k in kernels.values()] == ["jumps"]
+    found = triton_interpreter.host_call(host, kernels, tmp_path)(list(inputs))[0]
+    torch.testing.assert_close(found, graph_of(program, *inputs).run(*inputs)[0])
+    jobs = [
+        build.request(k, entry, k.launch["configs"][0], build.Variant(), 90)
+        for k in TritonRenderer().pack(list(kernels.items()))
+        for entry in k.launch["entries"]
+    ]
+    assert len(build.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))) == len(jobs)
+
+
+def test_places_before_a_far_start_fit_into_32_bits():
+    """What lies in a large buffer, behind others in a `cat`: the place of the element less its start, as one number."""
+    pitch = 1 << 20
+    x = torch.empty((), device="meta").as_strided((1000,), (pitch,))
+    y = torch.empty(1500, device="meta")
+    (kernel,) = rendered(graph_of(lambda y, x: prims.cat((y, x), 0), y, x, device=CUDA))[1].values()
+    assert f"({pitch} * x - {1500 * pitch})" in kernel.source
 
 
 @pytest.mark.parametrize("factor", (2, 3))

@@ -20,7 +20,7 @@ import torch
 
 from ...errors import InductorError
 from ...ir.body import IndexCheck, Instruction, LoopBody, Ref
-from ...ir.index import Size, same, simplify, substitute
+from ...ir.index import INT32_LIMIT, Size, same, simplify, substitute
 from ...ir.scalar_ops import COLUMNS
 from .printer import IndexPrinter
 from .text_rules import HALF, HELD, TRITON_TEXT, bitcast_text, constant_text, convert_text
@@ -181,18 +181,21 @@ class BodyWriter:
 
     def _address(self, buffer: str, index: Size, shape: str = "") -> str:
         """Of the element at an index, spread over a shape if one is given. A number at the end is added to what precedes it, which all
-        accesses that differ in it alone share."""
+        accesses that differ in it alone share; not where that might be too large for 32 bits."""
         size = self._simplified(index)
         number = 0 if isinstance(size, int) else int(size.terms.get((), 0))
+        number = number if number >= INT32_LIMIT - 2**31 else 0
         end = f" + {number}" if number > 0 else f" - {-number}" if number else ""
-        if not self.one_each or shape:
+        if not self.one_each or shape or not self._along(size):
             spread = f" + tl.full({shape}, 0, tl.int32)" if shape else ""
             return f"{self.pointers[buffer]} + ({self.printer.text(size - number)}{spread}){end}"
         # The address of a row is computed once for all of its columns.
         row: Size = sum((part for part in _summands(size - number) if not self._along(part)), 0)
         parts = [f"({self.printer.text(part)})" for part in (row, size - number - row) if not same(part, 0)]
-        address = " + ".join([self.pointers[buffer], *(parts or ["0"])])
-        return f"tl.max_contiguous({address}{end}, [{', '.join('1' for _ in self.tile.dims)}])"
+        address = " + ".join([self.pointers[buffer], *parts])
+        # Threads walk along the dimension of most neighbours, the first of several; and a thread takes as many as lie aligned, one.
+        ones = ["1"] * (len(self.tile.dims) - 1)
+        return f"tl.multiple_of(tl.max_contiguous({address}{end}, [{', '.join([*ones, '2'])}]), [{', '.join([*ones, '1'])}])"
 
     def _along(self, size: Size) -> bool:
         """Whether a place changes along the last dimension of the tile."""
