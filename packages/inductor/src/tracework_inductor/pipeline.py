@@ -97,7 +97,8 @@ def _choose(options: InductorOptions) -> Choose:
     def choose(choices: Sequence[Choice]) -> Answer:
         from .autotune.products import answer  # which brings the renderer of GPUs
 
-        return answer(choices, Book(), device(), options.numerics)
+        on = device(choices[0].core.device.index or 0) if choices else device()
+        return answer(choices, Book(), on, options.numerics)
 
     return choose
 

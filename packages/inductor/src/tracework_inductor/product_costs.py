@@ -48,7 +48,9 @@ TILES = "tiles"
 LARGE_CONVOLUTION = "convolution"
 """Any other than those below."""
 FEW_CHANNELS = "convolution of few channels"
-"""Whose pixels are less than ROW_BYTES: the library fills them up, in copies of the image and in what it multiplies."""
+"""Whose pixels are less than ROW_BYTES: the library fills them up, in copies of the image and in what it multiplies. Like those that were
+measured: of at least LEAST_CHANNELS, in the product at most MOST_INNER by MOST_RESULTS, and of at least LEAST_MOVING_US."""
+LEAST_CHANNELS, MOST_INNER, MOST_RESULTS = 3, 200, 320
 LIMITED_BY_BYTES = "convolution limited by bytes"
 """Of one place: it takes longer to write the results, and to read and write them once more for what follows, than to compute them, and at
 least LEAST_MOVING_US: less is the latency of one block's loop, as behind a pooling of whole images."""
@@ -60,10 +62,12 @@ def convolution_kind(image: Sequence[int], weight: Sequence[int], results: int, 
     """Of a convolution with one group, by the sizes of its operands and the elements of its result, whose dtype is the word `unit`."""
     if unit == "float32":  # of which the library rounds operands, where it may
         return TILES
-    if has_few_channels(weight, _HALF):
-        return FEW_CHANNELS
     moving = _HALF * (math.prod(image) + math.prod(weight) + 3 * results) / on.bandwidth
     computing = 2 * results * math.prod(weight[1:]) / on.rates[unit]
+    if has_few_channels(weight, _HALF):
+        inner = math.prod(weight[1:])
+        known = weight[1] >= LEAST_CHANNELS and inner <= MOST_INNER and weight[0] <= MOST_RESULTS and moving >= LEAST_MOVING_US
+        return FEW_CHANNELS if known else LARGE_CONVOLUTION
     limited = math.prod(weight[2:]) == 1 and computing < moving >= LEAST_MOVING_US
     return LIMITED_BY_BYTES if limited else LARGE_CONVOLUTION
 

@@ -561,7 +561,7 @@ def test_the_book_decides(monkeypatch, tmp_path):
     rows[row.key] = row
     for module in (pipeline, tile_products):
         monkeypatch.setattr(module, "Book", lambda *args, **kwargs: Book(rows))
-    monkeypatch.setattr(pipeline, "device", lambda: DEVICES["H200"])
+    monkeypatch.setattr(pipeline, "device", lambda index: DEVICES["H200"])
     plan = plan_graph(graph, options)
     (core,) = cores(plan)
     assert core.config == first.candidates[3].config
@@ -601,7 +601,7 @@ def test_kinds_of_convolutions_that_are_calibrated_are_predicted(name, monkeypat
     def calibrated(rows):
         on = dataclasses.replace(DEVICES["H200"], calibrated=rows)
         monkeypatch.setattr(tile_products, "device", lambda index: on)
-        monkeypatch.setattr(pipeline, "device", lambda: on)
+        monkeypatch.setattr(pipeline, "device", lambda index: on)
 
     for others in ({}, {k: row for k, row in rows.items() if k != kind}):
         calibrated(others)

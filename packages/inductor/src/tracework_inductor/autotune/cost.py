@@ -93,6 +93,8 @@ DEVICES: Mapping[str, Device] = {
 ABSENT = DEVICES["H200"]
 """What kernels are written for where no GPU is present."""
 
+LEAST_BANDWIDTH = 1e5
+"""Of a GPU whose driver says nothing of its memory."""
 _REACHED = 0.75
 """Of what clocks and widths promise."""
 _OPERATIONS: Mapping[int, tuple[int, int, int]] = {
@@ -135,7 +137,7 @@ def derived(facts: Any) -> Device:
     return Device(
         f"sm_{capability} x{facts.multi_processor_count}",
         facts.multi_processor_count,
-        2 * facts.memory_clock_rate * 1e-3 * facts.memory_bus_width / 8 * _REACHED,
+        2 * facts.memory_clock_rate * 1e-3 * facts.memory_bus_width / 8 * _REACHED or LEAST_BANDWIDTH,
         {
             "bfloat16": tensor,
             "float16": tensor,

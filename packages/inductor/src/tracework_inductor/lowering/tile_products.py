@@ -46,6 +46,8 @@ def tile_products(graph: Any, options: InductorOptions) -> frozenset[Any]:
 def _is_known(node: Any, book: Book) -> bool:
     """Whether what it takes can be looked up or predicted, so that planning both ways is worth its time."""
     on = device(node.meta["spec"].device.index or 0)
+    if not on.calibrated and not book.knows(on.name):
+        return False
     kind = _kind(node, on)
     return kind in on.calibrated or book.answers(kind)
 

@@ -54,11 +54,11 @@ def with_cores(program: Program, names: Collection[str]) -> Program:
     return dataclasses.replace(program, nodes=tuple(nodes), buffers=buffers)
 
 
-def taken_cores(program: Program, answer: Answer, plan: Callable[[Program], KernelPlan]) -> KernelPlan:
-    """The plan with the cores of an answer, as far as there are ones that compute what was fused."""
+def taken_cores(program: Program, answer: Answer, with_these: Callable[[frozenset[str]], KernelPlan]) -> KernelPlan:
+    """The plan with the cores of an answer, as far as there are ones that compute what was fused. with_these: plans the program with these."""
     refused: dict[str, Refusal] = {}
     while True:
-        found = plan(with_cores(program, {name for name in answer.configs if name not in refused}))
+        found = with_these(frozenset(answer.configs).difference(refused))
         misfits = {name: r for name, kernel in cores(program, found.kernels) if isinstance(r := matrix_product(kernel), str)}
         if not misfits:
             kernels = {kernel.name: name for name, kernel in cores(program, found.kernels)}
@@ -76,8 +76,15 @@ def taken_cores(program: Program, answer: Answer, plan: Callable[[Program], Kern
 
 def chosen(program: Program, choose: Choose, plan: Callable[[Program], KernelPlan]) -> KernelPlan:
     """The plan of a program with what is chosen, after both ways were planned for all products."""
-    offered = taken_cores(program, Answer(dict.fromkeys(program.products, {})), plan)
-    found = taken_cores(program, choose(_choices(program, offered, plan(program))), plan)
+    planned: dict[frozenset[str], KernelPlan] = {}
+
+    def with_these(names: frozenset[str]) -> KernelPlan:
+        if names not in planned:
+            planned[names] = plan(with_cores(program, names))
+        return planned[names]
+
+    offered = taken_cores(program, Answer(dict.fromkeys(program.products, {})), with_these)
+    found = taken_cores(program, choose(_choices(program, offered, with_these(frozenset()))), with_these)
     refused = tuple(r for r in offered.refusals if r.first in program.products)
     return dataclasses.replace(found, refusals=(*found.refusals, *refused))
 

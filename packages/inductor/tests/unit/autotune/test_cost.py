@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tracework_inductor.autotune import cost
 from tracework_inductor.autotune.record import Problem, bucket
+from tracework_inductor.product_costs import FEW_CHANNELS, LARGE_CONVOLUTION, LIMITED_BY_BYTES, convolution_kind
 
 H200, H100 = cost.DEVICES["H200"], cost.DEVICES["H100"]
 
@@ -165,3 +167,31 @@ def test_without_a_gpu_there_is_a_row(monkeypatch):
 def test_buckets_hold_the_sizes_below_them():
     assert [bucket(n) for n in (0, 1, 2, 3, 64, 65)] == [1, 1, 2, 4, 64, 128]
     assert all(a <= b for a, b in itertools.pairwise(bucket(n) for n in range(300)))
+
+
+def test_a_gpu_that_says_nothing_of_its_memory_has_a_row():
+    facts = properties("NVIDIA GeForce RTX 4090")
+    facts.memory_clock_rate = facts.memory_bus_width = 0
+    row = cost.derived(facts)
+    assert row.bandwidth > 0 and cost.predict(problem(row, sizes=(("y", 64),), bytes=1 << 20), {}, row) > 0
+    assert convolution_kind((8, 64, 56, 56), (64, 64, 3, 3), 8 * 64 * 56 * 56, "bfloat16", row) == LARGE_CONVOLUTION
+
+
+CONVOLUTIONS = {
+    "first of a network": ((64, 3, 224, 224), (64, 3, 7, 7), (112, 112), FEW_CHANNELS),
+    "latents": ((8, 4, 64, 64), (320, 4, 3, 3), (64, 64), FEW_CHANNELS),
+    "one image": ((1, 3, 224, 224), (32, 3, 3, 3), (112, 112), LARGE_CONVOLUTION),
+    "grey": ((64, 1, 224, 224), (64, 1, 7, 7), (112, 112), LARGE_CONVOLUTION),
+    "large patches": ((64, 3, 224, 224), (1024, 3, 14, 14), (16, 16), LARGE_CONVOLUTION),
+    "large windows": ((64, 3, 224, 224), (64, 3, 51, 51), (174, 174), LARGE_CONVOLUTION),
+    "short transforms": ((8, 1, 480000), (1026, 1, 1024), (1872,), LARGE_CONVOLUTION),
+    "expansion": ((64, 64, 56, 56), (256, 64, 1, 1), (56, 56), LIMITED_BY_BYTES),
+    "behind a pooling": ((64, 960, 1, 1), (240, 960, 1, 1), (1, 1), LARGE_CONVOLUTION),
+}
+"""name -> sizes of image, weight and images of the result, kind: those like what was measured are predicted."""
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_kinds_are_of_convolutions_like_those_that_were_measured(name):
+    image, weight, result, kind = CONVOLUTIONS[name]
+    assert convolution_kind(image, weight, image[0] * weight[0] * math.prod(result), "bfloat16", H200) == kind
