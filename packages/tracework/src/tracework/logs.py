@@ -21,8 +21,13 @@ LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "attempts": (("tracework.capture.attempts",), "frames that are captured again, and what the attempt before found out"),
     "recompiles": (("tracework.capture.recompiles",), "why no existing entry matched"),
     "aot": (
-        ("tracework.aotautograd.masks", "tracework.aotautograd.attention", "tracework.products.aotautograd"),
-        "joint, forward and backward graphs, masks proven away, attention whose scores are computed",
+        (
+            "tracework.aotautograd.masks",
+            "tracework.aotautograd.attention",
+            "tracework.aotautograd.layouts",
+            "tracework.products.aotautograd",
+        ),
+        "joint, forward and backward graphs, masks proven away, attention whose scores are computed, operators that refuse a layout",
     ),
     "prims": (
         ("tracework.primops.decompose", "tracework.primops.fake", "tracework.products.primops"),
