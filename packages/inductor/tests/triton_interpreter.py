@@ -148,7 +148,7 @@ NUMPY: dict[str, Any] = {
     "rint": np.rint,
     "pow": np.power,
     "fmod": np.fmod,
-    "fast_dividef": np.divide,
+    "fast_dividef": lambda x, y: np.where((np.abs(y) > 2.0**126) & (np.abs(y) < np.inf), np.float32(0), np.divide(x, y)),
     "copysign": np.copysign,
     "nextafter": np.nextafter,
     "hypot": np.hypot,

@@ -120,6 +120,19 @@ def test_the_sum_of_a_row_of_one_place_is_looked_up(count, width, tmp_path):
     assert (found[:2] == 0).all()
 
 
+def counted(m, classes, width=300):
+    """How many of a row are there: of bools, whose zero is a word."""
+    here = prims.eq(prims.unsqueeze(prims.iota(width, 0, 1, torch.int64, m.spec.device), 0), prims.unsqueeze(classes, 1))
+    return prims.sum(prims.convert(prims.where(here, m, False), torch.float32), (1,), False)
+
+
+def test_bools_of_one_place_are_summed(tmp_path):
+    m, classes = torch.rand(20, 1) > 0.5, torch.randint(0, 300, (20,))
+    host, kernels = rendered(graph_of(counted, m, classes, device=CUDA))
+    found = triton_interpreter.host_call(host, kernels, tmp_path)([m, classes])[0]
+    assert torch.equal(found, m[:, 0].float())
+
+
 def chosen(x, classes):
     return prims.gather(log_softmax(x), 1, prims.unsqueeze(classes, 1))
 

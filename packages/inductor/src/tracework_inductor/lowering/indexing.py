@@ -343,6 +343,9 @@ def diagonal_scatter(low: Any, x: Any, src: Any, offset: int = 0, dim1: int = 0,
     return pointwise(x.sizes, x.dtype, x.device, inner, [x, src], 4)
 
 
+_LONGEST_ROLL = 1 << 30
+
+
 @lowers("roll")
 def roll(low: Any, x: Any, shifts: Any, dims: Any) -> Any:
     """Rotated along dims."""
@@ -352,6 +355,8 @@ def roll(low: Any, x: Any, shifts: Any, dims: Any) -> Any:
         raise Refused("a roll of the flattened tensor")
     if (written := rotated(low, x)) is not None:
         return written
+    if any(isinstance(n, int) and n > _LONGEST_ROLL for n in (x.sizes[d] for d in dims)):
+        raise Refused("places of a roll, before they are brought back into the dimension, need more than 32 bits")
 
     def inner(index: list[Size]) -> Any:
         at = list(index)

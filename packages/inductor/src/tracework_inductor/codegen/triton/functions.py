@@ -66,14 +66,16 @@ def _tanh(x):
 def _one_plus_tanh(x):
     return libdevice.fast_dividef(2.0, 1.0 + tl.exp2(x * {-2 * LOG2E!r}))
 """,
-    # The power's rounding, up to 64 ulp of the result where x is -80, is put right to first order: exp(-x) is power * exp(-missing).
+    # The power's rounding, up to 64 ulp of the result where x is -80, is put right to first order: exp(-size) is 2**exponent * exp(-missing).
+    # Divisors stay below 2: of those above 2**126 the quick division makes 0, where results are denormal.
     "_sigmoid": f"""
 @triton.jit
 def _sigmoid(x):
-    x = tl.clamp(x, -104.0, 104.0, propagate_nan=tl.PropagateNan.ALL)
-    exponent = x * {-LOG2E!r}
-    missing = tl.fma(exponent, {LN2!r}, x)
-    return libdevice.fast_dividef(1.0, tl.fma(tl.exp2(exponent), 1.0 - missing, 1.0))
+    size = tl.minimum(tl.abs(x), 105.0, propagate_nan=tl.PropagateNan.ALL)
+    exponent = size * {-LOG2E!r}
+    missing = tl.fma(exponent, {LN2!r}, size)
+    power = tl.exp2(exponent) * (1.0 - missing)
+    return libdevice.fast_dividef(tl.where(x < 0, power, 1.0), 1.0 + power)
 """,
 }
 """Name -> definition of a function of what is held in float32."""

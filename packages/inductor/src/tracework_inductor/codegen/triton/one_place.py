@@ -59,7 +59,7 @@ def _looked_up(body: LoopBody, reduction: Instruction) -> LoopBody | None:
         return None
     condition, there, elsewhere = value.args
     zero, test = body.instructions[elsewhere.position], body.instructions[condition.position]
-    if zero.op != "constant" or float(zero.args[0]) != 0 or test.op != "eq":
+    if zero.op != "constant" or test.op != "eq" or zero.args[0] in ("True", "False") or float(zero.args[0]) != 0:
         return None
     for walked, place in (test.args, test.args[::-1]):
         index = body.instructions[walked.position]
