@@ -16,6 +16,7 @@ from tracework_runtime._C import Settings
 __all__ = [
     "convolution_plus",
     "convolution_then",
+    "copy_each",
     "current_gpu",
     "current_raw_stream",
     "dispatch_mode_count",
@@ -180,6 +181,11 @@ def storage_count_place() -> int:
         places = {place for place in places if ctypes.c_uint32.from_address(handle + place).value == count}
         views.append(tensor.view(2, 2))
     return places.pop() if len(places) == 1 else -1
+
+
+def copy_each(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    """Copies tensors of one dtype, in few kernels on a GPU."""
+    torch._foreach_copy_(targets, sources)
 
 
 def convolution_then(*args: Any) -> torch.Tensor:

@@ -125,7 +125,7 @@ def _copies(slots: Sequence[Slot]) -> list[torch.Tensor]:
     values = [slot.values[0] for slot in slots]
     made = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) for v in values]
     if values[0].dtype in _COPIED_TOGETHER:
-        torch._foreach_copy_(made, values)
+        _torch.copy_each(made, values)
     else:
         for copy, value in zip(made, values, strict=True):
             copy.copy_(value)
