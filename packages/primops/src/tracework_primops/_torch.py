@@ -37,6 +37,8 @@ ARANGE_COUNTS_BROKEN_STEPS = _RELEASE >= (2, 14)
 """Whether an arange of int64 counts its elements before it cuts its ends and its step to integers, as other dtypes' always did."""
 CLAMPS_AT_LIMITS = _RELEASE >= (2, 15)
 """Whether a bound that an integer dtype cannot hold bounds as the dtype's limit does; before, it wrapped around or was refused."""
+GROUP_NORM_GRADIENT_TAKES_ANY_ORDER = _RELEASE >= (2, 14)
+"""Before, the kernel reads gradient and image in the order of one, whatever it is given, and autograd copies them."""
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -164,6 +166,7 @@ def autocasts(func: OpOverload, device_type: str) -> bool:
 __all__ = [
     "ARANGE_COUNTS_BROKEN_STEPS",
     "CLAMPS_AT_LIMITS",
+    "GROUP_NORM_GRADIENT_TAKES_ANY_ORDER",
     "COMPOSITE_KEYS",
     "HigherOrderOperator",
     "OpOverload",

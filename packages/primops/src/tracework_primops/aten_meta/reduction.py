@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from .. import _torch
 from ..broadcasting import channels_last, is_channels_last
 from ..promotion import real_of
 from ..spec import TensorSpec
@@ -256,12 +257,12 @@ def native_group_norm(x, weight, bias, n, c, hxw, group, eps):
 
 @row("native_group_norm_backward.default")
 def native_group_norm_backward(grad, x, mean, rstd, weight, n, c, hxw, group, mask):
-    """Raises RuntimeError for images and gradients that do not lie alike: eager's kernels read both in the order of one, whatever they are
+    """Raises RuntimeError for images and gradients that do not lie alike, where eager's kernels read both in the order of one, whatever they are
     given, and autograd copies them before."""
     if weight is None and (mask[1] or mask[2]):
         return NotImplemented
     last = x.device.type == "cpu" and suggests_channels_last(x)
-    for one in (grad, x):
+    for one in () if _torch.GROUP_NORM_GRADIENT_TAKES_ANY_ORDER else (grad, x):
         if not (is_channels_last(one.sizes, one.strides) if last else one.is_contiguous):
             wanted = "channels-last" if last else "row-major"
             raise RuntimeError(f"native_group_norm_backward: expected {wanted} operands, but got {one}")
