@@ -14,7 +14,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,25 +27,13 @@ from rich.table import Table
 from benchmarks.__main__ import RESULTS, console, run_worker, settings_of
 from benchmarks.models import MODELS, build
 from benchmarks.profile import top_kernels
-from benchmarks.worker import DTYPES, compiler, gradient_error, peak_of, relative_error, replayed_bytes, step_of, timed
+from benchmarks.worker import DTYPES, compiler, gradient_error, in_turns, peak_of, relative_error, replayed_bytes, step_of
 
 WAYS = ("tracework", "tracework:max-autotune", "torch.compile", "torch.compile:max-autotune")
 WARM_CALLS = 10
 """After which nobody measures or records any more."""
 KERNELS = 12
 """Rows of the profile of each way."""
-
-
-def in_turns(steps: dict[str, Callable[[], Any]], device: str, seconds: float) -> dict[str, list[float]]:
-    """Seconds of each step, in rounds in which all take turns: for about `seconds`, at least 7 rounds."""
-    found: dict[str, list[float]] = {way: [] for way in steps}
-    deadline = time.perf_counter() + seconds
-    rounds = 0
-    while rounds < 7 or (time.perf_counter() < deadline and rounds < 200):
-        rounds += 1
-        for way, step in steps.items():
-            found[way].append(timed(step, device))
-    return found
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:

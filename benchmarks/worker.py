@@ -120,14 +120,17 @@ def replayed_bytes(device: str) -> int:
     return sum(part["total_size"] - part["allocated_size"] for part in parts)
 
 
-def alternate(a: Callable[[], Any], b: Callable[[], Any], device: str, seconds: float) -> tuple[list[float], list[float]]:
-    """Times a and b in turns for about `seconds`, at least 7 rounds, so that a busy machine slows both."""
-    first, second = [], []
+def in_turns(steps: dict[str, Callable[[], Any]], device: str, seconds: float) -> dict[str, list[float]]:
+    """Seconds of each step, in rounds in which all take turns: for about `seconds`, at least 7 rounds, so that a busy machine
+    slows all."""
+    found: dict[str, list[float]] = {way: [] for way in steps}
     deadline = time.perf_counter() + seconds
-    while len(first) < 7 or (time.perf_counter() < deadline and len(first) < 200):
-        first.append(timed(a, device))
-        second.append(timed(b, device))
-    return first, second
+    rounds = 0
+    while rounds < 7 or (time.perf_counter() < deadline and rounds < 200):
+        rounds += 1
+        for way, step in steps.items():
+            found[way].append(timed(step, device))
+    return found
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
@@ -152,7 +155,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
             compiled(), eager()
         result["peak_bytes"], result["eager_peak_bytes"] = peak_of(compiled, device), peak_of(eager, device)
         result["peak_bytes"] += replayed_bytes(device)
-        ours, plain = alternate(compiled, eager, device, job["seconds"])
+        times = in_turns({"compiled": compiled, "eager": eager}, device, job["seconds"])
+        ours, plain = times["compiled"], times["eager"]
         result["step_s"], result["eager_step_s"] = statistics.median(ours), statistics.median(plain)
         result["speedup"] = statistics.median(p / o for p, o in zip(plain, ours, strict=True))
         result |= distances_from_float64(job, inputs, (model, compiled), (reference, eager))

@@ -97,8 +97,7 @@ def _choose(options: InductorOptions) -> Choose:
     def choose(choices: Sequence[Choice]) -> Answer:
         from .autotune.products import answer  # which brings the renderer of GPUs
 
-        on = device(choices[0].core.device.index or 0) if choices else device()
-        return answer(choices, Book(), on, options.numerics)
+        return answer(choices, Book(), device(choices[0].core.device.index or 0), options.numerics) if choices else Answer({})
 
     return choose
 

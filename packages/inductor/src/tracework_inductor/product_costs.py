@@ -7,7 +7,7 @@ Times are in femtoseconds; measured on an H200.
 import math
 from collections.abc import Mapping, Sequence
 
-from .autotune.cost import DEVICES, Device
+from .autotune.cost import DEVICES, FEW_CHANNELS, LIMITED_BY_BYTES, Device
 
 ROW_BYTES = 16
 """What the library's quick kernels load at a time."""
@@ -47,14 +47,12 @@ TILES = "tiles"
 """A large product, and the core that computes it."""
 LARGE_CONVOLUTION = "convolution"
 """Any other than those below."""
-FEW_CHANNELS = "convolution of few channels"
-"""Whose pixels are less than ROW_BYTES: the library fills them up, in copies of the image and in what it multiplies. Like those that were
-measured: of at least LEAST_CHANNELS, in the product at most MOST_INNER by MOST_RESULTS, and of at least LEAST_MOVING_US."""
 LEAST_CHANNELS, MOST_INNER, MOST_RESULTS = 3, 200, 320
-LIMITED_BY_BYTES = "convolution limited by bytes"
-"""Of one place: it takes longer to write the results, and to read and write them once more for what follows, than to compute them, and at
-least LEAST_MOVING_US: less is the latency of one block's loop, as behind a pooling of whole images."""
+"""FEW_CHANNELS are those whose pixels are less than ROW_BYTES: the library fills them up, in copies of the image and in what it multiplies. Like
+those that were measured: of at least so many channels, in the product at most so large, and of at least LEAST_MOVING_US."""
 LEAST_MOVING_US = 4.0
+"""LIMITED_BY_BYTES are those of one place that take longer to write the results, and to read and write them once more for what follows, than to
+compute them, and at least this: less is the latency of one block's loop, as behind a pooling of whole images."""
 CONVOLUTIONS = frozenset((LARGE_CONVOLUTION, FEW_CHANNELS, LIMITED_BY_BYTES))
 
 

@@ -19,14 +19,7 @@ from tracework_runtime.options import DEFAULT_OPTIONS
 from tracework_runtime.results import in_memory
 
 slow_engine = pytest.importorskip("slow_engine")
-SlowEngine = slow_engine.SlowEngine
-
-HOST = """
-def call(args):
-    w, x = args
-    args.clear()
-    return (w * x, w + x)
-"""
+HOST, SlowEngine = slow_engine.HOST, slow_engine.SlowEngine
 
 
 def graph(host=HOST, options=DEFAULT_OPTIONS, engine=None, static=frozenset({0}), **facts):

@@ -17,14 +17,7 @@ from tracework_runtime.load import CompiledFn
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
 slow_engine = pytest.importorskip("slow_engine")
-SlowEngine = slow_engine.SlowEngine
-
-HOST = """
-def call(args):
-    w, x = args
-    args.clear()
-    return (w * x, w + x)
-"""
+HOST, SlowEngine = slow_engine.HOST, slow_engine.SlowEngine
 LINES = (Inputs(("w", "x")), *[Call(("y = w * x",), ("w", "x"), ("y",))] * unasked.LEAST_LAUNCHES, Return(("y",), ("y",)))
 FIRST = unasked.WARMUP - 1 + gate.MEASURED_UNASKED
 """Plain calls before the first replay."""

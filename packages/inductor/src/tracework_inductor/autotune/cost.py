@@ -55,11 +55,13 @@ class Device:
     unaligned: Mapping[int, Mapping[int, float]] = dataclasses.field(default_factory=dict)
 
 
+FEW_CHANNELS, LIMITED_BY_BYTES = "convolution of few channels", "convolution limited by bytes"
+"""Kinds of problems, as product_costs.py tells them apart."""
 _HOPPER = {
     # benchmarks/micro/convolutions.py on an H200: six first convolutions 43 to 144 us, the library with what follows 47 to 496; of sixteen of
     # one place, those for which ours is predicted together 0.74 of the library's time.
-    "convolution of few channels": Calibration(Shares(0.5, 0.25), Shares(0.3, 0.15)),
-    "convolution limited by bytes": Calibration(Shares(0.72, 0.6), Shares(0.9, 1.0)),
+    FEW_CHANNELS: Calibration(Shares(0.5, 0.25), Shares(0.3, 0.15)),
+    LIMITED_BY_BYTES: Calibration(Shares(0.72, 0.6), Shares(0.9, 1.0)),
 }
 _H100_RATES = {"bfloat16": 660e6, "float16": 660e6, "tf32": 330e6, "int8": 1300e6, "float32": 48e6, "float64": 45e6}
 DEVICES: Mapping[str, Device] = {

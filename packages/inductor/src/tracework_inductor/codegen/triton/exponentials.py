@@ -16,6 +16,7 @@ import torch
 from ...ir.body import Instruction, LoopBody, Ref, axes_behind
 from ...ir.handlers import drop_unused
 from ...schedule.plan import LoopKernel, Pass
+from .moments import named_rows
 from .shape import may_compute_again, products_of
 from .text_rules import HELD
 
@@ -74,14 +75,7 @@ class Exponentials:
 
     def after(self, whole: str = "") -> tuple[list[str], tuple[str, ...]]:
         """Lines after the loop, and the names of the largest value and the sum."""
-        lines: list[str] = []
-
-        def name(text: str) -> str:
-            names.append(f"row{len(names)}_{self.label}")
-            lines.append(f"{names[-1]} = {text}")
-            return names[-1]
-
-        names: list[str] = []
+        lines, name = named_rows(self.label)
         found = together(f"{whole}top_{self.label}", f"{whole}sum_{self.label}", name)
         return lines, found
 

@@ -11,7 +11,7 @@ alike, and the errors add up.
 import dataclasses
 from collections.abc import Callable
 
-__all__ = ["MOMENTS", "Lanes", "combined", "in_registers"]
+__all__ = ["MOMENTS", "Lanes", "combined", "in_registers", "named_rows"]
 
 MOMENTS = {"mean": 1, "squared_deviations": 2}
 """Kinds of reductions, and their place after the number of elements; both of one value share their accumulators."""
@@ -67,16 +67,21 @@ class Lanes:
 
     def after(self) -> tuple[list[str], tuple[str, ...]]:
         """Lines after the loop, and the names of number, mean and squared deviations of the whole row."""
-        lines: list[str] = []
-
-        def name(text: str) -> str:
-            names.append(f"row{len(names)}_{self.label}")
-            lines.append(f"{names[-1]} = {text}")
-            return names[-1]
-
-        names: list[str] = []
+        lines, name = named_rows(self.label)
         k, whole = self.label, "all_" if self.blocks else ""
         return lines, combined(f"{whole}seen_{k}", f"first_{k}", f"{whole}mean_{k}", f"{whole}squares_{k}", name)
+
+
+def named_rows(label: str) -> tuple[list[str], Callable[[str], str]]:
+    """Lines, none yet, and what adds one to them that gives a text a name, which it returns."""
+    lines: list[str] = []
+
+    def name(text: str) -> str:
+        found = f"row{len(lines)}_{label}"
+        lines.append(f"{found} = {text}")
+        return found
+
+    return lines, name
 
 
 def _zeros(shape: str, *names: str) -> list[str]:
