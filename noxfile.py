@@ -368,6 +368,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def results(session: nox.Session) -> None:
+    """Tables and charts of benchmarks/results, and the README's, from the data there."""
+    session.install(*CONSTRAINTS, "matplotlib")
+    session.run("python", "-m", "benchmarks.tables")
+
+
+@nox.session(python=PYTHON)
 def fakes(session: nox.Session) -> None:
     """What an op on fakes costs, beside torch's FakeTensor, and decomposing a GPT; writes benchmarks/results/fakes.md."""
     install(session, PACKAGES[3].folders)

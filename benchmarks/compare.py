@@ -1,6 +1,7 @@
 """Several compilers and modes on each model in one process, in turns: `python -m benchmarks.compare --device cuda --dtype bf16 --scale full`.
 
-Caches are filled first, several models at once, then models are timed one after the other; first calls are those with full caches.
+Caches are filled first, several models at once ("cold_s" are the first calls there), then models are timed one after the other; "first_call_s"
+are first calls with full caches. `python -m benchmarks.tables` makes tables and charts of what lies under benchmarks/results.
 A way is a system and a mode: "tracework", "torch.compile:max-autotune".
 """
 
@@ -11,7 +12,9 @@ import gc
 import json
 import math
 import os
+import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +28,7 @@ import typer
 from rich.table import Table
 
 from benchmarks.__main__ import RESULTS, console, run_worker, settings_of
+from benchmarks.limit import limit_of
 from benchmarks.models import MODELS, build
 from benchmarks.profile import top_kernels
 from benchmarks.worker import DTYPES, compiler, gradient_error, in_turns, peak_of, relative_error, replayed_bytes, step_of
@@ -39,7 +43,8 @@ KERNELS = 12
 def measure(job: dict[str, Any]) -> dict[str, Any]:
     """One model by all ways: job has model, device, dtype, scale, training, ways, seconds, profile.
 
-    "peak_bytes" counts what recordings hold beside tensors, as far as a way's own recordings added to it.
+    "limit_s" is what the step's products take alone (benchmarks/limit.py). "peak_bytes" counts what recordings hold beside tensors, as
+    far as a way's own recordings added to it.
     """
     device, training = job["device"], job["training"]
     reference, inputs = build(job["model"], job["scale"], device, DTYPES[job["dtype"]], training)
@@ -69,6 +74,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         row["held_bytes"] = replayed_bytes(device) - held
     if not job["seconds"]:
         return result
+    result["limit_s"] = limit_of(steps["eager"], device)
     for way, step in steps.items():
         row = result["ways"].setdefault(way, {})
         row["peak_bytes"] = peak_of(step, device) + row.pop("held_bytes", 0)
@@ -96,6 +102,28 @@ def alone(job: dict[str, Any]) -> dict[str, Any]:
         gc.collect()
         if job["device"] == "cuda":
             torch.cuda.empty_cache()
+
+
+def description(device: str) -> dict[str, Any]:
+    """Where and of what the figures of a run are: the first line of its file."""
+    import triton
+
+    processor = next((x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")), "").partition(
+        ": "
+    )[2]
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True
+    ).stdout.strip()
+    return {
+        "machine": torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} cores of {processor}",
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "commit": commit or None,
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "command": " ".join(sys.argv[1:]),
+    }
 
 
 def table_of(rows: Sequence[dict[str, Any]], ways: Sequence[str]) -> Table:
@@ -150,19 +178,25 @@ def main(
     common = dict(device=device, dtype=dtype, scale=scale, ways=chosen, profile=profile)
     directions = {"infer": (False,), "train": (True,)}.get(steps, (False, True))
     jobs = [dict(model=name, training=training, **common) for training in directions for name in names]
+    filled: dict[tuple[str, bool], dict[str, Any]] = {}
     path = output or RESULTS / f"{device}-{dtype}-{scale}-compare.jsonl"
     with TemporaryDirectory() as temporary:
         caches = folder or Path(temporary)
         if fill:
             with ThreadPoolExecutor(fill) as pool:
                 for row in pool.map(lambda job: run_worker({**job, "seconds": 0}, caches, "benchmarks.compare"), jobs):
+                    filled[row["model"], row["training"]] = row.get("ways", {})
                     found = {w: r.get("failed") or f"{r['first_call_s']:.1f} s" for w, r in row.get("ways", {}).items()}
                     console.print(row["model"], "train" if row["training"] else "infer", row.get("failed", ""), found)
         os.environ.update(settings_of(caches))
         rows = []
         with path.open("w") as file:
+            file.write(json.dumps(description(device)) + "\n")
             for job in jobs if seconds else ():
                 rows.append(alone({**job, "seconds": seconds}))
+                for way, row in filled.get((job["model"], job["training"]), {}).items():
+                    if "first_call_s" in row:
+                        rows[-1].get("ways", {}).setdefault(way, {})["cold_s"] = row["first_call_s"]
                 file.write(json.dumps(rows[-1]) + "\n")
                 file.flush()
                 console.print(table_of(rows[-1:], chosen))

@@ -1,0 +1,76 @@
+"""Tables of results, and the limit beside them."""
+
+import json
+
+import pytest
+import torch
+from benchmarks import limit, tables
+
+ABOUT = {"machine": "M", "torch": "2", "triton": "3", "commit": "c", "date": "d", "command": "--steps both"}
+
+
+def row(model, training, **seconds):
+    ways = {name.replace("_", "."): {"step_s": s, "cold_s": 2 * s, "peak_bytes": 1} for name, s in seconds.items()}
+    return {"model": model, "training": training, "ways": ways, "limit_s": 0.5}
+
+
+@pytest.fixture
+def run(tmp_path):
+    rows = [
+        row("a", False, eager=4.0, torch_compile=2.0, tracework=1.0),
+        row("b", False, eager=1.0, torch_compile=1.0, tracework=1.0),
+        {"model": "c", "training": True, "failed": "RuntimeError: no"},
+    ]
+    (tmp_path / "models.jsonl").write_text("\n".join(map(json.dumps, [ABOUT, *rows])))
+    return tables.Run.read(tmp_path)
+
+
+def test_a_row_has_speed_ups_ratio_and_share_of_the_limit(run):
+    lines = tables.models_table(run, training=False).splitlines()
+    assert lines[2] == "| a | 4000.00 | 2.00 | 4.00 | 2.00 | - | 0.50 | 2.0, 4.0 |"
+    assert lines[-1] == "| geometric mean |  | 1.41 | 2.00 | 1.41 | - | 0.50 |  |"
+
+
+def test_a_failed_row_has_no_figures(run):
+    assert tables.models_table(run, training=True).splitlines()[2].startswith("| c | - |")
+
+
+def test_the_headline_counts_models_that_both_systems_ran(run):
+    assert "| M | inference | 2 | 1.41 | 2.00 | 1.41 | 1.00 |" in tables.headline([run])
+    assert "training" not in tables.headline([run])
+
+
+def test_products_of_a_step_are_counted_with_their_backward():
+    layer, x = torch.nn.Linear(8, 8), torch.randn(4, 8)
+    found = limit.products_of(lambda: layer(layer(x)).sum().backward())
+    names = {}
+    for product, count in found.items():
+        name = product.op.overloadpacket.__name__
+        names[name] = names.get(name, 0) + count
+    assert names == {"addmm": 2, "mm": 3}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda: torch.nn.functional.conv2d(torch.randn(1, 4, 8, 8), torch.randn(4, 4, 3, 3)),
+        lambda: torch.nn.functional.linear(torch.randn(2, 4), torch.randn(3, 4), torch.randn(3)),
+    ],
+    ids=["convolution", "linear"],
+)
+def test_candidates_compute_the_same_product(step, monkeypatch):
+    made = {}
+
+    def make(operand):
+        """The same values for the same operand."""
+        if operand not in made:
+            made[operand] = torch.randn(operand.sizes).as_strided(operand.sizes, operand.strides)
+        return made[operand]
+
+    (product,) = limit.products_of(step)
+    monkeypatch.setattr(limit.Operand, "make", make)
+    with torch.no_grad():
+        expected, *others = [candidate(product)() for candidate in limit.candidates(product, "cpu")]
+    assert others
+    for other in others:
+        torch.testing.assert_close(other, expected)
