@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+
 from benchmarks import limit, tables
 
 ABOUT = {"machine": "M", "torch": "2", "triton": "3", "commit": "c", "date": "d", "command": "--steps both"}
