@@ -18,6 +18,7 @@ CONSTRAINTS = ("-c", "constraints.txt")
 TEST_TOOLS = ("pytest", "pytest-xdist", "hypothesis", "expecttest")
 MODEL_TOOLS = ("transformers", "numpy", "pillow")
 ENGINES = ("onnx", "onnxruntime")
+DOCUMENT_TOOLS = ("sphinx", "furo", "myst-parser", "sybil")
 PYTEST = ("timeout", "--signal=INT", "--kill-after=60", "1800", "python", "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal")
 """On two cores, and for half an hour at most: a test that hangs is ended by faulthandler_timeout of pytest.ini, this ends xdist."""
 
@@ -122,6 +123,14 @@ def integration(session: nox.Session) -> None:
     install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
     session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
     run_tests(session, "integration_tests")
+
+
+@nox.session(python=PYTHON, tags=["ci"])
+def docs(session: nox.Session) -> None:
+    """The documentation, in docs/_build, with warnings as errors; and every block of Python on its pages and in the READMEs."""
+    install(session, PACKAGES[-1].folders, *DOCUMENT_TOOLS)
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "docs", "docs/_build")
+    run_tests(session, "docs/tests")
 
 
 BUILT: dict[str, list[str]] = {}

@@ -1,0 +1,23 @@
+"""What the tests of the documentation read: its pages, and the READMEs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+READMES = (ROOT / "README.md", *sorted((ROOT / "packages").glob("*/README.md")))
+PAGES = tuple(sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts))
+DOCUMENTS = (*READMES, *PAGES)
+
+_FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+
+
+def name_of(document: Path) -> str:
+    """For messages: its path in the repository."""
+    return str(document.relative_to(ROOT))
+
+
+def code_spans(text: str) -> list[str]:
+    """What stands in code font in the running text of a page: fenced blocks are left out."""
+    return re.findall(r"(?<!`)`([^`\n]+)`(?!`)", _FENCE.sub("", text))
