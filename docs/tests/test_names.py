@@ -9,11 +9,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tracework.config import ENVIRONMENT
+from tracework.logs import LOGS
+from tracework.where import places
 
 from docs.tests.documents import PAGES, ROOT, code_spans, name_of
 
 PACKAGES = tuple(sorted(p.name for p in (ROOT / "packages").iterdir() if p.is_dir()))
 SOURCES = (".py", ".c", ".h", ".def", ".md", ".txt", ".toml", ".ini", ".jsonl")
+PLACEHOLDERS = ("NAME", "WORD")
 PATH = re.compile(r"(?P<path>[\w.*-]+(?:/[\w.*-]+)*/?)(?::(?P<name>[A-Za-z_][\w.]*))?")
 
 
@@ -95,6 +99,17 @@ def test_names_of_packages_exist(page: Path) -> None:
     # loggers have such names, too, and say so: "tracework.fallbacks" is written as the log `fallbacks`
     spans = re.findall(r"`(tracework(?:_\w+)?(?:\.\w+)+)(?:\(.*?\))?`", page.read_text())
     assert not [span for span in spans if not is_there(span)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_and_settings_exist(page: Path) -> None:
+    spans = code_spans(page.read_text())
+    asked = [span.removeprefix("tracework where ").strip('"') for span in spans if span.startswith("tracework where ")]
+    assert not [word for word in asked if word not in PLACEHOLDERS and not places(word)]
+    wanted = [name for span in spans if span.startswith("TRACEWORK_LOGS=") for name in span.partition("=")[2].split(",")]
+    assert not [name for name in wanted if name not in LOGS]
+    given = [variable for span in spans for variable in re.findall(r"TRACEWORK_[A-Z_]+", span)]
+    assert not [variable for variable in given if variable not in ENVIRONMENT]
 
 
 def test_what_is_not_there_is_found() -> None:
