@@ -31,7 +31,7 @@ def first_sentence(path: Path) -> str:
         comment = re.match(r"/\*(.*?)\*/", text, re.DOTALL)
         text = re.sub(r"\n \*", "\n", comment[1]) if comment else ""
     paragraph = " ".join(text.split("\n\n")[0].split())
-    return re.split(r"(?<=[a-z0-9)`])[.:] (?=[A-Z])", paragraph)[0].rstrip(".:")
+    return re.split(r"(?<=[a-z0-9)`])[.] (?=[A-Z])", paragraph)[0].rstrip(".:")
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -56,7 +56,7 @@ class Modules(SphinxDirective):
             self.env.note_dependency(str(path))
             text = nodes.definition("", nodes.paragraph(text=f"{first_sentence(path)}."))
             entries += nodes.definition_list_item("", nodes.term("", "", nodes.literal(text=path.name)), text)
-        return [entries]
+        return [nodes.paragraph("", "", nodes.literal(text=self.arguments[0] + "/")), entries]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
