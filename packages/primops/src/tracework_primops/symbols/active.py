@@ -6,24 +6,34 @@ Without one (static sizes, or rules run on prims whose sizes were decided before
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING
 
-from .expr import Condition, Size
+from .expr import Condition, Expr, Size
+
+if TYPE_CHECKING:
+    from .table import SymbolTable
 
 
 class _Slot(threading.local):
-    table: Any = None
+    table: SymbolTable | None = None
 
 
 _slot = _Slot()
 
 
-def table() -> Any:
+def table() -> SymbolTable | None:
     """The table of the op being run, or None."""
     return _slot.table
 
 
-def swap(new: Any) -> Any:
+def carrier() -> SymbolTable:
+    """The table, for who met a symbol: an op on symbols runs under the table that made them."""
+    current = _slot.table
+    assert current is not None
+    return current
+
+
+def swap(new: SymbolTable | None) -> SymbolTable | None:
     """Set the table and return the previous one."""
     old, _slot.table = _slot.table, new
     return old
@@ -47,10 +57,11 @@ def is_one(size: Size) -> bool:
 
 def is_fixed_one(size: Size) -> bool:
     """Whether a size is 1 in the example. All that it is computed from is fixed then: what follows is written for the number."""
-    if size.__class__ is int or not equal(size, 1):
+    current = _slot.table
+    if current is None or not isinstance(size, Expr) or not equal(size, 1):
         return False
     for symbol in size.free_symbols:
-        _slot.table.fix(symbol)
+        current.fix(symbol)
     return True
 
 

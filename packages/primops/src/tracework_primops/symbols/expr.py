@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Union
+import operator
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Self, TypeVar, Union
 from weakref import WeakValueDictionary
 
 Size = Union[int, "Expr"]
-Monomial = tuple  # of atoms, sorted by text; () is the constant
+Monomial = tuple["Atom", ...]  # sorted by text; () is the constant
+Declared = tuple[str, int | None, int | None]  # name, lower and upper of a symbol
+A = TypeVar("A", bound="Atom")
 
 
 class Expr:
@@ -27,6 +30,9 @@ class Expr:
 
     __slots__ = ("terms", "_text", "_free", "_weight", "__weakref__")
     terms: dict[Monomial, int]
+    _text: str | None
+    _free: frozenset[Symbol] | None
+    _weight: int | None
 
     # arithmetic ------------------------------------------------------------------------------
     def __add__(self, other: Size) -> Size:
@@ -37,8 +43,8 @@ class Expr:
             terms[()] = terms.get((), 0) + other
             return _make(terms)
         if not isinstance(other, Expr):
-            other = _as_size(other)
-            return NotImplemented if other is None else self + other
+            number = _as_size(other)
+            return NotImplemented if number is None else self + number
         terms = dict(self.terms)
         for monomial, coefficient in other.terms.items():
             terms[monomial] = terms.get(monomial, 0) + coefficient
@@ -53,8 +59,8 @@ class Expr:
         return self
 
     def __sub__(self, other: Size) -> Size:
-        other = _as_size(other)
-        return NotImplemented if other is None else self + (-other)
+        size = _as_size(other)
+        return NotImplemented if size is None else self + (-size)
 
     def __rsub__(self, other: Size) -> Size:
         return (-self) + other
@@ -67,8 +73,8 @@ class Expr:
                 return 0
             return _make({monomial: c * other for monomial, c in self.terms.items()})
         if not isinstance(other, Expr):
-            other = _as_size(other)
-            return NotImplemented if other is None else self * other
+            number = _as_size(other)
+            return NotImplemented if number is None else self * number
         terms: dict[Monomial, int] = {}
         for left, a in self.terms.items():
             for right, b in other.terms.items():
@@ -79,15 +85,15 @@ class Expr:
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Size) -> Size:
-        other = _as_size(other)
-        return NotImplemented if other is None else floordiv(self, other)
+        size = _as_size(other)
+        return NotImplemented if size is None else floordiv(self, size)
 
     def __rfloordiv__(self, other: Size) -> Size:
         return floordiv(other, self)
 
     def __mod__(self, other: Size) -> Size:
-        other = _as_size(other)
-        return NotImplemented if other is None else mod(self, other)
+        size = _as_size(other)
+        return NotImplemented if size is None else mod(self, size)
 
     def __rmod__(self, other: Size) -> Size:
         return mod(other, self)
@@ -122,11 +128,11 @@ class Expr:
             self._weight = sum(1 + sum(atom.weight for atom in monomial) for monomial in self.terms)
         return self._weight
 
-    def atoms(self) -> Iterable[Expr]:
+    def atoms(self) -> Iterable[Atom]:
         """The distinct atoms of the polynomial (not looking inside them)."""
         return dict.fromkeys(atom for monomial in self.terms for atom in monomial)
 
-    def coefficient(self, atom: Expr) -> Size | None:
+    def coefficient(self, atom: Atom) -> Size | None:
         """What `atom` is multiplied by; 0 when absent; None when it occurs other than linearly."""
         terms: dict[Monomial, int] = {}
         for monomial, value in self.terms.items():
@@ -134,14 +140,14 @@ class Expr:
             if any(atom is not a and isinstance(atom, Symbol) and atom in a.free_symbols for a in monomial) or count > 1:
                 return None
             if count:
-                rest = list(monomial)
-                rest.remove(atom)
-                terms[tuple(rest)] = terms.get(tuple(rest), 0) + value
+                rest = without(monomial, atom)
+                terms[rest] = terms.get(rest, 0) + value
         return _make(terms)
 
     def as_affine(self) -> tuple[int, dict[Symbol, int]] | None:
         """(constant, {symbol: coefficient}) when every term is a constant or a multiple of one symbol."""
-        constant, coefficients = 0, {}
+        constant = 0
+        coefficients: dict[Symbol, int] = {}
         for monomial, value in self.terms.items():
             if not monomial:
                 constant = value
@@ -164,7 +170,7 @@ class Expr:
             total += product
         return total
 
-    def _value(self, values):
+    def _value(self, values: Mapping[Symbol, int]) -> int:
         return self.evaluate(values)
 
     # text ------------------------------------------------------------------------------------
@@ -178,14 +184,14 @@ class Expr:
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable[..., Size], tuple[str, tuple[Declared, ...]]]:
         symbols = tuple((s.name, s.lower, s.upper) for s in sorted(self.free_symbols, key=str))
         return _rebuild, (str(self), symbols)
 
-    def __copy__(self):
+    def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: object) -> Self:
         return self
 
 
@@ -198,7 +204,7 @@ class Poly(Expr):
 class Atom(Expr):
     """What polynomials are made of."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def _own_symbols(self) -> frozenset[Symbol]:
         return frozenset().union(*(e.free_symbols for e in self.arguments() if isinstance(e, Expr)))
@@ -218,25 +224,28 @@ class Symbol(Atom):
     """A named unknown integer; `lower` and `upper` are inclusive and None when unknown."""
 
     __slots__ = ("name", "lower", "upper")
+    name: str
+    lower: int | None
+    upper: int | None
 
     @property
     def of_data(self) -> bool:
         """Whether the program computes it from data; SymbolTable.new gives such symbols names of their own."""
         return self.name.startswith("u")
 
-    def _own_symbols(self):
+    def _own_symbols(self) -> frozenset[Symbol]:
         return frozenset((self,))
 
     @property
-    def free_symbols(self):
+    def free_symbols(self) -> frozenset[Symbol]:
         if self._free is None:
             self._free = frozenset((self,))
         return self._free
 
-    def _value(self, values):
+    def _value(self, values: Mapping[Symbol, int]) -> int:
         return values[self]
 
-    def evaluate(self, values):
+    def evaluate(self, values: Mapping[Symbol, int]) -> int:
         return values[self]
 
 
@@ -244,11 +253,13 @@ class FloorDiv(Atom):
     """numerator // denominator, rounded towards minus infinity."""
 
     __slots__ = ("numerator", "denominator")
+    numerator: Size
+    denominator: Size
 
-    def arguments(self):
+    def arguments(self) -> tuple[Size, ...]:
         return self.numerator, self.denominator
 
-    def _value(self, values):
+    def _value(self, values: Mapping[Symbol, int]) -> int:
         return _evaluate(self.numerator, values) // _evaluate(self.denominator, values)
 
 
@@ -256,11 +267,13 @@ class Mod(Atom):
     """numerator % denominator with the sign of the denominator."""
 
     __slots__ = ("numerator", "denominator")
+    numerator: Size
+    denominator: Size
 
-    def arguments(self):
+    def arguments(self) -> tuple[Size, ...]:
         return self.numerator, self.denominator
 
-    def _value(self, values):
+    def _value(self, values: Mapping[Symbol, int]) -> int:
         return _evaluate(self.numerator, values) % _evaluate(self.denominator, values)
 
 
@@ -268,11 +281,12 @@ class Max(Atom):
     """The largest of its operands."""
 
     __slots__ = ("operands",)
+    operands: tuple[Size, ...]
 
-    def arguments(self):
+    def arguments(self) -> tuple[Size, ...]:
         return self.operands
 
-    def _value(self, values):
+    def _value(self, values: Mapping[Symbol, int]) -> int:
         return max(_evaluate(e, values) for e in self.operands)
 
 
@@ -280,19 +294,20 @@ class Min(Atom):
     """The smallest of its operands."""
 
     __slots__ = ("operands",)
+    operands: tuple[Size, ...]
 
-    def arguments(self):
+    def arguments(self) -> tuple[Size, ...]:
         return self.operands
 
-    def _value(self, values):
+    def _value(self, values: Mapping[Symbol, int]) -> int:
         return min(_evaluate(e, values) for e in self.operands)
 
 
-_INTERNED: WeakValueDictionary = WeakValueDictionary()
+_INTERNED: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()  # the key says the class
 
 
-def _atom(cls: type, key: tuple, fields: tuple) -> Atom:
-    found = _INTERNED.get(key)
+def _atom(cls: type[A], key: Hashable, fields: tuple[object, ...]) -> A:
+    found: A | None = _INTERNED.get(key)
     if found is None:
         found = cls.__new__(cls)
         found._text = found._free = found._weight = None
@@ -308,7 +323,7 @@ def symbol(name: str, lower: int | None = None, upper: int | None = None) -> Sym
     return _atom(Symbol, (Symbol, name, lower, upper), (name, lower, upper))
 
 
-def _as_size(value) -> Size | None:
+def _as_size(value: object) -> Size | None:
     if isinstance(value, (Expr, int)):
         return int(value) if type(value) is bool else value
     return None
@@ -329,7 +344,7 @@ def _make(terms: dict[Monomial, int]) -> Size:
         if coefficient == 1 and len(monomial) == 1:
             return monomial[0]
     key = frozenset(terms.items())
-    found = _INTERNED.get(key)
+    found: Poly | None = _INTERNED.get(key)
     if found is None:
         found = Poly.__new__(Poly)
         found.terms = terms
@@ -348,10 +363,8 @@ def _merge(left: Monomial, right: Monomial) -> Monomial:
 
 def floordiv(numerator: Size, denominator: Size) -> Size:
     """numerator // denominator. Raises ZeroDivisionError for a denominator of 0."""
-    if type(numerator) is int and type(denominator) is int:
-        return numerator // denominator
-    if type(denominator) is int:
-        return _floordiv_constant(numerator, denominator)
+    if not isinstance(denominator, Expr):
+        return _floordiv_constant(numerator, denominator) if isinstance(numerator, Expr) else numerator // denominator
     if type(numerator) is int and numerator == 0:
         return 0
     quotient, rest = _divide(numerator, denominator)
@@ -359,17 +372,15 @@ def floordiv(numerator: Size, denominator: Size) -> Size:
         return quotient
     if len(denominator.terms) == 1 and isinstance(rest, Expr):
         rest, denominator = _cancel(rest, denominator)
-        if type(denominator) is int:
+        if not isinstance(denominator, Expr):
             return quotient + floordiv(rest, denominator)
     return quotient + _atom(FloorDiv, (FloorDiv, rest, denominator), (rest, denominator))
 
 
 def mod(numerator: Size, denominator: Size) -> Size:
     """numerator % denominator. Raises ZeroDivisionError for a denominator of 0."""
-    if type(numerator) is int and type(denominator) is int:
-        return numerator % denominator
-    if type(denominator) is int:
-        return _mod_constant(numerator, denominator)
+    if not isinstance(denominator, Expr):
+        return _mod_constant(numerator, denominator) if isinstance(numerator, Expr) else numerator % denominator
     if type(numerator) is int and numerator == 0:
         return 0
     _, rest = _divide(numerator, denominator)
@@ -382,7 +393,7 @@ def _floordiv_constant(numerator: Expr, denominator: int) -> Size:
     if denominator == 0:
         raise ZeroDivisionError(f"`{numerator}` divided by 0")
     if denominator < 0:
-        numerator, denominator = -numerator, -denominator
+        return floordiv(-numerator, -denominator)
     if denominator == 1:
         return numerator
     quotient: dict[Monomial, int] = {}
@@ -412,7 +423,7 @@ def _mod_constant(numerator: Expr, denominator: int) -> Size:
     if denominator == 0:
         raise ZeroDivisionError(f"`{numerator}` modulo 0")
     if denominator < 0:
-        return -_mod_constant(-numerator, -denominator) if isinstance(-numerator, Expr) else numerator % denominator
+        return -mod(-numerator, -denominator)
     if denominator == 1:
         return 0
     rest: dict[Monomial, int] = {}
@@ -437,14 +448,14 @@ def _mod_constant(numerator: Expr, denominator: int) -> Size:
 
 def _divide(numerator: Size, denominator: Expr) -> tuple[Size, Size]:
     """(q, r) with numerator == q * denominator + r, by long division on one leading term of the denominator."""
-    if type(numerator) is int:
+    if not isinstance(numerator, Expr):
         return 0, numerator
     lead, factor = max(denominator.terms.items(), key=lambda term: (len(term[0]), str(term[0])))
     single = len(denominator.terms) == 1
     quotient: Size = 0
     rest: Size = numerator
     for monomial, coefficient in numerator.terms.items():
-        cofactor = _without(monomial, lead)
+        cofactor = _cofactor(monomial, lead)
         if cofactor is not None and coefficient % factor == 0:
             step = _make({cofactor: coefficient // factor})
             quotient, rest = quotient + step, rest - step * denominator
@@ -458,15 +469,20 @@ def _cancel(numerator: Expr, denominator: Expr) -> tuple[Size, Size]:
     ((lead, factor),) = denominator.terms.items()
     for atom in dict.fromkeys(lead):
         if _is_positive(atom) and all(atom in monomial for monomial in numerator.terms):
-            numerator = _make({_without(m, (atom,)): c for m, c in numerator.terms.items()})
-            denominator = _make({_without(lead, (atom,)): factor})
-            if type(numerator) is int or type(denominator) is int:
-                return numerator, denominator
-            return _cancel(numerator, denominator)
+            above = _make({without(m, atom): c for m, c in numerator.terms.items()})
+            below = _make({without(lead, atom): factor})
+            return _cancel(above, below) if isinstance(above, Expr) and isinstance(below, Expr) else (above, below)
     return numerator, denominator
 
 
-def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
+def without(monomial: Monomial, atom: Atom) -> Monomial:
+    """The product with the atom one time less. Raises ValueError where it is not in there."""
+    rest = list(monomial)
+    rest.remove(atom)
+    return tuple(rest)
+
+
+def _cofactor(monomial: Monomial, factor: Monomial) -> Monomial | None:
     rest = list(monomial)
     for atom in factor:
         if atom not in rest:
@@ -495,29 +511,28 @@ def minimum(*operands: Size) -> Size:
     return _extremum(Min, min, operands)
 
 
-def _extremum(cls: type, choose: Callable, operands: tuple[Size, ...]) -> Size:
+def _extremum(cls: type[Max | Min], choose: Callable[[int, int], int], operands: tuple[Size, ...]) -> Size:
     constant: int | None = None
-    kept: dict[Expr, None] = {}
+    symbolic: dict[Expr, None] = {}
     for operand in operands:
-        for size in operand.operands if type(operand) is cls else (operand,):
+        for size in operand.operands if isinstance(operand, cls) else (operand,):
             if isinstance(size, Expr):
-                kept[size] = None
+                symbolic[size] = None
             else:
                 constant = size if constant is None else choose(constant, size)
-    kept = _undominated(list(kept), choose)
+    kept = _undominated(list(symbolic), choose)
+    everything: list[Size] = [*kept]
     if constant is not None:
-        limited = [e for e in kept if not _beaten_by_constant(e, constant, choose)]
-        keep_constant = not any(_beats_constant(e, constant, choose) for e in kept)
-        everything = limited + ([constant] if keep_constant else [])
-    else:
-        everything = kept
+        everything = [e for e in kept if not _beaten_by_constant(e, constant, choose)]
+        if not any(_beats_constant(e, constant, choose) for e in kept):
+            everything.append(constant)
     if len(everything) == 1:
         return everything[0]
     ordered = tuple(sorted(everything, key=str))
     return _atom(cls, (cls, frozenset(ordered)), (ordered,))
 
 
-def _undominated(expressions: list[Expr], choose: Callable) -> list[Expr]:
+def _undominated(expressions: list[Expr], choose: Callable[[int, int], int]) -> list[Expr]:
     """Without those that differ from another by a constant in the wrong direction."""
     kept: list[Expr] = []
     for expression in expressions:
@@ -531,13 +546,13 @@ def _undominated(expressions: list[Expr], choose: Callable) -> list[Expr]:
     return kept
 
 
-def _beats_constant(e: Expr, constant: int, choose: Callable) -> bool:
+def _beats_constant(e: Expr, constant: int, choose: Callable[[int, int], int]) -> bool:
     if type(e) is not Symbol:
         return False
     return e.lower is not None and e.lower >= constant if choose is max else e.upper is not None and e.upper <= constant
 
 
-def _beaten_by_constant(e: Expr, constant: int, choose: Callable) -> bool:
+def _beaten_by_constant(e: Expr, constant: int, choose: Callable[[int, int], int]) -> bool:
     if type(e) is not Symbol:
         return False
     return e.upper is not None and e.upper < constant if choose is max else e.lower is not None and e.lower > constant
@@ -546,7 +561,7 @@ def _beaten_by_constant(e: Expr, constant: int, choose: Callable) -> bool:
 REBUILD: dict[type, Callable[..., Size]] = {FloorDiv: floordiv, Mod: mod, Max: maximum, Min: minimum}
 
 
-def _substitute(size: Size, mapping: Mapping[Expr, Size], memo: dict) -> Size:
+def _substitute(size: Size, mapping: Mapping[Expr, Size], memo: dict[Expr, Size]) -> Size:
     if not isinstance(size, Expr):
         return size
     if size in mapping:
@@ -565,7 +580,7 @@ def _substitute(size: Size, mapping: Mapping[Expr, Size], memo: dict) -> Size:
     return result
 
 
-def _substitute_poly(size: Expr, mapping: Mapping[Expr, Size], memo: dict) -> Size:
+def _substitute_poly(size: Expr, mapping: Mapping[Expr, Size], memo: dict[Expr, Size]) -> Size:
     replaced = {atom: _substitute(atom, mapping, memo) for atom in size.atoms()}
     if all(atom is new for atom, new in replaced.items()):
         return size
@@ -582,7 +597,7 @@ def _evaluate(size: Size, values: Mapping[Symbol, int]) -> int:
     return size.evaluate(values) if isinstance(size, Expr) else size
 
 
-def _term_order(term: tuple[Monomial, int]) -> tuple:
+def _term_order(term: tuple[Monomial, int]) -> tuple[bool, int, list[str]]:
     monomial, _ = term
     return (not monomial, -len(monomial), [str(atom) for atom in monomial])
 
@@ -590,7 +605,7 @@ def _term_order(term: tuple[Monomial, int]) -> tuple:
 def _print(size: Expr) -> str:
     if isinstance(size, Atom):
         return PRINT[type(size)](size)
-    parts = []
+    parts: list[str] = []
     for monomial, coefficient in sorted(size.terms.items(), key=_term_order):
         factors = [str(atom) for atom in monomial]
         if abs(coefficient) != 1 or not factors:
@@ -606,7 +621,7 @@ def _print_operand(size: Size) -> str:
     return text if isinstance(size, Atom) or type(size) is int and size >= 0 else f"({text})"
 
 
-PRINT: dict[type, Callable[[Atom], str]] = {
+PRINT: dict[type[Atom], Callable[[Any], str]] = {  # called with atoms of the class
     Symbol: lambda e: e.name,
     FloorDiv: lambda e: f"({_print_operand(e.numerator)} // {_print_operand(e.denominator)})",
     Mod: lambda e: f"({_print_operand(e.numerator)} % {_print_operand(e.denominator)})",
@@ -615,7 +630,7 @@ PRINT: dict[type, Callable[[Atom], str]] = {
 }
 
 
-def _rebuild(text: str, symbols: tuple) -> Size:
+def _rebuild(text: str, symbols: tuple[Declared, ...]) -> Size:
     return parse(text, {name: symbol(name, lower, upper) for name, lower, upper in symbols})
 
 
@@ -625,7 +640,7 @@ BINARY: dict[type, Callable[[Size, Size], Size]] = {
     ast.Mult: lambda a, b: a * b,
     ast.FloorDiv: floordiv,
     ast.Mod: mod,
-    ast.Pow: lambda a, b: a**b,
+    ast.Pow: operator.pow,
 }
 CALLS: dict[str, Callable[..., Size]] = {"max": maximum, "min": minimum}
 
@@ -649,11 +664,11 @@ def parse(text: str, names: Mapping[str, Size]) -> Size:
     return visit(ast.parse(text, mode="eval").body)
 
 
-def to_sympy(size: Size):
+def to_sympy(size: Size) -> Any:
     """The same expression in sympy, symbols being integers of the same name."""
-    import sympy
+    import sympy  # its import takes most of a second, and only tests call this
 
-    def convert(size: Size):
+    def convert(size: Size) -> Any:
         if not isinstance(size, Expr):
             return sympy.Integer(size)
         if isinstance(size, Symbol):
@@ -662,11 +677,11 @@ def to_sympy(size: Size):
             return rules[type(size)](*map(convert, size.arguments()))
         return sympy.Add(*(c * sympy.Mul(*map(convert, m)) for m, c in size.terms.items()))
 
-    def remainder(a, b):
+    def remainder(a: Any, b: Any) -> Any:
         # sympy 1.14 recurses without end where it simplifies some of its own remainders of sums of remainders.
         return a - b * sympy.floor(a / b)
 
-    rules = {FloorDiv: lambda a, b: sympy.floor(a / b), Mod: remainder, Max: sympy.Max, Min: sympy.Min}
+    rules: dict[type[Atom], Any] = {FloorDiv: lambda a, b: sympy.floor(a / b), Mod: remainder, Max: sympy.Max, Min: sympy.Min}
     return convert(size)
 
 
@@ -674,6 +689,8 @@ class Condition:
     """The relation `expr op 0`; make one with the class methods. Never true or false by itself."""
 
     __slots__ = ("op", "expr")
+    op: str
+    expr: Size
 
     def __init__(self, op: str, expr: Size):
         self.op, self.expr = op, expr
@@ -700,13 +717,13 @@ class Condition:
         """The symbols it depends on."""
         return self.expr.free_symbols if isinstance(self.expr, Expr) else frozenset()
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(other) is Condition and self.op == other.op and self.expr == other.expr
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.op, self.expr))
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         raise TypeError(f"the condition `{self}` has no truth by itself; ask the SymbolTable (guard or is_true)")
 
     def __str__(self) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .expr import Size
 
 
-def product(sizes) -> Size:
+def product(sizes: Iterable[Size]) -> Size:
     """The product of some sizes."""
     result: Size = 1
     for size in sizes:

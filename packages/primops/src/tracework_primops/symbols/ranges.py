@@ -7,17 +7,20 @@ expression (a loop variable runs to `s0 - 1`). Ranges given by the caller win ov
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from .expr import Atom, Expr, FloorDiv, Max, Min, Mod, Size, Symbol, _make, floordiv, maximum, minimum, mod
+from .expr import Atom, Expr, FloorDiv, Max, Min, Mod, Monomial, Size, Symbol, _make, floordiv, maximum, minimum, mod
 
 INF = math.inf
-Range = tuple
+Bound = int | float  # a float is infinite
+Bounds = tuple[Bound, Bound]
+Range = tuple[Bound | Expr | None, Bound | Expr | None]
 Ranges = Mapping[Symbol, Range]
-NO_RANGES: dict = {}
+NO_RANGES: Ranges = {}
 
 
-def bounds(size: Size, ranges: Ranges = NO_RANGES) -> tuple:
+def bounds(size: Size, ranges: Ranges = NO_RANGES) -> Bounds:
     """(lowest, highest) value the size can have; -inf and inf when unknown. Never too narrow."""
     if not isinstance(size, Expr):
         return size, size
@@ -25,16 +28,17 @@ def bounds(size: Size, ranges: Ranges = NO_RANGES) -> tuple:
         return _symbol_bounds(size, ranges)
     if isinstance(size, Atom):
         return ATOM_BOUNDS[type(size)](size, ranges)
-    low, high = 0, 0
+    low: Bound = 0
+    high: Bound = 0
     for monomial, coefficient in size.terms.items():
-        product = (coefficient, coefficient)
+        product: Bounds = (coefficient, coefficient)
         for atom, power in _powers(monomial):
             product = _interval_product(product, _interval_power(bounds(atom, ranges), power))
         low, high = low + product[0], high + product[1]
     return low, high
 
 
-def _symbol_bounds(atom: Symbol, ranges: Ranges) -> tuple:
+def _symbol_bounds(atom: Symbol, ranges: Ranges) -> Bounds:
     low, high = ranges.get(atom, (None, None))
     low = atom.lower if low is None else low
     high = atom.upper if high is None else high
@@ -45,22 +49,22 @@ def _symbol_bounds(atom: Symbol, ranges: Ranges) -> tuple:
     return (-INF if low is None else low), (INF if high is None else high)
 
 
-def _powers(monomial: tuple):
+def _powers(monomial: Monomial) -> list[tuple[Atom, int]]:
     if len(monomial) < 2:
         return [(atom, 1) for atom in monomial]
     return [(atom, monomial.count(atom)) for atom in dict.fromkeys(monomial)]
 
 
-def _times(a, b):
+def _times(a: Bound, b: Bound) -> Bound:
     return 0 if a == 0 or b == 0 else a * b
 
 
-def _interval_product(a: tuple, b: tuple) -> tuple:
+def _interval_product(a: Bounds, b: Bounds) -> Bounds:
     ends = [_times(x, y) for x in a for y in b]
     return min(ends), max(ends)
 
 
-def _interval_power(interval: tuple, power: int) -> tuple:
+def _interval_power(interval: Bounds, power: int) -> Bounds:
     if power == 1:
         return interval
     low, high = interval[0] ** power, interval[1] ** power
@@ -71,13 +75,13 @@ def _interval_power(interval: tuple, power: int) -> tuple:
     return min(low, high), max(low, high)
 
 
-def _quotient(a, b):
+def _quotient(a: Bound, b: Bound) -> Bound:
     if abs(a) == INF:
         return a if b > 0 else -a
     return (0 if a >= 0 else -1) if b == INF else a // b
 
 
-def _floordiv_bounds(atom: FloorDiv, ranges: Ranges) -> tuple:
+def _floordiv_bounds(atom: FloorDiv, ranges: Ranges) -> Bounds:
     low, high = bounds(atom.numerator, ranges)
     least, most = bounds(atom.denominator, ranges)
     if least <= 0:
@@ -86,7 +90,7 @@ def _floordiv_bounds(atom: FloorDiv, ranges: Ranges) -> tuple:
     return min(ends), max(ends)
 
 
-def _mod_bounds(atom: Mod, ranges: Ranges) -> tuple:
+def _mod_bounds(atom: Mod, ranges: Ranges) -> Bounds:
     least, most = bounds(atom.denominator, ranges)
     if least <= 0:
         return -INF, INF
@@ -94,17 +98,22 @@ def _mod_bounds(atom: Mod, ranges: Ranges) -> tuple:
     return 0, (min(most - 1, high) if low >= 0 else most - 1)
 
 
-def _max_bounds(atom: Max, ranges: Ranges) -> tuple:
+def _max_bounds(atom: Max, ranges: Ranges) -> Bounds:
     ends = [bounds(e, ranges) for e in atom.operands]
     return max(e[0] for e in ends), max(e[1] for e in ends)
 
 
-def _min_bounds(atom: Min, ranges: Ranges) -> tuple:
+def _min_bounds(atom: Min, ranges: Ranges) -> Bounds:
     ends = [bounds(e, ranges) for e in atom.operands]
     return min(e[0] for e in ends), min(e[1] for e in ends)
 
 
-ATOM_BOUNDS = {FloorDiv: _floordiv_bounds, Mod: _mod_bounds, Max: _max_bounds, Min: _min_bounds}
+ATOM_BOUNDS: dict[type[Atom], Callable[[Any, Ranges], Bounds]] = {  # called with atoms of the class
+    FloorDiv: _floordiv_bounds,
+    Mod: _mod_bounds,
+    Max: _max_bounds,
+    Min: _min_bounds,
+}
 
 
 def is_nonnegative(size: Size, ranges: Ranges = NO_RANGES) -> bool:
@@ -127,9 +136,9 @@ def _at_symbolic_bounds(size: Expr, ranges: Ranges) -> Size:
         if factor is None:
             continue
         least, most = bounds(factor, ranges)
-        if least >= 0 and low is not None and low != -INF:
+        if least >= 0 and isinstance(low, (int, Expr)):
             return size.substitute({variable: low})
-        if most <= 0 and high is not None and high != INF:
+        if most <= 0 and isinstance(high, (int, Expr)):
             return size.substitute({variable: high})
     return size
 
@@ -138,11 +147,11 @@ def simplify(size: Size, ranges: Ranges = NO_RANGES) -> Size:
     """An equal expression for all values within the ranges, with as few // and % as these rules can reach."""
     if not isinstance(size, Expr) or isinstance(size, Symbol):
         return size
-    memo: dict = {}
+    memo: dict[Expr, Size] = {}
     return _recombine(_simplify(size, ranges, memo), ranges)
 
 
-def _simplify(size: Size, ranges: Ranges, memo: dict) -> Size:
+def _simplify(size: Size, ranges: Ranges, memo: dict[Expr, Size]) -> Size:
     if not isinstance(size, Expr) or isinstance(size, Symbol):
         return size
     if size in memo:
@@ -151,7 +160,7 @@ def _simplify(size: Size, ranges: Ranges, memo: dict) -> Size:
         arguments = [_recombine(_simplify(a, ranges, memo), ranges) for a in size.arguments()]
         result = ATOM_SIMPLIFY[type(size)](arguments, ranges)
     else:
-        replaced = {a: new for a in size.atoms() if (new := _simplify(a, ranges, memo)) is not a}
+        replaced: dict[Expr, Size] = {a: new for a in size.atoms() if (new := _simplify(a, ranges, memo)) is not a}
         result = size.substitute(replaced) if replaced else size
     memo[size] = result
     return result
@@ -212,7 +221,7 @@ def _reduce_mod(atom: Mod, ranges: Ranges) -> Size:
 def _constant_quotient(n: Size, d: Size, ranges: Ranges) -> int | None:
     """k when k*d <= n < (k+1)*d always holds."""
     low, high = bounds(n, ranges)
-    if type(d) is int and abs(low) != INF and abs(high) != INF:
+    if isinstance(d, int) and isinstance(low, int) and isinstance(high, int):
         return low // d if low // d == high // d else None
     if is_nonnegative(n, ranges) and is_nonnegative(d - n - 1, ranges):
         return 0
@@ -221,7 +230,7 @@ def _constant_quotient(n: Size, d: Size, ranges: Ranges) -> int | None:
     return None
 
 
-def _split_below(n: Size, d: Size, ranges: Ranges):
+def _split_below(n: Size, d: Size, ranges: Ranges) -> tuple[Size, Size, Size, Size] | None:
     """n == divisor * multiple + rest with d == divisor * factor and 0 <= rest < divisor, if there is such a split."""
     if not isinstance(n, Expr) or len(n.terms) < 2:
         return None
@@ -236,15 +245,10 @@ def _split_below(n: Size, d: Size, ranges: Ranges):
     return None
 
 
-def _candidate_divisors(n: Expr, d: Size) -> list[Size]:
-    found: dict[Size, None] = {}
-    if type(d) is int:
-        for monomial, coefficient in n.terms.items():
-            divisor = math.gcd(d, coefficient) if monomial else 1
-            if divisor > 1:
-                found[divisor] = None
-        return sorted(found, reverse=True)
-    found[d] = None
+def _candidate_divisors(n: Expr, d: Size) -> Sequence[Size]:
+    if not isinstance(d, Expr):
+        return sorted({math.gcd(d, c) for monomial, c in n.terms.items() if monomial} - {1}, reverse=True)
+    found: dict[Size, None] = {d: None}
     if len(d.terms) == 1:
         ((monomial, coefficient),) = d.terms.items()
         for atom in dict.fromkeys(monomial):
@@ -269,7 +273,9 @@ def _split_terms(n: Expr, divisor: Size) -> tuple[Size, Size]:
     return multiple, rest
 
 
-def _simplify_extremum(combine, choose_first):
+def _simplify_extremum(
+    combine: Callable[..., Size], choose_first: Callable[[Size, Size], Size]
+) -> Callable[[list[Size], Ranges], Size]:
     def rule(arguments: list[Size], ranges: Ranges) -> Size:
         kept: list[Size] = []
         for place, a in enumerate(arguments):
@@ -281,7 +287,7 @@ def _simplify_extremum(combine, choose_first):
     return rule
 
 
-ATOM_SIMPLIFY = {
+ATOM_SIMPLIFY: dict[type[Atom], Callable[[list[Size], Ranges], Size]] = {
     FloorDiv: _simplify_floordiv,
     Mod: _simplify_mod,
     Max: _simplify_extremum(maximum, lambda other, a: other - a),

@@ -7,10 +7,10 @@ fact away, which proves `s0 + s1 >= 5` from `s0 >= s1` and `s1 >= 3`. Nothing he
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .expr import Condition, Expr, FloorDiv, Max, Min, Mod, Size, _make, mod, symbol
-from .ranges import Ranges, bounds
+from .ranges import Bound, Ranges, bounds
 
 MOST_FACTS = 24  # looked at for one question, the latest first
 DEPTH = 2  # facts combined in one proof
@@ -55,8 +55,8 @@ def _from_zero(expr: Expr, ranges: Ranges) -> Size:
     shifted: dict[Expr, Size] = {}
     for s in expr.free_symbols:
         low, high = bounds(s, ranges)
-        if low != -math.inf and low != 0:
-            shifted[s] = low + symbol(f"{s.name} - {low}", 0, None if high == math.inf else high - low)
+        if isinstance(low, int) and low != 0:
+            shifted[s] = low + symbol(f"{s.name} - {low}", 0, high - low if isinstance(high, int) else None)
     return expr.substitute(shifted) if shifted else expr
 
 
@@ -143,7 +143,7 @@ def _when(yes: bool, no: bool) -> bool | None:
     return True if yes else False if no else None
 
 
-BY_BOUNDS = {
+BY_BOUNDS: dict[str, Callable[[Bound, Bound], bool | None]] = {
     "==": lambda low, high: _when(low == high == 0, low > 0 or high < 0),
     "!=": lambda low, high: _when(low > 0 or high < 0, low == high == 0),
     "<": lambda low, high: _when(high < 0, low >= 0),
@@ -151,7 +151,7 @@ BY_BOUNDS = {
     ">": lambda low, high: _when(low > 0, high <= 0),
     ">=": lambda low, high: _when(low >= 0, high < 0),
 }
-BY_FACTS = {
+BY_FACTS: dict[str, Callable[[Expr, Prover], bool | None]] = {
     "==": lambda e, p: False if p(e - 1) or p(-e - 1) else True if p(e) and p(-e) else None,
     "!=": lambda e, p: True if p(e - 1) or p(-e - 1) else False if p(e) and p(-e) else None,
     "<": lambda e, p: True if p(-e - 1) else False if p(e) else None,

@@ -7,14 +7,20 @@ Whatever needs the actual value goes to the table: conditions are recorded, floa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, Union
 
 import torch
 
 from .expr import COMPARE, Condition, Expr, Size, floordiv, maximum, minimum, mod
 from .layout import contiguous_strides, is_contiguous
+
+if TYPE_CHECKING:
+    from .table import SymbolTable
+
+Truth = bool | Condition | tuple[str, "Truth", "Truth"]  # with "and" or "or"
+Question = Callable[[tuple[Size, ...], tuple[Size, ...]], bool]
 
 
 class Node:
@@ -23,7 +29,7 @@ class Node:
     __slots__ = ("table", "value")
     constant = None  # torch's operators look for it on nodes that stand for numbers
 
-    def __init__(self, table: Any, value: Any):
+    def __init__(self, table: SymbolTable, value: Any):
         self.table = table
         self.value = value
 
@@ -39,10 +45,10 @@ class Node:
     def is_nested_int(self) -> bool:
         return False
 
-    def nested_int(self):
+    def nested_int(self) -> None:
         return None
 
-    def nested_int_coeff(self):
+    def nested_int_coeff(self) -> None:
         return None
 
     def is_symbolic(self) -> bool:
@@ -51,25 +57,25 @@ class Node:
     def is_constant(self) -> bool:
         return False
 
-    def constant_int(self):
+    def constant_int(self) -> int | None:
         return None
 
-    def constant_bool(self):
+    def constant_bool(self) -> bool | None:
         return None
 
     def has_hint(self) -> bool:
         return True
 
-    def maybe_as_int(self):
+    def maybe_as_int(self) -> int | None:
         return None
 
-    def maybe_as_float(self):
+    def maybe_as_float(self) -> float | None:
         return None
 
-    def maybe_as_bool(self):
+    def maybe_as_bool(self) -> bool | None:
         return None
 
-    def clone(self):
+    def clone(self) -> Self:
         return self
 
     def wrap_int(self, value: int) -> IntNode:
@@ -82,11 +88,8 @@ class Node:
         return BoolNode(self.table, value)
 
     @property
-    def expr(self):
+    def expr(self) -> Any:  # of what kind the node says
         return self.value
-
-    def str(self) -> str:
-        return str(self.value)
 
     def __str__(self) -> str:
         return str(self.value)
@@ -96,44 +99,47 @@ class Node:
     def _graph_repr(self) -> str:
         return str(self.value)
 
-    def _value_eq(self, other: Any) -> bool:
+    def _value_eq(self, other: Node) -> bool:
         return self.value == other.value
 
     def _value_hash(self) -> int:
         return hash(self.value)
+
+    def str(self) -> str:
+        return str(self.value)
 
 
 class IntNode(Node):
     """A size."""
 
     __slots__ = ()
+    value: Size
 
-    def is_int(self):
+    def is_int(self) -> bool:
         return True
 
-    def is_symbolic(self):
+    def is_symbolic(self) -> bool:
         return self.value.__class__ is not int
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return self.value.__class__ is int
 
-    def constant_int(self):
-        return self.value if self.value.__class__ is int else None
+    def constant_int(self) -> int | None:
+        return None if isinstance(self.value, Expr) else self.value
 
-    def has_hint(self):
+    def has_hint(self) -> bool:
         return self.table.has_hint(self.value)
 
     @property
-    def hint(self):
+    def hint(self) -> int | None:
         return self.table.hint(self.value) if self.has_hint() else None
 
-    def require_hint(self):
+    def require_hint(self) -> int:
         return self.table.hint(self.value)
 
-    def maybe_as_int(self):
-        return self.value if self.value.__class__ is int else None
+    maybe_as_int = constant_int
 
-    def guard_int(self, file="", line=0) -> int:
+    def guard_int(self, file: str = "", line: int = 0) -> int:
         return self.table.fix(self.value)
 
     def int_(self) -> int:
@@ -142,97 +148,97 @@ class IntNode(Node):
     def bool_(self) -> bool:
         return self.table.guard(Condition("!=", self.value))
 
-    def expect_size(self, file="", line=0) -> bool:
+    def expect_size(self, file: str = "", line: int = 0) -> bool:
         return self._relation(">=", 0).expect_true(file, line)
 
     # arithmetic
     def _int(self, value: Size) -> IntNode:
         return IntNode(self.table, value)
 
-    def add(self, other):
+    def add(self, other: IntNode) -> IntNode:
         return self._int(self.value + other.value)
 
-    def sub(self, other):
+    def sub(self, other: IntNode) -> IntNode:
         return self._int(self.value - other.value)
 
     _sub_ = sub
 
-    def mul(self, other):
+    def mul(self, other: IntNode) -> IntNode:
         return self._int(self.value * other.value)
 
-    def mod(self, other):
+    def mod(self, other: IntNode) -> IntNode:
         return self._int(mod(self.value, other.value))
 
-    def floordiv(self, other):
+    def floordiv(self, other: IntNode) -> IntNode:
         return self._int(floordiv(self.value, other.value))
 
     int_floordiv = floordiv
 
-    def neg(self):
+    def neg(self) -> IntNode:
         return self._int(-self.value)
 
-    def pos(self):
+    def pos(self) -> IntNode:
         return self
 
-    def abs(self):
+    def abs(self) -> IntNode:
         return self._int(maximum(self.value, -self.value))
 
-    def trunc(self):
+    def trunc(self) -> IntNode:
         return self
 
     floor = ceil = sym_int = trunc
 
-    def round(self, ndigits=None):
+    def round(self, ndigits: int | None = None) -> IntNode:
         return self
 
-    def is_integer(self):
+    def is_integer(self) -> BoolNode:
         return BoolNode(self.table, True)
 
-    def pow(self, other):
+    def pow(self, other: IntNode) -> IntNode | FloatNode:
         exponent = self.table.fix(other.value)
         return self._int(self.value**exponent) if exponent >= 0 else self.sym_float().pow(FloatNode(self.table, float(exponent)))
 
     pow_by_natural = pow
 
-    def lshift(self, other):
+    def lshift(self, other: IntNode) -> IntNode:
         return self._int(self.value * 2 ** self.table.fix(other.value))
 
-    def rshift(self, other):
+    def rshift(self, other: IntNode) -> IntNode:
         return self._int(floordiv(self.value, 2 ** self.table.fix(other.value)))
 
-    def bitwise_and(self, other):
+    def bitwise_and(self, other: IntNode) -> IntNode:
         return self._int(self.table.fix(self.value) & self.table.fix(other.value))
 
-    def bitwise_or(self, other):
+    def bitwise_or(self, other: IntNode) -> IntNode:
         return self._int(self.table.fix(self.value) | self.table.fix(other.value))
 
-    def bitwise_xor(self, other):
+    def bitwise_xor(self, other: IntNode) -> IntNode:
         return self._int(self.table.fix(self.value) ^ self.table.fix(other.value))
 
-    def truediv(self, other):
+    def truediv(self, other: IntNode) -> FloatNode:
         return FloatNode(self.table, FloatExpr("/", (self.value, other.value)))
 
     int_truediv = float_truediv = truediv
 
-    def float_pow(self, other):
+    def float_pow(self, other: IntNode | FloatNode) -> FloatNode:
         return self.sym_float().pow(other.sym_float())
 
-    def sym_float(self):
+    def sym_float(self) -> FloatNode:
         return FloatNode(self.table, FloatExpr("float", (self.value,)))
 
-    def sym_min(self, other):
+    def sym_min(self, other: IntNode) -> IntNode:
         return self._int(minimum(self.value, other.value))
 
-    def sym_max(self, other):
+    def sym_max(self, other: IntNode) -> IntNode:
         return self._int(maximum(self.value, other.value))
 
-    def sym_sum(self, args):
+    def sym_sum(self, args: Iterable[IntNode]) -> IntNode:
         total: Size = 0
         for node in args:
             total = node.value + total
         return self._int(total)
 
-    def sym_ite(self, then, other):
+    def sym_ite(self, then: Node, other: Node) -> Node:
         raise TypeError("sym_ite needs a condition")
 
     # relations
@@ -241,62 +247,62 @@ class IntNode(Node):
         known = self.table.is_true(condition)
         return BoolNode(self.table, condition if known is None else known)
 
-    def eq(self, other):
+    def eq(self, other: IntNode) -> BoolNode:
         return self._relation("==", other.value)
 
-    def ne(self, other):
+    def ne(self, other: IntNode) -> BoolNode:
         return self._relation("!=", other.value)
 
-    def lt(self, other):
+    def lt(self, other: IntNode) -> BoolNode:
         return self._relation("<", other.value)
 
-    def le(self, other):
+    def le(self, other: IntNode) -> BoolNode:
         return self._relation("<=", other.value)
 
-    def gt(self, other):
+    def gt(self, other: IntNode) -> BoolNode:
         return self._relation(">", other.value)
 
-    def ge(self, other):
+    def ge(self, other: IntNode) -> BoolNode:
         return self._relation(">=", other.value)
 
     # layout questions that C++ asks about all sizes at once
-    def _layout(self, question: Callable[[tuple, tuple], bool], sizes, strides) -> BoolNode:
+    def _layout(self, question: Question, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
         answer = question(tuple(n.value for n in sizes), tuple(n.value for n in strides))
         return BoolNode(self.table, answer)
 
-    def is_contiguous(self, sizes, strides):
+    def is_contiguous(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
         return self._layout(is_contiguous, sizes, strides)
 
-    def is_channels_last_contiguous_2d(self, sizes, strides):
+    def is_channels_last_contiguous_2d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
         return self._layout(lambda s, t: len(s) == 4 and is_contiguous(_last(s), _last(t)), sizes, strides)
 
-    def is_channels_last_contiguous_3d(self, sizes, strides):
+    def is_channels_last_contiguous_3d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
         return self._layout(lambda s, t: len(s) == 5 and is_contiguous(_last(s), _last(t)), sizes, strides)
 
-    def is_channels_last_strides_2d(self, sizes, strides):
+    def is_channels_last_strides_2d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
         return self._layout(lambda s, t: len(s) == 4 and t == _channels_last_strides(s), sizes, strides)
 
-    def is_channels_last_strides_3d(self, sizes, strides):
+    def is_channels_last_strides_3d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
         return self._layout(lambda s, t: len(s) == 5 and t == _channels_last_strides(s), sizes, strides)
 
-    def is_non_overlapping_and_dense(self, sizes, strides):
+    def is_non_overlapping_and_dense(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
         return self._layout(is_dense, sizes, strides)
 
-    def is_non_overlapping_and_dense_indicator(self, sizes, strides):
+    def is_non_overlapping_and_dense_indicator(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> IntNode:
         return self._int(int(is_dense(tuple(n.value for n in sizes), tuple(n.value for n in strides))))
 
 
-def _last(values: tuple) -> tuple:
+def _last(values: tuple[Size, ...]) -> tuple[Size, ...]:
     """Channels moved to the end."""
     return (values[0], *values[2:], values[1])
 
 
-def _channels_last_strides(sizes: tuple) -> tuple:
+def _channels_last_strides(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
     inner = contiguous_strides(_last(sizes))
     return (inner[0], inner[-1], *inner[1:-1])
 
 
-def is_dense(sizes: tuple, strides: tuple) -> bool:
+def is_dense(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> bool:
     """Whether some order of the dimensions is row-major; structural, so False when unsure."""
     left = [(s, t) for s, t in zip(sizes, strides) if not (s.__class__ is int and s == 1)]
     expected: Size = 1
@@ -312,19 +318,20 @@ class BoolNode(Node):
     """A bool, a Condition, or ("and" | "or", left, right) of these."""
 
     __slots__ = ()
+    value: Truth
 
-    def is_bool(self):
+    def is_bool(self) -> bool:
         return True
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return self.value.__class__ is bool
 
-    def constant_bool(self):
-        return self.value if self.value.__class__ is bool else None
+    def constant_bool(self) -> bool | None:
+        return self.value if isinstance(self.value, bool) else None
 
     maybe_as_bool = constant_bool
 
-    def guard_bool(self, file="", line=0) -> bool:
+    def guard_bool(self, file: str = "", line: int = 0) -> bool:
         return decide(self.table, self.value)
 
     def bool_(self) -> bool:
@@ -333,14 +340,14 @@ class BoolNode(Node):
     def int_(self) -> int:
         return int(decide(self.table, self.value))
 
-    def guard_size_oblivious(self, file="", line=0) -> bool:
+    def guard_size_oblivious(self, file: str = "", line: int = 0) -> bool:
         known = known_truth(self.table, self.value)
         return decide(self.table, self.value) if known is None and _decidable(self.table, self.value) else bool(known)
 
-    def guard_or_false(self, file="", line=0) -> bool:
+    def guard_or_false(self, file: str = "", line: int = 0) -> bool:
         return self._guard_or(False)
 
-    def guard_or_true(self, file="", line=0) -> bool:
+    def guard_or_true(self, file: str = "", line: int = 0) -> bool:
         return self._guard_or(True)
 
     def _guard_or(self, default: bool) -> bool:
@@ -351,53 +358,53 @@ class BoolNode(Node):
             return default  # the asker declares this answer right for every size, so it need not become a condition
         return decide(self.table, self.value)
 
-    def statically_known_true(self, file="", line=0) -> bool:
+    def statically_known_true(self, file: str = "", line: int = 0) -> bool:
         return known_truth(self.table, self.value) is True
 
-    def expect_true(self, file="", line=0) -> bool:
+    def expect_true(self, file: str = "", line: int = 0) -> bool:
         if _decidable(self.table, self.value):
             return decide(self.table, self.value)
         if isinstance(self.value, Condition):
             self.table.assume(self.value)
         return True
 
-    def sym_and(self, other):
+    def sym_and(self, other: BoolNode) -> BoolNode:
         return BoolNode(self.table, _combine("and", self.value, other.value))
 
-    def sym_or(self, other):
+    def sym_or(self, other: BoolNode) -> BoolNode:
         return BoolNode(self.table, _combine("or", self.value, other.value))
 
     and_ = bitwise_and = sym_and
     or_ = bitwise_or = sym_or
 
-    def sym_not(self):
+    def sym_not(self) -> BoolNode:
         return BoolNode(self.table, _negate(self.value))
 
-    def eq(self, other):
+    def eq(self, other: BoolNode) -> BoolNode:
         return BoolNode(self.table, decide(self.table, self.value) == decide(self.table, other.value))
 
-    def ne(self, other):
+    def ne(self, other: BoolNode) -> BoolNode:
         return BoolNode(self.table, decide(self.table, self.value) != decide(self.table, other.value))
 
-    def sym_int(self):
+    def sym_int(self) -> IntNode:
         return IntNode(self.table, self.int_())
 
-    def sym_float(self):
+    def sym_float(self) -> FloatNode:
         return FloatNode(self.table, float(self.int_()))
 
-    def sym_ite(self, then, other):
+    def sym_ite(self, then: Node, other: Node) -> Node:
         return then if decide(self.table, self.value) else other
 
 
-def _combine(op: str, a: Any, b: Any) -> Any:
+def _combine(op: str, a: Truth, b: Truth) -> Truth:
     for known, other in ((a, b), (b, a)):
-        if known.__class__ is bool:
+        if isinstance(known, bool):
             return (other if known else False) if op == "and" else (True if known else other)
     return (op, a, b)
 
 
-def _negate(value: Any) -> Any:
-    if value.__class__ is bool:
+def _negate(value: Truth) -> Truth:
+    if isinstance(value, bool):
         return not value
     if isinstance(value, Condition):
         return value.negate()
@@ -405,9 +412,9 @@ def _negate(value: Any) -> Any:
     return ("or" if op == "and" else "and", _negate(a), _negate(b))
 
 
-def known_truth(table: Any, value: Any) -> bool | None:
+def known_truth(table: SymbolTable, value: Truth) -> bool | None:
     """The truth when it is provable."""
-    if value.__class__ is bool:
+    if isinstance(value, bool):
         return value
     if isinstance(value, Condition):
         return table.is_true(value)
@@ -419,9 +426,9 @@ def known_truth(table: Any, value: Any) -> bool | None:
     return None if left is None or right is None else not short
 
 
-def decide(table: Any, value: Any) -> bool:
+def decide(table: SymbolTable, value: Truth) -> bool:
     """The truth in the example; what it rests on is recorded."""
-    if value.__class__ is bool:
+    if isinstance(value, bool):
         return value
     if isinstance(value, Condition):
         return table.guard(value)
@@ -433,8 +440,8 @@ def decide(table: Any, value: Any) -> bool:
     return first if first is (op == "or") else decide(table, b)
 
 
-def _in_example(table: Any, value: Any) -> bool:
-    if value.__class__ is bool:
+def _in_example(table: SymbolTable, value: Truth) -> bool:
+    if isinstance(value, bool):
         return value
     if isinstance(value, Condition):
         return COMPARE[value.op](table.hint(value.expr), 0)
@@ -442,12 +449,15 @@ def _in_example(table: Any, value: Any) -> bool:
     return (all if op == "and" else any)(_in_example(table, v) for v in (a, b))
 
 
-def _decidable(table: Any, value: Any) -> bool:
-    if value.__class__ is bool:
+def _decidable(table: SymbolTable, value: Truth) -> bool:
+    if isinstance(value, bool):
         return True
     if isinstance(value, Condition):
         return table.has_hint(value.expr)
     return _decidable(table, value[1]) and _decidable(table, value[2])
+
+
+FloatOperand = Union[int, float, Expr, "FloatExpr"]
 
 
 class FloatExpr:
@@ -455,7 +465,7 @@ class FloatExpr:
 
     __slots__ = ("op", "args")
 
-    def __init__(self, op: str, args: tuple):
+    def __init__(self, op: str, args: tuple[FloatOperand, ...]):
         self.op, self.args = op, args
 
     def evaluate(self, fixed: Callable[[Size], int], by_zero: Callable[[float], float] | None = None) -> float:
@@ -503,7 +513,7 @@ FLOAT_OPS: dict[str, Callable[..., float]] = {
     "exp": math.exp,
     "round": round,
 }
-RELATIONS = {
+RELATIONS: dict[str, Callable[[float, float], bool]] = {
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a != b,
     "lt": lambda a, b: a < b,
@@ -518,7 +528,7 @@ NEAREST = Fraction(1, 2**54)  # a quotient that is off by less, relatively, roun
 WHOLE_STEPS = {"ge": ">=", "lt": "<"}
 
 
-def as_quotient(value: Any, below: bool) -> tuple[Size, Size] | None:
+def as_quotient(value: object, below: bool) -> tuple[Size, Size] | None:
     """(a, b) with a // b the floor of this float for all sizes below 2**40; without `below`, with its ceiling; None if unknown.
 
     For a quotient of sizes, a size, and a size times a factor. The factor stands for a fraction p/q when it is the float next to
@@ -526,16 +536,18 @@ def as_quotient(value: Any, below: bool) -> tuple[Size, Size] | None:
     """
     if not isinstance(value, FloatExpr):
         return None
-    if value.op == "/" and all(isinstance(a, Expr) or a.__class__ is int for a in value.args):
-        return value.args
+    if value.op == "/":
+        above, divisor = value.args
+        return (above, divisor) if isinstance(above, (int, Expr)) and isinstance(divisor, (int, Expr)) else None
     if value.op == "float":
-        return value.args[0], 1
+        (whole,) = value.args
+        return (whole, 1) if isinstance(whole, (int, Expr)) else None
     if value.op != "*":
         return None
-    size, factor = value.args if value.args[1].__class__ is float else value.args[::-1]
+    size, factor = value.args if isinstance(value.args[1], float) else value.args[::-1]
     if isinstance(size, FloatExpr) and size.op == "float":
-        size = size.args[0]
-    if factor.__class__ is not float or not 0 < factor < MOST_PARTS or not isinstance(size, Expr):
+        (size,) = size.args
+    if not isinstance(factor, float) or not 0 < factor < MOST_PARTS or not isinstance(size, Expr):
         return None
     near = Fraction(factor).limit_denominator(MOST_PARTS)
     off = Fraction(factor) / near - 1 if near else None
@@ -548,37 +560,67 @@ def nearest_even(a: Size, b: Size) -> Size:
     """round(a / b): the nearest whole number, and of two that are as near the even one."""
     halves = 2 * a + b
     nearest = floordiv(halves, 2 * b)
-    if b.__class__ is int and b % 2:
+    if isinstance(b, int) and b % 2:
         return nearest
     rest = mod(halves, 2 * b)
-    if b.__class__ is not int or b < 0:
+    if not isinstance(b, int) or b < 0:
         rest = maximum(rest, -rest)  # it has the sign of b
     return nearest - (1 - minimum(1, rest)) * mod(nearest, 2)
+
+
+def _divided_by_zero(number: float) -> float:
+    return math.copysign(math.inf, number) if number else math.nan
+
+
+def _float_binary(op: str) -> Callable[[FloatNode, IntNode | FloatNode], FloatNode]:
+    def method(self: FloatNode, other: IntNode | FloatNode) -> FloatNode:
+        if self.value.__class__ is float and other.value.__class__ in (float, int):
+            return FloatNode(self.table, float(FLOAT_OPS[op](self.value, other.value)))
+        return FloatNode(self.table, FloatExpr(op, (self.value, other.value)))
+
+    return method
+
+
+def _float_unary(op: str) -> Callable[[FloatNode], FloatNode]:
+    return lambda self: FloatNode(self.table, FloatExpr(op, (self.value,)))
+
+
+def _float_relation(name: str) -> Callable[[FloatNode, IntNode | FloatNode], BoolNode]:
+    def method(self: FloatNode, other: IntNode | FloatNode) -> BoolNode:
+        if name in WHOLE_STEPS and isinstance(other, IntNode):
+            found = as_quotient(self.value, below=True)
+            if found is not None:  # x >= 3 is floor(x) >= 3
+                return IntNode(self.table, floordiv(*found))._relation(WHOLE_STEPS[name], other.value)
+        right = other.guard_float() if isinstance(other, FloatNode) else other.int_()
+        return BoolNode(self.table, RELATIONS[name](self.guard_float(), right))
+
+    return method
 
 
 class FloatNode(Node):
     """A float, or a FloatExpr over sizes."""
 
     __slots__ = ()
+    value: float | FloatExpr
 
-    def is_float(self):
+    def is_float(self) -> bool:
         return True
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return self.value.__class__ is float
 
-    def maybe_as_float(self):
-        return self.value if self.value.__class__ is float else None
+    def maybe_as_float(self) -> float | None:
+        return None if isinstance(self.value, FloatExpr) else self.value
 
     @property
-    def hint(self):
-        return self.value if self.value.__class__ is float else float(self.value.evaluate(self.table.hint))
+    def hint(self) -> float:
+        return float(self.value.evaluate(self.table.hint)) if isinstance(self.value, FloatExpr) else self.value
 
-    def guard_float(self, file="", line=0) -> float:
+    def guard_float(self, file: str = "", line: int = 0) -> float:
         """What torch's own formulas ask for, in which numbers divide as C++ has it."""
-        return self.value if self.value.__class__ is float else float(self.value.evaluate(self.table.fix, _divided_by_zero))
+        return float(self.value.evaluate(self.table.fix, _divided_by_zero)) if isinstance(self.value, FloatExpr) else self.value
 
-    def guard_int(self, file="", line=0):
+    def guard_int(self, file: str = "", line: int = 0) -> int:
         return int(self.guard_float())
 
     int_ = guard_int
@@ -586,18 +628,18 @@ class FloatNode(Node):
     def bool_(self) -> bool:
         return bool(self.guard_float())
 
-    def sym_float(self):
+    def sym_float(self) -> FloatNode:
         return self
 
-    def floor(self):
+    def floor(self) -> IntNode:
         found = as_quotient(self.value, below=True)
         return IntNode(self.table, math.floor(self.guard_float()) if found is None else floordiv(*found))
 
-    def ceil(self):
+    def ceil(self) -> IntNode:
         found = as_quotient(self.value, below=False)
         return IntNode(self.table, math.ceil(self.guard_float()) if found is None else -floordiv(-found[0], found[1]))
 
-    def trunc(self):
+    def trunc(self) -> IntNode:
         found = as_quotient(self.value, below=True)
         if found is not None:
             if found[1] == 1:
@@ -609,55 +651,33 @@ class FloatNode(Node):
 
     sym_int = trunc
 
-    def round(self, ndigits=None):
+    def round(self, ndigits: int | None = None) -> IntNode | FloatNode:
         if ndigits is None:
             found = as_quotient(self.value, below=True) and as_quotient(self.value, below=False)
             return IntNode(self.table, round(self.guard_float()) if found is None else nearest_even(*found))
         return FloatNode(self.table, round(self.guard_float(), ndigits))
 
-    def is_integer(self):
+    def is_integer(self) -> BoolNode:
         return BoolNode(self.table, self.guard_float().is_integer())
 
-    def sym_ite(self, then, other):
+    def sym_ite(self, then: Node, other: Node) -> Node:
         return then if self.bool_() else other
 
-
-def _divided_by_zero(number: float) -> float:
-    return math.copysign(math.inf, number) if number else math.nan
-
-
-def _float_binary(op: str) -> Callable:
-    def method(self, other):
-        if self.value.__class__ is float and other.value.__class__ in (float, int):
-            return FloatNode(self.table, float(FLOAT_OPS[op](self.value, other.value)))
-        return FloatNode(self.table, FloatExpr(op, (self.value, other.value)))
-
-    return method
-
-
-def _float_unary(op: str) -> Callable:
-    return lambda self: FloatNode(self.table, FloatExpr(op, (self.value,)))
+    add = _float_binary("+")
+    sub = _float_binary("-")
+    mul = _float_binary("*")
+    truediv = float_truediv = _float_binary("/")
+    floordiv = _float_binary("//")
+    mod = _float_binary("%")
+    pow = float_pow = _float_binary("**")
+    sym_min = _float_binary("min")
+    sym_max = _float_binary("max")
+    neg = _float_unary("neg")
+    abs = _float_unary("abs")
 
 
-def _float_relation(name: str) -> Callable:
-    def method(self, other):
-        found = as_quotient(self.value, below=True) if name in WHOLE_STEPS and not isinstance(other, FloatNode) else None
-        if found is not None:  # x >= 3 is floor(x) >= 3
-            return IntNode(self.table, floordiv(*found))._relation(WHOLE_STEPS[name], other.value)
-        right = other.guard_float() if isinstance(other, FloatNode) else other.int_()
-        return BoolNode(self.table, RELATIONS[name](self.guard_float(), right))
-
-    return method
-
-
-_FLOAT_NAMES = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "float_truediv": "/", "pow": "**", "float_pow": "**"}
-_FLOAT_NAMES |= {"floordiv": "//", "mod": "%", "sym_min": "min", "sym_max": "max"}
-for _name, _op in _FLOAT_NAMES.items():
-    setattr(FloatNode, _name, _float_binary(_op))
 for _name in RELATIONS:
     setattr(FloatNode, _name, _float_relation(_name))
-for _name in ("neg", "abs"):
-    setattr(FloatNode, _name, _float_unary(_name))
 for _name in "sqrt cos cosh sin sinh tan tanh asin acos atan log2".split():
     setattr(FloatNode, _name, _float_unary(_name))
     setattr(FloatNode, f"sym_{_name}", _float_unary(_name))
@@ -665,12 +685,12 @@ for _name in "sqrt cos cosh sin sinh tan tanh asin acos atan log2".split():
     setattr(IntNode, f"sym_{_name}", lambda self, _name=_name: getattr(self.sym_float(), _name)())
 
 
-def to_symint(table: Any, size: Expr) -> torch.SymInt:
+def to_symint(table: SymbolTable, size: Expr) -> torch.SymInt:
     """A torch.SymInt over our node."""
     return torch.SymInt(IntNode(table, size))
 
 
-def unwrap(table: Any, value: Any) -> Size:
+def unwrap(table: SymbolTable, value: Any) -> Size:
     """The size inside a torch.SymInt of ours. Raises TypeError for others."""
     node = getattr(value, "node", None)
     if isinstance(node, IntNode):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -17,7 +17,13 @@ from ..errors import GuardOnUnbackedError
 from .expr import MIRRORED, Condition, Expr, Size, Symbol, symbol
 from .ranges import simplify
 from .solve import decide, facts_of, known_value, whole_multiples
-from .symint import to_symint, unwrap
+from .symint import BoolNode, to_symint, unwrap
+
+if TYPE_CHECKING:
+    from ..fake.memo import Memo
+
+T = TypeVar("T")
+Limits = tuple[int | None, int | None]  # inclusive; None when unknown
 
 log = logging.getLogger("tracework.primops.symbols")
 
@@ -47,12 +53,12 @@ class SymbolTable:
         self.origin: str = ""
         self._hints: dict[Symbol, int] = {}
         self._known: dict[Condition, bool] = {}
-        self._ranges: dict[Symbol, tuple] = {}
+        self._ranges: dict[Symbol, Limits] = {}
         self._equal: dict[Expr, Size] = {}
         self._facts: list[Expr] = []  # known to be 0 or more
         self._count = {"s": 0, "u": 0}
         self._carriers: dict[Expr, torch.SymInt] = {}
-        self.fakes: Any = None  # what fakes over these symbols remember (fake/memo.py)
+        self.fakes: Memo | None = None  # what fakes over these symbols remember (fake/memo.py)
 
     # symbols ---------------------------------------------------------------------------------
     def new(
@@ -82,7 +88,7 @@ class SymbolTable:
         if letter in self._count and number.isdigit():
             self._count[letter] = max(self._count[letter], int(number) + 1)
 
-    def new_scalar(self, dtype: torch.dtype) -> Any:
+    def new_scalar(self, dtype: torch.dtype) -> int | torch.SymInt:
         """The unknown value of a 0-dim tensor as torch.SymInt; floats are not carried."""
         if dtype.is_floating_point:
             raise GuardOnUnbackedError(f"item() of a {dtype} tensor", self.origin)
@@ -108,7 +114,7 @@ class SymbolTable:
         return tuple(self.origins)
 
     @property
-    def ranges(self) -> dict[Symbol, tuple]:
+    def ranges(self) -> dict[Symbol, Limits]:
         """Symbol -> (lower, upper), with what recorded conditions added."""
         return {s: self._ranges.get(s, (s.lower, s.upper)) for s in self.origins}
 
@@ -136,12 +142,11 @@ class SymbolTable:
         return known
 
     def _prove(self, op: str, expr: Expr) -> bool | None:
-        if self._equal:
-            expr = expr.substitute(self._equal)
-        expr = whole_multiples(simplify(expr, self._ranges))
-        if self._equal and isinstance(expr, Expr):
-            expr = expr.substitute(self._equal)
-        return decide(op, expr, self._ranges, self._facts)
+        size = expr.substitute(self._equal) if self._equal else expr
+        size = whole_multiples(simplify(size, self._ranges))
+        if self._equal and isinstance(size, Expr):
+            size = size.substitute(self._equal)
+        return decide(op, size, self._ranges, self._facts)
 
     def guard(self, condition: Condition, why: str = "") -> bool:
         """Whether it holds in the example; recorded (or its negation) unless it follows from what is known."""
@@ -179,7 +184,7 @@ class SymbolTable:
         """Symbol -> the one that is to be written for it, since a recorded condition says that they are equal."""
         return {s: value for s, value in self._equal.items() if isinstance(s, Symbol) and isinstance(value, Symbol)}
 
-    def attempt(self, run: Callable[[], Any]) -> Any:
+    def attempt(self, run: Callable[[], T]) -> T:
         """The result of `run`; if it raises, nothing that it decided stays recorded."""
         kept = (list(self.conditions), dict(self._known), dict(self._ranges), dict(self._equal), list(self._facts))
         try:
@@ -201,22 +206,23 @@ class SymbolTable:
         value = known_value(plain)
         if value is not None:
             self._equal[value[0]] = value[1]
-        affine = condition.expr.as_affine() if isinstance(condition.expr, Expr) else None
+        expr = condition.expr
+        affine = expr.as_affine() if isinstance(expr, Expr) else None
         if affine is None:
             return
         constant, coefficients = affine
         if condition.op == "==":
-            self._solve(condition.expr, coefficients)
+            self._solve(expr, coefficients)
         if len(coefficients) == 1:
             ((s, factor),) = coefficients.items()
             self._narrow(s, factor, constant, condition.op)
 
-    def _solve(self, expr: Expr, coefficients: dict[Symbol, int]) -> None:
+    def _solve(self, expr: Size, coefficients: dict[Symbol, int]) -> None:
         """From `s1 - s0 == 0`: s1 is s0, in proofs."""
         for s in sorted(coefficients, key=lambda s: (len(s.name), s.name), reverse=True):
             if abs(coefficients[s]) == 1 and s not in self._equal:
                 value = s - expr * coefficients[s]
-                step = {s: value}
+                step: dict[Expr, Size] = {s: value}
                 self._equal = {k: v.substitute(step) if isinstance(v, Expr) else v for k, v in self._equal.items()}
                 self._equal[s] = value.substitute(self._equal) if isinstance(value, Expr) else value
                 self._keep_range(s, self._equal[s])
@@ -254,9 +260,9 @@ class SymbolTable:
         self._ranges[s] = (low, high)
 
     # carriers --------------------------------------------------------------------------------
-    def to_symint(self, size: Size) -> Any:
+    def to_symint(self, size: Size) -> int | torch.SymInt:
         """int stays int; an expression becomes a torch.SymInt over our node."""
-        if size.__class__ is int:
+        if not isinstance(size, Expr):
             return size
         found = self._carriers.get(size)
         if found is None:
@@ -267,10 +273,8 @@ class SymbolTable:
         """The inverse of to_symint; sizes and ints pass. Raises TypeError for nodes of another owner."""
         return value if value.__class__ is int or isinstance(value, Expr) else unwrap(self, value)
 
-    def to_symbool(self, condition: Condition) -> Any:
+    def to_symbool(self, condition: Condition) -> bool | torch.SymBool:
         """A bool when it is known, else a torch.SymBool that is recorded when it is decided."""
-        from .symint import BoolNode
-
         known = self.is_true(condition)
         return known if known is not None else torch.SymBool(BoolNode(self, condition))
 
