@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 import torch.fx
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 disabled_torch_function = torch._C._disabled_torch_function_impl
 no_torch_function = torch._C.DisableTorchFunction
-OpOverload = torch._ops.OpOverload
-OpOverloadPacket = torch._ops.OpOverloadPacket
-HigherOrderOperator = torch._ops.HigherOrderOperator
 SizeTypes = (torch.SymInt, torch.SymFloat, torch.SymBool)
 make_wrapper_subclass = torch.Tensor._make_wrapper_subclass
 fused_sdp_choice = torch._fused_sdp_choice
@@ -61,7 +60,7 @@ def has_computed_kernel(func: OpOverload, key: str) -> bool:
     return torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), key)
 
 
-def below_autograd():
+def below_autograd() -> AbstractContextManager[object]:
     """Guard under which autograd does not see what is done to a tensor."""
     return torch._C._AutoDispatchBelowAutograd()
 
@@ -92,18 +91,18 @@ def node_name(graph: torch.fx.Graph, target: Any) -> str:
     return graph._target_to_str(target)
 
 
-def python_kernel(func: OpOverload, key: str) -> Any:
+def python_kernel(func: OpOverload, key: str) -> Callable[..., Any] | None:
     """The Python function that torch registered for this dispatch key, or None."""
     return func.py_kernels.get(getattr(torch._C.DispatchKey, key))
 
 
-def fake_kernel(func: OpOverload) -> Any:
+def fake_kernel(func: OpOverload) -> Callable[..., Any] | None:
     """The function that torch.library.register_fake was given for the op, or None."""
     kernel = torch._library.simple_registry.singleton.find(func.name()).fake_impl.kernel
     return None if kernel is None else kernel.func
 
 
-def fake_context(context: Any) -> Any:
+def fake_context(context: object) -> AbstractContextManager[object]:
     """A with-block in which torch.library.get_ctx() gives `context`."""
     return torch._library.fake_impl.set_ctx_getter(lambda: context)
 
@@ -131,12 +130,12 @@ class CompositeKernels:
         self._fallback.fallback(torch.library.fallthrough_kernel, _COMPOSITE_KEY)
         self._aten = torch.library.Library("aten", "IMPL", _COMPOSITE_KEY)
 
-    def add(self, name: str, kernel: Any) -> None:
+    def add(self, name: str, kernel: Callable[..., Any]) -> None:
         """Registers a kernel for an ATen overload, given as `upsample_nearest2d.vec`."""
         self._aten.impl(name, kernel, _COMPOSITE_KEY)
 
 
-def without_composite_key():
+def without_composite_key() -> AbstractContextManager[object]:
     """Guard under which COMPOSITE_KEYS are not looked at."""
     return torch._C._ExcludeDispatchKeyGuard(COMPOSITE_KEYS)
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
 
 from .symbols import active
+from .symbols.expr import Expr, Size
 
 SAMPLE_SIZE = 8191  # a symbol's stand-in when two symbolic strides are compared; strides nest, so order rarely depends on it
 
 
-def broadcast_sizes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
+def broadcast_sizes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
     """The NumPy rule over any number of size tuples."""
     first = shapes[0]
     if all(s == first for s in shapes[1:]):
         return tuple(first)
     ndim = max(len(s) for s in shapes)
-    out: list[Any] = [1] * ndim
+    out: list[Size] = [1] * ndim
     for shape in shapes:
         lead = ndim - len(shape)
         for i, size in enumerate(shape):
@@ -29,7 +29,7 @@ def broadcast_sizes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(out)
 
 
-def _joined(a: Any, b: Any, shapes: Any) -> Any:
+def _joined(a: Size, b: Size, shapes: Sequence[Sequence[Size]]) -> Size:
     if a is b or a == b or (b.__class__ is int and b == 1):
         return a
     if a.__class__ is int and a == 1:
@@ -45,28 +45,26 @@ def _joined(a: Any, b: Any, shapes: Any) -> Any:
     return a if a.__class__ is int else b
 
 
-def contiguous(sizes: Sequence[Any]) -> tuple[Any, ...]:
+def contiguous(sizes: Sequence[Size]) -> tuple[Size, ...]:
     """Row-major strides; a size of 0 counts as 1, as in eager."""
-    strides: list[Any] = []
-    step: Any = 1
+    strides: list[Size] = []
+    step: Size = 1
     for size in reversed(sizes):
         strides.append(step)
-        if size.__class__ is not int:
-            step = step * size
-        elif size > 1:
+        if type(size) is not int or size > 1:
             step = step * size
     return tuple(reversed(strides))
 
 
-def magnitude(size: Any) -> int:
+def magnitude(size: Size) -> int:
     """An int to order strides by."""
-    if size.__class__ is int:
-        return size
-    return _sampled(size)
+    return size if type(size) is int else _sampled(size)
 
 
 @cache
-def _sampled(size: Any) -> int:
+def _sampled(size: Size) -> int:
+    if not isinstance(size, Expr):
+        return size
     try:
         value = size.substitute({s: SAMPLE_SIZE for s in size.free_symbols})
     except ZeroDivisionError:  # by a quotient that is not 0 for the sizes there are
@@ -74,16 +72,16 @@ def _sampled(size: Any) -> int:
     return value if isinstance(value, int) else SAMPLE_SIZE
 
 
-def is_dense(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+def is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     """Non-overlapping and dense: some order of the dims is row-major."""
     return dense_order(sizes, strides) is not None
 
 
-def dense_order(sizes: Sequence[Any], strides: Sequence[Any]) -> list[int] | None:
+def dense_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | None:
     """The dims from outermost to innermost if the layout is dense, else None. Dims of size 1 are left out."""
     dims = [i for i, s in enumerate(sizes) if not (s.__class__ is int and s == 1)]
     dims.sort(key=lambda i: (magnitude(strides[i]), magnitude(sizes[i])))
-    expected: Any = 1
+    expected: Size = 1
     for i in dims:
         if strides[i] != expected:
             return None
@@ -91,11 +89,11 @@ def dense_order(sizes: Sequence[Any], strides: Sequence[Any]) -> list[int] | Non
     return dims[::-1]
 
 
-def is_contiguous(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     """Row-major, ignoring dims of size 1; a tensor without elements always is."""
     if 0 in sizes:
         return True
-    expected: Any = 1
+    expected: Size = 1
     for i in range(len(sizes) - 1, -1, -1):
         size = sizes[i]
         if size.__class__ is int and size == 1:
@@ -106,20 +104,20 @@ def is_contiguous(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
     return True
 
 
-def channels_last(sizes: Sequence[Any]) -> tuple[Any, ...]:
+def channels_last(sizes: Sequence[Size]) -> tuple[Size, ...]:
     """Strides with dim 1 innermost."""
     inner = contiguous((*sizes[:1], *sizes[2:], sizes[1]))
     return (inner[0], inner[-1], *inner[1:-1])
 
 
-def is_channels_last(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     """Dim 1 innermost, the rest row-major, ignoring dims of size 1."""
     if len(sizes) not in (4, 5):
         return False
     return is_contiguous((*sizes[:1], *sizes[2:], sizes[1]), (*strides[:1], *strides[2:], strides[1]))
 
 
-def elementwise_strides(operands: Iterable[tuple[Sequence[Any], Sequence[Any]]], sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+def elementwise_strides(operands: Iterable[tuple[Sequence[Size], Sequence[Size]]], sizes: tuple[Size, ...]) -> tuple[Size, ...]:
     """Strides of an elementwise result over (sizes, strides) operands, as TensorIterator allocates it."""
     operands = list(operands)
     full = [strides for shape, strides in operands if shape == sizes]
@@ -136,19 +134,19 @@ def elementwise_strides(operands: Iterable[tuple[Sequence[Any], Sequence[Any]]],
     return strides_in_order(sizes, order)
 
 
-def strides_in_order(sizes: Sequence[Any], order: Sequence[int]) -> tuple[Any, ...]:
+def strides_in_order(sizes: Sequence[Size], order: Sequence[int]) -> tuple[Size, ...]:
     """Dense strides with `order` listing the dims from innermost to outermost; a size of 0 counts as 0 unless that is row-major."""
     if list(order) == list(range(len(sizes) - 1, -1, -1)):
         return contiguous(sizes)
-    strides: list[Any] = [0] * len(sizes)
-    step: Any = 1
+    strides: list[Size] = [0] * len(sizes)
+    step: Size = 1
     for dim in order:
         strides[dim] = step
         step = step * sizes[dim]
     return tuple(strides)
 
 
-def _iteration_order(operands: list[tuple[Sequence[Any], Sequence[Any]]], sizes: tuple[Any, ...]) -> list[int]:
+def _iteration_order(operands: list[tuple[Sequence[Size], Sequence[Size]]], sizes: tuple[Size, ...]) -> list[int]:
     """Dims innermost first, by a stable insertion sort on the operands' strides."""
     ndim = len(sizes)
     table = [_aligned_strides(shape, strides, sizes) for shape, strides in operands]
@@ -166,7 +164,7 @@ def _iteration_order(operands: list[tuple[Sequence[Any], Sequence[Any]]], sizes:
     return order
 
 
-def _aligned_strides(shape: Sequence[Any], strides: Sequence[Any], sizes: tuple[Any, ...]) -> list[int]:
+def _aligned_strides(shape: Sequence[Size], strides: Sequence[Size], sizes: tuple[Size, ...]) -> list[int]:
     lead = len(sizes) - len(shape)
     out = [0] * lead
     for size, stride, full in zip(shape, strides, sizes[lead:], strict=True):

@@ -18,15 +18,18 @@ import operator
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.fx
 
 from .fx_nodes import add_node
+from .spec import TensorSpec
+from .symbols import Expr, Size
 
-FAMILIES = ("pointwise", "reduction", "view", "indexing", "creation", "rng", "matmul", "conv", "window", "scan", "memory")
+Scalar = int | float | complex | Expr
+"""A number, which may be a symbolic size."""
 
 
 class Kind(enum.Enum):
@@ -78,6 +81,7 @@ class Op:
     tags: frozenset[Tag]
     doc: str
     family: str
+    arity: int = field(init=False)
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -118,10 +122,10 @@ class Op:
     def __repr__(self) -> str:
         return f"prims.{self.name}"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[[str], Op], tuple[str]]:
         return _lookup, (self.name,)
 
-    def __deepcopy__(self, memo: Any) -> Op:
+    def __deepcopy__(self, memo: object) -> Op:
         return self
 
 
@@ -229,7 +233,7 @@ class PrimValue:
 
     __slots__ = ("node", "spec")
 
-    def __init__(self, spec: Any, node: torch.fx.Node | None) -> None:
+    def __init__(self, spec: TensorSpec, node: torch.fx.Node | None) -> None:
         self.spec = spec
         self.node = node
 
@@ -242,7 +246,7 @@ class PrimValue:
         return self.spec.device
 
     @property
-    def sizes(self) -> tuple[Any, ...]:
+    def sizes(self) -> tuple[Size, ...]:
         return self.spec.sizes
 
     shape = sizes
@@ -251,7 +255,7 @@ class PrimValue:
     def ndim(self) -> int:
         return len(self.spec.sizes)
 
-    def numel(self) -> Any:
+    def numel(self) -> Size:
         return self.spec.numel()
 
     def __repr__(self) -> str:
@@ -286,7 +290,7 @@ class GraphBuilder:
         _active.builder = self
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         _active.builder = self._outer.pop()
 
     def call(self, op: Op, args: tuple[Any, ...]) -> Any:

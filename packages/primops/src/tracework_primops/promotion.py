@@ -37,7 +37,7 @@ def is_float(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
 
-def number_dtype(value: Any) -> torch.dtype:
+def number_dtype(value: object) -> torch.dtype:
     """The dtype a Python number counts as; a symbolic size counts as an int."""
     if isinstance(value, bool):
         return torch.bool
@@ -70,7 +70,7 @@ def result_dtype(*operands: Any) -> torch.dtype:
 
 
 @cache
-def _outrank(higher: torch.dtype | None, lower: torch.dtype | None) -> Any:
+def _outrank(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dtype | None:
     if higher is None or lower is None:
         return higher if lower is None else lower
     if higher.is_complex:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
 import torch
 
 from .symbols.expr import Expr, Size
@@ -11,31 +14,31 @@ from .symbols.layout import contiguous_strides, is_contiguous, product
 class Frozen:
     """Instances cannot be changed after construction; fields are the slots."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen; use replace({name}=...)")
 
-    def __delattr__(self, name):
+    def __delattr__(self, name: str) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen")
 
     @classmethod
     def _fields(cls) -> list[str]:
         return [name for name in cls.__slots__ if not name.startswith("_")]
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self._fields()])
 
-    def __eq__(self, other):
-        return type(other) is type(self) and self._key() == other._key()
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frozen) and type(other) is type(self) and self._key() == other._key()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._key())
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
         return type(self), self._key()
 
-    def replace(self, **changes):
+    def replace(self, **changes: Any) -> Self:
         """A copy with these fields changed."""
         fields = {name: getattr(self, name) for name in self._fields()}
         fields.update(changes)
@@ -51,20 +54,28 @@ class TensorSpec(Frozen):
     sizes: tuple[Size, ...]
     strides: tuple[Size, ...]
     offset: Size
+    _symbolic: bool | None
 
-    def __init__(self, dtype, device, sizes, strides=None, offset=0):
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        device: torch.device,
+        sizes: tuple[Size, ...],
+        strides: tuple[Size, ...] | None = None,
+        offset: Size = 0,
+    ) -> None:
         _set_dtype(self, dtype)
         _set_device(self, device)
         _set_sizes(self, sizes)
         _set_strides(self, contiguous_strides(sizes) if strides is None else strides)
         _set_offset(self, offset)
-        _set_symbolic(self, None)
+        _set_symbolic(self, None)  # worked out when first asked for
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         return (
-            other.__class__ is TensorSpec
+            isinstance(other, TensorSpec)
             and self.dtype is other.dtype
             and self.sizes == other.sizes
             and self.strides == other.strides
@@ -72,7 +83,7 @@ class TensorSpec(Frozen):
             and self.device == other.device
         )
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.dtype, self.device, self.sizes, self.strides, self.offset))
 
     @property
@@ -107,12 +118,9 @@ class TensorSpec(Frozen):
         return text if self.device.type == "cpu" else f"{text} {self.device}"
 
 
-_set_dtype = TensorSpec.dtype.__set__
-_set_device = TensorSpec.device.__set__
-_set_sizes = TensorSpec.sizes.__set__
-_set_strides = TensorSpec.strides.__set__
-_set_offset = TensorSpec.offset.__set__
-_set_symbolic = TensorSpec._symbolic.__set__  # worked out when first asked for
+_set_dtype, _set_device, _set_sizes, _set_strides, _set_offset, _set_symbolic = (
+    vars(TensorSpec)[name].__set__ for name in TensorSpec.__slots__
+)
 
 
 class SizeSpec(Frozen):
@@ -122,13 +130,16 @@ class SizeSpec(Frozen):
     expr: Size
 
     def __init__(self, expr: Size):
-        SizeSpec.expr.__set__(self, expr)
+        _set_expr(self, expr)
 
     def __repr__(self) -> str:
         return f"size {self.expr}"
 
 
-def storage_extent(sizes, strides, offset: Size = 0) -> Size:
+_set_expr = vars(SizeSpec)["expr"].__set__
+
+
+def storage_extent(sizes: Iterable[Size], strides: Iterable[Size], offset: Size = 0) -> Size:
     """How many elements the storage must have to hold such a tensor."""
     last: Size = offset
     for size, stride in zip(sizes, strides):

@@ -8,7 +8,8 @@ import pytest
 import torch
 from tracework_primops import attention, decomp, eager, meta
 from tracework_primops.errors import SealedTable
-from tracework_primops.op import FAMILIES, OPS, RULES, Kind, make_op
+from tracework_primops.families import FAMILIES
+from tracework_primops.op import OPS, RULES, Kind, make_op
 from tracework_primops.ops.reasons import REASONS
 
 COMPOSITE_FILES = {"activation", "normalization", "loss", "attention", "foreach", "quantization"}

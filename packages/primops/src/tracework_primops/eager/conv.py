@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,16 +16,33 @@ rule = rules_into(EAGER)
 
 @rule()
 def convolution(
-    x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
-) -> Any:
+    x: torch.Tensor,
+    w: torch.Tensor,
+    b: torch.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> torch.Tensor:
     return torch.convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups)
 
 
 @rule()
 def convolution_backward(
-    grad: Any, x: Any, w: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
-    output_padding: Any, groups: int, mask: Any,
-) -> Any:  # fmt: skip
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    mask: Sequence[bool],
+) -> tuple[torch.Tensor | None, ...]:
     return torch.ops.aten.convolution_backward(
         grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,19 +15,19 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
-def _refuse_negative(indices: Any, wrap: bool) -> None:
+def _refuse_negative(indices: Iterable[torch.Tensor | None], wrap: bool) -> None:
     """ATen's index counts negative ones from the end, an embedding refuses them."""
     if not wrap and any(bool((i < 0).any()) for i in indices if i is not None):
         raise IndexError("index out of range in self")
 
 
 @rule()
-def cat(xs: Any, dim: int) -> torch.Tensor:
+def cat(xs: Iterable[torch.Tensor], dim: int) -> torch.Tensor:
     return torch.cat(list(xs), dim)
 
 
 @rule()
-def pad(x: torch.Tensor, low_high_pairs: Any, value: Any) -> torch.Tensor:
+def pad(x: torch.Tensor, low_high_pairs: Sequence[tuple[int, int]], value: complex) -> torch.Tensor:
     flat = [v for pair in reversed(low_high_pairs) for v in pair]
     return torch.constant_pad_nd(x, flat, value)
 
@@ -43,19 +43,21 @@ def index_select(x: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor
 
 
 @rule()
-def index(x: torch.Tensor, indices: Any, wrap: bool) -> torch.Tensor:
+def index(x: torch.Tensor, indices: Sequence[torch.Tensor | None], wrap: bool) -> torch.Tensor:
     _refuse_negative(indices, wrap)
     return torch.ops.aten.index.Tensor(x, list(indices))
 
 
 @rule()
-def index_put(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool, wrap: bool) -> torch.Tensor:
+def index_put(
+    x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor, accumulate: bool, wrap: bool
+) -> torch.Tensor:
     _refuse_negative(indices, wrap)
     return torch.ops.aten.index_put(x, list(indices), values, accumulate)
 
 
 @rule()
-def scatter(x: torch.Tensor, dim: int, index: torch.Tensor, src: Any) -> torch.Tensor:
+def scatter(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor | complex) -> torch.Tensor:
     return torch.scatter(x, dim, index, src)
 
 
@@ -65,106 +67,114 @@ def scatter_add(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tenso
 
 
 @rule()
-def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> torch.Tensor:
+def scatter_reduce(
+    x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
+) -> torch.Tensor:
     return torch.scatter_reduce(x, dim, index, src, reduce, include_self=include_self)
 
 
 @rule()
-def index_add(x: Any, dim: int, index: Any, src: Any, alpha: Any) -> torch.Tensor:
+def index_add(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, alpha: complex) -> torch.Tensor:
     return torch.index_add(x, dim, index, src, alpha=alpha)
 
 
 @rule()
-def index_copy(x: Any, dim: int, index: Any, src: Any, wrap: bool) -> torch.Tensor:
+def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, wrap: bool) -> torch.Tensor:
     index = torch.where(index < 0, index + x.shape[dim], index) if wrap else index
     return torch.index_copy(x, dim, index, src)
 
 
 @rule()
-def index_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> torch.Tensor:
+def index_reduce(
+    x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
+) -> torch.Tensor:
     return torch.index_reduce(x, dim, index, src, reduce, include_self=include_self)
 
 
 @rule()
-def slice_scatter(x: Any, src: Any, dim: int, start: int, end: int, step: int) -> torch.Tensor:
+def slice_scatter(x: torch.Tensor, src: torch.Tensor, dim: int, start: int, end: int, step: int) -> torch.Tensor:
     return torch.slice_scatter(x, src, dim, start, end, step)
 
 
 @rule()
-def select_scatter(x: Any, src: Any, dim: int, index: int) -> torch.Tensor:
+def select_scatter(x: torch.Tensor, src: torch.Tensor, dim: int, index: int) -> torch.Tensor:
     return torch.select_scatter(x, src, dim, index)
 
 
 @rule()
-def diagonal_scatter(x: Any, src: Any, offset: int, dim1: int, dim2: int) -> torch.Tensor:
+def diagonal_scatter(x: torch.Tensor, src: torch.Tensor, offset: int, dim1: int, dim2: int) -> torch.Tensor:
     return torch.diagonal_scatter(x, src, offset, dim1, dim2)
 
 
 @rule()
-def as_strided_scatter(x: Any, src: Any, sizes: Any, strides: Any, offset: int) -> torch.Tensor:
+def as_strided_scatter(
+    x: torch.Tensor, src: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int
+) -> torch.Tensor:
     return torch.as_strided_scatter(x, src, sizes, strides, offset)
 
 
 @rule()
-def masked_scatter(x: Any, mask: Any, src: Any) -> torch.Tensor:
+def masked_scatter(x: torch.Tensor, mask: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
     return torch.masked_scatter(x, mask, src)
 
 
 @rule()
-def take(x: Any, index: Any) -> torch.Tensor:
+def take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return torch.take(x, index)
 
 
 @rule()
-def put(x: Any, index: Any, src: Any, accumulate: bool) -> torch.Tensor:
+def put(x: torch.Tensor, index: torch.Tensor, src: torch.Tensor, accumulate: bool) -> torch.Tensor:
     return torch.put(x, index, src, accumulate)
 
 
 @rule()
-def roll(x: Any, shifts: Any, dims: Any) -> torch.Tensor:
+def roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int]) -> torch.Tensor:
     return torch.roll(x, shifts, dims)
 
 
 @rule()
-def tril(x: Any, diagonal: int) -> torch.Tensor:
+def tril(x: torch.Tensor, diagonal: int) -> torch.Tensor:
     return torch.tril(x, diagonal)
 
 
 @rule()
-def triu(x: Any, diagonal: int) -> torch.Tensor:
+def triu(x: torch.Tensor, diagonal: int) -> torch.Tensor:
     return torch.triu(x, diagonal)
 
 
 @rule()
-def searchsorted(sorted: Any, values: Any, right: bool, out_int32: bool, sorter: Any) -> torch.Tensor:
+def searchsorted(
+    sorted: torch.Tensor, values: torch.Tensor | complex, right: bool, out_int32: bool, sorter: torch.Tensor | None
+) -> torch.Tensor:
     return torch.searchsorted(sorted, values, right=right, out_int32=out_int32, sorter=sorter)
 
 
 @rule()
-def bucketize(x: Any, boundaries: Any, right: bool, out_int32: bool) -> torch.Tensor:
+def bucketize(x: torch.Tensor | complex, boundaries: torch.Tensor, right: bool, out_int32: bool) -> torch.Tensor:
     return torch.bucketize(x, boundaries, right=right, out_int32=out_int32)
 
 
 @rule()
-def nonzero(x: Any) -> torch.Tensor:
+def nonzero(x: torch.Tensor) -> torch.Tensor:
     return torch.nonzero(x)
 
 
 @rule()
-def masked_select(x: Any, mask: Any) -> torch.Tensor:
+def masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return torch.masked_select(x, mask)
 
 
 @rule()
-def repeat_interleave(repeats: Any, output_size: Any) -> torch.Tensor:
+def repeat_interleave(repeats: torch.Tensor, output_size: int | None) -> torch.Tensor:
     return torch.repeat_interleave(repeats, output_size=output_size)
 
 
 @rule()
-def unique(x: Any, sorted: bool, return_inverse: bool, return_counts: bool) -> Any:
+def unique(x: torch.Tensor, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[torch.Tensor, ...]:
     return unique2(x, sorted, return_inverse, return_counts)
 
 
 @rule()
-def bincount(x: Any, weights: Any, minlength: int) -> torch.Tensor:
+def bincount(x: torch.Tensor, weights: torch.Tensor | None, minlength: int) -> torch.Tensor:
     return torch.bincount(x, weights, minlength)

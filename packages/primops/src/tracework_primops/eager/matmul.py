@@ -16,54 +16,63 @@ rule = rules_into(EAGER)
 
 
 @rule()
-def mm(a: Any, b: Any) -> torch.Tensor:
+def mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.mm(a, b)
 
 
 @rule()
-def addmm(bias: Any, a: Any, b: Any, beta: Any, alpha: Any) -> torch.Tensor:
+def addmm(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, beta: complex, alpha: complex) -> torch.Tensor:
     return torch.addmm(bias, a, b, beta=beta, alpha=alpha)
 
 
 @rule()
-def bmm(a: Any, b: Any) -> torch.Tensor:
+def bmm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.bmm(a, b)
 
 
 @rule()
-def baddbmm(bias: Any, a: Any, b: Any, beta: Any, alpha: Any) -> torch.Tensor:
+def baddbmm(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, beta: complex, alpha: complex) -> torch.Tensor:
     return torch.baddbmm(bias, a, b, beta=beta, alpha=alpha)
 
 
 @rule()
-def mv(a: Any, x: Any) -> torch.Tensor:
+def mv(a: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.mv(a, x)
 
 
 @rule()
-def dot(a: Any, b: Any) -> torch.Tensor:
+def dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.dot(a, b)
 
 
 @rule()
-def vdot(a: Any, b: Any) -> torch.Tensor:
+def vdot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.vdot(a, b)
 
 
 @rule()
 def scaled_mm(
-    a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result: Any, out_dtype: Any, use_fast_accum: bool
-) -> Any:
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    bias: torch.Tensor | None,
+    scale_result: torch.Tensor | None,
+    out_dtype: torch.dtype | None,
+    use_fast_accum: bool,
+) -> torch.Tensor:
     return _torch.scaled_mm(a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
 
 
 @rule()
-def grouped_mm(a: Any, b: Any, offs: Any, bias: Any, out_dtype: Any) -> torch.Tensor:
+def grouped_mm(
+    a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None, bias: torch.Tensor | None, out_dtype: torch.dtype | None
+) -> torch.Tensor:
     return _torch.grouped_mm(a, b, offs=offs, bias=bias, out_dtype=out_dtype)
 
 
 @rule()
-def int_mm(a: Any, b: Any) -> torch.Tensor:
+def int_mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return _torch.int_mm(a, b)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,20 +15,20 @@ rule = rules_into(EAGER)
 
 
 @rule()
-def clone(x: Any) -> torch.Tensor:
+def clone(x: torch.Tensor) -> torch.Tensor:
     return x.clone()
 
 
 @rule()
-def copy_into(dst: Any, src: Any) -> torch.Tensor:
+def copy_into(dst: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
     return dst.copy_(src)
 
 
 @rule()
-def contiguous(x: Any, strides: Any) -> torch.Tensor:
+def contiguous(x: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)
 
 
 @rule()
-def device_put(x: Any, device: Any) -> torch.Tensor:
+def device_put(x: torch.Tensor, device: torch.device) -> torch.Tensor:
     return x.to(device)

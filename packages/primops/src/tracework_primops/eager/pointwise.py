@@ -31,7 +31,7 @@ _NO_NUMBERS = frozenset(
 )
 
 
-def _tensors(*operands: Any) -> list[torch.Tensor]:
+def _tensors(*operands: torch.Tensor | complex) -> list[torch.Tensor]:
     """Numbers as 0-dim tensors of the tensor operand's dtype, for functions that take no numbers."""
     like = next(x for x in operands if isinstance(x, torch.Tensor))
     return [x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=like.dtype, device=like.device) for x in operands]
@@ -42,7 +42,7 @@ def _with_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @rule()
-def trunc_divide(a: Any, b: Any) -> torch.Tensor:
+def trunc_divide(a: torch.Tensor | complex, b: torch.Tensor | complex) -> torch.Tensor:
     return torch.div(*_tensors(a, b), rounding_mode="trunc")
 
 
@@ -77,22 +77,22 @@ def bitcast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 @rule()
-def sub(a: Any, b: Any) -> torch.Tensor:
+def sub(a: torch.Tensor | complex, b: torch.Tensor | complex) -> torch.Tensor:
     return torch.sub(a, b) if isinstance(a, torch.Tensor) else torch.rsub(b, a)
 
 
 @rule()
-def ldexp(a: Any, b: Any) -> torch.Tensor:
+def ldexp(a: torch.Tensor | complex, b: torch.Tensor | complex) -> torch.Tensor:
     return torch.ldexp(*_tensors(a, b))
 
 
 @rule()
-def where(cond: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
+def where(cond: torch.Tensor, a: torch.Tensor | complex, b: torch.Tensor | complex) -> torch.Tensor:
     return torch.where(cond, *_tensors(a, b))
 
 
 @rule()
-def fma(a: Any, b: Any, c: Any) -> torch.Tensor:
+def fma(a: torch.Tensor | complex, b: torch.Tensor | complex, c: torch.Tensor | complex) -> torch.Tensor:
     return torch.add(torch.mul(a, b), c)
 
 

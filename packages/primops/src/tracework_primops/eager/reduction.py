@@ -60,7 +60,7 @@ def argmin(x: torch.Tensor, dim: int, keepdim: bool) -> torch.Tensor:
 
 
 @rule()
-def var_mean(x: torch.Tensor, dims: tuple[int, ...], correction: Any, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def var_mean(x: torch.Tensor, dims: tuple[int, ...], correction: float, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.var_mean(x, dims or None, correction=correction, keepdim=keepdim)
 
 
@@ -82,7 +82,7 @@ def logsumexp(x: torch.Tensor, dims: tuple[int, ...], keepdim: bool) -> torch.Te
 
 
 @rule()
-def norm(x: torch.Tensor, ord: Any, dims: tuple[int, ...], keepdim: bool) -> torch.Tensor:
+def norm(x: torch.Tensor, ord: float, dims: tuple[int, ...], keepdim: bool) -> torch.Tensor:
     return torch.linalg.vector_norm(x, ord, dims or None, keepdim)
 
 
@@ -92,25 +92,25 @@ def count_nonzero(x: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
 
 
 @rule()
-def median(x: torch.Tensor, dim: int, keepdim: bool) -> Any:
+def median(x: torch.Tensor, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
     return tuple(torch.median(x, dim, keepdim))
 
 
 @rule()
-def nanmedian(x: torch.Tensor, dim: int, keepdim: bool) -> Any:
+def nanmedian(x: torch.Tensor, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
     return tuple(torch.nanmedian(x, dim, keepdim))
 
 
 @rule()
-def mode(x: torch.Tensor, dim: int, keepdim: bool) -> Any:
+def mode(x: torch.Tensor, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
     return tuple(torch.mode(x, dim, keepdim))
 
 
 @rule()
-def kthvalue(x: torch.Tensor, k: int, dim: int, keepdim: bool) -> Any:
+def kthvalue(x: torch.Tensor, k: int, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
     return tuple(torch.kthvalue(x, k, dim, keepdim))
 
 
 @rule()
-def histc(x: torch.Tensor, bins: int, min: Any, max: Any) -> torch.Tensor:
+def histc(x: torch.Tensor, bins: int, min: float, max: float) -> torch.Tensor:
     return torch.histc(x, bins, min, max)

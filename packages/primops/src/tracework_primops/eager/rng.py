@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,22 +15,22 @@ rule = rules_into(EAGER)
 
 
 @rule()
-def rand(sizes: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
+def rand(sizes: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     return torch.rand(sizes, dtype=dtype, device=device)
 
 
 @rule()
-def randn(sizes: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
+def randn(sizes: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     return torch.randn(sizes, dtype=dtype, device=device)
 
 
 @rule()
-def randint(low: int, high: int, sizes: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
+def randint(low: int, high: int, sizes: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     return torch.randint(low, high, sizes, dtype=dtype, device=device)
 
 
 @rule()
-def randperm(n: int, dtype: torch.dtype, device: Any) -> torch.Tensor:
+def randperm(n: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     return torch.randperm(n, dtype=dtype, device=device)
 
 
@@ -90,7 +90,7 @@ def multinomial(x: torch.Tensor, num_samples: int, replacement: bool) -> torch.T
 
 
 @rule()
-def native_dropout(x: torch.Tensor, p: float) -> Any:
+def native_dropout(x: torch.Tensor, p: float) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.native_dropout(x, p, True)
 
 

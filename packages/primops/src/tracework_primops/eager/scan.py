@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,37 +15,39 @@ rule = rules_into(EAGER)
 
 
 @rule()
-def cumsum(x: Any, dim: int) -> torch.Tensor:
+def cumsum(x: torch.Tensor, dim: int) -> torch.Tensor:
     return torch.cumsum(x, dim, dtype=x.dtype)
 
 
 @rule()
-def cumprod(x: Any, dim: int) -> torch.Tensor:
+def cumprod(x: torch.Tensor, dim: int) -> torch.Tensor:
     return torch.cumprod(x, dim, dtype=x.dtype)
 
 
 @rule()
-def cummax(x: Any, dim: int) -> Any:
+def cummax(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, ...]:
     return tuple(torch.cummax(x, dim))
 
 
 @rule()
-def cummin(x: Any, dim: int) -> Any:
+def cummin(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, ...]:
     return tuple(torch.cummin(x, dim))
 
 
 @rule()
-def logcumsumexp(x: Any, dim: int) -> torch.Tensor:
+def logcumsumexp(x: torch.Tensor, dim: int) -> torch.Tensor:
     return torch.logcumsumexp(x, dim)
 
 
 @rule()
-def associative_scan(combine: Callable[..., Any], xs: Any, dim: int, reverse: bool) -> Any:
+def associative_scan(
+    combine: Callable[..., Iterable[torch.Tensor]], xs: Sequence[torch.Tensor], dim: int, reverse: bool
+) -> tuple[torch.Tensor, ...]:
     """Step by step; `combine` takes two lists of slices and gives one."""
     columns = [list(x.unbind(dim)) for x in xs]
     steps = range(len(columns[0]))
     order = reversed(steps) if reverse else steps
-    carried: list[Any] | None = None
+    carried: list[torch.Tensor] | None = None
     for i in order:
         current = [c[i] for c in columns]
         carried = current if carried is None else list(combine(carried, current))
@@ -55,10 +57,10 @@ def associative_scan(combine: Callable[..., Any], xs: Any, dim: int, reverse: bo
 
 
 @rule()
-def sort(x: Any, dim: int, descending: bool, stable: bool) -> Any:
+def sort(x: torch.Tensor, dim: int, descending: bool, stable: bool) -> tuple[torch.Tensor, ...]:
     return tuple(torch.sort(x, dim=dim, descending=descending, stable=stable))
 
 
 @rule()
-def topk(x: Any, k: int, dim: int, largest: bool, sorted: bool) -> Any:
+def topk(x: torch.Tensor, k: int, dim: int, largest: bool, sorted: bool) -> tuple[torch.Tensor, ...]:
     return tuple(torch.topk(x, k, dim, largest, sorted))

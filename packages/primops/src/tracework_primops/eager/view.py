@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,17 +15,17 @@ rule = rules_into(EAGER)
 
 
 @rule()
-def expand(x: torch.Tensor, sizes: Any) -> torch.Tensor:
+def expand(x: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
     return x.expand(sizes)
 
 
 @rule()
-def permute(x: torch.Tensor, dims: Any) -> torch.Tensor:
+def permute(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     return x.permute(dims)
 
 
 @rule()
-def reshape(x: torch.Tensor, sizes: Any) -> torch.Tensor:
+def reshape(x: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
     return x.reshape(sizes)
 
 
@@ -35,7 +35,7 @@ def slice(x: torch.Tensor, dim: int, start: int, end: int, step: int) -> torch.T
 
 
 @rule()
-def squeeze(x: torch.Tensor, dims: Any) -> torch.Tensor:
+def squeeze(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     return x.squeeze(dims)
 
 
@@ -45,7 +45,7 @@ def unsqueeze(x: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 @rule()
-def as_strided(x: torch.Tensor, sizes: Any, strides: Any, offset: int) -> torch.Tensor:
+def as_strided(x: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
     return x.as_strided(sizes, strides, offset)
 
 
@@ -55,7 +55,7 @@ def diagonal(x: torch.Tensor, offset: int, dim1: int, dim2: int) -> torch.Tensor
 
 
 @rule()
-def flip(x: torch.Tensor, dims: Any) -> torch.Tensor:
+def flip(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     return torch.flip(x, dims)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..broadcasting import channels_last, is_channels_last, is_contiguous
 from ..op import Op
 from ..spec import TensorSpec
-from ..symbols import floordiv
+from ..symbols import Size, floordiv
 from ..tables import rules_into
 
 META: dict[Op, Callable[..., Any]] = {}
@@ -16,19 +16,19 @@ rule = rules_into(META)
 
 
 def convolved_sizes(
-    x: Sequence[Any],
-    w: Sequence[Any],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    x: Sequence[Size],
+    w: Sequence[Size],
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
     transposed: bool,
-    output_padding: Any,
+    output_padding: Sequence[Size],
     groups: int,
-) -> tuple[Any, ...]:
+) -> tuple[Size, ...]:
     """Sizes of a convolution's result; a parameter with one number stands for every spatial dim."""
     spatial = len(x) - 2
 
-    def per_dim(value: Any) -> list[Any]:
+    def per_dim(value: Sequence[Size]) -> list[Size]:
         return list(value) * spatial if len(value) == 1 else list(value)
 
     stride, padding, dilation, extra = map(per_dim, (stride, padding, dilation, output_padding or (0,)))
@@ -53,14 +53,16 @@ def wants_channels_last(x: TensorSpec, w: TensorSpec) -> bool:
 
 
 @rule()
-def convolution(x: TensorSpec, w: TensorSpec, b: Any, *parameters: Any) -> TensorSpec:
+def convolution(x: TensorSpec, w: TensorSpec, b: TensorSpec | None, *parameters: Any) -> TensorSpec:
     sizes = convolved_sizes(x.sizes, w.sizes, *parameters)
     strides = channels_last(sizes) if wants_channels_last(x, w) else None
     return TensorSpec(x.dtype, x.device, sizes, strides)
 
 
 @rule()
-def convolution_backward(grad: TensorSpec, x: TensorSpec, w: TensorSpec, bias_sizes: Any, *rest: Any) -> tuple[Any, ...]:
+def convolution_backward(
+    grad: TensorSpec, x: TensorSpec, w: TensorSpec, bias_sizes: Sequence[Size] | None, *rest: Any
+) -> tuple[TensorSpec | None, ...]:
     mask = rest[-1]
     last = wants_channels_last(x, w)
 

@@ -7,59 +7,64 @@ from typing import Any
 
 import torch
 
-from ..op import Op
+from ..op import Op, Scalar
 from ..spec import TensorSpec
+from ..symbols import Size
 from ..tables import rules_into
 
 META: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(META)
 
 
-def placed(device: Any) -> torch.device:
+def placed(device: torch.device | str | None) -> torch.device:
     """A torch.device with an index where the device type has one."""
-    device = torch.device(device) if device is not None else torch.device("cpu")
-    if device.type == "cuda" and device.index is None:
+    given = torch.device(device) if device is not None else torch.device("cpu")
+    if given.type == "cuda" and given.index is None:
         return torch.device("cuda", torch.cuda.current_device())
-    return device
+    return given
 
 
 @rule()
-def iota(n: Any, start: Any, step: Any, dtype: torch.dtype, device: Any) -> TensorSpec:
+def iota(n: Size, start: Scalar, step: Scalar, dtype: torch.dtype, device: torch.device | str | None) -> TensorSpec:
     return TensorSpec(dtype, placed(device), (n,))
 
 
 @rule()
-def full(sizes: Sequence[Any], value: Any, dtype: torch.dtype, device: Any) -> TensorSpec:
+def full(sizes: Sequence[Size], value: Scalar, dtype: torch.dtype, device: torch.device | str | None) -> TensorSpec:
     return TensorSpec(dtype, placed(device), tuple(sizes))
 
 
 @rule()
-def empty(sizes: Sequence[Any], dtype: torch.dtype, device: Any) -> TensorSpec:
+def empty(sizes: Sequence[Size], dtype: torch.dtype, device: torch.device | str | None) -> TensorSpec:
     return TensorSpec(dtype, placed(device), tuple(sizes))
 
 
 @rule()
-def empty_strided(sizes: Sequence[Any], strides: Sequence[Any], dtype: torch.dtype, device: Any) -> TensorSpec:
+def empty_strided(
+    sizes: Sequence[Size], strides: Sequence[Size], dtype: torch.dtype, device: torch.device | str | None
+) -> TensorSpec:
     return TensorSpec(dtype, placed(device), tuple(sizes), tuple(strides))
 
 
 @rule()
-def scalar_tensor(value: Any, dtype: torch.dtype, device: Any) -> TensorSpec:
+def scalar_tensor(value: Scalar, dtype: torch.dtype, device: torch.device | str | None) -> TensorSpec:
     return TensorSpec(dtype, placed(device), ())
 
 
 @rule()
-def linspace(start: Any, end: Any, steps: Any, dtype: torch.dtype, device: Any) -> TensorSpec:
+def linspace(start: Scalar, end: Scalar, steps: Size, dtype: torch.dtype, device: torch.device | str | None) -> TensorSpec:
     return TensorSpec(dtype, placed(device), (steps,))
 
 
 @rule()
-def logspace(start: Any, end: Any, steps: Any, base: Any, dtype: torch.dtype, device: Any) -> TensorSpec:
+def logspace(
+    start: Scalar, end: Scalar, steps: Size, base: Scalar, dtype: torch.dtype, device: torch.device | str | None
+) -> TensorSpec:
     return TensorSpec(dtype, placed(device), (steps,))
 
 
 @rule()
-def eye(n: Any, m: Any, dtype: torch.dtype, device: Any) -> TensorSpec:
+def eye(n: Size, m: Size, dtype: torch.dtype, device: torch.device | str | None) -> TensorSpec:
     return TensorSpec(dtype, placed(device), (n, m))
 
 
@@ -68,10 +73,10 @@ def _lower_count(row: int, col: int, offset: int) -> int:
 
 
 @rule()
-def tril_indices(row: int, col: int, offset: int, dtype: torch.dtype, device: Any) -> TensorSpec:
+def tril_indices(row: int, col: int, offset: int, dtype: torch.dtype, device: torch.device | str | None) -> TensorSpec:
     return TensorSpec(dtype, placed(device), (2, _lower_count(row, col, offset)))
 
 
 @rule()
-def triu_indices(row: int, col: int, offset: int, dtype: torch.dtype, device: Any) -> TensorSpec:
+def triu_indices(row: int, col: int, offset: int, dtype: torch.dtype, device: torch.device | str | None) -> TensorSpec:
     return TensorSpec(dtype, placed(device), (2, row * col - _lower_count(row, col, offset - 1)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..op import Op
+from ..op import Op, Scalar
 from ..spec import TensorSpec
 from ..tables import rules_into
 
@@ -26,7 +26,7 @@ def int_mm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
 
 
 @rule()
-def addmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, beta: Any, alpha: Any) -> TensorSpec:
+def addmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, beta: Scalar, alpha: Scalar) -> TensorSpec:
     return TensorSpec(a.dtype, a.device, (a.sizes[0], b.sizes[1]))
 
 
@@ -36,7 +36,7 @@ def bmm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
 
 
 @rule()
-def baddbmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, beta: Any, alpha: Any) -> TensorSpec:
+def baddbmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, beta: Scalar, alpha: Scalar) -> TensorSpec:
     return bmm(a, b)
 
 
@@ -51,12 +51,21 @@ def dot(a: TensorSpec, b: TensorSpec) -> TensorSpec:
 
 
 @rule()
-def scaled_mm(a: TensorSpec, b: TensorSpec, sa: Any, sb: Any, bias: Any, sr: Any, out_dtype: Any, fast: bool) -> TensorSpec:
+def scaled_mm(
+    a: TensorSpec,
+    b: TensorSpec,
+    sa: TensorSpec,
+    sb: TensorSpec,
+    bias: TensorSpec | None,
+    sr: TensorSpec | None,
+    out_dtype: torch.dtype | None,
+    fast: bool,
+) -> TensorSpec:
     return TensorSpec(out_dtype or a.dtype, a.device, (a.sizes[0], b.sizes[1]))
 
 
 @rule()
-def grouped_mm(a: TensorSpec, b: TensorSpec, offs: Any, bias: Any, out_dtype: Any) -> TensorSpec:
+def grouped_mm(a: TensorSpec, b: TensorSpec, offs: Any, bias: TensorSpec | None, out_dtype: torch.dtype | None) -> TensorSpec:
     dtype = out_dtype or a.dtype
     if a.ndim == 2 and b.ndim == 2:
         return TensorSpec(dtype, a.device, (offs.sizes[0], a.sizes[0], b.sizes[1]))
@@ -66,13 +75,13 @@ def grouped_mm(a: TensorSpec, b: TensorSpec, offs: Any, bias: Any, out_dtype: An
 
 
 @rule()
-def attention(q: TensorSpec, k: TensorSpec, v: TensorSpec, *others: Any) -> tuple[TensorSpec, ...]:
+def attention(q: TensorSpec, k: TensorSpec, v: TensorSpec, *others: object) -> tuple[TensorSpec, ...]:
     rows = TensorSpec(torch.float64 if q.dtype == torch.float64 else torch.float32, q.device, q.sizes[:3])
     return TensorSpec(q.dtype, q.device, (*q.sizes[:3], v.sizes[3])), rows, rows
 
 
 @rule()
-def attention_backward(grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, *others: Any) -> tuple[TensorSpec, ...]:
+def attention_backward(grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, *others: object) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(x.dtype, x.device, x.sizes) for x in (q, k, v))
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ..op import Op
 from ..spec import TensorSpec
+from ..symbols import Size
 from ..tables import rules_into
 from .creation import placed
 from .pointwise import elementwise
@@ -26,10 +29,10 @@ def copy_into(dst: TensorSpec, src: TensorSpec) -> TensorSpec:
 
 
 @rule()
-def contiguous(x: TensorSpec, strides: tuple[Any, ...]) -> TensorSpec:
+def contiguous(x: TensorSpec, strides: tuple[Size, ...]) -> TensorSpec:
     return TensorSpec(x.dtype, x.device, x.sizes, tuple(strides))
 
 
 @rule()
-def device_put(x: TensorSpec, device: Any) -> TensorSpec:
+def device_put(x: TensorSpec, device: torch.device | str | None) -> TensorSpec:
     return elementwise(None, x).replace(device=placed(device))

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from ..broadcasting import broadcast_sizes, elementwise_strides
-from ..op import OPS, Op, Tag
+from ..op import OPS, Op, Scalar, Tag
 from ..promotion import complex_of, real_of
 from ..spec import TensorSpec
+from ..symbols import Size
 from ..tables import rules_into
 
 META: dict[Op, Callable[..., Any]] = {}
@@ -19,19 +20,21 @@ rule = rules_into(META)
 
 
 @lru_cache(maxsize=1 << 16)
-def layout1(sizes: tuple[Any, ...], strides: tuple[Any, ...]) -> tuple[Any, ...]:
+def layout1(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> tuple[Size, ...]:
     """Strides of a one-operand result."""
     return elementwise_strides([(sizes, strides)], sizes)
 
 
 @lru_cache(maxsize=1 << 16)
-def layout2(a: tuple[Any, ...], sa: tuple[Any, ...], b: tuple[Any, ...], sb: tuple[Any, ...]) -> tuple[Any, Any]:
+def layout2(
+    a: tuple[Size, ...], sa: tuple[Size, ...], b: tuple[Size, ...], sb: tuple[Size, ...]
+) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
     """Sizes and strides of a two-operand result."""
     sizes = broadcast_sizes(a, b)
     return sizes, elementwise_strides([(a, sa), (b, sb)], sizes)
 
 
-def elementwise(dtype: torch.dtype | None, *operands: Any) -> TensorSpec:
+def elementwise(dtype: torch.dtype | None, *operands: object) -> TensorSpec:
     """The result of an elementwise op over specs and numbers; dtype None means the first operand's."""
     specs = [x for x in operands if x.__class__ is TensorSpec]
     first = specs[0]
@@ -53,11 +56,11 @@ def elementwise(dtype: torch.dtype | None, *operands: Any) -> TensorSpec:
     return TensorSpec(dtype, device, sizes, elementwise_strides([(s.sizes, s.strides) for s in specs], sizes))
 
 
-def _same(*operands: Any) -> TensorSpec:
+def _same(*operands: object) -> TensorSpec:
     return elementwise(None, *operands)
 
 
-def _bool(*operands: Any) -> TensorSpec:
+def _bool(*operands: object) -> TensorSpec:
     return elementwise(torch.bool, *operands)
 
 
@@ -91,7 +94,7 @@ def frexp(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
 
 
 @rule()
-def where(cond: TensorSpec, a: Any, b: Any) -> TensorSpec:
+def where(cond: TensorSpec, a: TensorSpec | Scalar, b: TensorSpec | Scalar) -> TensorSpec:
     specs = [x for x in (a, b) if x.__class__ is TensorSpec]
     if not specs:
         raise TypeError("prims.where: give at least one of a, b as a tensor (prims.full makes one)")

@@ -7,16 +7,17 @@ from typing import Any
 
 import torch
 
-from ..op import Op
+from ..op import Op, Scalar
 from ..promotion import real_of
 from ..spec import TensorSpec
+from ..symbols import Size
 from ..tables import rules_into
 
 META: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(META)
 
 
-def reduced_sizes(sizes: tuple[Any, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[Any, ...]:
+def reduced_sizes(sizes: tuple[Size, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[Size, ...]:
     """What is left of `sizes` after reducing dims (non-negative)."""
     if keepdim:
         return tuple([1 if i in dims else s for i, s in enumerate(sizes)])
@@ -48,12 +49,12 @@ def argmax(x: TensorSpec, dim: int, keepdim: bool) -> TensorSpec:
 
 
 @rule()
-def var_mean(x: TensorSpec, dims: tuple[int, ...], correction: Any, keepdim: bool) -> tuple[TensorSpec, TensorSpec]:
+def var_mean(x: TensorSpec, dims: tuple[int, ...], correction: Scalar, keepdim: bool) -> tuple[TensorSpec, TensorSpec]:
     return _reduced(x, dims, keepdim, real_of(x.dtype)), _reduced(x, dims, keepdim)
 
 
 @rule()
-def norm(x: TensorSpec, ord: Any, dims: tuple[int, ...], keepdim: bool) -> TensorSpec:
+def norm(x: TensorSpec, ord: Scalar, dims: tuple[int, ...], keepdim: bool) -> TensorSpec:
     return _reduced(x, dims, keepdim, real_of(x.dtype))
 
 
@@ -74,5 +75,5 @@ def kthvalue(x: TensorSpec, k: int, dim: int, keepdim: bool) -> tuple[TensorSpec
 
 
 @rule()
-def histc(x: TensorSpec, bins: int, min: Any, max: Any) -> TensorSpec:
+def histc(x: TensorSpec, bins: int, min: Scalar, max: Scalar) -> TensorSpec:
     return TensorSpec(x.dtype, x.device, (bins,))

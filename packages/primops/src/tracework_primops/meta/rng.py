@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from ..op import Op
+from ..op import Op, Scalar
 from ..spec import TensorSpec
+from ..symbols import Size
 from ..tables import rules_into
 from .creation import placed
 from .pointwise import elementwise
@@ -18,27 +19,27 @@ rule = rules_into(META)
 
 
 @rule("rand", "randn")
-def rand(sizes: Sequence[Any], dtype: torch.dtype, device: Any) -> TensorSpec:
+def rand(sizes: Sequence[Size], dtype: torch.dtype, device: torch.device | str | None) -> TensorSpec:
     return TensorSpec(dtype, placed(device), tuple(sizes))
 
 
 @rule()
-def randint(low: Any, high: Any, sizes: Sequence[Any], dtype: torch.dtype, device: Any) -> TensorSpec:
+def randint(low: Size, high: Size, sizes: Sequence[Size], dtype: torch.dtype, device: torch.device | str | None) -> TensorSpec:
     return TensorSpec(dtype, placed(device), tuple(sizes))
 
 
 @rule()
-def randperm(n: Any, dtype: torch.dtype, device: Any) -> TensorSpec:
+def randperm(n: Size, dtype: torch.dtype, device: torch.device | str | None) -> TensorSpec:
     return TensorSpec(dtype, placed(device), (n,))
 
 
 @rule("bernoulli", "bernoulli_p", "uniform", "normal", "exponential", "geometric", "cauchy", "log_normal")
-def bernoulli(x: TensorSpec, *parameters: Any) -> TensorSpec:
+def bernoulli(x: TensorSpec, *parameters: object) -> TensorSpec:
     return elementwise(None, x)
 
 
 @rule("poisson", "rrelu_noise")
-def poisson(x: TensorSpec, *parameters: Any) -> TensorSpec:
+def poisson(x: TensorSpec, *parameters: object) -> TensorSpec:
     return TensorSpec(x.dtype, x.device, x.sizes)  # eager's kernels fill memory in the order of the indices, whatever x's
 
 
@@ -48,10 +49,10 @@ def binomial(count: TensorSpec, prob: TensorSpec) -> TensorSpec:
 
 
 @rule()
-def multinomial(x: TensorSpec, num_samples: Any, replacement: bool) -> TensorSpec:
+def multinomial(x: TensorSpec, num_samples: Size, replacement: bool) -> TensorSpec:
     return TensorSpec(torch.int64, x.device, (*x.sizes[:-1], num_samples))
 
 
 @rule()
-def native_dropout(x: TensorSpec, p: float) -> tuple[TensorSpec, TensorSpec]:
+def native_dropout(x: TensorSpec, p: Scalar) -> tuple[TensorSpec, TensorSpec]:
     return elementwise(None, x), elementwise(torch.bool, x)

@@ -11,22 +11,23 @@ from ..broadcasting import contiguous
 from ..op import Op
 from ..promotion import complex_of, real_of
 from ..spec import TensorSpec
-from ..symbols import floordiv
+from ..symbols import Size, floordiv, maximum, minimum
 from ..tables import rules_into
+from .pointwise import layout1
 
 META: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(META)
 
 
-def viewed(x: TensorSpec, sizes: Sequence[Any], strides: Sequence[Any], offset: Any = None) -> TensorSpec:
+def viewed(x: TensorSpec, sizes: Sequence[Size], strides: Sequence[Size], offset: Size | None = None) -> TensorSpec:
     """x with another geometry."""
     return TensorSpec(x.dtype, x.device, tuple(sizes), tuple(strides), x.offset if offset is None else offset)
 
 
 @rule()
-def expand(x: TensorSpec, sizes: Sequence[Any]) -> TensorSpec:
+def expand(x: TensorSpec, sizes: Sequence[Size]) -> TensorSpec:
     lead = len(sizes) - len(x.sizes)
-    strides: list[Any] = [0] * lead
+    strides: list[Size] = [0] * lead
     for size, stride, new in zip(x.sizes, x.strides, sizes[lead:], strict=True):
         grows = size.__class__ is int and size == 1 and not (new.__class__ is int and new == 1)
         strides.append(0 if grows else stride)
@@ -44,14 +45,14 @@ def permute(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
 
 
 @rule()
-def reshape(x: TensorSpec, sizes: Sequence[Any]) -> TensorSpec:
+def reshape(x: TensorSpec, sizes: Sequence[Size]) -> TensorSpec:
     strides = view_strides(x.sizes, x.strides, tuple(sizes))
     if strides is None:
         return TensorSpec(x.dtype, x.device, tuple(sizes))
     return viewed(x, sizes, strides)
 
 
-def view_strides(old: tuple[Any, ...], strides: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def view_strides(old: tuple[Size, ...], strides: tuple[Size, ...], new: tuple[Size, ...]) -> tuple[Size, ...] | None:
     """Strides under which `new` sizes view the same storage, or None if only a copy can."""
     if old == new:
         return tuple(strides)
@@ -59,11 +60,11 @@ def view_strides(old: tuple[Any, ...], strides: tuple[Any, ...], new: tuple[Any,
         return contiguous(new)
     if not old:
         return (1,) * len(new)
-    out: list[Any] = []
+    out: list[Size] = []
     at = len(new) - 1
-    chunk_stride: Any = strides[-1]
-    tensor_count: Any = 1
-    view_count: Any = 1
+    chunk_stride: Size = strides[-1]
+    tensor_count: Size = 1
+    view_count: Size = 1
     for dim in range(len(old) - 1, -1, -1):
         tensor_count = tensor_count * old[dim]
         last = dim == 0
@@ -84,18 +85,18 @@ def view_strides(old: tuple[Any, ...], strides: tuple[Any, ...], new: tuple[Any,
     return tuple(reversed(out)) if at == -1 else None
 
 
-def _same_count(a: Any, b: Any) -> bool:
+def _same_count(a: Size, b: Size) -> bool:
     return a is b or a == b
 
 
-def _divides(part: Any, whole: Any) -> bool:
+def _divides(part: Size, whole: Size) -> bool:
     if part.__class__ is int and whole.__class__ is int:
         return part <= whole
     return True
 
 
 @rule()
-def slice(x: TensorSpec, dim: int, start: Any, end: Any, step: int) -> TensorSpec:
+def slice(x: TensorSpec, dim: int, start: Size, end: Size, step: int) -> TensorSpec:
     sizes, strides = list(x.sizes), list(x.strides)
     sizes[dim] = end - start if step == 1 else floordiv(end - start + step - 1, step)
     strides[dim] = strides[dim] * step
@@ -103,7 +104,7 @@ def slice(x: TensorSpec, dim: int, start: Any, end: Any, step: int) -> TensorSpe
 
 
 @rule()
-def select(x: TensorSpec, dim: int, index: Any) -> TensorSpec:
+def select(x: TensorSpec, dim: int, index: Size) -> TensorSpec:
     sizes = (*x.sizes[:dim], *x.sizes[dim + 1 :])
     strides = (*x.strides[:dim], *x.strides[dim + 1 :])
     return viewed(x, sizes, strides, x.offset + index * x.strides[dim])
@@ -122,15 +123,13 @@ def unsqueeze(x: TensorSpec, dim: int) -> TensorSpec:
 
 
 @rule()
-def as_strided(x: TensorSpec, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> TensorSpec:
+def as_strided(x: TensorSpec, sizes: Sequence[Size], strides: Sequence[Size], offset: Size | None) -> TensorSpec:
     return viewed(x, sizes, strides, offset)
 
 
 @rule()
 def diagonal(x: TensorSpec, offset: int, dim1: int, dim2: int) -> TensorSpec:
     rows, cols = x.sizes[dim1], x.sizes[dim2]
-    from ..symbols import maximum, minimum
-
     length = maximum(minimum(rows, cols - offset), 0) if offset >= 0 else maximum(minimum(rows + offset, cols), 0)
     skip = offset * x.strides[dim2] if offset >= 0 else -offset * x.strides[dim1]
     keep = [i for i in range(len(x.sizes)) if i not in (dim1, dim2)]
@@ -141,8 +140,6 @@ def diagonal(x: TensorSpec, offset: int, dim1: int, dim2: int) -> TensorSpec:
 
 @rule()
 def flip(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
-    from .pointwise import layout1
-
     return TensorSpec(x.dtype, x.device, x.sizes, layout1(x.sizes, x.strides))
 
 
