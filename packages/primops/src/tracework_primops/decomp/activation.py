@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+
+import torch
 
 from ..op import PrimValue, prims
 from ..promotion import result_dtype
@@ -18,34 +19,34 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
-def _grad_dtype(grad: PrimValue, *saved: PrimValue) -> Any:
+def _grad_dtype(grad: PrimValue, *saved: PrimValue) -> torch.dtype:
     return result_dtype(grad, *saved)
 
 
 @decomposition(aten.relu)
-def relu(x):
+def relu(x: PrimValue) -> PrimValue:
     return prims.relu(x)
 
 
 @decomposition(aten.relu6)
-def relu6(x):
+def relu6(x: PrimValue) -> PrimValue:
     return bounded(prims.minimum, prims.relu(x), 6)
 
 
 @decomposition(aten.threshold)
-def threshold(x, threshold, value):
+def threshold(x: PrimValue, threshold: float, value: float) -> PrimValue:
     # NaN is not <= threshold and stays
     return prims.where(prims.le(x, threshold), value, x)
 
 
 @decomposition(aten.threshold_backward)
-def threshold_backward(grad, x, threshold):
+def threshold_backward(grad: PrimValue, x: PrimValue, threshold: float) -> PrimValue:
     dtype = _grad_dtype(grad, x)
     return prims.where(prims.le(x, threshold), 0, to(grad, dtype))
 
 
 @decomposition(aten.gelu)
-def gelu(x, *, approximate="none"):
+def gelu(x: PrimValue, *, approximate: str = "none") -> PrimValue:
     y = wide(x)
     if approximate == "tanh":
         inner = prims.mul(prims.add(y, prims.mul(prims.mul(prims.mul(y, y), y), _TANH_CUBE)), _TANH_SCALE)
@@ -56,7 +57,7 @@ def gelu(x, *, approximate="none"):
 
 
 @decomposition(aten.gelu_backward)
-def gelu_backward(grad, x, *, approximate="none"):
+def gelu_backward(grad: PrimValue, x: PrimValue, *, approximate: str = "none") -> PrimValue:
     dtype = _grad_dtype(grad, x)
     g, y = wide(grad), wide(x)
     derivative = _gelu_tanh_slope(y) if approximate == "tanh" else _gelu_erf_slope(y)
@@ -80,13 +81,13 @@ def _gelu_tanh_slope(y: PrimValue) -> PrimValue:
 
 
 @decomposition(aten.silu)
-def silu(x):
+def silu(x: PrimValue) -> PrimValue:
     y = wide(x)
     return to(prims.mul(y, prims.sigmoid(y)), x.dtype)
 
 
 @decomposition(aten.silu_backward)
-def silu_backward(grad, x):
+def silu_backward(grad: PrimValue, x: PrimValue) -> PrimValue:
     g, y = wide(grad), wide(x)
     s = prims.sigmoid(y)
     slope = prims.mul(s, prims.add(prims.mul(y, prims.sub(1, s)), 1))
@@ -101,14 +102,14 @@ def _mish_parts(y: PrimValue) -> tuple[PrimValue, PrimValue, PrimValue]:
 
 
 @decomposition(aten.mish)
-def mish(x):
+def mish(x: PrimValue) -> PrimValue:
     y = wide(x)
     _, n, below = _mish_parts(y)
     return to(prims.mul(y, prims.div(n, below)), x.dtype)
 
 
 @decomposition(aten.mish_backward)
-def mish_backward(grad, x):
+def mish_backward(grad: PrimValue, x: PrimValue) -> PrimValue:
     g, y = wide(grad), wide(x)
     e, n, below = _mish_parts(y)
     # 1 - tanh(log(1 + e)) ** 2 is 4 * (1 + e) ** 2 / (n + 2) ** 2, and the slope of log(1 + e) is e / (1 + e).
@@ -118,18 +119,18 @@ def mish_backward(grad, x):
     return to(prims.mul(g, slope), _grad_dtype(grad, x))
 
 
-def _clamped(y: PrimValue, low: Any, high: Any) -> PrimValue:
+def _clamped(y: PrimValue, low: float, high: float) -> PrimValue:
     return prims.minimum(prims.maximum(y, low), high)
 
 
 @decomposition(aten.hardswish)
-def hardswish(x):
+def hardswish(x: PrimValue) -> PrimValue:
     y = wide(x)
     return to(prims.div(prims.mul(y, _clamped(prims.add(y, 3), 0, 6)), 6), x.dtype)
 
 
 @decomposition(aten.hardswish_backward)
-def hardswish_backward(grad, x):
+def hardswish_backward(grad: PrimValue, x: PrimValue) -> PrimValue:
     g, y = wide(grad), wide(x)
     middle = prims.mul(g, prims.add(prims.div(y, 3), 0.5))
     inner = prims.where(prims.lt(y, 3), middle, g)
@@ -137,43 +138,43 @@ def hardswish_backward(grad, x):
 
 
 @decomposition(aten.hardsigmoid)
-def hardsigmoid(x):
+def hardsigmoid(x: PrimValue) -> PrimValue:
     y = wide(x)
     return to(prims.div(_clamped(prims.add(y, 3), 0, 6), 6), x.dtype)
 
 
 @decomposition(aten.hardsigmoid_backward)
-def hardsigmoid_backward(grad, x):
+def hardsigmoid_backward(grad: PrimValue, x: PrimValue) -> PrimValue:
     g, y = wide(grad), wide(x)
     inside = prims.logical_and(prims.gt(y, -3), prims.lt(y, 3))
     return to(prims.where(inside, prims.mul(g, _SIXTH), 0), _grad_dtype(grad, x))
 
 
 @decomposition(aten.hardtanh)
-def hardtanh(x, min_val=-1, max_val=1):
+def hardtanh(x: PrimValue, min_val: float = -1, max_val: float = 1) -> PrimValue:
     return bounded(prims.minimum, bounded(prims.maximum, x, min_val), max_val)
 
 
 @decomposition(aten.hardtanh_backward)
-def hardtanh_backward(grad, x, min_val, max_val):
+def hardtanh_backward(grad: PrimValue, x: PrimValue, min_val: float, max_val: float) -> PrimValue:
     outside = prims.logical_or(prims.le(x, min_val), prims.ge(x, max_val))
     return prims.where(outside, 0, to(grad, _grad_dtype(grad, x)))
 
 
 @decomposition(aten.leaky_relu)
-def leaky_relu(x, negative_slope=0.01):
+def leaky_relu(x: PrimValue, negative_slope: float = 0.01) -> PrimValue:
     y = wide(x)
     return to(prims.where(prims.gt(y, 0), y, prims.mul(y, negative_slope)), x.dtype)
 
 
 @decomposition(aten.leaky_relu_backward)
-def leaky_relu_backward(grad, x, negative_slope, self_is_result):
+def leaky_relu_backward(grad: PrimValue, x: PrimValue, negative_slope: float, self_is_result: bool) -> PrimValue:
     g, y = wide(grad), wide(x)
     return to(prims.where(prims.gt(y, 0), g, prims.mul(g, negative_slope)), _grad_dtype(grad, x))
 
 
 @decomposition(aten.elu)
-def elu(x, alpha=1, scale=1, input_scale=1):
+def elu(x: PrimValue, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> PrimValue:
     y = wide(x)
     inside = y if input_scale == 1 else prims.mul(y, input_scale)
     negative = prims.mul(prims.expm1(inside), alpha * scale)
@@ -184,7 +185,7 @@ def elu(x, alpha=1, scale=1, input_scale=1):
 
 
 @decomposition(aten.elu_backward)
-def elu_backward(grad, alpha, scale, input_scale, is_result, saved):
+def elu_backward(grad: PrimValue, alpha: float, scale: float, input_scale: float, is_result: bool, saved: PrimValue) -> PrimValue:
     g, y = wide(grad), wide(saved)
     coefficient = alpha * scale
     if is_result:
@@ -195,17 +196,17 @@ def elu_backward(grad, alpha, scale, input_scale, is_result, saved):
 
 
 @decomposition(aten.selu)
-def selu(x):
+def selu(x: PrimValue) -> PrimValue:
     return elu(x, _SELU_ALPHA, _SELU_SCALE, 1)
 
 
 @decomposition(aten.celu)
-def celu(x, alpha=1.0):
+def celu(x: PrimValue, alpha: float = 1.0) -> PrimValue:
     return elu(x, alpha, 1, 1.0 / alpha)
 
 
 @decomposition(aten.softplus)
-def softplus(x, beta=1, threshold=20):
+def softplus(x: PrimValue, beta: float = 1, threshold: float = 20) -> PrimValue:
     y = wide(x)
     scaled = y if beta == 1 else prims.mul(y, beta)
     soft = prims.log1p(prims.exp(scaled))
@@ -214,7 +215,7 @@ def softplus(x, beta=1, threshold=20):
 
 
 @decomposition(aten.softplus_backward)
-def softplus_backward(grad, x, beta, threshold):
+def softplus_backward(grad: PrimValue, x: PrimValue, beta: float, threshold: float) -> PrimValue:
     g, y = wide(grad), wide(x)
     scaled = y if beta == 1 else prims.mul(y, beta)
     z = prims.exp(scaled)
@@ -223,7 +224,7 @@ def softplus_backward(grad, x, beta, threshold):
 
 
 @decomposition(aten.log_sigmoid_forward)
-def log_sigmoid_forward(x):
+def log_sigmoid_forward(x: PrimValue) -> tuple[PrimValue, PrimValue]:
     """The second result is exp(-|x|) on CPU and empty on other devices."""
     y = wide(x)
     z = prims.exp(prims.neg(prims.abs(y)))
@@ -232,7 +233,7 @@ def log_sigmoid_forward(x):
 
 
 @decomposition(aten.log_sigmoid_backward)
-def log_sigmoid_backward(grad, x, buffer):
+def log_sigmoid_backward(grad: PrimValue, x: PrimValue, buffer: PrimValue) -> PrimValue:
     g, y = wide(grad), wide(x)
     z = prims.exp(prims.neg(prims.abs(y)))
     share = prims.div(z, prims.add(z, 1))
@@ -241,12 +242,12 @@ def log_sigmoid_backward(grad, x, buffer):
 
 
 @decomposition(aten._prelu_kernel)
-def prelu(x, weight):
+def prelu(x: PrimValue, weight: PrimValue) -> PrimValue:
     return prims.where(prims.gt(x, 0), x, prims.mul(weight, x))
 
 
 @decomposition(aten._prelu_kernel_backward)
-def prelu_backward(grad, x, weight):
+def prelu_backward(grad: PrimValue, x: PrimValue, weight: PrimValue) -> tuple[PrimValue, PrimValue]:
     positive = prims.gt(x, 0)
     by_x = prims.where(positive, grad, prims.mul(weight, grad))
     return by_x, prims.where(positive, 0, prims.mul(x, grad))
@@ -259,13 +260,13 @@ def _halves(x: PrimValue, dim: int) -> tuple[PrimValue, PrimValue, int]:
 
 
 @decomposition(aten.glu)
-def glu(x, dim=-1):
+def glu(x: PrimValue, dim: int = -1) -> PrimValue:
     a, b, _ = _halves(x, dim)
     return to(prims.mul(wide(a), prims.sigmoid(wide(b))), x.dtype)
 
 
 @decomposition(aten.glu_backward)
-def glu_backward(grad, x, dim):
+def glu_backward(grad: PrimValue, x: PrimValue, dim: int) -> PrimValue:
     a, b, dim = _halves(x, dim)
     g, s = wide(grad), prims.sigmoid(wide(b))
     by_a = prims.mul(g, s)
@@ -274,7 +275,14 @@ def glu_backward(grad, x, dim):
 
 
 @decomposition(aten.rrelu_with_noise_functional)
-def rrelu_with_noise(x, noise, lower=0.125, upper=1.0 / 3.0, training=False, generator=None):
+def rrelu_with_noise(
+    x: PrimValue,
+    noise: PrimValue,
+    lower: float = 0.125,
+    upper: float = 1.0 / 3.0,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> tuple[PrimValue, PrimValue]:
     if not training:
         return leaky_relu(x, (lower + upper) / 2), noise
     if generator is not None:
@@ -284,14 +292,16 @@ def rrelu_with_noise(x, noise, lower=0.125, upper=1.0 / 3.0, training=False, gen
 
 
 @decomposition(aten.rrelu_with_noise_backward)
-def rrelu_with_noise_backward(grad, x, noise, lower, upper, training, self_is_result):
+def rrelu_with_noise_backward(
+    grad: PrimValue, x: PrimValue, noise: PrimValue, lower: float, upper: float, training: bool, self_is_result: bool
+) -> PrimValue:
     if training and upper - lower > 1e-6:
         return prims.mul(noise, grad)
     return leaky_relu_backward(grad, x, (lower + upper) / 2, self_is_result)
 
 
 @decomposition(aten.softshrink)
-def softshrink(x, lambd=0.5):
+def softshrink(x: PrimValue, lambd: float = 0.5) -> PrimValue:
     y = wide(x)
     # x*0 keeps NaN
     inner = prims.where(prims.lt(y, -lambd), prims.add(y, lambd), prims.mul(y, 0))
@@ -299,12 +309,12 @@ def softshrink(x, lambd=0.5):
 
 
 @decomposition(aten.hardshrink)
-def hardshrink(x, lambd=0.5):
+def hardshrink(x: PrimValue, lambd: float = 0.5) -> PrimValue:
     inside = prims.logical_and(prims.ge(x, -lambd), prims.le(x, lambd))
     return prims.where(inside, 0, x)
 
 
 @decomposition(aten.softshrink_backward, aten.hardshrink_backward)
-def shrink_backward(grad, x, lambd):
+def shrink_backward(grad: PrimValue, x: PrimValue, lambd: float) -> PrimValue:
     inside = prims.logical_and(prims.ge(x, -lambd), prims.le(x, lambd))
     return prims.where(inside, 0, to(grad, _grad_dtype(grad, x)))

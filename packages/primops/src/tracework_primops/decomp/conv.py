@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
-from ..op import prims
+from collections.abc import Sequence
+
+from ..op import PrimValue, prims
+from ..symbols import Size
 from .table import aten, decomposition
 
 
 @decomposition(aten.convolution, aten.convolution_overrideable)
-def convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups):
+def convolution(
+    x: PrimValue,
+    w: PrimValue,
+    b: PrimValue | None,
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: Size,
+) -> PrimValue:
     return prims.convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups)
 
 
 @decomposition(aten._convolution)
-def _convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups, *flags):
+def _convolution(
+    x: PrimValue,
+    w: PrimValue,
+    b: PrimValue | None,
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: Size,
+    *flags: bool,
+) -> PrimValue:
     return prims.convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups)
 
 
 @decomposition(aten.convolution_backward)
-def convolution_backward(grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask):
+def convolution_backward(
+    grad: PrimValue,
+    x: PrimValue,
+    w: PrimValue,
+    bias_sizes: Sequence[Size] | None,
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: Size,
+    mask: Sequence[bool],
+) -> tuple[PrimValue | None, ...]:
     settings = (stride, padding, dilation, transposed, output_padding, groups)
     if not mask[2] or grad.spec.device.type != "cuda":  # elsewhere the library sums while it computes the weight's gradient
         return prims.convolution_backward(grad, x, w, bias_sizes, *settings, mask)
@@ -29,6 +65,17 @@ def convolution_backward(grad, x, w, bias_sizes, stride, padding, dilation, tran
 
 
 @decomposition(aten.convolution_backward_overrideable)
-def convolution_backward_overrideable(grad, x, w, stride, padding, dilation, transposed, output_padding, groups, mask):
+def convolution_backward_overrideable(
+    grad: PrimValue,
+    x: PrimValue,
+    w: PrimValue,
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: Size,
+    mask: Sequence[bool],
+) -> tuple[PrimValue | None, ...]:
     sizes = (grad.sizes[1],)
     return prims.convolution_backward(grad, x, w, sizes, stride, padding, dilation, transposed, output_padding, groups, mask)

@@ -5,11 +5,12 @@ Under that switch they are left to the eager kernel: it takes another algorithm,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from .._torch import OpOverload
 from ..op import PrimValue
-from .table import DECOMPS
+from .table import DECOMPS, Rule
 
 ANYWHERE = frozenset(("cpu", "cuda"))
 ON_GPU = frozenset(("cuda",))
@@ -31,13 +32,13 @@ SWITCHED: Mapping[str, frozenset[str]] = {
 """ATen op -> types of device where its kernel asks, in any torch that is supported."""
 
 
-def deterministic_changes() -> dict[Any, Callable[..., Any]]:
+def deterministic_changes() -> dict[OpOverload, Rule]:
     """What `decompose(changes=...)` takes while algorithms are to be deterministic."""
     named = ((op, op._schema.name.partition("::")[2], row) for op, row in DECOMPS.items())
     return {op: _elsewhere(SWITCHED[name], row) for op, name, row in named if name in SWITCHED}
 
 
-def _elsewhere(devices: frozenset[str], row: Callable[..., Any]) -> Callable[..., Any]:
+def _elsewhere(devices: frozenset[str], row: Rule) -> Rule:
     def decomposed(*args: Any, **kwargs: Any) -> Any:
         operand = next(x for x in args if x.__class__ is PrimValue)
         return NotImplemented if operand.device.type in devices else row(*args, **kwargs)

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
-from ..op import PrimValue, prims
+from .._torch import OpOverload
+from ..op import PrimValue, Scalar, prims
 from ..promotion import compute_dtype
 from . import memory, pointwise, reduction
-from .table import DECOMPS, aten, decomposition, overloads_of, to
+from .table import DECOMPS, Operand, Rule, aten, decomposition, overloads_of, to
 
 # --- lists
 
@@ -19,7 +20,7 @@ UNARY = (
     "sigmoid sign sin sinh sqrt tan tanh trunc"
 )
 # list op -> single op with two operands
-BINARY = {
+BINARY: dict[str, Callable[..., PrimValue]] = {
     "add": pointwise.add,
     "sub": pointwise.sub,
     "mul": pointwise.mul,
@@ -30,47 +31,49 @@ BINARY = {
     "clamp_min": pointwise.clamp_min,
     "clamp_max": pointwise.clamp_max,
 }
-TERNARY = {"addcmul": pointwise.addcmul, "addcdiv": pointwise.addcdiv}
+TERNARY: dict[str, Callable[..., PrimValue]] = {"addcmul": pointwise.addcmul, "addcdiv": pointwise.addcdiv}
 
 
-def _overload(name: str, overload: str) -> Any:
+def _overload(name: str, overload: str) -> OpOverload | None:
     return getattr(getattr(aten, f"_foreach_{name}", None), overload, None)
 
 
-def _file(name: str, overload: str, rule: Callable[..., Any]) -> None:
+def _file(name: str, overload: str, rule: Rule) -> None:
     found = _overload(name, overload)
     if found is not None:
         DECOMPS[found] = rule
 
 
-def _each(single: Callable[..., Any]) -> Any:
+def _each(single: Rule) -> Rule:
     return lambda xs: tuple([single(x) for x in xs])
 
 
-def _with_list(single: Callable[..., Any]) -> Any:
+def _with_list(single: Rule) -> Rule:
     return lambda xs, others, **options: tuple([single(x, y, **options) for x, y in zip(xs, others, strict=True)])
 
 
-def _with_one(single: Callable[..., Any]) -> Any:
+def _with_one(single: Rule) -> Rule:
     return lambda xs, other, **options: tuple([single(x, other, **options) for x in xs])
 
 
-def _numbers(scalars: Any, count: int) -> Iterator[Any]:
+def _numbers(scalars: Operand | Sequence[Scalar], count: int) -> Iterator[Operand]:
     """One factor per element: a number for all, a list of numbers, or a 1-d tensor of them."""
     if scalars.__class__ is PrimValue:
         return iter([prims.select(scalars, 0, i) for i in range(count)])
     return iter(scalars if isinstance(scalars, Sequence) else [scalars] * count)
 
 
-def _addc(single: Callable[..., Any]) -> Any:
-    def rule(xs, lefts, rights, scalars=1):
+def _addc(single: Rule) -> Rule:
+    def rule(
+        xs: Sequence[PrimValue], lefts: Sequence[PrimValue], rights: Sequence[PrimValue], scalars: Operand | Sequence[Scalar] = 1
+    ) -> Sequence[PrimValue]:
         factors = _numbers(scalars, len(xs))
         return tuple([_scaled_addc(single, x, a, b, next(factors)) for x, a, b in zip(xs, lefts, rights, strict=True)])
 
     return rule
 
 
-def _scaled_addc(single: Callable[..., Any], x: PrimValue, a: PrimValue, b: PrimValue, factor: Any) -> PrimValue:
+def _scaled_addc(single: Rule, x: PrimValue, a: PrimValue, b: PrimValue, factor: Operand) -> PrimValue:
     if factor.__class__ is PrimValue:
         return single(x, prims.mul(a, to(factor, a.dtype)), b)
     return single(x, a, b, value=factor)
@@ -86,16 +89,18 @@ for _name, _single in TERNARY.items():
         _file(_name, _form, _addc(_single))
 
 
-def _powers(number: Any, exponents: Any) -> tuple[PrimValue, ...]:
+def _powers(number: Scalar, exponents: Sequence[PrimValue]) -> tuple[PrimValue, ...]:
     return tuple([pointwise.pow(number, e) for e in exponents])
 
 
-def _lerp(xs: Any, ends: Any, weight: Any) -> tuple[PrimValue, ...]:
+def _lerp(
+    xs: Sequence[PrimValue], ends: Sequence[PrimValue], weight: float | Sequence[float | PrimValue]
+) -> tuple[PrimValue, ...]:
     weights = weight if isinstance(weight, (list, tuple)) else [weight] * len(xs)
     return tuple([pointwise.lerp(x, e, w) for x, e, w in zip(xs, ends, weights, strict=True)])
 
 
-def _norm(xs: Any, ord: Any = 2, dtype: Any = None) -> Any:
+def _norm(xs: Sequence[PrimValue], ord: float = 2, dtype: torch.dtype | None = None) -> tuple[PrimValue, ...]:
     found = [reduction.linalg_vector_norm(x, ord, None, False, dtype=dtype) for x in xs]
     return NotImplemented if any(f is NotImplemented for f in found) else tuple(found)
 
@@ -113,7 +118,7 @@ _file("copy", "default", lambda xs, sources, non_blocking=False: tuple([memory.c
 # --- fused optimizers; all arithmetic in the parameters' computing dtype, bias corrections in float64 as the kernels do
 
 
-def _number(value: Any, dtype: torch.dtype) -> Any:
+def _number(value: PrimValue | float, dtype: torch.dtype) -> PrimValue | float:
     return to(value, dtype) if value.__class__ is PrimValue else value
 
 
@@ -146,7 +151,7 @@ def _adam_step(
     step: PrimValue,
     decoupled: bool,
     o: dict[str, Any],
-) -> tuple[PrimValue, ...]:
+) -> tuple[PrimValue, PrimValue, PrimValue, PrimValue | None]:
     """New parameter, first and second moment and largest second moment; operands are wide."""
     dtype, lr = p.dtype, o["lr"]
     if o["weight_decay"]:
@@ -166,8 +171,21 @@ def _adam_step(
     return prims.sub(p, prims.div(prims.mul(m, step_size), denominator)), m, v, largest
 
 
-def _fused_adam(decoupled: bool) -> Any:
-    def rule(params, grads, first, second, largest, steps, *, amsgrad, maximize, grad_scale=None, found_inf=None, **options):
+def _fused_adam(decoupled: bool) -> Rule:
+    def rule(
+        params: Sequence[PrimValue],
+        grads: Sequence[PrimValue],
+        first: Sequence[PrimValue],
+        second: Sequence[PrimValue],
+        largest: Sequence[PrimValue],
+        steps: Sequence[PrimValue],
+        *,
+        amsgrad: bool,
+        maximize: bool,
+        grad_scale: PrimValue | None = None,
+        found_inf: PrimValue | None = None,
+        **options: Any,
+    ) -> tuple[Sequence[PrimValue], ...]:
         out: list[list[PrimValue]] = [[], [], [], [], []]
         for i, p in enumerate(params):
             dtype = compute_dtype(p.dtype)
@@ -193,8 +211,20 @@ decomposition(aten._fused_adamw, aten._fused_adamw.tensor_lr)(_fused_adam(True))
 
 @decomposition(aten._fused_sgd, aten._fused_sgd.tensor_lr)
 def fused_sgd(
-    params, grads, buffers, *, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step, grad_scale=None, found_inf=None
-):  # fmt: skip
+    params: Sequence[PrimValue],
+    grads: Sequence[PrimValue],
+    buffers: Sequence[PrimValue],
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float | PrimValue,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+    is_first_step: bool,
+    grad_scale: PrimValue | None = None,
+    found_inf: PrimValue | None = None,
+) -> tuple[Sequence[PrimValue], ...]:
     out: tuple[list[PrimValue], ...] = ([], [], [])
     for i, p in enumerate(params):
         dtype = compute_dtype(p.dtype)
@@ -214,14 +244,31 @@ def fused_sgd(
 
 
 @decomposition(*overloads_of("_fused_adagrad", "default"))
-def fused_adagrad(params, grads, sums, steps, **options):
+def fused_adagrad(
+    params: Sequence[PrimValue],
+    grads: Sequence[PrimValue],
+    sums: Sequence[PrimValue],
+    steps: Sequence[PrimValue],
+    **options: Any,
+) -> tuple[Sequence[PrimValue], ...]:
     return *fused_adagrad_tensor_lr(params, grads, sums, steps, **options), tuple(steps)
 
 
 @decomposition(*overloads_of("_fused_adagrad", "tensor_lr"))
 def fused_adagrad_tensor_lr(
-    params, grads, sums, steps, *, lr, lr_decay, weight_decay, eps, maximize, grad_scale=None, found_inf=None
-):  # fmt: skip
+    params: Sequence[PrimValue],
+    grads: Sequence[PrimValue],
+    sums: Sequence[PrimValue],
+    steps: Sequence[PrimValue],
+    *,
+    lr: PrimValue,
+    lr_decay: float,
+    weight_decay: float,
+    eps: float,
+    maximize: bool,
+    grad_scale: PrimValue | None = None,
+    found_inf: PrimValue | None = None,
+) -> tuple[Sequence[PrimValue], ...]:
     out: tuple[list[PrimValue], ...] = ([], [], [])
     for p, grad, old, step in zip(params, grads, sums, steps, strict=True):
         dtype = compute_dtype(p.dtype)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ..op import PrimValue, prims
+from ..op import PrimValue, Scalar, prims
 from ..promotion import result_dtype
-from .table import aten, decomposition, dim_of, overloads_of, to
+from ..symbols import Size
+from .table import Operand, aten, decomposition, dim_of, overloads_of, to
 
 
 def is_empty_vector(x: PrimValue) -> bool:
@@ -17,7 +19,7 @@ def is_empty_vector(x: PrimValue) -> bool:
 
 
 @decomposition(aten.cat)
-def cat(xs, dim=0):
+def cat(xs: Sequence[PrimValue], dim: int = 0) -> PrimValue:
     dtype = result_dtype(*xs)
     kept = [to(x, dtype) for x in xs if not is_empty_vector(x)] or [to(xs[0], dtype)]
     if len(kept) == 1:
@@ -26,15 +28,15 @@ def cat(xs, dim=0):
 
 
 @decomposition(aten.stack)
-def stack(xs, dim=0):
+def stack(xs: Sequence[PrimValue], dim: int = 0) -> PrimValue:
     dtype = result_dtype(*xs)
     dim = dim + xs[0].ndim + 1 if dim < 0 else dim
     return prims.cat(tuple(prims.unsqueeze(to(x, dtype), dim) for x in xs), dim)
 
 
 @decomposition(aten.constant_pad_nd)
-def constant_pad_nd(x, pad, value=0):
-    pairs: list[Any] = [(0, 0)] * x.ndim
+def constant_pad_nd(x: PrimValue, pad: Sequence[Size], value: Scalar = 0) -> PrimValue:
+    pairs: list[tuple[Size, Size]] = [(0, 0)] * x.ndim
     for i in range(len(pad) // 2):
         pairs[x.ndim - 1 - i] = (pad[2 * i], pad[2 * i + 1])
     if all(p.__class__ is int and p == 0 for pair in pairs for p in pair):
@@ -53,7 +55,7 @@ def _shaped(result: PrimValue, x: PrimValue) -> PrimValue:
 
 
 @decomposition(aten.gather)
-def gather(x, dim, index, *, sparse_grad=False):
+def gather(x: PrimValue, dim: int, index: PrimValue, *, sparse_grad: bool = False) -> PrimValue:
     if any(size.__class__ is int and size == 0 for size in index.sizes):  # of as many dims as it likes
         return prims.full(tuple(index.sizes), 0, x.dtype, x.device)
     found = prims.gather(_vector(x), dim_of(x, dim), _vector(to(index, torch.int64)))
@@ -61,19 +63,23 @@ def gather(x, dim, index, *, sparse_grad=False):
 
 
 @decomposition(aten.index_select)
-def index_select(x, dim, index):
+def index_select(x: PrimValue, dim: int, index: PrimValue) -> PrimValue:
     return _shaped(prims.index_select(_vector(x), dim_of(x, dim), _vector(index)), x)
 
 
 @decomposition(aten.embedding)
-def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+def embedding(
+    weight: PrimValue, indices: PrimValue, padding_idx: Size = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> PrimValue:
     if indices.ndim == 1:
         return prims.index_select(weight, 0, indices)
     return prims.index(weight, (indices,), False)
 
 
 @decomposition(aten.embedding_dense_backward)
-def embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq):
+def embedding_dense_backward(
+    grad: PrimValue, indices: PrimValue, num_weights: Size, padding_idx: Size, scale_grad_by_freq: bool
+) -> PrimValue:
     if scale_grad_by_freq:
         return NotImplemented
     width = grad.sizes[-1]
@@ -85,44 +91,44 @@ def embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad
     return to(prims.index_put(zeros, (indices,), wide_grad, True, False), grad.dtype)
 
 
-def _has_mask(indices: Any) -> bool:
+def _has_mask(indices: Sequence[PrimValue | None]) -> bool:
     return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices)
 
 
 @decomposition(aten.index.Tensor)
-def index(x, indices):
+def index(x: PrimValue, indices: Sequence[PrimValue | None]) -> PrimValue:
     return NotImplemented if _has_mask(indices) else prims.index(x, _beside(x, indices))
 
 
 @decomposition(*overloads_of("_unsafe_index", "Tensor"))
-def _unsafe_index(x, indices):
+def _unsafe_index(x: PrimValue, indices: Sequence[PrimValue | None]) -> PrimValue:
     return index(x, indices)
 
 
 @decomposition(aten.index_put, aten._unsafe_index_put)
-def index_put(x, indices, values, accumulate=False):
+def index_put(x: PrimValue, indices: Sequence[PrimValue | None], values: PrimValue, accumulate: bool = False) -> PrimValue:
     if _has_mask(indices):
         return _masked_put(x, indices, values, accumulate)
     return prims.index_put(x, _beside(x, indices), *_beside(x, [values]), accumulate)
 
 
-def _beside(x: PrimValue, tensors: Any) -> tuple[Any, ...]:
+def _beside(x: PrimValue, tensors: Sequence[PrimValue | None]) -> tuple[PrimValue | None, ...]:
     """The tensors on x's device: the indices of a tensor on a GPU, and a number that is written, may lie on the CPU."""
     return tuple(t if t is None or t.device == x.device else prims.device_put(t, x.device) for t in tensors)
 
 
-def _masked_put(x: PrimValue, indices: Any, values: PrimValue, accumulate: bool) -> Any:
+def _masked_put(x: PrimValue, indices: Sequence[PrimValue | None], values: PrimValue, accumulate: bool) -> PrimValue:
     """x[mask] = values that do not tell the mask's positions apart is a select; anything else needs the eager kernel.
 
     That checks, too, whether a number of another dtype can be written as one of x's.
     """
     if values.dtype is not x.dtype:
         return NotImplemented
-    places = [d for d, i in enumerate(indices) if i is not None]
-    mask = indices[places[0]]
-    after = x.ndim - places[0] - mask.ndim
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    place, mask = given[0]
+    after = x.ndim - place - mask.ndim
     at = values.ndim - after - 1  # the dim of the values that stands for the mask's
-    if len(places) != 1 or mask.dtype is not torch.bool or not mask.ndim or at > places[0]:
+    if len(given) != 1 or mask.dtype is not torch.bool or not mask.ndim or at > place:
         return NotImplemented
     if at >= 0:
         if values.sizes[at].__class__ is not int or values.sizes[at] != 1:
@@ -134,32 +140,34 @@ def _masked_put(x: PrimValue, indices: Any, values: PrimValue, accumulate: bool)
 
 
 @decomposition(*overloads_of("scatter", "src", "value"))
-def scatter(x, dim, index, src):
+def scatter(x: PrimValue, dim: int, index: PrimValue, src: Operand) -> PrimValue:
     return _shaped(prims.scatter(_vector(x), dim_of(x, dim), _vector(index), _vector(to(src, x.dtype))), x)
 
 
 @decomposition(aten.scatter_add)
-def scatter_add(x, dim, index, src):
+def scatter_add(x: PrimValue, dim: int, index: PrimValue, src: PrimValue) -> PrimValue:
     return _shaped(prims.scatter_add(_vector(x), dim_of(x, dim), _vector(index), _vector(to(src, x.dtype))), x)
 
 
 @decomposition(aten.scatter_reduce.two)
-def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
+def scatter_reduce(
+    x: PrimValue, dim: int, index: PrimValue, src: PrimValue, reduce: str, *, include_self: bool = True
+) -> PrimValue:
     return _shaped(prims.scatter_reduce(_vector(x), dim_of(x, dim), _vector(index), _vector(src), reduce, include_self), x)
 
 
 @decomposition(aten.index_add)
-def index_add(x, dim, index, src, *, alpha=1):
+def index_add(x: PrimValue, dim: int, index: PrimValue, src: PrimValue, *, alpha: Scalar = 1) -> PrimValue:
     return _shaped(prims.index_add(_vector(x), dim_of(x, dim), _vector(index), _vector(src), alpha), x)
 
 
 @decomposition(aten.index_copy)
-def index_copy(x, dim, index, src):
+def index_copy(x: PrimValue, dim: int, index: PrimValue, src: PrimValue) -> PrimValue:
     return _shaped(prims.index_copy(_vector(x), dim_of(x, dim), _vector(index), _vector(src)), x)
 
 
 @decomposition(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
-def index_fill(x, dim, index, value):
+def index_fill(x: PrimValue, dim: int, index: PrimValue, value: Operand) -> PrimValue:
     dim, y, index = dim_of(x, dim), _vector(x), _vector(index)
     sizes = (*y.sizes[:dim], index.sizes[0], *y.sizes[dim + 1 :])
     if value.__class__ is PrimValue:
@@ -170,12 +178,12 @@ def index_fill(x, dim, index, value):
 
 
 @decomposition(aten.take)
-def take(x, index):
+def take(x: PrimValue, index: PrimValue) -> PrimValue:
     return prims.take(x, index)
 
 
 @decomposition(aten.roll)
-def roll(x, shifts, dims=()):
+def roll(x: PrimValue, shifts: Sequence[Size], dims: Sequence[int] = ()) -> PrimValue:
     if not dims:
         if not x.ndim:
             return prims.clone(x)
@@ -185,22 +193,22 @@ def roll(x, shifts, dims=()):
 
 
 @decomposition(aten.tril)
-def tril(x, diagonal=0):
+def tril(x: PrimValue, diagonal: Size = 0) -> PrimValue:
     return prims.tril(x, diagonal)
 
 
 @decomposition(aten.triu)
-def triu(x, diagonal=0):
+def triu(x: PrimValue, diagonal: Size = 0) -> PrimValue:
     return prims.triu(x, diagonal)
 
 
 @decomposition(aten.bucketize.Tensor)
-def bucketize(x, boundaries, *, out_int32=False, right=False):
+def bucketize(x: PrimValue, boundaries: PrimValue, *, out_int32: bool = False, right: bool = False) -> PrimValue:
     return prims.bucketize(x, boundaries, right, out_int32)
 
 
 @decomposition(aten.unfold_backward)
-def unfold_backward(grad, sizes, dim, size, step):
+def unfold_backward(grad: PrimValue, sizes: Sequence[Size], dim: int, size: int, step: int) -> PrimValue:
     """Positions of each window along dim, added up."""
     if not sizes:
         return prims.reshape(grad, ())
@@ -218,33 +226,43 @@ def unfold_backward(grad, sizes, dim, size, step):
 
 
 @decomposition(*overloads_of("scatter", "reduce", "value_reduce"))
-def scatter_with(x, dim, index, src, *, reduce):
+def scatter_with(x: PrimValue, dim: int, index: PrimValue, src: Operand, *, reduce: str) -> PrimValue:
     if src.__class__ is not PrimValue:
         return NotImplemented
     return scatter_reduce(x, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
 
 
 @decomposition(aten.index_reduce)
-def index_reduce(x, dim, index, src, reduce, *, include_self=True):
+def index_reduce(
+    x: PrimValue, dim: int, index: PrimValue, src: PrimValue, reduce: str, *, include_self: bool = True
+) -> PrimValue:
     return prims.index_reduce(x, dim_of(x, dim), index, src, reduce, include_self) if x.ndim and index.ndim else NotImplemented
 
 
 @decomposition(aten.masked_scatter)
-def masked_scatter(x, mask, src):
+def masked_scatter(x: PrimValue, mask: PrimValue, src: PrimValue) -> PrimValue:
     return prims.masked_scatter(x, mask, src) if tuple(mask.sizes) == tuple(x.sizes) else NotImplemented
 
 
 @decomposition(aten.put)
-def put(x, index, src, accumulate=False):
+def put(x: PrimValue, index: PrimValue, src: PrimValue, accumulate: bool = False) -> PrimValue:
     return prims.put(x, index, src, accumulate)
 
 
 @decomposition(aten.searchsorted.Tensor)
-def searchsorted(sorted_sequence, x, *, out_int32=False, right=False, side=None, sorter=None):
+def searchsorted(
+    sorted_sequence: PrimValue,
+    x: PrimValue,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: PrimValue | None = None,
+) -> PrimValue:
     return prims.searchsorted(sorted_sequence, x, right or side == "right", out_int32, sorter)
 
 
-def _in_range(x: PrimValue, indices: Any) -> tuple[Any, ...]:
+def _in_range(x: PrimValue, indices: Sequence[PrimValue | None]) -> tuple[PrimValue | None, ...]:
     """Indices moved into x, where the mask makes the value irrelevant."""
     return tuple(
         None if i is None else prims.minimum(prims.maximum(i, -x.sizes[d]), x.sizes[d] - 1) for d, i in enumerate(indices)
@@ -256,21 +274,23 @@ def _all_static(x: PrimValue) -> bool:
 
 
 @decomposition(*overloads_of("_unsafe_masked_index", "default"))
-def _unsafe_masked_index(x, mask, indices, fill):
+def _unsafe_masked_index(x: PrimValue, mask: PrimValue, indices: Sequence[PrimValue | None], fill: Scalar) -> PrimValue:
     if _has_mask(indices) or not _all_static(x):
         return NotImplemented
     return prims.where(mask, prims.index(x, _in_range(x, indices)), fill)
 
 
 @decomposition(*overloads_of("_unsafe_masked_index_put_accumulate", "default"))
-def _unsafe_masked_index_put_accumulate(x, mask, indices, values):
+def _unsafe_masked_index_put_accumulate(
+    x: PrimValue, mask: PrimValue, indices: Sequence[PrimValue | None], values: PrimValue
+) -> PrimValue:
     if _has_mask(indices) or not _all_static(x):
         return NotImplemented
     return prims.index_put(x, _in_range(x, indices), prims.where(mask, values, 0), True)
 
 
 @decomposition(aten.diag_embed)
-def diag_embed(x, offset=0, dim1=-2, dim2=-1):
+def diag_embed(x: PrimValue, offset: int = 0, dim1: int = -2, dim2: int = -1) -> PrimValue:
     ndim = x.ndim + 1
     dim1, dim2 = (d + ndim if d < 0 else d for d in (dim1, dim2))
     below, above = max(-offset, 0), max(offset, 0)

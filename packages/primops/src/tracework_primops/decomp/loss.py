@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
 from ..op import PrimValue, prims
 from ..promotion import result_dtype
+from ..symbols import Size
 from .table import aten, decomposition, to, wide
 
 NONE, MEAN, SUM = 0, 1, 2
@@ -28,37 +28,37 @@ def _operands(*tensors: PrimValue) -> tuple[list[PrimValue], torch.dtype]:
     return [wide(to(t, dtype)) for t in tensors], dtype
 
 
-def _norm(x: PrimValue, reduction: int) -> Any:
+def _norm(x: PrimValue, reduction: int) -> Size:
     """What a mean divides by, 1 otherwise."""
     return x.numel() if reduction == MEAN else 1
 
 
-def _divided(x: PrimValue, by: Any) -> PrimValue:
+def _divided(x: PrimValue, by: Size) -> PrimValue:
     return x if by.__class__ is int and by == 1 else prims.div(x, by)
 
 
 @decomposition(aten.mse_loss)
-def mse_loss(x, target, reduction=MEAN):
+def mse_loss(x: PrimValue, target: PrimValue, reduction: int = MEAN) -> PrimValue:
     (x, target), dtype = _operands(x, target)
     difference = prims.sub(x, target)
     return reduced(prims.mul(difference, difference), reduction, dtype)
 
 
 @decomposition(aten.mse_loss_backward)
-def mse_loss_backward(grad, x, target, reduction):
+def mse_loss_backward(grad: PrimValue, x: PrimValue, target: PrimValue, reduction: int) -> PrimValue:
     (g, x, target), dtype = _operands(grad, x, target)
     difference = prims.sub(x, target)
     return to(_divided(prims.mul(prims.mul(difference, 2), g), _norm(difference, reduction)), dtype)
 
 
 @decomposition(aten.l1_loss)
-def l1_loss(x, target, reduction=MEAN):
+def l1_loss(x: PrimValue, target: PrimValue, reduction: int = MEAN) -> PrimValue:
     (x, target), dtype = _operands(x, target)
     return reduced(prims.abs(prims.sub(x, target)), reduction, dtype)
 
 
 @decomposition(aten.smooth_l1_loss)
-def smooth_l1_loss(x, target, reduction=MEAN, beta=1.0):
+def smooth_l1_loss(x: PrimValue, target: PrimValue, reduction: int = MEAN, beta: float = 1.0) -> PrimValue:
     if beta == 0:
         return l1_loss(x, target, reduction)
     (x, target), dtype = _operands(x, target)
@@ -68,7 +68,7 @@ def smooth_l1_loss(x, target, reduction=MEAN, beta=1.0):
 
 
 @decomposition(aten.smooth_l1_loss_backward)
-def smooth_l1_loss_backward(grad, x, target, reduction, beta):
+def smooth_l1_loss_backward(grad: PrimValue, x: PrimValue, target: PrimValue, reduction: int, beta: float) -> PrimValue:
     (g, x, target), dtype = _operands(grad, x, target)
     d = prims.sub(x, target)
     g = _divided(g, _norm(d, reduction))
@@ -79,7 +79,7 @@ def smooth_l1_loss_backward(grad, x, target, reduction, beta):
 
 
 @decomposition(aten.huber_loss)
-def huber_loss(x, target, reduction=MEAN, delta=1.0):
+def huber_loss(x: PrimValue, target: PrimValue, reduction: int = MEAN, delta: float = 1.0) -> PrimValue:
     dtype = x.dtype
     (x, target), _ = _operands(x, target)
     z = prims.abs(prims.sub(x, target))
@@ -89,7 +89,7 @@ def huber_loss(x, target, reduction=MEAN, delta=1.0):
 
 
 @decomposition(aten.huber_loss_backward)
-def huber_loss_backward(grad, x, target, reduction, delta):
+def huber_loss_backward(grad: PrimValue, x: PrimValue, target: PrimValue, reduction: int, delta: float) -> PrimValue:
     (g, x, target), dtype = _operands(grad, x, target)
     d = prims.sub(x, target)
     g = _divided(g, _norm(d, reduction))
@@ -98,7 +98,7 @@ def huber_loss_backward(grad, x, target, reduction, delta):
 
 
 @decomposition(aten.soft_margin_loss)
-def soft_margin_loss(x, target, reduction=MEAN):
+def soft_margin_loss(x: PrimValue, target: PrimValue, reduction: int = MEAN) -> PrimValue:
     dtype = x.dtype
     (x, target), _ = _operands(x, target)
     z = prims.exp(prims.neg(prims.mul(target, x)))
@@ -106,7 +106,7 @@ def soft_margin_loss(x, target, reduction=MEAN):
 
 
 @decomposition(aten.soft_margin_loss_backward)
-def soft_margin_loss_backward(grad, x, target, reduction):
+def soft_margin_loss_backward(grad: PrimValue, x: PrimValue, target: PrimValue, reduction: int) -> PrimValue:
     (g, x, target), dtype = _operands(grad, x, target)
     z = prims.exp(prims.neg(prims.mul(target, x)))
     slope = prims.div(prims.mul(prims.neg(target), z), prims.add(z, 1))
@@ -123,7 +123,7 @@ def _refuse_outside(p: PrimValue, t: PrimValue) -> None:
 
 
 @decomposition(aten.binary_cross_entropy)
-def binary_cross_entropy(x, target, weight=None, reduction=MEAN):
+def binary_cross_entropy(x: PrimValue, target: PrimValue, weight: PrimValue | None = None, reduction: int = MEAN) -> PrimValue:
     (p, t), dtype = _operands(x, target)
     _refuse_outside(p, t)
     # eager keeps logarithms above -100
@@ -136,7 +136,9 @@ def binary_cross_entropy(x, target, weight=None, reduction=MEAN):
 
 
 @decomposition(aten.binary_cross_entropy_backward)
-def binary_cross_entropy_backward(grad, x, target, weight=None, reduction=MEAN):
+def binary_cross_entropy_backward(
+    grad: PrimValue, x: PrimValue, target: PrimValue, weight: PrimValue | None = None, reduction: int = MEAN
+) -> PrimValue:
     (g, p, t), dtype = _operands(grad, x, target)
     denominator = prims.maximum(prims.mul(prims.sub(1, p), p), 1e-12)
     out = prims.div(prims.mul(g, prims.sub(p, t)), denominator)
@@ -146,7 +148,9 @@ def binary_cross_entropy_backward(grad, x, target, weight=None, reduction=MEAN):
 
 
 @decomposition(aten.binary_cross_entropy_with_logits)
-def binary_cross_entropy_with_logits(x, target, weight=None, pos_weight=None, reduction=MEAN):
+def binary_cross_entropy_with_logits(
+    x: PrimValue, target: PrimValue, weight: PrimValue | None = None, pos_weight: PrimValue | None = None, reduction: int = MEAN
+) -> PrimValue:
     if x.dtype is not target.dtype:
         return NotImplemented  # eager rounds what is in between, too, to the target's
     (y, t), dtype = _operands(x, target)
@@ -167,7 +171,7 @@ def _class_dim(x: PrimValue) -> int:
     return 1 if x.ndim > 1 else 0
 
 
-def _valid(target: PrimValue, ignore_index: Any) -> tuple[PrimValue, PrimValue]:
+def _valid(target: PrimValue, ignore_index: Size) -> tuple[PrimValue, PrimValue]:
     """Which targets count, and targets that are safe to index with."""
     valid = prims.ne(target, ignore_index)
     return valid, prims.where(valid, target, 0)
@@ -182,7 +186,9 @@ def _class_weights(weight: PrimValue | None, target: PrimValue, dtype: torch.dty
     return prims.index(w, (target,), False)
 
 
-def _nll_forward(x: PrimValue, target: PrimValue, weight: Any, reduction: int, ignore_index: Any) -> tuple[PrimValue, PrimValue]:
+def _nll_forward(
+    x: PrimValue, target: PrimValue, weight: PrimValue | None, reduction: int, ignore_index: Size
+) -> tuple[PrimValue, PrimValue]:
     dim, y = _class_dim(x), wide(x)
     valid, safe = _valid(target, ignore_index)
     picked = prims.squeeze(prims.gather(y, dim, prims.unsqueeze(to(safe, torch.int64), dim)), (dim,))
@@ -200,7 +206,13 @@ def _nll_forward(x: PrimValue, target: PrimValue, weight: Any, reduction: int, i
 
 
 def _nll_backward(
-    grad: PrimValue, x: PrimValue, target: PrimValue, weight: Any, reduction: int, ignore_index: Any, total: PrimValue
+    grad: PrimValue,
+    x: PrimValue,
+    target: PrimValue,
+    weight: PrimValue | None,
+    reduction: int,
+    ignore_index: Size,
+    total: PrimValue,
 ) -> PrimValue:
     """Dense: each element compares its class number with the target, which fuses with what follows."""
     dim, g = _class_dim(x), wide(grad)
@@ -223,7 +235,7 @@ decomposition(aten.nll_loss_backward, aten.nll_loss2d_backward)(_nll_backward)
 
 
 @decomposition(aten.kl_div)
-def kl_div(x, target, reduction=MEAN, *, log_target=False):
+def kl_div(x: PrimValue, target: PrimValue, reduction: int = MEAN, *, log_target: bool = False) -> PrimValue:
     (y, t), dtype = _operands(x, target)
     if log_target:
         loss = prims.mul(prims.exp(t), prims.sub(t, y))
@@ -233,7 +245,7 @@ def kl_div(x, target, reduction=MEAN, *, log_target=False):
 
 
 @decomposition(aten.poisson_nll_loss)
-def poisson_nll_loss(x, target, log_input, full, eps, reduction):
+def poisson_nll_loss(x: PrimValue, target: PrimValue, log_input: bool, full: bool, eps: float, reduction: int) -> PrimValue:
     (y, t), dtype = _operands(x, target)
     if log_input:
         loss = prims.sub(prims.exp(y), prims.mul(t, y))

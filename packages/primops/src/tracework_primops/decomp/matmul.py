@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from ..attention import operators
-from ..op import prims
+from ..op import PrimValue, Scalar, prims
+from ..symbols import Size
 from .reduction import linalg_vector_norm
 from .table import aten, decomposition, promoted, to, wide
 
 
 @decomposition(aten.mm)
-def mm(a, b):
+def mm(a: PrimValue, b: PrimValue) -> PrimValue:
     return prims.mm(a, b)
 
 
 @decomposition(aten.bmm)
-def bmm(a, b):
+def bmm(a: PrimValue, b: PrimValue) -> PrimValue:
     return prims.bmm(a, b)
 
 
 @decomposition(aten.addmm)
-def addmm(bias, a, b, *, beta=1, alpha=1):
+def addmm(bias: PrimValue, a: PrimValue, b: PrimValue, *, beta: Scalar = 1, alpha: Scalar = 1) -> PrimValue:
     return prims.addmm(bias, a, b, beta, alpha)
 
 
 @decomposition(aten.baddbmm)
-def baddbmm(bias, a, b, *, beta=1, alpha=1):
+def baddbmm(bias: PrimValue, a: PrimValue, b: PrimValue, *, beta: Scalar = 1, alpha: Scalar = 1) -> PrimValue:
     return prims.baddbmm(bias, a, b, beta, alpha)
 
 
 @decomposition(aten.mv)
-def mv(a, x):
+def mv(a: PrimValue, x: PrimValue) -> PrimValue:
     return prims.mv(a, x)
 
 
 @decomposition(aten.addmv)
-def addmv(bias, a, x, *, beta=1, alpha=1):
+def addmv(bias: PrimValue, a: PrimValue, x: PrimValue, *, beta: Scalar = 1, alpha: Scalar = 1) -> PrimValue:
     if not bias.dtype.is_floating_point or bias.dtype is not a.dtype:
         return NotImplemented
     product = prims.mv(a, x)
@@ -45,27 +48,36 @@ def addmv(bias, a, x, *, beta=1, alpha=1):
 
 
 @decomposition(aten.dot)
-def dot(a, b):
+def dot(a: PrimValue, b: PrimValue) -> PrimValue:
     return prims.dot(a, b)
 
 
 @decomposition(aten.vdot)
-def vdot(a, b):
+def vdot(a: PrimValue, b: PrimValue) -> PrimValue:
     return prims.vdot(a, b)
 
 
 @decomposition(aten._scaled_mm)
-def scaled_mm(a, b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False):
+def scaled_mm(
+    a: PrimValue,
+    b: PrimValue,
+    scale_a: PrimValue,
+    scale_b: PrimValue,
+    bias: PrimValue | None = None,
+    scale_result: PrimValue | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> PrimValue:
     return prims.scaled_mm(a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
 
 
 @decomposition(aten._int_mm)
-def int_mm(a, b):
+def int_mm(a: PrimValue, b: PrimValue) -> PrimValue:
     return prims.int_mm(a, b)
 
 
 @decomposition(aten.addr)
-def addr(x, a, b, *, beta=1, alpha=1):
+def addr(x: PrimValue, a: PrimValue, b: PrimValue, *, beta: Scalar = 1, alpha: Scalar = 1) -> PrimValue:
     if not x.dtype.is_floating_point or x.dtype is not a.dtype or a.dtype is not b.dtype:
         return NotImplemented
     outer = prims.mul(prims.unsqueeze(wide(a), 1), prims.unsqueeze(wide(b), 0))
@@ -77,7 +89,7 @@ def addr(x, a, b, *, beta=1, alpha=1):
 
 
 @decomposition(aten.addbmm)
-def addbmm(bias, a, b, *, beta=1, alpha=1):
+def addbmm(bias: PrimValue, a: PrimValue, b: PrimValue, *, beta: Scalar = 1, alpha: Scalar = 1) -> PrimValue:
     """The sum over the batch is a longer inner dim."""
     n, rows, inner = a.sizes
     if a.dtype not in (torch.float32, torch.float64):  # eager rounds after each of the products
@@ -88,20 +100,62 @@ def addbmm(bias, a, b, *, beta=1, alpha=1):
 
 
 @decomposition(aten.dist)
-def dist(x, y, p=2):
+def dist(x: PrimValue, y: PrimValue, p: float = 2) -> PrimValue:
     return linalg_vector_norm(prims.sub(*promoted(x, y)[0]), p)
 
 
 @decomposition(operators().attention)
-def attention(q, k, v, captured, blocks, sizes, score, keep, scale, extents):
+def attention(
+    q: PrimValue,
+    k: PrimValue,
+    v: PrimValue,
+    captured: Sequence[PrimValue],
+    blocks: Sequence[PrimValue],
+    sizes: Sequence[Size],
+    score: str,
+    keep: str,
+    scale: float,
+    extents: Sequence[int],
+) -> tuple[PrimValue, PrimValue, PrimValue]:
     return prims.attention(q, k, v, captured, blocks, sizes, score, keep, scale, extents)
 
 
 @decomposition(operators().attention_backward)
-def attention_backward(grad, q, k, v, lse, delta, captured, blocks, sizes, score, slope, keep, scale, extents):
+def attention_backward(
+    grad: PrimValue,
+    q: PrimValue,
+    k: PrimValue,
+    v: PrimValue,
+    lse: PrimValue,
+    delta: PrimValue,
+    captured: Sequence[PrimValue],
+    blocks: Sequence[PrimValue],
+    sizes: Sequence[Size],
+    score: str,
+    slope: str,
+    keep: str,
+    scale: float,
+    extents: Sequence[int],
+) -> tuple[PrimValue, PrimValue, PrimValue]:
     return prims.attention_backward(grad, q, k, v, lse, delta, captured, blocks, sizes, score, slope, keep, scale, extents)
 
 
 @decomposition(operators().attention_sums)
-def attention_sums(grad, q, k, v, lse, delta, captured, blocks, sizes, score, factor, keep, scale, extents, along):
+def attention_sums(
+    grad: PrimValue,
+    q: PrimValue,
+    k: PrimValue,
+    v: PrimValue,
+    lse: PrimValue,
+    delta: PrimValue,
+    captured: Sequence[PrimValue],
+    blocks: Sequence[PrimValue],
+    sizes: Sequence[Size],
+    score: str,
+    factor: str,
+    keep: str,
+    scale: float,
+    extents: Sequence[int],
+    along: str,
+) -> PrimValue:
     return prims.attention_sums(grad, q, k, v, lse, delta, captured, blocks, sizes, score, factor, keep, scale, extents, along)

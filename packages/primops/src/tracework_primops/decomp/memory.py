@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import torch
 
-from ..op import prims
+from ..op import PrimValue, prims
 from .table import aten, decomposition, to
 
 
 @decomposition(aten.clone)
-def clone(x, *, memory_format=None):
+def clone(x: PrimValue, *, memory_format: torch.memory_format | None = None) -> PrimValue:
     return prims.clone(x)
 
 
 @decomposition(aten.contiguous)
-def contiguous(x, *, memory_format=None):
+def contiguous(x: PrimValue, *, memory_format: torch.memory_format | None = None) -> PrimValue:
     return prims.clone(x)
 
 
 @decomposition(aten._to_copy)
-def _to_copy(x, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+def _to_copy(
+    x: PrimValue,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> PrimValue:
     if isinstance(x, (int, float, complex)):  # under vmap
         return prims.full((), x, dtype, device or torch.device("cpu"))
     moved = device is not None and device != x.device
@@ -30,12 +39,12 @@ def _to_copy(x, *, dtype=None, layout=None, device=None, pin_memory=None, non_bl
 
 
 @decomposition(aten.copy)
-def copy(x, src, non_blocking=False):
+def copy(x: PrimValue, src: PrimValue, non_blocking: bool = False) -> PrimValue:
     y = to(src if src.device == x.device else prims.device_put(src, x.device), x.dtype)
     return prims.clone(prims.expand(y, x.sizes) if tuple(y.sizes) != tuple(x.sizes) else y)
 
 
 @decomposition(aten.copy_)
-def copy_(x, src, non_blocking=False):
+def copy_(x: PrimValue, src: PrimValue, non_blocking: bool = False) -> PrimValue:
     """Only left in a functional graph as the final write to a mutated input."""
     return prims.copy_into(x, to(src, x.dtype))

@@ -7,12 +7,14 @@ CPU (the parameters' dtype when inputs are mixed, else the input's) and other de
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ..op import PrimValue, prims
 from ..promotion import compute_dtype
+from ..symbols import Size
 from .reduction import count_of
 from .table import aten, decomposition, dim_of, to, wide
 from .view import expected
@@ -24,7 +26,7 @@ def _is_empty(x: PrimValue, dim: int) -> bool:
     return bool(x.ndim) and x.sizes[dim].__class__ is int and x.sizes[dim] == 0
 
 
-def _along(x: PrimValue, dim: int, rule: Any) -> PrimValue:
+def _along(x: PrimValue, dim: int, rule: Callable[[PrimValue, tuple[int, ...]], PrimValue]) -> PrimValue:
     """rule(x, (dim,)) with 0-dim tensors taken as one element."""
     if x.ndim:
         return rule(x, (dim_of(x, dim),))
@@ -53,19 +55,19 @@ def _log_softmax_rule(y: PrimValue, dims: tuple[int, ...]) -> PrimValue:
 
 
 @decomposition(aten._softmax)
-def softmax(x, dim, half_to_float):
+def softmax(x: PrimValue, dim: int, half_to_float: bool) -> PrimValue:
     out = torch.float32 if half_to_float else x.dtype
     return to(_along(wide(x), dim, _softmax_rule), out)
 
 
 @decomposition(aten._log_softmax)
-def log_softmax(x, dim, half_to_float):
+def log_softmax(x: PrimValue, dim: int, half_to_float: bool) -> PrimValue:
     out = torch.float32 if half_to_float else x.dtype
     return to(_along(wide(x), dim, _log_softmax_rule), out)
 
 
 @decomposition(aten._safe_softmax)
-def safe_softmax(x, dim, dtype=None):
+def safe_softmax(x: PrimValue, dim: int, dtype: torch.dtype | None = None) -> PrimValue:
     """Rows that are -inf throughout give 0."""
     y = to(x, dtype) if dtype is not None else x
 
@@ -78,7 +80,7 @@ def safe_softmax(x, dim, dtype=None):
 
 
 @decomposition(aten._softmax_backward_data)
-def softmax_backward(grad, output, dim, input_dtype):
+def softmax_backward(grad: PrimValue, output: PrimValue, dim: int, input_dtype: torch.dtype) -> PrimValue:
     g, y = wide(grad), wide(output)
     dims = (dim_of(grad, dim),) if grad.ndim else ()
     product = prims.mul(g, y)
@@ -87,7 +89,7 @@ def softmax_backward(grad, output, dim, input_dtype):
 
 
 @decomposition(aten._log_softmax_backward_data)
-def log_softmax_backward(grad, output, dim, input_dtype):
+def log_softmax_backward(grad: PrimValue, output: PrimValue, dim: int, input_dtype: torch.dtype) -> PrimValue:
     g, y = wide(grad), wide(output)
     dims = (dim_of(grad, dim),) if grad.ndim else ()
     total = prims.sum(g, dims, True, None) if dims else g
@@ -122,7 +124,7 @@ def _scaled(y: PrimValue, weight: PrimValue | None, bias: PrimValue | None) -> P
     return y if bias is None else prims.add(y, to(bias, y.dtype))
 
 
-def _total(x: PrimValue, dims: tuple[int, ...], dtype: torch.dtype, sizes: Any = None) -> PrimValue:
+def _total(x: PrimValue, dims: tuple[int, ...], dtype: torch.dtype, sizes: Sequence[Size] | None = None) -> PrimValue:
     y = prims.sum(x, dims, False, None) if dims else x
     return to(y if sizes is None else prims.reshape(y, tuple(sizes)), dtype)
 
@@ -131,7 +133,9 @@ def _total(x: PrimValue, dims: tuple[int, ...], dtype: torch.dtype, sizes: Any =
 
 
 @decomposition(aten.native_layer_norm)
-def layer_norm(x, normalized_shape, weight, bias, eps):
+def layer_norm(
+    x: PrimValue, normalized_shape: Sequence[Size], weight: PrimValue | None, bias: PrimValue | None, eps: float
+) -> tuple[PrimValue, PrimValue, PrimValue]:
     dims = tuple(range(x.ndim - len(normalized_shape), x.ndim))
     y = wide(x)
     variance, mean = prims.var_mean(y, dims, 0, True)
@@ -142,7 +146,16 @@ def layer_norm(x, normalized_shape, weight, bias, eps):
 
 
 @decomposition(aten.native_layer_norm_backward)
-def layer_norm_backward(grad, x, normalized_shape, mean, rstd, weight, bias, mask):
+def layer_norm_backward(
+    grad: PrimValue,
+    x: PrimValue,
+    normalized_shape: Sequence[Size],
+    mean: PrimValue,
+    rstd: PrimValue,
+    weight: PrimValue | None,
+    bias: PrimValue | None,
+    mask: Sequence[bool],
+) -> tuple[PrimValue | None, ...]:
     axis = x.ndim - len(normalized_shape)
     inner, outer = tuple(range(axis, x.ndim)), tuple(range(axis))
     g, y = wide(grad), wide(x)
@@ -164,7 +177,9 @@ def _rms_epsilon(x: PrimValue, eps: float | None) -> float:
 
 
 @decomposition(aten._fused_rms_norm)
-def rms_norm(x, normalized_shape, weight, eps):
+def rms_norm(
+    x: PrimValue, normalized_shape: Sequence[int], weight: PrimValue | None, eps: float | None
+) -> tuple[PrimValue, PrimValue]:
     dims = tuple(range(x.ndim - len(normalized_shape), x.ndim))
     y = wide(x)
     rstd = prims.rsqrt(prims.add(_mean_over(prims.mul(y, y), dims), _rms_epsilon(x, eps)))
@@ -173,7 +188,14 @@ def rms_norm(x, normalized_shape, weight, eps):
 
 
 @decomposition(aten._fused_rms_norm_backward)
-def rms_norm_backward(grad, x, normalized_shape, rstd, weight, mask):
+def rms_norm_backward(
+    grad: PrimValue,
+    x: PrimValue,
+    normalized_shape: Sequence[int],
+    rstd: PrimValue,
+    weight: PrimValue | None,
+    mask: Sequence[bool],
+) -> tuple[PrimValue | None, ...]:
     axis = x.ndim - len(normalized_shape)
     inner, outer = tuple(range(axis, x.ndim)), tuple(range(axis))
     g, y = wide(grad), wide(x)
@@ -192,16 +214,18 @@ def rms_norm_backward(grad, x, normalized_shape, rstd, weight, mask):
 # --- group norm
 
 
-def _grouped(x: PrimValue, n: Any, c: Any, inner: Any, group: int) -> PrimValue:
+def _grouped(x: PrimValue, n: Size, c: Size, inner: Size, group: int) -> PrimValue:
     return prims.reshape(x, (n, group, c // group, inner))
 
 
-def _per_group(weight: PrimValue | None, c: Any, group: int, dtype: torch.dtype) -> PrimValue | None:
+def _per_group(weight: PrimValue | None, c: Size, group: int, dtype: torch.dtype) -> PrimValue | None:
     return None if weight is None else to(prims.reshape(weight, (1, group, c // group, 1)), dtype)
 
 
 @decomposition(aten.native_group_norm)
-def group_norm(x, weight, bias, n, c, inner, group, eps):
+def group_norm(
+    x: PrimValue, weight: PrimValue | None, bias: PrimValue | None, n: Size, c: Size, inner: Size, group: int, eps: float
+) -> tuple[PrimValue, PrimValue, PrimValue]:
     y = wide(_grouped(x, n, c, inner, group))
     variance, mean = prims.var_mean(y, (2, 3), 0, True)
     rstd = prims.rsqrt(prims.add(variance, eps))
@@ -217,7 +241,18 @@ def group_norm(x, weight, bias, n, c, inner, group, eps):
 
 
 @decomposition(aten.native_group_norm_backward)
-def group_norm_backward(grad, x, mean, rstd, weight, n, c, inner, group, mask):
+def group_norm_backward(
+    grad: PrimValue,
+    x: PrimValue,
+    mean: PrimValue,
+    rstd: PrimValue,
+    weight: PrimValue | None,
+    n: Size,
+    c: Size,
+    inner: Size,
+    group: int,
+    mask: Sequence[bool],
+) -> tuple[PrimValue | None, ...]:
     g, y = wide(_grouped(grad, n, c, inner, group)), wide(_grouped(x, n, c, inner, group))
     m, r = (to(prims.reshape(v, (n, group, 1, 1)), y.dtype) for v in (mean, rstd))
     normal = prims.mul(prims.sub(y, m), r)
@@ -246,7 +281,7 @@ def _other_dims(x: PrimValue) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
-def _apply(x: PrimValue, mean: PrimValue, rstd: PrimValue, weight: Any, bias: Any) -> PrimValue:
+def _apply(x: PrimValue, mean: PrimValue, rstd: PrimValue, weight: PrimValue | None, bias: PrimValue | None) -> PrimValue:
     """(x - mean) * (rstd * weight) + bias; mean and rstd are vectors."""
     y = wide(x)
     scale = to(rstd, y.dtype) if weight is None else prims.mul(to(rstd, y.dtype), to(weight, y.dtype))
@@ -254,7 +289,9 @@ def _apply(x: PrimValue, mean: PrimValue, rstd: PrimValue, weight: Any, bias: An
     return to(out if bias is None else prims.add(out, _channel(bias, x.ndim, y.dtype)), x.dtype)
 
 
-def _with_batch_statistics(x: PrimValue, weight: Any, bias: Any, eps: float) -> tuple[PrimValue, PrimValue, PrimValue, PrimValue]:
+def _with_batch_statistics(
+    x: PrimValue, weight: PrimValue | None, bias: PrimValue | None, eps: float
+) -> tuple[PrimValue, PrimValue, PrimValue, PrimValue]:
     """Result, mean, reciprocal deviation and variance of the batch (the last three wide)."""
     variance, mean = prims.var_mean(wide(x), _other_dims(x), 0, False)
     rstd = prims.rsqrt(prims.add(variance, eps))
@@ -274,8 +311,10 @@ def _unbiased(variance: PrimValue, x: PrimValue) -> PrimValue:
     return prims.div(prims.mul(variance, n), n - 1)
 
 
-def _without_batch_statistics(x: PrimValue, weight: Any, bias: Any, mean: Any, variance: Any, eps: float) -> tuple[Any, Any, Any]:
-    """Result with running statistics, and two empty saved tensors."""
+def _without_batch_statistics(
+    x: PrimValue, weight: PrimValue | None, bias: PrimValue | None, mean: Any, variance: Any, eps: float
+) -> tuple[PrimValue, PrimValue, PrimValue]:
+    """Result with running statistics, which eager demands here, and two empty saved tensors."""
     dtype = compute_dtype(x.dtype)
     rstd = prims.rsqrt(prims.add(to(variance, dtype), eps))
     saved = _saved_dtype(x, weight)
@@ -285,14 +324,25 @@ def _without_batch_statistics(x: PrimValue, weight: Any, bias: Any, mean: Any, v
     return (out, *(prims.empty((0,), saved, x.device) for _ in range(2)))
 
 
-def _trained(x: PrimValue, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+def _trained(
+    x: PrimValue, weight: PrimValue | None, bias: PrimValue | None, eps: float
+) -> tuple[PrimValue, PrimValue, PrimValue]:
     out, mean, rstd, _ = _with_batch_statistics(x, weight, bias, eps)
     saved = _saved_dtype(x, weight)
     return out, to(mean, saved), to(rstd, saved)
 
 
 @decomposition(aten.native_batch_norm)
-def native_batch_norm(x, weight, bias, mean, variance, training, momentum, eps):
+def native_batch_norm(
+    x: PrimValue,
+    weight: PrimValue | None,
+    bias: PrimValue | None,
+    mean: PrimValue | None,
+    variance: PrimValue | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[PrimValue, PrimValue, PrimValue]:
     if not training:
         return _without_batch_statistics(x, weight, bias, mean, variance, eps)
     # with running statistics the kernel writes them in place, which only the kernel itself can do here
@@ -300,17 +350,36 @@ def native_batch_norm(x, weight, bias, mean, variance, training, momentum, eps):
 
 
 @decomposition(aten._native_batch_norm_legit.no_stats)
-def batch_norm_without_running(x, weight, bias, training, momentum, eps):
+def batch_norm_without_running(
+    x: PrimValue, weight: PrimValue | None, bias: PrimValue | None, training: bool, momentum: float, eps: float
+) -> tuple[PrimValue, PrimValue, PrimValue]:
     return _trained(x, weight, bias, eps)
 
 
 @decomposition(aten._native_batch_norm_legit_no_training)
-def batch_norm_inference(x, weight, bias, mean, variance, momentum, eps):
+def batch_norm_inference(
+    x: PrimValue,
+    weight: PrimValue | None,
+    bias: PrimValue | None,
+    mean: PrimValue,
+    variance: PrimValue,
+    momentum: float,
+    eps: float,
+) -> tuple[PrimValue, PrimValue, PrimValue]:
     return _without_batch_statistics(x, weight, bias, mean, variance, eps)
 
 
 @decomposition(aten._native_batch_norm_legit_functional)
-def batch_norm_functional(x, weight, bias, mean, variance, training, momentum, eps):
+def batch_norm_functional(
+    x: PrimValue,
+    weight: PrimValue | None,
+    bias: PrimValue | None,
+    mean: PrimValue,
+    variance: PrimValue,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[PrimValue, PrimValue, PrimValue, PrimValue, PrimValue]:
     if not training:
         return (*_without_batch_statistics(x, weight, bias, mean, variance, eps), mean, variance)
     out, batch_mean, rstd, batch_variance = _with_batch_statistics(x, weight, bias, eps)
@@ -331,7 +400,15 @@ def _wants_cudnn_reserve() -> bool:
 
 
 @decomposition(aten._batch_norm_with_update_functional)
-def batch_norm_with_update(x, weight, bias, mean, variance, momentum, eps):
+def batch_norm_with_update(
+    x: PrimValue,
+    weight: PrimValue | None,
+    bias: PrimValue | None,
+    mean: PrimValue,
+    variance: PrimValue,
+    momentum: float,
+    eps: float,
+) -> tuple[PrimValue, PrimValue, PrimValue, PrimValue, PrimValue, PrimValue]:
     if _wants_cudnn_reserve():
         return NotImplemented
     out, save_mean, save_rstd, new_mean, new_variance = batch_norm_functional(
@@ -341,7 +418,15 @@ def batch_norm_with_update(x, weight, bias, mean, variance, momentum, eps):
 
 
 @decomposition(aten._batch_norm_no_update)
-def batch_norm_no_update(x, weight, bias, mean, variance, momentum, eps):
+def batch_norm_no_update(
+    x: PrimValue,
+    weight: PrimValue | None,
+    bias: PrimValue | None,
+    mean: PrimValue | None,
+    variance: PrimValue | None,
+    momentum: float,
+    eps: float,
+) -> tuple[PrimValue, PrimValue, PrimValue, PrimValue]:
     return (
         NotImplemented
         if _wants_cudnn_reserve()
@@ -350,19 +435,48 @@ def batch_norm_no_update(x, weight, bias, mean, variance, momentum, eps):
 
 
 @decomposition(aten.cudnn_batch_norm)
-def cudnn_batch_norm(x, weight, bias, mean, variance, training, momentum, eps):
+def cudnn_batch_norm(
+    x: PrimValue,
+    weight: PrimValue,
+    bias: PrimValue | None,
+    mean: PrimValue | None,
+    variance: PrimValue | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[PrimValue, PrimValue, PrimValue, PrimValue]:
     if training or _wants_cudnn_reserve():
         return NotImplemented
     return (*_without_batch_statistics(x, weight, bias, mean, variance, eps), _reserve(x))
 
 
 @decomposition(aten.miopen_batch_norm)
-def miopen_batch_norm(x, weight, bias, mean, variance, training, momentum, eps):
+def miopen_batch_norm(
+    x: PrimValue,
+    weight: PrimValue,
+    bias: PrimValue | None,
+    mean: PrimValue | None,
+    variance: PrimValue | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[PrimValue, PrimValue, PrimValue]:
     return NotImplemented if training else _without_batch_statistics(x, weight, bias, mean, variance, eps)
 
 
 @decomposition(aten.native_batch_norm_backward)
-def native_batch_norm_backward(grad, x, weight, mean, variance, save_mean, save_rstd, train, eps, mask):
+def native_batch_norm_backward(
+    grad: PrimValue,
+    x: PrimValue,
+    weight: PrimValue | None,
+    mean: PrimValue | None,
+    variance: PrimValue | None,
+    save_mean: PrimValue | None,
+    save_rstd: PrimValue | None,
+    train: bool,
+    eps: float,
+    mask: Sequence[bool],
+) -> tuple[PrimValue | None, ...]:
     g, y = wide(grad), wide(x)
     dtype = y.dtype
     if train:
@@ -391,19 +505,50 @@ def native_batch_norm_backward(grad, x, weight, mean, variance, save_mean, save_
 
 
 @decomposition(aten.batch_norm_backward)
-def batch_norm_backward(grad, x, weight, mean, variance, save_mean, save_rstd, update, eps, mask, reserve):
+def batch_norm_backward(
+    grad: PrimValue,
+    x: PrimValue,
+    weight: PrimValue,
+    mean: PrimValue | None,
+    variance: PrimValue | None,
+    save_mean: PrimValue | None,
+    save_rstd: PrimValue | None,
+    update: bool,
+    eps: float,
+    mask: Sequence[bool],
+    reserve: PrimValue,
+) -> tuple[PrimValue | None, ...]:
     if reserve.sizes != (0,):
         return NotImplemented
     return native_batch_norm_backward(grad, x, weight, mean, variance, save_mean, save_rstd, update, eps, mask)
 
 
 @decomposition(aten.cudnn_batch_norm_backward)
-def cudnn_batch_norm_backward(x, grad, weight, mean, variance, save_mean, save_rstd, eps, reserve):
+def cudnn_batch_norm_backward(
+    x: PrimValue,
+    grad: PrimValue,
+    weight: PrimValue,
+    mean: PrimValue | None,
+    variance: PrimValue | None,
+    save_mean: PrimValue | None,
+    save_rstd: PrimValue | None,
+    eps: float,
+    reserve: PrimValue,
+) -> tuple[PrimValue | None, ...]:
     if reserve.sizes != (0,):
         return NotImplemented
     return native_batch_norm_backward(grad, x, weight, mean, variance, save_mean, save_rstd, True, eps, (True, True, True))
 
 
 @decomposition(aten.miopen_batch_norm_backward)
-def miopen_batch_norm_backward(x, grad, weight, mean, variance, save_mean, save_rstd, eps):
+def miopen_batch_norm_backward(
+    x: PrimValue,
+    grad: PrimValue,
+    weight: PrimValue,
+    mean: PrimValue | None,
+    variance: PrimValue | None,
+    save_mean: PrimValue | None,
+    save_rstd: PrimValue | None,
+    eps: float,
+) -> tuple[PrimValue | None, ...]:
     return native_batch_norm_backward(grad, x, weight, mean, variance, save_mean, save_rstd, True, eps, (True, True, True))

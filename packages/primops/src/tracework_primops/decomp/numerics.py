@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from ..op import PrimValue
+from .._torch import OpOverload
+from ..op import PrimValue, Scalar
 from ..promotion import float_dtype, result_dtype
-from .table import DECOMPS
+from .table import DECOMPS, Operand, Rule
 
 NUMERICS: Mapping[str, frozenset[str]] = {
     "default": frozenset(),
@@ -58,11 +59,11 @@ EXACT_REDUCTIONS = frozenset(
 """Their result does not depend on an order."""
 
 
-def contract_changes(word: str) -> dict[Any, Callable[..., Any] | None]:
+def contract_changes(word: str) -> dict[OpOverload, Rule | None]:
     """What `decompose(changes=...)` takes so that a program keeps the contract. Raises ValueError for an unknown word."""
     if word not in NUMERICS:
         raise ValueError(f"unknown numerics {word!r}; known: {', '.join(NUMERICS)}")
-    changes: dict[Any, Callable[..., Any] | None] = {}
+    changes: dict[OpOverload, Rule | None] = {}
     for op, row in DECOMPS.items():
         name, module = op._schema.name.partition("::")[2], row.__module__.rpartition(".")[2]
         kinds = {kind for kind in NUMERICS[word] if module in KINDS[kind] or kind == "reduction" and name in SUMS}
@@ -75,7 +76,7 @@ def contract_changes(word: str) -> dict[Any, Callable[..., Any] | None]:
     return changes
 
 
-def _only(exact_when: Callable[..., bool], row: Callable[..., Any]) -> Callable[..., Any]:
+def _only(exact_when: Callable[..., bool], row: Rule) -> Rule:
     return lambda *args, **kwargs: row(*args, **kwargs) if exact_when(*args, **kwargs) else NotImplemented
 
 
@@ -90,29 +91,29 @@ def _of_reals(exact_when: Callable[..., bool] | None) -> Callable[..., bool]:
     return is_exact
 
 
-def _exact_sum(a: Any, b: Any, *args: Any, alpha: Any = 1) -> bool:
+def _exact_sum(a: Operand, b: Operand, *args: Scalar, alpha: Scalar = 1) -> bool:
     """Eager multiplies by alpha without rounding, and rounds a number to a half dtype on a CPU but not on a GPU."""
     alpha = args[0] if args else alpha
     dtype = result_dtype(a, b)
     return alpha == 1 and _exact_tensors(dtype, a, b) and all(_is_value_of(dtype, x) for x in (a, b))
 
 
-def _exact_product(a: Any, b: Any) -> bool:
+def _exact_product(a: Operand, b: Operand) -> bool:
     return _exact_tensors(result_dtype(a, b), a, b)
 
 
-def _exact_quotient(a: Any, b: Any, *, rounding_mode: str | None = None) -> bool:
+def _exact_quotient(a: PrimValue, b: Operand, *, rounding_mode: str | None = None) -> bool:
     """On a GPU eager divides by a number by multiplying with its reciprocal."""
     by_tensor = b.__class__ is PrimValue and b.ndim > 0
     return rounding_mode is None and _exact_tensors(float_dtype(a, b), a, b) and (by_tensor or a.device.type == "cpu")
 
 
-def _exact_tensors(dtype: torch.dtype, *operands: Any) -> bool:
+def _exact_tensors(dtype: torch.dtype, *operands: Operand) -> bool:
     """Of a half result: eager does not round a tensor of one element and another dtype before it computes."""
     return dtype.itemsize != 2 or all(x.dtype is dtype for x in operands if x.__class__ is PrimValue)
 
 
-def _is_value_of(dtype: torch.dtype, x: Any) -> bool:
+def _is_value_of(dtype: torch.dtype, x: Operand) -> bool:
     """Whether a number is the same in a half dtype; tensors are."""
     if dtype.itemsize != 2 or not dtype.is_floating_point or x.__class__ is PrimValue:
         return True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from ..op import PrimValue, prims
@@ -12,7 +10,7 @@ from .table import aten, decomposition, overloads_of, to
 F32, I64 = torch.float32, torch.int64
 
 
-def _on_grid(x: PrimValue, scale: Any, zero_point: Any, low: int, high: int) -> tuple[PrimValue, PrimValue]:
+def _on_grid(x: PrimValue, scale: PrimValue, zero_point: PrimValue, low: int, high: int) -> tuple[PrimValue, PrimValue]:
     """As eager's kernels: times the reciprocal of the scale, rounded to even, and an integer before the zero point is added."""
     steps = prims.round(prims.mul(x, prims.reciprocal(scale)))
     level = to(prims.add(steps, to(zero_point, F32)), I64)
@@ -26,14 +24,18 @@ def _scalar(value: float, dtype: torch.dtype, like: PrimValue) -> PrimValue:
 
 
 @decomposition(aten.fake_quantize_per_tensor_affine_cachemask)
-def fake_quantize_per_tensor(x, scale, zero_point, quant_min, quant_max):
+def fake_quantize_per_tensor(
+    x: PrimValue, scale: float, zero_point: int, quant_min: int, quant_max: int
+) -> tuple[PrimValue, PrimValue]:
     if x.dtype is not F32:
         return NotImplemented
     return _on_grid(x, _scalar(scale, F32, x), _scalar(zero_point, I64, x), quant_min, quant_max)
 
 
 @decomposition(*overloads_of("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", "default"))
-def fake_quantize_per_tensor_by_tensors(x, scale, zero_point, enabled, quant_min, quant_max):
+def fake_quantize_per_tensor_by_tensors(
+    x: PrimValue, scale: PrimValue, zero_point: PrimValue, enabled: PrimValue, quant_min: int, quant_max: int
+) -> tuple[PrimValue, PrimValue]:
     if x.dtype is not F32 or scale.dtype is not F32 or zero_point.dtype.is_floating_point:
         return NotImplemented
     scale, zero_point, enabled = (prims.reshape(t, ()) for t in (scale, zero_point, enabled))
@@ -43,7 +45,9 @@ def fake_quantize_per_tensor_by_tensors(x, scale, zero_point, enabled, quant_min
 
 
 @decomposition(aten.fake_quantize_per_channel_affine_cachemask)
-def fake_quantize_per_channel(x, scale, zero_point, axis, quant_min, quant_max):
+def fake_quantize_per_channel(
+    x: PrimValue, scale: PrimValue, zero_point: PrimValue, axis: int, quant_min: int, quant_max: int
+) -> tuple[PrimValue, PrimValue]:
     if x.dtype is not F32 or scale.dtype is not F32 or zero_point.dtype.is_floating_point:
         return NotImplemented
     sizes = tuple(s if d == axis % x.ndim else 1 for d, s in enumerate(x.sizes))

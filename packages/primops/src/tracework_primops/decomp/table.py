@@ -7,23 +7,27 @@ A decomposition gets an ATen call's arguments with tensors as PrimValues and siz
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from .._torch import OpOverloadPacket
+from .._torch import OpOverload, OpOverloadPacket
 from ..errors import SealedTable
-from ..op import PrimValue, prims
+from ..op import PrimValue, Scalar, prims
 from ..promotion import compute_dtype, float_dtype, result_dtype
 
+Rule = Callable[..., Any]
+R = TypeVar("R", bound=Rule)
 aten = torch.ops.aten
-DECOMPS: dict[Any, Callable[..., Any]] = {}
+Operand = PrimValue | Scalar
+"""What an elementwise op takes, at least one of its operands being a tensor."""
+DECOMPS: dict[OpOverload, Rule] = {}
 
 
-def decomposition(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def decomposition(*overloads: OpOverload | OpOverloadPacket) -> Callable[[R], R]:
     """File a function under ATen overloads; a packet stands for its `default`."""
 
-    def file(function: Callable[..., Any]) -> Callable[..., Any]:
+    def file(function: R) -> R:
         for overload in overloads:
             key = overload.default if isinstance(overload, OpOverloadPacket) else overload
             if key in DECOMPS:
@@ -34,7 +38,7 @@ def decomposition(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..
     return file
 
 
-def overloads_of(name: str, *wanted: str) -> list[Any]:
+def overloads_of(name: str, *wanted: str) -> list[OpOverload]:
     """The overloads of aten.<name> with these overload names that this torch has."""
     packet = getattr(aten, name, None)
     return [] if packet is None else [getattr(packet, w) for w in wanted if w in packet.overloads()]
@@ -45,13 +49,13 @@ def to(x: Any, dtype: torch.dtype) -> Any:
     return prims.convert(x, dtype) if x.__class__ is PrimValue and x.dtype is not dtype else x
 
 
-def promoted(*operands: Any) -> tuple[list[Any], torch.dtype]:
+def promoted(*operands: Operand | None) -> tuple[list[Any], torch.dtype]:
     """Operands in their common dtype, and the dtype."""
     dtype = result_dtype(*operands)
     return [to(x, dtype) for x in operands], dtype
 
 
-def promoted_float(*operands: Any) -> tuple[list[Any], torch.dtype]:
+def promoted_float(*operands: Operand) -> tuple[list[Any], torch.dtype]:
     """As `promoted`, integers and bools becoming the default float dtype."""
     dtype = float_dtype(*operands)
     return [to(x, dtype) for x in operands], dtype
@@ -79,6 +83,6 @@ def dims_of(x: PrimValue, dims: Sequence[int] | int | None) -> tuple[int, ...]:
     return tuple(sorted({dim_of(x, d) for d in dims})) if x.ndim else ()
 
 
-def tensor_like(x: PrimValue, value: Any, dtype: torch.dtype) -> PrimValue:
+def tensor_like(x: PrimValue, value: Scalar, dtype: torch.dtype) -> PrimValue:
     """A 0-dim tensor on x's device."""
     return prims.full((), value, dtype, x.device)

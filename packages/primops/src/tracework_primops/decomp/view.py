@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
+
+from .._torch import OpOverload, OpOverloadPacket
 from ..aten_meta.rows import slice_bounds, wrap_index
 from ..op import PrimValue, active_builder, prims
 from ..spec import TensorSpec
-from ..symbols import active, floordiv
-from .table import aten, decomposition, dim_of, to
+from ..symbols import Size, active, floordiv
+from .table import R, aten, decomposition, dim_of, to
+
+T = TypeVar("T")
 
 
 def expected() -> Any:
@@ -18,12 +23,12 @@ def expected() -> Any:
     return getattr(active_builder(), "expected", None)
 
 
-def full_sizes(x: PrimValue, sizes: Sequence[Any]) -> tuple[Any, ...]:
+def full_sizes(x: PrimValue, sizes: Sequence[Size]) -> tuple[Size, ...]:
     """`sizes` with -1 replaced by what is left of x's elements."""
     sizes = tuple(sizes)
     if not any(s.__class__ is int and s == -1 for s in sizes):
         return sizes
-    known: Any = 1
+    known: Size = 1
     for s in sizes:
         if not (s.__class__ is int and s == -1):
             known = known * s
@@ -33,10 +38,10 @@ def full_sizes(x: PrimValue, sizes: Sequence[Any]) -> tuple[Any, ...]:
     return (*sizes[:at], missing, *sizes[at + 1 :])
 
 
-def copying(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def copying(*overloads: OpOverload | OpOverloadPacket) -> Callable[[R], R]:
     """File a view's function under overloads that give what it shows in memory of its own."""
 
-    def file(view: Callable[..., Any]) -> Callable[..., Any]:
+    def file(view: R) -> R:
         @functools.wraps(view)
         def copy(*args: Any, **kwargs: Any) -> Any:
             shown = view(*args, **kwargs)
@@ -52,35 +57,35 @@ def copying(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 @decomposition(aten.view, aten._unsafe_view, aten.reshape)
 @copying(aten.view_copy, aten._reshape_copy)
-def view(x, sizes):
+def view(x: PrimValue, sizes: Sequence[Size]) -> PrimValue:
     return prims.reshape(x, full_sizes(x, sizes))
 
 
 @decomposition(aten._reshape_alias)
-def _reshape_alias(x, sizes, strides):
+def _reshape_alias(x: PrimValue, sizes: Sequence[Size], strides: Sequence[Size]) -> PrimValue:
     return prims.reshape(x, tuple(sizes))
 
 
 @decomposition(aten.alias, aten.detach, aten.lift_fresh, aten.lift)
 @copying(aten.alias_copy, aten.detach_copy)
-def alias(x):
+def alias(x: PrimValue) -> PrimValue:
     return x
 
 
 @decomposition(aten.lift_fresh_copy)
-def lift_fresh_copy(x):
+def lift_fresh_copy(x: PrimValue) -> PrimValue:
     return prims.clone(x)
 
 
 @decomposition(aten.permute)
 @copying(aten.permute_copy)
-def permute(x, dims):
+def permute(x: PrimValue, dims: Sequence[int]) -> PrimValue:
     return prims.permute(x, tuple(dim_of(x, d) for d in dims))
 
 
 @decomposition(aten.transpose.int)
 @copying(aten.transpose_copy.int)
-def transpose(x, dim0, dim1):
+def transpose(x: PrimValue, dim0: int, dim1: int) -> PrimValue:
     if x.ndim == 0:
         return x
     dims = list(range(x.ndim))
@@ -91,19 +96,19 @@ def transpose(x, dim0, dim1):
 
 @decomposition(aten.t)
 @copying(aten.t_copy)
-def t(x):
+def t(x: PrimValue) -> PrimValue:
     return prims.permute(x, (1, 0)) if x.ndim == 2 else x
 
 
 @decomposition(aten.expand)
 @copying(aten.expand_copy)
-def expand(x, sizes, *, implicit=False):
+def expand(x: PrimValue, sizes: Sequence[Size], *, implicit: bool = False) -> PrimValue:
     lead = len(sizes) - x.ndim
     full = tuple(x.sizes[i - lead] if s.__class__ is int and s == -1 else s for i, s in enumerate(sizes))
     return x if full == tuple(x.sizes) else prims.expand(x, full)
 
 
-def decided(rule: Callable[..., Any], *args: Any) -> Any:
+def decided(rule: Callable[..., T], *args: Any) -> T:
     """`rule(*args)`, with sizes compared by the table of the graph that is decomposed: it decided the same when the fake was made."""
     table = getattr(active_builder(), "table", None)
     if table is None:
@@ -117,7 +122,7 @@ def decided(rule: Callable[..., Any], *args: Any) -> Any:
 
 @decomposition(aten.slice.Tensor)
 @copying(aten.slice_copy.Tensor)
-def slice(x, dim=0, start=None, end=None, step=1):
+def slice(x: PrimValue, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1) -> PrimValue:
     dim = dim_of(x, dim)
     first, last = decided(slice_bounds, start, end, x.sizes[dim])
     return x if first == 0 and last == x.sizes[dim] and step == 1 else prims.slice(x, dim, first, last, step)
@@ -125,30 +130,30 @@ def slice(x, dim=0, start=None, end=None, step=1):
 
 @decomposition(aten.select.int)
 @copying(aten.select_copy.int)
-def select(x, dim, index):
+def select(x: PrimValue, dim: int, index: Size) -> PrimValue:
     dim = dim_of(x, dim)
     return prims.select(x, dim, decided(wrap_index, index, x.sizes[dim]))
 
 
-def is_one(size: Any) -> bool:
+def is_one(size: Size) -> bool:
     """Whether a size is the number 1."""
     return size.__class__ is int and size == 1
 
 
 @decomposition(aten.squeeze)
 @copying(aten.squeeze_copy)
-def squeeze(x):
+def squeeze(x: PrimValue) -> PrimValue:
     return _squeezed(x, range(x.ndim))
 
 
 @decomposition(aten.squeeze.dim, aten.squeeze.dims)
 @copying(aten.squeeze_copy.dim, aten.squeeze_copy.dims)
-def squeeze_dims(x, dims):
+def squeeze_dims(x: PrimValue, dims: int | Sequence[int]) -> PrimValue:
     dims = (dims,) if isinstance(dims, int) else dims
     return _squeezed(x, sorted({dim_of(x, d) for d in dims} if x.ndim else ()))
 
 
-def _squeezed(x: Any, among: Sequence[int]) -> Any:
+def _squeezed(x: PrimValue, among: Sequence[int]) -> PrimValue:
     """Without those of the dims that are one. Of a size that is computed from open ones the fake has decided whether it is."""
     ones, rest = [d for d in among if is_one(x.sizes[d])], expected()
     if rest.__class__ is TensorSpec and x.ndim - len(ones) > len(rest.sizes):
@@ -165,57 +170,58 @@ def _squeezed(x: Any, among: Sequence[int]) -> Any:
 
 @decomposition(aten.unsqueeze)
 @copying(aten.unsqueeze_copy)
-def unsqueeze(x, dim):
+def unsqueeze(x: PrimValue, dim: int) -> PrimValue:
     return prims.unsqueeze(x, dim + x.ndim + 1 if dim < 0 else dim)
 
 
 @decomposition(aten.as_strided)
 @copying(aten.as_strided_copy)
-def as_strided(x, sizes, strides, offset=None):
+def as_strided(x: PrimValue, sizes: Sequence[Size], strides: Sequence[Size], offset: Size | None = None) -> PrimValue:
     return prims.as_strided(x, tuple(sizes), tuple(strides), x.spec.offset if offset is None else offset)
 
 
 @decomposition(aten.diagonal)
 @copying(aten.diagonal_copy)
-def diagonal(x, offset=0, dim1=0, dim2=1):
+def diagonal(x: PrimValue, offset: int = 0, dim1: int = 0, dim2: int = 1) -> PrimValue:
     return prims.diagonal(x, offset, dim_of(x, dim1), dim_of(x, dim2))
 
 
 @decomposition(aten.unfold)
 @copying(aten.unfold_copy)
-def unfold(x, dim, size, step):
+def unfold(x: PrimValue, dim: int, size: int, step: int) -> PrimValue:
     return prims.unfold(x, dim_of(x, dim), size, step) if x.ndim else NotImplemented
 
 
 @decomposition(aten.flip)
-def flip(x, dims):
+def flip(x: PrimValue, dims: Sequence[int]) -> PrimValue:
     dims = tuple(sorted({dim_of(x, d) for d in dims})) if x.ndim else ()
     return prims.flip(x, dims) if dims else prims.clone(x)
 
 
 @decomposition(aten.view_as_real)
 @copying(aten.view_as_real_copy)
-def view_as_real(x):
+def view_as_real(x: PrimValue) -> PrimValue:
     return prims.view_as_real(x)
 
 
 @decomposition(aten.view_as_complex)
 @copying(aten.view_as_complex_copy)
-def view_as_complex(x):
+def view_as_complex(x: PrimValue) -> PrimValue:
     return prims.view_as_complex(x)
 
 
 @decomposition(aten.view.dtype)
 @copying(aten.view_copy.dtype)
-def view_dtype(x, dtype):
+def view_dtype(x: PrimValue, dtype: torch.dtype) -> PrimValue:
     if dtype is x.dtype:
         return x
     return prims.bitcast(x, dtype) if dtype.itemsize == x.dtype.itemsize else prims.view_dtype(x, dtype)
 
 
-def pieces(x: PrimValue, lengths: Sequence[Any], dim: int) -> tuple[PrimValue, ...]:
+def pieces(x: PrimValue, lengths: Sequence[Size], dim: int) -> tuple[PrimValue, ...]:
     """Slices of these lengths one after the other along dim."""
-    out, start = [], 0
+    out: list[PrimValue] = []
+    start: Size = 0
     for length in lengths:
         out.append(prims.slice(x, dim, start, start + length, 1))
         start = start + length
@@ -224,7 +230,7 @@ def pieces(x: PrimValue, lengths: Sequence[Any], dim: int) -> tuple[PrimValue, .
 
 @decomposition(aten.split.Tensor, aten.unsafe_split.Tensor)
 @copying(aten.split_copy.Tensor)
-def split(x, size, dim=0):
+def split(x: PrimValue, size: Size, dim: int = 0) -> Sequence[PrimValue]:
     dim = dim_of(x, dim)
     total = x.sizes[dim]
     if total.__class__ is int and size.__class__ is int:
@@ -240,27 +246,30 @@ def split(x, size, dim=0):
 
 @decomposition(aten.split_with_sizes, aten.unsafe_split_with_sizes)
 @copying(aten.split_with_sizes_copy)
-def split_with_sizes(x, sizes, dim=0):
+def split_with_sizes(x: PrimValue, sizes: Sequence[Size], dim: int = 0) -> Sequence[PrimValue]:
     return pieces(x, sizes, dim_of(x, dim))
 
 
 @decomposition(aten.unbind.int)
 @copying(aten.unbind_copy.int)
-def unbind(x, dim=0):
+def unbind(x: PrimValue, dim: int = 0) -> Sequence[PrimValue]:
     dim = dim_of(x, dim)
     wanted = expected()
-    count = x.sizes[dim] if x.sizes[dim].__class__ is int else len(wanted) if wanted is not None else None
+    size = x.sizes[dim]
+    count = size if isinstance(size, int) else len(wanted) if wanted is not None else None
     return NotImplemented if count is None else tuple(prims.select(x, dim, i) for i in range(count))
 
 
 @decomposition(aten.slice_backward)
-def slice_backward(grad, sizes, dim, start, end, step):
+def slice_backward(grad: PrimValue, sizes: Sequence[Size], dim: int, start: Size, end: Size, step: Size) -> PrimValue:
     zeros = prims.full(tuple(sizes), 0, grad.dtype, grad.device)
     return slice_scatter(zeros, grad, dim, start, end, step)
 
 
 @decomposition(aten.slice_scatter)
-def slice_scatter(x, src, dim=0, start=None, end=None, step=1):
+def slice_scatter(
+    x: PrimValue, src: PrimValue, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
+) -> PrimValue:
     dim = dim_of(x, dim)
     first, last = decided(slice_bounds, start, end, x.sizes[dim])
     if first == 0 and last == x.sizes[dim] and step == 1:
@@ -271,35 +280,37 @@ def slice_scatter(x, src, dim=0, start=None, end=None, step=1):
 
 
 @decomposition(aten.select_backward)
-def select_backward(grad, sizes, dim, index):
+def select_backward(grad: PrimValue, sizes: Sequence[Size], dim: int, index: Size) -> PrimValue:
     return select_scatter(prims.full(tuple(sizes), 0, grad.dtype, grad.device), grad, dim, index)
 
 
 @decomposition(aten.select_scatter)
-def select_scatter(x, src, dim, index):
+def select_scatter(x: PrimValue, src: PrimValue, dim: int, index: Size) -> PrimValue:
     dim = dim_of(x, dim)
     return prims.select_scatter(x, src, dim, decided(wrap_index, index, x.sizes[dim]))
 
 
 @decomposition(aten.diagonal_backward)
-def diagonal_backward(grad, sizes, offset, dim1, dim2):
+def diagonal_backward(grad: PrimValue, sizes: Sequence[Size], offset: int, dim1: int, dim2: int) -> PrimValue:
     zeros = prims.full(tuple(sizes), 0, grad.dtype, grad.device)
     return diagonal_scatter(zeros, grad, offset, dim1, dim2)
 
 
 @decomposition(aten.diagonal_scatter)
-def diagonal_scatter(x, src, offset=0, dim1=0, dim2=1):
+def diagonal_scatter(x: PrimValue, src: PrimValue, offset: int = 0, dim1: int = 0, dim2: int = 1) -> PrimValue:
     return prims.diagonal_scatter(x, src, offset, dim_of(x, dim1), dim_of(x, dim2))
 
 
 @decomposition(aten.as_strided_scatter)
-def as_strided_scatter(x, src, sizes, strides, offset=None):
+def as_strided_scatter(
+    x: PrimValue, src: PrimValue, sizes: Sequence[Size], strides: Sequence[Size], offset: Size | None = None
+) -> PrimValue:
     offset = x.spec.offset if offset is None else offset
     return prims.as_strided_scatter(x, src, tuple(sizes), tuple(strides), offset)
 
 
 @decomposition(aten.repeat)
-def repeat(x, repeats):
+def repeat(x: PrimValue, repeats: Sequence[Size]) -> PrimValue:
     lead = len(repeats) - x.ndim
     sizes = (1,) * lead + tuple(x.sizes)
     if all(is_one(r) for r in repeats):
@@ -311,7 +322,7 @@ def repeat(x, repeats):
 
 
 @decomposition(aten.rot90)
-def rot90(x, k=1, dims=(0, 1)):
+def rot90(x: PrimValue, k: int = 1, dims: Sequence[int] = (0, 1)) -> PrimValue:
     a, b = (dim_of(x, d) for d in dims)
     turns = k % 4
     if turns == 0:
@@ -322,7 +333,7 @@ def rot90(x, k=1, dims=(0, 1)):
 
 
 @decomposition(aten.narrow_copy)
-def narrow_copy(x, dim, start, length):
+def narrow_copy(x: PrimValue, dim: int, start: Size, length: Size) -> PrimValue:
     dim = dim_of(x, dim)
     first, _ = decided(slice_bounds, start, None, x.sizes[dim])
     return prims.clone(prims.slice(x, dim, first, first + length, 1))

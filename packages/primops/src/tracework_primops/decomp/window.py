@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..op import PrimValue, prims
-from .table import DECOMPS, aten, decomposition, overloads_of
+from ..op import Op, PrimValue, prims
+from ..symbols import Size
+from .table import DECOMPS, Rule, aten, decomposition, overloads_of
 
 
 def per_dim(value: Any, n: int, default: Any = None) -> tuple[Any, ...]:
@@ -29,15 +30,22 @@ def _unbatched(result: PrimValue, x: PrimValue, n: int) -> PrimValue:
     return prims.squeeze(result, (0,)) if x.ndim == n + 1 else result
 
 
-def _static(*values: Any) -> bool:
+def _static(*values: Size) -> bool:
     return all(v.__class__ is int for v in values)
 
 
 # --- pooling
 
 
-def _max_pool(n: int) -> Any:
-    def rule(x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+def _max_pool(n: int) -> Rule:
+    def rule(
+        x: PrimValue,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        ceil_mode: bool = False,
+    ) -> tuple[PrimValue, ...]:
         kernel = per_dim(kernel_size, n)
         window = (kernel, per_dim(stride, n, kernel), per_dim(padding, n), per_dim(dilation, n), ceil_mode)
         return tuple(_unbatched(r, x, n) for r in prims.max_pool(_batched(x, n), *window))
@@ -45,8 +53,17 @@ def _max_pool(n: int) -> Any:
     return rule
 
 
-def _max_pool_backward(n: int) -> Any:
-    def rule(grad, x, kernel_size, stride, padding, dilation, ceil_mode, indices):
+def _max_pool_backward(n: int) -> Rule:
+    def rule(
+        grad: PrimValue,
+        x: PrimValue,
+        kernel_size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        ceil_mode: bool,
+        indices: PrimValue,
+    ) -> PrimValue:
         kernel = per_dim(kernel_size, n)
         window = (kernel, per_dim(stride, n, kernel), per_dim(padding, n), per_dim(dilation, n), ceil_mode)
         out = prims.max_pool_backward(_batched(grad, n), _batched(x, n), *window, _batched(indices, n))
@@ -55,8 +72,16 @@ def _max_pool_backward(n: int) -> Any:
     return rule
 
 
-def _avg_pool(n: int) -> Any:
-    def rule(x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+def _avg_pool(n: int) -> Rule:
+    def rule(
+        x: PrimValue,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: int | Sequence[int] = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> PrimValue:
         kernel = per_dim(kernel_size, n)
         window = (kernel, per_dim(stride, n, kernel), per_dim(padding, n), ceil_mode, count_include_pad, divisor_override)
         return _unbatched(prims.avg_pool(_batched(x, n), *window), x, n)
@@ -64,8 +89,17 @@ def _avg_pool(n: int) -> Any:
     return rule
 
 
-def _avg_pool_backward(n: int) -> Any:
-    def rule(grad, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+def _avg_pool_backward(n: int) -> Rule:
+    def rule(
+        grad: PrimValue,
+        x: PrimValue,
+        kernel_size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> PrimValue:
         kernel = per_dim(kernel_size, n)
         stride, padding = per_dim(stride, n, kernel), per_dim(padding, n)
         g, y = _batched(grad, n), _batched(x, n)
@@ -77,16 +111,16 @@ def _avg_pool_backward(n: int) -> Any:
     return rule
 
 
-def _tiles(sizes: Sequence[Any], counts: Sequence[Any], kernel: Sequence[int]) -> bool:
+def _tiles(sizes: Sequence[Size], counts: Sequence[Size], kernel: Sequence[Size]) -> bool:
     """Whether windows of `kernel` cover each input element once."""
     return _static(*sizes, *counts) and all(s == c * k for s, c, k in zip(sizes, counts, kernel))
 
 
-def _spread(grad: PrimValue, kernel: Sequence[int], divisor: Any = None) -> PrimValue:
+def _spread(grad: PrimValue, kernel: Sequence[Size], divisor: int | None = None) -> PrimValue:
     """Each gradient divided evenly over its window of the tiled input."""
-    count = 1
+    count: Size = 1
     for k in kernel:
-        count *= k
+        count = count * k
     lead, counts = grad.sizes[:2], grad.sizes[2:]
     thin = (*lead, *[v for c in counts for v in (c, 1)])
     full = (*lead, *[v for c, k in zip(counts, kernel) for v in (c, k)])
@@ -94,8 +128,8 @@ def _spread(grad: PrimValue, kernel: Sequence[int], divisor: Any = None) -> Prim
     return prims.clone(prims.reshape(prims.expand(scaled, full), (*lead, *[c * k for c, k in zip(counts, kernel)])))
 
 
-def _adaptive_avg_pool(n: int) -> Any:
-    def rule(x, output_size):
+def _adaptive_avg_pool(n: int) -> Rule:
+    def rule(x: PrimValue, output_size: Sequence[Size] | Sequence[int]) -> PrimValue:
         sizes, y = per_dim(output_size, n), _batched(x, n)
         spatial = y.sizes[2:]
         kernel = tuple(s // c if _static(s, c) and c else 0 for s, c in zip(spatial, sizes))
@@ -108,8 +142,8 @@ def _adaptive_avg_pool(n: int) -> Any:
     return rule
 
 
-def _adaptive_avg_pool_backward(n: int) -> Any:
-    def rule(grad, x):
+def _adaptive_avg_pool_backward(n: int) -> Rule:
+    def rule(grad: PrimValue, x: PrimValue) -> PrimValue:
         g, y = _batched(grad, n), _batched(x, n)
         spatial, counts = y.sizes[2:], g.sizes[2:]
         kernel = tuple(s // c if _static(s, c) and c else 0 for s, c in zip(spatial, counts))
@@ -120,16 +154,16 @@ def _adaptive_avg_pool_backward(n: int) -> Any:
     return rule
 
 
-def _adaptive_max_pool(n: int) -> Any:
-    def rule(x, output_size):
+def _adaptive_max_pool(n: int) -> Rule:
+    def rule(x: PrimValue, output_size: Sequence[int]) -> tuple[PrimValue, ...]:
         found = prims.adaptive_max_pool(_batched(x, n), per_dim(output_size, n))
         return tuple(_unbatched(r, x, n) for r in found)
 
     return rule
 
 
-def _adaptive_max_pool_backward(n: int) -> Any:
-    def rule(grad, x, indices):
+def _adaptive_max_pool_backward(n: int) -> Rule:
+    def rule(grad: PrimValue, x: PrimValue, indices: PrimValue) -> PrimValue:
         return _unbatched(prims.adaptive_max_pool_backward(*(_batched(v, n) for v in (grad, x, indices))), x, n)
 
     return rule
@@ -150,45 +184,47 @@ _POOLS = {
 
 
 @decomposition(aten.max_unpool2d)
-def max_unpool2d(x, indices, output_size):
+def max_unpool2d(x: PrimValue, indices: PrimValue, output_size: Sequence[Size]) -> PrimValue:
     return _unbatched(prims.max_unpool(_batched(x, 2), _batched(indices, 2), tuple(output_size)), x, 2)
 
 
 # --- resampling
 
 
-def _nearest(n: int, exact: bool = False) -> Any:
+def _nearest(n: int, exact: bool = False) -> Rule:
     return lambda x, output_size, *scales: prims.upsample_nearest(x, tuple(output_size), _scales(scales, n), exact)
 
 
-def _nearest_backward(n: int, exact: bool = False) -> Any:
-    def rule(grad, output_size, input_size, *scales):
+def _nearest_backward(n: int, exact: bool = False) -> Rule:
+    def rule(grad: PrimValue, output_size: Sequence[Size], input_size: Sequence[Size], *scales: float | None) -> PrimValue:
         return prims.upsample_nearest_backward(grad, tuple(output_size), tuple(input_size), _scales(scales, n), exact)
 
     return rule
 
 
-def _scales(scales: Sequence[Any], n: int) -> tuple[Any, ...]:
+def _scales(scales: Sequence[float | None], n: int) -> tuple[float | None, ...]:
     return (*scales, *[None] * (n - len(scales)))
 
 
-def _exact(n: int) -> Any:
+def _exact(n: int) -> Rule:
     return _nearest(n, True)
 
 
-def _exact_backward(n: int) -> Any:
+def _exact_backward(n: int) -> Rule:
     return _nearest_backward(n, True)
 
 
-def _linear(n: int) -> Any:
-    def rule(x, output_size, align_corners, *scales):
+def _linear(n: int) -> Rule:
+    def rule(x: PrimValue, output_size: Sequence[Size], align_corners: bool, *scales: float | None) -> PrimValue:
         return prims.upsample_linear(x, tuple(output_size), align_corners, _scales(scales, n))
 
     return rule
 
 
-def _linear_backward(n: int) -> Any:
-    def rule(grad, output_size, input_size, align_corners, *scales):
+def _linear_backward(n: int) -> Rule:
+    def rule(
+        grad: PrimValue, output_size: Sequence[Size], input_size: Sequence[Size], align_corners: bool, *scales: float | None
+    ) -> PrimValue:
         sizes = (tuple(output_size), tuple(input_size))
         return prims.upsample_linear_backward(grad, *sizes, align_corners, _scales(scales, n))
 
@@ -207,23 +243,33 @@ _LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
 @decomposition(aten.upsample_bicubic2d)
-def upsample_bicubic(x, output_size, align_corners, *scales):
+def upsample_bicubic(x: PrimValue, output_size: Sequence[Size], align_corners: bool, *scales: float | None) -> PrimValue:
     return prims.upsample_bicubic(x, tuple(output_size), align_corners, _scales(scales, 2))
 
 
 @decomposition(aten.upsample_bicubic2d_backward)
-def upsample_bicubic_backward(grad, output_size, input_size, align_corners, *scales):
+def upsample_bicubic_backward(
+    grad: PrimValue, output_size: Sequence[Size], input_size: Sequence[Size], align_corners: bool, *scales: float | None
+) -> PrimValue:
     sizes = (tuple(output_size), tuple(input_size))
     return prims.upsample_bicubic_backward(grad, *sizes, align_corners, _scales(scales, 2))
 
 
 @decomposition(aten.grid_sampler_2d, aten.grid_sampler_3d)
-def grid_sampler(x, grid, interpolation_mode, padding_mode, align_corners):
+def grid_sampler(x: PrimValue, grid: PrimValue, interpolation_mode: int, padding_mode: int, align_corners: bool) -> PrimValue:
     return prims.grid_sample(x, grid, interpolation_mode, padding_mode, align_corners)
 
 
 @decomposition(aten.grid_sampler_2d_backward, aten.grid_sampler_3d_backward)
-def grid_sampler_backward(grad, x, grid, interpolation_mode, padding_mode, align_corners, output_mask):
+def grid_sampler_backward(
+    grad: PrimValue,
+    x: PrimValue,
+    grid: PrimValue,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> tuple[PrimValue | None, ...]:
     return prims.grid_sample_backward(grad, x, grid, interpolation_mode, padding_mode, align_corners, output_mask)
 
 
@@ -231,14 +277,23 @@ def grid_sampler_backward(grad, x, grid, interpolation_mode, padding_mode, align
 
 
 @decomposition(aten.im2col)
-def im2col(x, kernel_size, dilation, padding, stride):
+def im2col(
+    x: PrimValue, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> PrimValue:
     window = (per_dim(v, 2) for v in (kernel_size, dilation, padding, stride))
     y = _batched(x, 2)
     return _unbatched(prims.im2col(y, *window), x, 2)
 
 
 @decomposition(aten.col2im)
-def col2im(x, output_size, kernel_size, dilation, padding, stride):
+def col2im(
+    x: PrimValue,
+    output_size: Sequence[Size],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> PrimValue:
     window = (per_dim(v, 2) for v in (kernel_size, dilation, padding, stride))
     y = prims.unsqueeze(x, 0) if x.ndim == 2 else x
     out = prims.col2im(y, tuple(output_size), *window)
@@ -246,7 +301,7 @@ def col2im(x, output_size, kernel_size, dilation, padding, stride):
 
 
 @decomposition(aten.pixel_shuffle)
-def pixel_shuffle(x, upscale_factor):
+def pixel_shuffle(x: PrimValue, upscale_factor: int) -> PrimValue:
     r = upscale_factor
     *lead, c, h, w = x.sizes
     n = len(lead)
@@ -256,7 +311,7 @@ def pixel_shuffle(x, upscale_factor):
 
 
 @decomposition(aten.pixel_unshuffle)
-def pixel_unshuffle(x, downscale_factor):
+def pixel_unshuffle(x: PrimValue, downscale_factor: int) -> PrimValue:
     r = downscale_factor
     *lead, c, h, w = x.sizes
     n = len(lead)
@@ -266,7 +321,7 @@ def pixel_unshuffle(x, downscale_factor):
 
 
 @decomposition(*overloads_of("channel_shuffle", "default"), *overloads_of("native_channel_shuffle", "default"))
-def channel_shuffle(x, groups):
+def channel_shuffle(x: PrimValue, groups: Size) -> PrimValue:
     n, c, *rest = x.sizes
     split = prims.reshape(x, (n, groups, c // groups, *rest))
     order = (0, 2, 1, *range(3, x.ndim + 1))
@@ -276,11 +331,11 @@ def channel_shuffle(x, groups):
 # --- padding that reads x
 
 
-def _pad(prim: Any) -> Any:
+def _pad(prim: Op) -> Rule:
     return lambda n: lambda x, padding: prim(x, tuple(padding))
 
 
-def _pad_backward(prim: Any) -> Any:
+def _pad_backward(prim: Op) -> Rule:
     return lambda n: lambda grad, x, padding: prim(grad, x, tuple(padding))
 
 
