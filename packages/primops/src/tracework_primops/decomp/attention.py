@@ -8,20 +8,20 @@ rows to pass as `decompose(..., changes=MATH_FORMS)`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
+from .._torch import OpOverload
 from ..op import PrimValue, prims
+from ..symbols import Expr, Size
 from .normalization import softmax
-from .table import aten, decomposition, to, wide
+from .table import Rule, aten, decomposition, to, wide
 
 
 def batched_product(a: PrimValue, b: PrimValue) -> PrimValue:
     """a @ b over equal leading dims."""
     lead = a.sizes[:-2]
-    count: Any = 1
+    count: Size = 1
     for s in lead:
         count = count * s
     left = prims.reshape(a, (count, *a.sizes[-2:]))
@@ -35,9 +35,16 @@ def _causal_mask(q: PrimValue, k: PrimValue) -> PrimValue:
     return prims.ge(rows, columns)
 
 
-def scores_of(q: PrimValue, k: PrimValue, mask: PrimValue | None, is_causal: bool, scale: float | None) -> PrimValue:
+def _scale_of(q: PrimValue, scale: float | None) -> float | None:
+    """What products of queries and keys are multiplied by; None where it is of a width that is not known."""
+    width = q.sizes[-1]
+    if scale is None:
+        return None if isinstance(width, Expr) else 1.0 / math.sqrt(width)
+    return scale
+
+
+def scores_of(q: PrimValue, k: PrimValue, mask: PrimValue | None, is_causal: bool, scale: float) -> PrimValue:
     """Masked and scaled products of queries and keys, in the computing dtype."""
-    scale = 1.0 / math.sqrt(q.sizes[-1]) if scale is None else scale
     swap = (*range(k.ndim - 2), k.ndim - 1, k.ndim - 2)
     scores = prims.mul(wide(batched_product(q, prims.permute(k, swap))), scale)
     if is_causal:
@@ -49,7 +56,7 @@ def scores_of(q: PrimValue, k: PrimValue, mask: PrimValue | None, is_causal: boo
     return prims.add(scores, to(mask, scores.dtype))
 
 
-def _repeated(x: PrimValue, heads: Any) -> PrimValue:
+def _repeated(x: PrimValue, heads: Size) -> PrimValue:
     """Key or value heads repeated to the number of query heads."""
     own = x.sizes[-3]
     if own == heads:
@@ -60,22 +67,44 @@ def _repeated(x: PrimValue, heads: Any) -> PrimValue:
 
 
 @decomposition(aten._scaled_dot_product_attention_math)
-def attention_math(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, dropout_mask=None, *, scale=None, enable_gqa=False):
-    if dropout_p or dropout_mask is not None:
+def attention_math(
+    q: PrimValue,
+    k: PrimValue,
+    v: PrimValue,
+    attn_mask: PrimValue | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    dropout_mask: PrimValue | None = None,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[PrimValue, PrimValue]:
+    factor = _scale_of(q, scale)
+    if dropout_p or dropout_mask is not None or factor is None:
         return NotImplemented
     if enable_gqa:
         k, v = _repeated(k, q.sizes[-3]), _repeated(v, q.sizes[-3])
-    weights = to(softmax(scores_of(q, k, attn_mask, is_causal, scale), -1, False), q.dtype)
+    weights = to(softmax(scores_of(q, k, attn_mask, is_causal, factor), -1, False), q.dtype)
     return batched_product(weights, v), weights
 
 
-def _flash_for_cpu(q, k, v, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
-    if dropout_p:
+def _flash_for_cpu(
+    q: PrimValue,
+    k: PrimValue,
+    v: PrimValue,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: PrimValue | None = None,
+    scale: float | None = None,
+) -> tuple[PrimValue, PrimValue]:
+    factor = _scale_of(q, scale)
+    if dropout_p or factor is None:
         return NotImplemented
-    scores = scores_of(q, k, attn_mask, is_causal, scale)
+    scores = scores_of(q, k, attn_mask, is_causal, factor)
     weights = to(softmax(scores, -1, False), q.dtype)
     return batched_product(weights, v), prims.logsumexp(scores, (scores.ndim - 1,), False)
 
 
 # overload -> math form; not part of DECOMPS because the kernels are faster
-MATH_FORMS: dict[Any, Callable[..., Any]] = {aten._scaled_dot_product_flash_attention_for_cpu.default: _flash_for_cpu}
+MATH_FORMS: dict[OpOverload, Rule] = {aten._scaled_dot_product_flash_attention_for_cpu.default: _flash_for_cpu}
