@@ -24,7 +24,7 @@ class Converter:
 
     def __init__(self, mode: FakeMode):
         self._mode = mode
-        self._fakes: dict[int, tuple[weakref.ref, FakeTensor]] = {}
+        self._fakes: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
         self._storages: dict[int, tuple[Any, FakeStorage]] = {}
 
     def fake_of(self, tensor: torch.Tensor, sizes: Sequence[Size] | None, strides: Sequence[Size] | None) -> FakeTensor:
@@ -38,11 +38,11 @@ class Converter:
         self._fakes[id(tensor)] = (weakref.ref(tensor, self._forgetting(id(tensor))), fake)
         return fake
 
-    def _forgetting(self, key: int) -> Callable[[weakref.ref], None]:
+    def _forgetting(self, key: int) -> Callable[[weakref.ref[torch.Tensor]], None]:
         """Drops the fake of a tensor that died: one with a grad_fn is in a cycle through autograd's nodes, where no collector looks."""
         fakes = self._fakes
 
-        def forget(dead: weakref.ref) -> None:
+        def forget(dead: weakref.ref[torch.Tensor]) -> None:
             if key in fakes and fakes[key][0] is dead:
                 del fakes[key]
 
@@ -130,6 +130,7 @@ def scaled_strides(
             step, old_step = old_strides[dim] if found is None else found, old_strides[dim]
         strides[dim] = step
         if old_strides[dim] != 0:
-            step = sizes[dim] * step if isinstance(sizes[dim], Expr) else step * max(sizes[dim], 1)
+            size = sizes[dim]
+            step = size * step if isinstance(size, Expr) else step * max(size, 1)
             old_step *= max(old_sizes[dim], 1)
     return tuple(strides)

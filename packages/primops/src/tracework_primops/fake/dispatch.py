@@ -7,37 +7,41 @@ schema alone: results that alias an argument share its storage, written argument
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import _torch
+from .._torch import OpOverload
 from ..aten_meta import ATEN_META
 from ..aten_meta.dtypes import check_dtypes, check_numbers
 from ..errors import DataDependentError, FakeTensorError, MixedTensorError
 from ..spec import TensorSpec
 from ..symbols import active
-from ..symbols.expr import Expr
-from .memo import STATIC, Memo, Template, call_key
+from ..symbols.expr import Expr, Size
+from .memo import STATIC, Key, Memo, Template, call_key
 from .meta_kernel import OF_TORCH, meta_rule, run_meta_kernel
 from .outputs import check_memory, fit_outputs, functional_twin, take_layout
 from .storage import FakeStorage
 from .tensor import FakeTensor, from_template, make_fake, set_bits
 
+if TYPE_CHECKING:
+    from .mode import FakeMode
+
 log = logging.getLogger("tracework.primops.fake")
 
 Plan = Callable[..., Any]
 Rule = Callable[..., Any]
-SPECIAL: dict[Any, Plan] = {}  # overload -> plan, for ops that no rule over specs can describe
-PLANS: dict[Any, Plan] = {}
+SPECIAL: dict[OpOverload, Plan] = {}  # overload -> plan, for ops that no rule over specs can describe
+PLANS: dict[OpOverload, Plan] = {}
 BIT_FLIPS = {_torch.lazy_conjugate: "conjugate", _torch.lazy_negative: "negative"}
 RESIZING = frozenset(getattr(torch.ops.aten, name) for name in ("resize_", "resize_as_", "set_", "_resize_output_"))
 
 
-def plan_for(func: Any) -> Plan:
+def plan_for(func: OpOverload) -> Plan:
     """The plan of an overload, made on first use."""
     plan = PLANS[func] = SPECIAL.get(func) or plan_of_rule(func)
     return plan
@@ -51,7 +55,7 @@ def forget_plans() -> None:
 
 
 @cache
-def plan_of_rule(func: Any) -> Plan:
+def plan_of_rule(func: OpOverload) -> Plan:
     """The plan that follows from the schema and a rule over specs."""
     rule = ATEN_META.get(func)
     if rule is None and _is_composite(func):
@@ -68,11 +72,11 @@ def plan_of_rule(func: Any) -> Plan:
     return _functional_plan(rule)
 
 
-def _is_composite(func: Any) -> bool:
+def _is_composite(func: OpOverload) -> bool:
     return _torch.has_kernel(func, "CompositeImplicitAutograd")
 
 
-def _rule_of_functional(func: Any) -> Rule | None:
+def _rule_of_functional(func: OpOverload) -> Rule | None:
     """`add_` is checked by the row of `add`."""
     name = func._schema.name.split("::")[1]
     namespace = getattr(torch.ops, func.namespace)
@@ -83,7 +87,7 @@ def _rule_of_functional(func: Any) -> Rule | None:
     return None
 
 
-def _aliased_argument(func: Any) -> int | None:
+def _aliased_argument(func: OpOverload) -> int | None:
     if not any(r.alias_info is not None for r in func._schema.returns):
         return None
     for i, a in enumerate(func._schema.arguments):
@@ -95,7 +99,7 @@ def _aliased_argument(func: Any) -> int | None:
 # plans -----------------------------------------------------------------------------------------
 
 
-def _result(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict) -> Any:
+def _result(mode: FakeMode, func: OpOverload, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What the rule says, with templates for specs; remembered for the next call with the same specs and numbers."""
     key = call_key(func, mode, FakeTensor, args, kwargs)
     if key is None:
@@ -104,7 +108,9 @@ def _result(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict) -> Any:
     return found[0] if found is not None else _work_out(mode, func, rule, args, kwargs, key)
 
 
-def _work_out(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict, key: tuple | None) -> Any:
+def _work_out(
+    mode: FakeMode, func: OpOverload, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], key: Key | None
+) -> Any:
     plain, named = _plain(mode, func, args), _plain_dict(mode, func, kwargs)
     check_dtypes(func, plain)
     check_numbers(func, plain, named)
@@ -127,7 +133,7 @@ def _work_out(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict, key: 
 class DataSizes:
     """What torch.library.get_ctx() gives the function that says what an operator of a library makes."""
 
-    def __init__(self, mode: Any, func: Any):
+    def __init__(self, mode: FakeMode, func: OpOverload):
         self.mode, self.func = mode, func
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> torch.SymInt:
@@ -156,7 +162,7 @@ def _templates(memo: Memo, result: Any) -> Any:
 
 
 def _functional_plan(rule: Rule) -> Plan:
-    def functional(mode, func, args, kwargs):
+    def functional(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = _result(mode, func, rule, args, kwargs)
         out = _wrap(mode, result)
         if mode.recorder is not None:
@@ -166,10 +172,10 @@ def _functional_plan(rule: Rule) -> Plan:
     return functional
 
 
-def _view_plan(func: Any, rule: Rule, aliased: int) -> Plan:
+def _view_plan(func: OpOverload, rule: Rule, aliased: int) -> Plan:
     flips = func in BIT_FLIPS
 
-    def view(mode, func, args, kwargs):
+    def view(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         base = args[aliased]
         # autograd conjugates the Python number of `x * 1j`
         if base.__class__ is not FakeTensor and not isinstance(base, torch.Tensor):
@@ -178,7 +184,7 @@ def _view_plan(func: Any, rule: Rule, aliased: int) -> Plan:
         if base.__class__ is not FakeTensor:
             base = mode.from_real(base)
         if result.__class__ is Template:
-            out = from_template(mode, result, base.storage)
+            out: Any = from_template(mode, result, base.storage)
             if base.constant is not None:
                 out.constant = base.constant
         else:
@@ -192,7 +198,7 @@ def _view_plan(func: Any, rule: Rule, aliased: int) -> Plan:
     return view
 
 
-def _carry_bits(func: Any, base: FakeTensor, out: Any) -> None:
+def _carry_bits(func: OpOverload, base: FakeTensor, out: Any) -> None:
     """Views keep the lazy conjugate and negative bits of what they show; two view ops flip them."""
     conjugate = base.is_conj() is not (BIT_FLIPS.get(func) == "conjugate")
     negative = base.is_neg() is not (BIT_FLIPS.get(func) == "negative")
@@ -200,7 +206,7 @@ def _carry_bits(func: Any, base: FakeTensor, out: Any) -> None:
         set_bits(fake, conjugate, negative)
 
 
-def check_within_memory(mode: Any, func: Any, args: Any, kwargs: dict) -> None:
+def check_within_memory(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """`as_strided` must not leave the memory of its tensor. Raises what FakeStorage.check_extent raises."""
     if args[0].__class__ is FakeTensor:
         x, sizes, strides, offset = (*_plain(mode, func, args), *_plain(mode, func, [kwargs.get("storage_offset")]))[:4]
@@ -214,7 +220,7 @@ def check_within_memory(mode: Any, func: Any, args: Any, kwargs: dict) -> None:
                 active.swap(outer)
 
 
-def _same_elements(x: Any, sizes: Any, strides: Any, offset: Any = None) -> bool:
+def _same_elements(x: TensorSpec, sizes: Sequence[Size], strides: Sequence[Size], offset: Size | None = None) -> bool:
     """Whether x.as_strided(sizes, strides, offset) has each element of x where it is."""
     if tuple(sizes) != tuple(x.sizes) or offset not in (None, x.offset):
         return False
@@ -241,7 +247,9 @@ def _check_written(name: str, target: Any) -> None:
                 raise
 
 
-def _check_items(mode: Any, func: Any, items: Any, args: tuple, kwargs: dict) -> None:
+def _check_items(
+    mode: FakeMode, func: OpOverload, items: Sequence[FakeTensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     """Raises where a foreach op would write floats to integers, as eager's op on each does; torch's meta kernels do not look."""
     if all(item.spec.dtype.is_floating_point or item.spec.dtype.is_complex for item in items):
         return
@@ -252,7 +260,7 @@ def _check_items(mode: Any, func: Any, items: Any, args: tuple, kwargs: dict) ->
             raise RuntimeError(f"{func}: result type {result.dtype} can't be cast to the desired output type {item.spec.dtype}")
 
 
-def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
+def _in_place_plan(func: OpOverload, rule: Rule, written: list[int]) -> Plan:
     names = [a.name for a in func._schema.arguments]
     metadata = torch.Tag.inplace_view in func.tags
     fresh_results = len(func._schema.returns) > 0 and any(r.alias_info is None for r in func._schema.returns)
@@ -261,7 +269,7 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     by_item = name.startswith("aten::_foreach_")  # eager's kernel is an in-place op on each, which counts
     spreads = name.replace("_foreach", "") in SPREADING and func is not torch.ops.aten.fill_.Tensor or func.namespace != "aten"
 
-    def in_place(mode, func, args, kwargs):
+    def in_place(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if metadata:
             if func is torch.ops.aten.as_strided_.default and _same_elements(*_plain(mode, func, args)):
                 # as pooling to one element does for channels-last: only strides of dims of one element differ
@@ -270,7 +278,7 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
             if func is torch.ops.aten.as_strided_.default:
                 check_within_memory(mode, func, args, kwargs)
             return _view_in_place(mode, func, rule, args, kwargs)
-        targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
+        targets: list[Any] = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
         if by_item:
             _check_items(mode, func, targets[0], args, kwargs)
         result = _result(mode, func, rule, args, kwargs)
@@ -296,12 +304,12 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     return in_place
 
 
-def _out_plan(func: Any, rule: Rule, names: list[str]) -> Plan:
+def _out_plan(func: OpOverload, rule: Rule, names: list[str]) -> Plan:
     """`out=`: the results of the overload without it, and eager's demands on the tensors that they are written to."""
     twin = functional_twin(func, names)
     twin_rule = None if twin is None else ATEN_META.get(twin) or meta_rule(twin)
 
-    def out_plan(mode, func, args, kwargs):
+    def out_plan(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         targets = [kwargs[name] for name in names]
         inputs = kwargs if twin is None else {name: a for name, a in kwargs.items() if name not in names}
         _plain(mode, func, targets)  # fakes of this trace
@@ -321,7 +329,7 @@ def _out_plan(func: Any, rule: Rule, names: list[str]) -> Plan:
     return out_plan
 
 
-def _view_in_place(mode: Any, func: Any, rule: Rule, args: Any, kwargs: dict) -> FakeTensor:
+def _view_in_place(mode: FakeMode, func: OpOverload, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor:
     """`x.t_()`: the same memory with other sizes and strides. The recorder is given a fake with the old ones in place of `x`."""
     target = args[0]
     if _keeps_sizes(func, args, kwargs):
@@ -336,7 +344,7 @@ def _view_in_place(mode: Any, func: Any, rule: Rule, args: Any, kwargs: dict) ->
     return target
 
 
-def _keeps_sizes(func: Any, args: Any, kwargs: dict) -> bool:
+def _keeps_sizes(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the tensor is to be resized to what it is, which keeps its strides too."""
     if kwargs or len(args) != 2 or args[0].__class__ is not FakeTensor or args[0].is_symbolic:
         return False
@@ -347,7 +355,7 @@ def _keeps_sizes(func: Any, args: Any, kwargs: dict) -> bool:
     )
 
 
-def _check_target(mode: Any, func: Any, target: Any, result: Any) -> None:
+def _check_target(mode: FakeMode, func: OpOverload, target: Any, result: Any) -> None:
     if result.__class__ is not Template or target.__class__ is not FakeTensor:
         return
     expected, sizes, dtype = target.spec.sizes, result.spec.sizes, target.spec.dtype
@@ -364,7 +372,7 @@ def _check_target(mode: Any, func: Any, target: Any, result: Any) -> None:
         raise RuntimeError(f"{func}: output with shape {list(expected)} doesn't match the broadcast shape {list(sizes)}")
 
 
-def _mixed_results(mode: Any, func: Any, result: Any, targets: list) -> Any:
+def _mixed_results(mode: FakeMode, func: OpOverload, result: Any, targets: list[Any]) -> Any:
     """Some results are the written arguments, the others are new."""
     results = result if isinstance(result, (tuple, list)) else (result,)
     out, left = [], list(targets)
@@ -382,7 +390,7 @@ def _mark_written(target: Any) -> None:
             _mark_written(item)
 
 
-def _run_composite(mode: Any, func: Any, args: tuple, kwargs: dict) -> Any:
+def _run_composite(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A composite reaches us whole in inference mode: run its parts, which are recorded one by one."""
     with mode, _torch.no_torch_function():  # a function mode would be asked for the op once more, instead of its parts
         run = _torch.composite_of_cpp if _torch.has_kernel(func, "CompositeImplicitAutograd") else type(func).decompose
@@ -397,7 +405,7 @@ def _run_composite(mode: Any, func: Any, args: tuple, kwargs: dict) -> Any:
 PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout, complex))
 
 
-def _plain(mode: Any, func: Any, args: Any) -> list:
+def _plain(mode: FakeMode, func: OpOverload, args: Iterable[Any]) -> list[Any]:
     """Arguments as rules see them: specs for tensors, Exprs for symbolic sizes."""
     out = []
     for a in args:
@@ -410,17 +418,17 @@ def _plain(mode: Any, func: Any, args: Any) -> list:
     return out
 
 
-def _plain_dict(mode: Any, func: Any, kwargs: dict) -> dict:
+def _plain_dict(mode: FakeMode, func: OpOverload, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {k: a if a.__class__ in PLAIN else _plain_one(mode, func, a) for k, a in kwargs.items()}
 
 
-def _spec_of(mode: Any, func: Any, fake: FakeTensor) -> TensorSpec:
+def _spec_of(mode: FakeMode, func: OpOverload, fake: FakeTensor) -> TensorSpec:
     if fake.mode is not mode:
         raise MixedTensorError(func, two_traces=True)
     return fake.spec
 
 
-def _plain_one(mode: Any, func: Any, a: Any) -> Any:
+def _plain_one(mode: FakeMode, func: OpOverload, a: Any) -> Any:
     if isinstance(a, (list, tuple)):
         return _plain(mode, func, a)
     if isinstance(a, torch.SymInt):
@@ -436,14 +444,14 @@ def _plain_one(mode: Any, func: Any, a: Any) -> Any:
     return a
 
 
-def real_argument(mode: Any, func: Any, tensor: torch.Tensor) -> FakeTensor:
+def real_argument(mode: FakeMode, func: OpOverload, tensor: torch.Tensor) -> FakeTensor:
     """A real tensor is let in when it is a 0-dim CPU number or already has a fake. Raises MixedTensorError otherwise."""
     if tensor.ndim == 0 and tensor.device.type == "cpu" or mode._converter.knows(tensor):
         return mode.from_real(tensor)
     raise MixedTensorError(func)
 
 
-def _wrap(mode: Any, result: Any) -> Any:
+def _wrap(mode: FakeMode, result: Any) -> Any:
     if result.__class__ is Template:
         storage = FakeStorage()
         storage.first = result.spec

@@ -6,14 +6,22 @@ the rest with the table of its symbols: a rule may decide on sizes, and the tabl
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import _torch
+from .._torch import OpOverload
 from ..spec import TensorSpec
 from ..symbols.expr import Expr
 from ..symbols.symint import IntNode
+from ..symbols.table import SymbolTable
+
+if TYPE_CHECKING:
+    from .mode import FakeMode
+
+Key = tuple[object, ...]
 
 MOST = 1 << 15  # calls or specs; beyond it everything is forgotten
 
@@ -23,14 +31,16 @@ class Template:
 
     __slots__ = ("spec", "options", "is_symbolic")
 
-    def __init__(self, spec: TensorSpec, table: Any):
+    def __init__(self, spec: TensorSpec, table: SymbolTable | None):
         self.spec = spec
         self.is_symbolic = spec.is_symbolic
-        sizes, strides, offset = spec.sizes, spec.strides, spec.offset
-        if self.is_symbolic:
+        sizes: tuple[Any, ...] = spec.sizes
+        strides: tuple[Any, ...] = spec.strides
+        offset: Any = spec.offset
+        if table is not None and self.is_symbolic:
             carry = table.to_symint
             sizes, strides, offset = tuple(map(carry, sizes)), tuple(map(carry, strides)), carry(offset)
-        self.options = {"size": sizes, "strides": strides, "dtype": spec.dtype, "device": spec.device}
+        self.options: dict[str, Any] = {"size": sizes, "strides": strides, "dtype": spec.dtype, "device": spec.device}
         if offset.__class__ is not int or offset != 0:  # each argument takes C++ a third of a microsecond
             self.options["storage_offset"] = offset
         self.options["_extra_dispatch_keys"] = _torch.COMPOSITE_KEYS  # to reach fake/composites
@@ -41,10 +51,10 @@ class Template:
 class Memo:
     """Templates by spec and results by call. `results` holds (result, what keeps the identities in the key alive)."""
 
-    def __init__(self, table: Any = None):
+    def __init__(self, table: SymbolTable | None = None):
         self.table = table
-        self.templates: dict[tuple, Template] = {}
-        self.results: dict[tuple, tuple[Any, Any]] = {}
+        self.templates: dict[Key, Template] = {}
+        self.results: dict[Key, tuple[Any, object]] = {}
 
     def template(self, spec: TensorSpec) -> Template:
         """The one template of all equal specs."""
@@ -60,7 +70,7 @@ class Memo:
             owner.templates[key] = found
         return found
 
-    def keep(self, key: tuple, result: Any, arguments: Any) -> None:
+    def keep(self, key: Key, result: Any, arguments: Iterable[object]) -> None:
         """Remember the result of a call; the arguments hold the specs whose identities are in the key."""
         owner = self if any(map(_has_symbols, arguments)) else STATIC
         if len(owner.results) >= MOST:
@@ -76,7 +86,7 @@ class Memo:
 STATIC = Memo()
 
 
-def memo_of(table: Any) -> Memo:
+def memo_of(table: SymbolTable | None) -> Memo:
     """The memo that goes with a table of symbols, or the one of all calls without any."""
     if table is None:
         return STATIC
@@ -91,12 +101,12 @@ def _has_symbols(value: Any) -> bool:
     return any(map(_has_symbols, value)) if value.__class__ in (list, tuple) else isinstance(value, Expr)
 
 
-def call_key(func: Any, mode: Any, fake_class: type, args: Any, kwargs: dict) -> tuple | None:
+def call_key(func: OpOverload, mode: FakeMode, fake_class: type, args: Iterable[Any], kwargs: dict[str, Any]) -> Key | None:
     """What the result of this call depends on; None when that is more than specs and numbers.
 
     The class goes before each value, as 1, 1.0 and True are equal; a spec is a bare number, its identity.
     """
-    key = [id(func), torch.get_default_dtype()]
+    key: list[object] = [id(func), torch.get_default_dtype()]
     add = key.append
     for a in args:
         cls = a.__class__
@@ -115,7 +125,7 @@ def call_key(func: Any, mode: Any, fake_class: type, args: Any, kwargs: dict) ->
     return tuple(key)
 
 
-def _add(key: list, mode: Any, fake_class: type, a: Any) -> bool:
+def _add(key: list[object], mode: FakeMode, fake_class: type, a: Any) -> bool:
     cls = a.__class__
     if cls is fake_class and a.mode is mode:
         key.append(id(a.spec))
@@ -127,7 +137,7 @@ def _add(key: list, mode: Any, fake_class: type, a: Any) -> bool:
     return _add_other(key, mode, fake_class, a, cls)
 
 
-def _add_other(key: list, mode: Any, fake_class: type, a: Any, cls: type) -> bool:
+def _add_other(key: list[object], mode: FakeMode, fake_class: type, a: Any, cls: type) -> bool:
     if cls is list or cls is tuple:
         key.append(list)
         for item in a:

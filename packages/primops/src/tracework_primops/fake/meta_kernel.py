@@ -7,19 +7,25 @@ to fix the sizes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import _torch, decomp
+from .. import _torch
+from .._torch import OpOverload
 from ..aten_meta.rows import SYMBOLIC
+from ..decomp import DECOMPS
 from ..errors import DataDependentError, FakeTensorError, GuardOnUnbackedError
 from ..op import GraphBuilder, PrimValue
 from ..spec import TensorSpec
 from ..symbols import active
-from ..symbols.expr import Expr
+from ..symbols.expr import Expr, Size
 from ..symbols.ranges import simplify
+from ..symbols.table import SymbolTable
+
+if TYPE_CHECKING:
+    from .mode import FakeMode
 
 log = logging.getLogger("tracework.primops.fake")
 
@@ -28,10 +34,11 @@ OF_TORCH = frozenset({"aten", "prims"})
 """Namespaces of operators that torch.library.register_fake was not called for by a program."""
 
 
-def meta_rule(func: Any) -> Rule:
+def meta_rule(func: OpOverload) -> Rule:
+    """The rule that runs torch's meta kernel, or raises where the result depends on data."""
     if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
 
-        def data_dependent(*args, **kwargs):
+        def data_dependent(*args: Any, **kwargs: Any) -> Any:
             found = _registered(func, args, kwargs, active.table())
             if found is None:
                 raise DataDependentError(func)
@@ -39,13 +46,13 @@ def meta_rule(func: Any) -> Rule:
 
         return data_dependent
 
-    def meta_kernel(*args, **kwargs):
+    def meta_kernel(*args: Any, **kwargs: Any) -> Any:
         return run_meta_kernel(func, args, kwargs)
 
     return meta_kernel
 
 
-def run_meta_kernel(func: Any, args: Any, kwargs: dict) -> Any:
+def run_meta_kernel(func: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
     """Specs of the results by running the op on meta tensors. Symbolic sizes that nothing can carry become fixed."""
     table = active.table()
     if not func._schema.returns:
@@ -64,18 +71,18 @@ def run_meta_kernel(func: Any, args: Any, kwargs: dict) -> Any:
     return _run_static(func, args, kwargs)
 
 
-def _all_have_hints(args: Any, kwargs: dict, table: Any) -> bool:
+def _all_have_hints(args: Any, kwargs: dict[str, Any], table: SymbolTable) -> bool:
     return all(table.has_hint(s) for s in _sizes_in((*args, *kwargs.values())))
 
 
-def _on_symbolic_meta(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
+def _on_symbolic_meta(func: OpOverload, args: Any, kwargs: dict[str, Any], table: SymbolTable) -> Any:
     """What torch's meta kernel says when it is given the symbols themselves, which not every kernel can take; else None."""
     return _checked(
         func, args, kwargs, table, lambda: _spec_of_meta(_call_meta(func, args, kwargs), _common_device(args, kwargs))
     )
 
 
-def _on_fakes(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
+def _on_fakes(func: OpOverload, args: Any, kwargs: dict[str, Any], table: SymbolTable) -> Any:
     """What torch's meta kernel says when it is written in Python and run on fakes, whose ops have rows; else None."""
     kernel = _torch.python_kernel(func, "Meta")
     if kernel is None:
@@ -83,9 +90,11 @@ def _on_fakes(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
     return _checked(func, args, kwargs, table, lambda: _run_on_fakes(kernel, args, kwargs, table))
 
 
-def _registered(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
+def _registered(func: OpOverload, args: Any, kwargs: dict[str, Any], table: SymbolTable | None) -> Any:
     """What the function says that torch.library.register_fake was given for an op of a library; None where there is none, or it fails."""
-    kernel = None if table is None or func.namespace in OF_TORCH else _torch.fake_kernel(func)
+    if table is None or func.namespace in OF_TORCH:
+        return None
+    kernel = _torch.fake_kernel(func)
     if kernel is None:
         return None
     try:
@@ -97,8 +106,8 @@ def _registered(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
         return None
 
 
-def _run_on_fakes(kernel: Any, args: Any, kwargs: dict, table: Any) -> Any:
-    from .mode import FakeMode
+def _run_on_fakes(kernel: Callable[..., Any], args: Any, kwargs: dict[str, Any], table: SymbolTable) -> Any:
+    from .mode import FakeMode  # the fakes whose ops this kernel calls come back here for those without a row
 
     mode = FakeMode(table)
     with mode:
@@ -112,7 +121,7 @@ def _specs_of_fakes(a: Any) -> Any:
     return a.spec if isinstance(a, torch.Tensor) else a
 
 
-def _fakes(mode: Any, a: Any) -> Any:
+def _fakes(mode: FakeMode, a: Any) -> Any:
     if a.__class__ is TensorSpec:
         return mode.make(a)
     if isinstance(a, Expr):
@@ -122,7 +131,7 @@ def _fakes(mode: Any, a: Any) -> Any:
     return a.__class__([_fakes(mode, x) for x in a]) if isinstance(a, (list, tuple)) else a
 
 
-def _checked(func: Any, args: Any, kwargs: dict, table: Any, compute: Callable[[], Any]) -> Any:
+def _checked(func: OpOverload, args: Any, kwargs: dict[str, Any], table: SymbolTable, compute: Callable[[], Any]) -> Any:
     """compute()'s specs when they agree with the meta kernel at the example's sizes, where there are such; None when not, or when it fails."""
     hinted = _all_have_hints(args, kwargs, table)
     expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint)) if hinted else None
@@ -140,7 +149,7 @@ def _checked(func: Any, args: Any, kwargs: dict, table: Any, compute: Callable[[
         return None
 
 
-def _run_static(func: Any, args: Any, kwargs: dict) -> Any:
+def _run_static(func: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
     device = _common_device(args, kwargs)
     try:
         result = _call_meta(func, args, kwargs)
@@ -163,7 +172,7 @@ def _is_symbolic(values: Any) -> bool:
     return False
 
 
-def _call_meta(func: Any, args: Any, kwargs: dict) -> Any:
+def _call_meta(func: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
     meta_kwargs = {k: _to_meta(a) for k, a in kwargs.items()}
     if "device" in kwargs:
         meta_kwargs["device"] = torch.device("meta")
@@ -176,13 +185,13 @@ def _to_meta(a: Any) -> Any:
     if a.__class__ in (list, tuple):
         return [_to_meta(x) for x in a]
     if isinstance(a, Expr):
-        return active.table().to_symint(a)
+        return active.carrier().to_symint(a)
     return torch.device("meta") if a.__class__ is torch.device else a
 
 
 def _meta_tensor(spec: TensorSpec) -> torch.Tensor:
     if spec.is_symbolic:
-        carry = active.table().to_symint
+        carry = active.carrier().to_symint
         return torch.empty_strided(
             [carry(s) for s in spec.sizes], [carry(s) for s in spec.strides], dtype=spec.dtype, device="meta"
         )
@@ -203,8 +212,11 @@ def _spec_of_meta(result: Any, device: torch.device) -> Any:
     return tuple(_spec_of_meta(r, device) for r in result) if isinstance(result, tuple) else result
 
 
-def _size_of(size: Any) -> Any:
-    return size if size.__class__ is int else simplify(active.table().from_symint(size), active.table().ranges)
+def _size_of(size: int | torch.SymInt) -> Size:
+    if size.__class__ is int:
+        return size
+    table = active.carrier()
+    return simplify(table.from_symint(size), table.ranges)
 
 
 def _numbers(a: Any, number_of: Callable[[Any], int]) -> Any:
@@ -221,10 +233,8 @@ def _numbers(a: Any, number_of: Callable[[Any], int]) -> Any:
     return a
 
 
-def _decomposed(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
+def _decomposed(func: OpOverload, args: Any, kwargs: dict[str, Any], table: SymbolTable) -> Any:
     """Symbolic specs from the decomposition, when they agree with torch's meta kernel on the example's sizes; else None."""
-    DECOMPS = getattr(decomp, "DECOMPS", {})
-
     rule, rules = DECOMPS.get(func), SYMBOLIC.get(func, ())
     if rules:
         return _agreeing(func, rules, args, kwargs, table)
@@ -246,7 +256,7 @@ def _decomposed(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
         return None
 
 
-def _agreeing(func: Any, rules: Any, args: Any, kwargs: dict, table: Any) -> Any:
+def _agreeing(func: OpOverload, rules: Iterable[Rule], args: Any, kwargs: dict[str, Any], table: SymbolTable) -> Any:
     """What the first rule says that agrees with torch's meta kernel on the example's sizes; else None."""
     expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint))
     for rule in rules:
@@ -273,7 +283,7 @@ def _specs_of_values(a: Any) -> Any:
     return a.__class__([_specs_of_values(x) for x in a]) if a.__class__ in (list, tuple) else a
 
 
-def _sizes_in(values: Any):
+def _sizes_in(values: Iterable[Any]) -> Iterator[Size]:
     for value in values:
         if value.__class__ is TensorSpec:
             yield from (*value.sizes, *value.strides, value.offset)
@@ -283,7 +293,7 @@ def _sizes_in(values: Any):
             yield value
 
 
-def _common_device(args: Any, kwargs: dict) -> torch.device:
+def _common_device(args: Any, kwargs: dict[str, Any]) -> torch.device:
     """The device of the results: an explicit one, else that of the first tensor that is not a 0-dim CPU number."""
     explicit = kwargs.get("device")
     if explicit is not None:
@@ -296,7 +306,7 @@ def _common_device(args: Any, kwargs: dict) -> torch.device:
     return fallback or torch.device("cpu")
 
 
-def _specs_in(values: Any):
+def _specs_in(values: Iterable[Any]) -> Iterator[TensorSpec]:
     for value in values:
         if value.__class__ is TensorSpec:
             yield value
@@ -304,7 +314,7 @@ def _specs_in(values: Any):
             yield from _specs_in(value)
 
 
-def concrete_device(device: Any) -> torch.device:
+def concrete_device(device: torch.device | str | int) -> torch.device:
     """With an index: `cuda` means the current device."""
     device = torch.device(device)
     if device.type == "cuda" and device.index is None:

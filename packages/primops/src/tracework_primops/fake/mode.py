@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any
 
 import torch
 
 from .. import _torch
+from .._torch import OpOverload
 from ..spec import TensorSpec
-from ..symbols.expr import Size
+from ..symbols.expr import Size, Symbol
+from ..symbols.table import SymbolTable
 from . import dispatch, products
 from .convert import Converter
 from .memo import memo_of
@@ -25,14 +28,15 @@ class FakeMode(_torch.TorchDispatchMode):
     `unbacked_numbers`, when sizes may, lets `item()` make them, too.
     """
 
-    def __init__(self, table: Any = None, allow_unbacked: bool = False, unbacked_numbers: bool = True):
+    def __init__(self, table: SymbolTable | None = None, allow_unbacked: bool = False, unbacked_numbers: bool = True):
         super().__init__()
-        self.table = table
+        self.table: Any = table  # None where all sizes are numbers; who meets a symbol knows that there is one
         self.memo = memo_of(table)
         self.allow_unbacked = allow_unbacked and table is not None
         self.allow_unbacked_numbers = self.allow_unbacked and unbacked_numbers
         self.reads = 0  # how many operators were asked for a size or number that depends on data
-        self.counts: dict[Any, Any] = {}  # the number of elements that are not zero in a mask, which depends on data
+        # the number of elements that are not zero in a mask, by its storage, the version of that, and its spec
+        self.counts: dict[tuple[int, int, TensorSpec], Symbol] = {}
         self.recorder: Callable[..., None] | None = None
         self._converter = Converter(self)
         self._products: list[products.Products] = []
@@ -43,7 +47,7 @@ class FakeMode(_torch.TorchDispatchMode):
             self._products[-1].__enter__()
         return super().__enter__()
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         super().__exit__(kind, error, trace)
         if self._products:
             self._products.pop().__exit__(kind, error, trace)
@@ -53,10 +57,12 @@ class FakeMode(_torch.TorchDispatchMode):
         """Keeps torch from wrapping our handler with its own compiler's decorator, which would import that compiler."""
         return False
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         return self.dispatch(func, args, kwargs or {})
 
-    def dispatch(self, func: Any, args: tuple, kwargs: dict) -> Any:
+    def dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Execute one ATen op on fakes."""
         return (dispatch.PLANS.get(func) or dispatch.plan_for(func))(self, func, args, kwargs)
 

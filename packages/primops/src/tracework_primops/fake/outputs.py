@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _torch
+from .._torch import OpOverload
 from ..broadcasting import is_dense
 from ..errors import FakeTensorError
 from ..spec import TensorSpec
@@ -64,7 +65,7 @@ APART = frozenset(
 CONCATENATION = frozenset(("cat", "stack", "_chunk_cat"))
 
 
-def functional_twin(func: Any, names: Sequence[str]) -> Any:
+def functional_twin(func: OpOverload, names: Sequence[str]) -> OpOverload | None:
     """The overload with the same arguments but for the outputs `names`, None when there is no such one."""
     packet = func.overloadpacket
     wanted = [(a.name, str(a.type)) for a in func._schema.arguments if a.name not in names]
@@ -75,7 +76,7 @@ def functional_twin(func: Any, names: Sequence[str]) -> Any:
     return None
 
 
-def fit_outputs(mode: FakeMode, func: Any, args: Sequence[Any], targets: Sequence[Any], result: Any) -> None:
+def fit_outputs(mode: FakeMode, func: OpOverload, args: Sequence[Any], targets: Sequence[Any], result: Any) -> None:
     """Raises what eager raises for these outputs; empty ones made in this trace take the sizes of the results.
 
     Raises:
@@ -114,7 +115,7 @@ def _flat(values: Any) -> list[Any]:
     return [x for v in values for x in (_flat(v) if isinstance(v, (tuple, list)) else [v])]
 
 
-def _check_dtype(func: Any, name: str, target: FakeTensor, dtype: torch.dtype) -> None:
+def _check_dtype(func: OpOverload, name: str, target: FakeTensor, dtype: torch.dtype) -> None:
     if target.spec.dtype is dtype:
         return
     names = name, f"{name}.{func._overloadname}"
@@ -163,6 +164,7 @@ def _overlap(target: FakeTensor, result: TensorSpec, source: FakeTensor) -> bool
     return a_begin < b_end and b_begin < a_end
 
 
-def _range(spec: TensorSpec, elements: int) -> tuple[int, int]:
+def _range(spec: TensorSpec, elements: Any) -> tuple[Any, Any]:
+    """Where the bytes of so many elements lie, as numbers where the spec has no symbols."""
     begin = spec.offset * spec.dtype.itemsize
     return begin, begin + elements * spec.dtype.itemsize

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
 import torch
 
 from .. import _torch
+from .._torch import OpOverload
 from ..errors import DataDependentError
 from ..spec import TensorSpec
-from .dispatch import SPECIAL, check_within_memory, plan_of_rule
+from ..symbols.expr import Symbol
+from .dispatch import SPECIAL, Plan, check_within_memory, plan_of_rule
 from .storage import FakeStorage
 from .tensor import FakeTensor, make_fake, set_bits
 
+if TYPE_CHECKING:
+    from .mode import FakeMode
+
+T = TypeVar("T")
 aten = torch.ops.aten
 
 
-def special(*names: str):
+def special(*names: str) -> Callable[[Plan], Plan]:
     """Registers a plan for these overloads, skipping those this torch does not have."""
 
-    def register(plan):
+    def register(plan: Plan) -> Plan:
         for name in names:
             packet, overload = name.split(".")
             found = getattr(getattr(aten, packet, None), overload, None)
@@ -28,14 +37,14 @@ def special(*names: str):
     return register
 
 
-def _record(mode, func, args, kwargs, out):
+def _record(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: T) -> T:
     if mode.recorder is not None:
         mode.recorder(func, args, kwargs, out)
     return out
 
 
 @special("lift_fresh.default", "lift.default")
-def lift_fresh(mode, func, args, kwargs):
+def lift_fresh(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`torch.tensor(data)`: a real tensor that nobody else has seen becomes fake, remembering its value."""
     tensor = args[0]
     if tensor.__class__ is FakeTensor:
@@ -50,7 +59,7 @@ def lift_fresh(mode, func, args, kwargs):
 
 
 @special("_efficientzerotensor.default")
-def efficient_zeros(mode, func, args, kwargs):
+def efficient_zeros(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The tangent of a number under forward-mode AD stays real: torch takes it for a number, too, and reads it."""
     if not args[0] and _torch.in_dual_level():
         return torch.zeros((), dtype=kwargs.get("dtype"))
@@ -58,14 +67,14 @@ def efficient_zeros(mode, func, args, kwargs):
 
 
 @special("as_strided.default")
-def as_strided(mode, func, args, kwargs):
+def as_strided(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A view of any part of the memory, as far as it goes. Raises RuntimeError as eager does."""
     check_within_memory(mode, func, args, kwargs)
     return plan_of_rule(func)(mode, func, args, kwargs)
 
 
 @special("lift_fresh_copy.default")
-def lift_fresh_copy(mode, func, args, kwargs):
+def lift_fresh_copy(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """As lift_fresh, into new memory."""
     tensor = args[0]
     source = tensor if tensor.__class__ is FakeTensor else mode.from_real(tensor)
@@ -77,7 +86,7 @@ def lift_fresh_copy(mode, func, args, kwargs):
 
 
 @special("_local_scalar_dense.default", "item.default")
-def local_scalar(mode, func, args, kwargs):
+def local_scalar(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`item()`: the constant if there is one, a new symbol if the mode allows it."""
     fake = args[0]
     if fake.constant is not None:
@@ -89,7 +98,7 @@ def local_scalar(mode, func, args, kwargs):
     raise DataDependentError(func)
 
 
-def _count_of(mode, func, mask):
+def _count_of(mode: FakeMode, func: OpOverload, mask: FakeTensor) -> Symbol:
     """How many elements are not zero: one symbol for all who ask before the mask is written to."""
     mode.reads += 1
     key = mask.storage.id, mask.storage.version, mask.spec
@@ -99,7 +108,7 @@ def _count_of(mode, func, mask):
 
 
 @special("nonzero.default")
-def nonzero(mode, func, args, kwargs):
+def nonzero(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """(number of non-zero elements, ndim), the first unknown."""
     if not mode.allow_unbacked:
         raise DataDependentError(func)
@@ -110,7 +119,7 @@ def nonzero(mode, func, args, kwargs):
 
 
 @special("masked_select.default", "repeat_interleave.Tensor")
-def one_unknown_size(mode, func, args, kwargs):
+def one_unknown_size(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A list of as many elements as the data say; of the indices' dtype where there are no other elements."""
     if kwargs.get("output_size") is not None or not mode.allow_unbacked:
         return plan_of_rule(func)(mode, func, args, kwargs)
@@ -125,7 +134,7 @@ def one_unknown_size(mode, func, args, kwargs):
 
 
 @special("_unique2.default", "unique_consecutive.default", "unique_dim.default")
-def unique(mode, func, args, kwargs):
+def unique(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """(distinct elements or slices, which of them each one is, how often each is there); what is not asked for is empty, but for slices."""
     named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
     dim, spec = named.get("dim"), args[0].spec
@@ -144,7 +153,7 @@ def unique(mode, func, args, kwargs):
 
 
 @special("bincount.default")
-def bincount(mode, func, args, kwargs):
+def bincount(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """As many counts as the largest number asks for."""
     named = dict(zip(("self", "weights", "minlength"), args)) | kwargs
     if not mode.allow_unbacked:
@@ -160,12 +169,12 @@ MASKS = (torch.bool, torch.uint8)
 
 
 @special("index.Tensor")
-def index(mode, func, args, kwargs):
+def index(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Masks stand for the positions of what is not zero in them."""
     masked = mode.allow_unbacked and any(i is not None and i.dtype in MASKS for i in args[1])
     if not masked:
         return plan_of_rule(func)(mode, func, args, kwargs)
-    positions: list = []
+    positions: list[torch.Tensor | None] = []
     for i in args[1]:
         is_mask = i is not None and i.dtype in MASKS
         positions += aten.nonzero.default(i).unbind(1) if is_mask else [i]
@@ -173,7 +182,7 @@ def index(mode, func, args, kwargs):
 
 
 @special("vdot.default", "dot.default")
-def inner_product(mode, func, args, kwargs):
+def inner_product(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Lazily conjugated vectors are given to the kernels as they are in memory, and the result is conjugated where that is needed."""
     a, b = args
     flips = (not a.is_conj() and b.is_conj()) if func is aten.vdot.default else (a.is_conj() and b.is_conj())
@@ -183,7 +192,7 @@ def inner_product(mode, func, args, kwargs):
 
 
 @special("linalg_lu_solve.default")
-def lu_solve(mode, func, args, kwargs):
+def lu_solve(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """From the right it solves for the conjugate transpose, and turns that over lazily."""
     out = plan_of_rule(func)(mode, func, args, kwargs)
     if out.spec.dtype.is_complex and not kwargs.get("left", True) and 0 not in out.spec.sizes:
@@ -192,7 +201,7 @@ def lu_solve(mode, func, args, kwargs):
 
 
 @special("is_nonzero.default", "equal.default", "allclose.default")
-def ask_data(mode, func, args, kwargs):
+def ask_data(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A truth value that depends on data."""
     if args[0].constant is not None and len(args) == 1:
         return bool(args[0].constant)
@@ -200,7 +209,7 @@ def ask_data(mode, func, args, kwargs):
 
 
 @special("size.default", "stride.default", "numel.default", "storage_offset.default")
-def plain_number(mode, func, args, kwargs):
+def plain_number(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Code of torch that cannot carry symbols asks for numbers: the symbols become fixed."""
     spec = args[0].spec
     name = func._schema.name.split("::")[1]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from ..errors import FakeTensorError
-from ..spec import storage_extent
+from ..spec import TensorSpec, storage_extent
 from ..symbols import active
 from ..symbols.expr import Size
 
@@ -26,7 +25,7 @@ class FakeStorage:
 
     version = 0  # on the class, because most storages are made, read and dropped without ever being written or printed
     real = False
-    first: Any = None
+    first: TensorSpec | None = None
     _id: int | None = None
 
     @property

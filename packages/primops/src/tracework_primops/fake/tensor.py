@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from .. import _torch
+from .._torch import OpOverload
 from ..errors import FakeTensorError
 from ..spec import TensorSpec
 from .memo import Template
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 
 TENSOR_DATA: Any = torch.Tensor.data
+SLOTS = ("spec", "mode", "storage")
+"""Faster than the dict that a torch.Tensor has, and all that most fakes have. Written inside of the class, type checkers would take it for
+all that a fake may have."""
 
 
 class FakeTensor(torch.Tensor):
@@ -28,7 +33,7 @@ class FakeTensor(torch.Tensor):
     """
 
     __torch_function__ = _torch.disabled_torch_function
-    __slots__ = ("spec", "mode", "storage")  # faster than a dict, and all that most fakes have
+    __slots__ = SLOTS
 
     spec: TensorSpec
     mode: FakeMode
@@ -40,13 +45,18 @@ class FakeTensor(torch.Tensor):
     is_parameter: bool = False
 
     @classmethod
-    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        cls, func: OpOverload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         for a in args:
             if a.__class__ is FakeTensor:
                 return a.mode.dispatch(func, args, kwargs or {})
-        return find_mode(func, args, kwargs or {}).dispatch(func, args, kwargs or {})
+        mode = find_mode(args, (kwargs or {}).values())
+        if mode is None:
+            raise TypeError(f"{func}: no fake tensor among the arguments")
+        return mode.dispatch(func, args, kwargs or {})
 
-    def __repr__(self, *, tensor_contents=None) -> str:
+    def __repr__(self, *, tensor_contents: object = None) -> str:
         grad = ", requires_grad" if self.requires_grad else ""
         return f"FakeTensor({self.spec}, storage {self.storage.id}{grad})"
 
@@ -70,7 +80,7 @@ class FakeTensor(torch.Tensor):
     def __copy__(self) -> FakeTensor:
         return self._like(self.storage)
 
-    def __deepcopy__(self, memo: dict) -> FakeTensor:
+    def __deepcopy__(self, memo: dict[int, Any]) -> FakeTensor:
         """In new memory; what shared memory and is copied in one go shares it again."""
         if not self.is_leaf:
             raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol")
@@ -85,10 +95,10 @@ class FakeTensor(torch.Tensor):
             set_bits(made, self.is_conj(), self.is_neg())
         return made
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("a FakeTensor has no data to pickle; save its spec")
 
-    def _needs_data(self, *args: Any, **kwargs: Any) -> Any:
+    def _needs_data(self, *args: object, **kwargs: object) -> NoReturn:
         raise FakeTensorError(
             "a FakeTensor has no data to share with others, to export or to turn into numbers; break the graph before"
         )
@@ -96,19 +106,17 @@ class FakeTensor(torch.Tensor):
     numpy = tolist = share_memory_ = pin_memory = __array__ = __dlpack__ = _needs_data
 
 
-def find_mode(func: Any, *containers: Any) -> FakeMode:
+def find_mode(*containers: Iterable[Any]) -> FakeMode | None:
     """The mode of the first fake found in nested lists, tuples and dicts."""
     for container in containers:
-        for item in container.values() if isinstance(container, dict) else container:
-            if item.__class__ is FakeTensor:
+        for item in container:
+            if isinstance(item, FakeTensor):
                 return item.mode
             if isinstance(item, (list, tuple, dict)):
-                mode = find_mode(None, item)
+                mode = find_mode(item.values() if isinstance(item, dict) else item)
                 if mode is not None:
                     return mode
-    if func is None:
-        return None
-    raise TypeError(f"{func}: no fake tensor among the arguments")
+    return None
 
 
 _make = _torch.make_wrapper_subclass
