@@ -5,8 +5,8 @@ import torch
 import tracework_runtime as runtime
 from prim_programs import build
 from tracework_inductor import compile_graph
+from tracework_primops import parse_graph
 from tracework_primops import prims as p
-from tracework_primops.graph.text import parse_graph
 from tracework_primops.symbols.expr import Condition
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.fx
@@ -58,12 +57,11 @@ def _prim(node: torch.fx.Node) -> str | None:
     if node.op == "placeholder" or node.target is operator.getitem:
         return None
     if isinstance(node.target, Op):
-        return _prim_call(node)
+        return _prim_call(node, node.target)
     return None if isinstance(node.target, OpOverload) else f"{node.target} is neither a prim nor an ATen overload"
 
 
-def _prim_call(node: torch.fx.Node) -> str | None:
-    op: Any = node.target
+def _prim_call(node: torch.fx.Node, op: Op) -> str | None:
     if OPS.get(op.name) is not op:
         return f"{op} is not in OPS"
     if node.kwargs or len(node.args) != len(op.args):

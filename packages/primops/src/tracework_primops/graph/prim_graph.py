@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,8 @@ import torch.fx
 from ..fx_nodes import copy_node
 from ..op import Op
 from ..spec import SizeSpec, TensorSpec
-from ..symbols.expr import Expr, Symbol
+from ..symbols import Expr, Size, Symbol, SymbolTable
+from .text import print_graph
 
 ROLES = ("forward", "backward", "inference")
 
@@ -27,7 +28,7 @@ class InputSpec:
     """One input: parameters and buffers are static; a mutated one is written by copy_into at the end."""
 
     name: str
-    spec: Any
+    spec: TensorSpec | SizeSpec
     is_static: bool = False
     is_mutated: bool = False
 
@@ -42,7 +43,7 @@ class PrimGraph:
     graph: torch.fx.Graph
     inputs: tuple[InputSpec, ...]
     role: str = "inference"
-    symbols: Any = None
+    symbols: SymbolTable | None = None
     editable: bool = False
 
     @classmethod
@@ -50,7 +51,7 @@ class PrimGraph:
         cls,
         graph: torch.fx.Graph,
         role: str = "inference",
-        symbols: Any = None,
+        symbols: SymbolTable | None = None,
         static_inputs: Iterable[int] = (),
         mutated_inputs: Iterable[int] = (),
     ) -> PrimGraph:
@@ -99,14 +100,10 @@ class PrimGraph:
 
     def text(self, origins: bool = True) -> str:
         """The printed form; parse_graph reads it back."""
-        from .text import print_graph
-
         return print_graph(self, origins)
 
     def fingerprint(self) -> str:
         """Equal for graphs that do the same on the same inputs: a hash of the text with canonical names."""
-        from .text import print_graph
-
         return hashlib.sha256(print_graph(self, origins=False, canonical=True).encode()).hexdigest()
 
     def run(self, *inputs: Any) -> tuple[Any, ...]:
@@ -129,7 +126,7 @@ def bind_symbols(specs: Iterable[Any], inputs: Iterable[Any]) -> dict[Symbol, in
     """The value of each symbol that is itself a size input or a size, stride or offset of an input."""
     found: dict[Symbol, int] = {}
 
-    def learn(size: Any, value: int) -> None:
+    def learn(size: Size, value: int) -> None:
         if isinstance(size, Symbol):
             found.setdefault(size, int(value))
 
@@ -144,7 +141,7 @@ def bind_symbols(specs: Iterable[Any], inputs: Iterable[Any]) -> dict[Symbol, in
     return found
 
 
-def _resolve(value: Any, values: dict, symbols: dict[Symbol, int]) -> Any:
+def _resolve(value: Any, values: Mapping[torch.fx.Node, Any], symbols: dict[Symbol, int]) -> Any:
     if isinstance(value, torch.fx.Node):
         return values[value]
     if isinstance(value, Expr):
