@@ -3,7 +3,8 @@
 from . import eager, meta  # noqa: F401  (fill the rule tables)
 from ._version import __version__
 from .aten_graph import aten_graph
-from .attention import attended, attention_of_bodies, trace_bodies, with_laid_out_gradient
+from .attention import attended, attention_of_bodies, with_laid_out_gradient
+from .attention_bodies import trace_bodies
 from .decomp import DECOMPS, NUMERICS, PROFILES, contract_changes, decomposition, deterministic_changes
 from .decompose import DecompositionError, decompose
 from .errors import DataDependentError, FakeTensorError, GuardOnUnbackedError, MixedTensorError, PrimError, VerifyError

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.fx
 
 from ._torch import HigherOrderOperator, OpOverload
-from .decomp import select
+from .decomp import Rule, select
 from .errors import PrimError
 from .fake import FakeTensor
 from .graph import PrimGraph
 from .op import GraphBuilder, PrimValue
 from .spec import SizeSpec, TensorSpec
-from .symbols.expr import Expr, Size, Symbol
+from .symbols import Expr, Size, Symbol, SymbolTable
 
 log = logging.getLogger("tracework.primops.decompose")
 
@@ -34,14 +34,14 @@ class ExpectingBuilder(GraphBuilder):
     """A builder that knows the spec the current op must give, and the table of its sizes (decompositions read both)."""
 
     expected: Any = None
-    table: Any = None
+    table: SymbolTable | None = None
 
 
 def decompose(
     gm: torch.fx.GraphModule,
     profile: str = "prims",
     spec: Any = None,
-    changes: Mapping[Any, Callable[..., Any] | None] | None = None,
+    changes: Mapping[OpOverload, Rule | None] | None = None,
 ) -> PrimGraph:
     """Rewrite a functional ATen graph into prims.
 
@@ -74,7 +74,7 @@ def spec_of(val: Any) -> Any:
 
 
 class _Walk:
-    def __init__(self, gm: torch.fx.GraphModule, rows: Mapping[Any, Callable[..., Any]]):
+    def __init__(self, gm: torch.fx.GraphModule, rows: Mapping[OpOverload, Rule]):
         self.gm = gm
         self.rows = rows
         self.graph = torch.fx.Graph()
@@ -83,7 +83,7 @@ class _Walk:
         fakes = (node.meta.get("val") for node in gm.graph.nodes)
         table = next((fake.mode.table for fake in fakes if fake.__class__ is FakeTensor), None)
         self.builder.table = table
-        self.known: dict[Any, Size] = {} if table is None else table.numbers() | _given(gm.graph, table.equals())
+        self.known: dict[Expr, Size] = {} if table is None else table.numbers() | _given(gm.graph, table.equals())
 
     def run(self) -> torch.fx.Graph:
         with self.builder:
@@ -212,7 +212,7 @@ def _nodes(arg: Any) -> Any:
     return {k: _nodes(v) for k, v in arg.items()} if isinstance(arg, dict) else arg
 
 
-def _same_sizes(a: Any, b: Any) -> bool:
+def _same_sizes(a: Sequence[Size], b: Sequence[Size]) -> bool:
     """Equal as far as numbers go; expressions were checked when the fakes were made."""
     return len(a) == len(b) and all(x == y or x.__class__ is not int or y.__class__ is not int for x, y in zip(a, b))
 

@@ -10,6 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..graph import PrimGraph, verify
+from .common_subexpr import common_subexpr
+from .constant_fold import constant_fold
+from .dead_code import dead_code
+from .remove_noop import remove_noop
+from .simplify import simplify
 
 
 @dataclass(frozen=True)
@@ -20,15 +25,22 @@ class Pass:
     run: Callable[[PrimGraph], PrimGraph]
 
 
+PRIM_PASSES: tuple[Pass, ...] = (
+    Pass("remove_noop", remove_noop),
+    Pass("simplify", simplify),  # after remove_noop, so that patterns meet the producers themselves
+    Pass("constant_fold", constant_fold),
+    Pass("common_subexpr", common_subexpr),
+    Pass("dead_code", dead_code),  # last: the others leave unused nodes behind
+)
+
+
 def run_passes(
     graph: PrimGraph,
-    passes: Iterable[Pass] | None = None,
+    passes: Iterable[Pass] = PRIM_PASSES,
     observe: Callable[[str, PrimGraph], None] | None = None,
     check: bool = False,
 ) -> PrimGraph:
-    """The graph after all passes (PRIM_PASSES unless given). `observe(pass name, graph)` is called when a pass changed it."""
-    if passes is None:
-        from . import PRIM_PASSES as passes
+    """The graph after all passes. `observe(pass name, graph)` is called when a pass changed it."""
     given = graph
     for step in passes:
         after = step.run(graph)
