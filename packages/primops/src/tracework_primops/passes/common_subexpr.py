@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import torch.fx
@@ -19,8 +20,8 @@ class _Merger:
     """Starts over when it meets another graph, because replace_nodes asks twice."""
 
     def __init__(self) -> None:
-        self.owner: Any = None
-        self.known: dict[Any, torch.fx.Node] = {}
+        self.owner: torch.fx.Graph | None = None
+        self.known: dict[Hashable, torch.fx.Node] = {}
 
     def __call__(self, node: torch.fx.Node) -> torch.fx.Node | None:
         if node.graph is not self.owner:
@@ -38,7 +39,7 @@ class _Merger:
         return None if first is node or both_returned(node, first) else first
 
 
-def _key(value: Any) -> Any:
+def _key(value: Any) -> Hashable:
     """Hashable, telling 1 from 1.0 and True, and -0.0 from 0.0."""
     if isinstance(value, (tuple, list)):
         return tuple(map(_key, value))

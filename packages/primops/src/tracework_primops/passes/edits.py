@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch.fx
 
 from ..graph import PrimGraph
 from ..op import Kind, Op, Tag
 
-Rewrite = Callable[[torch.fx.Node], Any]
+Rewrite = Callable[[torch.fx.Node], torch.fx.Node | None]
 
 
 def is_pure(node: torch.fx.Node) -> bool:
@@ -24,7 +23,7 @@ def is_pure(node: torch.fx.Node) -> bool:
     return bool(schema.returns) and not schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
 
 
-def is_prim(node: Any, *names: str) -> bool:
+def is_prim(node: object, *names: str) -> bool:
     """Whether this is a call of one of these prims."""
     return isinstance(node, torch.fx.Node) and isinstance(node.target, Op) and node.target.name in names
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch.fx
 
@@ -33,7 +32,7 @@ def _always(node: torch.fx.Node) -> bool:
 
 
 # prim -> whether it does nothing, given that dtype, device and sizes are those of its operand
-NOOPS: dict[str, Callable[[Any], bool]] = {
+NOOPS: dict[str, Callable[[torch.fx.Node], bool]] = {
     "convert": _always,
     "bitcast": _always,
     "expand": _always,

@@ -6,7 +6,6 @@ Rows hold for every input, NaN, infinities and signed zeros included (so x + 0.0
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.fx
@@ -16,7 +15,7 @@ from ..op import Op
 from ..spec import TensorSpec
 from .edits import can_replace, is_prim, replace_nodes
 
-Row = Callable[[torch.fx.Node], Any]
+Row = Callable[[torch.fx.Node], torch.fx.Node | None]
 
 
 def simplify(graph: PrimGraph) -> PrimGraph:
@@ -35,7 +34,7 @@ def _apply(node: torch.fx.Node) -> torch.fx.Node | None:
     return other if can_replace(node, other) else None
 
 
-def _is_number(value: Any, number: int) -> bool:
+def _is_number(value: object, number: int) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == number
 
 
@@ -44,7 +43,7 @@ def _is_integral(node: torch.fx.Node) -> bool:
     return not (dtype.is_floating_point or dtype.is_complex)
 
 
-def _is_negative_zero(value: Any) -> bool:
+def _is_negative_zero(value: object) -> bool:
     return isinstance(value, float) and str(value) == "-0.0"
 
 
@@ -53,22 +52,22 @@ def _is_complex(node: torch.fx.Node) -> bool:
     return node.meta["spec"].dtype.is_complex
 
 
-def _times_one(node: torch.fx.Node) -> Any:
+def _times_one(node: torch.fx.Node) -> torch.fx.Node | None:
     a, b = node.args
     if _is_complex(node):
         return None
     return a if _is_number(b, 1) else b if _is_number(a, 1) else None
 
 
-def _by_one(node: torch.fx.Node) -> Any:
+def _by_one(node: torch.fx.Node) -> torch.fx.Node | None:
     return node.args[0] if _is_number(node.args[1], 1) and not _is_complex(node) else None
 
 
-def _integer_by_one(node: torch.fx.Node) -> Any:
+def _integer_by_one(node: torch.fx.Node) -> torch.fx.Node | None:
     return _by_one(node) if _is_integral(node) else None
 
 
-def _plus_zero(node: torch.fx.Node) -> Any:
+def _plus_zero(node: torch.fx.Node) -> torch.fx.Node | None:
     """x + 0 for integers; for floats only x + -0.0, because -0.0 + 0.0 is 0.0."""
     for x, number in (node.args, node.args[::-1]):
         if _is_number(number, 0) and (_is_integral(node) or _is_negative_zero(number) and not _is_complex(node)):
@@ -76,12 +75,12 @@ def _plus_zero(node: torch.fx.Node) -> Any:
     return None
 
 
-def _minus_zero(node: torch.fx.Node) -> Any:
+def _minus_zero(node: torch.fx.Node) -> torch.fx.Node | None:
     number = node.args[1]
     return node.args[0] if _is_number(number, 0) and not _is_negative_zero(number) and not _is_complex(node) else None
 
 
-def _no_shift(node: torch.fx.Node) -> Any:
+def _no_shift(node: torch.fx.Node) -> torch.fx.Node | None:
     return node.args[0] if _is_number(node.args[1], 0) else None
 
 
@@ -97,7 +96,7 @@ def _equal_operands(first: int, second: int) -> Row:
     return lambda node: node.args[first] if node.args[first] is node.args[second] else None
 
 
-def _permute_back(node: torch.fx.Node) -> Any:
+def _permute_back(node: torch.fx.Node) -> torch.fx.Node | None:
     """Through any number of permutations that together are none."""
     order = tuple(node.args[1])
     source = node.args[0]
@@ -109,7 +108,7 @@ def _permute_back(node: torch.fx.Node) -> Any:
     return None
 
 
-def _same_elements_in_order(node: torch.fx.Node) -> Any:
+def _same_elements_in_order(node: torch.fx.Node) -> torch.fx.Node | None:
     """Back through views that keep the order of elements to one of the same sizes."""
     source = node.args[0]
     while is_prim(source, *KEEP_ORDER):
@@ -119,12 +118,12 @@ def _same_elements_in_order(node: torch.fx.Node) -> Any:
     return None
 
 
-def _flip_back(node: torch.fx.Node) -> Any:
+def _flip_back(node: torch.fx.Node) -> torch.fx.Node | None:
     inner = node.args[0]
     return inner.args[0] if is_prim(inner, "flip") and tuple(inner.args[1]) == tuple(node.args[1]) else None
 
 
-def _widen_narrow(node: torch.fx.Node) -> Any:
+def _widen_narrow(node: torch.fx.Node) -> torch.fx.Node | None:
     """bf16 -> f32 -> bf16 is the identity; f32 -> bf16 -> f32 is not."""
     inner = node.args[0]
     if not is_prim(inner, "convert"):

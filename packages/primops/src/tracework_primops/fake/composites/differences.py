@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from .registry import composite
 Along = Callable[[torch.Tensor, int, Any, int], torch.Tensor]
 
 
-def _even(x: torch.Tensor, dim: int, step: Any, edge_order: int) -> torch.Tensor:
+def _even(x: torch.Tensor, dim: int, step: complex, edge_order: int) -> torch.Tensor:
     """Samples at the same distance."""
 
     def at(start: int, end: int | None) -> torch.Tensor:
@@ -35,7 +35,7 @@ def _uneven(x: torch.Tensor, dim: int, positions: torch.Tensor, edge_order: int)
     def at(start: int, end: int | None) -> torch.Tensor:
         return torch.ops.aten.slice.Tensor(x, dim, start, end)
 
-    def weighted(weights: Any, parts: Any) -> torch.Tensor:
+    def weighted(weights: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> torch.Tensor:
         (a, b, c), (f, g, h) = weights, parts
         return a * f + b * g + c * h
 
@@ -54,7 +54,9 @@ def _uneven(x: torch.Tensor, dim: int, positions: torch.Tensor, edge_order: int)
     return torch.cat([first, middle, last], dim)
 
 
-def _gradient(along: Along, x: torch.Tensor, spacing: Any, dims: Any, edge_order: int) -> Any:
+def _gradient(
+    along: Along, x: torch.Tensor, spacing: Any, dims: int | Sequence[int] | None, edge_order: int
+) -> list[torch.Tensor]:
     wanted = list(range(x.dim())) if dims is None else [dims] if isinstance(dims, int) else list(dims)
     if not all(-x.dim() <= d < x.dim() for d in wanted) or not (x.is_floating_point() or x.is_complex()):
         return NotImplemented
@@ -67,10 +69,14 @@ def _gradient(along: Along, x: torch.Tensor, spacing: Any, dims: Any, edge_order
 
 
 @composite("gradient.scalarint", "gradient.scalararray", "gradient.array", "gradient.scalarrayint", "gradient.scalarrayarray")
-def gradient(x: torch.Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> Any:
+def gradient(
+    x: torch.Tensor, *, spacing: Any = None, dim: int | Sequence[int] | None = None, edge_order: int = 1
+) -> list[torch.Tensor]:
     return _gradient(_even, x, spacing, dim, edge_order)
 
 
 @composite("gradient.tensorarrayint", "gradient.tensorarray")
-def gradient_at(x: torch.Tensor, *, spacing: Any, dim: Any = None, edge_order: int = 1) -> Any:
+def gradient_at(
+    x: torch.Tensor, *, spacing: Any, dim: int | Sequence[int] | None = None, edge_order: int = 1
+) -> list[torch.Tensor]:
     return _gradient(_uneven, x, spacing, dim, edge_order)

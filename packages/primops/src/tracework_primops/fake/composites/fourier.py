@@ -6,11 +6,12 @@ Here an input that is not shorter is cropped beforehand, which leaves longer one
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
-from .registry import composite, torchs
+from ..._torch import OpOverload
+from .registry import Form, composite, torchs
 
 HALVED = frozenset("fft_irfft fft_hfft fft_irfft2 fft_hfft2 fft_irfftn fft_hfftn".split())  # of the last dim, half is read
 ONE_DIM = "fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft".split()
@@ -18,15 +19,15 @@ TWO_DIMS = "fft_fft2 fft_ifft2 fft_rfft2 fft_irfft2 fft_hfft2 fft_ihfft2".split(
 MANY_DIMS = "fft_fftn fft_ifftn fft_rfftn fft_irfftn fft_hfftn fft_ihfftn".split()
 
 
-def _cropped(x: torch.Tensor, dim: int, size: Any) -> torch.Tensor:
+def _cropped(x: torch.Tensor, dim: int, size: int | torch.SymInt) -> torch.Tensor:
     have = x.shape[dim]
     if isinstance(have, int) or have < size:
         return x
     return x.narrow(dim, 0, size)
 
 
-def _along_one(func: Any, halved: bool) -> Any:
-    def form(x: torch.Tensor, n: Any = None, dim: int = -1, norm: str | None = None) -> Any:
+def _along_one(func: OpOverload, halved: bool) -> Form:
+    def form(x: torch.Tensor, n: int | torch.SymInt | None = None, dim: int = -1, norm: str | None = None) -> torch.Tensor:
         if n is None or not -x.dim() <= dim < x.dim():
             return NotImplemented
         return torchs(func, _cropped(x, dim, n // 2 + 1 if halved else n), n, dim, norm)
@@ -34,8 +35,10 @@ def _along_one(func: Any, halved: bool) -> Any:
     return form
 
 
-def _along_many(func: Any, halved: bool, usual: Any) -> Any:
-    def form(x: torch.Tensor, s: Any = None, dim: Any = usual, norm: str | None = None) -> Any:
+def _along_many(func: OpOverload, halved: bool, usual: Sequence[int] | None) -> Form:
+    def form(
+        x: torch.Tensor, s: Sequence[int | torch.SymInt] | None = None, dim: Sequence[int] | None = usual, norm: str | None = None
+    ) -> torch.Tensor:
         if not s:
             return NotImplemented
         dims = list(range(-len(s), 0)) if dim is None else dim

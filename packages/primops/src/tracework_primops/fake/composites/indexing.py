@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
@@ -12,7 +12,7 @@ aten = torch.ops.aten
 
 
 @composite("take_along_dim")
-def take_along_dim(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> Any:
+def take_along_dim(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
     if dim is None:
         return x.view(-1).gather(0, indices.view(-1))
     if x.dim() != indices.dim() or indices.dtype is not torch.int64 or not -x.dim() <= dim < x.dim():
@@ -27,7 +27,7 @@ def take_along_dim(x: torch.Tensor, indices: torch.Tensor, dim: int | None = Non
 
 
 @composite("one_hot", static=True)
-def one_hot(x: torch.Tensor, num_classes: int = -1) -> Any:
+def one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     """Row-major whatever the indices are: tensors, unlike their subclasses, are scattered into zeros, which counts as two writes; there
     are none of no indices. What torch makes of other tensors compares, and takes any class: a zero for each class refuses the others."""
     made = torchs(torch.ops.aten.one_hot.default, x.contiguous(), num_classes)
@@ -40,7 +40,7 @@ def one_hot(x: torch.Tensor, num_classes: int = -1) -> Any:
 
 
 @composite("unsafe_chunk")
-def unsafe_chunk(x: torch.Tensor, chunks: int, dim: int = 0) -> Any:
+def unsafe_chunk(x: torch.Tensor, chunks: int, dim: int = 0) -> Sequence[torch.Tensor]:
     if x.dim() == 0 or chunks <= 0:
         return NotImplemented
     size = x.shape[dim]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from .registry import composite, torchs
+from ..._torch import OpOverload
+from .registry import Form, composite, torchs
 
 aten = torch.ops.aten
 
 
 @composite("kron")
-def kron(a: torch.Tensor, b: torch.Tensor) -> Any:
+def kron(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     ndim = max(a.dim(), b.dim())
     left, right = ([1] * (ndim - x.dim()) + list(x.shape) for x in (a, b))
     wide = a.reshape([n for size in left for n in (size, 1)]) * b.reshape([n for size in right for n in (1, size)])
@@ -21,7 +23,7 @@ def kron(a: torch.Tensor, b: torch.Tensor) -> Any:
 
 
 @composite("linalg_multi_dot")
-def multi_dot(factors: Any) -> Any:
+def multi_dot(factors: Sequence[torch.Tensor]) -> torch.Tensor:
     first, last = factors[0], factors[-1]
     if len(factors) < 2 or any(x.dim() != 2 for x in factors[1:-1]) or not {first.dim(), last.dim()} <= {1, 2}:
         return NotImplemented  # eager's errors
@@ -55,7 +57,9 @@ def _chain(matrices: list[torch.Tensor], cut: dict[tuple[int, int], int]) -> tor
 
 
 @composite("linalg_matrix_norm")
-def matrix_norm(x: torch.Tensor, order: float, dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:
+def matrix_norm(
+    x: torch.Tensor, order: float, dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> torch.Tensor:
     if abs(order) not in (1.0, 2.0, math.inf) or x.dim() < 2 or not all(-x.dim() <= d < x.dim() for d in dim):
         return NotImplemented
     rows, columns = (d % x.dim() for d in dim)
@@ -72,16 +76,18 @@ def matrix_norm(x: torch.Tensor, order: float, dim: Any = (-2, -1), keepdim: boo
     return extremum(sums, other - (other > summed and not keepdim), keepdim)
 
 
-def _of_singular_values(x: torch.Tensor, rows: int, columns: int, extremum: Any, keepdim: bool) -> torch.Tensor:
+def _of_singular_values(
+    x: torch.Tensor, rows: int, columns: int, extremum: Callable[..., torch.Tensor], keepdim: bool
+) -> torch.Tensor:
     order = [d for d in range(x.dim()) if d not in (rows, columns)] + [rows, columns]
     found = extremum(torch.linalg.svdvals(x.permute(order)), -1, keepdim)
     return found.unsqueeze(-1).permute([order.index(d) for d in range(x.dim())]) if keepdim else found
 
 
-def _counted_rank(func: Any) -> Any:
+def _counted_rank(func: OpOverload) -> Form:
     """The rank of a matrix as torch computes it, which for tensors is a sum that is written into a result made before: one write."""
 
-    def matrix_rank(*args: Any, **kwargs: Any) -> Any:
+    def matrix_rank(*args: Any, **kwargs: Any) -> torch.Tensor:
         rank = torchs(func, *args, **kwargs)
         if not rank.is_inference():
             torch.autograd.graph.increment_version(rank)

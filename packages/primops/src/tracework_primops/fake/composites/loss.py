@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
@@ -20,9 +20,9 @@ def cross_entropy(
     target: torch.Tensor,
     weight: torch.Tensor | None = None,
     reduction: int = MEAN,
-    ignore_index: Any = -100,
+    ignore_index: int | torch.SymInt = -100,
     label_smoothing: float = 0.0,
-) -> Any:
+) -> torch.Tensor:
     if weight is None or label_smoothing != 0 or target.dim() != x.dim() or x.dim() == 0 or not target.is_floating_point():
         return NotImplemented
     class_dim = 0 if x.dim() == 1 else 1
@@ -42,12 +42,12 @@ def cross_entropy(
 def ctc_loss(
     log_probs: torch.Tensor,
     targets: torch.Tensor,
-    input_lengths: Any,
-    target_lengths: Any,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
     blank: int = 0,
     reduction: int = MEAN,
     zero_infinity: bool = False,
-) -> Any:
+) -> torch.Tensor:
     """Torch fills a tensor with the lengths through its memory, to divide by them."""
     if log_probs.device.type == "cuda" or log_probs.dim() not in (2, 3):
         return NotImplemented

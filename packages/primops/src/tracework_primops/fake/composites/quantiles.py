@@ -15,19 +15,23 @@ INTERPOLATIONS = {"linear", "midpoint", *ROUNDED}
 
 
 @composite("quantile.scalar", "quantile", static=True)
-def quantile(x: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear") -> Any:
+def quantile(
+    x: torch.Tensor, q: torch.Tensor | float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> torch.Tensor:
     """NaN where there is one."""
     return _quantile(x, q, dim, keepdim, interpolation, False)
 
 
 @composite("nanquantile.scalar", "nanquantile", static=True)
-def nanquantile(x: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear") -> Any:
+def nanquantile(
+    x: torch.Tensor, q: torch.Tensor | float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> torch.Tensor:
     """Of the elements that are no NaN."""
     return _quantile(x, q, dim, keepdim, interpolation, True)
 
 
-def _quantile(x: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, skips_nan: bool) -> Any:
-    """Torch's operations, in its order; NotImplemented for arguments that it refuses."""
+def _quantile(x: torch.Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, skips_nan: bool) -> torch.Tensor:
+    """Torch's operations, in its order, for a tensor or a number q; NotImplemented for arguments that it refuses."""
     rank = max(x.dim(), 1)
     if x.dtype not in (torch.float32, torch.float64) or 0 in x.shape or interpolation not in INTERPOLATIONS:
         return NotImplemented
@@ -62,7 +66,7 @@ def _quantile(x: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str
     return found.unsqueeze_(0).transpose_(0, -1).squeeze_(-1)
 
 
-def _sorted(x: Any, dim: int | None, keepdim: bool) -> Any:
+def _sorted(x: torch.Tensor, dim: int | None, keepdim: bool) -> torch.Tensor:
     """The elements in order, in the sizes of the result and one dim more."""
     if dim is None:
         values, kept = x.reshape(math.prod(x.shape)), [1] * x.dim() if keepdim else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -19,6 +19,6 @@ def lstm(*args: Any) -> Any:
 
 
 @composite("lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data", "_pad_packed_sequence", static=True)
-def packed(*args: Any, **kwargs: Any) -> Any:
+def packed(*args: object, **kwargs: object) -> NoReturn:
     """Torch takes the counts from memory, without a look whether there is any."""
     raise DataDependentError("a layer over packed sequences, or their padding")

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ... import _torch
+from ..._torch import OpOverload
 from ..tensor import FakeTensor
 
 Form = Callable[..., Any]
@@ -40,7 +41,7 @@ def composite(*names: str, static: bool = False) -> Callable[[Form], Form]:
     return register
 
 
-def _kernel(func: Any, form: Form, static: bool) -> Form:
+def _kernel(func: OpOverload, form: Form, static: bool) -> Form:
     @wraps(form)
     def kernel(*args: Any, **kwargs: Any) -> Any:
         serves = static or _is_symbolic(args) or _is_symbolic(kwargs.values())
@@ -62,7 +63,7 @@ def _is_symbolic(values: Iterable[Any]) -> bool:
     return False
 
 
-def torchs(func: Any, *args: Any, **kwargs: Any) -> Any:
+def torchs(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
     """The call as torch does it."""
     with _torch.without_composite_key():
         return func(*args, **kwargs)

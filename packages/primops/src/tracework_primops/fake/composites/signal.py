@@ -34,7 +34,7 @@ def stft(
     onesided: bool | None = None,
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
-) -> Any:
+) -> torch.Tensor:
     """Frames as a strided view, times the window, transformed."""
     hop = n_fft // 4 if hop_length is None else hop_length
     length = n_fft if win_length is None else win_length
@@ -74,7 +74,7 @@ def stft_center(
     center: bool = True,
     pad_mode: str = "reflect",
     *rest: Any,
-) -> Any:
+) -> torch.Tensor:
     """The signal is padded by half a window at both ends, so that frames are centred."""
     if x.dim() not in (1, 2):
         return NotImplemented

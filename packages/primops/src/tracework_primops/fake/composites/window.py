@@ -11,7 +11,7 @@ from .registry import composite
 
 
 @composite("max_pool1d", static=True)
-def max_pool1d(x: torch.Tensor, kernel_size: Any, *window: Any) -> Any:
+def max_pool1d(x: torch.Tensor, kernel_size: Any, *window: Any) -> torch.Tensor:
     """The maxima of the form that gives their positions too, which is what torch takes for gradients.
 
     Without them the CPU has a kernel of its own, whose result is row-major.
