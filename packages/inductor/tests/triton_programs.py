@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from scalar_functions import FLOAT_BINARY, FLOAT_UNARY, operand
 from tracework_inductor import InductorOptions, lower, schedule
 from tracework_inductor.codegen.triton import TritonRenderer
 from tracework_inductor.codegen.wrapper.lines import host_program
@@ -124,6 +125,18 @@ def signs_of_zeros(x: Any) -> tuple[Any, ...]:
     return tuple([prims.signbit(v) for v in [*found, prims.mul(x, x), prims.sub(0.0, x), prims.neg(prims.neg(x))]])
 
 
+def functions_of_one(*values: Any) -> tuple[Any, ...]:
+    return tuple([getattr(prims, name)(x) for name, x in zip(FLOAT_UNARY, values, strict=True)])
+
+
+def functions_of_two(y: Any, *values: Any) -> tuple[Any, ...]:
+    return tuple([getattr(prims, name)(x, y) for name, x in zip(FLOAT_BINARY, values, strict=True)])
+
+
+def operands(names: list[str], dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    return tuple([operand(name, dtype, seed) for seed, name in enumerate(names)])
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]]]] = {
     "softmax": (softmax, lambda: (torch.randn(9, 33),)),
     "layer norm": (
@@ -142,5 +155,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, .
     "signs of zeros": (signs_of_zeros, lambda: (torch.tensor([0.0, -0.0, 0.3, -0.3, 2.5, -2.5]),)),
     "signs of zeros, float64": (signs_of_zeros, lambda: (torch.tensor([0.0, -0.0, 0.3, -0.3, 2.5]).double(),)),
     "signs of zeros, bfloat16": (signs_of_zeros, lambda: (torch.tensor([0.0, -0.0, 0.3, -0.3, 2.5]).bfloat16(),)),
+    "functions": (functions_of_one, lambda: operands(FLOAT_UNARY, torch.float32)),
+    "functions, float64": (functions_of_one, lambda: operands(FLOAT_UNARY, torch.float64)),
+    "functions of two": (functions_of_two, lambda: (torch.randn(33), *operands(FLOAT_BINARY, torch.float32))),
+    "functions of two, float64": (functions_of_two, lambda: (torch.randn(33).double(), *operands(FLOAT_BINARY, torch.float64))),
     "small ones": (small_ones, lambda: (torch.randn(300, 20), torch.randn(7, 10), torch.tensor(3))),
 }  # fmt: skip

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from tracework_primops import OPS
 from tracework_primops.symbols.ranges import bounds
 
 from ..ir.index import Expr, Size, same
@@ -12,17 +13,8 @@ from ..ir.scalar_ops import IN_BITS, ROUNDINGS, SCALAR_OPS, ops
 from ..ir.views import expand_map
 from .fallback import Refused
 from .float8 import FLOAT8_COST, converting
-from .registry import lowers
+from .registry import LOWERINGS, lowers
 from .value import Lazy, TensorValue, pointwise, settled
-
-SAME_NAME = tuple(
-    "neg abs sign floor ceil trunc sqrt rsqrt reciprocal square relu exp exp2 expm1 log log2 log10 log1p sin cos tan"
-    " asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid lgamma bitwise_not logical_not isnan isinf"
-    " isfinite signbit add sub mul div floor_divide trunc_divide remainder fmod atan2 maximum minimum fmax fmin"
-    " hypot copysign nextafter eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor shift_left shift_right logical_and"
-    " logical_or logical_xor fma".split()
-)
-"""Prims whose scalar operation has the same name and meaning."""
 
 BOOL_MEANING = {"add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and"}
 """What arithmetic prims mean on bool operands."""
@@ -129,10 +121,6 @@ def _enter_same_name(name: str) -> None:
         return elementwise(low, args, _result_dtype(low, args), lambda *v: getattr(ops, scalar)(*v), row.cost)
 
     lowers(name)(rule)
-
-
-for _name in SAME_NAME:
-    _enter_same_name(_name)
 
 
 def _is_never_zero(divisor: Any) -> bool:
@@ -308,3 +296,10 @@ def angle(low: Any, x: Any) -> Any:
 def real(low: Any, x: Any) -> Any:
     """Themselves for real operands."""
     return x
+
+
+SAME_NAME = tuple(name for name in SCALAR_OPS if name in OPS and name not in LOWERINGS)
+"""Prims whose scalar operation has the same name and meaning: all without a rule of their own above."""
+
+for _name in SAME_NAME:
+    _enter_same_name(_name)

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from .prefix import SCALAR_LIBM, VECTOR_LIBM
+
 CPP_TYPES: dict[torch.dtype, str] = {
     torch.float32: "float",
     torch.float64: "double",
@@ -23,10 +25,7 @@ CPP_TYPES: dict[torch.dtype, str] = {
 MEMORY_TYPES: dict[torch.dtype, str] = {**CPP_TYPES, torch.float16: "tw_half", torch.bfloat16: "tw_bf16", torch.bool: "uint8_t"}
 """The type of an element in memory."""
 
-UNARY_FLOAT = (
-    "floor ceil trunc sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh"
-    " atanh erf erfc lgamma"
-).split()
+UNARY_FLOAT = ("floor", "ceil", "trunc", "sqrt", *VECTOR_LIBM, *SCALAR_LIBM)
 """Functions with the name of the op that exist for float and double."""
 
 Text = Callable[..., str]
