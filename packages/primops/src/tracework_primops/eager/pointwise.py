@@ -113,5 +113,6 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 for _op in OPS.values():
     if _op.family == "pointwise" and _op not in EAGER:
         _home = torch.special if _op.name in _SPECIAL.split() else torch
-        _function = getattr(_home, _RENAMED.get(_op.name, _op.name))
-        EAGER[_op] = _with_tensors(_function) if _op.name in _NO_NUMBERS else _function
+        _function = getattr(_home, _RENAMED.get(_op.name, _op.name), None)
+        if _function is not None:  # else it is without a rule, which merge_families says
+            EAGER[_op] = _with_tensors(_function) if _op.name in _NO_NUMBERS else _function
