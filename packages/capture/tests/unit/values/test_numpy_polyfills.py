@@ -35,6 +35,15 @@ CALLS = {
 }
 
 
+INSIDE = {"normalize_axis_tuple", "_array_converter"}
+"""What NumPy's own Python calls, in functions that integration_tests/test_numpy_functions.py calls."""
+
+
+def test_every_polyfill_of_a_function_is_called():
+    functions = {f.__name__ for f, own in POLYFILLS.items() if own.__module__.endswith("numpy_functions") and callable(f)}
+    assert functions == CALLS.keys() | INSIDE
+
+
 def outcome(function, array, given):
     try:
         return "gives", function(array, **given)

@@ -465,12 +465,13 @@ KNOWN_ONLY = (
 
 
 def number_class(kind: Any) -> Handler:
-    """numpy.float32(x)"""
+    """numpy.float32(x): of one item a number, of an array that has the dtype the array itself, of another one a copy."""
     plainly = known_call(kind)
 
     def computes(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if len(args) == 1 and not kwargs and isinstance(args[0], ArrayValue):
-            return astype(frame, args[0], numpy.dtype(kind))
+            is_it = args[0].dtype == numpy.dtype(kind) and args[0].example.ndim
+            return args[0] if is_it else result(astype(frame, args[0], numpy.dtype(kind)).tensor)
         return plainly(frame, args, kwargs)
 
     return computes
