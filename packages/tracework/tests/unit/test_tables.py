@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 import tracework
 import tracework_runtime as runtime
 from tracework import backends, cli, config, demo, logs, modes, options, where
+from tracework.observe import nothing
+from tracework.onnx_engines import ENGINES
 from tracework_inductor.autotune.book import Book
 from tracework_inductor.autotune.record import Candidate, Problem
 from typer.testing import CliRunner
@@ -103,6 +106,26 @@ def test_every_option_has_a_type_that_is_checked_and_a_meaning():
     for row in options.OPTION_NAMES.values():
         assert row.type in options._CHECKS and row.doc
     assert set(options.OTHER_NAMES.values()) <= set(options.OPTION_NAMES)
+
+
+def test_every_option_is_read_somewhere():
+    text = "".join(path.read_text() for path in Path(tracework.__file__).parent.rglob("*.py"))
+    unread = [
+        name for name in options.OPTION_NAMES if len(re.findall(rf"\b{name}\b", text)) < 3
+    ]  # its field, its meaning, its reader
+    assert unread == []
+
+
+def test_every_log_word_has_loggers_that_somebody_writes_to():
+    sources = [path for path in (ROOT / "packages").glob("*/src/**/*.py") if path.name != "logs.py"]
+    words = set(re.findall(r'"([\w.]+)"', "".join(path.read_text() for path in sources)))
+    loggers = {logger.removeprefix("tracework.products.") for names, _ in logs.LOGS.values() for logger in names}
+    assert loggers - words <= {"guards", "sizes"}  # which logs.py makes of what is captured
+
+
+@pytest.mark.parametrize("name", sorted(backends.BACKENDS.keys() - ENGINES.keys()))
+def test_every_backend_can_be_made(name):
+    assert callable(backends.BACKENDS[name](options.Options(), nothing))
 
 
 def test_modes_set_options_that_exist_and_are_torchs():
