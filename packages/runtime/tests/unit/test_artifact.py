@@ -10,6 +10,8 @@ from tracework_runtime import (
     TensorCheck,
     container,
 )
+from tracework_runtime.artifact import LANGUAGES
+from tracework_runtime.load import BUILDERS
 
 
 def sample() -> Artifact:
@@ -68,3 +70,7 @@ def test_other_format_is_refused(monkeypatch):
 def test_unknown_language():
     with pytest.raises(ArtifactError, match="language"):
         KernelSource("k", "fortran", "")
+
+
+def test_every_language_of_kernels_has_a_builder():
+    assert set(BUILDERS) == set(LANGUAGES)
