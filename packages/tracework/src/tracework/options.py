@@ -36,7 +36,7 @@ class Options:
         partitioner: "min_cut" or "default" (save what the backward reads).
         memory_budget: how much of what the backward would read the forward keeps, from 0 (recompute everything) to 1.
         profile: decomposition profile of primops.
-        numerics: what has eager's bits: "strict_pointwise" (elements), "strict_reduction" (sums), "strict" (both; README.md says where not).
+        numerics: what has eager's bits: "strict_pointwise" (elements), "strict_reduction" (sums), "strict" (both; docs/guides/numerics.md says where not).
         index_checks: kernels check indices; without, one that is out of range reads or writes memory that is another's, silently.
         fallback_random: random ops call the eager generator, so that values equal eager's.
         cache: read and write the disk cache.
