@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 READMES = (ROOT / "README.md", *sorted((ROOT / "packages").glob("*/README.md")))
-PAGES = tuple(sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts))
+PAGES = (ROOT / "CONTRIBUTING.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts))
 DOCUMENTS = (*READMES, *PAGES)
 
 _FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1\s*$", re.MULTILINE | re.DOTALL)
