@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._torch import TensorBase
+from ..arrays import numpy
 from ..atoms import ATOM_TYPES
 from ..trace_policy import BREAK as LEFT_TO_PYTHON
 from ..trace_policy import call_policy, is_disabled
@@ -26,6 +27,9 @@ from .protocol.operators import call_dunder
 from .protocol.pure import is_pure
 from .torch.graph_functions import is_graph_function
 from .torch.tensor import PLAIN_METHODS, TensorOperations
+
+DISPATCHER: Any = type(numpy.prod)
+"""The type of NumPy's functions that ask their arguments for __array_function__; without a row, what they dispatch to is traced."""
 
 
 class Rule(NamedTuple):
@@ -54,6 +58,10 @@ def rule_of(fn: Any) -> Rule:
     owner = getattr(fn, "__objclass__", None)
     if owner is not None:
         return rule_of_method(owner, fn.__name__)
+    if isinstance(fn, DISPATCHER) and isinstance(fn._implementation, types.FunctionType):
+        return rule_of(fn._implementation)
+    if is_pure(fn):
+        return Rule(Policy.EVALUATED, None, place_of(is_pure))
     return Rule(Policy.BREAK, "call_unknown", place_of(CFunctionValue.call))
 
 

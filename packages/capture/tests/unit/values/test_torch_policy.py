@@ -4,10 +4,13 @@ by reason every name that breaks it.
 Written again by: python packages/capture/tests/unit/values/test_torch_policy.py
 """
 
+import binascii
 import importlib
 import types
+import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tracework_capture.errors import BREAK_REASONS
@@ -92,6 +95,11 @@ def test_the_table_is_current():
         (torch.set_flush_denormal, Policy.BREAK),
         (torch.cond, Policy.MODELLED),
         (torch.pca_lowrank, Policy.TRACED),
+        (np.sinc, Policy.TRACED),
+        (np.array2string, Policy.BREAK),
+        (np.packbits, Policy.BREAK),
+        (binascii.crc32, Policy.EVALUATED),
+        (zlib.crc32, Policy.BREAK),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
