@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tracework_primops.symbols.expr import Expr, floordiv, maximum, minimum, mod, symbol
+from tracework_primops.symbols.layout import same, same_all
 from tracework_primops.symbols.ranges import simplify as _simplify
 
 Size = int | Expr
@@ -32,22 +33,13 @@ __all__ = [
     "refine",
     "reshape_index",
     "same",
+    "same_all",
     "simplify",
     "stride",
     "substitute",
     "symbol",
     "unflatten",
 ]
-
-
-def same(a: Size, b: Size) -> bool:
-    """Structural equality of sizes; False when not known to be equal."""
-    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
-
-
-def same_all(a: Sequence[Size], b: Sequence[Size]) -> bool:
-    """Element-wise `same`."""
-    return len(a) == len(b) and all(map(same, a, b))
 
 
 def product(sizes: Iterable[Size]) -> Size:

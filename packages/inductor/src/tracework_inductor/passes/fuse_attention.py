@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 from tracework_primops import Kind, Op, PrimGraph, Tag, TensorSpec, prims
+from tracework_primops.written_attention import FEW_QUERIES, mask_of, number_everywhere, operands_of, written_attention
 
 from .. import _torch
 from ..codegen.triton.cores.attention_decode import most_rows
 from ..ir.index import same
-from .rewrites import built_before, rewritten, value_of
-from .written_attention import in_four_axes, mask_of, number_everywhere, operands_of, put_in_place, written_attention
+from .rewrites import built_before, in_four_axes, put_in_place, rewritten, value_of
 
 ATTENTION_DECODE = Op(
     "attention_decode",
@@ -34,7 +34,6 @@ KERNELS = frozenset(
     getattr(torch.ops.aten, f"_scaled_dot_product_{name}_attention").default for name in ("flash", "efficient", "cudnn")
 )
 """Overloads whose first result is attention of (batch, heads, length, width), without dropout."""
-MOST_QUERIES = 8
 MOST_WIDTH = 256
 DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
 
@@ -71,6 +70,8 @@ def _calls_library(node: Any) -> bool:
 def _is_written_out(node: Any) -> bool:
     if node.target is not prims.bmm or node.meta["spec"].device.type != "cuda" or (found := written_attention(node)) is None:
         return False
+    if not found.has_one_mask:
+        return False
     q, k, v = (n.meta["spec"] for n in (found.query, found.key, found.value))
     _, heads, queries, keys = found.sizes
     return _fits(q, k.dtype, v.dtype, heads, heads, heads, queries, keys, q.sizes[2], v.sizes[2])
@@ -95,7 +96,7 @@ def _fits(
     if key_heads != value_heads or heads % key_heads or same(q.sizes[0], 0) or same(keys, 0):
         return False
     width = max(widths)
-    return bool(queries <= MOST_QUERIES and width <= MOST_WIDTH and heads // key_heads * queries <= most_rows(width))
+    return bool(queries <= FEW_QUERIES and width <= MOST_WIDTH and heads // key_heads * queries <= most_rows(width))
 
 
 def _rewrite(node: Any) -> None:

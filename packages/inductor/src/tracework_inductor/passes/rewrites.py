@@ -1,10 +1,13 @@
 """What the passes of this folder have in common: some calls of a graph are rewritten in a copy of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tracework_primops import GraphBuilder, PrimGraph, PrimValue, prims
+from tracework_primops import GraphBuilder, PrimGraph, TensorSpec, prims
+from tracework_primops.written_attention import WrittenAttention, value_of
+
+from ..ir.index import same_all
 
 
 def rewritten(graph: PrimGraph, wanted: Callable[[Any], bool], rewrite: Callable[[Any], None]) -> PrimGraph:
@@ -27,14 +30,36 @@ def built_before(node: Any) -> Iterator[None]:
         yield
 
 
-def value_of(node: Any) -> PrimValue:
-    """What a node computes, as prims take it."""
-    return PrimValue(node.meta["spec"], node)
-
-
 def transposed(node: Any) -> Any:
     """The matrix that a node is the transpose of, or None."""
     return node.args[0] if node.target is prims.permute and tuple(node.args[1]) == (1, 0) else None
 
 
-__all__ = ["built_before", "rewritten", "transposed", "value_of"]
+def in_four_axes(node: Any, found: WrittenAttention) -> tuple[TensorSpec, list[Any]]:
+    """What the result of four axes is, which lies as eager's next product wants it unless it is given out, with the strides that eager's has;
+    and the calls that give the second product, `node`, these axes."""
+    spec = node.meta["spec"]
+    batch, heads, queries, _ = found.sizes
+    width = spec.sizes[2]
+    sizes = batch, heads, queries, width
+    alike = [user for user in node.users if user.target is prims.reshape and same_all(user.args[1], sizes)]
+    given_out = any(user.op == "output" for seen in (node, *alike) for user in seen.users)
+    strides = None if given_out else (queries * heads * width, width, heads * width, 1)
+    return TensorSpec(spec.dtype, spec.device, sizes, strides), alike
+
+
+def put_in_place(node: Any, new: Any, alike: Sequence[Any], found: WrittenAttention) -> None:
+    """Whoever reads the second product, `node`, reads `new`, of four axes; in a block of `built_before`."""
+    for user in alike:
+        user.replace_all_uses_with(new)
+        node.graph.erase_node(user)
+    if node.users:
+        flat = prims.reshape(value_of(new), node.meta["spec"].sizes).node
+        flat.meta["spec"] = node.meta["spec"]
+        node.replace_all_uses_with(flat)
+    node.graph.erase_node(node)
+    for inner in sorted(found.inside, reverse=True):
+        node.graph.erase_node(inner)
+
+
+__all__ = ["built_before", "in_four_axes", "put_in_place", "rewritten", "transposed", "value_of"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .expr import Size
 
@@ -37,3 +37,13 @@ def is_contiguous(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> bool:
             return any(type(s) is int and s == 0 for s in sizes)
         expected = size * expected
     return True
+
+
+def same(a: Size, b: Size) -> bool:
+    """Structural equality of sizes; False when not known to be equal."""
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+def same_all(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Element-wise `same`."""
+    return len(a) == len(b) and all(map(same, a, b))

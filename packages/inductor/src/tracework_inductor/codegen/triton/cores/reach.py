@@ -7,12 +7,14 @@ joined keep that form as far as intervals do; of any other condition nothing is 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ....ir.body import LoopBody, Ref
+from ....ir.index import Expr, stride
 
 __all__ = ["Reach", "reach_of"]
 
@@ -72,6 +74,8 @@ class Reach:
 EVERYWHERE = Reach(Span(), Span())
 NOWHERE = Reach(Span("0", "0"), None)
 UNKNOWN = Reach(Span(), None, known=False)
+COMPARED = {name: getattr(operator, name) for name in ("ge", "lt", "gt", "le", "eq", "ne")}
+NUMBERS = {"0": 0, "0.0": 0, "False": 0, "1": 1, "1.0": 1, "True": 1}
 OPPOSITE = {"ge": "lt", "lt": "ge", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
@@ -118,8 +122,38 @@ class _Reader:
         if i.op in ("logical_not", "bitwise_not") and self.dtype(i.args[0]) == torch.bool:
             return self.reach(i.args[0], not negated)
         if i.op in OPPOSITE:
-            return self.compared(OPPOSITE[i.op] if negated else i.op, *i.args)
+            return self.chosen(i.op, *i.args, negated) or self.compared(OPPOSITE[i.op] if negated else i.op, *i.args)
+        if i.op == "where" and i.dtype == torch.bool and None not in (numbers := [self.number(arg) for arg in i.args[1:]]):
+            return self.either_number(i.args[0], *map(bool, numbers), negated)
         return UNKNOWN
+
+    def chosen(self, op: str, a: Ref, b: Ref, negated: bool) -> Reach | None:
+        """Of a comparison of a number that a condition chooses, as triangles of ones are compared with 0; None for others."""
+        for n, side in enumerate((a, b)):
+            choice = self.uncast(side)
+            i = self.body.instructions[choice.position]
+            numbers = [self.number(arg) for arg in (*i.args[1:], (b, a)[n])] if i.op == "where" else [None]
+            if None not in numbers:
+                first, second, other = numbers
+                found = [COMPARED[op](*((x, other) if n == 0 else (other, x))) for x in (first, second)]
+                return self.either_number(i.args[0], *found, negated)
+        return None
+
+    def either_number(self, condition: Ref, first: bool, second: bool, negated: bool) -> Reach:
+        """Of what is `first` where a condition holds, and else `second`."""
+        if first is second:
+            return EVERYWHERE if first is not negated else NOWHERE
+        return self.reach(condition, negated is first)
+
+    def uncast(self, ref: Ref) -> Ref:
+        while self.body.instructions[ref.position].op == "to_dtype":
+            ref = self.body.instructions[ref.position].args[0]
+        return ref
+
+    def number(self, ref: Ref) -> int | None:
+        """0 or 1 for a value that is that, in any dtype."""
+        i = self.body.instructions[self.uncast(ref).position]
+        return NUMBERS.get(str(i.args[0])) if i.op == "constant" else None
 
     def dtype(self, ref: Ref) -> Any:
         return self.body.instructions[ref.position].dtype
@@ -174,6 +208,10 @@ class _Reader:
             return Linear(0, 0, (str(int(i.args[0])),))
         if i.op == "index_expr" and i.args[0] in (self.loop, self.block):
             return Linear(1, 0, ()) if i.args[0] == self.loop else Linear(0, 1, ())
+        if i.op == "index_expr" and isinstance(i.args[0], Expr) and i.args[0].free_symbols <= {self.loop, self.block}:
+            loop, block = stride(i.args[0], self.loop), stride(i.args[0], self.block)
+            rest = None if loop is None or block is None else i.args[0] - loop * self.loop - block * self.block
+            return Linear(int(loop), int(block), (str(rest),)) if isinstance(rest, int) else None
         if not self.depends(ref):
             return Linear(0, 0, (self.text(ref),))
         if i.op in ("add", "sub"):

@@ -1,22 +1,24 @@
 """Finds attention that a program wrote out, by structure: a product, what is done to its elements one by one, a softmax over the last axis
 in any spelling, and a product.
 
-What is done to the scores is read as one factor and one mask that is added: masks may be added, or choose between a score and a number.
+What is done to the scores are steps: they are times a number, something is added, a number takes the place of some, or they go through tanh.
+Back ends find it in a graph of prims, and whoever makes a backward in the forward's part of the graph, so that both know the same programs.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tracework_primops import PrimValue, TensorSpec, prims
-from tracework_primops.passes.edits import writes
 
-from ..ir.index import Size, product, same, same_all
-from .rewrites import value_of
+from .op import PrimValue, prims
+from .passes.edits import writes
+from .symbols.expr import Size
+from .symbols.layout import product, same, same_all
 
 ORDERED = frozenset({prims.reshape, prims.unsqueeze, prims.squeeze, prims.clone, prims.contiguous})
 """Calls that give the same elements in the same order."""
@@ -26,8 +28,8 @@ COMPUTED = torch.float32
 
 @dataclass(frozen=True)
 class Step:
-    """What is done to each score. kind: "scale" by a number, "add" a tensor, or "fill" with a number where a tensor is false; negated: where
-    it is true, or subtracted; sizes, dtype: of the scores then."""
+    """What is done to each score. kind: "scale" by a number, "add" a tensor, "fill" with a number where a tensor is false, or "tanh";
+    negated: where it is true, or subtracted; sizes, dtype: of the scores then."""
 
     kind: str
     sizes: tuple[Size, ...]
@@ -54,6 +56,16 @@ class WrittenAttention:
     inside: frozenset[Any]
 
     @property
+    def has_one_mask(self) -> bool:
+        """Whether the steps are one factor and one mask that is added: a number that replaces scores is known by its value, so that it is the
+        only one and nothing else is added."""
+        finite = [n for n, s in enumerate(self.steps) if s.kind == "fill" and s.number != -math.inf]
+        if any(s.kind == "tanh" for s in self.steps):
+            return False
+        is_last = finite == [len(self.steps) - 1] and all(s.kind == "scale" for s in self.steps[:-1])
+        return not finite or is_last and self.steps[-1].number < 0
+
+    @property
     def fill(self) -> float | None:
         """The number that replaces scores, where it is finite, as their dtype has it."""
         numbers = [torch.tensor(s.number, dtype=s.dtype).item() for s in self.steps if s.kind == "fill"]
@@ -75,14 +87,19 @@ def written_attention(last: Any) -> WrittenAttention | None:
     reached = _scores(scores, dtype)
     if sizes is None or reached is None:
         return None
-    first, steps, below = reached
+    first, operands, steps, below = reached
     inside |= below
     lots, queries, keys = first.meta["spec"].sizes
     if not same_all((lots, queries, keys), (product(sizes[:2]), *sizes[2:])) or not _are_understood(steps, sizes):
         return None
     if any(user not in inside and user is not last for node in inside for user in node.users) or _is_written_between(first, last):
         return None
-    return WrittenAttention(*first.args, last.args[1], tuple(steps), sizes, zeroed, frozenset(inside))
+    return WrittenAttention(*operands, last.args[1], tuple(steps), sizes, zeroed, frozenset(inside))
+
+
+def value_of(node: Any) -> PrimValue:
+    """What a node computes, as prims take it."""
+    return PrimValue(node.meta["spec"], node)
 
 
 def _four(sizes: Sequence[Size]) -> tuple[Size, Size, Size, Size] | None:
@@ -150,17 +167,33 @@ def _is_of_rows(node: Any, axis: int) -> bool:
     return tuple(dims) == (axis,) and bool(keep)
 
 
-def _scores(node: Any, dtype: torch.dtype) -> tuple[Any, list[Step], set[Any]] | None:
-    """(first product, what is done to its elements to make `node`, the nodes in between); None where there is no such product."""
+def _scores(node: Any, dtype: torch.dtype) -> tuple[Any, tuple[Any, Any], list[Step], set[Any]] | None:
+    """(first product, its operands, what is done to its elements to make `node`, the nodes in between); None where there is no such product."""
     inside: set[Any] = set()
     node = _peeled(node, inside, dtype)
     inside.add(node)
-    if node.target is prims.bmm:
-        return (node, [], inside) if node.meta["spec"].dtype == dtype else None
+    if node.target in (prims.bmm, prims.baddbmm):
+        if node.meta["spec"].dtype != dtype or (made := _product(node)) is None:
+            return None
+        operands, steps = made
+        return node, operands, steps, inside
     for of, step in _steps(node):
         if same_all(of.meta["spec"].sizes, node.meta["spec"].sizes) and (found := _scores(of, dtype)) is not None:
-            return found[0], [*found[1], step], inside | found[2]
+            first, operands, steps, below = found
+            return first, operands, [*steps, step], inside | below
     return None
+
+
+def _product(node: Any) -> tuple[tuple[Any, Any], list[Step]] | None:
+    """(operands, steps) of a product that may add something to its elements."""
+    if node.target is prims.bmm:
+        return (node.args[0], node.args[1]), []
+    bias, a, b, beta, alpha = [*node.args, 1, 1][:5]
+    if not all(isinstance(n, (int, float)) for n in (beta, alpha)) or beta not in (0, 1):
+        return None
+    at = node.meta["spec"].sizes, node.meta["spec"].dtype
+    added = [Step("add", *at, tensor=bias)] if beta else []
+    return (a, b), [*([] if alpha == 1 else [Step("scale", *at, float(alpha))]), *added]
 
 
 def _steps(node: Any) -> list[tuple[Any, Step]]:
@@ -178,6 +211,8 @@ def _steps(node: Any) -> list[tuple[Any, Step]]:
         return [(args[0], Step("scale", *at, 1 / number))]
     if node.target is prims.sub and len(args) == 2 and all(hasattr(a, "op") for a in args):
         return [(args[0], Step("add", *at, tensor=args[1], negated=True))]
+    if node.target is prims.tanh:
+        return [(args[0], Step("tanh", *at))]
     if node.target is prims.where:
         chosen = enumerate(args[1:])
         pairs_of = [(a, number_everywhere(args[2 - n]), n == 1) for n, a in chosen if hasattr(a, "op")]
@@ -197,13 +232,17 @@ def number_everywhere(arg: Any) -> float | None:
 
 
 def _are_understood(steps: Sequence[Step], sizes: Sequence[Size]) -> bool:
-    """Whether the steps are one factor and one mask; a number that replaces scores is known by its value, so that it is the only one then."""
-    fills = [n for n, s in enumerate(steps) if s.kind == "fill"]
-    finite = [n for n in fills if steps[n].number != -math.inf]
-    if finite and not (steps[finite[0]].number < 0 and finite == [len(steps) - 1] and all(s.kind == "scale" for s in steps[:-1])):
-        return False
-    if fills and any(s.kind == "scale" and not s.number > 0 for s in steps[fills[0] :]):
-        return False
+    """Whether what is -inf stays so, and each tensor is broadcast to scores of four axes."""
+    hidden = next((n for n, s in enumerate(steps) if s.kind == "fill" and s.number == -math.inf), len(steps))
+    for step in steps[hidden:]:
+        if (
+            step.kind == "tanh"
+            or step.kind == "scale"
+            and not step.number > 0
+            or step.kind == "fill"
+            and step.number != -math.inf
+        ):
+            return False
     return all(as_four(s.tensor.meta["spec"].sizes, s.sizes, sizes) is not None for s in steps if s.tensor is not None)
 
 
@@ -224,10 +263,17 @@ def as_four(own: Sequence[Size], of: Sequence[Size], sizes: Sequence[Size]) -> l
         return []
     if not same_all(of[-2:], sizes[2:]):
         return None
-    own = (*[1] * (len(of) - len(own)), *own)
-    lots: tuple[Size, ...] = (1, 1) if all(same(s, 1) for s in own[:-2]) else tuple(sizes[:2])
-    expanded = own if lots == (1, 1) else (*of[:-2], *own[-2:])
-    return [tuple(expanded), (*lots, *own[-2:])]
+    own, lots = (*[1] * (len(of) - len(own)), *own), tuple(of[:-2])
+    splits = (n for n in range(len(lots) + 1) if same_all((product(lots[:n]), product(lots[n:])), sizes[:2]))
+    split = next(splits, None)
+    if split is None:  # heads are no dims of their own
+        of_lots = [(lots, own[:-2])]
+    else:
+        of_lots = [(lots[:split], own[:split]), (lots[split:], own[split:-2])]
+    is_one = [all(same(n, 1) for n in given) for _, given in of_lots]
+    expanded = [given if one else whole for (whole, given), one in zip(of_lots, is_one, strict=True)]
+    found = [1 if one else n for one, n in zip(is_one if split is not None else is_one * 2, sizes[:2], strict=True)]
+    return [(*itertools.chain(*expanded), *own[-2:]), (*found, *own[-2:])]
 
 
 def tensor_of(step: Step, found: WrittenAttention) -> PrimValue:
@@ -239,7 +285,7 @@ def tensor_of(step: Step, found: WrittenAttention) -> PrimValue:
 
 
 def mask_of(found: WrittenAttention) -> tuple[float, PrimValue | None]:
-    """(factor, mask of four axes that is added after it) of what is done to the scores, built by prims."""
+    """(factor, mask of four axes that is added after it) of what is done to the scores, built by prims; where it has one mask."""
     factor, mask = 1.0, None
     for step in found.steps:
         if step.kind == "scale":
@@ -278,43 +324,43 @@ def operands_of(found: WrittenAttention, width: Size) -> tuple[PrimValue, PrimVa
     return q, k, prims.reshape(value_of(found.value), (batch, heads, keys, width)), q_factor * k_factor
 
 
-def in_four_axes(node: Any, found: WrittenAttention) -> tuple[TensorSpec, list[Any]]:
-    """What the result of four axes is, which lies as eager's next product wants it unless it is given out, with the strides that eager's has;
-    and the calls that give the second product, `node`, these axes."""
-    spec = node.meta["spec"]
-    batch, heads, queries, _ = found.sizes
-    width = spec.sizes[2]
-    sizes = batch, heads, queries, width
-    alike = [user for user in node.users if user.target is prims.reshape and same_all(user.args[1], sizes)]
-    given_out = any(user.op == "output" for seen in (node, *alike) for user in seen.users)
-    strides = None if given_out else (queries * heads * width, width, heads * width, 1)
-    return TensorSpec(spec.dtype, spec.device, sizes, strides), alike
+FEW_QUERIES = 8
+"""Up to so many, another kernel is made for attention, in which one program walks over all keys."""
+LEAST_BYTES = 1 << 26
+"""Of the scores, from which on they are moved through memory."""
+MOST_WIDTH = 128
+DTYPES = frozenset({torch.bfloat16, torch.float16})
 
 
-def put_in_place(node: Any, new: Any, alike: Sequence[Any], found: WrittenAttention) -> None:
-    """Whoever reads the second product, `node`, reads `new`, of four axes; in a block of `built_before`."""
-    for user in alike:
-        user.replace_all_uses_with(new)
-        node.graph.erase_node(user)
-    if node.users:
-        flat = prims.reshape(value_of(new), node.meta["spec"].sizes).node
-        flat.meta["spec"] = node.meta["spec"]
-        node.replace_all_uses_with(flat)
-    node.graph.erase_node(node)
-    for inner in sorted(found.inside, reverse=True):
-        node.graph.erase_node(inner)
+def are_moved(count: int, dtype: torch.dtype) -> bool:
+    """Whether so many scores, for products of this dtype, are moved through memory."""
+    return bool(dtype in DTYPES and count * dtype.itemsize >= LEAST_BYTES)
+
+
+def pays(found: WrittenAttention) -> bool:
+    """Whether a kernel that holds no scores is quicker than the products: only where the scores take more memory than caches hold. There moving
+    them takes longer than all of the kernel, whose products are the same."""
+    q, k, v = (n.meta["spec"] for n in (found.query, found.key, found.value))
+    numbers = [n for n in (*found.sizes, q.sizes[2], v.sizes[2]) if isinstance(n, int) and n > 0]
+    if q.dtype not in DTYPES or not q.dtype == k.dtype == v.dtype or len(numbers) != 6:
+        return False
+    return numbers[2] > FEW_QUERIES and max(numbers[4:]) <= MOST_WIDTH and are_moved(math.prod(numbers[:4]), q.dtype)
 
 
 __all__ = [
+    "DTYPES",
+    "FEW_QUERIES",
+    "MOST_WIDTH",
     "Step",
     "WrittenAttention",
+    "are_moved",
     "as_four",
-    "in_four_axes",
     "mask_of",
     "number_everywhere",
     "operands_of",
-    "put_in_place",
+    "pays",
     "tensor_of",
+    "value_of",
     "without_factor",
     "written_attention",
 ]
