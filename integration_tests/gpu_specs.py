@@ -31,15 +31,21 @@ def traced(program: Callable[..., tuple[Any, ...]], inputs: Sequence[torch.Tenso
     trace = aotautograd.trace_joint if any(x.requires_grad for x in inputs) else aotautograd.trace_inference
     joint = trace(fx.GraphModule({}, graph), list(inputs), inductor.ATTENTION_DEVICES)
     _clean(joint.graph)
-    with torch.no_grad(), joint.fake_mode:
-        for node in joint.graph.graph.nodes:
-            _move(node, joint.fake_mode)
+    move(joint.graph, joint.fake_mode)
     return joint
+
+
+def move(gm: fx.GraphModule, mode: primops.FakeMode) -> None:
+    """To the GPU, with all values."""
+    with torch.no_grad(), mode:
+        for node in gm.graph.nodes:
+            _move(node, mode)
 
 
 def _move(node: fx.Node, mode: primops.FakeMode) -> None:
     if node.op == "placeholder":
-        node.meta["val"] = mode.make(node.meta["val"].spec.replace(device=GPU))
+        if isinstance(node.meta["val"], torch.Tensor):
+            node.meta["val"] = mode.make(node.meta["val"].spec.replace(device=GPU))
     elif node.op == "call_function":
         node.kwargs = {name: GPU if isinstance(value, torch.device) else value for name, value in node.kwargs.items()}
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])

@@ -49,6 +49,11 @@ def below_autograd() -> Any:
     return torch._C._AutoDispatchBelowAutograd()
 
 
+def without_modes() -> Any:
+    """A block in which operators compute, whatever listens to them outside."""
+    return torch.utils._python_dispatch._disable_current_modes()
+
+
 def without_autocast() -> Any:
     """Guard that turns autocast off for every device type."""
     return torch._C._DisableAutocast()

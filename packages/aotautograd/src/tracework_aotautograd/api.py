@@ -72,7 +72,7 @@ def aot_compile(
             default to the first. The second is also given what computes gradients under `create_graph=True`.
         partitioner: a name in PARTITIONERS.
         observe: called with ("functional", product) for each piece of the graph: the functional graph, or the FunctionalProgram; and with
-            ("between", texts) of what runs as it is between pieces, ("attention", texts) of why flex_attention computes all scores.
+            ("between", texts) of what runs as it is between pieces, ("attention", texts) of why attention computes all scores.
         report: told once for a graph why and where it, a part of it, or a call runs uncompiled.
 
     Returns:
@@ -111,7 +111,7 @@ def aot_compile(
             )
         except BehindAHook:
             return in_pieces(gm, example_inputs, compile_piece, report, observe)
-        if (reasons := gm.meta.pop(ALL_SCORES, None)) is not None and observe is not None:
+        if (reasons := gm.meta.pop(ALL_SCORES, None)) and observe is not None:
             observe("attention", tuple(dict.fromkeys(reasons)))
         if options.rewrite is not None:
             change = partial(options.rewrite, is_inference=not program.signature.tangents)

@@ -35,8 +35,9 @@ class AotOptions:
     the backward, cheap ops first. rewrite: called with each functional graph that was traced, forward and backward in one, before it is cut,
     and whether it is of an inference; changes it in place. answers: kept from run to run, so that a graph which was cut before is not cut
     again. addresses: tensors -> something that is equal where their memory begins at the same addresses, or RuntimeError; for whoever has a
-    quicker way to ask than Tensor.data_ptr for each. attention: types of devices for which flex_attention becomes one operator (of
-    tracework_primops), since what compiles the graphs has a kernel of it; on others all scores are computed. channels_last: lay images out
+    quicker way to ask than Tensor.data_ptr for each. attention: types of devices for which flex_attention, and attention that is written
+    out and trained, becomes one operator (of tracework_primops), since what compiles the graphs has a kernel of it; on others all scores are
+    computed. channels_last: lay images out
     channels-last inside of a graph where convolutions on a GPU are predicted to gain by it, for compilers that give each value the strides of
     its meta["val"]; sums have other bits then.
     """

@@ -56,20 +56,21 @@ def attended(
     return _laid_out(out, query), sums, largest
 
 
-def with_laid_out_gradient(x: torch.Tensor) -> torch.Tensor:
-    """The same tensor, whose gradient lies in memory as flex_attention gives it for an operand."""
-    return _LaidOut.apply(x)  # type: ignore[no-any-return]
+def with_laid_out_gradient(x: torch.Tensor, order: Sequence[int] | None = None) -> torch.Tensor:
+    """The same tensor, whose gradient has its axes in memory in this order, from the slowest to the fastest; without one as flex_attention
+    gives it for an operand."""
+    return _LaidOut.apply(x, order)  # type: ignore[no-any-return]
 
 
 class _LaidOut(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        ctx.order = _order_in_memory(x.shape, x)
+    def forward(ctx: Any, x: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
+        ctx.order = _order_in_memory(x.shape, x) if order is None else order
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-        return _ordered(grad, ctx.order)
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _ordered(grad, ctx.order), None
 
 
 def _order_in_memory(sizes: Sequence[Any], like: torch.Tensor) -> list[int]:
@@ -148,6 +149,11 @@ class Bodies(NamedTuple):
 # --- the operator -----------------------------------------------------------------------------------------------------
 
 
+ZERO, NAN, NAN_SCORES = "zero", "nan", "nan scores"
+"""What a row that sees nothing gives: 0, as in flex_attention; NaN, as a softmax, to which the weights' gradients come but not the scores',
+since a number has replaced these; or NaN to both, since something was added to these."""
+
+
 def attention_of_bodies(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -161,11 +167,12 @@ def attention_of_bodies(
     trained: Sequence[tuple[int, str, str]],
     scale: float,
     extents: Sequence[int],
+    empty: str = ZERO,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """What `attended` gives, as one operator with one for the gradients of query, key and value, and one for each captured tensor with
-    gradients. score, keep, slope, trained: as in Bodies."""
+    gradients. score, keep, slope, trained: as in Bodies. empty: what a row that sees nothing gives, one of the words above."""
     bodies = Bodies(score, keep, slope, tuple(Trained(*of) for of in trained))
-    given = list(blocks), list(sizes), bodies, scale, list(extents)
+    given = list(blocks), list(sizes), bodies, scale, list(extents), empty
     return _Attention.apply(query, key, value, given, *captured)  # type: ignore[no-any-return]
 
 
@@ -266,7 +273,8 @@ def sums_reference(
 _OPERANDS = "Tensor[] captured, Tensor[] blocks, SymInt[] sizes, str score, "
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 _library.define(
-    f"attention(Tensor q, Tensor k, Tensor v, {_OPERANDS}str keep, float scale, int[] extents) -> (Tensor, Tensor, Tensor)"
+    f"attention(Tensor q, Tensor k, Tensor v, {_OPERANDS}str keep, float scale, int[] extents, bool zeroed=True) "
+    "-> (Tensor, Tensor, Tensor)"
 )
 _library.define(
     f"attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, {_OPERANDS}str slope, str keep, float scale, "
@@ -299,11 +307,11 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Any:
-        q, k, v, (blocks, sizes, bodies, scale, extents), *captured = given
-        texts = bodies.score, bodies.keep, scale, extents
+        q, k, v, (blocks, sizes, bodies, scale, extents, empty), *captured = given
+        texts = bodies.score, bodies.keep, scale, extents, empty == ZERO
         out, lse, highest = operators().attention(q, k, v, captured, blocks, sizes, *texts)
         ctx.save_for_backward(q, k, v, out, lse, *captured, *blocks)
-        ctx.count, ctx.sizes, ctx.bodies, ctx.facts = len(captured), sizes, bodies, (scale, extents)
+        ctx.count, ctx.sizes, ctx.bodies, ctx.facts, ctx.empty = len(captured), sizes, bodies, (scale, extents), empty
         ctx.mark_non_differentiable(highest)
         return out, lse, highest
 
@@ -312,19 +320,34 @@ class _Attention(torch.autograd.Function):
         q, k, v, out, lse, *others = ctx.saved_tensors
         captured, blocks = others[: ctx.count], others[ctx.count :]
         delta = (grad.to(lse.dtype) * out.to(lse.dtype)).sum(-1) - grad_lse / LN2
+        nothing = None if ctx.empty == ZERO else lse == -math.inf
+        delta = delta if nothing is None else torch.where(nothing, 0.0, delta)
         given = grad, q, k, v, lse, delta, captured, blocks, ctx.sizes, ctx.bodies.score
         written_out, ops = torch.is_grad_enabled(), operators()
         compute = backward_reference if written_out else ops.attention_backward
         scale, extents = ctx.facts
         found = compute(*given, ctx.bodies.slope, ctx.bodies.keep, scale, extents)
+        found = found if nothing is None else _with_nan(found, lse, ctx.empty)
         gradients: list[Any] = [None] * ctx.count
         for of in ctx.bodies.trained:
             if ctx.needs_input_grad[4 + of.place]:
                 total = sums_reference if written_out else ops.attention_sums
                 sums = total(*given, of.factor, ctx.bodies.keep, scale, extents, of.along)
+                if ctx.empty == NAN_SCORES:
+                    nan = lse if of.along == "queries" else lse.amin(-1, keepdim=True)
+                    sums = torch.where(nan == -math.inf, math.nan, sums)
                 rest = [dim for dim, axes in enumerate(("b", "h", "ijd")) if not set(axes) & set(of.axes)]
                 gradients[of.place] = (sums.sum(rest) if rest else sums).to(captured[of.place].dtype)
         return *found, None, *gradients
+
+
+def _with_nan(found: Sequence[torch.Tensor], lse: torch.Tensor, empty: str) -> tuple[torch.Tensor, ...]:
+    """Gradients of query, key and value, where rows that see nothing are NaN. Weights that are NaN reach all values of their head."""
+    dq, dk, dv = found
+    of_heads = lse.unflatten(1, (dv.size(1), -1)).amin((2, 3))[..., None, None] == -math.inf
+    if empty == NAN_SCORES:
+        dq, dk = torch.where(lse[..., None] == -math.inf, math.nan, dq), torch.where(of_heads, math.nan, dk)
+    return dq, dk, torch.where(of_heads, math.nan, dv)
 
 
 for _name, _kernel, _meta in (
@@ -337,6 +360,9 @@ for _name, _kernel, _meta in (
 
 
 __all__ = [
+    "NAN",
+    "NAN_SCORES",
+    "ZERO",
     "Bodies",
     "Trained",
     "attended",

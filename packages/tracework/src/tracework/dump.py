@@ -49,7 +49,7 @@ class Tally:
 
     library: the operators that kernels of the library do. unrecorded: reasons against recording what runs on a GPU as CUDA graphs. parts:
     how many CUDA graphs record the rest of it; between: what runs between them, and why. choices: which configs kernels were chosen from.
-    all_scores: why calls of flex_attention compute all scores.
+    all_scores: why attention computes all scores.
     """
 
     def __init__(self, then: Observe | None = None):

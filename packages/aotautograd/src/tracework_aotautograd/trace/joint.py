@@ -33,7 +33,7 @@ from ..signature import (
     ViewStep,
     base_of,
 )
-from .attention import with_attention
+from .attention import ALL_SCORES, with_attention
 from .components import components
 from .cuts import Edge, behind, edge_of, find_cuts, gradients_at, made_at, order_of_arrival, passed
 from .masks import without_constant_masks
@@ -42,6 +42,7 @@ from .replay import GradientsOf, Replay
 from .run import run_captured
 from .tracer import BACKWARD, Recorder
 from .views import PHYSICAL
+from .written_attention import AsOneOperator
 
 aten = torch.ops.aten
 
@@ -67,10 +68,11 @@ class _GraphOutput:
 class Needs:
     """What a trace does where another one has found that it has to. bases: what a result is a view of is a graph output, also where the
     view alone could be one, so that the history can be cut there. former_values: the backward of a checkpoint reads what that computed,
-    also where it was written over since."""
+    also where it was written over since. written_out: the captured nodes whose attention stays written out, since others read its scores."""
 
     bases: bool = False
     former_values: bool = False
+    written_out: frozenset[str] = frozenset()
 
 
 class _Another(Exception):
@@ -91,12 +93,14 @@ class Trace:
         needs: Needs = Needs(),
         attention: Collection[str] = (),
     ) -> None:
+        reasons = gm.meta.setdefault(ALL_SCORES, [])  # the graphs made of it share the list
         self.gm = with_attention(without_constant_masks(gm), attention)
         self.examples = list(inputs)
         self.symbols = gm.meta.get("symbols")
         self.mode = FakeMode(self.symbols)
         self.recorder = Recorder(self.mode, needs.former_values)
         self.with_backward, self.needs = with_backward, needs
+        self.attention = AsOneOperator(self.recorder, attention if with_backward else (), needs.written_out, reasons)
         self.infos: list[InputInfo] = []
         self.leaves: list[Any] = []  # what gradients are taken of
         self.values: list[Any] = []  # what the captured graph is run on
@@ -127,11 +131,14 @@ class Trace:
 
     def _outputs(self) -> tuple[Any, ...]:
         try:
-            return run_captured(self.gm, self.values, self.recorder)
+            outputs = run_captured(self.gm, self.values, self.recorder, self.attention)
         except FunctionalizationError as refusal:
             raise FunctionalizationError(refusal.reason, refusal.origin or self.recorder.origin) from refusal
         except (RuntimeError, NotImplementedError) as error:  # an op looked for data that fakes do not have, or eager fails too
             raise Refusal(f"{type(error).__name__}: {error}", self.recorder.origin) from error
+        if read := self.attention.read_by_others(outputs):
+            raise _Another(replace(self.needs, written_out=self.needs.written_out | read))
+        return outputs
 
     # --- inputs -------------------------------------------------------------------------------------------------------
     def _inputs(self) -> None:

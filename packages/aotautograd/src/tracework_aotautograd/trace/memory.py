@@ -81,6 +81,16 @@ class Memory:
         """The cells of views of memory that the graph has not written to."""
         return [c for c in self._cells.values() if c.parent is not None and not c.root.writes]
 
+    def inputs(self) -> list[Cell]:
+        """The cells of memory that the caller owns."""
+        return [c for c in self._cells.values() if c.root.slot is not None and c.parent is None]
+
+    def present(self, node: Node) -> torch.Tensor | None:
+        """The tensor that a node is the present value of."""
+        cell = self.find(node.meta["val"])
+        found = [cell] if cell is not None else [c for c in self._cells.values() if c.root.node is node and c.parent is None]
+        return next((c.fake for c in found if c.node is node and c.seen == c.root.writes), None)
+
     def is_viewed(self, cell: Cell) -> bool:
         """Whether the memory of a cell has views beside those that it has turned into one after the other."""
         count = len(self.steps(cell))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,8 +19,10 @@ SHARING = {"unsafe_chunk": aten.chunk, "unsafe_split": aten.split, "unsafe_split
 MARKS = ("recompute", "recompute_region")  # contracts.py says what they mean
 
 
-def run_captured(gm: fx.GraphModule, inputs: Sequence[Any], recorder: Recorder) -> tuple[Any, ...]:
-    """The captured graph's outputs on these fakes."""
+def run_captured(
+    gm: fx.GraphModule, inputs: Sequence[Any], recorder: Recorder, instead: Callable[[fx.Node, Any], Any] | None = None
+) -> tuple[Any, ...]:
+    """The captured graph's outputs on these fakes. instead: asked for what is to be a node's result, in the place of what it gave."""
     values: dict[fx.Node, Any] = {}
     waiting = iter(inputs)
     reads = ReadAgain()
@@ -35,6 +37,8 @@ def run_captured(gm: fx.GraphModule, inputs: Sequence[Any], recorder: Recorder) 
             recorder.at(origin_of(node), {k: node.meta[k] for k in MARKS if k in node.meta}, reads.of(node))
             with recorder.saving():
                 values[node] = _run_node(gm, node, values, recorder)
+                if instead is not None:
+                    values[node] = instead(node, values[node])
         reads.made(node, values[node])
     raise UsageError("the captured graph has no output node")
 

@@ -55,6 +55,7 @@ class Recorder:
         self.constants: list[torch.Tensor] = []
         self.pieces: list[tuple[Cell, int, str]] = []
         """Views that nobody knows to be some, how often their memory was written to before, and where they were made."""
+        self.untracked: set[fx.Node] = set()  # values that were written unseen by autograd
         self.inside: dict[Any, FakeTensor] = {}  # edges where a gradient that arrives is one with respect to an input
         self._constant_nodes: dict[int, fx.Node] = {}
         self._sizes: dict[Any, fx.Node] = {}
@@ -114,10 +115,16 @@ class Recorder:
     def _as_it_is(self, tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
         cell = self.memory.find(tensor) if isinstance(tensor, FakeTensor) else None
         if cell is not None and self._in_same_checkpoint(cell.root.node):
-            value = self.memory.read(cell)
-            tensor = self.mode.make(cell.fake.spec)
-            self.memory.new_root(tensor, value)
+            tensor = self.apart_from_writes(tensor)
         return tensor, tensor._version
+
+    def apart_from_writes(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The present value of a tensor without its history, as memory that nobody writes to."""
+        cell = self.cell(tensor)
+        value = self.memory.read(cell)
+        kept = self.mode.make(cell.fake.spec)
+        self.memory.new_root(kept, value)
+        return kept
 
     def _in_same_checkpoint(self, node: fx.Node) -> bool:
         mark = "recompute_region"
@@ -183,6 +190,10 @@ class Recorder:
     def _last_node(self) -> fx.Node | None:
         return next(iter(reversed(self.graph.nodes)), None)
 
+    def is_of_this_node(self, made: fx.Node) -> bool:
+        """Whether the captured node being run has made a node."""
+        return self._latest is None or self._latest < made
+
     def has_just_made(self, cell: Cell) -> bool:
         """Whether the memory was made right now, inside of the captured node being run, by an operator that reads no data."""
         node = cell.node
@@ -203,7 +214,10 @@ class Recorder:
 
     def write(self, fake: Any, node: fx.Node) -> None:
         """The memory that `fake` shows now holds `node`."""
-        self.memory.write(self.cell(fake), node)
+        cell = self.cell(fake)
+        if not torch.is_grad_enabled() or any(step.target is aten.detach.default for step in self.memory.steps(cell)):
+            self.untracked.add(node)
+        self.memory.write(cell, node)
 
     def view_in_place(self, cell: Cell, before: FakeTensor, view: Any, args: Any, kwargs: Any) -> None:
         """`cell.fake` has turned into `view` of what it was, which `before` stands for from now on."""

@@ -116,8 +116,9 @@ def attention(
     keep: str,
     scale: float,
     extents: Sequence[int],
+    zeroed: bool = True,
 ) -> tuple[PrimValue, PrimValue, PrimValue]:
-    return prims.attention(q, k, v, captured, blocks, sizes, score, keep, scale, extents)
+    return prims.attention(q, k, v, captured, blocks, sizes, score, keep, scale, extents, zeroed)
 
 
 @decomposition(operators().attention_backward)
