@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ..ir.index import Expr, Size
+from ..ir.index import Expr, Size, same
 from ..ir.scalar_ops import IN_BITS, ops
 from .fallback import Refused
 from .registry import lowers
@@ -58,6 +58,40 @@ def iota(low: Any, n: Size, start: Any, step: Any, dtype: torch.dtype, device: t
         return ops.to_dtype(value, dtype)
 
     return pointwise((n,), dtype, device, inner, (), 3)
+
+
+def _spaced(start: Any, end: Any, steps: Size, dtype: torch.dtype) -> Any:
+    """index -> the number there: counted from the nearer end, as eager's kernels do."""
+    if dtype not in (torch.float32, torch.float64):
+        raise Refused(f"eager's rounding of each step in {dtype}")
+    if not isinstance(steps, int) or isinstance(start, Expr) or isinstance(end, Expr):
+        raise Refused("numbers between open ends")
+    first, last = (torch.tensor(v, dtype=dtype) for v in (start, end))
+    step = ((last - first) / max(1, steps - 1)).item()
+
+    def inner(index: list[Size]) -> Any:
+        number = lambda v: ops.constant(v, dtype)
+        near = ops.fma(ops.index_expr(index[0], dtype), number(step), number(first.item()))
+        far = ops.fma(ops.index_expr(steps - 1 - index[0], dtype), number(-step), number(last.item()))
+        half = ops.lt(ops.index_expr(index[0], torch.int64), ops.constant(steps // 2, torch.int64))
+        return ops.where(half, near, far)
+
+    return inner
+
+
+@lowers("linspace")
+def linspace(low: Any, start: Any, end: Any, steps: Size, dtype: torch.dtype, device: torch.device) -> Any:
+    """Equal steps."""
+    if same(steps, 1):
+        return full(low, (1,), start, dtype, device)
+    return pointwise((steps,), dtype, device, _spaced(start, end, steps, dtype), (), 4)
+
+
+@lowers("logspace")
+def logspace(low: Any, start: Any, end: Any, steps: Size, base: float, dtype: torch.dtype, device: torch.device) -> Any:
+    """Powers of base with such exponents."""
+    exponent = _spaced(start, start if same(steps, 1) else end, steps, dtype)
+    return pointwise((steps,), dtype, device, lambda index: ops.pow(ops.constant(base, dtype), exponent(index)), (), 16)
 
 
 @lowers("eye")

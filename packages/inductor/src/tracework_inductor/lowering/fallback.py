@@ -58,7 +58,7 @@ ORDERED_FAMILIES = frozenset({"reduction", "scan", "matmul", "conv", "window"})
 ANY_ORDER = frozenset("amax amin any all argmax argmin cummax cummin count_nonzero xor_sum max_pool max_pool_backward".split())
 """Those of them whose result does not depend on the order."""
 SCATTERS: Mapping[str, str] = {
-    **dict.fromkeys(("index_put", "scatter_add", "scatter_reduce", "index_add", "index_reduce"), "adds"),
+    **dict.fromkeys(("index_put", "scatter_add", "scatter_reduce", "index_add", "put"), "adds"),
     **dict.fromkeys(("scatter", "index_copy"), "replaces"),
 }
 """Writes to computed positions -> what becomes of values that meet at one."""

@@ -6,14 +6,15 @@ from typing import Any
 import torch
 
 from ..ir.buffer import BufferLayout
-from ..ir.index import Size, constant_product, contiguous_strides, mod, product, same
+from ..ir.index import Size, constant_product, contiguous_strides, flatten, mod, product, same, same_all
 from ..ir.scalar_ops import as_held, ops
 from .fallback import Refused
+from .layout import is_dense, is_row_major
 from .pointwise import broadcast_sizes, elementwise
 from .registry import lowers
 from .value import Lazy, Strided, TensorValue, pointwise, settled
 from .view import reshape
-from .written_inputs import input_of, rotated, scatter_into, write_part
+from .written_inputs import input_of, rotated, scatter_into, write_into, write_part
 
 
 def _at(value: Size, dtype: torch.dtype = torch.int64) -> Any:
@@ -277,6 +278,95 @@ def _rows(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any, mode: st
     return scatter_into(low, target, source.sizes, value, position, mode)
 
 
+@lowers("put")
+def put(low: Any, x: Any, index: Any, src: Any, accumulate: bool = False) -> Any:
+    """x flattened, with src written or added at index."""
+    mode = "add" if accumulate else "set"
+    _refuse_without_atomics(x, mode)
+    index, source = low.realize(index), reshape(low, low.realize(src), index.sizes)
+    position = low.checked(index, x.numel(), wrap=True)
+    target = start_from(low, x, source, index)
+    if not is_row_major(target.sizes, target.strides):
+        raise Refused("places in an order that is not memory's")
+    flat = target.window((x.numel(),), (1,), target.offset)
+    written = scatter_into(low, flat, index.sizes, source.load, lambda at: [position(at)], mode)
+    return written.window(target.sizes, target.strides, target.offset)
+
+
+@lowers("masked_scatter")
+def masked_scatter(low: Any, x: Any, mask: Any, src: Any) -> Any:
+    """Where the mask is true, the element of src that has as many before it as the mask has true ones before."""
+    if not same_all(x.sizes, mask.sizes) or same(src.numel(), 0) or any(same(s, 0) for s in x.sizes):
+        raise Refused("a mask that is broadcast, or a scatter of nothing")
+    if x.device.type == "cpu":  # of random masks the loops take a fourth of the library's time, of whole rows a fourth more
+        raise Refused("a CPU's library walks once, and fast where the mask is alike for long")
+    mask = low.realize(mask)
+    flat = reshape(low, mask, (x.numel(),))
+    few = isinstance(x.numel(), int) and x.numel() < 1 << 31
+    dtype = torch.int32 if few else torch.int64
+    count = low.new_buffer(BufferLayout.dense(dtype, x.device, (x.numel(),)))
+    low.scan_node(count, "sum", 0, lambda at: ops.to_dtype(flat.load(at), dtype))
+
+    def last(number: Any) -> Any:
+        """The place of the last element that was taken so far; the first one before that."""
+        return ops.maximum(ops.sub(number, ops.constant(1, dtype)), ops.constant(0, dtype))
+
+    place = elementwise(low, (low.whole(count),), dtype, last)
+    position = low.checked(place, src.numel())
+    source = reshape(low, low.realize(src), (src.numel(),))
+
+    def inner(index: list[Size]) -> Any:
+        return ops.where(mask.load(index), source.load([position([flatten(index, x.sizes)])]), x.load(index))
+
+    return pointwise(x.sizes, x.dtype, x.device, inner, [x, mask, source, place], 6)
+
+
+# searches
+
+
+def _search(low: Any, x: Any, row: Any, right: bool, out_int32: bool) -> Any:
+    """How many elements of a sorted row, the one with x's place but for the last dim, are below x; if `right`, also those equal to it.
+
+    Where a row is not sorted, or ends with NaN, the elements that are looked at decide: they are eager's. There are as many steps as the
+    length has binary digits."""
+    row = low.realize(row)
+    length = row.sizes[-1]
+    if not isinstance(length, int):
+        raise Refused("a search in a row of open length")
+    dtype, i64 = torch.int32 if out_int32 else torch.int64, torch.int64
+    value = settled(x) if isinstance(x, TensorValue) else None
+    sizes = value.sizes if value is not None else ()
+
+    def inner(index: list[Size]) -> Any:
+        wanted = value.load(index) if value is not None else ops.constant(x, row.dtype)
+        lead = index[: row.ndim - 1] if row.ndim > 1 else []
+        first, end = ops.constant(0, i64), ops.constant(length, i64)
+        for _ in range(length.bit_length()):
+            middle = ops.shift_right(ops.add(first, end), ops.constant(1, i64))
+            element = row.load([*lead, ops.indirect(ops.minimum(middle, ops.constant(length - 1, i64)), length)])
+            behind = ops.logical_not(ops.gt(element, wanted) if right else ops.ge(element, wanted))
+            left = ops.lt(first, end)
+            first = ops.where(ops.logical_and(left, behind), ops.add(middle, ops.constant(1, i64)), first)
+            end = ops.where(ops.logical_and(left, ops.logical_not(behind)), middle, end)
+        return ops.to_dtype(first, dtype)
+
+    return pointwise(sizes, dtype, row.device, inner, [row] if value is None else [row, value], 8 * max(1, length.bit_length()))
+
+
+@lowers("bucketize")
+def bucketize(low: Any, x: Any, boundaries: Any, right: bool = False, out_int32: bool = False) -> Any:
+    """A binary search for each element."""
+    return _search(low, x, boundaries, right, out_int32)
+
+
+@lowers("searchsorted")
+def searchsorted(low: Any, sorted: Any, values: Any, right: bool = False, out_int32: bool = False, sorter: Any = None) -> Any:
+    """The same, in a row of its own for each row of values."""
+    if sorter is not None:
+        raise Refused("a search in a row that is sorted by its indices alone")
+    return _search(low, values, sorted, right, out_int32)
+
+
 # writes to fixed places
 
 
@@ -341,6 +431,32 @@ def diagonal_scatter(low: Any, x: Any, src: Any, offset: int = 0, dim1: int = 0,
         return ops.where(mask, here, x.load(at))
 
     return pointwise(x.sizes, x.dtype, x.device, inner, [x, src], 4)
+
+
+@lowers("as_strided_scatter")
+def as_strided_scatter(low: Any, x: Any, src: Any, sizes: Sequence[Size], strides: Sequence[Size], offset: Size) -> Any:
+    """x with src written to these places of its memory, each once."""
+    given = low.node.args[0].meta["spec"]
+    known = all(isinstance(n, int) for n in (*x.sizes, *given.strides, *sizes, *strides, offset))
+    if not known or _meet(sizes, strides) or 0 in (*x.sizes, *sizes):
+        raise Refused("a write to open places, to none, or twice to one")
+    if not is_dense(x.sizes, given.strides) or not same_all(given.strides, low.spec.strides) or not same(given.offset, 0):
+        raise Refused("a write to the memory that something is a part of")
+    src = settled(src)
+    target = low.realize(Lazy(x.sizes, x.dtype, x.device, x.load, 1, frozenset()), low.spec.strides)
+    view = target.window(tuple(sizes), tuple(strides), offset)
+    written = write_into(low, view, src.sizes, src.load, lambda at: at, "set")
+    return written.window(target.sizes, target.strides, target.offset)
+
+
+def _meet(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether two indices may have the same place: a step is not longer than all shorter ones together."""
+    reach = 0
+    for stride, size in sorted((t, s) for s, t in zip(sizes, strides, strict=True) if s != 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 _LONGEST_ROLL = 1 << 30

@@ -241,18 +241,58 @@ def _float_dtype(*operands: Any) -> torch.dtype:
     return next(o.dtype for o in operands if isinstance(o, TensorValue))
 
 
-@lowers("logaddexp")
-def logaddexp(low: Any, a: Any, b: Any) -> Any:
-    """log(exp(a)+exp(b)) without overflow."""
+def _log_of_sum(name: str, exp: str, log1p: Callable[[Any, torch.dtype], Any]) -> None:
+    @lowers(name)
+    def rule(low: Any, a: Any, b: Any) -> Any:
+        """The larger one and a logarithm of at most 2: nothing overflows."""
+        dtype = _float_dtype(a, b)
 
-    def scalar(x: Any, y: Any) -> Any:
-        high = ops.maximum(x, y)
-        difference = ops.neg(ops.abs(ops.sub(x, y)))
-        total = ops.add(high, ops.log1p(ops.exp(difference)))
-        infinite = ops.logical_and(ops.isinf(x), ops.eq(x, y))
-        return ops.where(infinite, x, total)
+        def scalar(x: Any, y: Any) -> Any:
+            high = ops.maximum(x, y)
+            difference = ops.neg(ops.abs(ops.sub(x, y)))
+            total = ops.add(high, log1p(getattr(ops, exp)(difference), dtype))
+            infinite = ops.logical_and(ops.isinf(x), ops.eq(x, y))
+            return ops.where(infinite, x, total)
 
-    return elementwise(low, (a, b), _result_dtype(low, (a, b)), scalar, 24)
+        return elementwise(low, (a, b), _result_dtype(low, (a, b)), scalar, 24)
+
+
+_log_of_sum("logaddexp", "exp", lambda v, dtype: ops.log1p(v))
+_log_of_sum("logaddexp2", "exp2", lambda v, dtype: ops.mul(ops.log1p(v), ops.constant(1 / math.log(2), dtype)))
+
+
+FLOAT_BITS = {torch.float32: (torch.int32, 23, 8), torch.float64: (torch.int64, 52, 11)}
+"""dtype -> an integer of as many bits, the digits that are written of a number's fraction, and its exponent's."""
+
+
+@lowers("frexp")
+def frexp(low: Any, x: Any) -> Any:
+    """What is no finite number, or 0, is its own fraction, with exponent 0."""
+    dtype = x.dtype if x.dtype in FLOAT_BITS else torch.float32
+    integer, digits, places = FLOAT_BITS[dtype]
+    bias, top = (1 << (places - 1)) - 2, (1 << places) - 1
+    number = lambda v: ops.constant(v, integer)
+
+    def parts(v: Any) -> tuple[Any, Any, Any]:
+        """Whether it has an exponent, that, and the bits of a number with all its digits."""
+        value = ops.to_dtype(v, dtype)
+        small = ops.lt(ops.abs(value), ops.constant(2.0 ** (1 - bias), dtype))
+        bits = ops.bitcast(ops.where(small, ops.mul(value, ops.constant(2.0**digits, dtype)), value), integer)
+        exponent = ops.bitwise_and(ops.shift_right(bits, number(digits)), number(top))
+        plain = ops.logical_and(ops.isfinite(value), ops.ne(value, ops.constant(0.0, dtype)))
+        return plain, ops.sub(exponent, ops.where(small, number(bias + digits), number(bias))), bits
+
+    def mantissa(v: Any) -> Any:
+        plain, _, bits = parts(v)
+        sign_and_fraction = ops.bitwise_and(bits, number(~(top << digits)))
+        scaled = ops.bitcast(ops.bitwise_or(sign_and_fraction, number(bias << digits)), dtype)
+        return ops.to_dtype(ops.where(plain, scaled, ops.to_dtype(v, dtype)), x.dtype)
+
+    def exponent(v: Any) -> Any:
+        plain, found, _ = parts(v)
+        return ops.to_dtype(ops.where(plain, found, number(0)), torch.int32)
+
+    return elementwise(low, (x,), x.dtype, mantissa, 10), elementwise(low, (x,), torch.int32, exponent, 10)
 
 
 @lowers("heaviside")

@@ -1,4 +1,4 @@
-"""Averages of windows and linear resampling, and their gradients, as sums over a few elements for each dimension: nothing is scattered."""
+"""Averages of windows, patches, paddings' gradients and resampling, as sums over a few elements for each dimension: nothing is scattered."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ MOST_TAPS = 36
 """Elements that are added up, written out one by one; more call the library."""
 GATHERED_ON = frozenset({"cuda"})
 """Devices where all of this is done by loops."""
-FASTER_ON_CPU = frozenset({"avg_pool", "avg_pool_backward", "adaptive_avg_pool", "upsample_nearest_backward"})
+FASTER_ON_CPU = frozenset({"avg_pool", "avg_pool_backward", "adaptive_avg_pool", "upsample_nearest_backward", "col2im"})
 """Ops whose loops are faster than a CPU's library on row-major images (1.3 to 29 times, measured); it is made for channels-last ones."""
 
 
@@ -33,9 +33,18 @@ class Tap(NamedTuple):
 Taps = Callable[[Size], list[Tap]]
 
 
-def _taps_of(low: Any, x: Any, dims: Sequence[Taps], count: int, leaf: Callable[[list[Size], Any], Any]) -> Any:
-    """The sum over all combinations of taps of leaf(position, value) times the weights, for each element of the node's result."""
-    if x.device.type not in GATHERED_ON and not (low.node.target.name in FASTER_ON_CPU and _in_rows(x)):
+def _taps_of(
+    low: Any,
+    x: Any,
+    dims: Sequence[Taps],
+    count: int,
+    leaf: Callable[[list[Size], Any], Any] = lambda at, value: value,
+    read: Callable[[list[Size], list[Size]], list[Size]] | None = None,
+) -> Any:
+    """The sum over all combinations of taps of leaf(position, value) times the weights, for each element of the node's result.
+
+    read: the index in x of what the element `index` of the result has at a position; else the same but for these dimensions."""
+    if x.device.type not in GATHERED_ON and not (low.node.target.name in FASTER_ON_CPU and in_rows(x)):
         raise Refused(f"the library does as well on {x.device.type}")
     if count > MOST_TAPS:
         raise Refused(f"a sum over windows of {count} elements")
@@ -49,7 +58,8 @@ def _taps_of(low: Any, x: Any, dims: Sequence[Taps], count: int, leaf: Callable[
 
         def along(d: int, at: list[Size], inside: Any) -> Any:
             if d == len(taps):
-                value = lambda: leaf(at, ops.to_dtype(x.load([*index[:lead], *at]), wide))
+                place = [*index[:lead], *at] if read is None else read(index, at)
+                value = lambda: leaf(at, ops.to_dtype(x.load(place), wide))
                 return value() if inside is None else ops.masked(inside, value, 0.0)
             total = None
             for tap in taps[d]:
@@ -64,7 +74,7 @@ def _taps_of(low: Any, x: Any, dims: Sequence[Taps], count: int, leaf: Callable[
     return pointwise(spec.sizes, x.dtype, x.device, inner, [x], 6 * count, low.images.strides(spec, x.reads))
 
 
-def _in_rows(x: Any) -> bool:
+def in_rows(x: Any) -> bool:
     """Whether a value of a plain floating dtype is a row-major buffer."""
     in_memory = isinstance(x, Strided) and is_row_major(x.sizes, x.strides)
     return in_memory and x.dtype in (torch.float32, torch.float64)
@@ -74,7 +84,8 @@ def _whole(low: Any, x: Any) -> Any:
     return low.realize(settled(x))
 
 
-def _known(*sizes: Any) -> None:
+def known(*sizes: Any) -> None:
+    """Refuses open sizes, and those of nothing."""
     if not all(isinstance(s, int) and s > 0 for s in sizes):
         raise Refused("windows of open sizes, or of none")
 
@@ -83,7 +94,8 @@ def _test(name: str, a: Size, b: Size) -> Any:
     return getattr(ops, name)(ops.index_expr(a, torch.int64), ops.index_expr(b, torch.int64))
 
 
-def _all(*conditions: Any) -> Any:
+def all_of(*conditions: Any) -> Any:
+    """Whether all hold that are not None; None if there are none."""
     found = None
     for condition in conditions:
         if condition is not None:
@@ -113,7 +125,7 @@ class _Window(NamedTuple):
         at = o * self.stride + (k - self.padding)
         first = _test("ge", at, 0) if k < self.padding else None
         last = _test("lt", at, self.size) if (self.result - 1) * self.stride + k - self.padding >= self.size else None
-        return Tap(at, _all(first, last))
+        return Tap(at, all_of(first, last))
 
     @property
     def reach(self) -> int:
@@ -129,7 +141,7 @@ class _Window(NamedTuple):
             inside = _test("lt", i + self.padding - at * self.stride, self.kernel) if partly else None
             first = _test("ge", at, 0) if b else None
             last = _test("lt", at, self.result) if (self.size - 1 + self.padding) // self.stride - b >= self.result else None
-            found.append(Tap(at, _all(inside, first, last)))
+            found.append(Tap(at, all_of(inside, first, last)))
         return found
 
     def count(self, o: Size) -> Size:
@@ -143,7 +155,7 @@ class _Window(NamedTuple):
 
 def _windows(x: Any, results: Any, kernel: Any, stride: Any, padding: Any, with_padding: bool) -> list[_Window]:
     sizes, results = x.sizes[-len(kernel) :], results[-len(kernel) :]
-    _known(*sizes, *results)
+    known(*sizes, *results)
     return [_Window(*row, with_padding) for row in zip(sizes, results, kernel, stride, padding, strict=True)]
 
 
@@ -160,7 +172,7 @@ def avg_pool(low: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode
     windows = _windows(x, low.spec.sizes, kernel, stride, padding, with_padding)
     overlapping = any(k > s for k, s in zip(kernel, stride, strict=True))
     x = _whole(low, x) if overlapping or x.device.type not in GATHERED_ON else settled(x)
-    total = _taps_of(low, x, [w.forward for w in windows], math.prod(kernel), lambda at, value: value)
+    total = _taps_of(low, x, [w.forward for w in windows], math.prod(kernel))
     return _divided(
         total, lambda index: divisor or _product([w.count(o) for w, o in zip(windows, index[-len(kernel) :], strict=True)])
     )
@@ -192,13 +204,14 @@ def avg_pool_backward(
     return _taps_of(low, _whole(low, grad), [w.backward for w in windows], taps, share)
 
 
-class _Tile(NamedTuple):
+class Tile(NamedTuple):
     """An adaptive pool along one dimension: windows from floor(o * size / result) to ceil((o + 1) * size / result)."""
 
     size: int
     result: int
 
     def first(self, o: Size) -> Size:
+        """Where a window begins."""
         return floordiv(o * self.size, self.result)
 
     def count(self, o: Size) -> Size:
@@ -226,17 +239,17 @@ class _Tile(NamedTuple):
 
 def adaptive_avg_pool(low: Any, x: Any, sizes: Sequence[Size]) -> Any:
     """Means of windows that tile x, some of which overlap by one element."""
-    _known(*x.sizes[-len(sizes) :], *sizes)
-    tiles = [_Tile(*row) for row in zip(x.sizes[-len(sizes) :], sizes, strict=True)]
+    known(*x.sizes[-len(sizes) :], *sizes)
+    tiles = [Tile(*row) for row in zip(x.sizes[-len(sizes) :], sizes, strict=True)]
     taps = math.prod(t.longest for t in tiles)
-    total = _taps_of(low, _whole(low, x), [t.forward for t in tiles], taps, lambda at, value: value)
+    total = _taps_of(low, _whole(low, x), [t.forward for t in tiles], taps)
     return _divided(total, lambda index: _product([t.count(o) for t, o in zip(tiles, index[-len(sizes) :], strict=True)]))
 
 
 def adaptive_avg_pool_backward(low: Any, grad: Any, x: Any) -> Any:
     """Each element looks at the windows that it is in."""
-    _known(*x.sizes[2:], *grad.sizes[2:])
-    tiles = [_Tile(*row) for row in zip(x.sizes[2:], grad.sizes[2:], strict=True)]
+    known(*x.sizes[2:], *grad.sizes[2:])
+    tiles = [Tile(*row) for row in zip(x.sizes[2:], grad.sizes[2:], strict=True)]
     share = lambda at, value: _over(value, _product([t.count(o) for t, o in zip(tiles, at, strict=True)]))
     return _taps_of(low, _whole(low, grad), [t.backward for t in tiles], math.prod(t.most for t in tiles), share)
 
@@ -256,13 +269,18 @@ class _Line(NamedTuple):
         whole, rest = divmod(self.result, self.size)
         return whole if not self.corners and not rest and whole & (whole - 1) == 0 else 0
 
-    def _position(self, o: Size) -> Any:
-        """Where a result lies, not before the first element."""
+    def position(self, o: Size) -> Any:
+        """Where a result lies."""
         number = lambda v: ops.constant(v, self.dtype)
         if self.corners:
             return ops.mul(ops.index_expr(o, self.dtype), number((self.size - 1) / (self.result - 1)))
         middle = ops.add(ops.index_expr(o, self.dtype), number(0.5))
-        return ops.maximum(ops.sub(ops.mul(middle, number(self.size / self.result)), number(0.5)), number(0.0))
+        return ops.sub(ops.mul(middle, number(self.size / self.result)), number(0.5))
+
+    def _position(self, o: Size) -> Any:
+        """Where a result lies, not before the first element."""
+        at = self.position(o)
+        return at if self.corners else ops.maximum(at, ops.constant(0.0, self.dtype))
 
     def forward(self, o: Size) -> list[Tap]:
         last, one = self.size - 1, ops.constant(1.0, self.dtype)
@@ -293,7 +311,7 @@ class _Line(NamedTuple):
         number = lambda v: ops.constant(v, self.dtype)
         found = []
         for at in (first + k for k in range(self.most)):
-            inside = _all(_test("ge", at, 0), _test("lt", at, self.result))
+            inside = all_of(_test("ge", at, 0), _test("lt", at, self.result))
             if (factor := self.factor) and factor % 2 == 0:
                 steps = minimum(maximum(2 * at + (1 - factor), 0), 2 * factor * (self.size - 1)) - 2 * factor * i
                 away = ops.mul(ops.abs(ops.index_expr(steps, self.dtype)), number(1 / (2 * factor)))
@@ -303,13 +321,13 @@ class _Line(NamedTuple):
                 away = ops.abs(ops.sub(place, ops.index_expr(i, self.dtype)))
                 share = ops.maximum(ops.sub(number(1.0), away), number(0.0))
                 # The last of them may be too far away: its gradient, which need not be finite, is not looked at.
-                inside = _all(inside, ops.gt(share, number(0.0)))
+                inside = all_of(inside, ops.gt(share, number(0.0)))
             found.append(Tap(at, inside, share))
         return found
 
 
 def _lines(sizes: Any, results: Any, corners: bool, scales: Any, dtype: torch.dtype) -> list[_Line]:
-    _known(*sizes, *results)
+    known(*sizes, *results)
     for size, result, scale in zip(sizes, results, scales, strict=True):
         if corners and 1 in (size, result):
             raise Refused("a corner without another")
@@ -322,7 +340,7 @@ def _lines(sizes: Any, results: Any, corners: bool, scales: Any, dtype: torch.dt
 def upsample_linear(low: Any, x: Any, sizes: Sequence[Size], corners: bool, scales: Any) -> Any:
     """Two elements along each dimension."""
     lines = _lines(x.sizes[2:], sizes, corners, scales, x.dtype)
-    return _taps_of(low, _whole(low, x), [line.forward for line in lines], 2 ** len(lines), lambda at, value: value)
+    return _taps_of(low, _whole(low, x), [line.forward for line in lines], 2 ** len(lines))
 
 
 @lowers("upsample_linear_backward")
@@ -330,16 +348,136 @@ def upsample_linear_backward(low: Any, grad: Any, sizes: Any, input_sizes: Any, 
     """Each element looks at the results that lie around it."""
     lines = _lines(input_sizes[2:], sizes, corners, scales, grad.dtype)
     taps = math.prod(line.most for line in lines)
-    return _taps_of(low, _whole(low, grad), [line.backward for line in lines], taps, lambda at, value: value)
+    return _taps_of(low, _whole(low, grad), [line.backward for line in lines], taps)
 
 
 @lowers("upsample_nearest_backward")
 def upsample_nearest_backward(low: Any, grad: Any, sizes: Any, input_sizes: Any, scales: Any, exact: bool = False) -> Any:
     """Of whole factors: the sum of the results that an element was copied to."""
-    _known(*sizes, *input_sizes[2:])
+    known(*sizes, *input_sizes[2:])
     pairs = list(zip(sizes, input_sizes[2:], scales, strict=True))
     if any(result % size or scale not in (None, result // size) for result, size, scale in pairs):
         raise Refused("a factor that is not whole")
     factors = [result // size for result, size, _ in pairs]
     dims = [lambda i, f=f: [Tap(i * f + k) for k in range(f)] for f in factors]
-    return _taps_of(low, _whole(low, grad), dims, math.prod(factors), lambda at, value: value)
+    return _taps_of(low, _whole(low, grad), dims, math.prod(factors))
+
+
+class _Cubic(NamedTuple):
+    """Cubic resampling along one dimension: result o lies at a real position of the input, the second of four elements is before it."""
+
+    line: _Line
+
+    def forward(self, o: Size) -> list[Tap]:
+        line = self.line
+        number = lambda v: ops.constant(v, line.dtype)
+        at = line.position(o)
+        before = ops.floor(at)
+        behind = ops.sub(at, before)
+        first = ops.to_dtype(before, torch.int32)
+        found = []
+        for k in range(-1, 3):
+            place = ops.add(first, ops.constant(k, torch.int32))
+            place = ops.minimum(ops.maximum(place, ops.constant(0, torch.int32)), ops.constant(line.size - 1, torch.int32))
+            distance = ops.add(behind, number(float(-k))) if k < 1 else ops.sub(number(float(k)), behind)
+            found.append(
+                Tap(ops.indirect(ops.to_dtype(place, torch.int64), line.size), None, _cubic_weight(distance, k in (0, 1)))
+            )
+        return found
+
+
+CUBIC = -0.75
+"""The slope of the weights at a distance of 1."""
+
+
+def _cubic_weight(distance: Any, near: bool) -> Any:
+    """Of an element that is less than 1 away, or between 1 and 2, as Horner's scheme of eager's kernels."""
+    number = lambda v: ops.constant(v, ops.dtype(distance))
+    if near:
+        value = ops.sub(ops.mul(number(CUBIC + 2), distance), number(CUBIC + 3))
+        return ops.add(ops.mul(ops.mul(value, distance), distance), number(1.0))
+    value = ops.sub(ops.mul(number(CUBIC), distance), number(5 * CUBIC))
+    value = ops.add(ops.mul(value, distance), number(8 * CUBIC))
+    return ops.sub(ops.mul(value, distance), number(4 * CUBIC))
+
+
+@lowers("upsample_bicubic")
+def upsample_bicubic(low: Any, x: Any, sizes: Sequence[Size], corners: bool, scales: Any) -> Any:
+    """Four elements along each dimension."""
+    lines = [_Cubic(line) for line in _lines(x.sizes[2:], sizes, corners, scales, x.dtype)]
+    return _taps_of(low, _whole(low, x), [line.forward for line in lines], 4 ** len(lines))
+
+
+@lowers("col2im")
+def col2im(low: Any, x: Any, sizes: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    """Each element looks at the patches that it is in."""
+    if set(dilation) != {1}:
+        raise Refused("patches with gaps")
+    counts = [(s + 2 * p - k) // t + 1 for s, k, p, t in zip(sizes, kernel, padding, stride, strict=True)]
+    known(*sizes, *counts)
+    windows = [_Window(*row, True) for row in zip(sizes, counts, kernel, stride, padding, strict=True)]
+
+    def read(index: list[Size], at: list[Size]) -> list[Size]:
+        column, patch = index[1], at[0] * 0
+        for w, i, o in zip(windows, index[2:], at, strict=True):
+            column, patch = column * w.kernel + (i + w.padding - o * w.stride), patch * w.result + o
+        return [index[0], column, patch]
+
+    return _taps_of(low, _whole(low, x), [w.backward for w in windows], math.prod(w.reach for w in windows), read=read)
+
+
+class _Border(NamedTuple):
+    """A padding with elements of the input along one dimension: its size, and how many come before and behind."""
+
+    size: int
+    before: int
+    behind: int
+
+    def of_copies(self, i: Size) -> list[Tap]:
+        """The first and the last element get what all copies of them got."""
+        here = i + self.before
+        low = [Tap(k, _test("eq", i, 0)) for k in range(self.before)]
+        high = [Tap(self.before + self.size + k, _test("eq", i, self.size - 1)) for k in range(self.behind)]
+        return [Tap(here, self._kept(i)), *low, *high]
+
+    def of_mirror(self, i: Size) -> list[Tap]:
+        """Elements near an end get what the ones got that lie as far behind the end as they before it."""
+        found = [Tap(i + self.before, self._kept(i))]
+        if self.before > 0:
+            found.append(Tap(self.before - i, all_of(_test("ge", i, 1), _test("le", i, self.before))))
+        if self.behind > 0:
+            last = self.size - 1
+            inside = all_of(_test("lt", i, last), _test("ge", i, last - self.behind))
+            found.append(Tap(self.before + 2 * last - i, inside))
+        return found
+
+    def _kept(self, i: Size) -> Any:
+        """Whether an element is in the result, of which a negative padding cuts off some."""
+        first = _test("ge", i, -self.before) if self.before < 0 else None
+        return all_of(first, _test("lt", i, self.size + self.behind) if self.behind < 0 else None)
+
+    @property
+    def copies(self) -> int:
+        return 1 + max(self.before, 0) + max(self.behind, 0)
+
+
+def _borders(x: Any, padding: Sequence[Any]) -> list[_Border]:
+    sizes = x.sizes[x.ndim - len(padding) // 2 :]
+    known(*sizes)
+    known(*(1 + abs(p) for p in padding))
+    pairs = [padding[2 * k : 2 * k + 2] for k in reversed(range(len(padding) // 2))]
+    return [_Border(size, *pair) for size, pair in zip(sizes, pairs, strict=True)]
+
+
+@lowers("reflection_pad_backward")
+def reflection_pad_backward(low: Any, grad: Any, x: Any, padding: Sequence[int]) -> Any:
+    """Each element looks at its mirror images."""
+    borders = _borders(x, padding)
+    return _taps_of(low, _whole(low, grad), [b.of_mirror for b in borders], 3 ** len(borders))
+
+
+@lowers("replication_pad_backward")
+def replication_pad_backward(low: Any, grad: Any, x: Any, padding: Sequence[int]) -> Any:
+    """Each element looks at its copies, which those in the middle have none of."""
+    borders = _borders(x, padding)
+    return _taps_of(low, _whole(low, grad), [b.of_copies for b in borders], math.prod(b.copies for b in borders))

@@ -1,9 +1,9 @@
-"""Pools, paddings by copies and nearest upsampling as indirect-free loops where that is cheap."""
+"""Pools, patches, paddings by copies and nearest upsampling as indirect-free loops where that is cheap."""
 
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from .fallback import Refused
 from .reduction import accumulator, reduce
 from .registry import lowers
 from .value import pointwise, settled
-from .view import rearranged
+from .view import rearranged, reshape
 
 MAX_WINDOW = 25
 """Elements of a pooling window that are written out one by one; larger windows call the library."""
@@ -45,24 +45,56 @@ def max_pool(low: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation:
             value = x.load(full) if inside is None else ops.masked(inside, lambda full=full: x.load(full), -math.inf)
             yield value, at
 
+    first = lambda index: [_first(*row) for row in zip(index[lead:], stride, dilation, padding, strict=True)]
+    return _largest(low, x, lead, elements, first, 6 * math.prod(kernel))
+
+
+def _largest(low: Any, x: Any, lead: int, elements: Any, first: Callable[[list[Size]], list[Size]], cost: int) -> tuple[Any, Any]:
+    """The largest element of each window, and where it is. elements(index): (value, position) of each, -inf outside of the input;
+    first(index): the first position in it."""
+
     def highest(index: list[Size]) -> Any:
         return functools.reduce(ops.maximum, (value for value, _ in elements(index)))
 
     def where_it_is(index: list[Size]) -> Any:
         """Of the first of equal ones, of the last NaN, of the first element of all if nothing exceeds -inf."""
         value = ops.constant(-math.inf, x.dtype)
-        first = [_first(i, s, d, p) for i, s, d, p in zip(index[lead:], stride, dilation, padding, strict=True)]
-        place = ops.index_expr(_flat(first, x.sizes[lead:]), torch.int64)
+        place = ops.index_expr(_flat(first(index), x.sizes[lead:]), torch.int64)
         for new, at in elements(index):
             wins = ops.logical_or(ops.gt(new, value), ops.ne(new, new))
             value = ops.where(wins, new, value)
             place = ops.where(wins, ops.index_expr(_flat(at, x.sizes[lead:]), torch.int64), place)
         return place
 
-    cost, strides = 6 * math.prod(kernel), low.images.strides(spec, x.reads)
+    spec = low.spec[0]
+    strides = low.images.strides(spec, x.reads)
     values = pointwise(spec.sizes, x.dtype, x.device, highest, [x], cost, strides)
     places = pointwise(spec.sizes, torch.int64, x.device, where_it_is, [x], cost, strides)
     return values, places
+
+
+@lowers("adaptive_max_pool")
+def adaptive_max_pool(low: Any, x: Any, sizes: Sequence[Any]) -> Any:
+    """Windows that tile the input, written out."""
+    lead = x.ndim - len(sizes)
+    resample.known(*x.sizes[lead:], *sizes)
+    tiles = [resample.Tile(*row) for row in zip(x.sizes[lead:], sizes, strict=True)]
+    count = math.prod(t.longest for t in tiles)
+    if count > MAX_WINDOW or not x.dtype.is_floating_point:
+        raise Refused("a pool of a large window or of integers")
+    x = low.realize(settled(x))
+    if x.device.type not in GATHERED_ON and not resample.in_rows(x):
+        raise Refused("a CPU's library is made for other layouts and dtypes than plain rows")
+
+    def elements(index: list[Size]) -> Any:
+        for taps in itertools.product(*(t.forward(o) for t, o in zip(tiles, index[lead:], strict=True))):
+            at = [tap.at for tap in taps]
+            inside = resample.all_of(*(tap.inside for tap in taps))
+            load = functools.partial(x.load, [*index[:lead], *at])
+            yield load() if inside is None else ops.masked(inside, load, -math.inf), at
+
+    first: Callable[[list[Size]], list[Size]] = lambda index: [t.first(o) for t, o in zip(tiles, index[lead:], strict=True)]
+    return _largest(low, x, lead, elements, first, 6 * count)
 
 
 GATHERED_ON = frozenset({"cuda"})
@@ -92,6 +124,36 @@ def max_pool_backward(
         return ops.to_dtype(total, x.dtype)
 
     return pointwise(x.sizes, x.dtype, x.device, inner, [grad, indices], 8 * math.prod(reach), low.spec.strides)
+
+
+@lowers("adaptive_max_pool_backward")
+def adaptive_max_pool_backward(low: Any, grad: Any, x: Any, indices: Any) -> Any:
+    """Each element of the input looks at the windows that it is in."""
+    if x.device.type not in GATHERED_ON:
+        raise Refused("the gradient of a pool on a CPU")
+    lead, wide = 2, accumulator(x.dtype)
+    resample.known(*x.sizes[lead:], *grad.sizes[lead:])
+    tiles = [resample.Tile(*row) for row in zip(x.sizes[lead:], grad.sizes[lead:], strict=True)]
+    count = math.prod(t.most for t in tiles)
+    if count > MAX_WINDOW:
+        raise Refused("the gradient of a pool to more elements than it had")
+    grad, indices = low.realize(settled(grad)), low.realize(settled(indices))
+
+    def inner(index: list[Size]) -> Any:
+        here = ops.index_expr(_flat(index[lead:], x.sizes[lead:]), torch.int64)
+        total = ops.constant(0.0, wide)
+        for taps in itertools.product(*(t.backward(i) for t, i in zip(tiles, index[lead:], strict=True))):
+            full = [*index[:lead], *(tap.at for tap in taps)]
+
+            def given(full: list[Size] = full) -> Any:
+                value = ops.to_dtype(grad.load(full), wide)
+                return ops.where(ops.eq(indices.load(full), here), value, ops.constant(0.0, wide))
+
+            inside = resample.all_of(*(tap.inside for tap in taps))
+            total = ops.add(total, given() if inside is None else ops.masked(inside, given, 0.0))
+        return ops.to_dtype(total, x.dtype)
+
+    return pointwise(x.sizes, x.dtype, x.device, inner, [grad, indices], 8 * count, low.spec.strides)
 
 
 def _windows_of(i: Size, size: Size, count: Size, stride: int, padding: int, reach: int) -> list[tuple[Size, list[Any]]]:
@@ -235,3 +297,27 @@ def upsample_nearest(low: Any, x: Any, sizes: Sequence[Size], scales: Any, exact
     value = rearranged(x, low.spec.sizes, back, 1)
     value.base = None
     return value
+
+
+@lowers("im2col")
+def im2col(low: Any, x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    """Each element of each patch is read where it lies, 0 outside."""
+    counts = [
+        (s + 2 * p - (k - 1) * d - 1) // t + 1
+        for s, k, d, p, t in zip(x.sizes[2:], kernel, dilation, padding, stride, strict=True)
+    ]
+    sizes = (*x.sizes[:2], *kernel, *counts)
+    x = low.realize(settled(x)) if any(k > t for k, t in zip(kernel, stride, strict=True)) else settled(x)
+
+    def inner(index: list[Size]) -> Any:
+        at = [o * t + k * d - p for k, o, d, p, t in zip(index[2:4], index[4:], dilation, padding, stride, strict=True)]
+        load = lambda: x.load([*index[:2], *at])
+        mask: Any = None
+        for place, size, p in zip(at, x.sizes[2:], padding, strict=True):
+            if not same(p, 0):
+                position = ops.index_expr(place, torch.int64)
+                inside = ops.ge(position, ops.constant(0, torch.int64)), ops.lt(position, ops.index_expr(size, torch.int64))
+                mask = resample.all_of(mask, *inside)
+        return load() if mask is None else ops.masked(mask, load, 0)
+
+    return reshape(low, pointwise(sizes, x.dtype, x.device, inner, [x], 8), low.spec.sizes)

@@ -43,7 +43,7 @@ SCATTERING = {
     "index_put, adding": lambda x, index, rows: prims.index_put(x, (index,), rows, True),
     "index_add": lambda x, index, rows: prims.index_add(x, 0, index, rows),
     "index_copy": lambda x, index, rows: prims.index_copy(x, 0, index, rows),
-    "index_reduce": lambda x, index, rows: prims.index_reduce(x, 0, index, rows, "prod", True),
+    "put": lambda x, index, rows: prims.put(x, index, prims.select(rows, 1, 0), True),
     "scatter": lambda x, index, rows: prims.scatter(x, 0, prims.expand(prims.unsqueeze(index, 1), (5, 4)), rows),
     "scatter_add": lambda x, index, rows: prims.scatter_add(x, 0, prims.expand(prims.unsqueeze(index, 1), (5, 4)), rows),
     "scatter_reduce": lambda x, index, rows: prims.scatter_reduce(
@@ -63,8 +63,7 @@ def test_nothing_is_scattered_where_algorithms_are_to_be_deterministic(name):
     x, index = TensorSpec(torch.float32, CUDA, (8, 4)), TensorSpec(torch.int64, CUDA, (5,))
     rows = TensorSpec(torch.float32, CUDA, (5, 4))
     assert not scatters(kernels_of(SCATTERING[name], x, index, rows, deterministic=True))
-    if name != "index_reduce":  # which has no lowering
-        assert scatters(kernels_of(SCATTERING[name], x, index, rows))
+    assert scatters(kernels_of(SCATTERING[name], x, index, rows))
 
 
 def test_every_scatter_is_tried():

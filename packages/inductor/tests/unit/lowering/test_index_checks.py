@@ -72,11 +72,11 @@ def test_what_reads_a_part_of_the_index_leaves_a_loop_that_checks_it(name, devic
 def test_what_nobody_reads_is_checked():
     def dead(x, i):
         prims.index_put(x, (i,), prims.index(x, (i,)), False)
-        prims.put(x, i, prims.convert(i, torch.float32))  # the eager kernel checks
+        prims.index_reduce(prims.select(x, 1, 0), 0, i, prims.convert(i, torch.float32), "amax", True)  # the eager kernel checks
         return prims.add(x, 1)
 
-    assert checking(dead, (5, 3), (4,)) == [2, 0]  # where the index is converted for put
-    assert [k.node.target for k in plan(dead, (5, 3), (4,)).kernels if hasattr(k, "node")] == ["prims.put"]
+    assert checking(dead, (5, 3), (4,)) == [2, 0]  # where the index is converted for index_reduce
+    assert [k.node.target for k in plan(dead, (5, 3), (4,)).kernels if hasattr(k, "node")] == ["prims.index_reduce"]
 
 
 def test_the_option():
