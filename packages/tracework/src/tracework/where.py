@@ -23,6 +23,7 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     ("ATen shape rule", "tracework_primops.aten_meta", "ATEN_META"),
     ("decomposition", "tracework_primops.decomp", "DECOMPS"),
     ("lowering", "tracework_inductor.lowering", "LOWERINGS"),
+    ("no lowering", "tracework_inductor.lowering.not_lowered", "NOT_LOWERED"),
     ("ONNX row", "tracework.onnx", "ONNX_ROWS"),
     ("scalar op", "tracework_inductor.ir.scalar_ops", "SCALAR_OPS"),
     ("C++ text", "tracework_inductor.codegen.cpp.text_rules", "CPP_TEXT"),
@@ -143,7 +144,8 @@ def _index() -> dict[str, list[tuple[str, str, Callable[[], str]]]]:
     for what, module_name, table_name in TABLES:
         module = importlib.import_module(module_name)
         for key, row in _rows(getattr(module, table_name)):
-            entry = what, _shown(key, row), functools.partial(_place, row, key, module)
+            told = f"{what} ({row})" if isinstance(row, str) else what  # why there is no rule
+            entry = told, _shown(key, row), functools.partial(_place, row, key, module)
             for name in names_of(key):
                 found.setdefault(name, []).append(entry)
     return found

@@ -13,6 +13,7 @@ from tracework.where_terms import OPERATORS_OF, SAME_TERMS, STATEMENTS, TERMS
 from tracework_capture.interp.opcodes import OPCODES
 from tracework_capture.values.policy import rule_of
 from tracework_capture.values.protocol.calls import CALLS
+from tracework_inductor.lowering import NOT_LOWERED
 from tracework_primops.decomp import DECOMPS
 
 
@@ -55,6 +56,7 @@ def test_every_decomposition_is_found_by_all_names_of_its_operator():
         ("datetime.date", "objects/refused_classes.py:", "call of datetime.date: breaks the graph (call_unknown)"),
         ("torch.save", "tracework_capture/values/torch/functions.py:", "call of torch.save: breaks the graph (serialization)"),
         ("FOR_ITER", "tracework_capture/interp/handlers/loops.py:", "opcode handler"),
+        ("gcd", "tracework_inductor/lowering/not_lowered.py:", f"no lowering ({NOT_LOWERED['gcd']})"),
         ("re.compile", "tracework_capture/values/objects/libraries.py:", "call of re.compile: modelled by a row of its own"),
     ],
 )

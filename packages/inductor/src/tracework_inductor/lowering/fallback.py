@@ -10,6 +10,7 @@ from .. import _torch
 from ..ir.buffer import IN_PARTS
 from ..ir.scalar_ops import IN_BITS
 from ..options import InductorOptions
+from .not_lowered import DRAWS, NOT_LOWERED, SIZES
 from .operands import as_in_eager, is_overload, operands
 from .registry import LOWERINGS, VIEWS
 from .value import TensorValue, settled
@@ -39,8 +40,10 @@ def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOption
     """Why this call goes to the eager kernel, or None."""
     if name in options.fallback_ops:
         return "the option fallback_ops lists it"
-    if name not in LOWERINGS or not hasattr(target, "family"):
-        return "it has no lowering"
+    if not hasattr(target, "family"):
+        return _of_overload(target)
+    if name not in LOWERINGS:
+        return NOT_LOWERED.get(name, "it is a prim that the program brings along")
     if options.keeps_order and (target.family in ORDERED_FAMILIES and name not in ANY_ORDER or SCATTERS.get(name) == "adds"):
         return f"the option numerics is {options.numerics!r}"
     if options.deterministic and name in SCATTERS and any(s.device.type != "cpu" for s in _specs(spec)):
@@ -52,6 +55,35 @@ def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOption
     dtype = next((d for d in _dtypes(args, spec) if d not in SUPPORTED_DTYPES and d not in moves), None)
     return f"loops do not compute with {dtype}" if dtype is not None else None
 
+
+def _of_overload(target: Any) -> str:
+    """Why a call that no prim stands for is the library's."""
+    tags = getattr(target, "tags", ())
+    if torch.Tag.nondeterministic_seeded in tags:
+        return DRAWS
+    if torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags:
+        return SIZES
+    namespace, _, name = _torch.schema_name(target).partition("::") if isinstance(target, _torch.OpOverload) else ("", "", "")
+    if namespace != "aten":
+        return "it is an operator that the program brings along"
+    return next(
+        (why for start, why in LIBRARIES.items() if name.startswith(start)),
+        "it is no prim, and no decomposition makes prims of it",
+    )
+
+
+LIBRARIES: Mapping[str, str] = {
+    "_fft_": "a Fourier transform is the work of a library of its own, in fewer steps than sums of products",
+    **dict.fromkeys(
+        ("linalg_", "_linalg_", "cholesky", "_cholesky", "lu_", "ormqr", "geqrf", "triangular_solve"),
+        "it is a factorisation, a solver or a chain of products, where each step depends on the one before: LAPACK's work",
+    ),
+    **dict.fromkeys(
+        ("_scaled_dot_product", "_flash_attention", "_efficient_attention", "_fused_sdp"),
+        "it is the library's kernel for attention, which holds no matrix of scores",
+    ),
+}
+"""How names of ATen's operators begin -> why those without a prim are the library's."""
 
 ORDERED_FAMILIES = frozenset({"reduction", "scan", "matmul", "conv", "window"})
 """Ops that add or multiply elements up."""
