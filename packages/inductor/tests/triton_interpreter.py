@@ -154,7 +154,6 @@ NUMPY: dict[str, Any] = {
     "hypot": np.hypot,
     "atan2": np.arctan2,
     "lgamma": _by_torch(torch.lgamma),
-    "erfinv": _by_torch(torch.erfinv),
     "erfc": _by_torch(torch.erfc),
     **{n: getattr(np, n) for n in "expm1 log10 log1p sin cos tan sinh cosh tanh".split()},
     **{f"a{n}": getattr(np, f"arc{n}") for n in "sin cos tan sinh cosh tanh".split()},

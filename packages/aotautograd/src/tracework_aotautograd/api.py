@@ -117,7 +117,7 @@ def aot_compile(
             change = partial(options.rewrite, is_inference=not program.signature.tangents)
             rewrite(program.graph, change, program.fake_mode)
         if program.signature.tangents:
-            call = _training(gm, program, forward_compiler, backward_compiler or forward_compiler, options, observe, report)
+            call = _training(program, forward_compiler, backward_compiler or forward_compiler, options, observe, report)
             call = guard_saved_hooks(call, uncompiled(gm), report)
         else:
             call = _inference(program, inference_compiler or forward_compiler, options, observe)
@@ -212,7 +212,6 @@ def _static_saved(parts: JointParts, saved: Any, static: frozenset[int], offset:
 
 
 def _training(
-    gm: fx.GraphModule,
     joint: JointProgram,
     forward_compiler: GraphCompiler,
     backward_compiler: GraphCompiler,

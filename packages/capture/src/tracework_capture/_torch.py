@@ -720,12 +720,12 @@ def set_version(tensor: torch.Tensor, version: int) -> None:
     torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
-def _connect() -> bool:
+def _connect() -> None:
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     with torch.inference_mode(False):
         plain = torch.empty(1, device="cpu")
         parameter = torch.nn.Parameter(torch.empty(1, device="cpu"))
-        return _C.set_tensor_api(capsule, torch._C.TensorBase.__dict__["requires_grad"], parameter, plain)
+        _C.set_tensor_api(capsule, torch._C.TensorBase.__dict__["requires_grad"], parameter, plain)
 
 
 def _learn_layout() -> bool:
@@ -739,7 +739,7 @@ def _learn_layout() -> bool:
 
 
 _C.set_function_modes(function_mode_count, all_torch_functions_off)
-TENSORS_ARE_NATIVE = _connect()
+_connect()
 SNAPSHOTS = _learn_layout()
 """Whether unchanged tensors are recognised by their fields."""
 

@@ -1,4 +1,4 @@
-"""Target and Capabilities: what a device and its renderer can do, as frozen values."""
+"""Capabilities: what a renderer can do, as frozen values."""
 
 import dataclasses
 
@@ -17,12 +17,3 @@ class Capabilities:
     batches: bool = False
     column_blocks: int = 0
     unrolls: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """A device type with its renderer's capabilities; `detail` is a compute capability or a CPU feature string."""
-
-    device_type: str
-    capabilities: Capabilities
-    detail: str = ""

@@ -16,7 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 disabled_torch_function = torch._C._disabled_torch_function_impl
 no_torch_function = torch._C.DisableTorchFunction
-SizeTypes = (torch.SymInt, torch.SymFloat, torch.SymBool)
 make_wrapper_subclass = torch.Tensor._make_wrapper_subclass
 fused_sdp_choice = torch._fused_sdp_choice
 safe_softmax = torch._safe_softmax
@@ -53,11 +52,6 @@ def weak_storage(tensor: torch.Tensor) -> StorageWeakRef:
 def has_kernel(func: OpOverload, key: str) -> bool:
     """Whether the dispatcher has a kernel of its own for this key."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
-
-
-def has_computed_kernel(func: OpOverload, key: str) -> bool:
-    """Whether the dispatcher finds a kernel for this key, its own or through an alias key."""
-    return torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), key)
 
 
 def below_autograd() -> AbstractContextManager[object]:
@@ -170,7 +164,6 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
-    "SizeTypes",
     "CompositeKernels",
     "TorchDispatchMode",
     "autocasts",
@@ -183,7 +176,6 @@ __all__ = [
     "fused_sdp_choice",
     "grouped_mm",
     "no_torch_function",
-    "has_computed_kernel",
     "has_kernel",
     "in_dual_level",
     "int_mm",

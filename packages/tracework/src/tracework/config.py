@@ -37,11 +37,10 @@ def _default_cache_dir() -> str:
 
 @dataclass(frozen=True)
 class Variable:
-    """One environment variable: what it sets, how it is read, and whether it can change generated code."""
+    """One environment variable: what it sets and how it is read."""
 
     field: str
     parse: Callable[[str], Any]
-    in_cache_key: bool
     doc: str
     torchs: tuple[str, ...] = ()
     """torch.compile's names of it, of which the first that is set counts where ours is not."""
@@ -49,61 +48,55 @@ class Variable:
 
 ENVIRONMENT: Mapping[str, Variable] = {
     "TRACEWORK_DISABLE": Variable(
-        "disable", _flag, False, "1: compile() gives back what it was given", ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
+        "disable", _flag, "1: compile() gives back what it was given", ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
     ),
     "TRACEWORK_SUPPRESS_ERRORS": Variable(
         "suppress_errors",
         _flag,
-        False,
         "1: a graph whose compilation fails runs uncompiled, with a warning",
         ("TORCHDYNAMO_SUPPRESS_ERRORS",),
     ),
-    "TRACEWORK_LOGS": Variable("logs", str, False, "comma-separated artifact names, see logs.py"),
-    "TRACEWORK_CACHE_DIR": Variable("cache_dir", str, False, "folder of the disk cache"),
+    "TRACEWORK_LOGS": Variable("logs", str, "comma-separated artifact names, see logs.py"),
+    "TRACEWORK_CACHE_DIR": Variable("cache_dir", str, "folder of the disk cache"),
     "TRACEWORK_CACHE_KEY": Variable(
-        "cache_key", str, False, "file of the key that seals the disk cache's entries; left out: ~/.config/tracework/cache.key"
+        "cache_key", str, "file of the key that seals the disk cache's entries; left out: ~/.config/tracework/cache.key"
     ),
-    "TRACEWORK_CACHE": Variable("cache", _flag, False, "0: neither read nor write the disk cache"),
-    "TRACEWORK_CXX": Variable("cxx", str, True, "the C++ compiler to use for CPU kernels"),
+    "TRACEWORK_CACHE": Variable("cache", _flag, "0: neither read nor write the disk cache"),
+    "TRACEWORK_CXX": Variable("cxx", str, "the C++ compiler to use for CPU kernels"),
     "TRACEWORK_DYNAMIC_SOURCES": Variable(
         "dynamic_sources",
         str,
-        False,
         'comma-separated names whose sizes and numbers are symbols at once; "x:0" means one dim',
         ("TORCH_COMPILE_DYNAMIC_SOURCES",),
     ),
     "TRACEWORK_DYNAMIC_VALUES": Variable(
         "dynamic_values",
         str,
-        False,
         "comma-separated sizes and numbers that are symbols at once",
         ("TORCH_COMPILE_DYNAMIC_VALUES",),
     ),
     "TRACEWORK_STATIC_SOURCES": Variable(
-        "static_sources", str, False, "comma-separated names whose sizes are never symbols", ("TORCH_COMPILE_STATIC_SOURCES",)
+        "static_sources", str, "comma-separated names whose sizes are never symbols", ("TORCH_COMPILE_STATIC_SOURCES",)
     ),
     "TRACEWORK_UNBACKED_SOURCES": Variable(
         "unbacked_sources",
         str,
-        False,
         "comma-separated names on whose sizes nothing may be decided",
         ("TORCH_COMPILE_UNBACKED_SOURCES",),
     ),
     "TRACEWORK_DYNAMISM": Variable(
-        "dynamism", str, False, "file that keeps, from run to run, which sizes and numbers were seen to change"
+        "dynamism", str, "file that keeps, from run to run, which sizes and numbers were seen to change"
     ),
     "TRACEWORK_JOB_ID": Variable(
         "job_id",
         str,
-        False,
         "name under which the cache folder keeps, from run to run, which sizes and numbers were seen to change",
         ("TORCH_COMPILE_JOB_ID", "TORCH_COMPILE_STICKY_PGO_KEY"),
     ),
-    "TRACEWORK_DUMP": Variable("dump_dir", str, False, "folder that receives each stage's text", ("TORCH_TRACE",)),
+    "TRACEWORK_DUMP": Variable("dump_dir", str, "folder that receives each stage's text", ("TORCH_TRACE",)),
     "TRACEWORK_DEBUG_DIR": Variable(
         "debug_dir",
         str,
-        False,
         "folder above those that options={'debug': True} makes; left out: the working folder",
         ("TORCH_COMPILE_DEBUG_DIR",),
     ),

@@ -157,7 +157,7 @@ def _groups(
     graph: fx.Graph, count: int, results: set[fx.Node], sources: Mapping[fx.Node, int], of_one: Iterable[int]
 ) -> list[int]:
     everything = (1 << count) - 1
-    if count < 2 or any(not sources[node] for node in results) or _draws_in_backward(graph, sources):
+    if count < 2 or any(not sources[node] for node in results) or _draws_in_backward(graph):
         return [everything]
     groups: list[int] = []
     for mask in together(list(graph.nodes), results, sources).union(of_one) - {0}:
@@ -172,7 +172,7 @@ def _groups(
     return groups + [1 << place for place in range(count) if nowhere >> place & 1]
 
 
-def _draws_in_backward(graph: fx.Graph, sources: Mapping[fx.Node, int]) -> bool:
+def _draws_in_backward(graph: fx.Graph) -> bool:
     """Whether gradients are computed from random numbers of the backward, which are drawn once."""
     return any(n.meta["phase"] == "backward" and _torch.draws(n.target) for n in graph.nodes)
 

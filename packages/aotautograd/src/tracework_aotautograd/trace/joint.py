@@ -202,7 +202,7 @@ class Trace:
         infos = []
         seen: dict[int, int] = {}
         for position, output in enumerate(outputs):
-            infos.append(self._classify(output, position, seen, shared, written))
+            infos.append(self._classify(output, position, seen, shared))
         versions = self._output_versions(outputs, infos)
         self._write_back(written, outputs)
         shown = {info.slot for info in infos if info.requires_grad and info.kind in SHOWN}
@@ -286,9 +286,7 @@ class Trace:
                 raise Refusal(f"inputs {names} share memory and {self.infos[slot].name} is written to")
         return written
 
-    def _classify(
-        self, output: Any, position: int, seen: dict[int, int], shared: set[int], written: dict[int, Cell]
-    ) -> OutputInfo:
+    def _classify(self, output: Any, position: int, seen: dict[int, int], shared: set[int]) -> OutputInfo:
         if isinstance(output, torch.SymInt):
             return OutputInfo(OutputKind.SIZE, self._add(None, self.recorder.size_node(output)))
         if not isinstance(output, FakeTensor):

@@ -57,7 +57,6 @@ class Recorder:
         """Views that nobody knows to be some, how often their memory was written to before, and where they were made."""
         self.untracked: set[fx.Node] = set()  # values that were written unseen by autograd
         self.inside: dict[Any, FakeTensor] = {}  # edges where a gradient that arrives is one with respect to an input
-        self._constant_nodes: dict[int, fx.Node] = {}
         self._sizes: dict[Any, fx.Node] = {}
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()

@@ -91,7 +91,7 @@ def check_replaced(frame: Frame, outputs: Iterable[fx.Node]) -> None:
     for group in _groups(frame.recording.replaced):
         memory = set().union(*(each.memory for each in group))
         if len(memory & seen) > 1 or memory & frame.recording.effects.statistics or any(each.is_changed() for each in group):
-            _unselect(frame, group)
+            _unselect(group)
 
 
 def identity_observed(frame: Frame, *values: Any) -> None:
@@ -99,7 +99,7 @@ def identity_observed(frame: Frame, *values: Any) -> None:
     chosen = [value for value in values if getattr(value, "is_chosen", False)]
     for group in _groups(frame.recording.replaced) if chosen else ():
         if any(value is each.old or value is each.new for value in chosen for each in group):
-            _unselect(frame, group)
+            _unselect(group)
 
 
 def memory_observed(frame: Frame, value: Any) -> None:
@@ -110,10 +110,10 @@ def memory_observed(frame: Frame, value: Any) -> None:
 def _memory_observed(frame: Frame, memory: set[Any]) -> None:
     for group in _groups(frame.recording.replaced) if memory else ():
         if any(memory & each.memory for each in group):
-            _unselect(frame, group)
+            _unselect(group)
 
 
-def _unselect(frame: Frame, group: list[Replaced]) -> NoReturn:
+def _unselect(group: list[Replaced]) -> NoReturn:
     raise Again("selection_seen", Learnt(not_selected=frozenset(each.key for each in group)))
 
 

@@ -179,6 +179,3 @@ class CoreNode:
     def writes(self) -> frozenset[str]:
         """The results' buffers."""
         return frozenset(r.buffer for r in self.results)
-
-
-SchedulerNode = LoopNode | CoreNode | ExternNode

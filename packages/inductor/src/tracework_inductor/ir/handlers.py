@@ -13,9 +13,7 @@ from ..errors import InductorError
 from .body import Axis, IndexCheck, Instruction, LoopBody, Ref
 from .bounds import in_range
 from .index import Size, substitute, symbol
-from .scalar_ops import BOOL, IN_BITS, SCALAR_OPS, SECOND, as_held
-
-INTEGER_CONSTANTS = (int, bool)
+from .scalar_ops import BOOL, IN_BITS, REDUCTION_KINDS, SCALAR_OPS, SCAN_KINDS, SECOND, as_held
 
 
 class Recorder:
@@ -162,11 +160,15 @@ class Recorder:
 
     def reduce(self, name: str, kind: str, value: Ref, second: Ref | None = None) -> None:
         """Accumulates into the reduction called `name`; second: of an extreme, the value's position, of a dot, the other factor."""
+        if kind not in REDUCTION_KINDS:
+            raise InductorError(f"REDUCTION_KINDS has no row {kind!r} (ir/scalar_ops.py)")
         args = (name, kind, value) if second is None else (name, kind, value, second)
         self.emit("reduce", args, None)
 
     def scan(self, name: str, kind: str, value: Ref, position: Ref | None = None) -> Ref:
         """The running reduction, this element included; position: of an extreme's value."""
+        if kind not in SCAN_KINDS:
+            raise InductorError(f"SCAN_KINDS has no row {kind!r} (ir/scalar_ops.py)")
         args = (name, kind, value) if position is None else (name, kind, value, position)
         return self.emit("scan", args, self.dtype(value))
 

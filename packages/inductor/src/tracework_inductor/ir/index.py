@@ -3,7 +3,6 @@
 A reshape maps indices group by group, so that `floor` and `mod` appear only where a reshape really mixes axes.
 """
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -24,7 +23,6 @@ __all__ = [
     "dot",
     "flatten",
     "floordiv",
-    "fresh_axes_names",
     "hint",
     "maximum",
     "minimum",
@@ -201,11 +199,6 @@ def refine(a: Sequence[Size], b: Sequence[Size]) -> list[Size] | None:
         else:
             return None
     return result
-
-
-def fresh_axes_names(prefix: str) -> Iterable[str]:
-    """prefix0, prefix1, ..."""
-    return (f"{prefix}{n}" for n in itertools.count())
 
 
 def constant_product(sizes: Iterable[Size], otherwise: int = 8192) -> int:

@@ -86,7 +86,6 @@ class Lowering:
         """Copies with padded rows (matmul.py): (buffer, offset, sizes, strides) -> the copy."""
         self.channels_last: dict[Any, Strided] = {}
         """The same for images and weights of convolutions (conv.py)."""
-        self._recent: dict[str, str] = {}
         self.written_inputs = written_inputs(graph.graph) if writes_inputs else {}
 
     # buffers
@@ -358,7 +357,6 @@ class Lowering:
         kwargs: dict[str, Any] | None = None,
         *,
         out_form: str | None = None,
-        keep_strides: bool = False,
         reason: str = "",
         ordered: bool = False,
         sizes: Sequence[Size] | None = None,

@@ -112,7 +112,7 @@ def _enter_same_name(name: str) -> None:
         if not dtype.is_floating_point and name in INT_IDENTITY:
             return args[0]
         if not dtype.is_floating_point and name in INT_FALSE:
-            return constant_like(low, operand, False, torch.bool)
+            return constant_like(operand, False, torch.bool)
         if name in DIVISIONS and not dtype.is_floating_point and operand.device.type == "cpu" and not _is_never_zero(args[1]):
             raise Refused("a CPU traps at a division by the integer zero, where eager raises")
         if low.options.rounds and name in NEAREST and dtype.is_floating_point:
@@ -130,7 +130,7 @@ def _is_never_zero(divisor: Any) -> bool:
     return isinstance(divisor, (int, float)) and divisor != 0
 
 
-def constant_like(low: Any, like: TensorValue, value: Any, dtype: torch.dtype) -> Lazy:
+def constant_like(like: TensorValue, value: Any, dtype: torch.dtype) -> Lazy:
     """A number everywhere."""
     return pointwise(like.sizes, dtype, like.device, lambda index: ops.constant(value, dtype), (), 0)
 

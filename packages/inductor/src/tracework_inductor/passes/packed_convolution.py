@@ -107,7 +107,7 @@ def _rewrite(graph: Any, node: Any, static: set[str]) -> None:
     make = f"({made}, {folded.scale}, {folded.shift})"
     if len(make) > MAX_TEXT:
         return
-    other, end = _residual(folded.end, derived)
+    other, end = _residual(folded.end)
     activation, end = _activation(end) if other is None else ("none", end)
     with graph.inserting_before(end):
         args = (x, other, tuple(derived.sources), make, activation, node.name, *settings)
@@ -169,7 +169,7 @@ def _alike(a: Any, b: Any) -> bool:
     return a.sizes == b.sizes and a.dtype == b.dtype
 
 
-def _residual(end: Any, derived: Derivation) -> tuple[Any, Any]:
+def _residual(end: Any) -> tuple[Any, Any]:
     """(what is added to the result, the sum), or (None, end)."""
     if len(end.users) == 1:
         user = next(iter(end.users))

@@ -69,7 +69,7 @@ class Fuser:
                 other.ancestors |= group.ancestors & ~(1 << other.number)
 
     def _join(self, number: int, node: LoopNode, before: int) -> Group | None:
-        for group, _ in self._ranked(number, node):
+        for group, _ in self._ranked(node):
             if self._makes_cycle(group, before):
                 self._refuse(group, node, "cycle", "another kernel between them needs one and feeds the other")
                 continue
@@ -82,7 +82,7 @@ class Fuser:
         rest = before & ~bit
         return any(rest >> other.number & 1 and other.ancestors & bit for other in self.groups)
 
-    def _ranked(self, number: int, node: LoopNode) -> list[tuple[Group, int]]:
+    def _ranked(self, node: LoopNode) -> list[tuple[Group, int]]:
         """Groups that share memory traffic with the node, most bytes first."""
         saved: dict[int, int] = {}
         chosen: dict[int, Group] = {}

@@ -92,8 +92,6 @@ class Candidate:
     outer: list[Size]
     inner: list[Size]
     member: Member
-    demote: bool = False
-    """Members so far ran over outer alone (the group had no inner axes) and keep doing so."""
     spread: bool = False
     """Members so far covered the whole new domain and become "full"."""
     repeats: bool = False
@@ -118,7 +116,7 @@ def candidates(group: Group, node: LoopNode) -> list[Candidate]:
                 found.append(Candidate(split[0], split[1], Member(node, "full"), spread=True))
             outer = refine(group.outer, own)
             if outer is not None:
-                found.append(Candidate(outer, list(reduced), Member(node, "full"), demote=True))
+                found.append(Candidate(outer, list(reduced), Member(node, "full")))
         return found
     if group.inner:
         full = refine([*group.outer, *group.inner], own)

@@ -46,7 +46,7 @@ class KernelBuilder:
             self._add(member)
         for buffer, (phase, index, dtype) in self.pending.items():
             recorder = self._recorder(phase)
-            recorder.store(buffer, index, self._read_local(recorder, phase, buffer, dtype))
+            recorder.store(buffer, index, self._read_local(recorder, buffer, dtype))
         axes = tuple(Axis(v, s) for v, s in zip(self.xs, self.group.outer, strict=True))
         inner = tuple(Axis(v, s) for v, s in zip(self.rs, self.group.inner, strict=True))
         passes = []
@@ -146,12 +146,12 @@ class KernelBuilder:
             return value
         how, made = self.written[buffer]
         if how in ("reduction", "outer"):
-            return self._read_local(into, phase, buffer, dtype)
+            return self._read_local(into, buffer, dtype)
         if self.needed(buffer) or buffer in self.in_memory:
             return None
         return self._read_scratch(into, made, buffer)
 
-    def _read_local(self, into: Recorder, phase: int, buffer: str, dtype: torch.dtype) -> Ref:
+    def _read_local(self, into: Recorder, buffer: str, dtype: torch.dtype) -> Ref:
         how, made = self.written[buffer]
         if how == "outer" and buffer not in self.defined:
             self.defined.add(buffer)

@@ -81,8 +81,3 @@ def dims_of(x: PrimValue, dims: Sequence[int] | int | None) -> tuple[int, ...]:
     if isinstance(dims, int):
         dims = (dims,)
     return tuple(sorted({dim_of(x, d) for d in dims})) if x.ndim else ()
-
-
-def tensor_like(x: PrimValue, value: Scalar, dtype: torch.dtype) -> PrimValue:
-    """A 0-dim tensor on x's device."""
-    return prims.full((), value, dtype, x.device)

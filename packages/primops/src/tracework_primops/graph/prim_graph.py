@@ -7,7 +7,6 @@ Each node has meta["spec"]: a TensorSpec, a SizeSpec, None, or a tuple of these;
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import torch.fx
 
 from ..fx_nodes import copy_node
-from ..op import Op
 from ..spec import SizeSpec, TensorSpec
 from ..symbols import Expr, Size, Symbol, SymbolTable
 from .text import print_graph
@@ -155,8 +153,3 @@ def _resolve(value: Any, values: Mapping[torch.fx.Node, Any], symbols: dict[Symb
     if isinstance(value, dict):
         return {k: _resolve(v, values, symbols) for k, v in value.items()}
     return value
-
-
-def is_extern(node: torch.fx.Node) -> bool:
-    """A call of an eager kernel by name rather than of a prim."""
-    return node.op == "call_function" and not isinstance(node.target, Op) and node.target is not operator.getitem

@@ -21,7 +21,6 @@ from .expr import (
     mod,
     parse,
     symbol,
-    to_sympy,
 )
 from .ranges import bounds, is_nonnegative, simplify
 from .symint import FloatExpr, FloatNode, as_quotient
@@ -51,5 +50,4 @@ __all__ = [
     "parse",
     "simplify",
     "symbol",
-    "to_sympy",
 ]

@@ -664,27 +664,6 @@ def parse(text: str, names: Mapping[str, Size]) -> Size:
     return visit(ast.parse(text, mode="eval").body)
 
 
-def to_sympy(size: Size) -> Any:
-    """The same expression in sympy, symbols being integers of the same name."""
-    import sympy  # its import takes most of a second, and only tests call this
-
-    def convert(size: Size) -> Any:
-        if not isinstance(size, Expr):
-            return sympy.Integer(size)
-        if isinstance(size, Symbol):
-            return sympy.Symbol(size.name, integer=True, positive=_is_positive(size) or None)
-        if isinstance(size, Atom):
-            return rules[type(size)](*map(convert, size.arguments()))
-        return sympy.Add(*(c * sympy.Mul(*map(convert, m)) for m, c in size.terms.items()))
-
-    def remainder(a: Any, b: Any) -> Any:
-        # sympy 1.14 recurses without end where it simplifies some of its own remainders of sums of remainders.
-        return a - b * sympy.floor(a / b)
-
-    rules: dict[type[Atom], Any] = {FloorDiv: lambda a, b: sympy.floor(a / b), Mod: remainder, Max: sympy.Max, Min: sympy.Min}
-    return convert(size)
-
-
 class Condition:
     """The relation `expr op 0`; make one with the class methods. Never true or false by itself."""
 

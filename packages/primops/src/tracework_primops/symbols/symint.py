@@ -690,7 +690,7 @@ def to_symint(table: SymbolTable, size: Expr) -> torch.SymInt:
     return torch.SymInt(IntNode(table, size))
 
 
-def unwrap(table: SymbolTable, value: Any) -> Size:
+def unwrap(value: Any) -> Size:
     """The size inside a torch.SymInt of ours. Raises TypeError for others."""
     node = getattr(value, "node", None)
     if isinstance(node, IntNode):

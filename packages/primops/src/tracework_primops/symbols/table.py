@@ -271,7 +271,7 @@ class SymbolTable:
 
     def from_symint(self, value: Any) -> Size:
         """The inverse of to_symint; sizes and ints pass. Raises TypeError for nodes of another owner."""
-        return value if value.__class__ is int or isinstance(value, Expr) else unwrap(self, value)
+        return value if value.__class__ is int or isinstance(value, Expr) else unwrap(value)
 
     def to_symbool(self, condition: Condition) -> bool | torch.SymBool:
         """A bool when it is known, else a torch.SymBool that is recorded when it is decided."""

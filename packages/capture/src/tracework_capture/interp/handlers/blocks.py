@@ -149,7 +149,7 @@ def match_class(frame: SymbolicFrame, instruction: Instruction) -> None:
         return
     count = instruction.arg
     if count:
-        positional = match_arguments(frame, cls, subject, count)
+        positional = match_arguments(frame, cls, count)
         if positional is None:
             frame.stack.append(TupleValue([subject]))
             return
@@ -163,7 +163,7 @@ def match_class(frame: SymbolicFrame, instruction: Instruction) -> None:
 _SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
-def match_arguments(frame: SymbolicFrame, cls: Value, subject: Value, count: int) -> list[str] | None:
+def match_arguments(frame: SymbolicFrame, cls: Value, count: int) -> list[str] | None:
     """Attribute names of the positional patterns; None when the class matches its own value."""
     real = cls.real()
     if "__match_args__" not in dir(real) and issubclass(real, _SELF_MATCHING):

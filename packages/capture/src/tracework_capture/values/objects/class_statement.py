@@ -163,7 +163,7 @@ def build_class(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Va
     try:
         if kwargs or not isinstance(body, NewFunctionValue):
             raise Unfit("keywords of a class statement")
-        classes = known_bases(frame, bases)
+        classes = known_bases(bases)
         namespace, cell = frame.services.run_class_body(cast("SymbolicFrame", frame), body)
         if namespace.pop("__classcell__", cell) is not cell:
             raise Unfit("its __classcell__ is no cell of the class statement")
@@ -181,12 +181,12 @@ def class_of_parts(frame: Frame, args: list[Value]) -> Value:
         bases, entries = args[1].unpack(frame), cast(DictValue, args[2])
         namespace = {plain(key): value for key, value in entries.all_items(frame)}
         namespace.setdefault("__module__", frame.constant(frame.globals.get("__name__")))
-        return class_of_statement(frame, plain(args[0]), bases, known_bases(frame, bases), namespace)
+        return class_of_statement(frame, plain(args[0]), bases, known_bases(bases), namespace)
     except (Unfit, NotPlain) as why:
         return frame.break_graph("class_building", f"type(name, bases, namespace): {why}")
 
 
-def known_bases(frame: Frame, bases: list[Value]) -> tuple[type, ...]:
+def known_bases(bases: list[Value]) -> tuple[type, ...]:
     """The bases as classes. Raises Unfit where making a class of them runs code, or is not known to run none."""
     classes = tuple(map(base_of, bases))
     meta = type(classes[0]) if classes else type

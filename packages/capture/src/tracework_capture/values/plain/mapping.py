@@ -125,7 +125,7 @@ class DictValue(NativeValue):
     def key_value(self, frame: Frame, hashed: Hashable) -> Value:
         entry = self.entries[hashed]
         if type(entry[0]) is Pending:
-            entry[0] = wrap_key(frame, self, entry[0].obj)
+            entry[0] = wrap_key(frame, entry[0].obj)
         key: Value = entry[0]
         return key
 

@@ -257,7 +257,7 @@ def has_record(key: Any) -> bool:
     return any(map(has_record, key)) if type(key) is tuple else record_key(key) is not None
 
 
-def wrap_key(frame: Frame, dict_value: Value, key: Any) -> Value:
+def wrap_key(frame: Frame, key: Any) -> Value:
     """The Value of a key of an existing dict."""
     if plain_key(key):
         return make.result(frame, key)

@@ -217,16 +217,14 @@ def operator_function(function: Callable[..., Any], kinds: tuple[str, ...]) -> t
 def method_function(name: str) -> Value:
     """torch.Tensor.name, which acts on its first argument."""
     function = getattr(Tensor, OTHER_METHODS.get(name, name))
-    return RowValue(function, lambda frame, args, kwargs: by_protocol(frame, function, args[0], name, list(args[1:]), kwargs))
+    return RowValue(function, lambda frame, args, kwargs: by_protocol(frame, args[0], name, list(args[1:]), kwargs))
 
 
 OTHER_METHODS = {"ndimension": "dim", "nelement": "numel"}
 """Methods of tensors -> those as which __torch_function__ gets them."""
 
 
-def by_protocol(
-    frame: Frame, function: Callable[..., Any], owner: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]
-) -> Value:
+def by_protocol(frame: Frame, owner: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """owner.name(*args) of a tensor; special methods go by the operators' protocol."""
     if not isinstance(owner, Dispatching):
         return frame.break_graph("tensor_subclass", f"Tensor.{name} of a {owner.describe()}")

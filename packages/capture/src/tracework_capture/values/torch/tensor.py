@@ -519,10 +519,10 @@ def number_of_data(frame: Frame, self: AbstractTensor, name: str) -> Value | Non
 def type_method(frame: Frame, self: AbstractTensor, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not args and not kwargs:
         return literal(frame, tensor_type_name(self.example))
-    return frame.graph.call_method(frame, name, (self, *(named_type(frame, a) for a in args)), kwargs)
+    return frame.graph.call_method(frame, name, (self, *(named_type(a) for a in args)), kwargs)
 
 
-def named_type(frame: Frame, value: Value) -> Value:
+def named_type(value: Value) -> Value:
     """torch.DoubleTensor and the like by name; other values as they are."""
     try:
         cls = value.real()

@@ -76,7 +76,7 @@ class CppKernel:
         self.lane = ""  # the place of a scan's value in the terms of a group of steps
         self.checks = {check: n for n, check in enumerate(index_checks(kernel))}
         self.atomic = any(i.op == "store" and i.args[3] != "set" for p in kernel.passes for i in p.body.instructions)
-        self.scatters = any(_scatters(p, kernel) for p in kernel.passes)
+        self.scatters = any(_scatters(p) for p in kernel.passes)
         self.counter = 0
 
     def render(self) -> RenderedKernel:
@@ -113,7 +113,7 @@ class CppKernel:
             return
         if len(axes) == 1:
             if parallel or simd:
-                self.w.line(f"#pragma omp{' parallel for' if parallel else ''}{' simd' if simd else ''}{self._clauses(parallel)}")
+                self.w.line(f"#pragma omp{' parallel for' if parallel else ''}{' simd' if simd else ''}{self.bad_clause()}")
             self.loop(axes[0])
         else:
             outer = self._outer_loops(axes[:-1], parallel)
@@ -206,9 +206,6 @@ class CppKernel:
 
     def bad_clause(self) -> str:
         return " reduction(|:bad)" if self.checks else ""
-
-    def _clauses(self, parallel: bool) -> str:
-        return self.bad_clause()
 
     def _parallel(self, flat: bool) -> bool:
         """Whether the loop is worth a second thread; unknown sizes count as large."""
@@ -587,7 +584,7 @@ def _collapsible(axes: Sequence[Axis]) -> int:
     return count
 
 
-def _scatters(p: Pass, kernel: LoopKernel) -> bool:
+def _scatters(p: Pass) -> bool:
     """Whether a store goes to a computed position."""
     indirect = {i.args[2] for i in p.body.instructions if i.op == "indirect"}
     return any(

@@ -24,8 +24,6 @@ __all__ = ["LEAST_ROWS", "Product", "product"]
 
 LEAST_ROWS = 3
 """Rows of one piece from which tensor cores take less time than multiplying row by row; of columns, from two on."""
-TILE_ROWS = 16
-"""Of the smallest tile of tensor cores."""
 PLAIN = IndexPrinter({}, {})
 """Of known sizes."""
 

@@ -289,7 +289,7 @@ class _Application:
         has_backward = any(is_own(self.cls, way) for way in ("backward", "vjp"))
         traced = {mask: self.in_backward(tensors, mask) for mask in self.masks(tensors)} if has_backward else {}
         if not {level.kind for level in self.transforms}.isdisjoint(FORWARD_MODE):
-            traced[JVP] = self.in_jvp(tensors)
+            traced[JVP] = self.in_jvp()
         read = dict.fromkeys(n for backward in traced.values() for n in backward.made.inputs if n not in backward.tangents)
         inside = set(region.nodes())
         held = dict.fromkeys(s.node for s in (*self.ctx.saved, *self.ctx.saved_for_forward) if isinstance(s, TensorValue))
@@ -366,7 +366,7 @@ class _Application:
         found, region = self.traced(self.backward_name(), [self.ctx, *self.gradients_for(tangents)], "backward")
         return self.outlined(region, self.per_argument(found), [None if t is None else t.node for t in tangents])
 
-    def in_jvp(self, tensors: Sequence[AbstractTensor]) -> TracedBackward:
+    def in_jvp(self) -> TracedBackward:
         """The jvp, for all tensors among the arguments: torch gives it zeros where one has no tangent."""
         ctx = self.ctx
         if not all(self.needs_gradient(a) for a in self.args if isinstance(a, TensorValue)):
