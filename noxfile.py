@@ -19,6 +19,7 @@ TEST_TOOLS = ("pytest", "pytest-xdist", "hypothesis", "expecttest")
 MODEL_TOOLS = ("transformers", "numpy", "pillow")
 ENGINES = ("onnx", "onnxruntime")
 DOCUMENT_TOOLS = ("sphinx", "furo", "myst-parser", "sybil")
+RELEASE_TOOLS = ("build", "cibuildwheel", "hatchling", "packaging", "towncrier")
 PYTEST = ("timeout", "--signal=INT", "--kill-after=60", "1800", "python", "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal")
 """On two cores, and for half an hour at most: a test that hangs is ended by faulthandler_timeout of pytest.ini, this ends xdist."""
 
@@ -91,17 +92,25 @@ def install(session: nox.Session, folders: list[str], *tools: str) -> None:
     session.install(*CONSTRAINTS, *folders, *tools)
 
 
+SITE_PACKAGES = Path("lib", f"python{PYTHON}", "site-packages")
+
+
+def installed_once(session: nox.Session, name: str, *requirements: str) -> Path:
+    """The site-packages of an environment that has these requirements; made anew where constraints.txt has changed."""
+    folder = Path(".nox", f"{name}-{PYTHON}").absolute()
+    done = folder / "done"
+    if not done.exists() or done.read_text() != Path("constraints.txt").read_text():
+        session.run("python", "-m", "venv", "--clear", str(folder), silent=True)
+        python = str(folder / "bin" / "python")
+        session.run(python, "-m", "pip", "install", "-q", *CONSTRAINTS, *requirements, external=True)
+        done.write_text(Path("constraints.txt").read_text())
+    return folder / SITE_PACKAGES
+
+
 def share_torch(session: nox.Session) -> None:
     """torch and the test tools are installed once, in a folder that each environment sees; the packages never are in it."""
-    shared = Path(".nox", f"shared-{PYTHON}").absolute()
-    done = shared / "done"
-    if not done.exists() or done.read_text() != Path("constraints.txt").read_text():
-        session.run("python", "-m", "venv", "--clear", str(shared), silent=True)
-        python = str(shared / "bin" / "python")
-        session.run(python, "-m", "pip", "install", "-q", *CONSTRAINTS, "torch", "numpy", *TEST_TOOLS, external=True)
-        done.write_text(Path("constraints.txt").read_text())
-    packages = Path("lib", f"python{PYTHON}", "site-packages")
-    (Path(session.virtualenv.location) / packages / "shared.pth").write_text(f"{shared / packages}\n")
+    shared = installed_once(session, "shared", "torch", "numpy", *TEST_TOOLS)
+    (Path(session.virtualenv.location) / SITE_PACKAGES / "shared.pth").write_text(f"{shared}\n")
 
 
 def run_tests(session: nox.Session, *folders: str) -> None:
@@ -360,12 +369,61 @@ def imports(session: nox.Session) -> None:
     session.run("lint-imports", env={"PYTHONPATH": paths})
 
 
+@nox.session(python=PYTHON, tags=["ci"])
+def api(session: nox.Session) -> None:
+    """public_api.txt of each package against its `__all__`: nothing needs to be installed; --write puts the names on record."""
+    session.run("python", "tools/public_api.py", *session.posargs)
+
+
+@nox.session(python=PYTHON, tags=["ci"])
+def changelog(session: nox.Session) -> None:
+    """What differs from where the branch left main, or from --against REVISION, has a fragment; towncrier renders all fragments."""
+    session.install(*CONSTRAINTS, "packaging", "towncrier")
+    session.run("python", "tools/changelog.py", *session.posargs)
+
+
 @nox.session(python=PYTHON)
 @each_package
 def build(session: nox.Session, package: Package) -> None:
-    """Wheel and sdist; the wheel alone is installed and imported."""
-    session.install("build")
-    session.run("python", "-m", "build", f"packages/{package.name}", "--outdir", "dist")
+    """Wheel and sdist; the wheel, with its siblings', is installed in an environment that has torch and nothing else, and imported."""
+    session.install(*CONSTRAINTS, *RELEASE_TOOLS)
+    torch = installed_once(session, "torch", "torch")
+    session.run("python", "tools/wheels.py", "dist", package.name, "--torch", str(torch))
+
+
+@nox.session(python=PYTHON)
+def release(session: nox.Session) -> None:
+    """A dry run: whether the tree may be released, and as what; all wheels and sdists, tried alone and together; how to tag."""
+    session.install(*CONSTRAINTS, *RELEASE_TOOLS)
+    torch = installed_once(session, "torch", "torch")
+    dist = Path("dist", "release")
+    shutil.rmtree(dist, ignore_errors=True)
+    session.run("python", "tools/release.py", "--dist", str(dist), "--torch", str(torch), *session.posargs)
+
+
+@nox.session(python=PYTHON)
+@each_package
+def minimums(session: nox.Session, package: Package) -> None:
+    """Tests of one package with the oldest siblings that it claims to work with, from their tags; or a commit, where there is none."""
+    if not package.needs:
+        session.skip("it needs no sibling")
+    share_torch(session)
+    session.install(*CONSTRAINTS, "packaging")
+    folder = Path(session.create_tmp()).absolute()
+    session.run("python", "tools/oldest_siblings.py", package.name, str(folder))
+    siblings = sorted(map(str, folder.glob("packages/*")))
+    session.install(*CONSTRAINTS, *siblings, f"./packages/{package.name}", *package.test_tools)
+    run_tests(session, f"packages/{package.name}/tests")
+
+
+@nox.session(python=PYTHON)
+def kernels(session: nox.Session) -> None:
+    """Generated code of the integration models, C++ and Triton: how this tree's differs from main's, or from --against REVISION."""
+    install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
+    session.install("--no-deps", *CONSTRAINTS, "torchvision")
+    given = session.posargs if "--against" in session.posargs else ("--against", "main", *session.posargs)
+    command = ("tools/run_in_tree.py", "python", "tools/kernel_diff.py", session.create_tmp(), *given)
+    session.run("python", *command, success_codes=[0, 1])
 
 
 @nox.session(python=PYTHON)

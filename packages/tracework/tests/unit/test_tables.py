@@ -16,8 +16,6 @@ from tracework_inductor.autotune.book import Book
 from tracework_inductor.autotune.record import Candidate, Problem
 from typer.testing import CliRunner
 
-ROOT = Path(__file__).parents[4]
-
 
 @pytest.mark.parametrize(("module", "table"), [row[1:] for row in where.TABLES], ids=lambda x: x)
 def test_every_table_of_where_exists_and_has_rows(module, table):
@@ -186,9 +184,7 @@ PACKAGES = ("capture", "aotautograd", "primops", "inductor", "runtime", "tracewo
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_public_names_are_those_on_record(package):
-    """A name that appears or goes is a change of the interface: `python tools/public_api.py` writes the record anew."""
+def test_public_names_exist(package):
+    """That they are those on record is told by `nox -s api`."""
     module = importlib.import_module(package if package == "tracework" else f"tracework_{package}")
-    recorded = (ROOT / "packages" / package / "public_api.txt").read_text().split()
-    assert sorted(module.__all__) == recorded
-    assert all(hasattr(module, name) for name in recorded)
+    assert not [name for name in module.__all__ if not hasattr(module, name)]

@@ -53,7 +53,15 @@ _TORCH_CAPTURED = tuple(
 )
 _LIBRARIES = tuple(os.path.realpath(folder) + os.sep for name in ("numpy", "triton") for folder in _folders(name))
 """Packages whose Python code does not compute with tensors, wherever they are installed."""
-_HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
+_COMPILER = (
+    os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep,
+    *(
+        os.path.realpath(folder) + os.sep
+        for stage in ("aotautograd", "primops", "inductor", "runtime")
+        for folder in _folders(f"tracework_{stage}")
+    ),
+)
+"""Where the compiler's own stages lie: a program may have a path that is named after it."""
 _AROUND = frozenset((os.path.join(os.path.dirname(torch.__file__), "_dynamo", "external_utils.py"), array_functions.__file__))
 """Files of what decorators put around functions of the program."""
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
@@ -176,6 +184,6 @@ def _file_is_captured(filename: str) -> bool:
         return path.startswith(_TORCH_CAPTURED)
     if path.startswith(_LIBRARIES):
         return False
-    if path.startswith(_HERE) or f"{os.sep}tracework_" in path and f"{os.sep}tests{os.sep}" not in path:
+    if path.startswith(_COMPILER):
         return False
     return path.startswith(SITE) or not path.startswith(STDLIB)

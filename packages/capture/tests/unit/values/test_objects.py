@@ -814,3 +814,22 @@ def test_a_search_takes_no_more_items_than_it_needs(search, end):
         return x + 1, search(steps), steps.taken, next(steps)
 
     check(step, torch.arange(3.0), Steps(end))
+
+
+@pytest.mark.parametrize("name", ["tracework_experiments/run.py", "tracework_run.py", "packages/tracework_own/part.py"])
+def test_programs_with_the_compilers_name_in_their_path_are_captured(name, tmp_path):
+    from tracework_capture.hook.policy import frame_is_captured
+
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("def fn(x):\n    return x.sin()\n")
+    scope = {}
+    exec(compile(file.read_text(), str(file), "exec"), scope)
+    assert frame_is_captured(scope["fn"].__code__)
+
+
+def test_the_compiler_is_not_captured():
+    from tracework_capture.hook.policy import frame_is_captured
+    from tracework_primops import decompose
+
+    assert not any(frame_is_captured(function.__code__) for function in (optimize, decompose))
