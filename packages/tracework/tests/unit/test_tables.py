@@ -16,6 +16,8 @@ from tracework_inductor.autotune.book import Book
 from tracework_inductor.autotune.record import Candidate, Problem
 from typer.testing import CliRunner
 
+ROOT = Path(__file__).parents[4]
+
 
 @pytest.mark.parametrize(("module", "table"), [row[1:] for row in where.TABLES], ids=lambda x: x)
 def test_every_table_of_where_exists_and_has_rows(module, table):
