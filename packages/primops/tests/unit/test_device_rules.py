@@ -6,8 +6,8 @@ import itertools
 import pytest
 import torch
 from tracework_primops import FakeMode, GraphBuilder, TensorSpec, prims
-from tracework_primops.aten_meta import ATEN_META
 from tracework_primops.decomp import select
+from tracework_primops.fake.rules import rule_of
 
 aten = torch.ops.aten
 CUDA = torch.device("cuda", 0)
@@ -19,7 +19,7 @@ def specs(*sizes, device=CUDA, strides=None, dtype=torch.float32):
 
 
 def test_log_sigmoid_keeps_a_buffer_on_a_cpu_only():
-    forward = ATEN_META[aten.log_sigmoid_forward.default]
+    forward = rule_of(aten.log_sigmoid_forward.default)
     for layout in (None, CHANNELS_LAST):
         out, buffer = forward(specs(2, 3, 4, 5, strides=layout))
         assert (out.strides, buffer.sizes) == (layout or (60, 20, 5, 1), (0,))
@@ -31,13 +31,13 @@ def test_log_sigmoid_keeps_a_buffer_on_a_cpu_only():
 
 def test_batch_norm_with_running_statistics_gives_them_back_on_a_gpu():
     x, c = specs(2, 3, 4, 5, dtype=torch.bfloat16), specs(3)
-    found = ATEN_META[aten.native_batch_norm.default](x, c, c, c, c, False, 0.1, 1e-5)
+    found = rule_of(aten.native_batch_norm.default)(x, c, c, c, c, False, 0.1, 1e-5)
     assert [(s.sizes, s.dtype) for s in found[1:]] == [((3,), torch.float32)] * 2
 
 
 def test_unpooled_values_are_row_major_on_a_gpu():
     x, indices = specs(2, 3, 4, 5, strides=CHANNELS_LAST), specs(2, 3, 4, 5, dtype=torch.int64)
-    assert ATEN_META[aten.max_unpool2d.default](x, indices, (8, 10)).strides == (240, 80, 10, 1)
+    assert rule_of(aten.max_unpool2d.default)(x, indices, (8, 10)).strides == (240, 80, 10, 1)
 
 
 def test_functional_batch_norm_gives_new_statistics():
@@ -52,11 +52,11 @@ def test_functional_batch_norm_gives_new_statistics():
 
 def test_eigenvectors_are_row_major_on_a_gpu():
     for device, strides in ((CUDA, (25, 5, 1)), (torch.device("cpu"), (25, 1, 5))):
-        assert ATEN_META[aten.linalg_eig.default](specs(2, 5, 5, device=device))[1].strides == strides
+        assert rule_of(aten.linalg_eig.default)(specs(2, 5, 5, device=device))[1].strides == strides
 
 
 def test_the_gradient_of_an_attention_bias_has_padded_rows():
-    rule = ATEN_META[aten._efficient_attention_backward.default]
+    rule = rule_of(aten._efficient_attention_backward.default)
     x, lse, state = specs(2, 6, 4, 8), specs(2, 4, 32), specs(dtype=torch.int64)
     for bias, wanted, strides in (
         (None, True, None),
@@ -75,12 +75,12 @@ def test_mixtures_that_eager_refuses(first, second):
     x, mask = specs(3, 4, device=here), specs(3, 4, device=here, dtype=torch.bool)
     for value in (specs(device=there), specs(3, 4, device=there)):
         with pytest.raises(RuntimeError):
-            ATEN_META[aten.masked_fill.Tensor](x, mask, value)
+            rule_of(aten.masked_fill.Tensor)(x, mask, value)
     with pytest.raises(RuntimeError, match="on cpu or on the same device"):
-        ATEN_META[aten.index.Tensor](x, [specs(2, device=there, dtype=torch.int64)])
+        rule_of(aten.index.Tensor)(x, [specs(2, device=there, dtype=torch.int64)])
     number, rows = specs(device=torch.device("cpu")), specs(2, device=torch.device("cpu"), dtype=torch.int64)
-    assert ATEN_META[aten.masked_fill.Tensor](x, mask, number).device == here
-    assert ATEN_META[aten.index.Tensor](x, [rows]).device == here
+    assert rule_of(aten.masked_fill.Tensor)(x, mask, number).device == here
+    assert rule_of(aten.index.Tensor)(x, [rows]).device == here
 
 
 def calls_with_numbers():
@@ -97,7 +97,7 @@ def calls_with_numbers():
                 is_first = place == are_tensors.index(True)
                 given[place] = specs(2, 3, dtype=dtype) if is_first else specs(device=torch.device("cpu"), dtype=other)
             with contextlib.suppress(Exception):  # the rule refuses them
-                spec = ATEN_META[operator](*given)
+                spec = rule_of(operator)(*given)
                 if spec.__class__ is TensorSpec and spec.device == CUDA:
                     yield operator, row, given
 

@@ -21,6 +21,8 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     ("shape rule", "tracework_primops.meta", "META"),
     ("eager reference", "tracework_primops.eager", "EAGER"),
     ("ATen shape rule", "tracework_primops.aten_meta", "ATEN_META"),
+    ("what eager refuses", "tracework_primops.aten_meta", "REFUSALS"),
+    ("layout of eager's result", "tracework_primops.aten_meta", "LAYOUTS"),
     ("decomposition", "tracework_primops.decomp", "DECOMPS"),
     ("lowering", "tracework_inductor.lowering", "LOWERINGS"),
     ("no lowering", "tracework_inductor.lowering.not_lowered", "NOT_LOWERED"),

@@ -6,14 +6,15 @@ overload whose meta kernel takes other arguments than the operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from ..elementwise import contiguous, same_layout
 from ..spec import TensorSpec
 from ..symbols.expr import floordiv
-from .rows import contiguous, row, same_layout, symbolic
+from .rows import row, symbolic
 
 
 def _new(like: TensorSpec, sizes: Any, dtype: torch.dtype | None = None) -> TensorSpec:
@@ -39,7 +40,16 @@ def _in_order_of(q: TensorSpec, sizes: tuple[Any, ...]) -> TensorSpec:
 
 
 @symbolic("_scaled_dot_product_flash_attention.default")
-def flash(q, k, v, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+def flash(
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     if return_debug_mask:
         raise NotImplementedError
     seed, offset = _new(q, (2,), torch.uint64), _new(q, (), torch.uint64)
@@ -48,12 +58,24 @@ def flash(q, k, v, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, s
 
 @symbolic("_scaled_dot_product_flash_attention_backward.default")
 @symbolic("_scaled_dot_product_cudnn_attention_backward.default")
-def like_operands(grad, q, k, v, *rest, scale=None):
+def like_operands(
+    grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, *rest: Any, scale: float | None = None
+) -> tuple[Any, ...]:
     return _like(q), _like(k), _like(v)
 
 
 @symbolic("_scaled_dot_product_efficient_attention.default")
-def efficient(q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, *, scale=None):
+def efficient(
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    attn_bias: TensorSpec | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     batch, heads, length, _ = q.sizes
     rows = floordiv(length + 31, 32) * 32 if compute_log_sumexp else 0
     out = _heads_inside(q, (batch, heads, length, v.sizes[3]))
@@ -61,7 +83,22 @@ def efficient(q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=F
 
 
 @symbolic("_scaled_dot_product_efficient_attention_backward.default")
-def efficient_backward(grad, q, k, v, attn_bias, out, lse, seed, offset, dropout_p, wanted, is_causal=False, *, scale=None):
+def efficient_backward(
+    grad: TensorSpec,
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    attn_bias: TensorSpec,
+    out: TensorSpec,
+    lse: TensorSpec,
+    seed: TensorSpec,
+    offset: TensorSpec,
+    dropout_p: float,
+    wanted: Sequence[bool],
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     if attn_bias is not None and wanted[3]:
         raise NotImplementedError
     return _heads_inside(q, q.sizes), _heads_inside(k, k.sizes), _heads_inside(v, (*k.sizes[:3], v.sizes[3])), None
@@ -69,8 +106,24 @@ def efficient_backward(grad, q, k, v, attn_bias, out, lse, seed, offset, dropout
 
 @row("_efficient_attention_backward.default")
 def efficient_backward_of_parts(
-    grad, q, k, v, bias, out, starts_q, starts_k, most_q, most_k, lse, dropout_p, seed, offset, mask, bias_requires_grad, **others
-):
+    grad: TensorSpec,
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    bias: TensorSpec | None,
+    out: TensorSpec,
+    starts_q: TensorSpec | None,
+    starts_k: TensorSpec | None,
+    most_q: int,
+    most_k: int,
+    lse: TensorSpec,
+    dropout_p: float,
+    seed: TensorSpec,
+    offset: TensorSpec,
+    mask: int,
+    bias_requires_grad: bool,
+    **others: Any,
+) -> tuple[Any, ...]:
     if others.get("shared_storage_dqdkdv"):
         return NotImplemented
     if bias is None or not bias_requires_grad:
@@ -81,7 +134,18 @@ def efficient_backward_of_parts(
 
 
 def _cudnn(lse_sizes: Callable[[TensorSpec], Any]) -> Callable[..., Any]:
-    def rule(q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+    def rule(
+        q: TensorSpec,
+        k: TensorSpec,
+        v: TensorSpec,
+        attn_bias: TensorSpec | None,
+        compute_log_sumexp: bool,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        return_debug_mask: bool = False,
+        *,
+        scale: float | None = None,
+    ) -> Any:
         out = _in_order_of(q, (*q.sizes[:3], v.sizes[3]))
         state = _new(q, (), torch.int64)
         return out, _new(q, lse_sizes(q), torch.float32), None, None, q.sizes[2], k.sizes[2], state, state, None

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
 from .._torch import onednn_convolves
 from ..broadcasting import channels_last
+from ..elementwise import contiguous
 from ..errors import FakeTensorError
 from ..spec import TensorSpec
 from ..symbols import active
-from ..symbols.expr import floordiv
-from .rows import at_least, contiguous, fresh, row, suggests_channels_last
+from ..symbols.expr import Expr, Size, floordiv
+from .rows import at_least, fresh, row, suggests_channels_last
 from .view import unsqueeze
 
 
-def _of(values, i):
+def _of(values: Sequence[Any], i: int) -> Any:
     return values[i] if len(values) > 1 else values[0]
 
 
-def _at_least(least, values):
+def _at_least(least: int, values: Sequence[Size]) -> bool:
     return all(v.__class__ is not int or v >= least for v in values)
 
 
-def _check(x, weight, bias, stride, padding, dilation, output_padding, groups):
+def _check(
+    x: TensorSpec,
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    output_padding: Sequence[Size],
+    groups: int,
+) -> None:
     """Raises RuntimeError for what eager refuses before it computes."""
     checks = (
         (_at_least(1, stride), "non-positive stride is not supported"),
@@ -41,7 +54,16 @@ def _check(x, weight, bias, stride, padding, dilation, output_padding, groups):
             raise RuntimeError(message)
 
 
-def _sizes(x, weight, stride, padding, dilation, transposed, output_padding, groups):
+def _sizes(
+    x: TensorSpec,
+    weight: TensorSpec,
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: int,
+) -> tuple[Size, ...]:
     channels = weight.sizes[1] * groups if transposed else weight.sizes[0]
     expected = weight.sizes[0] if transposed else weight.sizes[1] * groups
     if not active.equal(x.sizes[1], expected):
@@ -68,7 +90,7 @@ def _sizes(x, weight, stride, padding, dilation, transposed, output_padding, gro
     return tuple(sizes)
 
 
-def _keeps_channels_last(x, weight, window):
+def _keeps_channels_last(x: TensorSpec, weight: TensorSpec, window: tuple[Any, ...]) -> bool:
     """Whether results are in channels-last; `window` is all that follows the bias.
 
     Signals are images of one row, which are made row-major: their weights alone decide. Of the CPU's kernels for
@@ -83,19 +105,27 @@ def _keeps_channels_last(x, weight, window):
     return x.ndim == 4 or x.device.type == "cuda" or _onednn_convolves(x, weight, *window)
 
 
-def _onednn_convolves(x, weight, stride, padding, dilation, transposed, output_padding, groups):
+def _onednn_convolves(
+    x: TensorSpec,
+    weight: TensorSpec,
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: int,
+) -> bool:
     """Asked with tensors like these at the example's sizes, whose memory is never touched."""
-    table = active.table()
 
-    def numbers(sizes):
-        return [s if s.__class__ is int else table.hint(s) for s in sizes]
+    def numbers(sizes: Sequence[Size]) -> list[int]:
+        return [active.carrier().hint(s) if isinstance(s, Expr) else s for s in sizes]
 
     operands = [torch.empty_strided(numbers(t.sizes), numbers(t.strides), dtype=t.dtype) for t in (x, weight)]
     window = numbers(stride), numbers(padding), numbers(dilation), transposed, numbers(output_padding), groups
     return onednn_convolves(*operands, *window)
 
 
-def _strides(sizes, last):
+def _strides(sizes: Sequence[Size], last: bool) -> tuple[Size, ...]:
     if not last:
         return contiguous(sizes)
     if len(sizes) == 3:
@@ -105,7 +135,18 @@ def _strides(sizes, last):
 
 
 @row("convolution.default", "_convolution.default")
-def convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *rest):
+def convolution(
+    x: TensorSpec,
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: int,
+    *rest: Any,
+) -> TensorSpec:
     if x.ndim != weight.ndim:
         raise RuntimeError(f"Expected {weight.ndim}D input to convolution, but got input of size: {list(x.sizes)}")
     if x.dtype is not weight.dtype:
@@ -120,10 +161,22 @@ def convolution(x, weight, bias, stride, padding, dilation, transposed, output_p
 
 
 @row("convolution_backward.default")
-def convolution_backward(grad, x, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask):
+def convolution_backward(
+    grad: TensorSpec,
+    x: TensorSpec,
+    weight: TensorSpec,
+    bias_sizes: Sequence[Size] | None,
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: int,
+    mask: Sequence[bool],
+) -> tuple[Any, ...]:
     last = _keeps_channels_last(x, weight, (stride, padding, dilation, transposed, output_padding, groups))
 
-    def laid_out(spec):
+    def laid_out(spec: TensorSpec) -> TensorSpec:
         return TensorSpec(spec.dtype, spec.device, spec.sizes, _strides(spec.sizes, last), 0)
 
     return (

@@ -10,13 +10,14 @@ import torch
 
 from .. import _torch
 from ..broadcasting import broadcast_sizes
+from ..elementwise import contiguous, same_layout
 from ..promotion import number_dtype
 from ..spec import TensorSpec
-from ..symbols.expr import Expr, floordiv
-from .rows import HALVES, check_number, contiguous, fresh, row, same_layout, with_format
+from ..symbols.expr import Expr, Size, floordiv
+from .rows import HALVES, check_number, fresh, refuses, row, with_format
 
 
-def _device(device, like=None):
+def _device(device: Any, like: TensorSpec | None = None) -> torch.device:
     if device is None:
         return like.device if like is not None else torch.device("cpu")
     if device.__class__ is not torch.device:
@@ -26,22 +27,23 @@ def _device(device, like=None):
     return device
 
 
-def _new(sizes, dtype, device, memory_format=None):
+def _new(
+    sizes: Sequence[Size], dtype: torch.dtype | None, device: Any, memory_format: torch.memory_format | None = None
+) -> TensorSpec:
     sizes = tuple(sizes)
     return TensorSpec(dtype or torch.get_default_dtype(), _device(device), sizes, with_format(sizes, memory_format), 0)
 
 
-FACTORIES = "empty.memory_format zeros.default ones.default rand.default randn.default"
-
-
-@row(*FACTORIES.split())
-def factory(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None, generator=None):
+@row("empty.memory_format")
+def empty(
+    size: Sequence[Size],
+    *,
+    dtype: torch.dtype | None = None,
+    device: Any = None,
+    memory_format: torch.memory_format | None = None,
+    **options: Any,
+) -> TensorSpec:
     return _new(size, dtype, device, memory_format)
-
-
-@row("empty_strided.default")
-def empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return TensorSpec(dtype or torch.get_default_dtype(), _device(device), tuple(size), tuple(stride), 0)
 
 
 def _check_filling(value: Any, dtype: torch.dtype, size: Sequence[Any]) -> None:
@@ -50,25 +52,21 @@ def _check_filling(value: Any, dtype: torch.dtype, size: Sequence[Any]) -> None:
         check_number(value, dtype)
 
 
-@row("full.default")
-def full(size, value, *, dtype=None, layout=None, device=None, pin_memory=None):
+@refuses("full.default")
+def full(size: Sequence[Size], value: Any, *, dtype: torch.dtype | None = None, **options: Any) -> None:
     _check_filling(value, dtype or number_dtype(value), size)
-    return _new(size, dtype or number_dtype(value), device)
 
 
-@row("scalar_tensor.default")
-def scalar_tensor(value, *, dtype=None, layout=None, device=None, pin_memory=None):
+@refuses("scalar_tensor.default")
+def scalar_tensor(value: Any, *, dtype: torch.dtype | None = None, **options: Any) -> None:
     _check_filling(value, dtype or torch.get_default_dtype(), ())
-    return _new((), dtype, device)
 
 
-@row("eye.default", "eye.m")
-def eye(n, m=None, *, dtype=None, layout=None, device=None, pin_memory=None):
-    m = n if m is None else m
-    for name, size in (("n", n), ("m", m)):
+@refuses("eye.default", "eye.m")
+def eye(n: Size, m: Size | None = None, **options: Any) -> None:
+    for name, size in (("n", n), ("m", n if m is None else m)):
         if size.__class__ is int and size < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
-    return _new((n, m), dtype, device)
 
 
 WINDOWS = "hann_window hamming_window blackman_window bartlett_window kaiser_window"
@@ -81,7 +79,9 @@ WINDOWS = "hann_window hamming_window blackman_window bartlett_window kaiser_win
         for form in ("default", "periodic", "periodic_alpha", "periodic_alpha_beta", "beta")
     )
 )
-def window(length, *how, dtype=None, layout=None, device=None, pin_memory=None):
+def window(
+    length: int, *how: Any, dtype: torch.dtype | None = None, device: torch.device | None = None, **options: Any
+) -> TensorSpec:
     """torch's own rules are decompositions that import its compiler."""
     if length.__class__ is int and length < 0:
         raise RuntimeError(f"a window requires a non-negative length, but got {length}")
@@ -94,33 +94,37 @@ LIKE = "empty_like zeros_like ones_like rand_like randn_like"
 
 
 @row(*(f"{name}.default" for name in LIKE.split()))
-def like(x, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None, generator=None):
+def like(
+    x: TensorSpec,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    memory_format: torch.memory_format | None = None,
+    **options: Any,
+) -> TensorSpec:
     return TensorSpec(dtype or x.dtype, _device(device, x), x.sizes, with_format(x.sizes, memory_format, x), 0)
 
 
 @row("full_like.default")
-def full_like(x, value, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+def full_like(
+    x: TensorSpec,
+    value: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    memory_format: torch.memory_format | None = None,
+    **options: Any,
+) -> TensorSpec:
     check_number(value, dtype or x.dtype)
     return like(x, dtype=dtype, device=device, memory_format=memory_format)
 
 
-@row("new_empty.default", "new_zeros.default", "new_ones.default")
-def new(x, size, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return _new(size, dtype or x.dtype, _device(device, x))
-
-
-@row("new_full.default")
-def new_full(x, size, value, *, dtype=None, layout=None, device=None, pin_memory=None):
+@refuses("new_full.default")
+def new_full(x: TensorSpec, size: Sequence[Size], value: Any, *, dtype: torch.dtype | None = None, **options: Any) -> None:
     _check_filling(value, dtype or x.dtype, size)
-    return _new(size, dtype or x.dtype, _device(device, x))
 
 
-@row("new_empty_strided.default")
-def new_empty_strided(x, size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return TensorSpec(dtype or x.dtype, _device(device, x), tuple(size), tuple(stride), 0)
-
-
-def _arange(start, end, step, dtype, device):
+def _arange(start: Any, end: Any, step: Any, dtype: torch.dtype | None, device: Any) -> TensorSpec:
     numbers = (start, end, step)
     if dtype is None:
         dtype = torch.get_default_dtype() if any(isinstance(n, float) for n in numbers) else torch.int64
@@ -131,7 +135,7 @@ def _arange(start, end, step, dtype, device):
     return _new((length,), dtype, device)
 
 
-def _arange_length(start, end, step, of_int64):
+def _arange_length(start: Any, end: Any, step: Any, of_int64: bool) -> int:
     """The number of elements; doubles count those of other dtypes. Raises RuntimeError and ValueError as eager does."""
     if step == 0:
         raise RuntimeError("step must be nonzero")
@@ -149,32 +153,43 @@ def _arange_length(start, end, step, of_int64):
 
 
 @row("arange.default")
-def arange(end, *, dtype=None, layout=None, device=None, pin_memory=None):
+def arange(end: Any, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **options: Any) -> TensorSpec:
     return _arange(0, end, 1, dtype, device)
 
 
 @row("arange.start")
-def arange_start(start, end, *, dtype=None, layout=None, device=None, pin_memory=None):
+def arange_start(
+    start: Any, end: Any, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **options: Any
+) -> TensorSpec:
     return _arange(start, end, 1, dtype, device)
 
 
 @row("arange.start_step")
-def arange_start_step(start, end, step=1, *, dtype=None, layout=None, device=None, pin_memory=None):
+def arange_start_step(
+    start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **options: Any
+) -> TensorSpec:
     return _arange(start, end, step, dtype, device)
 
 
 @row("clone.default")
-def clone(x, *, memory_format=None):
+def clone(x: TensorSpec, *, memory_format: torch.memory_format | None = None) -> TensorSpec:
     return TensorSpec(x.dtype, x.device, x.sizes, with_format(x.sizes, memory_format, x), 0)
 
 
 @row("contiguous.default")
-def contiguous_copy(x, *, memory_format=torch.contiguous_format):
+def contiguous_copy(x: TensorSpec, *, memory_format: torch.memory_format = torch.contiguous_format) -> TensorSpec:
     return TensorSpec(x.dtype, x.device, x.sizes, with_format(x.sizes, memory_format, x), 0)
 
 
 @row("_to_copy.default")
-def to_copy(x, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+def to_copy(
+    x: TensorSpec,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    memory_format: torch.memory_format | None = None,
+    **options: Any,
+) -> TensorSpec:
     if x.__class__ is not TensorSpec:  # a number, which vmap makes a tensor of the dtype that it is computed with
         if dtype is None:
             raise TypeError("_to_copy of a number without a dtype")
@@ -184,7 +199,7 @@ def to_copy(x, *, dtype=None, layout=None, device=None, pin_memory=None, non_blo
 
 
 @row("copy.default")
-def copy(x, source, non_blocking=False):
+def copy(x: TensorSpec, source: TensorSpec, non_blocking: bool = False) -> TensorSpec:
     shape = broadcast_sizes(x.sizes, source.sizes)
     if len(shape) > len(x.sizes) or any(m.__class__ is int and m == 1 != n for m, n in zip(x.sizes, shape)):
         raise RuntimeError(f"copy_: output with shape {list(x.sizes)} doesn't match the broadcast shape {list(shape)}")
@@ -192,38 +207,45 @@ def copy(x, source, non_blocking=False):
 
 
 @row("zero.default")
-def zero(x):
+def zero(x: TensorSpec) -> TensorSpec:
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
 
 @row("bernoulli_.float", "bernoulli_.Tensor", "random_.default", "random_.from")
 @row("bernoulli.Tensor")
-def random_like(x, *rest, **options):
+def random_like(x: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
 
 @row("bernoulli.default", "bernoulli.p")
-def bernoulli(x, p=0.5, *, generator=None):
+def bernoulli(x: TensorSpec, p: float = 0.5, *, generator: torch.Generator | None = None) -> TensorSpec:
     return fresh(x, x.sizes)
 
 
 @row("poisson.default")
-def poisson(x, generator=None):
+def poisson(x: TensorSpec, generator: torch.Generator | None = None) -> TensorSpec:
     return fresh(x, x.sizes)
 
 
 @row("rrelu_with_noise.default")
-def rrelu_with_noise(x, noise, lower=0.125, upper=1.0 / 3.0, training=False, generator=None):
+def rrelu_with_noise(
+    x: TensorSpec,
+    noise: TensorSpec,
+    lower: Any = 0.125,
+    upper: Any = 1.0 / 3.0,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> TensorSpec:
     return fresh(x, x.sizes)
 
 
 @row("rrelu_with_noise_functional.default")
-def rrelu_with_noise_functional(x, noise, *rest, **options):
+def rrelu_with_noise_functional(x: TensorSpec, noise: TensorSpec, *rest: Any, **options: Any) -> tuple[Any, ...]:
     return fresh(x, x.sizes), TensorSpec(noise.dtype, noise.device, noise.sizes, same_layout(noise), 0)
 
 
 @row("normal.Tensor_float", "normal.Tensor_Tensor", "normal.float_Tensor")
-def normal_of_tensors(mean, std=1.0, *, generator=None):
+def normal_of_tensors(mean: Any, std: Any = 1.0, *, generator: torch.Generator | None = None) -> TensorSpec:
     """Row-major whatever the arguments are."""
     given = [t for t in (mean, std) if t.__class__ is TensorSpec]
     if not all(t.dtype.is_floating_point for t in given):
@@ -232,48 +254,48 @@ def normal_of_tensors(mean, std=1.0, *, generator=None):
 
 
 @row("uniform_.default", "uniform.default")
-def uniform(x, low=0.0, high=1.0, *, generator=None):
+def uniform(x: TensorSpec, low: float = 0.0, high: float = 1.0, *, generator: torch.Generator | None = None) -> TensorSpec:
     if low > high:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
     return random_like(x)
 
 
 @row("normal_.default", "normal_functional.default")
-def normal(x, mean=0.0, std=1.0, *, generator=None):
+def normal(x: TensorSpec, mean: float = 0.0, std: float = 1.0, *, generator: torch.Generator | None = None) -> TensorSpec:
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     return random_like(x)
 
 
 @row("exponential_.default", "exponential.default")
-def exponential(x, lambd=1.0, *, generator=None):
+def exponential(x: TensorSpec, lambd: float = 1.0, *, generator: torch.Generator | None = None) -> TensorSpec:
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     return random_like(x)
 
 
 @row("cauchy_.default", "cauchy.default")
-def cauchy(x, median=0.0, sigma=1.0, *, generator=None):
+def cauchy(x: TensorSpec, median: float = 0.0, sigma: float = 1.0, *, generator: torch.Generator | None = None) -> TensorSpec:
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     return _continuous("Cauchy", x)
 
 
 @row("log_normal_.default", "log_normal.default")
-def log_normal(x, mean=1.0, std=2.0, *, generator=None):
+def log_normal(x: TensorSpec, mean: float = 1.0, std: float = 2.0, *, generator: torch.Generator | None = None) -> TensorSpec:
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     return _continuous("log_normal", x)
 
 
-def _continuous(name, x):
+def _continuous(name: str, x: TensorSpec) -> TensorSpec:
     if not x.dtype.is_floating_point:
         raise RuntimeError(f"{name} distribution is a continuous probability distribution, but the dtype is {x.dtype}")
     return random_like(x)
 
 
 @row("geometric_.default", "geometric.default")
-def geometric(x, p, *, generator=None):
+def geometric(x: TensorSpec, p: float, *, generator: torch.Generator | None = None) -> TensorSpec:
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     return random_like(x)
@@ -286,7 +308,7 @@ def geometric(x, p, *, generator=None):
     "_standard_gamma_grad.default",
     "_dirichlet_grad.default",
 )
-def of_first_argument(x, *rest, generator=None):
+def of_first_argument(x: TensorSpec, *rest: Any, generator: torch.Generator | None = None) -> TensorSpec:
     """Row-major, in the sizes of the first argument, to which the caller has broadcast the others."""
     if not x.dtype.is_floating_point:
         return NotImplemented
@@ -294,7 +316,7 @@ def of_first_argument(x, *rest, generator=None):
 
 
 @row("repeat.default")
-def repeat(x, repeats):
+def repeat(x: TensorSpec, repeats: Sequence[Size]) -> TensorSpec:
     lead = len(repeats) - x.ndim
     if lead < 0:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
@@ -306,7 +328,9 @@ def repeat(x, repeats):
 
 
 @row("multinomial.default")
-def multinomial(x, num_samples, replacement=False, *, generator=None):
+def multinomial(
+    x: TensorSpec, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None
+) -> TensorSpec:
     if not x.dtype.is_floating_point:
         raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {x.dtype}")
     if x.ndim not in (1, 2):

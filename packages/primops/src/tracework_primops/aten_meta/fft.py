@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from .. import broadcasting
+from ..elementwise import contiguous
 from ..promotion import complex_of, real_of
 from ..spec import TensorSpec
-from .rows import ATEN_META, contiguous, overload
+from .rows import ATEN_META, overload
 
 
 def _by_stride(x: TensorSpec, dims: Any) -> list[int]:
@@ -52,7 +53,7 @@ CPU_ROWS = {"_fft_c2c.default": c2c, "_fft_r2c.default": r2c, "_fft_c2r.default"
 
 
 def _on_cpu(rule: Any) -> Any:
-    def row(x, *args, **kwargs):
+    def row(x: TensorSpec, *args: Any, **kwargs: Any) -> Any:
         return rule(x, *args, **kwargs) if x.device.type == "cpu" else NotImplemented
 
     return row

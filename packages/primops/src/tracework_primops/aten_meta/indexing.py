@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from .. import broadcasting
+from ..elementwise import common_device, contiguous, same_layout
+from ..meta.view import view_strides
 from ..promotion import result_dtype
 from ..spec import TensorSpec
 from ..symbols import active, mod
-from .rows import at_least, check_number, common_device, contiguous, fresh, row, same_layout, suggests_channels_last, wrap_dim
-from .view import diagonal, select, unsqueeze, view, view_strides
+from ..symbols.expr import Size
+from .rows import at_least, check_number, fresh, laid_out, names, refuses, row, row_major, suggests_channels_last, wrap_dim
+from .view import diagonal, select, unsqueeze, view
 from .view import slice as slice_
 
 
-def _is_skipped(spec):
+def _is_skipped(spec: TensorSpec) -> bool:
     return len(spec.sizes) == 1 and spec.sizes[0].__class__ is int and spec.sizes[0] == 0
 
 
 @row("cat.default")
-def cat(tensors, dim=0):
+def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
     if not tensors:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     kept = [t for t in tensors if not _is_skipped(t)] or [tensors[0]]
@@ -30,21 +35,21 @@ def cat(tensors, dim=0):
         if not t.ndim:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
     dim = wrap_dim(dim, first.ndim)
-    sizes = list(first.sizes)
+    lengths = list(first.sizes)
     for other in kept[1:]:
         if other.ndim != first.ndim:
             raise RuntimeError(f"Tensors must have same number of dimensions: got {first.ndim} and {other.ndim}")
         for d, (a, b) in enumerate(zip(first.sizes, other.sizes)):
             if d != dim and not active.equal(a, b):
                 raise RuntimeError(f"Sizes of tensors must match except in dimension {dim}. Expected {a} but got {b}")
-        sizes[dim] = sizes[dim] + other.sizes[dim]
-    sizes = tuple(sizes)
+        lengths[dim] = lengths[dim] + other.sizes[dim]
+    sizes = tuple(lengths)
     strides = broadcasting.channels_last(sizes) if all(map(suggests_channels_last, tensors)) else contiguous(sizes)
     return TensorSpec(result_dtype(*tensors), common_device(kept), sizes, strides, 0)
 
 
 @row("block_diag.default")
-def block_diag(tensors):
+def block_diag(tensors: Sequence[TensorSpec]) -> TensorSpec:
     """Numbers in tensors count less for the dtype than vectors and matrices do; torch's meta kernel counts all alike."""
     if not tensors or any(t.ndim > 2 for t in tensors):
         return NotImplemented
@@ -54,7 +59,7 @@ def block_diag(tensors):
 
 
 @row("stack.default")
-def stack(tensors, dim=0):
+def stack(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
     first = tensors[0]
     dim = wrap_dim(dim, first.ndim + 1)
     for other in tensors[1:]:
@@ -67,7 +72,9 @@ def stack(tensors, dim=0):
 
 
 @row("embedding.default")
-def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+def embedding(
+    weight: TensorSpec, indices: TensorSpec, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> TensorSpec:
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     if indices.dtype not in (torch.int64, torch.int32):
@@ -77,13 +84,8 @@ def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=
     return fresh(weight, (*indices.sizes, *weight.sizes[1:]))
 
 
-@row("embedding_dense_backward.default")
-def embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq):
-    return fresh(grad, (num_weights, grad.sizes[-1]))
-
-
 @row("gather.default")
-def gather(x, dim, index, *, sparse_grad=False):
+def gather(x: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = False) -> TensorSpec:
     dim = wrap_dim(dim, x.ndim)
     if _is_empty(index):
         return fresh(x, index.sizes)
@@ -93,11 +95,11 @@ def gather(x, dim, index, *, sparse_grad=False):
     return fresh(x, index.sizes)
 
 
-def _is_empty(spec):
+def _is_empty(spec: TensorSpec) -> bool:
     return any(s.__class__ is int and s == 0 for s in spec.sizes)
 
 
-def _check_index(op, x, dim, index, skip_dim=False):
+def _check_index(op: str, x: TensorSpec, dim: int, index: TensorSpec, skip_dim: bool = False) -> None:
     """The index has x's number of dims and, beside `dim`, no size above x's. Raises RuntimeError."""
     if max(index.ndim, 1) != max(x.ndim, 1):
         raise RuntimeError(f"{op}(): Index tensor must have the same number of dimensions as input tensor")
@@ -106,13 +108,13 @@ def _check_index(op, x, dim, index, skip_dim=False):
             raise RuntimeError(f"{op}(): size of index at dim {d} is {a}, more than {b}")
 
 
-def _is_larger(a, b):
+def _is_larger(a: Size, b: Size) -> bool:
     fits = 0 if b.__class__ is int and b == 0 else 1  # sizes that are open are not zero
     return a is not b and not (a.__class__ is int and a <= fits) and active.decide(">", a, b)
 
 
 @row("index_select.default")
-def index_select(x, dim, index):
+def index_select(x: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
     if index.ndim > 1:
         raise IndexError(f"index_select(): Index is supposed to be a vector, but got dim: {index.ndim}")
     if index.dtype not in (torch.int64, torch.int32):
@@ -127,12 +129,14 @@ def index_select(x, dim, index):
     return fresh(x, (*x.sizes[:dim], index.numel(), *x.sizes[dim + 1 :]))
 
 
-def like_self(x):
+def like_self(x: TensorSpec) -> TensorSpec:
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
 
 @row("index_put.default", "_unsafe_index_put.default")
-def index_put(x, indices, values, accumulate=False, unsafe=False):
+def index_put(
+    x: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec, accumulate: bool = False, unsafe: Any = False
+) -> TensorSpec:
     _check_indices(x, indices)
     given = [i for i in indices if i is not None]
     masked = any(map(_is_mask, given))
@@ -146,11 +150,11 @@ def index_put(x, indices, values, accumulate=False, unsafe=False):
     return like_self(x)
 
 
-def _is_mask(index):
-    return index is not None and index.dtype in (torch.bool, torch.uint8)
+def _is_mask(index: TensorSpec) -> bool:
+    return index.dtype in (torch.bool, torch.uint8)
 
 
-def _check_indices(x, indices):
+def _check_indices(x: TensorSpec, indices: Sequence[TensorSpec | None]) -> None:
     """Not more of them than dims, of dtypes that index, masks of the sizes they stand for, on the CPU or x's device.
 
     Raises IndexError, for devices RuntimeError.
@@ -163,15 +167,15 @@ def _check_indices(x, indices):
     for given in indices:
         if given is not None and given.dtype not in (torch.int64, torch.int32, torch.bool, torch.uint8):
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-        if _is_mask(given):
+        if given is not None and _is_mask(given):
             for dim, (size, wanted) in enumerate(zip(given.sizes, x.sizes[at:]), at):
                 if not active.equal(size, wanted):
                     mask = f"The shape of the mask {list(given.sizes)} at index {dim - at}"
                     raise IndexError(f"{mask} does not match the shape of the indexed tensor {list(x.sizes)} at index {dim}")
-        at += given.ndim if _is_mask(given) else 1
+        at += given.ndim if given is not None and _is_mask(given) else 1
 
 
-def _check_fits(values, sizes):
+def _check_fits(values: Sequence[Size], sizes: Sequence[Size]) -> None:
     """Values of these sizes expand to what is indexed, which has no fewer dims. Raises RuntimeError."""
     wanted = sizes[len(sizes) - len(values) :] if len(values) <= len(sizes) else None
     if wanted is None or not all(
@@ -181,9 +185,9 @@ def _check_fits(values, sizes):
         raise RuntimeError(f"shape mismatch: {shapes}")
 
 
-def _view_scatter(name, view):
+def _view_scatter(name: str, view: Callable[..., TensorSpec]) -> None:
     @row(name)
-    def rule(x, src, *place, **options):
+    def rule(x: TensorSpec, src: TensorSpec, *place: Any, **options: Any) -> Any:
         """Eager clones the memory behind x as it is, gaps and offset too, unless elements share memory."""
         part = view(x, *place, **options)
         if src.ndim != part.ndim or not all(active.equal(a, b) for a, b in zip(src.sizes, part.sizes)):
@@ -198,14 +202,14 @@ _view_scatter("select_scatter.default", select)
 _view_scatter("diagonal_scatter.default", diagonal)
 
 
-def _check_dtype(what, tensor, *dtypes, error=RuntimeError):
+def _check_dtype(what: str, tensor: TensorSpec, *dtypes: torch.dtype, error: type[Exception] = RuntimeError) -> None:
     """Raises `error` unless a tensor of places or classes has one of these dtypes."""
     if tensor.dtype not in dtypes:
         raise error(f"expected {what} to be of {' or '.join(map(str, dtypes))}, but got {tensor.dtype}")
 
 
 @row("index_copy.default")
-def index_copy(x, dim, index, source):
+def index_copy(x: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> TensorSpec:
     dim, count = wrap_dim(dim, x.ndim), index.numel()
     if index.ndim > 1:
         raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})")
@@ -227,7 +231,7 @@ def index_copy(x, dim, index, source):
 
 
 @row("put.default")
-def put(x, index, source, accumulate=False):
+def put(x: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: bool = False) -> TensorSpec:
     _check_dtype("the index of put", index, torch.int64)
     if not active.equal(index.numel(), source.numel()):
         counts = f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
@@ -236,7 +240,7 @@ def put(x, index, source, accumulate=False):
 
 
 @row("index_fill.int_Scalar", "index_fill.int_Tensor")
-def index_fill(x, dim, index, value):
+def index_fill(x: TensorSpec, dim: int, index: TensorSpec, value: Any) -> TensorSpec:
     if value.__class__ is TensorSpec and value.ndim:
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
@@ -247,7 +251,7 @@ def index_fill(x, dim, index, value):
 
 
 @row("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add.default", "scatter_reduce.two")
-def scatter(x, dim, index, src, *rest, **options):
+def scatter(x: TensorSpec, dim: int, index: TensorSpec, src: Any, *rest: Any, **options: Any) -> TensorSpec:
     dim = wrap_dim(dim, x.ndim)
     if not _is_empty(index):
         if index.dtype not in (torch.int64, torch.int32):
@@ -263,7 +267,9 @@ def scatter(x, dim, index, src, *rest, **options):
 
 
 @row("index_add.default", "index_reduce.default")
-def index_add(x, dim, index, source, reduce=None, **options):
+def index_add(
+    x: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, reduce: str | None = None, **options: Any
+) -> TensorSpec:
     dim = wrap_dim(dim, x.ndim)
     if index.ndim > 1:
         raise IndexError("index_add_(): Index is supposed to be a vector")
@@ -287,7 +293,7 @@ def index_add(x, dim, index, source, reduce=None, **options):
 
 
 @row("masked_scatter.default")
-def masked_scatter(x, mask, source):
+def masked_scatter(x: TensorSpec, mask: TensorSpec, source: TensorSpec) -> TensorSpec:
     if mask.dtype is not torch.bool:
         raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype}")
     if x.dtype is not source.dtype:
@@ -296,9 +302,9 @@ def masked_scatter(x, mask, source):
 
 
 @row("index.Tensor", "_unsafe_index.Tensor")
-def index(x, indices):
+def index(x: TensorSpec, indices: Sequence[TensorSpec | None]) -> TensorSpec:
     _check_indices(x, indices)
-    if any(map(_is_mask, indices)):
+    if any(i is not None and _is_mask(i) for i in indices):
         from ..errors import DataDependentError
 
         raise DataDependentError("aten.index.Tensor with a mask")
@@ -307,13 +313,13 @@ def index(x, indices):
     return TensorSpec(x.dtype, x.device, sizes, _index_strides(x, indices, given, kept, block, adjacent, sizes), 0)
 
 
-def _indexed(x, indices):
+def _indexed(x: TensorSpec, indices: Sequence[TensorSpec | None]) -> tuple[Any, ...]:
     """The dims with an index, those without, the sizes of the indices together, whether these stay in place, the sizes of the result.
 
     Raises IndexError where a dim of no elements is indexed, also where nobody needs the result.
     """
     given = [d for d, i in enumerate(indices) if i is not None]
-    block = _together([indices[d].sizes for d in given])
+    block = _together([i.sizes for i in indices if i is not None])
     if all(s.__class__ is int and s for s in block) and any(x.sizes[d].__class__ is int and x.sizes[d] == 0 for d in given):
         raise IndexError("index is out of bounds for dimension with size 0")
     kept = [d for d in range(x.ndim) if d not in given]
@@ -323,7 +329,7 @@ def _indexed(x, indices):
     return given, kept, block, adjacent, (*before, *block, *after)
 
 
-def _together(shapes):
+def _together(shapes: Any) -> tuple[Size, ...]:
     try:
         return broadcasting.broadcast_sizes(*shapes)
     except RuntimeError as error:
@@ -331,19 +337,28 @@ def _together(shapes):
         raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {found}") from error
 
 
-def _index_strides(x, indices, given, kept, block, adjacent, sizes):
+def _index_strides(
+    x: TensorSpec,
+    indices: Sequence[TensorSpec | None],
+    given: Sequence[int],
+    kept: Sequence[int],
+    block: tuple[Size, ...],
+    adjacent: bool,
+    sizes: tuple[Size, ...],
+) -> tuple[Size, ...]:
     """Eager iterates over the operand with indexed dimensions put where the block goes, stride 0, beside views of the indices."""
     lead = [d for d in kept if adjacent and d < given[0]]
     rest = [d for d in kept if d not in lead]
     operand = [x.strides[d] for d in lead] + [0] * len(block) + [x.strides[d] for d in rest]
-    operands = [(sizes, tuple(operand))]
+    operands: list[Any] = [(sizes, tuple(operand))]
     shape = (*(1,) * len(lead), *block, *(1,) * len(rest))
-    for d in given:
-        operands.append((shape, view_strides(block, _steps(indices[d], block), shape)))
+    for index in indices:
+        if index is not None:
+            operands.append((shape, view_strides(block, _steps(index, block), shape)))
     return broadcasting.strides_in_order(sizes, broadcasting._iteration_order(operands, sizes))
 
 
-def _steps(index, block):
+def _steps(index: TensorSpec, block: tuple[Size, ...]) -> tuple[Size, ...]:
     """The strides of an index that is expanded to the block and then made one of 64-bit integers."""
     new = len(block) - index.ndim
     same = map(active.equal, index.sizes, block[new:])
@@ -353,30 +368,37 @@ def _steps(index, block):
 
 
 @row("slice_backward.default", "select_backward.default", "diagonal_backward.default")
-def view_backward(grad, sizes, *rest):
+def view_backward(grad: TensorSpec, sizes: Sequence[Size], *rest: Any) -> TensorSpec:
+    """Where a slice ends is decided by the slice, not by its gradient."""
     return fresh(grad, tuple(sizes))
 
 
 @row("nll_loss_forward.default")
-def nll_loss_forward(x, target, weight, reduction, ignore_index):
+def nll_loss_forward(
+    x: TensorSpec, target: TensorSpec, weight: TensorSpec | None, reduction: int, ignore_index: int
+) -> tuple[Any, ...]:
     _check_dtype("the target of nll_loss", target, torch.int64, torch.uint8)
     out = (x.sizes[0],) if reduction == 0 and x.ndim == 2 else ()
     return fresh(x, out), fresh(x, ())
 
 
 @row("multi_margin_loss.default")
-def multi_margin_loss(x, target, p=1, margin=1, weight=None, reduction=1):
+def multi_margin_loss(
+    x: TensorSpec, target: TensorSpec, p: Any = 1, margin: Any = 1, weight: TensorSpec | None = None, reduction: int = 1
+) -> TensorSpec:
     """Without a reduction a vector has what the target has, a number or a vector of one."""
     return fresh(x, target.sizes if reduction == 0 else ()) if x.ndim < 2 and not _is_empty(x) else NotImplemented
 
 
 @row("multi_margin_loss_backward.default", "multilabel_margin_loss_backward.default")
-def margin_loss_backward(grad, x, target, *rest):
+def margin_loss_backward(grad: TensorSpec, x: TensorSpec, target: TensorSpec, *rest: Any) -> TensorSpec:
     return fresh(x, x.sizes)
 
 
 @row("nll_loss2d_forward.default")
-def nll_loss2d_forward(x, target, weight, reduction, ignore_index):
+def nll_loss2d_forward(
+    x: TensorSpec, target: TensorSpec, weight: TensorSpec | None, reduction: int, ignore_index: int
+) -> tuple[Any, ...]:
     _check_dtype("the target of nll_loss", target, torch.int64)
     if x.ndim != 4 or target.ndim != 3 or x.sizes[1:2] == (0,):
         return NotImplemented
@@ -389,33 +411,39 @@ def nll_loss2d_forward(x, target, weight, reduction, ignore_index):
 
 
 @row("nll_loss_backward.default")
-def nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total):
+def nll_loss_backward(grad: TensorSpec, x: TensorSpec, *rest: Any) -> TensorSpec:
     return fresh(x, x.sizes)
 
 
 @row("nll_loss2d_backward.default")
-def nll_loss2d_backward(grad, x, target, weight, reduction, ignore_index, total):
+def nll_loss2d_backward(
+    grad: TensorSpec,
+    x: TensorSpec,
+    target: TensorSpec,
+    weight: TensorSpec | None,
+    reduction: int,
+    ignore_index: int,
+    total: TensorSpec,
+) -> TensorSpec:
     if same_layout(x) != contiguous(x.sizes):
         raise RuntimeError("grad_input must be contiguous")
     return fresh(x, x.sizes)
 
 
-@row("tril.default", "triu.default")
-def tril(x, diagonal=0):
+@refuses("tril.default", "triu.default")
+def tril(x: TensorSpec, diagonal: int = 0) -> None:
     if x.ndim < 2:
         raise RuntimeError("tril, triu: input tensor must have at least 2 dimensions")
-    return fresh(x, x.sizes)
 
 
-@row("flip.default")
-def flip(x, dims):
+@refuses("flip.default")
+def flip(x: TensorSpec, dims: Sequence[int]) -> None:
     if len({wrap_dim(dim, x.ndim) for dim in dims}) < len(dims):
         raise RuntimeError(f"flip: a dim appears multiple times in the list of dims {list(dims)}")
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
 
 @row("rot90.default")
-def rot90(x, k=1, dims=(0, 1)):
+def rot90(x: TensorSpec, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorSpec:
     if x.ndim < 2 or len(dims) != 2:
         return NotImplemented
     a, b = (wrap_dim(dim, x.ndim) for dim in dims)
@@ -428,8 +456,11 @@ def rot90(x, k=1, dims=(0, 1)):
     return TensorSpec(x.dtype, x.device, tuple([x.sizes[p] for p in places]), tuple([strides[p] for p in places]), 0)
 
 
+laid_out(row_major, *names("tril triu cumsum cumprod", "default"))
+
+
 @row("roll.default")
-def roll(x, shifts, dims=()):
+def roll(x: TensorSpec, shifts: Sequence[int], dims: Sequence[int] = ()) -> TensorSpec:
     if not len(shifts):
         raise RuntimeError("`shifts` required")
     if len(shifts) != len(dims) and not (len(shifts) == 1 and not len(dims)):
@@ -448,7 +479,7 @@ def roll(x, shifts, dims=()):
     return rolled
 
 
-def _is_channels_last_rolled(x, shift, dim):
+def _is_channels_last_rolled(x: TensorSpec, shift: Size, dim: int) -> bool:
     """Eager's kernel for the CPU joins the two parts that change places, one of which may be empty."""
     if x.device.type != "cpu" or not suggests_channels_last(x):
         return False
@@ -460,23 +491,16 @@ def _is_channels_last_rolled(x, shift, dim):
     return all(map(suggests_channels_last, parts))
 
 
-@row("cumsum.default", "cumprod.default")
-def cumsum(x, dim, *, dtype=None):
-    wrap_dim(dim, x.ndim)
-    out = dtype or (torch.int64 if not x.dtype.is_floating_point and not x.dtype.is_complex else x.dtype)
-    return fresh(x, x.sizes, out)
-
-
 @row("constant_pad_nd.default")
-def constant_pad_nd(x, pad, value=0):
-    sizes = list(x.sizes)
+def constant_pad_nd(x: TensorSpec, pad: Sequence[Size], value: Any = 0) -> TensorSpec:
+    padded = list(x.sizes)
     for i, ends in enumerate(zip(pad[::2], pad[1::2])):
         dim = x.ndim - 1 - i
         cut = -sum(end for end in ends if end.__class__ is int and end < 0)
-        if cut and not at_least(cut, sizes[dim]):  # what is cut off is cut off before anything is added
+        if cut and not at_least(cut, padded[dim]):  # what is cut off is cut off before anything is added
             raise RuntimeError("narrow(): length must be non-negative.")
-        sizes[dim] = sizes[dim] + sum(ends)
-    sizes = tuple(sizes)
+        padded[dim] = padded[dim] + sum(ends)
+    sizes = tuple(padded)
     if any(end.__class__ is not int or end > 0 for end in pad):
         check_number(value, x.dtype)
     last = suggests_channels_last(x)
@@ -484,30 +508,39 @@ def constant_pad_nd(x, pad, value=0):
 
 
 @row("_unsafe_masked_index.default")
-def unsafe_masked_index(x, mask, indices, fill):
+def unsafe_masked_index(x: TensorSpec, mask: TensorSpec, indices: Sequence[TensorSpec | None], fill: Any) -> TensorSpec:
     return fresh(x, broadcasting.broadcast_sizes(index(x, indices).sizes, mask.sizes))
 
 
 @row("_unsafe_masked_index_put_accumulate.default")
-def unsafe_masked_index_put_accumulate(x, mask, indices, values):
+def unsafe_masked_index_put_accumulate(
+    x: TensorSpec, mask: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec
+) -> TensorSpec:
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
 
 @row("bucketize.Tensor")
-def bucketize(x, boundaries, *, out_int32=False, right=False):
+def bucketize(x: TensorSpec, boundaries: TensorSpec, *, out_int32: bool = False, right: bool = False) -> TensorSpec:
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return fresh(x, x.sizes, torch.int32 if out_int32 else torch.int64)
 
 
 @row("nonzero_static.default")
-def nonzero_static(x, *, size, fill_value=-1):
+def nonzero_static(x: TensorSpec, *, size: int, fill_value: int = -1) -> TensorSpec:
     """Row by row on a CPU, column by column on a GPU; torch's meta kernel sees no device and takes the latter."""
     return fresh(x, (size, x.ndim), torch.int64) if x.device.type == "cpu" else NotImplemented
 
 
 @row("_ctc_loss.default")
-def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, zero_infinity=False):
+def ctc_loss(
+    log_probs: TensorSpec,
+    targets: TensorSpec,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    blank: int = 0,
+    zero_infinity: bool = False,
+) -> tuple[Any, ...]:
     """The loss of each sequence, and what the backward needs: a row of states for each step of time."""
     if log_probs.ndim != 3:
         raise RuntimeError(
@@ -522,12 +555,12 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, zero_in
 
 
 @row("_ctc_loss_backward.default", "_ctc_loss_backward.Tensor")
-def ctc_loss_backward(grad, log_probs, *rest, **options):
+def ctc_loss_backward(grad: TensorSpec, log_probs: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
     return fresh(log_probs, log_probs.sizes)
 
 
 @row("multilabel_margin_loss_forward.default")
-def multilabel_margin_loss_forward(x, target, reduction):
+def multilabel_margin_loss_forward(x: TensorSpec, target: TensorSpec, reduction: int) -> tuple[Any, ...]:
     """One number for a vector, also without a reduction."""
     if x.ndim > 1 or x.sizes != target.sizes or _is_empty(x):
         return NotImplemented
@@ -536,16 +569,16 @@ def multilabel_margin_loss_forward(x, target, reduction):
 
 @row("_embedding_bag.default")
 def embedding_bag(
-    weight,
-    indices,
-    offsets,
-    scale_grad_by_freq=False,
-    mode=0,
-    sparse=False,
-    weights=None,
-    include_last_offset=False,
-    padding_idx=-1,
-):
+    weight: TensorSpec,
+    indices: TensorSpec,
+    offsets: TensorSpec,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    weights: TensorSpec | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Any, ...]:
     """The bags and what the backward needs, as the CPU's kernel leaves it: it sums rows of dense memory without the bag of each index."""
     if weight.device.type != "cpu" or indices.ndim != 1 or offsets.ndim != 1 or not weight.dtype.is_floating_point:
         return NotImplemented
@@ -564,7 +597,9 @@ def embedding_bag(
 
 
 @row("_embedding_bag_forward_only.default")
-def embedding_bag_forward_only(weight, indices, offsets, scale_grad_by_freq=False, mode=0, *rest):
+def embedding_bag_forward_only(
+    weight: TensorSpec, indices: TensorSpec, offsets: TensorSpec, scale_grad_by_freq: bool = False, mode: int = 0, *rest: Any
+) -> tuple[Any, ...]:
     """The same, but a sum counts the last offset as a bag, too, in what is not the result."""
     found = embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, *rest)
     if found is NotImplemented or mode:

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
 from .. import broadcasting
 from .._torch import ADDMV_CONVERTS
+from ..elementwise import contiguous, elementwise, same_layout
 from ..errors import DataDependentError
+from ..meta import matmul as products
 from ..promotion import complex_of, promote, real_of
 from ..spec import TensorSpec
 from ..symbols import active, minimum
-from .rows import contiguous, elementwise, fresh, row, same_layout, symbolic
+from ..symbols.expr import Size
+from .rows import fresh, refuses, row, symbolic
 
 
-def _match(a, b, what):
+def _match(a: Size, b: Size, what: str) -> None:
     if not active.equal(a, b):
         raise RuntimeError(f"{what}: sizes {a} and {b} cannot be multiplied")
 
 
-def _same_dtype(op, a, b):
+def _same_dtype(op: str, a: TensorSpec, b: TensorSpec) -> None:
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{op}: expected both tensors to have the same dtype, but got {a.dtype} and {b.dtype}")
 
 
-def _added(op, bias, out):
+def _added(op: str, bias: TensorSpec, out: TensorSpec) -> TensorSpec:
     """What is added to a product has its dtype, and is broadcast to its sizes."""
     _same_dtype(op, bias, out)
     if bias.sizes == out.sizes:
@@ -34,7 +40,7 @@ def _added(op, bias, out):
     return out
 
 
-def _same_kind(op, a, b):
+def _same_kind(op: str, a: TensorSpec, b: TensorSpec) -> None:
     _same_dtype(op, a, b)
     if a.device != b.device:
         raise RuntimeError(
@@ -42,64 +48,63 @@ def _same_kind(op, a, b):
         )
 
 
-@row("mm.default")
-def mm(a, b):
+@refuses("mm.default")
+def mm(a: TensorSpec, b: TensorSpec) -> None:
     if a.ndim != 2 or b.ndim != 2:
         raise RuntimeError("mat1 and mat2 must be matrices")
     _same_kind("mm", a, b)
     _match(a.sizes[1], b.sizes[0], "mm")
-    return fresh(a, (a.sizes[0], b.sizes[1]))
 
 
-@row("addmm.default")
-def addmm(bias, a, b, *, beta=1, alpha=1):
-    return _added("addmm", bias, mm(a, b))
+@refuses("addmm.default")
+def addmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> None:
+    mm(a, b)
+    _added("addmm", bias, products.mm(a, b))
 
 
 @row("addr.default")
-def addr(x, a, b, *, beta=1, alpha=1):
+def addr(x: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
     """What is added to is expanded first: of no dimensions, its dtype counts as much as the vectors'. Torch's meta kernel does the rest."""
     if x.ndim or a.ndim != 1 or b.ndim != 1:
         return NotImplemented
     return fresh(a, (a.sizes[0], b.sizes[0]), promote(promote(x.dtype, a.dtype), b.dtype))
 
 
-@row("bmm.default")
-def bmm(a, b):
+@refuses("bmm.default")
+def bmm(a: TensorSpec, b: TensorSpec) -> None:
     if a.ndim != 3 or b.ndim != 3:
         raise RuntimeError("batch1 and batch2 must be 3D tensors")
     _same_kind("bmm", a, b)
     _match(a.sizes[0], b.sizes[0], "bmm")
     _match(a.sizes[2], b.sizes[1], "bmm")
-    return fresh(a, (a.sizes[0], a.sizes[1], b.sizes[2]))
 
 
-@row("baddbmm.default")
-def baddbmm(bias, a, b, *, beta=1, alpha=1):
-    return _added("baddbmm", bias, bmm(a, b))
+@refuses("baddbmm.default")
+def baddbmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> None:
+    bmm(a, b)
+    _added("baddbmm", bias, products.bmm(a, b))
 
 
-@row("dot.default", "vdot.default")
-def dot(a, b):
+@refuses("dot.default", "vdot.default")
+def dot(a: TensorSpec, b: TensorSpec) -> None:
     if a.ndim != 1 or b.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
     _same_kind("dot", a, b)
     _match(a.sizes[0], b.sizes[0], "dot")
-    return fresh(a, ())
 
 
-@row("mv.default")
-def mv(a, b):
+@refuses("mv.default")
+def mv(a: TensorSpec, b: TensorSpec) -> None:
     if a.ndim != 2 or b.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {a.ndim}, {b.ndim}")
     _same_kind("mv", a, b)
     _match(a.sizes[1], b.sizes[0], "mv")
-    return fresh(a, (a.sizes[0],))
 
 
 @row("addmv.default")
-def addmv(bias, a, b, *, beta=1, alpha=1):
-    out = mv(a, b)
+def addmv(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
+    mv(a, b)
+    out = products.mv(a, b)
     if not ADDMV_CONVERTS or bias.dtype is out.dtype:
         return _added("addmv", bias, out)
     if 0 in a.sizes and beta != 0 and not torch.can_cast(bias.dtype, out.dtype):  # there it is a product with beta
@@ -109,31 +114,64 @@ def addmv(bias, a, b, *, beta=1, alpha=1):
     return _added("addmv", bias.replace(dtype=out.dtype), out)
 
 
-def _heads_inside(q, sizes, dtype=None):
+def _heads_inside(q: TensorSpec, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> TensorSpec:
     """(batch, heads, length, dim) laid out as (batch, length, heads, dim)."""
     inner = contiguous((sizes[0], sizes[2], sizes[1], *sizes[3:]))
     return TensorSpec(dtype or q.dtype, q.device, tuple(sizes), (inner[0], inner[2], inner[1], *inner[3:]), 0)
 
 
-def _accumulate(dtype):
+def _accumulate(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 @row("_scaled_dot_product_flash_attention_for_cpu.default")
-def flash_cpu(q, k, v, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
+def flash_cpu(
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: TensorSpec | None = None,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     out = TensorSpec(q.dtype, q.device, q.sizes, same_layout(q), 0)
     return out, _heads_inside(q, q.sizes[:3], _accumulate(q.dtype))
 
 
 @row("_scaled_dot_product_flash_attention_for_cpu_backward.default")
-def flash_cpu_backward(grad, q, k, v, out, logsumexp, dropout_p, is_causal, *, attn_mask=None, scale=None):
+def flash_cpu_backward(
+    grad: TensorSpec,
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    out: TensorSpec,
+    logsumexp: TensorSpec,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: TensorSpec | None = None,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
     return tuple(_heads_inside(x, x.sizes) for x in (q, k, v))
 
 
 @row("_native_multi_head_attention.default")
 def native_multi_head_attention(
-    q, k, v, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, mask=None, need_weights=True, average_attn_weights=True, mask_type=None
-):  # fmt: skip
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: TensorSpec,
+    qkv_bias: TensorSpec,
+    proj_weight: TensorSpec,
+    proj_bias: TensorSpec,
+    mask: TensorSpec | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> tuple[Any, ...]:
     """The second result is undefined unless weights are asked for, which torch's meta kernel does not say."""
     out = fresh(q, (*q.sizes[:-1], embed_dim))
     if not need_weights:
@@ -142,14 +180,14 @@ def native_multi_head_attention(
     return out, fresh(q, (q.sizes[0], *heads, q.sizes[1], k.sizes[1]))
 
 
-def _by_columns(x, sizes, dtype=None):
+def _by_columns(x: TensorSpec, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> TensorSpec:
     """Matrices stored column by column, as LAPACK writes them."""
     sizes = tuple(sizes)
     inner = contiguous((*sizes[:-2], sizes[-1], sizes[-2]))
     return TensorSpec(dtype or x.dtype, x.device, sizes, (*inner[:-2], inner[-1], inner[-2]), 0)
 
 
-def _matrices(op, x, square=False):
+def _matrices(op: str, x: TensorSpec, square: bool = False) -> None:
     if x.ndim < 2:
         raise RuntimeError(f"{op}: The input tensor must have at least 2 dimensions.")
     if square and not active.equal(x.sizes[-1], x.sizes[-2]):
@@ -157,13 +195,13 @@ def _matrices(op, x, square=False):
 
 
 @row("geqrf.default")
-def geqrf(x):
+def geqrf(x: TensorSpec) -> tuple[Any, ...]:
     _matrices("geqrf", x)
     return _by_columns(x, x.sizes), fresh(x, (*x.sizes[:-2], minimum(x.sizes[-2], x.sizes[-1])))
 
 
 @row("linalg_eig.default")
-def linalg_eig(x):
+def linalg_eig(x: TensorSpec) -> tuple[Any, ...]:
     _matrices("linalg.eig", x, square=True)
     dtype = complex_of(x.dtype)
     layout = fresh if x.device.type == "cuda" else _by_columns
@@ -171,7 +209,9 @@ def linalg_eig(x):
 
 
 @row("_linalg_svd.default")
-def linalg_svd(x, full_matrices=False, compute_uv=True, *, driver=None):
+def linalg_svd(
+    x: TensorSpec, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
+) -> tuple[Any, ...]:
     _matrices("linalg.svd", x)
     m, n = x.sizes[-2:]
     least, batch = minimum(m, n), x.sizes[:-2]
@@ -184,7 +224,9 @@ def linalg_svd(x, full_matrices=False, compute_uv=True, *, driver=None):
 
 
 @row("linalg_solve_triangular.default")
-def linalg_solve_triangular(a, b, *, upper, left=True, unitriangular=False):
+def linalg_solve_triangular(
+    a: TensorSpec, b: TensorSpec, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> TensorSpec:
     _matrices("linalg.solve_triangular", a, square=True)
     _matrices("linalg.solve_triangular", b)
     _same_kind("linalg.solve_triangular", a, b)
@@ -194,25 +236,36 @@ def linalg_solve_triangular(a, b, *, upper, left=True, unitriangular=False):
 
 
 @row("_linalg_check_errors.default")
-def linalg_check_errors(info, api_name, *, is_matrix):
+def linalg_check_errors(info: TensorSpec, api_name: str, *, is_matrix: bool) -> None:
     """What went wrong is in the data."""
     return None
 
 
 @symbolic("linalg_pinv.atol_rtol_tensor")
-def linalg_pinv(x, *, atol=None, rtol=None, hermitian=False):
+def linalg_pinv(
+    x: TensorSpec, *, atol: TensorSpec | None = None, rtol: TensorSpec | None = None, hermitian: bool = False
+) -> TensorSpec:
     _matrices("linalg.pinv", x, square=hermitian)
     return fresh(x, (*x.sizes[:-2], x.sizes[-1], x.sizes[-2]))
 
 
 @symbolic("_trilinear.default")
-def trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
+def trilinear(
+    a: TensorSpec,
+    b: TensorSpec,
+    c: TensorSpec,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> TensorSpec:
     """Three factors with dims of size 1 put in, multiplied and summed over some dims."""
     sizes = broadcasting.broadcast_sizes(*[_with_ones(x.sizes, dims) for x, dims in ((a, expand1), (b, expand2), (c, expand3))])
-    return fresh(a, [size for d, size in enumerate(sizes) if d not in sumdim])
+    return fresh(a, tuple([size for d, size in enumerate(sizes) if d not in sumdim]))
 
 
-def _with_ones(sizes, dims):
+def _with_ones(sizes: Sequence[Size], dims: Sequence[int]) -> tuple[Size, ...]:
     out = list(sizes)
     for d in sorted(dims):
         out.insert(d, 1)
@@ -220,14 +273,15 @@ def _with_ones(sizes, dims):
 
 
 @row("linalg_lstsq.default")
-def linalg_lstsq(a, b, rcond=None, *, driver=None):
+def linalg_lstsq(a: TensorSpec, b: TensorSpec, rcond: float | None = None, *, driver: str | None = None) -> tuple[Any, ...]:
     """Sums of squared residuals come out only of drivers that compute them, and of two of these only when all ranks are full."""
     vectors = b.ndim == a.ndim - 1 and b.sizes == a.sizes[:-1]
     right = (*b.sizes, 1) if vectors else b.sizes
     if a.ndim < 2 or len(right) < 2 or a.dtype is not b.dtype or not all(s.__class__ is int and s for s in (*a.sizes, *right)):
         raise DataDependentError("aten.linalg_lstsq.default of these sizes")  # torch has no rule either
     batch = broadcasting.broadcast_sizes(a.sizes[:-2], right[:-2])
-    (rows, columns), count = a.sizes[-2:], right[-1]
+    sides: Any = (*a.sizes[-2:], right[-1])
+    rows, columns, count = sides
     driver = driver or ("gelsy" if a.device.type == "cpu" else "gels")
     decomposes = driver in ("gelsd", "gelss")
     if decomposes and rows > columns:
@@ -247,8 +301,23 @@ def linalg_lstsq(a, b, rcond=None, *, driver=None):
 
 @row("_cudnn_rnn.default")
 def cudnn_rnn(
-    x, weights, stride, weight_buf, hx, cx, mode, hidden, proj, layers, batch_first, dropout, train, bidirectional, batch_sizes, state
-):  # fmt: skip
+    x: TensorSpec,
+    weights: Sequence[TensorSpec],
+    stride: int,
+    weight_buf: TensorSpec | None,
+    hx: TensorSpec,
+    cx: TensorSpec | None,
+    mode: int,
+    hidden: int,
+    proj: int,
+    layers: int,
+    batch_first: bool,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_sizes: Sequence[int],
+    state: TensorSpec | None,
+) -> tuple[Any, ...]:
     """Of a layer that is not trained: what its backward needs is as large as the library says. The library works step by step: with the
     batch first, the result lies as if it were not, which torch's meta kernel does not say, nor the dtype of a cell."""
     if train:
@@ -257,7 +326,7 @@ def cudnn_rnn(
     width, states = (proj or hidden) * directions, layers * directions
     if batch_sizes:
         out = fresh(x, (x.sizes[0], width))
-        batch = batch_sizes[0]
+        batch: Size = batch_sizes[0]
     else:
         batch, steps = x.sizes[:2] if batch_first else (x.sizes[1], x.sizes[0])
         out = fresh(x, (steps, batch, width))
@@ -274,7 +343,25 @@ GRU = 3
 
 
 @row("mkldnn_rnn_layer_backward.default")
-def onednn_layer_backward(x, w_ih, w_hh, b_ih, b_hh, hx, cx, out, hy, cy, grad, grad_hy, grad_cy, reverse, mode, hidden, *rest):
+def onednn_layer_backward(
+    x: TensorSpec,
+    w_ih: TensorSpec,
+    w_hh: TensorSpec,
+    b_ih: TensorSpec,
+    b_hh: TensorSpec,
+    hx: TensorSpec,
+    cx: TensorSpec,
+    out: TensorSpec,
+    hy: TensorSpec,
+    cy: TensorSpec,
+    grad: TensorSpec | None,
+    grad_hy: TensorSpec | None,
+    grad_cy: TensorSpec | None,
+    reverse: bool,
+    mode: int,
+    hidden: int,
+    *rest: Any,
+) -> tuple[Any, ...]:
     """Gradients are float32 whatever the layer's dtype is (meta kernels of torch before 2.13 say otherwise); a GRU has one bias more.
 
     A layer without biases is handed zeros of its weights' sizes, whose gradients are those of biases all the same.

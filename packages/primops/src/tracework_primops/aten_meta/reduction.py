@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
 from .. import _torch
 from ..broadcasting import channels_last, is_channels_last
+from ..elementwise import contiguous, same_layout
 from ..promotion import real_of
 from ..spec import TensorSpec
 from ..symbols import active
+from ..symbols.expr import Size
 from .dtypes import refusal
-from .rows import at_least, contiguous, fresh, row, same_layout, suggests_channels_last, symbolic, wrap_dim
+from .rows import (
+    at_least,
+    fresh,
+    laid_out,
+    like_first,
+    names,
+    refuses,
+    row,
+    row_major,
+    suggests_channels_last,
+    symbolic,
+    wrap_dim,
+)
+
+Dims = Sequence[int] | int | None
 
 
-def reduced(sizes, dims, keepdim):
+def reduced(sizes: Sequence[Size], dims: Any, keepdim: bool) -> tuple[Size, ...]:
     """The sizes after a reduction; no dims means all of them."""
     ndim = len(sizes)
     if dims is None or dims == [] or dims == ():
@@ -24,51 +43,35 @@ def reduced(sizes, dims, keepdim):
     return tuple(s for d, s in enumerate(sizes) if d not in gone)
 
 
-def _summed(dtype):
-    return torch.int64 if not dtype.is_floating_point and not dtype.is_complex else dtype
+@refuses("mean.default")
+def mean_all(x: TensorSpec, *, dtype: torch.dtype | None = None) -> None:
+    mean_dims(x, None, dtype=dtype)
 
 
-@row("sum.default", "prod.default")
-def sum_all(x, *, dtype=None):
-    return fresh(x, (), dtype or _summed(x.dtype))
-
-
-@row("sum.dim_IntList", "prod.dim_int", "nansum.default")
-def sum_dims(x, dim=None, keepdim=False, *, dtype=None):
-    return fresh(x, reduced(x.sizes, dim, keepdim), dtype or _summed(x.dtype))
-
-
-@row("mean.default")
-def mean_all(x, *, dtype=None):
-    return mean_dims(x, None, dtype=dtype)
-
-
-@row("mean.dim")
-def mean_dims(x, dim=None, keepdim=False, *, dtype=None):
+@refuses("mean.dim")
+def mean_dims(x: TensorSpec, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> None:
     out = dtype or x.dtype
     if not (out.is_floating_point or out.is_complex):
         raise refusal(torch.ops.aten.mean.default, (x.replace(dtype=out),))(
             f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {out}"
         )
-    return fresh(x, reduced(x.sizes, dim, keepdim), out)
 
 
-def _few_dims(x):
+def _few_dims(x: TensorSpec) -> None:
     if x.ndim > 64:
         raise RuntimeError("only tensors with up to 64 dims are supported")
 
 
-@row("amax.default", "amin.default")
-def extremum_dims(x, dim=(), keepdim=False):
+@refuses("amax.default", "amin.default")
+def extremum_dims(x: TensorSpec, dim: Sequence[int] = (), keepdim: bool = False) -> None:
     _few_dims(x)
     _has_elements("amax", x, dim)
     reduced_dims = [wrap_dim(d, x.ndim) for d in dim]
     if len(set(reduced_dims)) != len(reduced_dims):
         raise RuntimeError("a dim appears multiple times in the list of dims")
-    return fresh(x, reduced(x.sizes, dim, keepdim))
 
 
-def _has_elements(name, x, dims, error=RuntimeError):
+def _has_elements(name: str, x: TensorSpec, dims: Sequence[int], error: type[Exception] = RuntimeError) -> None:
     """Raises what eager raises where there is no element to choose; no dims means all of them, for which eager raises `error`."""
     if 0 in x.sizes:
         if not len(dims):
@@ -78,72 +81,58 @@ def _has_elements(name, x, dims, error=RuntimeError):
                 raise IndexError(f"{name}(): Expected reduction dim {dim} to have non-zero size.")
 
 
-@row("max.default", "min.default")
-def extremum_all(x):
+@refuses("max.default", "min.default")
+def extremum_all(x: TensorSpec) -> None:
     _has_elements("max", x, ())
-    return fresh(x, ())
 
 
-@row("max.dim", "min.dim")
-def extremum_dim(x, dim, keepdim=False):
+@refuses("max.dim", "min.dim")
+def extremum_dim(x: TensorSpec, dim: int, keepdim: bool = False) -> None:
     _has_elements("max", x, (dim,))
-    sizes = reduced(x.sizes, dim, keepdim)
-    return fresh(x, sizes), fresh(x, sizes, torch.int64)
 
 
-@row("argmax.default", "argmin.default")
-def argmax(x, dim=None, keepdim=False):
+@refuses("argmax.default", "argmin.default")
+def argmax(x: TensorSpec, dim: int | None = None, keepdim: bool = False) -> None:
     if x.dtype is torch.bool or x.dtype.is_complex:  # which eager asks of tensors without elements, too
         raise refusal(torch.ops.aten.argmax.default, (x,))(f"argmax(): does not support {x.dtype} input")
     _has_elements("argmax", x, () if dim is None else (dim,), IndexError)
-    return fresh(x, reduced(x.sizes, dim, keepdim), torch.int64)
 
 
-def _truth(x):
-    return torch.uint8 if x.dtype is torch.uint8 else torch.bool
+laid_out(like_first, "sort.default", "sort.stable")
+laid_out(row_major, *names("_softmax _log_softmax _safe_softmax", "default"))
+laid_out(row_major, "mean.default", "mean.dim", "native_layer_norm.default")
 
 
-@row("any.default", "all.default")
-def any_all(x):
-    return fresh(x, (), _truth(x))
+@row("_softmax_backward_data.default", "_log_softmax_backward_data.default")
+def softmax_backward(grad: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype) -> TensorSpec:
+    return fresh(grad, grad.sizes, input_dtype)
 
 
-@row("any.dim", "all.dim", "any.dims", "all.dims")
-def any_dims(x, dim=None, keepdim=False):
-    return fresh(x, reduced(x.sizes, dim, keepdim), _truth(x))
-
-
-@row("var.correction", "std.correction")
-def var(x, dim=None, *, correction=None, keepdim=False):
-    return fresh(x, reduced(x.sizes, dim, keepdim), real_of(x.dtype))
-
-
-@row("var_mean.correction", "std_mean.correction")
-def var_mean(x, dim=None, *, correction=None, keepdim=False):
-    sizes = reduced(x.sizes, dim, keepdim)
-    return fresh(x, sizes, real_of(x.dtype)), fresh(x, sizes)
-
-
-@row("sort.default")
-def sort(x, dim=-1, descending=False):
-    return sort_stable(x, stable=False, dim=dim)
-
-
-@row("sort.stable")
-def sort_stable(x, *, stable, dim=-1, descending=False):
-    wrap_dim(dim, x.ndim)
-    strides = same_layout(x)
-    return tuple([TensorSpec(dtype, x.device, x.sizes, strides, 0) for dtype in (x.dtype, torch.int64)])
+@row("native_layer_norm_backward.default")
+def native_layer_norm_backward(
+    grad: TensorSpec,
+    x: TensorSpec,
+    normalized_shape: Sequence[Size],
+    mean: TensorSpec,
+    rstd: TensorSpec,
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    mask: Sequence[bool],
+) -> tuple[TensorSpec | None, ...]:
+    """Each as what it is the gradient of."""
+    return tuple(
+        [fresh(t, t.sizes) if t is not None and wanted else None for t, wanted in zip((x, weight, bias or weight), mask)]
+    )
 
 
 @row("logsumexp.default")
-def logsumexp(x, dim, keepdim=False):
+def logsumexp(x: TensorSpec, dim: Sequence[int], keepdim: bool = False) -> TensorSpec:
     dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.get_default_dtype()
     return fresh(x, reduced(x.sizes, dim, keepdim), dtype)
 
 
 @symbolic("topk.default")
-def topk(x, k, dim=-1, largest=True, sorted=True):
+def topk(x: TensorSpec, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, ...]:
     if x.ndim and not (at_least(0, k) and active.decide("<=", k, x.sizes[wrap_dim(dim, x.ndim)])):
         raise RuntimeError("selected index k out of range")
     sizes = tuple(k if d == wrap_dim(dim, x.ndim) else s for d, s in enumerate(x.sizes))
@@ -151,43 +140,23 @@ def topk(x, k, dim=-1, largest=True, sorted=True):
 
 
 @symbolic("hash_tensor.default")
-def hash_tensor(x, dim=(), *, keepdim=False, mode=0):
+def hash_tensor(x: TensorSpec, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0) -> TensorSpec:
     return fresh(x, reduced(x.sizes, tuple(dim), keepdim), torch.uint64)
 
 
 @row("linalg_vector_norm.default")
-def linalg_vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
+def linalg_vector_norm(
+    x: TensorSpec, ord: Any = 2, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> TensorSpec:
     return fresh(x, reduced(x.sizes, dim, keepdim), real_of(dtype or x.dtype))
 
 
 @row("norm.ScalarOpt_dim")
-def norm(x, p, dim, keepdim=False):
+def norm(x: TensorSpec, p: Any, dim: Sequence[int], keepdim: bool = False) -> TensorSpec:
     return fresh(x, reduced(x.sizes, dim, keepdim), real_of(x.dtype))
 
 
-@row("count_nonzero.default", "count_nonzero.dim_IntList")
-def count_nonzero(x, dim=None):
-    return fresh(x, reduced(x.sizes, dim, False), torch.int64)
-
-
-@row("_softmax.default", "_log_softmax.default")
-def softmax(x, dim, half_to_float):
-    wrap_dim(dim, x.ndim)
-    dtype = torch.float32 if half_to_float else x.dtype
-    return fresh(x, x.sizes, dtype)
-
-
-@row("_safe_softmax.default")
-def safe_softmax(x, dim, dtype=None):
-    return fresh(x, x.sizes, dtype)
-
-
-@row("_softmax_backward_data.default", "_log_softmax_backward_data.default")
-def softmax_backward(grad, output, dim, input_dtype):
-    return fresh(grad, grad.sizes, input_dtype)
-
-
-def _statistics_dtype(x, *parameters):
+def _statistics_dtype(x: TensorSpec, *parameters: TensorSpec | None) -> torch.dtype:
     """Of the means that a normalisation keeps. Raises RuntimeError where the CPU's kernels do: parameters have the dtype of the input,
     or all are float32 beside an input in half precision."""
     half = x.dtype in (torch.float16, torch.bfloat16)
@@ -200,12 +169,14 @@ def _statistics_dtype(x, *parameters):
     return found.pop()
 
 
-def _all_equal(a, b):
+def _all_equal(a: Sequence[Size], b: Sequence[Size]) -> bool:
     return all(active.equal(x, y) for x, y in zip(a, b))
 
 
-@row("native_layer_norm.default")
-def native_layer_norm(x, normalized_shape, weight, bias, eps):
+@refuses("native_layer_norm.default")
+def native_layer_norm(
+    x: TensorSpec, normalized_shape: Sequence[Size], weight: TensorSpec | None, bias: TensorSpec | None, eps: float
+) -> None:
     axis = x.ndim - len(normalized_shape)
     if not len(normalized_shape):
         raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element")
@@ -218,29 +189,22 @@ def native_layer_norm(x, normalized_shape, weight, bias, eps):
         raise RuntimeError(
             f"Given normalized_shape={list(normalized_shape)}, expected input with shape [*, {normalized_shape}], but got {x.sizes}"
         )
-    sizes = (*x.sizes[:axis], *(1,) * len(normalized_shape))
-    stat = fresh(x, sizes, _statistics_dtype(x, weight, bias))
-    return fresh(x, x.sizes), stat, stat
-
-
-@row("native_layer_norm_backward.default")
-def native_layer_norm_backward(grad, x, normalized_shape, mean, rstd, weight, bias, mask):
-    return (
-        fresh(x, x.sizes) if mask[0] else None,
-        fresh(weight, weight.sizes) if mask[1] and weight is not None else None,
-        fresh(bias if bias is not None else weight, (bias or weight).sizes) if mask[2] and (bias or weight) is not None else None,
-    )
+    _statistics_dtype(x, weight, bias)
 
 
 @row("_fused_rms_norm.default")
-def fused_rms_norm(x, normalized_shape, weight, eps):
+def fused_rms_norm(
+    x: TensorSpec, normalized_shape: Sequence[Size], weight: TensorSpec | None, eps: float | None
+) -> tuple[Any, ...]:
     axis = x.ndim - len(normalized_shape)
     sizes = (*x.sizes[:axis], *(1,) * len(normalized_shape))
     return fresh(x, x.sizes), fresh(x, sizes, _statistics_dtype(x))
 
 
 @row("native_group_norm.default")
-def native_group_norm(x, weight, bias, n, c, hxw, group, eps):
+def native_group_norm(
+    x: TensorSpec, weight: TensorSpec | None, bias: TensorSpec | None, n: int, c: int, hxw: int, group: int, eps: float
+) -> tuple[Any, ...]:
     on_cpu = x.device.type == "cpu"
     last = on_cpu and suggests_channels_last(x)
     if not (last or x.is_contiguous):
@@ -256,7 +220,18 @@ def native_group_norm(x, weight, bias, n, c, hxw, group, eps):
 
 
 @row("native_group_norm_backward.default")
-def native_group_norm_backward(grad, x, mean, rstd, weight, n, c, hxw, group, mask):
+def native_group_norm_backward(
+    grad: TensorSpec,
+    x: TensorSpec,
+    mean: TensorSpec,
+    rstd: TensorSpec,
+    weight: TensorSpec | None,
+    n: int,
+    c: int,
+    hxw: int,
+    group: int,
+    mask: Sequence[bool],
+) -> tuple[Any, ...]:
     """Raises RuntimeError for images and gradients that do not lie alike, where eager's kernels read both in the order of one, whatever they are
     given, and autograd copies them before."""
     if weight is None and (mask[1] or mask[2]):
@@ -267,14 +242,15 @@ def native_group_norm_backward(grad, x, mean, rstd, weight, n, c, hxw, group, ma
             wanted = "channels-last" if last else "row-major"
             raise RuntimeError(f"native_group_norm_backward: expected {wanted} operands, but got {one}")
     strides = channels_last(x.sizes) if last else contiguous(x.sizes)
+    of_weight = fresh(weight, weight.sizes) if weight is not None else None
     return (
         TensorSpec(x.dtype, x.device, x.sizes, strides, 0) if mask[0] else None,
-        fresh(weight, weight.sizes) if mask[1] else None,
-        fresh(weight, weight.sizes) if mask[2] else None,
+        of_weight if mask[1] else None,
+        of_weight if mask[2] else None,
     )
 
 
-def _batch_norm(x, training, *parameters):
+def _batch_norm(x: TensorSpec, training: bool, *parameters: TensorSpec | None) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
     stat = fresh(x, (x.sizes[1],), _statistics_dtype(x, *parameters))
     none = fresh(x, (0,), stat.dtype)
     strides = same_layout(x)
@@ -287,43 +263,106 @@ def _batch_norm(x, training, *parameters):
 
 
 @row("native_batch_norm.default", "_native_batch_norm_legit.default")
-def native_batch_norm(x, weight, bias, mean, var, training, momentum, eps):
+def native_batch_norm(
+    x: TensorSpec,
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    mean: TensorSpec | None,
+    var: TensorSpec | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     return _batch_norm(x, training, weight, bias, mean, var)
 
 
 @row("_native_batch_norm_legit_functional.default")
-def native_batch_norm_functional(x, weight, bias, mean, var, training, momentum, eps):
+def native_batch_norm_functional(
+    x: TensorSpec,
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    mean: TensorSpec,
+    var: TensorSpec,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     """With the running statistics as they are afterwards."""
     return (*_batch_norm(x, training, weight, bias, mean, var), *(fresh(t, t.sizes) for t in (mean, var)))
 
 
 @row("_batch_norm_with_update.default")
-def batch_norm_with_update(x, weight, bias, mean, var, momentum, eps):
+def batch_norm_with_update(
+    x: TensorSpec,
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    mean: TensorSpec,
+    var: TensorSpec,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     return (*_batch_norm(x, True, weight, bias, mean, var), fresh(x, (0,), torch.uint8))
 
 
 @row("_batch_norm_with_update_functional.default")
-def batch_norm_with_update_functional(x, weight, bias, mean, var, momentum, eps):
+def batch_norm_with_update_functional(
+    x: TensorSpec,
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    mean: TensorSpec,
+    var: TensorSpec,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     return (*batch_norm_with_update(x, weight, bias, mean, var, momentum, eps), *(fresh(t, t.sizes) for t in (mean, var)))
 
 
 @row("_batch_norm_no_update.default")
-def batch_norm_no_update(x, weight, bias, mean, var, momentum, eps):
+def batch_norm_no_update(
+    x: TensorSpec,
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    mean: TensorSpec | None,
+    var: TensorSpec | None,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     return (*_batch_norm(x, False, weight, bias, mean, var), fresh(x, (0,), torch.uint8))
 
 
 @row("_native_batch_norm_legit.no_stats")
-def native_batch_norm_no_stats(x, weight, bias, training, momentum, eps):
+def native_batch_norm_no_stats(
+    x: TensorSpec, weight: TensorSpec | None, bias: TensorSpec | None, training: bool, momentum: float, eps: float
+) -> tuple[Any, ...]:
     return _batch_norm(x, training, weight, bias)
 
 
 @row("_native_batch_norm_legit_no_training.default")
-def native_batch_norm_no_training(x, weight, bias, mean, var, momentum, eps):
+def native_batch_norm_no_training(
+    x: TensorSpec,
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    mean: TensorSpec,
+    var: TensorSpec,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     return _batch_norm(x, False, weight, bias, mean, var)
 
 
 @row("native_batch_norm_backward.default")
-def native_batch_norm_backward(grad, x, weight, mean, var, save_mean, save_var, train, eps, mask):
+def native_batch_norm_backward(
+    grad: TensorSpec,
+    x: TensorSpec,
+    weight: TensorSpec | None,
+    mean: TensorSpec | None,
+    var: TensorSpec | None,
+    save_mean: TensorSpec | None,
+    save_var: TensorSpec | None,
+    train: bool,
+    eps: float,
+    mask: Sequence[bool],
+) -> tuple[Any, ...]:
     channels = (x.sizes[1],)
     dtype = weight.dtype if weight is not None else _statistics_dtype(x)
     return (
@@ -334,34 +373,32 @@ def native_batch_norm_backward(grad, x, weight, mean, var, save_mean, save_var, 
 
 
 @row("histogram.bin_ct", "histogram.bins_tensor")
-def histogram(x, bins, **options):
+def histogram(x: TensorSpec, bins: Any, **options: Any) -> tuple[Any, ...]:
     edges = bins.sizes[0] if bins.__class__ is TensorSpec else bins + 1
     return fresh(x, (edges - 1,)), fresh(x, (edges,))
 
 
 @row("_histogramdd_bin_edges.default")
-def histogramdd_bin_edges(x, bins, **options):
+def histogramdd_bin_edges(x: TensorSpec, bins: Sequence[int], **options: Any) -> list[TensorSpec]:
     if x.ndim < 2 or not active.equal(x.sizes[-1], len(bins)):
         raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
     return [fresh(x, (n + 1,)) for n in bins]
 
 
 @row("_histogramdd_from_bin_cts.default")
-def histogramdd_from_bin_cts(x, bins, **options):
+def histogramdd_from_bin_cts(x: TensorSpec, bins: Sequence[int], **options: Any) -> TensorSpec:
     return fresh(x, tuple(bins))
 
 
 @row("_histogramdd_from_bin_tensors.default")
-def histogramdd_from_bin_tensors(x, bins, **options):
+def histogramdd_from_bin_tensors(x: TensorSpec, bins: Sequence[TensorSpec], **options: Any) -> TensorSpec:
     return fresh(x, tuple(b.sizes[0] - 1 for b in bins))
 
 
-@row("aminmax.default")
-def aminmax(x, *, dim=None, keepdim=False):
+@refuses("aminmax.default")
+def aminmax(x: TensorSpec, *, dim: int | None = None, keepdim: bool = False) -> None:
     _few_dims(x)
     if dim is None and 0 in x.sizes:
         raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
     if dim is not None and x.ndim and x.sizes[wrap_dim(dim, x.ndim)] == 0:
         raise IndexError(f"aminmax: Expected reduction dim {dim} to have non-zero size.")
-    found = fresh(x, reduced(x.sizes, dim, keepdim))
-    return found, found

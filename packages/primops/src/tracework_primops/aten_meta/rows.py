@@ -1,20 +1,21 @@
-"""The ATEN_META table, how rows are registered, and the shape arithmetic that rows of several families share.
+"""The tables of ATen ops, how they are filled, and the shape arithmetic that rows of several families share.
 
 A row is called with the arguments of the overload, tensors replaced by their TensorSpec and symbolic sizes by Expr. It gives
 the exact sizes, strides, offset, dtype and device that eager gives, and raises RuntimeError where eager does.
-NotImplemented leaves the case to torch's meta kernel. Sizes are compared through symbols.active, which records what was decided.
+NotImplemented leaves the case to torch's meta kernel, also what a refusal gives. Sizes are compared through symbols.active, which
+records what was decided.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import torch
 
 from .. import _torch, broadcasting
+from ..elementwise import contiguous, elementwise, same_layout
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Size
@@ -22,6 +23,25 @@ from ..symbols.expr import Size
 Rule = Callable[..., Any]
 ATEN_META: dict[Any, Rule] = {}
 SYMBOLIC: dict[Any, list[Rule]] = {}  # overload -> rules for symbolic sizes; plain ones are left to torch's meta kernel
+REFUSALS: dict[Any, Rule] = {}  # overload -> what raises where eager does; the decomposition says the rest
+LAYOUTS: dict[Any, Rule] = {}
+"""Overload -> the spec of a result as eager lays it out, from the one that the decomposition gives and the arguments."""
+OF_TORCH = frozenset(
+    """
+    polygamma polar linalg_cross norm.Scalar norm.ScalarOpt_dtype norm.ScalarOpt_dim_dtype median nanmedian mode kthvalue trace histc
+    _reshape_copy lift_fresh lift_fresh_copy view_as_real view_as_real_copy view_as_complex view_as_complex_copy view_copy.dtype
+    as_strided_scatter cudnn_batch_norm miopen_batch_norm batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward
+    convolution_overrideable convolution_backward_overrideable _efficientzerotensor linspace take unfold_backward searchsorted _scaled_mm
+    _int_mm addbmm randint randperm cummax cummin logcumsumexp topk grid_sampler_2d_backward grid_sampler_3d_backward im2col col2im
+    max_pool3d_with_indices max_pool3d_with_indices_backward avg_pool3d avg_pool3d_backward _adaptive_avg_pool3d
+    _adaptive_avg_pool3d_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward reflection_pad1d reflection_pad1d_backward
+    reflection_pad2d_backward reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d_backward
+    replication_pad3d_backward _fused_rms_norm_backward _fused_adam _fused_adamw _fused_sgd
+    """.split()
+)
+"""Operators with a decomposition of which torch's meta kernel is asked all the same: it refuses what eager does, and never loads torch's
+compiler. The foreach ops are, too."""
+WHOLE: set[Any] = set()  # composites of torch's that are an op of their own here
 
 
 def overload(name: str) -> Any:
@@ -32,15 +52,51 @@ def overload(name: str) -> Any:
 
 def row(*names: str) -> Callable[[Rule], Rule]:
     """Registers the rule for these overloads."""
+    return _filing(ATEN_META, names)
 
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            found = overload(name)
-            if found is not None:
-                ATEN_META[found] = rule
+
+def refuses(*names: str) -> Callable[[Rule], Rule]:
+    """Registers what raises for these overloads where eager does. It is called with the arguments of a row."""
+    return _filing(REFUSALS, names)
+
+
+def laid_out(layout: Rule, *names: str) -> None:
+    """Registers how eager lays out the results of these overloads."""
+    _filing(LAYOUTS, names)(layout)
+
+
+def names(text: str, *suffixes: str) -> list[str]:
+    """Overloads of these operators with these names."""
+    return [f"{name}.{suffix}" for name in text.split() for suffix in suffixes]
+
+
+def row_major(spec: TensorSpec, *arguments: Any, **options: Any) -> TensorSpec:
+    """For `laid_out`: whatever the arguments are."""
+    return fresh(spec, spec.sizes)
+
+
+def like_first(spec: TensorSpec, x: TensorSpec, *arguments: Any, **options: Any) -> TensorSpec:
+    """For `laid_out`: as `empty_like` of the first argument."""
+    return TensorSpec(spec.dtype, spec.device, x.sizes, same_layout(x), 0)
+
+
+def like_operands(spec: TensorSpec, *arguments: Any, **options: Any) -> TensorSpec:
+    """For `laid_out`: as one elementwise op over all tensors that were given."""
+    return elementwise(spec.dtype, [x for x in arguments if x.__class__ is TensorSpec])
+
+
+def like_operands_and_numbers(spec: TensorSpec, *arguments: Any, **options: Any) -> TensorSpec:
+    """For `laid_out`: as one elementwise op over all arguments."""
+    specs = [x for x in arguments if x.__class__ is TensorSpec]
+    return elementwise(spec.dtype, specs, with_number=len(specs) < len(arguments))
+
+
+def _filing(table: dict[Any, Rule], names: tuple[str, ...]) -> Callable[[Rule], Rule]:
+    def file(rule: Rule) -> Rule:
+        table.update({found: rule for found in map(overload, names) if found is not None})
         return rule
 
-    return register
+    return file
 
 
 def symbolic(*names: str) -> Callable[[Rule], Rule]:
@@ -57,9 +113,6 @@ def symbolic(*names: str) -> Callable[[Rule], Rule]:
         return rule
 
     return register
-
-
-contiguous = lru_cache(maxsize=8192)(broadcasting.contiguous)
 
 
 def fresh(like: TensorSpec, sizes: tuple[Size, ...], dtype: torch.dtype | None = None) -> TensorSpec:
@@ -144,102 +197,6 @@ def wrap_index(index: Size, size: Size) -> Size | None:
     if active.decide("<", index, 0):
         index = index + size
     return None if active.decide("<", index, 0) or active.decide(">=", index, size) else index
-
-
-def common_device(specs: list[TensorSpec]) -> torch.device:
-    """Where the result lives: 0-dim CPU tensors join any device. Raises RuntimeError for a mixture."""
-    device = None
-    for spec in specs:
-        if spec.sizes or spec.device.type != "cpu":
-            if device is None:
-                device = spec.device
-            elif device != spec.device and (spec.sizes or spec.device.type != "cpu"):
-                raise RuntimeError(
-                    f"Expected all tensors to be on the same device, but found at least two devices, {device} and {spec.device}!"
-                )
-    return device if device is not None else specs[0].device
-
-
-def elementwise(dtype: torch.dtype, specs: list[TensorSpec]) -> TensorSpec:
-    """The result of an elementwise op over these tensors."""
-    first = specs[0]
-    sizes, strides = first.sizes, first.strides
-    for other in specs:
-        if other is not first and (other.sizes != sizes or other.strides != strides):
-            break
-    else:
-        device = first.device if len(specs) == 1 else common_device(specs)
-        return TensorSpec(dtype, device, sizes, _settled([(sizes, strides)], sizes, _alike(sizes, strides)), 0)
-    if active.table() is None:
-        sizes, strides = _broadcast_cached(tuple([(s.sizes, s.strides) for s in specs]))
-    else:
-        layouts = [(s.sizes, s.strides) for s in specs]
-        sizes, strides = _broadcast(layouts)
-        strides = _settled(layouts, sizes, strides)
-    return TensorSpec(dtype, common_device(specs), sizes, strides, 0)
-
-
-def elementwise_with_number(dtype: torch.dtype, x: TensorSpec) -> TensorSpec:
-    """The result of an elementwise op over a tensor and a number, which eager broadcasts as a tensor without dimensions.
-
-    Only the strides of dimensions of size one differ from those of an op of one operand.
-    """
-    strides = _settled([(x.sizes, x.strides), ((), ())], x.sizes, _with_number(x.sizes, x.strides))
-    return TensorSpec(dtype, x.device, x.sizes, strides, 0)
-
-
-def _settled(layouts: list[tuple[Any, Any]], sizes: tuple, strides: tuple) -> tuple:
-    """Strides of an elementwise result: these where they are row-major, or no size is 1. An open one that is, is fixed: a size that is
-    computed from others may be 1 for some of them, where dims lie in another order. Sizes that depend on data are not asked."""
-    table = active.table()
-    if table is None or strides == contiguous(sizes):
-        return strides
-    opened = {s for shape, _ in layouts for s in shape if s.__class__ is not int and table.has_hint(s)}
-    fixed = {symbol: table.hint(symbol) for s in opened if active.is_fixed_one(s) for symbol in s.free_symbols}
-    if not fixed:
-        return strides
-
-    def written(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple([n if n.__class__ is int else n.substitute(fixed) for n in numbers])
-
-    return broadcasting.elementwise_strides([(written(shape), written(t)) for shape, t in layouts], written(sizes))
-
-
-@lru_cache(maxsize=8192)
-def _with_number(sizes: tuple, strides: tuple) -> tuple:
-    return broadcasting.elementwise_strides([(sizes, strides), ((), ())], sizes)
-
-
-def _broadcast(layouts: Any) -> tuple:
-    sizes = broadcasting.broadcast_sizes(*[sizes for sizes, _ in layouts])
-    aligned = [(_known_as(s, sizes), t) for s, t in layouts]
-    return sizes, broadcasting.elementwise_strides(aligned, sizes)
-
-
-def _known_as(shape: tuple, sizes: tuple) -> tuple:
-    """Sizes that were found equal written alike, so that strides compare structurally; what is broadcast is a 1."""
-    joined = sizes[len(sizes) - len(shape) :]
-    shape = tuple(1 if a is not b and a.__class__ is not int and active.is_one(a) else a for a, b in zip(shape, joined))
-    if len(shape) != len(sizes):
-        return shape
-    return tuple(a if a.__class__ is int and (a == 1 or b.__class__ is int) else b for a, b in zip(shape, sizes))
-
-
-@lru_cache(maxsize=8192)
-def _alike(sizes: tuple, strides: tuple) -> tuple:
-    """The strides of an elementwise result when all operands have these."""
-    return broadcasting.elementwise_strides([(sizes, strides)], sizes)
-
-
-_broadcast_cached = lru_cache(maxsize=8192)(_broadcast)
-dense = lru_cache(maxsize=8192)(broadcasting.is_dense)
-
-
-def same_layout(spec: TensorSpec) -> tuple[Size, ...]:
-    """The strides of `empty_like`: kept when dense, as what has no elements is, else made dense in the same order."""
-    if spec.strides == contiguous(spec.sizes) or 0 in spec.sizes or dense(spec.sizes, spec.strides):
-        return spec.strides
-    return _broadcast([(spec.sizes, spec.strides)])[1]
 
 
 def with_format(sizes: tuple[Size, ...], memory_format: Any, like: TensorSpec | None = None) -> tuple[Size, ...]:

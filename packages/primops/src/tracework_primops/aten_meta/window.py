@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 
 from .. import broadcasting
+from ..elementwise import contiguous, same_layout
 from ..meta.window import pooled
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import at_least, contiguous, fresh, row, same_layout, suggests_channels_last, symbolic
+from ..symbols.expr import Size
+from .rows import at_least, fresh, row, suggests_channels_last, symbolic
 
 
-def _pair(values, i, default=None):
+def _pair(values: Sequence[Any], i: int, default: Any = None) -> Any:
     if not values:
         return default
     return values[i] if len(values) > 1 else values[0]
 
 
-def _check(kernel, stride, padding, dilation):
+def _check(kernel: Any, stride: Any, padding: Any, dilation: Any) -> None:
     """Raises RuntimeError for windows that eager refuses."""
     if kernel <= 0 or stride <= 0 or dilation <= 0:
         raise RuntimeError(
@@ -31,18 +36,25 @@ def _check(kernel, stride, padding, dilation):
         )
 
 
-def _check_lengths(**arguments):
+def _check_lengths(**arguments: Sequence[Size]) -> None:
     for name, values in arguments.items():
         if len(values) > 2 or (not len(values) and name != "stride"):
             raise RuntimeError(f"{name} must either be a single int, or a tuple of two ints")
 
 
-def _laid_out(x, sizes, dtype=None):
+def _laid_out(x: TensorSpec, sizes: tuple[Size, ...], dtype: torch.dtype | None = None) -> TensorSpec:
     strides = broadcasting.channels_last(sizes) if len(sizes) == 4 and suggests_channels_last(x) else contiguous(sizes)
     return TensorSpec(dtype or x.dtype, x.device, sizes, strides, 0)
 
 
-def _pool_sizes(x, kernel, stride, padding, dilation, ceil_mode):
+def _pool_sizes(
+    x: TensorSpec,
+    kernel: Sequence[Size],
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    ceil_mode: bool,
+) -> tuple[Size, ...]:
     _check_lengths(kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
     if x.ndim not in (3, 4) or any(s.__class__ is int and s == 0 for s in x.sizes[-3:]):
         raise RuntimeError(f"Expected 3D or 4D tensor with optional 0 dim batch size for input, but got: {list(x.sizes)}")
@@ -58,19 +70,41 @@ def _pool_sizes(x, kernel, stride, padding, dilation, ceil_mode):
 
 
 @row("max_pool2d_with_indices.default")
-def max_pool2d(x, kernel_size, stride=(), padding=(0,), dilation=(1,), ceil_mode=False):
+def max_pool2d(
+    x: TensorSpec,
+    kernel_size: Sequence[Size],
+    stride: Sequence[Size] = (),
+    padding: Sequence[Size] = (0,),
+    dilation: Sequence[Size] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[Any, ...]:
     sizes = _pool_sizes(x, kernel_size, stride, padding, dilation, ceil_mode)
     return _laid_out(x, sizes), _laid_out(x, sizes, torch.int64)
 
 
 @symbolic("max_pool3d_with_indices.default")
-def max_pool3d(x, kernel_size, stride=(), padding=(0,), dilation=(1,), ceil_mode=False):
+def max_pool3d(
+    x: TensorSpec,
+    kernel_size: Sequence[Size],
+    stride: Sequence[Size] = (),
+    padding: Sequence[Size] = (0,),
+    dilation: Sequence[Size] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[Any, ...]:
     pooled_ones = avg_pool3d(x, kernel_size, stride, padding, ceil_mode, dilation=dilation)
     return pooled_ones, fresh(x, pooled_ones.sizes, torch.int64)
 
 
 @symbolic("avg_pool3d.default")
-def avg_pool3d(x, kernel_size, stride=(), padding=(0,), ceil_mode=False, *rest, dilation=(1,)):
+def avg_pool3d(
+    x: TensorSpec,
+    kernel_size: Sequence[Size],
+    stride: Sequence[Size] = (),
+    padding: Sequence[Size] = (0,),
+    ceil_mode: bool = False,
+    *rest: Any,
+    dilation: Sequence[Size] = (1,),
+) -> TensorSpec:
     out = list(x.sizes)
     for i in range(3):
         k = _pair(kernel_size, i)
@@ -78,16 +112,27 @@ def avg_pool3d(x, kernel_size, stride=(), padding=(0,), ceil_mode=False, *rest, 
         out[x.ndim - 3 + i] = pooled(x.sizes[x.ndim - 3 + i], *window, ceil_mode)
         if not at_least(1, out[x.ndim - 3 + i]):
             raise RuntimeError(f"Given input size {list(x.sizes)}: calculated output size {out}: output size is too small")
-    return fresh(x, out)
+    return fresh(x, tuple(out))
 
 
 @row("max_pool2d_with_indices_backward.default")
-def max_pool2d_backward(grad, x, kernel_size, stride, padding, dilation, ceil_mode, indices):
+def max_pool2d_backward(
+    grad: TensorSpec,
+    x: TensorSpec,
+    kernel_size: Sequence[Size],
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
+    ceil_mode: bool,
+    indices: TensorSpec,
+) -> TensorSpec:
     return _laid_out(x, x.sizes)
 
 
 @symbolic("fractional_max_pool3d.default")
-def fractional_max_pool3d(x, kernel_size, output_size, random_samples):
+def fractional_max_pool3d(
+    x: TensorSpec, kernel_size: Sequence[Size], output_size: Sequence[Size], random_samples: TensorSpec
+) -> tuple[Any, ...]:
     for i in range(3):
         if not active.decide("<=", output_size[i] + kernel_size[i] - 1, x.sizes[x.ndim - 3 + i]):
             raise RuntimeError(f"fractional_max_pool3d: {output_size} windows of {kernel_size} do not fit into {x}")
@@ -96,34 +141,53 @@ def fractional_max_pool3d(x, kernel_size, output_size, random_samples):
 
 
 @row("fractional_max_pool3d_backward.default")
-def fractional_max_pool3d_backward(grad, x, kernel_size, output_size, indices):
+def fractional_max_pool3d_backward(
+    grad: TensorSpec, x: TensorSpec, kernel_size: Sequence[Size], output_size: Sequence[Size], indices: TensorSpec
+) -> TensorSpec:
     return fresh(x, x.sizes)
 
 
 @row("avg_pool2d.default")
-def avg_pool2d(x, kernel_size, stride=(), padding=(0,), ceil_mode=False, count_include_pad=True, divisor_override=None):
+def avg_pool2d(
+    x: TensorSpec,
+    kernel_size: Sequence[Size],
+    stride: Sequence[Size] = (),
+    padding: Sequence[Size] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> TensorSpec:
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
     return _laid_out(x, _pool_sizes(x, kernel_size, stride, padding, (1,), ceil_mode))
 
 
 @row("avg_pool2d_backward.default")
-def avg_pool2d_backward(grad, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+def avg_pool2d_backward(
+    grad: TensorSpec,
+    x: TensorSpec,
+    kernel_size: Sequence[Size],
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> TensorSpec:
     return _laid_out(x, x.sizes)
 
 
 @row("_adaptive_avg_pool2d.default")
-def adaptive_avg_pool2d(x, output_size):
+def adaptive_avg_pool2d(x: TensorSpec, output_size: Sequence[Size]) -> TensorSpec:
     return _laid_out(x, (*x.sizes[:-2], *output_size))
 
 
 @row("_adaptive_avg_pool2d_backward.default")
-def adaptive_avg_pool2d_backward(grad, x):
+def adaptive_avg_pool2d_backward(grad: TensorSpec, x: TensorSpec) -> TensorSpec:
     return _laid_out(x, x.sizes)
 
 
 @row("max_unpool2d.default")
-def max_unpool2d(x, indices, output_size):
+def max_unpool2d(x: TensorSpec, indices: TensorSpec, output_size: Sequence[Size]) -> TensorSpec:
     if len(x.sizes) != len(indices.sizes) or not all(active.equal(a, b) for a, b in zip(x.sizes, indices.sizes)):
         raise RuntimeError(
             f"Expected shape of indices to be same as that of the input tensor ({list(x.sizes)}) but got {list(indices.sizes)}"
@@ -132,7 +196,7 @@ def max_unpool2d(x, indices, output_size):
     return _laid_out(x, sizes) if x.device.type == "cpu" else fresh(x, sizes)
 
 
-def _check_adaptive(x, output_size, dims):
+def _check_adaptive(x: TensorSpec, output_size: Sequence[Any], dims: int) -> None:
     if len(output_size) != dims or x.ndim not in (dims + 1, dims + 2):
         raise RuntimeError(
             f"adaptive_max_pool{dims}d(): output_size must have {dims} elements and the input {dims + 1} or {dims + 2} dims"
@@ -144,14 +208,14 @@ def _check_adaptive(x, output_size, dims):
 
 
 @row("adaptive_max_pool2d.default")
-def adaptive_max_pool2d(x, output_size):
+def adaptive_max_pool2d(x: TensorSpec, output_size: Sequence[Size]) -> tuple[Any, ...]:
     _check_adaptive(x, output_size, 2)
     sizes = (*x.sizes[:-2], *output_size)
     return _laid_out(x, sizes), _laid_out(x, sizes, torch.int64)
 
 
 @row("adaptive_max_pool3d.default")
-def adaptive_max_pool3d(x, output_size):
+def adaptive_max_pool3d(x: TensorSpec, output_size: Sequence[Size]) -> tuple[Any, ...]:
     _check_adaptive(x, output_size, 3)
     sizes = (*x.sizes[:-3], *output_size)
     return (
@@ -167,14 +231,14 @@ UPSAMPLE = (
 ).split()
 
 
-def _resampled(x, sizes):
+def _resampled(x: TensorSpec, sizes: Sequence[Size]) -> TensorSpec:
     sizes = tuple(sizes)
     strides = broadcasting.channels_last(sizes) if suggests_channels_last(x) else contiguous(sizes)
     return TensorSpec(x.dtype, x.device, sizes, strides, 0)
 
 
 @row(*(f"{name}.default" for name in UPSAMPLE))
-def upsample(x, output_size, *rest):
+def upsample(x: TensorSpec, output_size: Sequence[Size], *rest: Any) -> TensorSpec:
     if x.ndim != len(output_size) + 2:
         raise RuntimeError(f"It is expected input_size equals to {len(output_size) + 2}, but got size {x.ndim}")
     sizes = (*x.sizes[:2], *output_size)
@@ -184,14 +248,14 @@ def upsample(x, output_size, *rest):
 
 
 @row(*(f"{name}_backward.default" for name in UPSAMPLE))
-def upsample_backward(grad, output_size, input_size, *rest):
+def upsample_backward(grad: TensorSpec, output_size: Sequence[Size], input_size: Sequence[Size], *rest: Any) -> TensorSpec:
     return _resampled(grad, input_size)
 
 
 GRID_CUBIC = 2
 
 
-def _check_grid(x, grid, interpolation):
+def _check_grid(x: TensorSpec, grid: TensorSpec, interpolation: int) -> None:
     """Raises RuntimeError as eager does."""
     if x.ndim != grid.ndim or x.ndim not in (4, 5) or x.dtype is not grid.dtype:
         raise RuntimeError(f"grid_sampler(): expected input and grid of one dtype with 4 or 5 dims, but got {x} and {grid}")
@@ -204,22 +268,30 @@ def _check_grid(x, grid, interpolation):
 
 
 @row("grid_sampler_2d.default", "grid_sampler_3d.default")
-def grid_sampler(x, grid, interpolation, padding, align_corners):
+def grid_sampler(x: TensorSpec, grid: TensorSpec, interpolation: int, padding: int, align_corners: bool) -> TensorSpec:
     """torch's own rule for two dims is a decomposition that imports its compiler."""
     _check_grid(x, grid, interpolation)
     return fresh(x, (*x.sizes[:2], *grid.sizes[1:-1]))
 
 
 @symbolic("grid_sampler_2d_backward.default", "grid_sampler_3d_backward.default")
-def grid_sampler_backward(grad, x, grid, interpolation, padding, align_corners, output_mask):
+def grid_sampler_backward(
+    grad: TensorSpec,
+    x: TensorSpec,
+    grid: TensorSpec,
+    interpolation: int,
+    padding: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> tuple[Any, ...]:
     _check_grid(x, grid, interpolation)
     return fresh(x, x.sizes) if output_mask[0] else None, TensorSpec(grid.dtype, grid.device, grid.sizes, same_layout(grid), 0)
 
 
-def _on_channels_last(sizes_of):
+def _on_channels_last(sizes_of: Callable[..., Any]) -> Callable[..., Any]:
     """What the CPU's kernels do with channels-last images: the result has their layout. The rest is left to torch's meta kernel."""
 
-    def rule(x, *arguments):
+    def rule(x: TensorSpec, *arguments: Any) -> Any:
         if x.device.type != "cpu" or x.is_symbolic or not suggests_channels_last(x):
             return NotImplemented
         sizes = sizes_of(x.sizes, *arguments)
@@ -230,7 +302,7 @@ def _on_channels_last(sizes_of):
     return rule
 
 
-def _replicated(sizes, padding):
+def _replicated(sizes: Sequence[Any], padding: Sequence[Size]) -> tuple[Any, ...] | None:
     """The sizes after padding dims from the last; None when the padding does not fit."""
     low, high = padding[::2], padding[1::2]
     dims = len(low)
@@ -241,7 +313,7 @@ def _replicated(sizes, padding):
     return (*sizes[:-dims], *grown) if all(s > 0 for s in grown) else None
 
 
-def _reflected(sizes, padding):
+def _reflected(sizes: Sequence[Any], padding: Sequence[Size]) -> tuple[Any, ...] | None:
     """As _replicated, of at most what there is to reflect."""
     dims = len(padding) // 2
     if not all(p < s for pair in (padding[::2], padding[1::2]) for p, s in zip(reversed(pair), sizes[-dims:])):
@@ -249,12 +321,12 @@ def _reflected(sizes, padding):
     return _replicated(sizes, padding)
 
 
-def _shuffled(sizes, factor):
+def _shuffled(sizes: Sequence[Any], factor: int) -> tuple[Any, ...] | None:
     n, c, h, w = sizes if len(sizes) == 4 else (0, 0, 0, 0)
     return (n, c // factor**2, h * factor, w * factor) if c and factor > 0 and c % factor**2 == 0 else None
 
 
-def _unshuffled(sizes, factor):
+def _unshuffled(sizes: Sequence[Any], factor: int) -> tuple[Any, ...] | None:
     n, c, h, w = sizes if len(sizes) == 4 else (0, 0, 0, 0)
     return (n, c * factor**2, h // factor, w // factor) if c and factor > 0 and h % factor == 0 == w % factor else None
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..op import PrimValue, Scalar, prims
-from ..promotion import is_float
+from ..promotion import is_float, number_dtype
 from ..symbols import Size
 from .table import Operand, aten, decomposition, to
 from .view import expected
@@ -37,9 +37,7 @@ def full(
     device: torch.device | None = None,
     pin_memory: bool | None = None,
 ) -> PrimValue:
-    if dtype is None:
-        dtype = torch.bool if isinstance(value, bool) else torch.int64 if isinstance(value, int) else torch.get_default_dtype()
-    return _filled(sizes, value, dtype, device)
+    return _filled(sizes, value, dtype or number_dtype(value), device)
 
 
 @decomposition(aten.zeros, aten._efficientzerotensor)

@@ -99,14 +99,14 @@ def log_softmax_backward(grad: PrimValue, output: PrimValue, dim: int, input_dty
 # --- what the norms share
 
 
-def _saved_dtype(x: PrimValue, weight: PrimValue | None, result: int = 1) -> torch.dtype:
+def _saved_dtype(x: PrimValue, *parameters: PrimValue | None) -> torch.dtype:
     """The dtype of saved statistics: what the op's fake has, else eager's rule."""
     wanted = expected()
-    if isinstance(wanted, tuple) and len(wanted) > result and wanted[result] is not None:
-        return wanted[result].dtype
+    if isinstance(wanted, tuple) and len(wanted) > 1 and wanted[1] is not None:
+        return wanted[1].dtype
     if x.device.type != "cpu":
         return compute_dtype(x.dtype)
-    return weight.dtype if weight is not None else x.dtype
+    return next((p.dtype for p in parameters if p is not None), x.dtype)
 
 
 def _mean_over(x: PrimValue, dims: tuple[int, ...]) -> PrimValue:
@@ -141,7 +141,7 @@ def layer_norm(
     variance, mean = prims.var_mean(y, dims, 0, True)
     rstd = prims.rsqrt(prims.add(variance, eps))
     out = _scaled(prims.mul(prims.sub(y, mean), rstd), weight, bias)
-    saved = _saved_dtype(x, weight)
+    saved = _saved_dtype(x, weight, bias)
     return to(out, x.dtype), to(mean, saved), to(rstd, saved)
 
 
@@ -184,7 +184,7 @@ def rms_norm(
     y = wide(x)
     rstd = prims.rsqrt(prims.add(_mean_over(prims.mul(y, y), dims), _rms_epsilon(x, eps)))
     out = _scaled(prims.mul(y, rstd), weight, None)
-    return to(out, x.dtype), to(rstd, _saved_dtype(x, None))
+    return to(out, x.dtype), to(rstd, _saved_dtype(x))
 
 
 @decomposition(aten._fused_rms_norm_backward)
@@ -317,7 +317,7 @@ def _without_batch_statistics(
     """Result with running statistics, which eager demands here, and two empty saved tensors."""
     dtype = compute_dtype(x.dtype)
     rstd = prims.rsqrt(prims.add(to(variance, dtype), eps))
-    saved = _saved_dtype(x, weight)
+    saved = _saved_dtype(x, weight, bias)
     out = _apply(x, mean, rstd, weight, bias)
     if x.device.type != "cpu":
         return out, to(prims.clone(mean), saved), to(rstd, saved)
@@ -328,7 +328,7 @@ def _trained(
     x: PrimValue, weight: PrimValue | None, bias: PrimValue | None, eps: float
 ) -> tuple[PrimValue, PrimValue, PrimValue]:
     out, mean, rstd, _ = _with_batch_statistics(x, weight, bias, eps)
-    saved = _saved_dtype(x, weight)
+    saved = _saved_dtype(x, weight, bias)
     return out, to(mean, saved), to(rstd, saved)
 
 
@@ -383,7 +383,7 @@ def batch_norm_functional(
     if not training:
         return (*_without_batch_statistics(x, weight, bias, mean, variance, eps), mean, variance)
     out, batch_mean, rstd, batch_variance = _with_batch_statistics(x, weight, bias, eps)
-    saved = _saved_dtype(x, weight)
+    saved = _saved_dtype(x, weight, bias)
     new_mean = _moved(mean, batch_mean, momentum)
     new_variance = _moved(variance, _unbiased(batch_variance, x), momentum)
     return out, to(batch_mean, saved), to(rstd, saved), new_mean, new_variance
@@ -496,7 +496,7 @@ def native_batch_norm_backward(
             g = prims.sub(prims.sub(g, _channel(prims.div(total, n), x.ndim, dtype)),
                           prims.mul(centred, _channel(projection, x.ndim, dtype)))  # fmt: skip
         by_x = to(prims.mul(g, _channel(scale, x.ndim, dtype)), x.dtype)
-    out = weight.dtype if weight is not None else _saved_dtype(x, None)
+    out = weight.dtype if weight is not None else _saved_dtype(x)
     if mask[1]:
         by_weight = to(prims.mul(dot, r), out)
     if mask[2]:

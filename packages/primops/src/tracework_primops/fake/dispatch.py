@@ -1,4 +1,4 @@
-"""One ATen op on fakes: its row in ATEN_META, else torch's own meta kernel; with symbolic sizes its decomposition run on specs.
+"""One ATen op on fakes: its row in ATEN_META, else its decomposition run on specs, else torch's own meta kernel.
 
 A plan is made once per overload from its schema and called as plan(mode, func, args, kwargs). Aliasing comes from the
 schema alone: results that alias an argument share its storage, written arguments get a new version and are returned as they are.
@@ -18,6 +18,7 @@ from .. import _torch
 from .._torch import OpOverload
 from ..aten_meta import ATEN_META
 from ..aten_meta.dtypes import check_dtypes, check_numbers
+from ..aten_meta.rows import WHOLE
 from ..errors import DataDependentError, FakeTensorError, MixedTensorError
 from ..spec import TensorSpec
 from ..symbols import active
@@ -25,6 +26,7 @@ from ..symbols.expr import Expr, Size
 from .memo import STATIC, Key, Memo, Template, call_key
 from .meta_kernel import OF_TORCH, meta_rule, run_meta_kernel
 from .outputs import check_memory, fit_outputs, functional_twin, take_layout
+from .rules import rule_of
 from .storage import FakeStorage
 from .tensor import FakeTensor, from_template, make_fake, set_bits
 
@@ -57,9 +59,9 @@ def forget_plans() -> None:
 @cache
 def plan_of_rule(func: OpOverload) -> Plan:
     """The plan that follows from the schema and a rule over specs."""
-    rule = ATEN_META.get(func)
-    if rule is None and _is_composite(func):
+    if func not in ATEN_META and func not in WHOLE and _is_composite(func):
         return _run_composite
+    rule = rule_of(func)
     written = [i for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
     rule = rule or _rule_of_functional(func) or meta_rule(func)
     if written and all(func._schema.arguments[i].kwarg_only for i in written):
@@ -83,7 +85,7 @@ def _rule_of_functional(func: OpOverload) -> Rule | None:
     if name.endswith("_") and not name.endswith("__") and not name.startswith("_foreach") and hasattr(namespace, name[:-1]):
         packet = getattr(namespace, name[:-1])
         twin = getattr(packet, func._overloadname, None)
-        return ATEN_META.get(twin) if twin is not None else None
+        return rule_of(twin) if twin is not None else None
     return None
 
 
@@ -307,7 +309,7 @@ def _in_place_plan(func: OpOverload, rule: Rule, written: list[int]) -> Plan:
 def _out_plan(func: OpOverload, rule: Rule, names: list[str]) -> Plan:
     """`out=`: the results of the overload without it, and eager's demands on the tensors that they are written to."""
     twin = functional_twin(func, names)
-    twin_rule = None if twin is None else ATEN_META.get(twin) or meta_rule(twin)
+    twin_rule = None if twin is None else rule_of(twin) or meta_rule(twin)
 
     def out_plan(mode: FakeMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         targets = [kwargs[name] for name in names]

@@ -17,12 +17,12 @@ from .._torch import OpOverload
 from ..aten_meta.rows import SYMBOLIC
 from ..decomp import DECOMPS
 from ..errors import DataDependentError, FakeTensorError, GuardOnUnbackedError
-from ..op import GraphBuilder, PrimValue
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Expr, Size
 from ..symbols.ranges import simplify
 from ..symbols.table import SymbolTable
+from .rules import run_decomposition
 
 if TYPE_CHECKING:
     from .mode import FakeMode
@@ -235,16 +235,16 @@ def _numbers(a: Any, number_of: Callable[[Any], int]) -> Any:
 
 def _decomposed(func: OpOverload, args: Any, kwargs: dict[str, Any], table: SymbolTable) -> Any:
     """Symbolic specs from the decomposition, when they agree with torch's meta kernel on the example's sizes; else None."""
-    rule, rules = DECOMPS.get(func), SYMBOLIC.get(func, ())
+    rules = SYMBOLIC.get(func, ())
     if rules:
         return _agreeing(func, rules, args, kwargs, table)
-    if rule is None:
+    if func not in DECOMPS:
         return None
+    decomposed = run_decomposition(func)
     expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint))
 
     def run() -> Any:
-        with GraphBuilder(None):
-            found = _specs_of_values(rule(*_values(args), **_values(kwargs)))
+        found = decomposed(*args, **kwargs)
         if _numbers(found, table.hint) != expected:
             raise ValueError(f"it gives {found}, torch's meta kernel {expected}")
         return found
@@ -267,20 +267,6 @@ def _agreeing(func: OpOverload, rules: Iterable[Rule], args: Any, kwargs: dict[s
         if _numbers(found, table.hint) == expected:
             return found
     return None
-
-
-def _values(a: Any) -> Any:
-    if a.__class__ is TensorSpec:
-        return PrimValue(a, None)
-    if a.__class__ in (list, tuple):
-        return a.__class__([_values(x) for x in a])
-    return {k: _values(v) for k, v in a.items()} if isinstance(a, dict) else a
-
-
-def _specs_of_values(a: Any) -> Any:
-    if isinstance(a, PrimValue):
-        return a.spec
-    return a.__class__([_specs_of_values(x) for x in a]) if a.__class__ in (list, tuple) else a
 
 
 def _sizes_in(values: Iterable[Any]) -> Iterator[Size]:

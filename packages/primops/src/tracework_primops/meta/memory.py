@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
+from ..elementwise import same_layout
 from ..op import Op
 from ..spec import TensorSpec
 from ..symbols import Size
 from ..tables import rules_into
 from .creation import placed
-from .pointwise import elementwise
 
 META: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(META)
@@ -20,7 +20,7 @@ rule = rules_into(META)
 
 @rule()
 def clone(x: TensorSpec) -> TensorSpec:
-    return elementwise(None, x)
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x))
 
 
 @rule()
@@ -35,4 +35,4 @@ def contiguous(x: TensorSpec, strides: tuple[Size, ...]) -> TensorSpec:
 
 @rule()
 def device_put(x: TensorSpec, device: torch.device | str | None) -> TensorSpec:
-    return elementwise(None, x).replace(device=placed(device))
+    return TensorSpec(x.dtype, placed(device), x.sizes, same_layout(x))

@@ -7,13 +7,12 @@ from typing import Any
 
 import torch
 
-from ..broadcasting import contiguous
+from ..elementwise import Sizes, contiguous, same_layout
 from ..op import Op
 from ..promotion import complex_of, real_of
 from ..spec import TensorSpec
-from ..symbols import Size, floordiv, maximum, minimum
+from ..symbols import Size, active, floordiv, maximum, minimum
 from ..tables import rules_into
-from .pointwise import layout1
 
 META: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(META)
@@ -52,47 +51,37 @@ def reshape(x: TensorSpec, sizes: Sequence[Size]) -> TensorSpec:
     return viewed(x, sizes, strides)
 
 
-def view_strides(old: tuple[Size, ...], strides: tuple[Size, ...], new: tuple[Size, ...]) -> tuple[Size, ...] | None:
-    """Strides under which `new` sizes view the same storage, or None if only a copy can."""
-    if old == new:
-        return tuple(strides)
-    if any(s.__class__ is int and s == 0 for s in old):
-        return contiguous(new)
-    if not old:
-        return (1,) * len(new)
-    out: list[Size] = []
-    at = len(new) - 1
-    chunk_stride: Size = strides[-1]
-    tensor_count: Size = 1
-    view_count: Size = 1
-    for dim in range(len(old) - 1, -1, -1):
-        tensor_count = tensor_count * old[dim]
-        last = dim == 0
-        joined = not last and (old[dim - 1] == 1 or strides[dim - 1] == tensor_count * chunk_stride)
-        if joined:
+def view_strides(sizes: Sizes, strides: Sizes, new_sizes: Sizes) -> Sizes | None:
+    """The strides that show the same elements in new sizes, or None when only a copy can."""
+    if strides == contiguous(sizes):
+        return contiguous(new_sizes)
+    if any(s.__class__ is int and s == 0 for s in sizes):
+        return strides if sizes == new_sizes else contiguous(new_sizes)
+    result: list[Size] = [0] * len(new_sizes)
+    place = len(new_sizes) - 1
+    step = strides[-1] if strides else 1
+    chunk: Size = 1
+    done: Size = 1
+    for dim in range(len(sizes) - 1, -1, -1):
+        chunk = chunk * sizes[dim]
+        if dim > 0 and (active.equal(sizes[dim - 1], 1) or active.equal(strides[dim - 1], chunk * step)):
             continue
-        while at >= 0 and (not _same_count(view_count, tensor_count) or (new[at].__class__ is int and new[at] == 1)):
-            if view_count != 1 and not _divides(view_count * new[at], tensor_count):
+        while place >= 0 and (not active.equal(done, chunk) or active.equal(new_sizes[place], 1)):
+            if exceeds(done * new_sizes[place], chunk):
                 return None
-            out.append(view_count * chunk_stride)
-            view_count = view_count * new[at]
-            at -= 1
-        if not _same_count(view_count, tensor_count):
+            result[place] = done * step
+            done = done * new_sizes[place]
+            place -= 1
+        if not active.equal(done, chunk):
             return None
         if dim > 0:
-            chunk_stride = strides[dim - 1]
-            tensor_count = view_count = 1
-    return tuple(reversed(out)) if at == -1 else None
+            step, chunk, done = strides[dim - 1], 1, 1
+    return tuple(result) if place == -1 else None
 
 
-def _same_count(a: Size, b: Size) -> bool:
-    return a is b or a == b
-
-
-def _divides(part: Size, whole: Size) -> bool:
-    if part.__class__ is int and whole.__class__ is int:
-        return part <= whole
-    return True
+def exceeds(a: Size, b: Size) -> bool:
+    """a > b, decided where it is open."""
+    return a > b if a.__class__ is int and b.__class__ is int else active.decide(">", a, b)
 
 
 @rule()
@@ -140,7 +129,7 @@ def diagonal(x: TensorSpec, offset: int, dim1: int, dim2: int) -> TensorSpec:
 
 @rule()
 def flip(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
-    return TensorSpec(x.dtype, x.device, x.sizes, layout1(x.sizes, x.strides))
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x))
 
 
 @rule()
