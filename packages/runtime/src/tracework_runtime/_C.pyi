@@ -64,6 +64,21 @@ class Front:
     def set(self, stream: int, inference: bool, settings: Any, sizes: Any, replays: tuple[Replay, ...]) -> None: ...
     def forget(self) -> None: ...
 
+class Program:
+    def __init__(
+        self,
+        inputs: int,
+        registers: int,
+        numbers: int,
+        shapes: int,
+        symbols: tuple[int, ...],
+        settle_after: int,
+        settle: Callable[..., tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]],
+        instructions: tuple[tuple[Any, ...], ...],
+        /,
+    ) -> None: ...
+    def __call__(self, inputs: list[Any]) -> tuple[Any, ...]: ...
+
 class Replay:
     used: int
     step: int

@@ -5,7 +5,6 @@ from tracework_runtime._version import __version__
 from tracework_runtime.artifact import FORMAT, Artifact, KernelSource, OutputRecipe, SymbolBinding, TensorCheck
 from tracework_runtime.build.cpp import Compiler, find_compiler
 from tracework_runtime.cache.carried import carry, put_carried
-from tracework_runtime.cache.key import KEY_PARTS, KeyFacts, cache_key, explain_key
 from tracework_runtime.cache.memory import Cache, open_cache
 from tracework_runtime.cache.secret import secret
 from tracework_runtime.cache.store import Store
@@ -33,6 +32,7 @@ from tracework_runtime.errors import (
     ResultMismatch,
     RuntimeFailure,
 )
+from tracework_runtime.key import KEY_PARTS, KeyFacts, cache_key, explain_key
 from tracework_runtime.load import CompiledFn, load, warm_up
 from tracework_runtime.observe import counters, reset_counters
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions

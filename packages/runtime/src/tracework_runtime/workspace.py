@@ -36,7 +36,8 @@ class Windowed(Generic[Memory]):
     __slots__ = ("_made", "_memory", "_skip")
 
     def __init__(self, memory: Memory, skip: int = 0) -> None:
-        self._memory, self._skip = memory, skip
+        self._memory: Memory = memory
+        self._skip = skip
         self._made: weakref.WeakKeyDictionary[Callable[[Memory, int], Windows], Windows] = weakref.WeakKeyDictionary()
 
     def windows(self, make: Callable[[Memory, int], Windows]) -> Windows:
@@ -82,7 +83,7 @@ def window(
     as_strided_scatter count from where the storage begins. `offset` is in elements, as strides are.
     """
     piece = (ctypes.c_char * size).from_address(memory.data_ptr() + first)
-    piece.memory = memory  # the tensor keeps its bytes alive
+    piece.memory = memory  # type: ignore[attr-defined]  # arrays take attributes: the tensor keeps its bytes alive
     storage = torch.frombuffer(piece, dtype=torch.uint8).untyped_storage()
     return torch.empty(0, dtype=dtype, device="cpu").set_(storage, offset, tuple(sizes), tuple(strides))
 

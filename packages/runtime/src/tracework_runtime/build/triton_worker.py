@@ -15,34 +15,35 @@ import struct
 import sys
 import tempfile
 import traceback
+from typing import IO, Any
 
 _LENGTH = struct.Struct("<Q")
 
 
-def read_frame(stream):
+def read_frame(stream: IO[bytes]) -> bytes | None:
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
     return stream.read(_LENGTH.unpack(head)[0])
 
 
-def write_frames(stream, header, blob=b""):
+def write_frames(stream: IO[bytes], header: dict[str, Any], blob: bytes = b"") -> None:
     text = json.dumps(header).encode()
     stream.write(_LENGTH.pack(len(text)) + text + _LENGTH.pack(len(blob)) + blob)
     stream.flush()
 
 
-def load_module(source, number):
+def load_module(source: str, number: int) -> dict[str, Any]:
     """The source as a namespace; linecache gives Triton its text."""
     name = f"<tracework triton {number}>"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    namespace = {"__name__": f"tracework_triton_{number}"}
+    namespace: dict[str, Any] = {"__name__": f"tracework_triton_{number}"}
     exec(compile(source, name, "exec"), namespace)
     return namespace
 
 
-def compile_kernel(request, number):
-    import triton
+def compile_kernel(request: dict[str, Any], number: int) -> tuple[dict[str, Any], bytes]:
+    import triton  # found where main() has looked, with the environment that it leaves
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
@@ -53,7 +54,7 @@ def compile_kernel(request, number):
     signature = dict(request["arguments"]) | {name: "constexpr" for name in constants}
     positions = {name: n for n, name in enumerate(function.arg_names)}
     attributes = {(positions[name],): [["tt.divisibility", 16]] for name in request["aligned"]}
-    options = {"num_warps": request["num_warps"], "num_stages": request["num_stages"]}
+    options: dict[str, Any] = {"num_warps": request["num_warps"], "num_stages": request["num_stages"]}
     options["enable_fp_fusion"] = request["fp_fusion"]
     if request["checks"]:  # without debugging, device_assert is nothing; sanitize_overflow would assert at each integer operation
         options |= {"debug": True, "sanitize_overflow": False}
@@ -72,7 +73,7 @@ def compile_kernel(request, number):
     return facts, built.asm["cubin"]
 
 
-def main():
+def main() -> None:
     sys.path[:] = json.loads(sys.argv[1])
     for name in [name for name in os.environ if name.startswith("TRITON_")]:
         if name != "TRITON_PTXAS_PATH":  # where ptxas is says nothing about the result
@@ -82,7 +83,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="tracework-triton-")
     os.environ["TRITON_CACHE_DIR"] = folder
     try:
-        import triton.compiler  # noqa: F401  warm before the first request
+        import triton.compiler  # noqa: F401  warm before the first request; it reads the environment
 
         number = 0
         while (text := read_frame(sys.stdin.buffer)) is not None:

@@ -47,6 +47,6 @@ def why_unrecordable(operator: str) -> str:
         if key in EXTERN_FACTS:
             return EXTERN_FACTS[key]
     packet = getattr(getattr(torch.ops, namespace, None), name, None) if name else None
-    overloads = packet.overloads() if hasattr(packet, "overloads") else ()
+    overloads = packet.overloads() if packet is not None and hasattr(packet, "overloads") else ()
     tags = {tag for overload in overloads for tag in getattr(packet, overload).tags}
     return next((why for tag, why in TAGS.items() if tag in tags), "")

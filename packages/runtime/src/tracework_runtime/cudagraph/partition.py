@@ -154,7 +154,7 @@ def _apart(lines: Sequence[Line]) -> tuple[list[Bind], list[Number], list[Line],
     """What binds symbols, what puts numbers into memory, what computes, and what only looks at results."""
     bound = [line for line in lines if isinstance(line, Bind)]
     numbers = [line for line in lines if isinstance(line, Number)]
-    rest = [line for line in lines[1:] if not isinstance(line, (Bind, Number))]
+    rest: list[Line] = [line for line in lines[1:] if not isinstance(line, (Bind, Number))]
     first = len(rest) - 1
     while first and isinstance(line := rest[first - 1], Call) and not _computes(line):
         first -= 1

@@ -18,7 +18,7 @@ from tracework_runtime.cudagraph import record
 from tracework_runtime.cudagraph.partition import GIVEN, Part, partition
 from tracework_runtime.cudagraph.record import GraphedFn
 from tracework_runtime.cudagraph.recording import Recording
-from tracework_runtime.host.lines import Call, Line
+from tracework_runtime.host.lines import Call, Line, input_names
 from tracework_runtime.host.program import NotInterpreted, host_program
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
@@ -55,7 +55,7 @@ class PartitionedFn:
         self.device = int(gpus[0].partition(":")[2] or 0) if gpus else 0
         self.graphed: list[GraphedFn] = []
         self._numbers: dict[str, int] = {}
-        for name in self.artifact.host_lines[0].names:
+        for name in input_names(self.artifact.host_lines):
             self._number(name)
         self._inputs = len(self._numbers)
         *steps, last = [self._step(n, part) for n, part in enumerate(self.parts)]
@@ -161,7 +161,7 @@ def around_failure(compiled: Any, options: RuntimeOptions, engine: Any, error: B
 def _part_artifact(artifact: Artifact, n: int, part: Part) -> Artifact:
     """A part as a program of its own, with inputs of its own."""
     names = (*part.inputs, *(symbol + GIVEN for symbol in part.symbols))
-    known = {name: number for number, name in enumerate(artifact.host_lines[0].names)}
+    known = {name: number for number, name in enumerate(input_names(artifact.host_lines))}
     stem = artifact.key if "." in artifact.key else artifact.key[:7]  # names of code have twelve characters of it
     static = {number for number, name in enumerate(part.inputs) if known.get(name) in artifact.static_inputs}
     return artifact.replace(

@@ -32,6 +32,7 @@ __all__ = [
     "Reuse",
     "Take",
     "Window",
+    "input_names",
     "lines_from_data",
     "lines_to_data",
 ]
@@ -222,6 +223,13 @@ _LINES: Mapping[str, Any] = {
 }
 _PARTS: Mapping[str, Any] = {kind.__name__.lower(): kind for kind in (Window, Argument, Result, Native)}
 _FIELDS = {word: len(dataclasses.fields(kind)) for word, kind in _LINES.items()}
+
+
+def input_names(lines: Sequence[Line]) -> tuple[str, ...]:
+    """The names that a program's first line gives to its inputs. Raises ArtifactError where another line comes first."""
+    if not lines or not isinstance(first := lines[0], Inputs):
+        raise ArtifactError("a host program begins with its inputs")
+    return first.names
 
 
 def lines_to_data(lines: Iterable[Line]) -> list[list[Any]]:

@@ -10,14 +10,14 @@ import ctypes
 import enum
 import linecache
 import re
+from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tracework_runtime import results
 from tracework_runtime._C import Launcher, Program
-from tracework_runtime.artifact import Artifact, KernelSource
 from tracework_runtime.errors import ArtifactError
 from tracework_runtime.host import library
 from tracework_runtime.host.lines import (
@@ -29,7 +29,6 @@ from tracework_runtime.host.lines import (
     Extent,
     Free,
     Give,
-    Inputs,
     Launch,
     Line,
     Native,
@@ -39,7 +38,11 @@ from tracework_runtime.host.lines import (
     Reuse,
     Take,
     Window,
+    input_names,
 )
+
+if TYPE_CHECKING:  # an artifact is made of lines
+    from tracework_runtime.artifact import Artifact, KernelSource
 
 __all__ = ["MOST_OPERANDS", "NotInterpreted", "host_name", "host_program"]
 
@@ -98,11 +101,12 @@ class _Assembler:
 
     def assemble(self, lines: Sequence[Line]) -> Callable[[list[Any]], tuple[Any, ...]]:
         """The program. In its code, functions are names until all are compiled."""
-        if not lines or not isinstance(lines[0], Inputs) or not isinstance(lines[-1], Return):
-            raise ArtifactError("a host program begins with its inputs and ends with what it returns")
+        names = input_names(lines)
+        if not isinstance(lines[-1], Return):
+            raise ArtifactError("a host program ends with what it returns")
         self._kept = _kept(lines)
         self._viewed = _viewed(lines, self._kept)
-        for name in lines[0].names:
+        for name in names:
             self._write(name)
         rest = self._bind(lines[1:])
         self._settle_after = len(self._code)
@@ -111,7 +115,7 @@ class _Assembler:
         settle = self._function(self._symbols, [f"return ({_items(self._numbers)}), ({_items(map(_shape, self._shapes))})"])
         functions = self._compiled()
         code = tuple((kind, functions[f] if isinstance(f, str) else f, *others) for kind, f, *others in self._code)
-        counts = len(lines[0].names), len(self._registers), len(self._numbers), len(self._shapes)
+        counts = len(names), len(self._registers), len(self._numbers), len(self._shapes)
         symbols = tuple(self._registers[s] for s in self._symbols)
         try:
             return Program(*counts, symbols, self._settle_after, functions[settle], code)
@@ -182,8 +186,8 @@ class _Assembler:
             case Launch():
                 self._launch(line)
             case Call():
-                if _is_native(line, self._kept):
-                    self._native(line.native)
+                if (native := _native_form(line, self._kept)) is not None:
+                    self._native(native)
                 else:
                     self._python(line.text, line.reads, line.writes, apart=not APART.isdisjoint(line.operators))
             case Free(names):
@@ -213,7 +217,7 @@ class _Assembler:
             return
         result = _RESULTS.get(kernel.launch.get("result", "void"))
         whole = all(t.startswith("*") or t == "i64" for t in kernel.signature) and len(kernel.signature) == len(line.operands)
-        if not whole or result is None or len(line.operands) > MOST_OPERANDS or not isinstance(function, ctypes._CFuncPtr):
+        if not whole or result is None or len(line.operands) > MOST_OPERANDS or not isinstance(function, CFuncPtr):
             raise NotInterpreted(line.function)
         failure = self._function(["failed"], [line.failure]) if line.failure else None
         address = ctypes.cast(function, ctypes.c_void_p).value or 0
@@ -225,7 +229,8 @@ class _Assembler:
         windows = [a.value for a in call.arguments if isinstance(a.value, Window)]
         operands = [v for w in windows for v in (self._read(w.name), self._number(_bytes(w)))]
         shapes = tuple((self._lengths(w), library.dtype_code(w.dtype)) for w in windows)
-        given, place = [], 0
+        given: list[tuple[int, object]] = []
+        place = 0
         for a in call.arguments:
             number = library.ARGUMENT_KINDS[a.kind]
             if isinstance(a.value, Window):
@@ -317,7 +322,7 @@ def _viewed(lines: Sequence[Line], kept: set[str]) -> set[str]:
     """The names that are needed as tensors, not only as memory."""
     found: set[str] = set()
     for line in reversed(lines):
-        if isinstance(line, Return) or isinstance(line, Call) and not _is_native(line, kept):
+        if isinstance(line, Return) or isinstance(line, Call) and _native_form(line, kept) is None:
             found.update(line.reads)
         elif isinstance(line, Reuse) and line.new in found and not line.view:
             found.add(line.old)
@@ -335,13 +340,17 @@ def _kept(lines: Sequence[Line]) -> set[str]:
     return found
 
 
-def _is_native(line: Call, kept: set[str]) -> bool:
-    """Whether torch here has the C function of a call. What is returned is made by Python, which a recording asks where to."""
+def _native_form(line: Call, kept: set[str]) -> Native | None:
+    """A call of torch's C function, where torch here has it. What is returned is made by Python, which a recording asks where to."""
     call = line.native
     if call is None or not kept.isdisjoint(line.writes) or not library.address(call.device.partition(":")[0], call.function):
-        return False
-    tensors = [*(a.value for a in call.arguments if isinstance(a.value, Window)), *(r for r in call.results if r.name)]
-    return all(library.dtype_code(t.dtype) is not None and len(t.sizes) <= library.MOST_DIMENSIONS for t in tensors)
+        return None
+    tensors: list[Window | Result] = [
+        *(a.value for a in call.arguments if isinstance(a.value, Window)),
+        *(r for r in call.results if r.name),
+    ]
+    known = all(library.dtype_code(t.dtype) is not None and len(t.sizes) <= library.MOST_DIMENSIONS for t in tensors)
+    return call if known else None
 
 
 def _call_text(call: Native, tensors: list[str]) -> str:
