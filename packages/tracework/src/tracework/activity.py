@@ -119,7 +119,7 @@ class Line:
                 self._shown.start()
 
     def _text(self) -> Any:
-        from rich.text import Text
+        from rich.text import Text  # as _show() does
 
         running = list(self._running)
         if not running:

@@ -221,7 +221,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
 
 def engine_backend(name: str, options: Options, observe: Observe, given: Mapping[str, Any]) -> Callable[..., Any]:
     """Graphs as ONNX models on an engine. What it refuses is compiled by our own compiler, or run by eager's kernels without one."""
-    from .onnx.compiler import EngineCompiler
+    from .onnx.compiler import EngineCompiler  # with tables that these backends alone read
 
     stage = Stage(observe, options.progress)
     own = GraphCompiler(options, stage)

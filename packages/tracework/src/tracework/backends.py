@@ -84,7 +84,7 @@ def _on_engine(name: str) -> Callable[..., Backend]:
     """The factory of an engine's backend, which takes options of its own."""
 
     def factory(options: Options, observe: Observe, given: Mapping[str, Any] | None = None) -> Backend:
-        from . import assemble
+        from . import assemble  # as in _assembled()
         from .onnx.compiler import check
 
         check(name, given or {}, options.numerics)

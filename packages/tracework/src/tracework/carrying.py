@@ -1,4 +1,7 @@
-"""Entries of the cache as bytes, and what torch.compiler has for whole compiled functions."""
+"""Entries of the cache as bytes, and what torch.compiler has for whole compiled functions.
+
+What compiles is imported by the functions that reach the cache: this module is loaded with the names of torch.compiler.
+"""
 
 from __future__ import annotations
 

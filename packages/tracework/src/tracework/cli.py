@@ -1,8 +1,13 @@
-"""The command line: tracework run | demo | doctor | where | options | adopt | tune. `run` does without torch, so torch is imported where it is needed."""
+"""The command line: tracework run | demo | doctor | where | options | adopt | tune.
+
+`run` becomes another Python and does without torch: what loads torch is imported by the commands that need it.
+"""
 
 from __future__ import annotations
 
 import platform
+import warnings
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from . import backends, config, options
 from ._version import __version__
 from .errors import TraceworkError
+from .run import run as become
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="A compiler for unmodified PyTorch programs.")
 console = Console(markup=False)
@@ -32,8 +37,6 @@ def _say(error: Exception) -> None:
 def run(
     arguments: Annotated[list[str], typer.Argument(help="what follows `python`: a script or -m and a module, and its arguments")],
 ) -> None:
-    from .run import run as become
-
     try:
         become(arguments)
     except TraceworkError as error:
@@ -62,6 +65,8 @@ def doctor() -> None:
     import torch
     import tracework_runtime as runtime
 
+    from . import backends, config
+
     settings = config.current()
     table = Table("what", "found")
     table.add_row("tracework", __version__)
@@ -84,6 +89,8 @@ def adopt(folder: Annotated[str, typer.Argument(help="a cache folder; left out: 
     """Makes a cache folder that was copied from another machine or user usable here. Its entries are programs: adopt only what you trust."""
     import tracework_runtime as runtime
 
+    from . import config
+
     settings = config.current()
     try:
         store = runtime.Store(folder or settings.cache_dir or None, secret_key=runtime.secret(settings.cache_key or None))
@@ -103,6 +110,8 @@ def show(folder: Annotated[str, typer.Argument(help="a cache folder; left out: t
     import tracework_runtime as runtime
     from tracework_inductor.autotune.book import kept
 
+    from . import config
+
     settings = config.current()
     try:
         store = runtime.Store(folder or settings.cache_dir or None, secret_key=runtime.secret(settings.cache_key or None))
@@ -116,9 +125,6 @@ def show(folder: Annotated[str, typer.Argument(help="a cache folder; left out: t
 @tune.command()
 def merge(files: Annotated[list[str], typer.Argument(help="books, as `show` prints them")]) -> None:
     """Prints the rows of several books, of those for one problem the quickest. Lines that are no rows are told and left out."""
-    import warnings
-    from pathlib import Path
-
     from tracework_inductor.autotune.book import merged, rows_of_lines
 
     with warnings.catch_warnings(record=True) as told:
@@ -137,6 +143,8 @@ def merge(files: Annotated[list[str], typer.Argument(help="books, as `show` prin
 @app.command(name="options")
 def list_options() -> None:
     """Every option of compile(options=...), and every environment variable."""
+    from . import config, options
+
     table = Table("option", "type", "default", "meaning")
     for row in options.OPTION_NAMES.values():
         table.add_row(row.name, row.type, repr(row.default), row.doc)

@@ -86,7 +86,7 @@ def cudagraph_mark_step_begin() -> None:
 
     Nothing is overwritten that the program holds, with or without it.
     """
-    from tracework_runtime import mark_step_begin
+    from tracework_runtime import mark_step_begin  # as in reset()
 
     mark_step_begin()
 

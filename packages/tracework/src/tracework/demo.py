@@ -24,7 +24,7 @@ DONE = {"captured": "capture"}
 def build_model(device: str) -> tuple[Any, dict[str, torch.Tensor]]:
     """A GPT-2 of transformers with random weights: 4 layers of 256 on a CPU, the 12 of the real one on a GPU."""
     try:
-        import transformers
+        import transformers  # which only this extra has
     except ImportError as error:
         raise InvalidArgument("the demo needs transformers: pip install 'tracework[demo]'") from error
     large = device == "cuda"

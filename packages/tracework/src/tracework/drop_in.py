@@ -90,7 +90,10 @@ def _replace_in_dynamo(dynamo: Any) -> None:
 
     def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
         """With this compiler: gives a function of f's arguments, or explains the call that further arguments make."""
-        from .explanation import TorchsExplanation, explain
+        from .explanation import (  # the compiler is loaded at its first use, not where torch is imported
+            TorchsExplanation,
+            explain,
+        )
 
         def run(*args: Any, **kwargs: Any) -> TorchsExplanation:
             return TorchsExplanation(explain(f)(*args, **kwargs))

@@ -45,7 +45,7 @@ def begin() -> None:
     """Replaces torch.compile as soon as torch has been imported."""
 
     def replace(torch: object) -> None:
-        from .drop_in import replace_torch_compile
+        from .drop_in import replace_torch_compile  # which imports torch
 
         replace_torch_compile()
 

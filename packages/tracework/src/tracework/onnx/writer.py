@@ -75,7 +75,7 @@ class Writer:
     """
 
     def __init__(self, traits: Traits = USUAL, trial: bool = False):
-        import onnx
+        import onnx  # an optional package; what may be written is known without it
 
         self.helper = onnx.helper
         self.traits = traits

@@ -7,6 +7,7 @@ from typing import Any
 
 import onnxruntime
 import torch
+from onnxruntime.capi import _pybind_state as state
 
 from ..model import Model
 from ..writer import ELEMENT_TYPES, Traits
@@ -62,8 +63,6 @@ class OnnxRuntime:
 
 
 def _ort_device(device: torch.device) -> Any:
-    from onnxruntime.capi import _pybind_state as state
-
     kind = state.OrtDevice.cuda() if device.type == "cuda" else state.OrtDevice.cpu()
     return state.OrtDevice(kind, state.OrtDevice.default_memory(), device.index or 0)
 
