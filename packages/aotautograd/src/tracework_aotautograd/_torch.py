@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 OpOverload = torch._ops.OpOverload
 to_copy = torch.ops.aten._to_copy.default
@@ -26,7 +27,8 @@ def sequence_number_of(node: Any) -> int:
 
 def saved_by(node: Any) -> list[torch.Tensor]:
     """The tensors that an autograd node keeps for its formula. Raises RuntimeError where one was written to since."""
-    fields = [getattr(node, name) for name in _names_of_saved(type(node))]
+    kind: type = type(node)
+    fields = [getattr(node, name) for name in _names_of_saved(kind)]
     saved = [one for field in fields for one in (field if isinstance(field, (tuple, list)) else (field,))]
     return [one for one in saved if isinstance(one, torch.Tensor)]
 
@@ -182,7 +184,7 @@ def counting_writes(call: Any, newer: Mapping[int, int]) -> Any:
             tensors = [t for t in tensors if not t.is_inference()]
             versions = [t._version for t in tensors]
         found = call(inputs)
-        _set_version_counters(tensors, versions)
+        _set_version_counters(tensors, versions)  # type: ignore[arg-type]  # lists do, and no tuples need be made at each call
         _increment_versions(written)  # one at a time: views of one tensor count together
         return found
 
@@ -249,8 +251,6 @@ with_own_node = torch.ops.aten.alias.default
 
 def graph_module(graph: torch.fx.Graph, root: Any = None) -> torch.fx.GraphModule:
     """A GraphModule whose Python text is made when it is first run or read: most graphs are compiled instead."""
-    from torch.fx._lazy_graph_module import _LazyGraphModule
-
     return _LazyGraphModule({} if root is None else root, graph)
 
 

@@ -39,6 +39,7 @@ def _vertices(answer: bytes | None, source: int) -> set[int] | None:
 def source_side(source: int, edges: list[Edge]) -> set[int]:
     """What no longer reaches the sink, which is the vertex after the source, under a maximum flow: of several cheapest cuts the one next
     to the sink."""
+    # most graphs have nothing to cut, or have their cut kept: they should not wait for scipy
     import numpy
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow

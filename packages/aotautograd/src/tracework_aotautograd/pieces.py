@@ -27,6 +27,7 @@ from tracework_primops.symbols import Size
 from . import _torch
 from .contracts import Report
 from .errors import Refusal
+from .nodes import function_of, operand_of
 
 __all__ = ["depends_on_data", "in_pieces"]
 
@@ -41,7 +42,7 @@ def depends_on_data(gm: fx.GraphModule) -> bool:
     results = [n.meta.get("example_value") for n in output.all_input_nodes]
 
     def hooks_a_result(node: fx.Node) -> bool:
-        hooked = node.args[0].meta.get("example_value") if node.meta.get("of_history") and node.args else None
+        hooked = operand_of(node).meta.get("example_value") if node.meta.get("of_history") and node.args else None
         return hooked is not None and any(hooked is result for result in results)
 
     return any(node.meta.get("data_dependent") or hooks_a_result(node) for node in gm.graph.nodes)
@@ -139,7 +140,7 @@ def _cut(graph: fx.Graph, apart: set[fx.Node]) -> list[list[fx.Node]]:
 
 def _is_part(node: fx.Node) -> bool:
     """Whether a node takes one of several results of another: it goes with that one, since pieces give tensors."""
-    return node.target is operator.getitem and isinstance(node.args[0].meta.get("example_value"), (tuple, list))
+    return node.target is operator.getitem and isinstance(operand_of(node).meta.get("example_value"), (tuple, list))
 
 
 def _parts(node: fx.Node) -> list[fx.Node]:
@@ -244,9 +245,9 @@ def _steps(
         piece = _piece(gm, run, needed[number], made)
         for node in run:
             if "undo" in node.meta:
-                node.target(*node.args)
+                function_of(node)(*node.args)
         for node in filter(_torch.switches_modes, run if _is_eager(run) else ()):
-            entered[node] = node.target(*fx.node.map_arg(node.args, entered.pop))
+            entered[node] = function_of(node)(*fx.node.map_arg(node.args, entered.pop))
             if not _torch.enters_autocast(node):
                 del entered[node]
         call = piece.forward

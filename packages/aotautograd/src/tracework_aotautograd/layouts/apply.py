@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from tracework_primops import FakeTensor
 from tracework_primops.broadcasting import channels_last
 
 from ..options import Answers
@@ -167,7 +168,7 @@ def _merged(old: Any, new: Any) -> Any:
     """What the trace made, but where only the layout is another; strides of dims of one element are eager's."""
     if isinstance(old, (tuple, list)):
         return type(old)(map(_merged, old, new))
-    if not isinstance(old, torch.Tensor) or new.dtype != old.dtype or new.shape != old.shape or same_layout(new, old):
+    if not isinstance(old, FakeTensor) or new.dtype != old.dtype or new.shape != old.shape or same_layout(new, old):
         return old
     return new
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -19,6 +19,7 @@ from torch import fx
 from tracework_primops import FakeTensor
 from tracework_primops.broadcasting import channels_last, is_contiguous
 
+from ..nodes import function_of, operand_of
 from ..options import Answers
 from . import costs
 from .labels import NEVER, Labelling
@@ -28,7 +29,10 @@ __all__ = ["CONVOLUTIONS", "Choice", "answered", "choose", "images_of", "is_imag
 
 log = logging.getLogger("tracework.aotautograd.layouts")
 aten = torch.ops.aten
-CONVOLUTIONS = {aten.convolution.default: ((0,), 1, 3), aten.convolution_backward.default: ((0, 1), 2, 4)}
+CONVOLUTIONS: Mapping[object, tuple[tuple[int, ...], int, int]] = {
+    aten.convolution.default: ((0,), 1, 3),
+    aten.convolution_backward.default: ((0, 1), 2, 4),
+}
 """Convolution -> places of its images, of its weight, and of the first of its settings, which are alike in both."""
 LEAST_GAIN = costs.LAUNCH
 """What changed layouts have to save in all."""
@@ -78,7 +82,7 @@ def _gains(node: fx.Node) -> bool:
     if node.target not in CONVOLUTIONS:
         return False
     places, weight, settings = CONVOLUTIONS[node.target]
-    operands = [node.args[place].meta["val"] for place in (*places, weight)]
+    operands = [operand_of(node, place).meta["val"] for place in (*places, weight)]
     images = [x for x in _tensors(node.meta["val"]) if x.ndim > 2]
     if not images or not all(map(_is_static, (*operands, *images))):
         return False
@@ -104,7 +108,7 @@ def is_image(x: Any) -> bool:
 def images_of(node: fx.Node) -> list[fx.Node]:
     """The operands of a node that are images as its result is."""
     if node.target in CONVOLUTIONS:
-        return [node.args[place] for place in CONVOLUTIONS[node.target][0]]  # type: ignore[misc]
+        return [operand_of(node, place) for place in CONVOLUTIONS[node.target][0]]
     ranks = {x.ndim for x in _tensors(node.meta["val"])}
     return [a for a in node.all_input_nodes if isinstance(x := a.meta.get("val"), FakeTensor) and x.ndim in ranks and x.ndim > 2]
 
@@ -148,12 +152,12 @@ def _choose_result(problem: Problem, node: fx.Node) -> None:
 
 def _add_item(problem: Problem, node: fx.Node) -> None:
     """One of several results, or of several views."""
-    source, place = node.args
-    value, views = node.meta["val"], problem.choices.get(source)  # type: ignore[arg-type]
+    source, place = operand_of(node), node.args[1]
+    value, views = node.meta["val"], problem.choices.get(source)
     if views is not None:
         problem.choices[node] = Choice(views.variable, views.last[place])
     elif source in problem.labelling.alone and is_image(value):
-        problem.choices[node] = Choice(source, channels_last(value.shape))  # type: ignore[arg-type]
+        problem.choices[node] = Choice(source, channels_last(value.shape))
 
 
 def _add_view(problem: Problem, node: fx.Node) -> None:
@@ -178,7 +182,7 @@ def viewed(node: fx.Node) -> Any:
     if node.op != "call_function":
         return None
     if node.target is operator.getitem:
-        return node.args[0] if asks(node.args[0]) is Asks.VIEW else None  # type: ignore[arg-type]
+        return node.args[0] if asks(operand_of(node)) is Asks.VIEW else None
     return node.args[0] if asks(node) is Asks.VIEW else None
 
 
@@ -194,7 +198,7 @@ def _readers(node: fx.Node) -> Iterator[fx.Node]:
 def run(node: fx.Node, value: Callable[[fx.Node], Any] = lambda n: n.meta["val"]) -> Any:
     """What the operator gives for such values of its operands."""
     args, kwargs = fx.map_arg((node.args, node.kwargs), value)
-    return node.target(*args, **kwargs)  # type: ignore[operator]
+    return function_of(node)(*args, **kwargs)
 
 
 def answered(node: fx.Node, value: Callable[[fx.Node], Any] = lambda n: n.meta["val"]) -> Any:
@@ -213,10 +217,10 @@ def restrided(value: Any, strides: Sequence[int]) -> FakeTensor:
 
 def _add_convolution(problem: Problem, node: fx.Node) -> None:
     places, place, first = CONVOLUTIONS[node.target]
-    x, w = (node.args[n].meta["val"] for n in (places[-1], place))  # type: ignore[union-attr]
+    x, w = (operand_of(node, n).meta["val"] for n in (places[-1], place))
     transposed, groups = node.args[first + 3], node.args[first + 5]
     if len(places) > 1:
-        result = node.args[0].meta["val"].shape  # type: ignore[union-attr]
+        result = operand_of(node).meta["val"].shape
         works = costs.works(x, w, result, transposed, groups, node.args[-1][:2])  # type: ignore[arg-type,index]
     else:
         works = costs.works(x, w, node.meta["val"].shape, transposed, groups)  # type: ignore[arg-type]

@@ -75,7 +75,7 @@ def rate(x: torch.Tensor, groups: int) -> float | None:
     for row-major images.
     """
     if x.dtype == torch.float32 and (
-        x.ndim > 4 or groups == x.shape[1] > 1 or torch.backends.cudnn.conv.fp32_precision != "tf32"
+        x.ndim > 4 or groups == x.shape[1] > 1 or torch.backends.cudnn.conv.fp32_precision != "tf32"  # type: ignore[attr-defined]  # torch puts it there at run time
     ):
         return None
     found = RATES.get((x.device.type, x.dtype)) if torch.backends.cudnn.enabled else None

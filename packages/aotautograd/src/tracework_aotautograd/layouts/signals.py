@@ -13,6 +13,7 @@ import torch
 from torch import fx
 from tracework_primops.broadcasting import channels_last
 
+from ..nodes import function_of, operand_of
 from .choice import CONVOLUTIONS, Choice
 
 __all__ = ["signals_as_images"]
@@ -24,7 +25,7 @@ def signals_as_images(graph: fx.Graph, choices: Mapping[fx.Node, Choice]) -> dic
     """Rewrites the graph in place; the choices for what stands in it then."""
     found = dict(choices)
     for node in dict.fromkeys(choice.variable for choice in choices.values()):
-        if node.target in CONVOLUTIONS and node.args[0].meta["val"].ndim == 3:  # type: ignore[union-attr]
+        if node.target in CONVOLUTIONS and operand_of(node).meta["val"].ndim == 3:
             _rewrite(graph, node, found)
     return found
 
@@ -40,7 +41,7 @@ def _rewrite(graph: fx.Graph, node: fx.Node, choices: dict[fx.Node, Choice]) -> 
                 choices[args[place]] = Choice(choices[signal].variable, ())
         for setting, of_row in ((first, 1), (first + 1, 0), (first + 2, 1), (first + 4, 0)):
             args[setting] = [of_row, *args[setting]]
-        made = _called(graph, node, node.target, *args)
+        made = _called(graph, node, function_of(node), *args)
     # eager's, also for signals that the library would take for channels-last images
     made.meta["val"] = _of_one_row(node.meta["val"])
     choices[made] = Choice(made, ())

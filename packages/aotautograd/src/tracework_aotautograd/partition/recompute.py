@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from .. import _torch
+from ..nodes import operand_of
 
 aten = torch.ops.aten
 
@@ -73,14 +74,14 @@ MATMUL_NAMES = frozenset(
 def is_matmul(node: fx.Node) -> bool:
     """Matrix products, convolutions and attention, and the items of their results: what costs most to compute again."""
     if node.target is operator.getitem:
-        return is_matmul(node.args[0])
+        return is_matmul(operand_of(node))
     return isinstance(node.target, _torch.OpOverload) and node.target._schema.name.split("::")[1] in MATMUL_NAMES
 
 
 def is_random(node: fx.Node) -> bool:
     """Random numbers and the items of results that hold them: never computed twice."""
     if node.target is operator.getitem:
-        return is_random(node.args[0])
+        return is_random(operand_of(node))
     return _torch.draws(node.target)
 
 
@@ -89,7 +90,7 @@ def may_recompute(node: fx.Node, costly: bool) -> bool:
     if node.op != "call_function":
         return False
     if node.target is operator.getitem:
-        return may_recompute(node.args[0], costly)
+        return may_recompute(operand_of(node), costly)
     kind = of_target(node.target)
     return kind in (Recompute.FREE, Recompute.CHEAP) or (costly and kind is Recompute.COSTLY)
 

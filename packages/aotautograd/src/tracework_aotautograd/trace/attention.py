@@ -19,6 +19,7 @@ from tracework_primops import PrimError, TensorSpec, attended, attention_of_bodi
 from tracework_primops.attention import Bodies
 
 from .. import _torch
+from ..nodes import function_of, operand_of
 
 __all__ = ["ALL_SCORES", "with_attention"]
 
@@ -76,7 +77,7 @@ class _Call:
 def _read(graph: fx.Graph, node: fx.Node, call: _Call, made: Mapping[fx.Node, fx.Node]) -> dict[fx.Node, fx.Node]:
     """What the operator reads in the place of captured nodes: a number of the CPU on its device, what has gradients with the dims of its axes
     alone, and what depends on distances once for each."""
-    device = node.args[0].meta["example_value"].device  # type: ignore[union-attr]
+    device = operand_of(node).meta["example_value"].device
     found: dict[fx.Node, fx.Node] = {}
     distances: dict[fx.Node, fx.Node] = {}
 
@@ -112,7 +113,7 @@ def _read(graph: fx.Graph, node: fx.Node, call: _Call, made: Mapping[fx.Node, fx
 
 def _call_or_reason(gm: fx.GraphModule, node: fx.Node, devices: Collection[str]) -> _Call | None:
     """The operator that computes what a call of `attended` does, on these devices; None where the graph is told why not."""
-    if node.args[0].meta["example_value"].device.type not in devices:  # type: ignore[union-attr]
+    if operand_of(node).meta["example_value"].device.type not in devices:
         return None
     try:
         return _call(gm, node)
@@ -125,11 +126,12 @@ def _call_or_reason(gm: fx.GraphModule, node: fx.Node, devices: Collection[str])
 
 def _call(gm: fx.GraphModule, node: fx.Node) -> _Call:
     """The operator that computes what a call of `attended` does. Raises PrimError, or what torch raises of its functions."""
-    query, key, value, scores, indices, changed, mask, scale, blocks, extents = node.args
-    q, k, v = (n.meta["example_value"] for n in (query, key, value))  # type: ignore[union-attr]
+    arguments: tuple[Any, ...] = node.args  # those of `attended`
+    query, key, value, scores, indices, changed, mask, scale, blocks, extents = arguments
+    q, k, v = (n.meta["example_value"] for n in (query, key, value))
     if not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES or type(scale) not in (int, float):
         raise PrimError("operands of other dtypes than the kernel's, or a scale that is no number")
-    table = gm.meta.get("symbols")
+    table: Any = gm.meta.get("symbols")
     fixed = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
     if any(type(n) is not int and not table.has_hint(table.from_symint(n)) for n in fixed):
         raise PrimError("heads or widths depend on data")
@@ -138,7 +140,7 @@ def _call(gm: fx.GraphModule, node: fx.Node) -> _Call:
         raise PrimError(f"rows of more than {MOST_WIDTH} elements, or keys and values of other heads")
     if 0 in numbers or any(type(n) is int and n == 0 for x in (q, k) for n in x.shape):
         raise PrimError("there is nothing to compute")
-    between = _Between(scores, indices, changed, mask)  # type: ignore[arg-type]
+    between = _Between(scores, indices, changed, mask)
     captured = [n.meta["example_value"] for n in between.captured]
     given = [x for x in captured if isinstance(x, torch.Tensor)]
     if any(x.device != q.device and (x.ndim or x.device.type != "cpu") for x in given):
@@ -152,14 +154,14 @@ def _call(gm: fx.GraphModule, node: fx.Node) -> _Call:
     places = {tensors.index(between.captured[place]): axes for place, axes in trained.items()}
     factors = tuple(of._replace(place=place) for of, place in zip(bodies.trained, places, strict=True))
     return _Call(
-        (query, key, value),  # type: ignore[arg-type]
-        indices,  # type: ignore[arg-type]
+        (query, key, value),
+        indices,
         tensors,
         [n for n, x in zip(between.captured, captured, strict=True) if not isinstance(x, torch.Tensor)],
-        blocks,  # type: ignore[arg-type]
+        blocks,
         bodies._replace(trained=factors),
         float(scale),
-        extents,  # type: ignore[arg-type]
+        extents,
         {tensors[place]: axes for place, axes in places.items()},
     )
 
@@ -216,9 +218,9 @@ class _Between:
             for node in self.nodes:
                 args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
                 if node.op == "call_method":
-                    values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)  # type: ignore[arg-type]
+                    values[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
                 else:
-                    values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+                    values[node] = function_of(node)(*args, **kwargs)
             return values[self.results[result]]
 
         return run
@@ -282,7 +284,7 @@ class _Trained:
             raise PrimError(f"{node} has gradients and {len(shape)} dims")
         return "".join(a for a, n in zip(_INDICES, shape) if a in depends and not (type(n) is int and n == 1))
 
-    def _shift(self, node: fx.Node, depends: Mapping[fx.Node, Collection[str]]) -> int | None:
+    def _shift(self, node: fx.Node, depends: Mapping[fx.Node, frozenset[str]]) -> int | None:
         """By how much an index grows where query and key grow by one; None where that is not the same everywhere."""
         if node in self.indices[2:]:
             return 1
@@ -292,7 +294,7 @@ class _Trained:
             self.shifts[node] = self._shift_of_call(node, depends)
         return self.shifts[node]
 
-    def _shift_of_call(self, node: fx.Node, depends: Mapping[fx.Node, Collection[str]]) -> int | None:
+    def _shift_of_call(self, node: fx.Node, depends: Mapping[fx.Node, frozenset[str]]) -> int | None:
         shifts = [self._shift(n, depends) for n in node.all_input_nodes]
         if None in shifts:
             return None

@@ -15,8 +15,10 @@ from torch import fx
 from tracework_primops import Condition
 
 from .. import _torch
+from ..nodes import function_of
 from ..signature import Component
-from .memory import Emit, fit
+from .memory import fit
+from .views import Emit
 
 aten = torch.ops.aten
 
@@ -88,7 +90,7 @@ def _in_order(
     return ordered
 
 
-def sources_of(nodes: Collection[fx.Node], tangents: Sequence[fx.Node]) -> dict[fx.Node, int]:
+def sources_of(nodes: Iterable[fx.Node], tangents: Sequence[fx.Node]) -> dict[fx.Node, int]:
     """For each node the tangents that it is computed from, as the bits of a number."""
     found = {node: 1 << place for place, node in enumerate(tangents)}
     for node in nodes:
@@ -117,11 +119,16 @@ def together(nodes: Sequence[fx.Node], results: Collection[Any], sources: Mappin
     return found
 
 
+def _operands(node: fx.Node) -> list[fx.Node]:
+    return [a for a in node.args if isinstance(a, fx.Node)]
+
+
 def _is_sum(node: fx.Node) -> bool:
     """Whether a node adds up two tensors of one size and dtype, as the engine does with gradients."""
-    if node.target is not aten.add.Tensor or node.kwargs or not all(isinstance(a, fx.Node) for a in node.args):
+    operands = _operands(node)
+    if node.target is not aten.add.Tensor or node.kwargs or len(operands) != len(node.args):
         return False
-    values = [n.meta["val"] for n in (node, *node.args)]
+    values = [n.meta["val"] for n in (node, *operands)]
     if not all(isinstance(value, torch.Tensor) for value in values):  # a size
         return False
     made, *added = values
@@ -184,16 +191,16 @@ def _share(emit: Emit, node: fx.Node, group: int, sources: Mapping[fx.Node, int]
         return node
     if not bits & group:
         return None
-    operands = node.args if _is_sum(node) else _moving(node, sources)
+    operands = _operands(node) if _is_sum(node) else _moving(node, sources)
     shares = {operand: _share(emit, operand, group, sources) for operand in operands}  # one may be there twice
-    there = [operand for operand in operands if shares[operand] is not None]
+    there = [(operand, share) for operand in operands if (share := shares[operand]) is not None]
     if _is_sum(node) and len(there) == 1:
-        return shares[there[0]]
-    laid_out = {operand: fit(emit, shares[operand], operand.meta["val"]) for operand in there}
+        return there[0][1]
+    laid_out = {operand: fit(emit, share, operand.meta["val"]) for operand, share in there}
     if not _is_sum(node):
         laid_out |= {operand: _zeros(emit, operand.meta["val"]) for operand in operands if shares[operand] is None}
     args = fx.map_arg(node.args, lambda operand: laid_out.get(operand, operand))
-    made = node.graph.call_function(node.target, args, node.kwargs)
+    made = node.graph.call_function(function_of(node), args, node.kwargs)
     made.meta.update(node.meta)
     return made
 

@@ -54,7 +54,7 @@ def gradients_at(
     try:
         to_edge = torch.autograd.graph.GradientEdge
         flat = [place if isinstance(place, torch.Tensor) else to_edge(*place) for places in wanted for place in places]
-        arrived = iter(torch.autograd.grad([to_edge(*e) for e in roots], flat, tangents, allow_unused=True, **options))
+        arrived = iter(torch.autograd.grad([to_edge(*e) for e in roots], flat, tangents, allow_unused=True, **options))  # type: ignore[arg-type]  # tensors and edges in one list
     finally:
         for handle in handles:
             handle.remove()

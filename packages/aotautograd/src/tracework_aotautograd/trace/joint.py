@@ -264,7 +264,7 @@ class Trace:
         given = [o for o in outputs if isinstance(o, FakeTensor)]
         if any(o._backward_hooks for o in (*given, *self.values) if isinstance(o, FakeTensor)):
             raise Refusal("a hook of a result of the graph", self.recorder.origin)
-        given += [o._base for o in given if o._is_view()]
+        given += [base for o in given if isinstance(base := o._base, FakeTensor)]
         made = {id(o) for o in given if o.is_leaf and o.requires_grad and id(o) not in inputs}
         shown = any(o._is_view() and id(o._base) in made for o in given)
         history = any(_has_history(o) for o in given) and not any(info.requires_grad for info in self.infos)
@@ -339,18 +339,19 @@ class Trace:
         own_history = "a detached view that is a result of the graph got a history of its own"
         if _has_history(output) and cell.step is not None and not output._is_view():
             raise Refusal(own_history, self.recorder.origin)
-        parent: Cell | None = cell
-        while (parent := parent.parent) is not None:
+        parent = cell.parent
+        while parent is not None:
             if parent.fake._backward_hooks:
                 raise Refusal("a hook of what a result of the graph is a view of", self.recorder.origin)
-        node, is_made = output.grad_fn, cell.root.slot is None and cell.root.fake is not None
-        begins = {cell.root.fake.grad_fn} if is_made else {*self.histories}
+            parent = parent.parent
+        node, made = output.grad_fn, cell.root.fake if cell.root.slot is None else None
+        begins = {*self.histories} if made is None else {made.grad_fn}
         while node is not None and node not in begins:
             if isinstance(node, torch.autograd.function.BackwardCFunction):
                 raise Refusal("an autograd.Function gives a view that is a result of the graph", self.recorder.origin)
             node = node.next_functions[0][0] if node.next_functions else None
         is_tracked = all(step.tracked for step in self.recorder.memory.steps(cell))  # to one made under no_grad no history leads
-        if is_made and is_tracked and node is None and _has_history(output):
+        if made is not None and is_tracked and node is None and _has_history(output):
             raise Refusal(own_history, self.recorder.origin)
 
     def _steps(self, cell: Cell) -> tuple[ViewStep, ...]:
@@ -584,7 +585,7 @@ class Trace:
         shown = {id(cell.root) for o in outputs if (cell := memory.find(o.fake)) is not None}
 
         def made() -> dict[Edge, Any]:
-            found = {edge_of(former): former for former in memory.former}
+            found: dict[Edge, Any] = {edge_of(former): former for former in memory.former}
             for cell in fresh:
                 can_show = id(cell.root) not in shown or cell.parent is None and not self.needs.bases
                 if can_show and _has_history(cell.fake) and not cell.fake._backward_hooks:

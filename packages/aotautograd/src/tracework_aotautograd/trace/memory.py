@@ -6,11 +6,13 @@ view from the parent's present value; writing a cell carries the new value up to
 """
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Node
+from tracework_primops import FakeTensor
 
 from ..errors import FunctionalizationError
 from ..signature import ViewStep
@@ -23,7 +25,7 @@ aten = torch.ops.aten
 class Root:
     """Memory with one present value."""
 
-    fake: torch.Tensor | None  # None after `x.t_()`
+    fake: FakeTensor | None  # None after `x.t_()`
     node: Node
     writes: int = 0
     slot: int | None = None  # the input slot, for memory that the caller owns
@@ -34,13 +36,18 @@ class Root:
 class Cell:
     """One fake tensor: `node` is its value as of `seen` writes to the root. made: how many writes there were when it came into being."""
 
-    fake: torch.Tensor
+    fake: FakeTensor
     root: Root
     node: Node
     parent: "Cell | None" = None
     step: ViewStep | None = None
     seen: int = 0
     made: int = 0
+
+    @property
+    def view(self) -> "tuple[Cell, ViewStep] | None":
+        """What it is a view of, and by which op; None for one that shows its memory itself."""
+        return None if self.parent is None or self.step is None else (self.parent, self.step)
 
     @property
     def is_older(self) -> bool:
@@ -96,19 +103,19 @@ class Memory:
         count = len(self.steps(cell))
         return sum(c.root is cell.root and c.parent is not None for c in self._cells.values()) > count
 
-    def new_root(self, fake: torch.Tensor, node: Node, slot: int | None = None) -> Cell:
+    def new_root(self, fake: FakeTensor, node: Node, slot: int | None = None) -> Cell:
         """Registers fresh memory whose value is `node`."""
         cell = Cell(fake, Root(fake, node, slot=slot), node)
         self._cells[id(fake)] = cell
         return cell
 
-    def new_view(self, fake: torch.Tensor, parent: Cell, step: ViewStep, node: Node) -> Cell:
+    def new_view(self, fake: FakeTensor, parent: Cell, step: ViewStep, node: Node) -> Cell:
         """Registers a view of `parent` whose present value is `node`."""
         cell = Cell(fake, parent.root, node, parent, step, parent.root.writes, parent.root.writes)
         self._cells[id(fake)] = cell
         return cell
 
-    def turn_into_view(self, cell: Cell, before: torch.Tensor, step: ViewStep, node: Node) -> None:
+    def turn_into_view(self, cell: Cell, before: FakeTensor, step: ViewStep, node: Node) -> None:
         """The cell's fake changed its sizes in place: it is now a view of `before`, which takes over the cell."""
         fake = cell.fake
         if step.tracked and fake.grad_fn is not None:
@@ -124,24 +131,18 @@ class Memory:
         root = cell.root
         root.read_through_older |= cell.is_older
         if cell.seen != root.writes:
-            cell.node = root.node if cell.parent is None else self._replay(cell)
+            cell.node = root.node if (view := cell.view) is None else self._replay(*view)
             cell.seen = root.writes
         return cell.node
 
-    def _replay(self, cell: Cell) -> Node:
-        step = cell.step
+    def _replay(self, parent: Cell, step: ViewStep) -> Node:
         if step.target is aten.as_strided.default:
-            return self.window(cell.parent, *step.args, **dict(step.kwargs))
-        parent = self.read(cell.parent)
+            return self.window(parent, *step.args, **dict(step.kwargs))
+        value = self.read(parent)
         if step.target in IDENTITY_VIEWS:
-            return parent
-        node = self._emit(PHYSICAL.get(step.target, step.target), parent, *step.args, **dict(step.kwargs))
-        return node if step.index is None else self._emit_item(node, step.index)
-
-    def _emit_item(self, node: Node, index: int) -> Node:
-        import operator
-
-        return self._emit(operator.getitem, node, index)
+            return value
+        node = self._emit(PHYSICAL.get(step.target, step.target), value, *step.args, **dict(step.kwargs))
+        return node if step.index is None else self._emit(operator.getitem, node, step.index)
 
     def window(self, cell: Cell, size: Any, stride: Any, storage_offset: Any = None) -> Node:
         """What as_strided reads of the memory behind a cell, which is not only what the cell shows."""
@@ -174,7 +175,7 @@ class Memory:
         start = cell.fake.storage_offset()
         if (slot := cell.root.slot) is not None:
             noted = self.places.get(slot)
-            self.places[slot] = start, math.lcm(period, noted[1]) if noted else period
+            self.places[slot] = int(start), math.lcm(period, noted[1]) if noted else period
         return start
 
     def note_pairs(self, cell: Cell) -> None:
@@ -188,10 +189,10 @@ class Memory:
     def _whole(self, cell: Cell, op: Any) -> Cell:
         """The cell of all the memory, when its elements are those of `cell`."""
         whole = cell
-        while whole.parent is not None:
-            if whole.step.target in PHYSICAL:
+        while (view := whole.view) is not None:
+            whole, step = view
+            if step.target in PHYSICAL:
                 raise FunctionalizationError(f"{op} of a view that negates or conjugates has no mutation-free form")
-            whole = whole.parent
         if whole.fake.dtype != cell.fake.dtype:
             raise FunctionalizationError(f"{op} of memory that is viewed as another dtype has no mutation-free form")
         return whole
@@ -204,10 +205,9 @@ class Memory:
         values = [(cell, fit(self._emit, node, cell.fake))]
         if any(step.target not in WRITE_THROUGH for step in self.steps(cell)):
             values.append(self._scattered(cell, values[0][1]))
-        while values[-1][0].parent is not None:
-            child, new = values[-1]
-            parent = child.parent
-            whole = WRITE_THROUGH[child.step.target](self._emit, self.read(parent), new, child.step)
+        while (view := values[-1][0].view) is not None:
+            parent, step = view
+            whole = WRITE_THROUGH[step.target](self._emit, self.read(parent), values[-1][1], step)
             values.append((parent, fit(self._emit, whole, parent.fake)))
         root = cell.root
         if root.slot is None and root.fake is not None and root.fake.grad_fn is not None:
@@ -230,13 +230,13 @@ class Memory:
     def steps(self, cell: Cell) -> tuple[ViewStep, ...]:
         """The view ops from the root down to the cell."""
         found: list[ViewStep] = []
-        while cell.parent is not None:
-            found.append(cell.step)
-            cell = cell.parent
+        while (view := cell.view) is not None:
+            cell, step = view
+            found.append(step)
         return tuple(reversed(found))
 
 
-def fit(emit: Emit, node: Node, like: torch.Tensor) -> Node:
+def fit(emit: Emit, node: Node, like: FakeTensor) -> Node:
     """`node` in the dtype, device, shape and (where it is dense) layout of `like`."""
     value = node.meta["val"]
     if value.dtype != like.dtype or value.device != like.device:
@@ -266,13 +266,13 @@ def overlaps_itself(fake: torch.Tensor) -> bool:
     return False
 
 
-def same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
+def same_layout(a: FakeTensor, b: FakeTensor) -> bool:
     """Equal strides wherever the size is not one."""
     pairs = zip(a.spec.sizes, a.spec.strides, b.spec.strides, strict=True)
     return all(size == 1 or mine == other for size, mine, other in pairs)
 
 
-def dense_order(fake: torch.Tensor) -> tuple[int, ...] | None:
+def dense_order(fake: FakeTensor) -> tuple[int, ...] | None:
     """The dims from outermost to innermost when the tensor fills its memory exactly, else None. A dim of size one is where its stride
     says, if there is such a place."""
     sizes, strides = fake.spec.sizes, fake.spec.strides

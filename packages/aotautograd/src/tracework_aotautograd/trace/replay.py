@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from tracework_primops import FakeTensor
 
 from .. import _torch
 from ..errors import UsageError
@@ -114,7 +115,7 @@ class GradientsOf:
         self._requires_grad = [info.requires_grad for info in signature.inputs]
         self._examples = examples
         self._written = {i for i, info in enumerate(signature.inputs) if info.mutation is not Mutation.NONE}
-        slots = [info.slot for info in (*signature.tangents, *signature.views)]
+        slots = [*(info.slot for info in signature.tangents), *(info.slot for info in signature.views)]
         self._taken = [slots.index(slot) for slot in component.results]
 
     @property
@@ -157,11 +158,10 @@ class GradientsOf:
     def _stand_in(self, slot: int) -> Any:
         """For an input that nothing depends on: it is not a number where it can be, so that nothing could unseen."""
         like = self._examples[slot]
-        if not isinstance(like, torch.Tensor):
+        if not isinstance(like, FakeTensor):
             return None
-        sizes, strides = like.spec.sizes, like.spec.strides
         with torch.no_grad():
-            made = torch.empty_strided(sizes, strides, dtype=like.dtype, device=like.device)
+            made = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device)
             made.fill_(float("nan") if like.is_floating_point() or like.is_complex() else 0)
         return made.requires_grad_(self._requires_grad[slot])
 
@@ -174,7 +174,7 @@ def raises_if_differentiated(gradients: Sequence[Any]) -> bool:
 
 def can_be_stood_for(like: Any) -> bool:
     """Whether an input like this one need not be kept where no gradient depends on it."""
-    if not isinstance(like, torch.Tensor) or not all(isinstance(n, int) for n in like.spec.sizes):
+    if not isinstance(like, FakeTensor) or not all(isinstance(n, int) for n in like.spec.sizes):
         return False
     return dense_order(like) is not None
 

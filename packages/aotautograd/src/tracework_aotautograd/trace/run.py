@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import fx
 
 from ..errors import Refusal, UsageError
+from ..nodes import function_of
 from .read_again import ReadAgain
 from .replay import GradientsOf, raises_if_differentiated
 from .tracer import Recorder
@@ -52,34 +54,32 @@ def origin_of(node: fx.Node) -> str:
 
 def _run_node(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], recorder: Recorder) -> Any:
     if node.op == "get_attr":
-        found = gm
-        for part in node.target.split("."):
-            found = getattr(found, part)
-        return recorder.constant(found) if isinstance(found, torch.Tensor) else found
+        attribute: Any = operator.attrgetter(str(node.target))(gm)
+        return recorder.constant(attribute) if isinstance(attribute, torch.Tensor) else attribute
     args, kwargs = _resolve(node.args, values), _resolve(node.kwargs, values)
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if (known := SHARING.get(name.partition(".")[0])) is not None:
-        found = tuple(known(*args, **{"self" if k == "input" else k: v for k, v in kwargs.items()}))
-        recorder.pieces += [(cell := recorder.cell(piece), cell.root.writes, recorder.origin) for piece in found]
-        return found
+        pieces = tuple(known(*args, **{"self" if k == "input" else k: v for k, v in kwargs.items()}))
+        recorder.pieces += [(cell := recorder.cell(piece), cell.root.writes, recorder.origin) for piece in pieces]
+        return pieces
     if node.op == "call_method":
-        return getattr(args[0], node.target)(*args[1:], **kwargs)
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
     if node.op == "call_module":
-        module = gm.get_submodule(node.target)
+        module = gm.get_submodule(str(node.target))
         state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         return torch.func.functional_call(module, {k: recorder.constant(v) for k, v in state.items()}, args, kwargs)
     if isinstance(node.target, GradientsOf):
         recorder.keeps_former = recorder.keeps_former or node.target.reads_former_values
-        found = node.target.run(args, lambda graph, values: run_captured(graph, values, recorder), recorder.inside)
-        if raises_if_differentiated(found):
+        gradients = node.target.run(args, lambda graph, values: run_captured(graph, values, recorder), recorder.inside)
+        if raises_if_differentiated(gradients):
             raise Refusal("a backward inside is differentiable once", recorder.origin)
-        return found
+        return gradients
     out = kwargs.get("out")
     if out is None:
-        return node.target(*args, **kwargs)
+        return function_of(node)(*args, **kwargs)
     roots = [recorder.cell(t).root for t in ((out,) if isinstance(out, torch.Tensor) else out)]
     before = [root.writes for root in roots]
-    found = node.target(*args, **kwargs)
+    found = function_of(node)(*args, **kwargs)
     if any(root.writes == count for root, count in zip(roots, before, strict=True)):
         raise Refusal("a composite function of torch that does not write to an out= of another class", recorder.origin)
     return found

@@ -196,7 +196,8 @@ class Recorder:
     def has_just_made(self, cell: Cell) -> bool:
         """Whether the memory was made right now, inside of the captured node being run, by an operator that reads no data."""
         node = cell.node
-        if cell.parent is not None or cell.root.slot is not None or node is not self._last_node() or node is self._latest:
+        is_last = node is self._last_node()
+        if cell.parent is not None or cell.root.slot is not None or not is_last or node is self._latest:
             return False
         name = getattr(node.target, "__name__", "").partition(".")[0]
         return (
@@ -321,18 +322,20 @@ class _SizeProxy:
         vals = [n.meta["val"] if isinstance(n, fx.Node) else n for n in nodes]
         return _SizeProxy(self.recorder, self.recorder.node(op, nodes, {}, op(*vals)))
 
+    def __neg__(self) -> _SizeProxy:
+        return self._call(operator.neg, self)
+
 
 def _operator(name: str, reverse: bool = False) -> Any:
     op = getattr(operator, name)
     if reverse:
         return lambda self, other: self._call(op, other, self)
-    return lambda self, *others: self._call(op, self, *others)
+    return lambda self, other: self._call(op, self, other)
 
 
 for _name in ("add", "sub", "mul", "floordiv", "mod", "pow"):
     setattr(_SizeProxy, f"__{_name}__", _operator(_name))
     setattr(_SizeProxy, f"__r{_name}__", _operator(_name, reverse=True))
-_SizeProxy.__neg__ = _operator("neg")  # type: ignore[attr-defined]
 
 
 def _extremum(op: Any) -> Any:

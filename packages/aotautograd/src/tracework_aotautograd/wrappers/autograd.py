@@ -114,7 +114,7 @@ class Keeper:
         """The inputs, when nobody wrote to those that are needed since, and all have their histories."""
         self.check(kept, self._checked)
         _check_linked(kept[4], [1] * len(kept[4]), 0)
-        inputs = [None if i in self._counted else x for i, x in enumerate(kept[0])]
+        inputs: list[Any] = [None if i in self._counted else x for i, x in enumerate(kept[0])]
         for slot in self._former:
             inputs[slot] = _FormerValue.apply(*inputs[slot])
         return [_recorded(x, info.requires_grad) for x, info in zip(inputs, self._infos, strict=True)]
@@ -398,7 +398,8 @@ class _Part:
         self._once = sum(1 << place for place, info in enumerate(self.tangents) if info.runs_once)
         self._later = LaterBackwards(gradients.backward, program.saved[0], self._sources, self._once)
         self._watched_results, self._watched_inputs = self._kept_by_eager_alone()
-        self._linked_results, self._linked_inputs = (self._readers(lambda info, side=side: info.linked[side]) for side in (0, 1))
+        self._linked_results = self._readers(lambda info: info.linked[0])
+        self._linked_inputs = self._readers(lambda info: info.linked[1])
         self.keeper = Keeper(program, gradients.reads, self._watched_inputs, self._linked_inputs)
 
     def _kept_by_eager_alone(self) -> tuple[dict[int, int], dict[int, int]]:

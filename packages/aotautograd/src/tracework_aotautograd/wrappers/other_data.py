@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from ..contracts import Backward, JointProgram, Report
+from ..nodes import function_of
 from ..partition import shown_input
 from ..partition.split import JointParts, needed_for
 
@@ -48,7 +49,9 @@ class OtherData:
 
     def _read_in_checkpoints(self, inputs: Collection[fx.Node]) -> set[fx.Node]:
         """The inputs that the backward reads in checkpoints that it computes again, and nowhere else."""
-        saved, read, elsewhere = set(self._known), set(), set()
+        saved = set(self._known)
+        read: set[fx.Node] = set()
+        elsewhere: set[fx.Node] = set()
         needed = self._needed((), saved)
         for node, again in needed:
             if again or node not in saved:
@@ -68,7 +71,7 @@ class OtherData:
                 n: now[n] if n in now and _reads_now(step) else values[n, _is_again(step, n)] for n in step[0].all_input_nodes
             }
             args, kwargs = fx.map_arg((step[0].args, step[0].kwargs), read.__getitem__)
-            values[step] = step[0].target(*args, **kwargs)  # type: ignore[operator]
+            values[step] = function_of(step[0])(*args, **kwargs)
         return [values[g, False] if isinstance(g, fx.Node) else g for g in self._gradients]
 
     def _plan(self, now: Collection[fx.Node]) -> list[Step]:

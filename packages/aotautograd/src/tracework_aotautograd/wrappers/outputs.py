@@ -20,7 +20,7 @@ Views = dict[str | None, Sequence[torch.Tensor]]
 def replay(base: torch.Tensor, steps: tuple[ViewStep, ...], graph_outputs: Sequence[Any], made: Views) -> torch.Tensor:
     """The view ops on a real tensor. made: what calls that give several views gave before, which have one autograd node."""
     for step in steps:
-        if step.call in made:
+        if step.index is not None and step.call in made:
             base = made[step.call][step.index]
         elif step.tracked == torch.is_grad_enabled() or not base.requires_grad:
             base = view(base, step, graph_outputs, made)

@@ -1,0 +1,24 @@
+"""Parts of fx nodes as what they are known to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+
+__all__ = ["function_of", "operand_of"]
+
+
+def operand_of(node: fx.Node, place: int = 0) -> fx.Node:
+    """The argument at a place where another node always is."""
+    found = node.args[place]
+    assert isinstance(found, fx.Node)
+    return found
+
+
+def function_of(node: fx.Node) -> Callable[..., Any]:
+    """What a node of kind call_function calls."""
+    target = node.target
+    assert not isinstance(target, str)
+    return target
