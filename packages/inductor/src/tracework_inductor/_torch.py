@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-
-OpOverload = torch._ops.OpOverload
+from torch._ops import OpOverload as OpOverload
 
 
 def schema_name(overload: OpOverload) -> str:

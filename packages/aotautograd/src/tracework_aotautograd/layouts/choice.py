@@ -18,6 +18,7 @@ import torch
 from torch import fx
 from tracework_primops import FakeTensor
 from tracework_primops.broadcasting import channels_last, is_contiguous
+from tracework_primops.symbols import Size
 
 from ..nodes import function_of, operand_of
 from ..options import Answers
@@ -36,7 +37,7 @@ CONVOLUTIONS: Mapping[object, tuple[tuple[int, ...], int, int]] = {
 """Convolution -> places of its images, of its weight, and of the first of its settings, which are alike in both."""
 LEAST_GAIN = costs.LAUNCH
 """What changed layouts have to save in all."""
-Strides = tuple[int, ...]
+Strides = tuple[Size, ...]
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ def answered(node: fx.Node, value: Callable[[fx.Node], Any] = lambda n: n.meta["
         return None
 
 
-def restrided(value: Any, strides: Sequence[int]) -> FakeTensor:
+def restrided(value: Any, strides: Sequence[Size]) -> FakeTensor:
     """A fake like this one, with other strides, in memory of its own."""
     return value.mode.make(value.spec.replace(strides=tuple(strides), offset=0))  # type: ignore[no-any-return]
 
@@ -331,7 +332,7 @@ def _read_by_loop(problem: Problem, operand: fx.Node, reader: fx.Node | None, re
             label.apart(choice.variable, reader, sum(differ) - sum(same))
 
 
-def _fast_axis(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
+def _fast_axis(sizes: Sequence[int], strides: Strides) -> int | None:
     """The axis along which elements lie next to each other; None where there is none, or a value is repeated along it."""
     return next((n for n, (s, t) in enumerate(zip(sizes, strides, strict=True)) if s > 1 and t == 1), None)
 

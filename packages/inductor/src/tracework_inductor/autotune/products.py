@@ -10,13 +10,13 @@ from ..codegen.triton.tuning import body_text
 from ..ir.buffer import BufferLayout
 from ..ir.index import constant_product
 from ..lowering.conv import CONVOLUTION
-from ..product_costs import CONVOLUTIONS, FEW_CHANNELS, ROW_BYTES, alignment, convolution_kind
+from ..product_costs import CONVOLUTIONS, ROW_BYTES, alignment, convolution_kind
 from ..schedule.choice import Answer, Choice
 from ..schedule.matrix_product import MatrixProduct, extents, matrix_product
 from ..schedule.plan import ExternKernel, Kernel, KernelBatch
 from .book import Book
 from .choose import LIBRARY, Measure, Question, decide
-from .cost import Device, predict
+from .cost import FEW_CHANNELS, Device, predict
 from .record import Candidate, Problem, bucket, fingerprint
 
 __all__ = ["answer", "question"]

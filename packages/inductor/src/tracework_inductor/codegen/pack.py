@@ -71,10 +71,13 @@ def _places(plan: KernelPlan, functions: Mapping[str, str], calls: Sequence[str]
         numbers.setdefault(place, []).append(number)
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     for kernel in plan.kernels:
-        is_call = isinstance(kernel, ExternKernel)
-        for name in operators_of(plan.program, kernel.node) if is_call else (functions[kernel.name],):
+        if isinstance(kernel, ExternKernel):
+            names, origins = operators_of(plan.program, kernel.node), kernel.node.origins
+        else:
+            names, origins = (functions[kernel.name],), kernel.origins
+        for name in names:
             known = found.setdefault(name, {})
-            for origin in kernel.node.origins if is_call else kernel.origins:
+            for origin in origins:
                 place = place_of(origin)
                 known[place] = tuple(numbers.get(place, ()))
     return found

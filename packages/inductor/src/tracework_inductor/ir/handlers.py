@@ -262,6 +262,7 @@ def _renew(arg: Any, refs: list[Any], renamed: dict[Any, Size]) -> Any:
 
 def _replay_one(i: Instruction, into: Recorder, renamed: dict[Any, Size], on_load: LoadRule | None, on_effect: Any) -> Ref | None:
     if i.op == "load":
+        assert i.dtype is not None
         forwarded = on_load(into, i.args[0], i.args[1], i.dtype) if on_load else None
         return forwarded if forwarded is not None else into.emit("load", i.args, i.dtype)
     if i.op == "indirect":

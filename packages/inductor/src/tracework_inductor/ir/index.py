@@ -89,6 +89,13 @@ def hint(size: Size, symbols: Any) -> int:
     return size if isinstance(size, int) else int(symbols.hint(size))
 
 
+def constant_size(size: Size) -> int:
+    """A size that is known to be a number. Raises TypeError for another."""
+    if not isinstance(size, int):
+        raise TypeError(f"the size {size} is no number")
+    return size
+
+
 def stride(expr: Size, var: Any) -> Size | None:
     """What one step of var adds; None when that is not constant."""
     return 0 if isinstance(expr, int) else expr.coefficient(var)

@@ -11,11 +11,11 @@ from ..ir.body import Axis, LoopBody
 from ..ir.bounds import narrowed
 from ..ir.buffer import BufferLayout, BufferView, CoreNode
 from ..ir.handlers import Recorder
-from ..ir.index import Expr, Size, same, substitute, symbol
+from ..ir.index import Expr, Size, contiguous_strides, same, substitute, symbol
 from ..ir.scalar_ops import handling, ops
 from ..ir.views import expand_map
 from . import fallback
-from .layout import contiguous_strides, dense_strides
+from .layout import dense_strides
 from .registry import LOWERINGS, lowers
 from .value import Lazy, Strided, TensorValue
 from .view import expand, reshape, select
@@ -230,8 +230,9 @@ class _Core:
                 spec = node.meta["spec"]
                 low.node = node
                 low.spec = spec.replace(sizes=resolved(spec.sizes), strides=resolved(spec.strides))
-                args, name = resolved(node.args), node.target.name
-                if (why := fallback.reason(name, node.target, args, low.spec, low.options)) is not None:
+                target: Any = node.target
+                args, name = resolved(node.args), target.name
+                if (why := fallback.reason(name, target, args, low.spec, low.options)) is not None:
                     raise fallback.Refused(f"in a function of scores: {why}")
                 values[node] = LOWERINGS[name](low, *args)
         finally:

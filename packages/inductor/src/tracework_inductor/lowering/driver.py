@@ -369,7 +369,7 @@ class Lowering:
         """
         spec = self.spec if strides is None else _Spec(self.spec.dtype, self.spec.device, sizes or self.spec.sizes, strides)
         tuple_result = isinstance(spec, (tuple, list))
-        parts = list(spec) if tuple_result else [spec]
+        parts = [*spec] if isinstance(spec, (tuple, list)) else [spec]
         if any(isinstance(part, (tuple, list)) for part in parts):  # lists of tensors among the results
             target = FLAT.format(target)
         made = [self._result_buffer(s, mutates) for part in parts for s in (part if isinstance(part, (tuple, list)) else [part])]

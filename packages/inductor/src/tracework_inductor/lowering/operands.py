@@ -80,9 +80,10 @@ def _starts_aligned(low: Any, at: Strided) -> bool:
 def _axis_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | None:
     """Axes of more than one element, the one with the longest steps first; None where steps are not known, or equal."""
     steps = {n: t for n, (s, t) in enumerate(zip(sizes, strides, strict=True)) if not same(s, 1)}
-    if not all(isinstance(t, int) and t > 0 for t in steps.values()) or len(set(steps.values())) < len(steps):
+    known = {n: t for n, t in steps.items() if isinstance(t, int) and t > 0}
+    if len(known) < len(steps) or len(set(known.values())) < len(known):
         return None
-    return sorted(steps, key=lambda n: -steps[n])  # type: ignore[operator,arg-type]
+    return sorted(known, key=lambda n: -known[n])
 
 
 def _takes_any_layout(target: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -108,7 +109,8 @@ def _over(value: Any, count: Size) -> Any:
     return value if isinstance(count, int) and count == 1 else ops.div(value, ops.index_expr(count, wide))
 
 
-class _Window(NamedTuple):
+@dataclass(frozen=True)
+class _Window:
     """A pool along one dimension: sizes of input and result, and its settings."""
 
     size: int
@@ -204,7 +206,8 @@ def avg_pool_backward(
     return _taps_of(low, _whole(low, grad), [w.backward for w in windows], taps, share)
 
 
-class Tile(NamedTuple):
+@dataclass(frozen=True)
+class Tile:
     """An adaptive pool along one dimension: windows from floor(o * size / result) to ceil((o + 1) * size / result)."""
 
     size: int
@@ -237,7 +240,7 @@ class Tile(NamedTuple):
         return [Tap(first + k, inside(first + k) if k else None) for k in range(self.most)]
 
 
-def adaptive_avg_pool(low: Any, x: Any, sizes: Sequence[Size]) -> Any:
+def adaptive_avg_pool(low: Any, x: Any, sizes: Sequence[Any]) -> Any:
     """Means of windows that tile x, some of which overlap by one element."""
     known(*x.sizes[-len(sizes) :], *sizes)
     tiles = [Tile(*row) for row in zip(x.sizes[-len(sizes) :], sizes, strict=True)]

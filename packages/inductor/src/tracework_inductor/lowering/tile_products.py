@@ -15,7 +15,7 @@ import torch
 from ..autotune.book import Book
 from ..autotune.cost import Device, device
 from ..ir.buffer import BufferLayout, ExternNode, LoopNode
-from ..ir.index import Size, constant_product, same
+from ..ir.index import Size, constant_product, constant_size, same
 from ..ir.scalar_ops import ops
 from ..options import InductorOptions
 from ..product_costs import ROW_BYTES, TILES, convolution_kind, has_few_channels
@@ -117,7 +117,7 @@ def convolution_with_tiles(
     """What the library gives, and beside its call the loops of a convolution without a bias: a product over the window and the channels."""
     stride, padding, dilation = settings[:3]
     window, channels = tuple(w.sizes[2:]), x.sizes[1]
-    if has_few_channels(w.sizes, w.dtype.itemsize):
+    if has_few_channels([constant_size(n) for n in w.sizes], w.dtype.itemsize):
         return _of_few_channels(low, library, x, w, stride, padding, dilation)
     x = _factor(low, settled(x)) if all(same(n, 1) for n in window) else low.realize(x)
     w = _factor(low, settled(w))
@@ -171,7 +171,7 @@ def _with_zeros(low: Any, x: TensorValue, sizes: Sequence[Size], first: Sequence
         for place, size, count, low_ in zip(at[1:], x.sizes[1:], padded[1:], (0, *first), strict=True):
             value = ops.index_expr(place, torch.int32)
             tests += [ops.ge(value, ops.constant(0, torch.int32))] if low_ > 0 else []
-            tests += [ops.lt(value, ops.constant(size, torch.int32))] if count - low_ > size else []
+            tests += [ops.lt(value, ops.constant(size, torch.int32))] if constant_size(count) - low_ > constant_size(size) else []
         return ops.masked(functools.reduce(ops.logical_and, tests), lambda: x.load(at), 0.0) if tests else x.load(at)
 
     return low.realize(pointwise(padded, x.dtype, x.device, inner, [x], 4, channels_last(padded)))  # type: ignore[no-any-return]

@@ -27,19 +27,9 @@ from .value import Lazy, Strided, TensorValue, settled
 
 def rearranged(x: TensorValue, sizes: Sequence[Size], back: IndexMap, cost: int = 0) -> Lazy:
     """A lazy view: element `index` is x at back(index)."""
-    x = settled(x)
-    base = x if isinstance(x, Lazy) and numel_equal(x.sizes, sizes) else None
-    return Lazy(
-        tuple(sizes),
-        x.dtype,
-        x.device,
-        lambda index: x.load(back(index)),
-        x.cost + cost,
-        x.reads,
-        None,
-        None,
-        base,  # type: ignore[attr-defined]
-    )
+    of: Strided | Lazy = settled(x)
+    base = of if isinstance(of, Lazy) and numel_equal(of.sizes, sizes) else None
+    return Lazy(tuple(sizes), of.dtype, of.device, lambda index: of.load(back(index)), of.cost + cost, of.reads, None, None, base)
 
 
 @lowers("expand", view=True)
@@ -47,7 +37,7 @@ def expand(low: Any, x: Any, sizes: Sequence[Size]) -> Any:
     """Broadcast."""
     if isinstance(x, Strided):
         lead = len(sizes) - x.ndim
-        strides = [0] * lead
+        strides: list[Size] = [0] * lead
         for old, new, stride in zip(x.sizes, sizes[lead:], x.strides, strict=True):
             strides.append(0 if same(old, 1) and not same(new, 1) else stride)
         return x.window(sizes, strides, x.offset)

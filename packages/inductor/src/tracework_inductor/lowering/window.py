@@ -162,8 +162,7 @@ def _windows_of(i: Size, size: Size, count: Size, stride: int, padding: int, rea
     for back in range(reach):
         window = at = floordiv(i + padding, stride) - back
         tests = []
-        known = isinstance(size, int) and isinstance(count, int)
-        if not known or (size - 1 + padding) // stride - back >= count:
+        if not (isinstance(size, int) and isinstance(count, int)) or (size - 1 + padding) // stride - back >= count:
             tests.append(ops.lt(ops.index_expr(window, torch.int64), ops.index_expr(count, torch.int64)))
             at = minimum(at, count - 1)
         if back:
@@ -202,11 +201,15 @@ def inside_of(sizes: Any, results: Any, at: Any, offsets: Any, stride: Any, dila
     mask: Any = None
     for size, count, position, o, s, d, p in zip(sizes, results, at, offsets, stride, dilation, padding, strict=True):
         known = isinstance(size, int) and isinstance(count, int)
-        tests = []
+        tests: list[Callable[[Any], Any]] = []
         if not known or o * d < p:
             tests.append(lambda v: ops.ge(v, ops.constant(0, torch.int64)))
         if not known or (count - 1) * s + o * d - p >= size:
-            tests.append(lambda v, size=size: ops.lt(v, ops.index_expr(size, torch.int64)))
+
+            def below(v: Any, size: Any = size) -> Any:
+                return ops.lt(v, ops.index_expr(size, torch.int64))
+
+            tests.append(below)
         for test in tests:
             found = test(ops.index_expr(position, torch.int64))
             mask = found if mask is None else ops.logical_and(mask, found)

@@ -115,6 +115,6 @@ def _added_bias(node: Any) -> tuple[Any, Any] | None:
         return None
     bias = total.args[1] if total.args[0] is node else total.args[0]
     spec = bias.meta.get("spec") if hasattr(bias, "meta") else None
-    if not hasattr(spec, "strides") or spec.ndim != 1 or spec.dtype != node.meta["spec"].dtype:
+    if spec is None or not hasattr(spec, "strides") or spec.ndim != 1 or spec.dtype != node.meta["spec"].dtype:
         return None
     return (total, bias) if same(spec.sizes[0], node.meta["spec"].sizes[-1]) else None

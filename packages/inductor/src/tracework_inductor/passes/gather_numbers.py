@@ -68,8 +68,8 @@ def _gather(graph: torch.fx.Graph, group: list[torch.fx.Node]) -> None:
             behind.add(node)
             waiting.append(node)
     with graph.inserting_before(last), builder:
-        sources = [n.args[0] for n in group]
-        numbers = tuple(prims.reshape(PrimValue(s.meta["spec"], s), (1,)) for s in sources)  # type: ignore[union-attr]
+        sources = [n.all_input_nodes[0] for n in group]
+        numbers = tuple(prims.reshape(PrimValue(s.meta["spec"], s), (1,)) for s in sources)
         there = prims.device_put(prims.cat(numbers, 0), device)
         for place, node in enumerate(group):
             node.replace_all_uses_with(prims.reshape(prims.slice(there, 0, place, place + 1, 1), ()).node)

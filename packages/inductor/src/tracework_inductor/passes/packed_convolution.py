@@ -156,7 +156,7 @@ def _per_channel(value: Any, channels: Any, derived: Derivation) -> str | None:
     """The text of a vector with one element per channel, or with one for all."""
     spec = value.meta.get("spec") if hasattr(value, "users") else None
     sizes = getattr(spec, "sizes", None)
-    if sizes is None or spec.dtype != torch.float32:
+    if spec is None or sizes is None or spec.dtype != torch.float32:
         return None
     if tuple(sizes) not in ((1, channels, 1, 1), (channels, 1, 1)):
         return None

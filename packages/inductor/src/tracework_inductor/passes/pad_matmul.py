@@ -12,7 +12,7 @@ from typing import Any
 
 from tracework_primops import PrimGraph, prims
 
-from ..ir.index import same
+from ..ir.index import Size, same
 from ..lowering.product_pieces import pieces
 from ..product_costs import COPY, LAUNCH, ROW_BYTES, SLOWER, SLOWER_ROWS, alignment
 from .rewrites import built_before, rewritten, transposed, value_of
@@ -103,7 +103,7 @@ def _rewrite(node: Any) -> None:
     graph.erase_node(node)
 
 
-def _padded(node: Any, value: Any, more: tuple[int, ...]) -> Any:
+def _padded(node: Any, value: Any, more: tuple[Size, ...]) -> Any:
     """The value with zeros after each dim, as it lies in memory and as it was padded before `node` if it was."""
     if not any(more):
         return value

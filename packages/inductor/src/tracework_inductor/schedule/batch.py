@@ -42,9 +42,13 @@ def _joins(run: list[Kernel], kernel: Kernel, buffers: Mapping[str, Any]) -> boo
     return (
         len(run) < MOST_PARTS
         and run[0].device == kernel.device
-        and sum(len(p.body.instructions) for k in (*run, kernel) for p in k.passes) <= MOST_INSTRUCTIONS
+        and sum(map(_instructions, (*run, kernel))) <= MOST_INSTRUCTIONS
         and all(_independent(k, kernel, buffers) for k in run)
     )
+
+
+def _instructions(kernel: Kernel) -> int:
+    return sum(len(p.body.instructions) for p in kernel.passes) if isinstance(kernel, LoopKernel) else 0
 
 
 def _is_small(kernel: Kernel) -> bool:
@@ -53,7 +57,8 @@ def _is_small(kernel: Kernel) -> bool:
         return False
     points = product(a.size for a in kernel.axes)
     extents = [layout.elements() for layout in kernel.layouts.values()]
-    return all(isinstance(e, int) and e <= INT32_LIMIT for e in (points, *extents)) and bool(points <= MOST_POINTS)
+    few = isinstance(points, int) and points <= MOST_POINTS
+    return few and all(isinstance(e, int) and e <= INT32_LIMIT for e in extents)
 
 
 def _independent(first: Kernel, second: Kernel, buffers: Mapping[str, Any]) -> bool:

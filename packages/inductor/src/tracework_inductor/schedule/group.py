@@ -207,9 +207,10 @@ def _as_read(group: Group, node: LoopNode, own: list[Size]) -> list[Candidate]:
     for load in node.body.loads():
         if load.args[0] in group.writes:
             steps = [_step(load.args[1], a.var) for a in node.body.axes]
-            if not all(isinstance(step, int) and step > 0 for step in steps):
+            known = [step for step in steps if isinstance(step, int) and step > 0]
+            if len(known) < len(steps):
                 continue
-            order = tuple(sorted(range(len(own)), key=lambda k: -steps[k]))  # type: ignore[operator]
+            order = tuple(sorted(range(len(own)), key=lambda k: -known[k]))
             outer = refine(group.outer, [own[k] for k in order])
             if outer is not None and order != tuple(range(len(own))):
                 return [Candidate(outer, group.inner, Member(node, "outer", order))]

@@ -155,7 +155,8 @@ def _steps(group: Group, full: list[Member], buffer: Buffer) -> list[LoopNode]:
         replay(member.node.body, keeping, mapping(member, group.outer, group.inner), on_effect=keep)
         own = Recorder(member.node.body.axes, (Axis(block, parts),))
         at = dot([a.var for a in own.axes], contiguous_strides([a.size for a in own.axes]))
-        own.reduce(*member.node.writes, "sum", own.load(kept, block * length + n * width + at, dtype))
+        (written,) = member.node.writes
+        own.reduce(written, "sum", own.load(kept, block * length + n * width + at, dtype))
         adding.append(dataclasses.replace(member.node, body=own.finish(), reads=frozenset((kept,))))
     reads = frozenset().union(*(m.node.reads for m in full))
     origins = tuple(dict.fromkeys(o for m in full for o in m.node.origins))

@@ -62,10 +62,11 @@ class _Folding(Recorder):
         if op == "load":
             mask = self._known(args[2])
             if mask is not None:
+                assert dtype is not None
                 return super().emit(op, (*args[:2], None), dtype) if mask else self.constant(0, dtype)
         elif op == "where" and (chosen := self._known(args[0])) is not None:
             return args[1] if chosen else args[2]
-        elif op in COMPARISONS and None not in (known := [self._known(a) for a in args]):
+        elif op in COMPARISONS and len(known := [k for a in args if (k := self._known(a)) is not None]) == len(args):
             return self.constant(COMPARISONS[op](*known), torch.bool)
         elif op == "logical_and":
             for one, other in (args, args[::-1]):

@@ -7,7 +7,7 @@ small, and a graph may not need more memory for it than by the allocator alone.
 
 from collections.abc import Sequence
 
-from ..ir.index import constant_product
+from ..ir.index import constant_product, constant_size
 from .graph import alias_root, ended_inputs, output_buffers
 from .operators import recorded_in_parts
 from .plan import ExternKernel, Kernel, MemoryStep, Program, Workspace
@@ -39,7 +39,7 @@ def placeable(program: Program, name: str, largest: int) -> bool:
     """Whether a buffer of at most `largest` bytes could be placed, as far as its layout says."""
     layout = program.buffers[name].layout
     static = all(isinstance(s, int) for s in (*layout.sizes, *layout.strides))
-    return static and layout.dtype.itemsize * int(layout.elements()) <= largest
+    return static and layout.dtype.itemsize * constant_size(layout.elements()) <= largest
 
 
 def workspace_device(program: Program) -> str | None:
@@ -140,7 +140,7 @@ class _Storages:
     def bytes(self, members: Sequence[str]) -> int:
         """Size, as a multiple of the alignment."""
         layouts = [self._program.buffers[m].layout for m in members]
-        found = max(int(layout.elements()) * layout.dtype.itemsize for layout in layouts)
+        found = max(constant_size(layout.elements()) * layout.dtype.itemsize for layout in layouts)
         return max(-(-found // self._alignment), 1) * self._alignment
 
 

@@ -116,11 +116,10 @@ class CppKernel:
                 self.w.line(f"#pragma omp{' parallel for' if parallel else ''}{' simd' if simd else ''}{self.bad_clause()}")
             self.loop(axes[0])
         else:
-            outer = self._outer_loops(axes[:-1], parallel)
+            self._outer_loops(axes[:-1], parallel)
             if simd:
                 self.w.line(SIMD + self.bad_clause())
             self.loop(axes[-1])
-            del outer
         self._passes_body(self.kernel.passes)
         for _ in axes:
             self.w.close()
@@ -390,7 +389,8 @@ class CppKernel:
                 self.w.line(f"{CPP_TYPES[i.dtype]} {base}{n} = {text};")
 
     def _scalar(self, i: Instruction, base: str, dtypes: Sequence[Any]) -> str:
-        operand = dtypes[i.args[0].position] if i.op != "where" else i.dtype
+        assert i.dtype is not None
+        operand: torch.dtype = dtypes[i.args[0].position] if i.op != "where" else i.dtype
         kind = CPP_TYPES[operand] if i.dtype != torch.bool else CPP_TYPES[torch.bool]
         return CPP_TEXT[i.op](kind, *[f"{base}{a.position}" for a in i.args])
 

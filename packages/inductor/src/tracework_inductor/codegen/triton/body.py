@@ -20,7 +20,7 @@ import torch
 
 from ...errors import InductorError
 from ...ir.body import IndexCheck, Instruction, LoopBody, Ref
-from ...ir.index import INT32_LIMIT, Size, same, simplify, substitute
+from ...ir.index import INT32_LIMIT, Size, same, simplify, stride, substitute
 from ...ir.scalar_ops import COLUMNS
 from .printer import IndexPrinter
 from .text_rules import HALF, HELD, TRITON_TEXT, bitcast_text, constant_text, convert_text
@@ -301,7 +301,8 @@ class BodyWriter:
         if self.beside is None or isinstance(index, int):
             return 0
         variable, limit = self.beside
-        return limit if same(substitute(index, self.merged).coefficient(variable), 1) else 0
+        step = stride(substitute(index, self.merged), variable)
+        return limit if step is not None and same(step, 1) else 0
 
     def _read(self, read: Read) -> Value:
         mask = self.tile.mask(read.dims, read.within.text if read.within is not None else None)

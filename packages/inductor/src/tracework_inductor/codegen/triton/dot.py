@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from ...ir.body import Axis, Instruction, Ref, axes_behind
+from ...ir.index import constant_size
 from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
 from .body import BodyWriter, Tile, Value
@@ -81,7 +82,7 @@ class Product:
         x, r = tiling.group("x"), tiling.group("r")
         assert x is not None and r is not None
         self.axes: dict[str, tuple[Axis, ...]] = {"x": x.axes, "r": r.axes, "y": tiling.written_out}
-        self.columns, self.inner = int(x.numel), int(r.numel)
+        self.columns, self.inner = constant_size(x.numel), constant_size(r.numel)
         self.names = [i.args[0] for i in kernel.passes[0].body.instructions if i.op == "reduce"]
         itemsize = min(kernel.layouts[i.args[0]].dtype.itemsize for i in kernel.passes[0].body.loads())
         self.config, self.parts = config_table.tensor_core_product(self.columns, self.inner, len(self.names), itemsize)

@@ -348,8 +348,8 @@ class Function:
             return
         if partial.kind in NO_POSITION:
             (value, dtype), (at, _) = partial.arguments.items()
-            found = self._tile_of_parts(value, reduction_text(partial.kind, dtype).identity, dtype)
-            pair = f"({found}, {self._tile_of_parts(at, NO_POSITION[partial.kind], torch.int64)})"
+            values = self._tile_of_parts(value, reduction_text(partial.kind, dtype).identity, dtype)
+            pair = f"({values}, {self._tile_of_parts(at, NO_POSITION[partial.kind], torch.int64)})"
             self.writer.locals[partial.name] = self.writer.name(_position_text(pair, partial.kind), frozenset({"x"}), torch.int64)
             return
         texts = reduction_text(partial.kind, partial.dtype)
@@ -385,8 +385,10 @@ class Function:
 
     def _loop(self, one_pass: Pass) -> None:
         writer = self.writer
-        outside, before, writer.lines = writer.lines, [], []
-        self.before_loop, self.after_loop = before, []
+        before: list[str] = []
+        outside, writer.lines = writer.lines, []
+        self.before_loop = before
+        self.after_loop: list[str] = []
         self.before_block: list[str] = []
         self.after_block: list[str] = []
         writer.enter_loop(before)

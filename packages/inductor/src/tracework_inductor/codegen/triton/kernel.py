@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ...ir.index import INT32_LIMIT, Size
+from ...ir.index import INT32_LIMIT, Size, constant_size
 from ...schedule.plan import LoopKernel, index_checks
 from ..renderer import KERNEL_NAME, RenderedKernel
 from . import config as config_table
@@ -100,7 +100,7 @@ def part(kernel: LoopKernel) -> Part:
     tiling = tile(kernel)
     shape = shape_of(kernel, tiling)
     chosen = config_table.configs(shape)[0]
-    counts = [-(-int(g.numel) // chosen.constants[f"{g.prefix.upper()}BLOCK"]) for g in tiling.groups]
+    counts = [-(-constant_size(g.numel) // chosen.constants[f"{g.prefix.upper()}BLOCK"]) for g in tiling.groups]
     return Part(Function(kernel, tiling, shape, chosen, {}, True, told=True).write(), chosen, math.prod(counts))
 
 

@@ -11,7 +11,7 @@ from ...ir.body import Instruction, Ref
 from ...ir.handlers import drop_unused
 from ...schedule.plan import LoopKernel
 from . import config as config_table
-from .printer import IndexPrinter
+from .printer import IndexPrinter, PythonPrinter
 from .shape import may_compute_again
 from .tiling import Tiling, numel
 
@@ -47,7 +47,7 @@ class Parts:
         """In the launch record's words."""
         return "" if self.most == 1 else f" split {self.most}" if self.limits is None else f" split at most {self.most}"
 
-    def text(self, printer: IndexPrinter, tiling: Tiling, smallest: str, largest: str) -> str:
+    def text(self, printer: IndexPrinter | PythonPrinter, tiling: Tiling, smallest: str, largest: str) -> str:
         """The number, in terms of sizes; smallest, largest: names of the functions of two numbers."""
         if self.limits is None:
             return str(self.most)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from ...ir.body import Instruction, LoopBody, Ref, axes_behind
-from ...ir.index import constant_product
+from ...ir.index import constant_product, constant_size
 from ...ir.scalar_ops import COLUMNS
 from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
@@ -47,8 +47,8 @@ def shape_of(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
     elif any(i.op == "argsort" for p in kernel.passes for i in p.body.instructions):
         kind = "sorted"
     else:
-        static = isinstance(inner.numel, int)
-        kind = "persistent" if static and inner.numel <= _longest_row(tiling, hint, kernel) else "looped"
+        row = inner.numel
+        kind = "persistent" if isinstance(row, int) and row <= _longest_row(tiling, hint, kernel) else "looped"
     held, streams = len(kernel.scratch) + loads, sum(1 for p in kernel.passes if p.level == "inner" for _ in p.body.loads())
     shape = config_table.Shape(kind, hint["x"], hint.get("r", 1), tiling.contiguous, loads, hint.get("y", 1), held, streams)
     shape = dataclasses.replace(shape, scans=scans_rows(kernel))
@@ -83,7 +83,7 @@ def read_once(kernel: LoopKernel) -> frozenset[str]:
     for body in (p.body for p in kernel.passes if p.level == "inner"):
         for product in (i for i in body.instructions if i.op == "reduce" and i.args[1] == "dot"):
             for load in (body.instructions[n] for n in loads_of_larger(body, product)):
-                symbols = getattr(load.args[1], "free_symbols", frozenset()) if load.op == "load" else frozenset()
+                symbols: frozenset[Any] = getattr(load.args[1], "free_symbols", frozenset()) if load.op == "load" else frozenset()
                 if all(symbols & some for some in axes):
                     found.add(load.args[0])
     return frozenset(found)
@@ -140,7 +140,7 @@ def may_compute_again(kernel: LoopKernel) -> bool:
 def blocks_of_columns(kernel: LoopKernel) -> int:
     """How many blocks keep sums of columns; 0 if there are none to keep."""
     kept = [i.args[0] for p in kernel.passes for i in p.body.stores() if i.args[3] == COLUMNS]
-    return int(kernel.layouts[kept[0]].sizes[0]) if kept else 0
+    return constant_size(kernel.layouts[kept[0]].sizes[0]) if kept else 0
 
 
 def scans_rows(kernel: LoopKernel) -> bool:

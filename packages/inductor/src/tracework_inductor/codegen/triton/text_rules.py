@@ -204,7 +204,7 @@ def held(dtype: torch.dtype) -> str:
     return HELD[dtype]
 
 
-def constant_text(value: object, dtype: torch.dtype) -> str:
+def constant_text(value: float | str, dtype: torch.dtype) -> str:
     """A typed scalar; value is a number or the text of one."""
     number = value
     if value in ("True", "False"):

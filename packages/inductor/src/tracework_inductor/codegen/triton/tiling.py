@@ -124,7 +124,8 @@ def _written_out(kernel: LoopKernel) -> tuple[Axis, ...]:
         for i in body.instructions:
             if i.op == "reduce" and i.args[1] == "dot":
                 factors = [axes_behind(body, factor) for factor in i.args[2:]]
-                rest -= max(factors, key=lambda axes: constant_product(a.size for a in axes))
+                larger = max(factors, key=lambda axes: constant_product(a.size for a in axes))
+                rest -= larger
                 products += 1
     found = tuple(a for a in kernel.axes if a in rest)
     few = all(isinstance(a.size, int) for a in found) and constant_product(a.size for a in found) <= _MOST_POINTS

@@ -30,7 +30,7 @@ from tracework_runtime.host.lines import (
 
 from ... import _torch
 from ...ir.buffer import NUMBER, BufferLayout, BufferView, ExternNode
-from ...ir.index import Expr, Size, same, same_all
+from ...ir.index import Expr, Size, constant_size, same, same_all
 from ...lowering.cpu_products import GEMM
 from ...schedule.graph import alias_root, ended_inputs, read_buffers
 from ...schedule.operators import layout_symbols, operators_of
@@ -123,7 +123,9 @@ class _Builder:
         devices: Iterable[torch.device] = (),
         native: Native | None = None,
     ) -> None:
-        reads, operators, changes = self._reads(*text), (), ()
+        reads = self._reads(*text)
+        operators: tuple[str, ...] = ()
+        changes: tuple[str, ...] = ()
         if node is not None:
             operators = operators_of(self.program, node)
             changed = [node.mutates] if node.mutates is not None else node.outputs if not writes else ()
@@ -234,13 +236,13 @@ class _Builder:
     def _window(self, root: str, sizes: Sequence[Size], strides: Sequence[Size], offset: Size) -> str:
         """A tensor over a buffer of the workspace, made once for each workspace."""
         layout = self.program.buffers[root].layout
-        at, size = f"first + {self.workspace.offsets[root]}", layout.dtype.itemsize * int(layout.elements())
+        at, size = f"first + {self.workspace.offsets[root]}", layout.dtype.itemsize * constant_size(layout.elements())
         text = f"window(memory, {at}, {size}, {_dtype(layout.dtype)}, {_tuple(sizes)}, {_tuple(strides)}, {offset})"
         return f"views[{self.windows.setdefault(text, len(self.windows))}]"
 
     # kernels
 
-    def _loop_kernel(self, kernel: LoopKernel | KernelBatch, step: MemoryStep) -> None:
+    def _loop_kernel(self, kernel: LoopKernel | CoreKernel | KernelBatch, step: MemoryStep) -> None:
         self._allocate(step)
         function = self.functions[kernel.name]
         numbers = [self._number(s, kernel.device) for s in kernel.numbers] if isinstance(kernel, LoopKernel) else []

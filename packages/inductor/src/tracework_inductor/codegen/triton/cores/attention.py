@@ -24,7 +24,7 @@ import torch
 
 from ....ir.body import LoopBody, Ref
 from ....ir.buffer import BufferView
-from ....ir.index import INT32_LIMIT, Size, constant_product, same
+from ....ir.index import INT32_LIMIT, Size, constant_product, constant_size, same
 from ....schedule.plan import CoreKernel
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..body import BodyWriter, Tile, Value
@@ -134,7 +134,7 @@ class _Attention:
         return self.lengths[self.outer - 2]
 
     def _config(self) -> Config:
-        widths = max(int(self.views[n].sizes[3]) for n in ("q", "v"))
+        widths = max(constant_size(self.views[n].sizes[3]) for n in ("q", "v"))
         table = self.tables[self.dtype == torch.float32]
         rows, step, warps, stages = table[next(w for w in table if widths <= w)]
         own, other = (self.lengths[self.outer - 2], self.lengths[3 - self.outer])
@@ -167,7 +167,7 @@ class _Attention:
             functions.append(self._merge())
             grids.append(merged)
             slots = f"{merged} * {self.parts}"
-            scratch = [f"{slots} * {_tile(int(self.views['v'].sizes[3]))}", slots, slots]
+            scratch = [f"{slots} * {_tile(constant_size(self.views['v'].sizes[3]))}", slots, slots]
         entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
         arguments = [*self.symbols.values(), *(f"ws{n}" for n in range(len(scratch)))]
         header = function_header([*self.pointers.values()], arguments, [*config.constants], workspace=False)
@@ -189,7 +189,7 @@ class _Attention:
     @property
     def heads(self) -> int:
         """How many heads of a batch have programs of their own."""
-        return int(self.views["q" if self.outer == 2 else "k"].sizes[1])
+        return constant_size(self.views["q" if self.outer == 2 else "k"].sizes[1])
 
     def _merge(self) -> list[str]:
         raise NotImplementedError
@@ -221,14 +221,14 @@ class _Attention:
     @property
     def groups(self) -> int:
         """How many heads of queries share one of keys."""
-        return int(self.views["q"].sizes[1]) // int(self.views["k"].sizes[1])
+        return constant_size(self.views["q"].sizes[1]) // constant_size(self.views["k"].sizes[1])
 
     def _rows(self, name: str, head: str) -> Rows:
         """Writes where the rows of a head begin."""
         view = self.views[name]
         terms = (_times("batch", view.strides[0], self), _times(head, view.strides[1], self))
         self.lines.append(f"{name}_base = " + " + ".join([self._start(view), *filter(None, terms)]))
-        return Rows(f"{name}_base", self.text(view.strides[2]), self.text(view.strides[3]), int(view.sizes[3]))
+        return Rows(f"{name}_base", self.text(view.strides[2]), self.text(view.strides[3]), constant_size(view.sizes[3]))
 
     @staticmethod
     def _address(rows: Rows, at: str, lanes: str) -> str:
@@ -255,7 +255,7 @@ class _Attention:
         return f"tl.load({place})" if within is None else f"tl.load({place}, {within}, other={other})"
 
     def _widths(self) -> None:
-        width, out = int(self.views["q"].sizes[3]), int(self.views["v"].sizes[3])
+        width, out = constant_size(self.views["q"].sizes[3]), constant_size(self.views["v"].sizes[3])
         self.lines.append(f"d = tl.arange(0, {_tile(width)})")
         self.lines.append("e = d" if _tile(width) == _tile(out) else f"e = tl.arange(0, {_tile(out)})")
 
@@ -436,7 +436,7 @@ class _Forward(_Attention):
         self._widths()
         group = "head" if self.groups == 1 else f"head // {self.groups}"
         q, k, v, out = (self._rows(n, h) for n, h in (("q", "head"), ("k", f"({group})"), ("v", f"({group})"), ("out", "head")))
-        width = _tile(int(self.views["v"].sizes[3]))
+        width = _tile(constant_size(self.views["v"].sizes[3]))
         self.lines += [
             "row = x[:, None]",
             "x_wide = x.to(tl.int64)",
@@ -491,7 +491,7 @@ class _Forward(_Attention):
     def _merge(self) -> list[str]:
         """One row of the results from all parts, in their order."""
         outer, self.lines = self.lines, []
-        width = _tile(int(self.views["v"].sizes[3]))
+        width = _tile(constant_size(self.views["v"].sizes[3]))
         self.lines += [
             *_length("queries", self.lengths[0], self.plain),
             "x = (tl.program_id(0) % queries).to(tl.int64)",
@@ -657,7 +657,7 @@ class _SumsOfKeys(_OfKeys):
 
     @property
     def heads(self) -> int:
-        return int(self.views["q"].sizes[1])
+        return constant_size(self.views["q"].sizes[1])
 
     def _write(self) -> None:
         self._program()
@@ -687,7 +687,7 @@ class _SumsOfDistances(_Backward):
 
     def _config(self) -> Config:
         table = self.tables[self.dtype == torch.float32]
-        rows, step, warps, stages = table[next(w for w in table if max(int(self.views[n].sizes[3]) for n in "qv") <= w)]
+        rows, step, warps, stages = table[next(w for w in table if max(constant_size(self.views[n].sizes[3]) for n in "qv") <= w)]
         return Config({"XBLOCK": rows, "RBLOCK": step}, warps, stages)
 
     def _write(self) -> None:

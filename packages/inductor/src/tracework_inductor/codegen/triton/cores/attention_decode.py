@@ -17,7 +17,7 @@ import math
 import torch
 
 from ....ir.buffer import BufferView
-from ....ir.index import Size, constant_product, same
+from ....ir.index import Size, constant_product, constant_size, same
 from ....schedule.plan import CoreKernel
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..config import MULTIPROCESSORS, Config, power_of_two
@@ -82,12 +82,12 @@ class Problem:
     @property
     def rows(self) -> int:
         """How many rows of scores belong to one key head."""
-        return math.prod(int(s) for s in self.query.sizes[2:4])
+        return math.prod(map(constant_size, self.query.sizes[2:4]))
 
     @property
     def widths(self) -> tuple[int, int]:
         """Of keys and of values."""
-        return int(self.key.sizes[3]), int(self.value.sizes[3])
+        return constant_size(self.key.sizes[3]), constant_size(self.value.sizes[3])
 
     @property
     def unit(self) -> float:
@@ -201,7 +201,7 @@ def _attend(p: Problem, config: Config, parts: int) -> list[str]:
     within = None if whole else "within"
     begin, end = (
         "part * KBLOCK",
-        p.printer.text(min(p.query.sizes[3], p.keys) if p.causal and isinstance(p.keys, int) else p.keys),
+        p.printer.text(min(constant_size(p.query.sizes[3]), p.keys) if p.causal and isinstance(p.keys, int) else p.keys),
     )
     lines = [
         *_place("tl.program_id(0)" if parts == 1 else f"tl.program_id(0) // {parts}", p),

@@ -196,8 +196,8 @@ class _Reader:
         if of.loop == -1:
             return Reach(Span(None, f"({most} + 1)"), Span(None, f"({least} + 1)"))
         if of.loop == 0:
-            spans = [Span(None, f"tl.where(({text}) >= 0, {self.limit}, 0)") for text in (most, least)]
-            return Reach(*spans)
+            possible, certain = (Span(None, f"tl.where(({text}) >= 0, {self.limit}, 0)") for text in (most, least))
+            return Reach(possible, certain)
         return UNKNOWN
 
     def linear(self, ref: Ref) -> Linear | None:
