@@ -26,7 +26,7 @@ import torch
 from tracework_inductor import InductorOptions, compile_plan, lower, schedule
 from tracework_inductor.autotune.choose import FAVOUR
 from tracework_inductor.autotune.cost import Calibration, Shares, device
-from tracework_inductor.autotune.products import question
+from tracework_inductor.decisions.products import question
 from tracework_inductor.codegen.triton import TritonRenderer
 from tracework_inductor.codegen.triton.config import TileConfig
 from tracework_inductor.codegen.triton.cores import tiles

@@ -12,7 +12,6 @@ from tracework_runtime.cache.memory import open_store
 from .autotune.book import Book
 from .autotune.choose import Question
 from .autotune.cost import device
-from .autotune.tune import Timing, tuned
 from .codegen import renderer_for
 from .codegen.cpp.digest import DIGEST_KERNEL
 from .codegen.cpp.gemm import GEMM_KERNEL
@@ -21,9 +20,10 @@ from .codegen.pack import pack
 from .codegen.renderer import RenderedKernel
 from .codegen.wrapper.lines import HostProgram, host_program
 from .codegen.wrapper.python import host_source
+from .decisions.tune import Timing, tuned
+from .ir.cores import GEMM, PACKED_CALL
 from .lowering import lower, places
-from .lowering.conv import DIGEST, PACKED_CALL
-from .lowering.cpu_products import GEMM
+from .lowering.conv import DIGEST
 from .options import InductorOptions
 from .passes import GRAPH_PASSES
 from .schedule.choice import Answer, Choice, Choose, every
@@ -95,7 +95,7 @@ def _choose(options: InductorOptions) -> Choose:
         return every
 
     def choose(choices: Sequence[Choice]) -> Answer:
-        from .autotune.products import answer  # which brings the renderer of GPUs
+        from .decisions.products import answer  # which brings the renderer of GPUs
 
         return answer(choices, Book(), device(choices[0].core.device.index or 0), options.numerics) if choices else Answer({})
 

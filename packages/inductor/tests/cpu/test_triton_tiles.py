@@ -35,13 +35,13 @@ from product_programs import (  # noqa: E402
 from tracework_inductor import InductorOptions, compile_plan, lower, pipeline, plan_graph, schedule  # noqa: E402
 from tracework_inductor.autotune.book import Book, Row, triton_version  # noqa: E402
 from tracework_inductor.autotune.cost import DEVICES, Calibration, Shares  # noqa: E402
-from tracework_inductor.autotune.products import question  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_inductor.codegen.triton.config import LIMITS, Epilogue, TileConfig, tile_configs  # noqa: E402
 from tracework_inductor.codegen.triton.cores import tiles  # noqa: E402
 from tracework_inductor.codegen.triton.cores.rectangles import rectangle  # noqa: E402
 from tracework_inductor.codegen.wrapper.lines import host_program  # noqa: E402
 from tracework_inductor.codegen.wrapper.python import host_source  # noqa: E402
+from tracework_inductor.decisions.products import question  # noqa: E402
 from tracework_inductor.ir.body import Axis  # noqa: E402
 from tracework_inductor.ir.index import floordiv, symbol  # noqa: E402
 from tracework_inductor.lowering import product_pieces, tile_products  # noqa: E402

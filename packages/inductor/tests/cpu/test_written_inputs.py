@@ -421,9 +421,9 @@ LARGE_BLOCKS = 3, 1500, 4
 @pytest.fixture
 def rolled_anyway(monkeypatch):
     """However little it is."""
-    from tracework_inductor.codegen.triton.cores import rotate
+    from tracework_inductor.ir import cores
 
-    monkeypatch.setattr(rotate, "LEAST_BYTES", 0)
+    monkeypatch.setattr(cores, "LEAST_ROTATED", 0)
 
 
 @DEVICES

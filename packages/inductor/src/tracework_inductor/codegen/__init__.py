@@ -1,4 +1,4 @@
-"""TARGETS: device type -> how to make its Renderer."""
+"""TARGETS: device type -> how to make its Renderer, which is imported when the first kernel is for such a device."""
 
 from collections.abc import Callable
 from typing import Any

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from tracework_primops import SizeSpec, parse_graph
 
-from ..codegen.triton.cores.attention_decode import most_rows
 from ..ir.body import Axis, LoopBody
 from ..ir.bounds import narrowed
 from ..ir.buffer import BufferLayout, BufferView, CoreNode
+from ..ir.cores import most_rows
 from ..ir.handlers import Recorder
 from ..ir.index import Expr, Size, contiguous_strides, same, substitute, symbol
 from ..ir.scalar_ops import handling, ops

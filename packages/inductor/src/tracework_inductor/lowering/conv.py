@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..ir.cores import PACKED_CALL
 from ..ir.index import contiguous_strides, same
 from ..ir.scalar_ops import ops
 from ..product_costs import has_few_channels
@@ -148,8 +149,6 @@ def packed_convolution(low: Any, x: Any, other: Any, sources: Any, make: str, ac
 
 DIGEST = "content_digest"
 """The kernel that packed convolutions tell changed weights by."""
-PACKED_CALL = "packed_convolution("
-"""How the text of a packed convolution begins."""
 
 
 @lowers("convolution_backward")

@@ -13,8 +13,6 @@ from tracework_runtime.device import cpu
 from ..ir.index import same
 from .layout import is_row_major, is_static
 
-GEMM = "gemm"
-"""Target of such a product, and the name of its kernel."""
 LEAST_ROWS = 16
 """With fewer, packing the second matrix costs as much as the product."""
 LEAST_WORK = 1 << 20

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from ..ir.buffer import BufferLayout
+from ..ir.cores import GEMM
 from ..ir.index import same
 from ..ir.scalar_ops import ops
-from .cpu_products import GEMM, own_addend, own_product
+from .cpu_products import own_addend, own_product
 from .fallback import SUPPORTED_DTYPES, Refused
 from .operands import as_in_eager
 from .pointwise import elementwise

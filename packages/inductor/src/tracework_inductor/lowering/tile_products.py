@@ -53,7 +53,7 @@ def _is_known(node: Any, book: Book) -> bool:
 
 
 def _kind(node: Any, on: Device) -> str:
-    """As autotune/products.py asks about it."""
+    """As decisions/products.py asks about it."""
     if prim_name(node) != "convolution":
         return TILES
     image, weight, result = (n.meta["spec"] for n in (*node.args[:2], node))

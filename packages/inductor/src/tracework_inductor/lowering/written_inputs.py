@@ -15,9 +15,8 @@ from typing import Any
 from tracework_primops import prims
 from tracework_primops.passes.edits import memory_of
 
-from ..codegen.cpp.cores import rotate as cpp_rotate
-from ..codegen.triton.cores import rotate as triton_rotate
 from ..errors import TableError
+from ..ir import cores
 from ..ir.buffer import BufferView, CoreNode
 from ..ir.index import Size, dot, same, same_all
 from ..schedule.graph import alias_root, live_nodes, writes_to_input
@@ -186,10 +185,10 @@ def rotation(node: Any) -> tuple[int, int, int] | None:
     row = math.prod(spec.sizes[dim + 1 :])
     blocks, distance = math.prod(spec.sizes[:dim]), -shifts[0] % spec.sizes[dim] * row
     if spec.device.type == "cpu":
-        fits = distance * spec.dtype.itemsize <= cpp_rotate.MOST_BYTES
+        fits = distance * spec.dtype.itemsize <= cores.MOST_KEPT
     else:
         bytes_moved = math.prod(spec.sizes) * spec.dtype.itemsize
-        fits = distance <= triton_rotate.MOST_DISTANCE and bytes_moved >= triton_rotate.LEAST_BYTES
+        fits = distance <= cores.MOST_PUT_ASIDE and bytes_moved >= cores.LEAST_ROTATED
     return (blocks, spec.sizes[dim] * row, distance) if fits and distance else None
 
 

@@ -12,7 +12,7 @@ from tracework_primops import Kind, Op, PrimGraph, Tag, TensorSpec, prims
 from tracework_primops.written_attention import FEW_QUERIES, mask_of, number_everywhere, operands_of, written_attention
 
 from .. import _torch
-from ..codegen.triton.cores.attention_decode import most_rows
+from ..ir.cores import most_rows
 from ..ir.index import same
 from .rewrites import built_before, in_four_axes, put_in_place, rewritten, value_of
 

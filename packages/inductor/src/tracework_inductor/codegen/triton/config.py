@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...ir.cores import power_of_two
+
 __all__ = [
     "COLUMN_BLOCKS",
     "MAX_PERSISTENT",
@@ -20,7 +22,6 @@ __all__ = [
     "configs",
     "is_sensible",
     "neighbours",
-    "power_of_two",
     "product_kind",
     "split_limits",
     "splits",
@@ -87,11 +88,6 @@ class Config:
     def elements(self) -> int:
         """Of a block."""
         return math.prod(size for name, size in self.constants.items() if name.endswith("BLOCK"))
-
-
-def power_of_two(n: int) -> int:
-    """The smallest power of two that is at least n."""
-    return 1 << max(0, n - 1).bit_length()
 
 
 def _between(low: int, n: int, high: int) -> int:

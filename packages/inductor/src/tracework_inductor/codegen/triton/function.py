@@ -10,6 +10,7 @@ import torch
 
 from ...errors import InductorError
 from ...ir.body import Instruction, LoopBody, Ref
+from ...ir.cores import power_of_two
 from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
 from . import sort
@@ -126,7 +127,7 @@ class Function:
         if not isinstance(rows, int) or not self.tiling.group("r"):
             return False
         if not self.looped:
-            return rows == config_table.power_of_two(self.shape.inner)
+            return rows == power_of_two(self.shape.inner)
         return bool(self.products) and self._fills("r", self.parts)
 
     def _fills(self, prefix: str, parts: int = 1) -> bool:

@@ -30,8 +30,8 @@ from tracework_runtime.host.lines import (
 
 from ... import _torch
 from ...ir.buffer import NUMBER, BufferLayout, BufferView, ExternNode
+from ...ir.cores import GEMM
 from ...ir.index import Expr, Size, constant_size, same, same_all
-from ...lowering.cpu_products import GEMM
 from ...schedule.graph import alias_root, ended_inputs, read_buffers
 from ...schedule.operators import layout_symbols, operators_of
 from ...schedule.plan import (

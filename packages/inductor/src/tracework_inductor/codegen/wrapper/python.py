@@ -25,7 +25,7 @@ from tracework_runtime.host.lines import (
     Take,
 )
 
-from ...lowering.conv import PACKED_CALL
+from ...ir.cores import PACKED_CALL
 from .lines import DTYPES, HostProgram
 
 HEADER = '''import torch

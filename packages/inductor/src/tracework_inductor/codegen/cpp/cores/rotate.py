@@ -1,15 +1,13 @@
 """Blocks of memory that are rotated where they lie, read and written once.
 
-The node's facts: `blocks` of `length` elements each; element n of a block becomes what element n + `distance` was, counted around.
+The node's facts: `blocks` of `length` elements each; element n of a block becomes what element n + `distance` was, counted around. The first
+`distance` elements lie on the stack meanwhile.
 """
 
 from ....schedule.plan import CoreKernel
 from ...renderer import KERNEL_NAME, RenderedKernel
 
-__all__ = ["MOST_BYTES", "render"]
-
-MOST_BYTES = 1 << 16
-"""Of the elements that come to the end of a block, which lie on the stack meanwhile."""
+__all__ = ["render"]
 
 _SOURCE = """
 extern "C" void KERNEL_NAME(char*, char* p) {

@@ -24,11 +24,12 @@ import torch
 
 from ....ir.body import LoopBody, Ref
 from ....ir.buffer import BufferView
+from ....ir.cores import power_of_two
 from ....ir.index import INT32_LIMIT, Size, constant_product, constant_size, same
 from ....schedule.plan import CoreKernel
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..body import BodyWriter, Tile, Value
-from ..config import MULTIPROCESSORS, Config, power_of_two
+from ..config import MULTIPROCESSORS, Config
 from ..header import function_header, launch_record, source_text
 from ..printer import IndexPrinter, PythonPrinter
 from ..text_rules import POINTER

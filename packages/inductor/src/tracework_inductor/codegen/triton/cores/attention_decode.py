@@ -17,20 +17,17 @@ import math
 import torch
 
 from ....ir.buffer import BufferView
+from ....ir.cores import LEAST_DOT, power_of_two
 from ....ir.index import Size, constant_product, constant_size, same
 from ....schedule.plan import CoreKernel
 from ...renderer import KERNEL_NAME, RenderedKernel
-from ..config import MULTIPROCESSORS, Config, power_of_two
+from ..config import MULTIPROCESSORS, Config
 from ..header import function_header, launch_record, source_text
 from ..printer import IndexPrinter, PythonPrinter, fits_text
 from ..text_rules import POINTER
 
-__all__ = ["most_rows", "render", "written"]
+__all__ = ["render", "written"]
 
-LEAST = 16
-"""Rows, columns and terms of the smallest product that tensor cores compute."""
-MOST_ACCUMULATORS = 16384
-"""Of one program."""
 ONE_BLOCK = 128
 """Keys up to which one program takes all: parts save less than the second function costs."""
 MOST_MASK = 4096
@@ -42,11 +39,6 @@ ROWS = "batch head member query width"
 KEYS = "batch head key width"
 SCORES = "batch head member query key"
 LOWEST = 'float("-inf")'
-
-
-def most_rows(width: int) -> int:
-    """How many rows (query heads of one key head, times queries) a program can hold, for keys and values of this width."""
-    return MOST_ACCUMULATORS // _tile(width)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,8 +172,10 @@ def _config(p: Problem) -> Config:
     width, rows = _tile(max(p.widths)), _tile(p.rows)
     if isinstance(p.keys, int) and p.keys <= ONE_BLOCK and width <= ONE_BLOCK:
         return Config({"KBLOCK": ONE_BLOCK}, 4 if rows <= 64 else 8, 1)
-    few = rows == LEAST and p.dtype != torch.float32
-    return Config({"KBLOCK": max(LEAST, min(64, 16384 // (width * p.dtype.itemsize)))}, 2 if few else 4 if rows <= 64 else 8, 3)
+    few = rows == LEAST_DOT and p.dtype != torch.float32
+    return Config(
+        {"KBLOCK": max(LEAST_DOT, min(64, 16384 // (width * p.dtype.itemsize)))}, 2 if few else 4 if rows <= 64 else 8, 3
+    )
 
 
 def _parts(p: Problem, config: Config) -> int:
@@ -349,7 +343,7 @@ def _of_key(p: Problem, view: BufferView) -> str:
 
 def _tile(extent: int) -> int:
     """How many lanes a tile has for that many."""
-    return max(LEAST, power_of_two(extent))
+    return max(LEAST_DOT, power_of_two(extent))
 
 
 def _lanes(name: str, extent: int) -> str | None:

@@ -6,19 +6,13 @@ A program rotates one tile of a block. What comes from another tile is that one'
 aside, since nobody knows which program comes first; all others a program has read before it writes.
 """
 
+from ....ir.cores import ROTATED_AT_ONCE as TILE
 from ....schedule.plan import CoreKernel
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..header import function_header, launch_record, source_text
 from ..text_rules import POINTER
 
-__all__ = ["LEAST_BYTES", "MOST_DISTANCE", "render"]
-
-TILE = 4096
-"""Elements of a program: 32 for each of 128 threads."""
-MOST_DISTANCE = TILE // 4
-"""More put aside is more than a quarter of what rotating by two copies moves."""
-LEAST_BYTES = 1 << 22
-"""Two launches take as long as a second copy of so many bytes."""
+__all__ = ["render"]
 
 
 def render(kernel: CoreKernel) -> RenderedKernel:

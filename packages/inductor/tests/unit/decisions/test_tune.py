@@ -11,9 +11,9 @@ import pytest
 import torch
 import triton_programs as programs
 from tracework_inductor import InductorOptions, compile_graph, lower, pipeline, schedule
-from tracework_inductor.autotune import tune
 from tracework_inductor.autotune.book import Book, Row, triton_version
 from tracework_inductor.codegen.triton import TritonRenderer
+from tracework_inductor.decisions import tune
 from tracework_inductor.pipeline import plan_graph
 from tracework_inductor.schedule.plan import LoopKernel
 from tracework_primops import GraphBuilder, PrimValue, TensorSpec, prims

@@ -5,6 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from ..autotune.book import Book
+from ..autotune.choose import LIBRARY, Measure, Question, decide
+from ..autotune.cost import FEW_CHANNELS, Device, predict
+from ..autotune.record import Candidate, Problem, bucket, fingerprint
 from ..codegen.triton.cores import tiles
 from ..codegen.triton.tuning import body_text
 from ..ir.buffer import BufferLayout
@@ -14,10 +18,6 @@ from ..product_costs import CONVOLUTIONS, ROW_BYTES, alignment, convolution_kind
 from ..schedule.choice import Answer, Choice
 from ..schedule.matrix_product import MatrixProduct, extents, matrix_product
 from ..schedule.plan import ExternKernel, Kernel, KernelBatch
-from .book import Book
-from .choose import LIBRARY, Measure, Question, decide
-from .cost import FEW_CHANNELS, Device, predict
-from .record import Candidate, Problem, bucket, fingerprint
 
 __all__ = ["answer", "question"]
 

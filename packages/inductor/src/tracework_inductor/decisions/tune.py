@@ -13,12 +13,12 @@ from tracework_runtime.cache.memory import open_store
 from tracework_runtime.device import driver
 from tracework_runtime.launch.timing import Trial, time_trials
 
+from ..autotune import cost
+from ..autotune.book import Book
+from ..autotune.choose import Measure, Question, decide
+from ..autotune.record import Candidate, report
 from ..ir.index import hint
 from ..schedule.plan import KernelPlan, LoopKernel
-from . import cost
-from .book import Book
-from .choose import Measure, Question, decide
-from .record import Candidate, report
 
 __all__ = ["Timing", "tuned"]
 

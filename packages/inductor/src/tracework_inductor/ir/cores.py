@@ -1,0 +1,44 @@
+"""Cores of ours: what they hold, and what their calls are named. Those who choose one and those who write it know it from here."""
+
+from __future__ import annotations
+
+__all__ = [
+    "GEMM",
+    "LEAST_DOT",
+    "LEAST_ROTATED",
+    "MOST_KEPT",
+    "MOST_PUT_ASIDE",
+    "PACKED_CALL",
+    "ROTATED_AT_ONCE",
+    "most_rows",
+    "power_of_two",
+]
+
+GEMM = "gemm"
+"""Target of a product that a kernel of ours computes on the CPU, and the name of that kernel."""
+PACKED_CALL = "packed_convolution("
+"""How the text of a packed convolution begins."""
+
+MOST_KEPT = 1 << 16
+"""Bytes that come to the end of a block which is rotated on the CPU: they lie on the stack meanwhile."""
+ROTATED_AT_ONCE = 4096
+"""Elements of a program that rotates on a GPU: 32 for each of 128 threads."""
+MOST_PUT_ASIDE = ROTATED_AT_ONCE // 4
+"""Elements; more is more than a quarter of what rotating by two copies moves."""
+LEAST_ROTATED = 1 << 22
+"""Bytes on a GPU; two launches take as long as a second copy of so many."""
+
+LEAST_DOT = 16
+"""Rows, columns and terms of the smallest product that tensor cores compute."""
+MOST_ACCUMULATORS = 16384
+"""Of one program of attention with few queries."""
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def most_rows(width: int) -> int:
+    """How many rows (query heads of one key head, times queries) such a program can hold, for keys and values of this width."""
+    return MOST_ACCUMULATORS // max(LEAST_DOT, power_of_two(width))
