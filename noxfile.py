@@ -356,7 +356,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, tags=["ci"])
 def types(session: nox.Session) -> None:
-    """mypy on the public surface, and strictly on capture and primops; torch is not installed for it, its types count as unknown."""
+    """mypy, strictly; torch is not installed for it, its types count as unknown."""
     session.install(*CONSTRAINTS, "mypy")
     session.run("mypy")
 

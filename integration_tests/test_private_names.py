@@ -96,3 +96,67 @@ def test_private_names_are_in_one_file(package):
     paths = [path for path in sorted((PACKAGES / package / "src").rglob("*.py")) if path.name != "_torch.py"]
     found = [f"{path.relative_to(PACKAGES)}:{line} {name}" for path in paths for name, line in private_names(path)]
     assert paths and not found
+
+
+TOLD = {"runtime/src/tracework_runtime/key.py", "tracework/src/tracework/cli.py"}
+"""Files that pass torch's version on, to a cache's key and to a reader, and decide nothing by it."""
+
+
+def releases_told_apart(path: Path) -> Iterator[tuple[str, int]]:
+    """(what, line) of what in a file asks which torch it is: the version, a comparison with a release, and whether torch has a name, where
+    that is fixed or decides at import what a table has. Names that a program gives are another matter."""
+    tree = ast.parse(path.read_text())
+    known = names_of_torch(tree)
+    inside = {n for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.Lambda)) for b in _body(f) for n in ast.walk(b)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and re.match(r"torch\.(__version__|version\.\w+)$", dotted(node, known) or ""):
+            yield ast.unparse(node), node.lineno
+        elif (
+            isinstance(node, ast.Compare)
+            and any(map(_is_release, node.comparators))
+            and not isinstance(node.ops[0], (ast.In, ast.NotIn))
+        ):
+            yield ast.unparse(node), node.lineno
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("hasattr", "getattr") and len(node.args) > 1:
+            asks = ast.unparse(node.func) == "hasattr" or len(node.args) == 3
+            if asks and dotted(node.args[0], known) and (node not in inside or isinstance(node.args[1], ast.Constant)):
+                yield ast.unparse(node), node.lineno
+
+
+def _body(function: ast.FunctionDef | ast.Lambda) -> list[Any]:
+    return function.body if isinstance(function, ast.FunctionDef) else [function.body]
+
+
+def _is_release(node: ast.AST) -> bool:
+    return isinstance(node, ast.Tuple) and ast.unparse(node).startswith("(2, ") and len(node.elts) == 2
+
+
+ASKING = {
+    "import torch\nNEW = torch.__version__ >= '2.14'": ["torch.__version__"],
+    "from torch import version\ndef f(): return version.cuda": ["version.cuda"],
+    "def f(x): return x.ndim in (2, 3)": [],
+    "import torch\ndef f(): return torch.version.hip": ["torch.version.hip"],
+    "RELEASE = f()\nOLD = RELEASE < (2, 13)": ["RELEASE < (2, 13)"],
+    "import sys\nOLD = sys.version_info < (3, 12)": [],
+    "import torch\ndef f(): return hasattr(torch.Tensor, 'names')": ["hasattr(torch.Tensor, 'names')"],
+    "import torch\ndef f(): return getattr(torch, 'uint4', None)": ["getattr(torch, 'uint4', None)"],
+    "import torch\nALL = [n for n in 'a b'.split() if hasattr(torch, n)]": ["hasattr(torch, n)"],
+    "import torch.nn.functional as F\n@f(getattr(F, 'rms_norm', None))\ndef g(): pass": ["getattr(F, 'rms_norm', None)"],
+    "import torch\ndef f(name): return getattr(torch, name, None), getattr(torch, 'sum')": [],
+    "def f(x): return hasattr(x, 'shape')": [],
+}
+
+
+@pytest.mark.parametrize("text", ASKING)
+def test_what_asks_is_found(text, tmp_path):
+    path = tmp_path / "asks.py"
+    path.write_text(text)
+    assert [what for what, _ in releases_told_apart(path)] == ASKING[text]
+
+
+@pytest.mark.parametrize("package", FILES)
+def test_releases_of_torch_are_told_apart_in_one_file(package):
+    paths = [path for path in sorted((PACKAGES / package / "src").rglob("*.py")) if path.name != "_torch.py"]
+    places = [(path.relative_to(PACKAGES).as_posix(), line, what) for path in paths for what, line in releases_told_apart(path)]
+    found = [f"{place}:{line} {what}" for place, line, what in places if place not in TOLD]
+    assert paths and not found

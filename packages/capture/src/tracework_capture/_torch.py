@@ -8,7 +8,7 @@ import threading
 import types
 import typing
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -150,6 +150,15 @@ def as_subclass(tensor: Any, cls: type) -> Any:
         return torch.Tensor.as_subclass(tensor, cls)
 
 
+def present(space: Any, names: Iterable[str]) -> dict[str, Any]:
+    """What a namespace of torch has under these names, of which each release has some."""
+    return {name: getattr(space, name) for name in names if hasattr(space, name)}
+
+
+TENSORS_HAVE_NAMES = hasattr(torch.Tensor, "names")
+"""Whether tensors have the names of their dims, which went with torch 2.13."""
+wrap_triton: Any = getattr(torch.library, "wrap_triton", None)
+"""What makes a kernel of Triton's one that graphs hold; None in a torch without it."""
 BOUNDS_TAKE_GRADIENTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 14)
 """Whether a clamp has no gradient where an element is its bound, a number; where it is a bound in a tensor each gets a half of it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -37,6 +37,14 @@ CLAMPS_AT_LIMITS = _RELEASE >= (2, 15)
 """Whether a bound that an integer dtype cannot hold bounds as the dtype's limit does; before, it wrapped around or was refused."""
 GROUP_NORM_GRADIENT_TAKES_ANY_ORDER = _RELEASE >= (2, 14)
 """Before, the kernel reads gradient and image in the order of one, whatever it is given, and autograd copies them."""
+
+COMPOSITES_TAKE_SYMBOLS = _RELEASE >= (2, 13)
+"""Before, `matmul` and `linear` ask for plain numbers where a size is symbolic."""
+
+
+def present(space: Any, names: Iterable[str]) -> dict[str, Any]:
+    """What a namespace of torch has under these names, of which each release has some."""
+    return {name: getattr(space, name) for name in names if hasattr(space, name)}
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -159,6 +167,7 @@ def autocasts(func: OpOverload, device_type: str) -> bool:
 __all__ = [
     "ARANGE_COUNTS_BROKEN_STEPS",
     "CLAMPS_AT_LIMITS",
+    "COMPOSITES_TAKE_SYMBOLS",
     "GROUP_NORM_GRADIENT_TAKES_ANY_ORDER",
     "COMPOSITE_KEYS",
     "HigherOrderOperator",
@@ -176,6 +185,7 @@ __all__ = [
     "fused_sdp_choice",
     "grouped_mm",
     "no_torch_function",
+    "present",
     "has_kernel",
     "in_dual_level",
     "int_mm",

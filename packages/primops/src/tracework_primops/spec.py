@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import torch
 
+from . import _torch
 from .symbols.expr import Expr, Size
 from .symbols.layout import contiguous_strides, is_contiguous, product
 
@@ -158,7 +159,7 @@ DTYPE_SHORT = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16":
 DTYPE_SHORT |= {"complex32": "c32", "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "bool": "b8"}
 DTYPE_SHORT |= {"uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64"}
 DTYPE_TEXT: dict[torch.dtype, str] = {
-    getattr(torch, name): DTYPE_SHORT.get(name, name) for name in _NAMED.split() if hasattr(torch, name)
+    dtype: DTYPE_SHORT.get(name, name) for name, dtype in _torch.present(torch, _NAMED.split()).items()
 }
 TEXT_DTYPE: dict[str, torch.dtype] = {text: dtype for dtype, text in DTYPE_TEXT.items()}
 

@@ -14,6 +14,7 @@ import torch
 from tracework_runtime._C import Settings
 
 __all__ = [
+    "EXCHANGE_API",
     "convolution_plus",
     "convolution_then",
     "copy_each",
@@ -37,6 +38,9 @@ __all__ = [
     "tensor_of_handle",
     "tensor_place",
 ]
+
+EXCHANGE_API: Any = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+"""A capsule of DLPack's C functions for tensors; None in a torch that has none."""
 
 
 def _raw_stream_getter() -> Callable[[int], int]:

@@ -19,7 +19,7 @@ empty_cpu, empty_cuda = _torch.empty_strided_cpu, _torch.empty_strided_cuda
 Sizes = tuple[int, ...]
 _DEVICES = {"cpu": 1, "cuda": 2}  # in DLPack, which counts from 1
 set_tensor_api(
-    getattr(torch.Tensor, "__dlpack_c_exchange_api__", None),
+    _torch.EXCHANGE_API,
     torch.Tensor,
     torch.Tensor.dtype,
     torch.Tensor.storage_offset,

@@ -122,6 +122,11 @@ def run_below_views(target: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def functions_of_torch_compiler(names: Iterable[str]) -> list[Any]:
+    """Those functions of torch.compiler that this release has."""
+    return [getattr(torch.compiler, name) for name in names if hasattr(torch.compiler, name)]
+
+
 def torchs_backends() -> Mapping[str, Callable[..., Any]]:
     """The backends that are registered with torch.compile; none where torch's compiler has not been imported, which this does not do."""
     registry = sys.modules.get("torch._dynamo.backends.registry")

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ._torch import functions_of_torch_compiler
 from .after_import import after_import
 
 
@@ -76,9 +77,8 @@ def _replace() -> bool:
             return False
         _replaced.append(torch.compile)
         _replace_code(torch.compile)
-        for name in REPLACED.split():
-            if hasattr(torch.compiler, name):
-                _replace_code(getattr(torch.compiler, name))
+        for function in functions_of_torch_compiler(REPLACED.split()):
+            _replace_code(function)
         _undo.callback(after_import("torch._dynamo", _replace_in_dynamo))
         _undo.callback(after_import(WRAPPERS[0], _recognise))
         return True

@@ -154,6 +154,9 @@ def test_a_python_without_us_runs_as_it_is(folder):
 
 def test_the_command_line_does_without_torch():
     shown = subprocess.run(
-        [sys.executable, "-c", "import sys, tracework.cli; print('torch' in sys.modules)"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", "import sys, tracework.cli; print('torch' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert shown.stdout == "False\n"

@@ -71,7 +71,7 @@ _PACKING = (
 _DATA_DEPENDENT = frozenset(
     {
         trunc_normal_without_grad.__code__,
-        *(getattr(rnn, name).__code__ for name in _PACKING if hasattr(rnn, name)),
+        *(function.__code__ for function in _torch.present(rnn, _PACKING).values()),
     }
 )
 """Code that asks the data of what it has just drawn, again and again, and code around an operator that asks for data."""

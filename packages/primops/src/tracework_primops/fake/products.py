@@ -17,13 +17,10 @@ from torch.overrides import TorchFunctionMode
 from .. import _torch
 from .tensor import FakeTensor
 
-FIRST_WITH_SYMBOLS = (2, 13)
-
 
 def needed() -> bool:
     """Whether this torch's composites cannot carry symbols."""
-    major, minor = torch.__version__.split(".")[:2]
-    return (int(major), int(minor)) < FIRST_WITH_SYMBOLS
+    return not _torch.COMPOSITES_TAKE_SYMBOLS
 
 
 def _symbolic(*values: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..._torch import NATIVE_NAMESPACES, VF, OpOverload, OpOverloadPacket, operator_names
+from ..._torch import NATIVE_NAMESPACES, VF, OpOverload, OpOverloadPacket, operator_names, present
 
 SCALED = "scaled_mm scaled_grouped_mm _expand_single_value _enum_list_as_int_list _list_or_empty"
 """Functions that take members of TORCH_ENUMS, which are no arguments of nodes, and what they call."""
@@ -19,9 +19,8 @@ INLINED = {
     F.multi_head_attention_forward,
     F.gaussian_nll_loss,  # asks data
     F.triplet_margin_with_distance_loss,  # calls a function that it is given
-    getattr(F, "linear_cross_entropy", None),  # takes an object with options
-    getattr(F, "_linear_cross_entropy_chunked_applies", None),
-    *(f for f in (getattr(F, n, None) for n in ("_in_projection_packed", "_verify_batch_size", *SCALED.split())) if f),
+    *present(F, ("linear_cross_entropy", "_linear_cross_entropy_chunked_applies")).values(),  # take an object with options
+    *present(F, ("_in_projection_packed", "_verify_batch_size", *SCALED.split())).values(),
 }
 """Python functions of torch that are traced into although their namespace goes into the graph."""
 

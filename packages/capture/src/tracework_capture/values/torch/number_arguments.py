@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..._torch import present
 from ...polyfills.torch_numbers import EXACT, WIDE
 from ..number.floats import FloatValue
 from ..plain.sequence import SequenceValue, TupleValue
@@ -130,6 +131,5 @@ def function_row(fn: Callable[..., Any]) -> Handler:
     return row
 
 
-for _name in (prefix + n + end for n in OPERATORS for prefix in ("", "_foreach_") for end in ("", "_")):
-    if _fn := getattr(torch, _name, None):
-        call(_fn)(function_row(_fn))
+for _fn in present(torch, (prefix + n + end for n in OPERATORS for prefix in ("", "_foreach_") for end in ("", "_"))).values():
+    call(_fn)(function_row(_fn))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ..._torch import TENSORS_HAVE_NAMES
 from ...sources import Attr
 from ..number.symint import size_value
 from ..plain.sequence import NONE, SequenceValue, TupleValue
@@ -107,5 +108,5 @@ TENSOR_ATTRIBUTES = {
     "_version": version,
     "names": lambda frame, self, name: TupleValue([NONE] * self.example.ndim),
 }
-if not hasattr(torch.Tensor, "names"):  # as of torch 2.13
+if not TENSORS_HAVE_NAMES:
     del TENSOR_ATTRIBUTES["names"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ... import _torch
 from .registry import composite
 
 PLAIN = "upsample_nearest1d upsample_nearest2d upsample_nearest3d".split()
@@ -34,6 +35,5 @@ def _resampling(name: str, dims: int) -> None:
     composite(f"{name}.vec")(form)
 
 
-for _name in (*PLAIN, *ALIGNED):
-    if hasattr(torch.ops.aten, _name):
-        _resampling(_name, int(_name.partition("d")[0][-1]) if _name[-1] == "d" else 2)
+for _name in _torch.present(torch.ops.aten, (*PLAIN, *ALIGNED)):
+    _resampling(_name, int(_name.partition("d")[0][-1]) if _name[-1] == "d" else 2)

@@ -6,8 +6,7 @@ import itertools
 import types
 from typing import Any
 
-import torch
-
+from ...._torch import wrap_triton
 from ....errors import NotPlain
 from ....graph.kernels import Launch, operator_of, python_function
 from ....sources import Source
@@ -171,7 +170,7 @@ def without_history(frame: Frame, value: Value) -> Any:
     return value
 
 
-@call(getattr(torch.library, "wrap_triton", None))
+@call(wrap_triton)
 def wrap_triton_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """torch.library.wrap_triton(kernel)"""
     return args[0] if args else kwargs["triton_kernel"]
