@@ -273,7 +273,7 @@ def plain_saved_tensors() -> Iterator[None]:
 @contextmanager
 def without_compiled_autograd() -> Iterator[None]:
     """The engine runs backwards itself, also under torch's compiled autograd."""
-    set_compiler = torch._C._dynamo.compiled_autograd.set_autograd_compiler  # type: ignore[attr-defined]
+    set_compiler = torch._C._dynamo.compiled_autograd.set_autograd_compiler
     before = set_compiler(None, False)
     try:
         yield
@@ -323,8 +323,8 @@ def draws(target: Any) -> bool:
 def untraced_by_torch_compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which torch.compile neither inlines nor looks below: it runs what is compiled already. Compiled autograd traces calls of
     backwards."""
-    function._torchdynamo_disable = True  # type: ignore[attr-defined]
-    function._torchdynamo_disable_msg = "a compiled backward"  # type: ignore[attr-defined]
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]  # what it looks for
+    function._torchdynamo_disable_msg = "a compiled backward"  # type: ignore[attr-defined]  # as above
     evaluator = torch._C._dynamo.eval_frame
     skip = evaluator._FrameAction.SKIP
     evaluator.set_code_exec_strategy(function.__code__, evaluator._FrameExecStrategy(skip, skip))

@@ -123,7 +123,7 @@ def aot_compile(
             call = _inference(program, inference_compiler or forward_compiler, options, observe)
         call = guard_overlaps(call, uncompiled(gm), program.signature, report, options.addresses)
         call = guard_places(call, uncompiled(gm), program.signature, report)
-        call.__tracework_writes_last__ = True  # type: ignore[attr-defined]
+        call.__tracework_writes_last__ = True  # type: ignore[attr-defined]  # a mark on a function
         return call
     except Refusal as refusal:
         if not options.fallback:
@@ -266,7 +266,7 @@ class LazyBackward:
         if _torch.any_batched(inputs[-self._tangents :]):
             self._report(BATCHED, "")
             with _torch.without_autocast():
-                return self._backward.graph(*inputs)  # type: ignore[no-any-return]
+                return self._backward.graph(*inputs)
         call = self._call or self.compile()
         if not _torch.autocast_is_on():
             return call(inputs)

@@ -82,7 +82,7 @@ def _tuned(plan: KernelPlan, options: InductorOptions, runtime: RuntimeOptions) 
     renderer, symbols = renderer_for("cuda", options), plan.program.symbols
 
     def ask(kernel: LoopKernel, device: str) -> Question | None:
-        return renderer.question(kernel, symbols, options.numerics, device)  # type: ignore[no-any-return]
+        return renderer.question(kernel, symbols, options.numerics, device)
 
     if options.max_autotune and torch.cuda.is_available():
         return tuned(plan, ask, Book(store=open_store(runtime)), Timing(renderer, symbols, runtime))

@@ -46,7 +46,7 @@ EXCHANGE_API: Any = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
 def _raw_stream_getter() -> Callable[[int], int]:
     getter = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     if getter is not None:
-        return getter  # type: ignore[no-any-return]
+        return getter
     return lambda device: torch.cuda.current_stream(device).cuda_stream
 
 
@@ -60,7 +60,7 @@ def _allocator(name: str, device: str) -> Callable[..., torch.Tensor]:
     guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
     fast = getattr(guards, name, None)
     if fast is not None:
-        return fast  # type: ignore[no-any-return]
+        return fast
     return lambda sizes, strides, dtype: torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
 
@@ -194,14 +194,14 @@ def copy_each(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
 
 def convolution_then(*args: Any) -> torch.Tensor:
     """The CPU library's convolution with an activation: x, packed weight, bias, settings, activation, its numbers, its variant."""
-    return torch.ops.mkldnn._convolution_pointwise.default(*args)  # type: ignore[no-any-return]
+    return torch.ops.mkldnn._convolution_pointwise.default(*args)
 
 
 def convolution_plus(*args: Any) -> torch.Tensor:
     """The same plus a second tensor."""
-    return torch.ops.mkldnn._convolution_pointwise.binary(*args)  # type: ignore[no-any-return]
+    return torch.ops.mkldnn._convolution_pointwise.binary(*args)
 
 
 def pack_convolution(*args: Any) -> torch.Tensor:
     """Weights in the layout that the CPU library's convolution likes best."""
-    return torch.ops.mkldnn._reorder_convolution_weight(*args)  # type: ignore[no-any-return]
+    return torch.ops.mkldnn._reorder_convolution_weight(*args)

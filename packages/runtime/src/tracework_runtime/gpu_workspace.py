@@ -62,7 +62,7 @@ def window(
 ) -> torch.Tensor:
     """A tensor over `size` bytes of a workspace from byte `first` on, which are a storage of their own, as on the CPU."""
     storage = torch.as_tensor(_Piece(memory, first, size), device=memory.device).untyped_storage()
-    return torch.empty(0, dtype=dtype, device=memory.device).set_(storage, offset, tuple(sizes), tuple(strides))  # type: ignore[call-overload]
+    return torch.empty(0, dtype=dtype, device=memory.device).set_(storage, offset, tuple(sizes), tuple(strides))
 
 
 _FREE: dict[tuple[int, int], list[GpuWorkspace]] = {}

@@ -20,7 +20,7 @@ def with_warnings(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any
     def run(inputs: list[Any]) -> Any:
         if torch._C._len_torch_function_stack() or not torch._C._is_torch_function_enabled():
             return call(inputs)
-        return torch.positive(_Call(call, inputs))  # type: ignore[arg-type]
+        return torch.positive(_Call(call, inputs))  # type: ignore[arg-type]  # which answers as a tensor's class does
 
     return run
 
@@ -139,7 +139,7 @@ def torchs_backend(name: str) -> Callable[..., Any] | None:
     if registry is None:
         return None
     try:
-        return registry.lookup_backend(name)  # type: ignore[no-any-return]
+        return registry.lookup_backend(name)
     except Exception:  # torch's InvalidBackend, or what the import of a backend's module raises
         return None
 

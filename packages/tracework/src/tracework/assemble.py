@@ -91,7 +91,7 @@ def cudagraphs_backend(options: Options, observe: Observe) -> Callable[..., Any]
             host_lines=lines,
             places=places(gm),
         )
-        return runtime.cudagraph(runtime.CompiledFn(artifact, {**names, "call": _torch.below_views(gm)}), chosen)  # type: ignore[no-any-return]
+        return runtime.cudagraph(runtime.CompiledFn(artifact, {**names, "call": _torch.below_views(gm)}), chosen)
 
     return _ahead_of_time(options, observe, record)
 

@@ -282,7 +282,7 @@ def _foreign(chosen: str | Backend) -> Backend:
         return _registered[chosen]
     points = _entry_points()
     if chosen in points:
-        return points[chosen].load()  # type: ignore[no-any-return]
+        return points[chosen].load()
     if chosen in RETIRED:
         return _retired(chosen)
     found = _torch.torchs_backend(chosen)
@@ -312,7 +312,7 @@ def resolve(backend: str | Backend | None, options: Options, observe: Observe, g
         if chosen not in ENGINES:
             return _backend_of(chosen, options, observe)
         factory: Callable[..., Backend] = BACKENDS[chosen]
-        return _keep_sizes_open(factory(options, observe, given.options))  # type: ignore[no-any-return]
+        return _keep_sizes_open(factory(options, observe, given.options))
     foreign = _foreign(chosen)
     passed: dict[str, Any] = {k: v for k, v in (("mode", given.mode), ("options", dict(given.options))) if v}
     if not passed:

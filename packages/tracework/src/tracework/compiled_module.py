@@ -100,7 +100,7 @@ class _Attributes(dict[str, Any]):
     update: Any = MutableMapping.update
     setdefault: Any = MutableMapping.setdefault
 
-    def __ior__(self, other: Any) -> Any:  # type: ignore[override, misc]
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]  # as dict's, whose | makes another
         self.update(other)
         return self
 
@@ -120,11 +120,11 @@ class CompiledModule:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Another module, that the user's code makes with `type(self)(...)`: it is not compiled, and of the user's class."""
         _set_type(self, type(self._tracework.original))
-        self.__init__(*args, **kwargs)  # type: ignore[misc]
+        self.__init__(*args, **kwargs)  # type: ignore[misc]  # the user's class has another
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if capture.under_fx_tracing():  # torch.fx knows the modules below its root, of which the original is none
-            return super().__call__(*args, **kwargs)  # type: ignore[misc]
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]  # the user's class comes next
         return self._tracework.call(*args, **kwargs)
 
     def _replicate_for_data_parallel(self) -> Any:
@@ -240,7 +240,7 @@ def entry_function(self: Any, method: str = "__call__") -> Callable[..., Any]:
     forward = inspect.unwrap(getattr(self, "forward", self))
     written = getattr(getattr(forward, "__func__", forward), "__code__", None)
     if written is not None:
-        fresh.__tracework_place__ = f"{written.co_filename}:{written.co_firstlineno}"  # type: ignore[attr-defined]
+        fresh.__tracework_place__ = f"{written.co_filename}:{written.co_firstlineno}"  # type: ignore[attr-defined]  # a mark on a function
     return fresh
 
 

@@ -172,7 +172,7 @@ def set_stance(
     return capture.set_stance(stance, skip_guard_eval_unsafe=skip_guard_eval_unsafe, force_backend=forced, first_backend=first)
 
 
-set_stance._dynamo_forbidden = True  # type: ignore[attr-defined]
+set_stance._dynamo_forbidden = True  # type: ignore[attr-defined]  # as torch's has
 
 
 def _stance_of(taken: Any) -> capture.Stance:
@@ -208,7 +208,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         bound = isinstance(forward, types.MethodType) and forward.__self__ is fn
         disabled = capture.disable(forward.__func__ if bound else forward, recursive=recursive, reason=reason)
         # a copy of the module gets a method of its own
-        fn.forward = types.MethodType(disabled, fn) if bound else disabled  # type: ignore[method-assign]
+        fn.forward = types.MethodType(disabled, fn) if bound else disabled
         return fn
     if isinstance(fn, type):
         for name in ("__init__", "forward" if issubclass(fn, torch.nn.Module) else "__call__"):

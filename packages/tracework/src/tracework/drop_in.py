@@ -21,7 +21,7 @@ from .after_import import after_import
 
 def _stand_in(*args: Any, **kwargs: Any) -> Any:
     """The code of what is replaced, which runs with torch's globals and loads the compiler at its first call."""
-    from tracework.compiler import NAME  # type: ignore[attr-defined]
+    from tracework.compiler import NAME  # type: ignore[attr-defined]  # each copy has a name of its own
 
     return NAME(*args, **kwargs)
 

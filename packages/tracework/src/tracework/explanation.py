@@ -193,7 +193,7 @@ def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None
 
 def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
     if isinstance(fn, CompiledModule):
-        return fn._orig_mod  # type: ignore[return-value]
+        return fn._orig_mod
     if isinstance(fn, torch.nn.Module) and fn._compiled_call_impl is not None:
         return entry_function(fn, "_call_impl")
     return with_a_frame(getattr(fn, "_torchdynamo_orig_callable", fn))

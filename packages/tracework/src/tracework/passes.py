@@ -53,7 +53,7 @@ def _change(options: Options, stage: str) -> Callable[..., object] | None:
 def _listed(given: GraphPass) -> Sequence[Callable[..., Any]]:
     if given is None:
         return ()
-    return given if isinstance(given, (list, tuple)) else (given,)  # type: ignore[return-value]
+    return given if isinstance(given, (list, tuple)) else (given,)
 
 
 def _run(passes: Sequence[tuple[str, Callable[..., Any]]], graph: fx.Graph, is_inference: bool) -> None:

@@ -16,6 +16,7 @@ from torch import fx
 from tracework_primops import FakeTensor
 from tracework_primops.broadcasting import channels_last
 
+from ..nodes import operand_of
 from ..options import Answers
 from ..trace.memory import same_layout
 from .choice import Choice, answered, choose, images_of, is_image, restrided, run, viewed
@@ -68,8 +69,7 @@ class _Layouts:
     def _change(self, node: fx.Node) -> None:
         what = asks(node)
         if node.target is operator.getitem:
-            source, place = node.args
-            self._set(node, source.meta["val"][place])  # type: ignore[union-attr,index]
+            self._set(node, operand_of(node).meta["val"][node.args[1]])
         elif what is Asks.VIEW:
             self._set_or_leave(node, answered(node))
         elif what is Asks.CONVOLUTION:

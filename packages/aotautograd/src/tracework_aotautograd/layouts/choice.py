@@ -87,7 +87,8 @@ def _gains(node: fx.Node) -> bool:
     images = [x for x in _tensors(node.meta["val"]) if x.ndim > 2]
     if not images or not all(map(_is_static, (*operands, *images))):
         return False
-    known = costs.rate(operands[-2], node.args[settings + 5]) is not None  # type: ignore[arg-type]
+    groups: Any = node.args[settings + 5]
+    known = costs.rate(operands[-2], groups) is not None
     return known and operands[0].ndim <= 5 and all(is_contiguous(x.shape, x.stride()) for x in images)
 
 
@@ -213,18 +214,19 @@ def answered(node: fx.Node, value: Callable[[fx.Node], Any] = lambda n: n.meta["
 
 def restrided(value: Any, strides: Sequence[Size]) -> FakeTensor:
     """A fake like this one, with other strides, in memory of its own."""
-    return value.mode.make(value.spec.replace(strides=tuple(strides), offset=0))  # type: ignore[no-any-return]
+    return value.mode.make(value.spec.replace(strides=tuple(strides), offset=0))
 
 
 def _add_convolution(problem: Problem, node: fx.Node) -> None:
     places, place, first = CONVOLUTIONS[node.target]
     x, w = (operand_of(node, n).meta["val"] for n in (places[-1], place))
-    transposed, groups = node.args[first + 3], node.args[first + 5]
+    arguments: tuple[Any, ...] = node.args
+    transposed, groups = arguments[first + 3], arguments[first + 5]
     if len(places) > 1:
         result = operand_of(node).meta["val"].shape
-        works = costs.works(x, w, result, transposed, groups, node.args[-1][:2])  # type: ignore[arg-type,index]
+        works = costs.works(x, w, result, transposed, groups, arguments[-1][:2])
     else:
-        works = costs.works(x, w, node.meta["val"].shape, transposed, groups)  # type: ignore[arg-type]
+        works = costs.works(x, w, node.meta["val"].shape, transposed, groups)
     row, last = (sum(parts) for parts in zip(*map(costs.times, works), strict=True))
     copied = (
         _turned(w) + costs.LAUNCH

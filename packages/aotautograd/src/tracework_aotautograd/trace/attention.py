@@ -41,7 +41,7 @@ def with_attention(gm: fx.GraphModule, devices: Collection[str]) -> fx.GraphModu
     for node in gm.graph.nodes:
         if node in calls:
             read = _read(graph, node, calls[node], made)
-            args = fx.map_arg(calls[node].args(), lambda n, read=read: read.get(n) or made[n])  # type: ignore[misc]
+            args = fx.map_arg(calls[node].args(), lambda n, read=read: read.get(n) or made[n])  # type: ignore[misc]  # mypy infers no lambda with a default
             made[node] = graph.call_function(attention_of_bodies, args)
             made[node].meta.update(node.meta)
         else:

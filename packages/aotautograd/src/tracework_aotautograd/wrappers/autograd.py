@@ -255,7 +255,7 @@ def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -
     run = compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
     slots = [info.slot for info in part.tangents]
     function = part.function(run, slots, _spread(part.component.inputs, len(signature.inputs)))
-    return _torch.direct_apply(function, [slots[place] for place in _apart(part)])  # type: ignore[no-any-return]
+    return _torch.direct_apply(function, [slots[place] for place in _apart(part)])
 
 
 def _several_nodes(
@@ -583,7 +583,7 @@ class LaterBackwards:
     def saved(self, ctx: Any, undefined: Sequence[int]) -> tuple[Any, ...]:
         """What the forward saved. Raises as autograd does where it is gone, or was written to."""
         if ctx.kept is None:
-            return ctx.saved_tensors  # type: ignore[no-any-return]
+            return ctx.saved_tensors
         tensors, versions, freed = ctx.kept
         given = self._given(undefined)
         if given & freed & self._once:
@@ -594,7 +594,7 @@ class LaterBackwards:
                     "one of the variables needed for gradient computation has been modified by an inplace operation: "
                     f"a {tensor.dtype} tensor of shape {tuple(tensor.shape)} that a compiled graph saved"
                 )
-        return tensors  # type: ignore[no-any-return]
+        return tensors
 
     def keep(self, ctx: Any, saved: tuple[Any, ...], undefined: Sequence[int]) -> None:
         """Keeps what was saved while a result that is apart from all that had their turn has not had it."""

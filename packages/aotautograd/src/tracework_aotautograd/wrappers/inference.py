@@ -24,10 +24,10 @@ def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature) -> Ca
     if is_plain(signature) and not constants and not versions:
 
         def plain(*args: Any) -> tuple[Any, ...]:
-            return run(list(args))  # type: ignore[no-any-return]
+            return run(list(args))
 
         # For a caller that has the inputs in a list of its own: the same without this function.
-        plain.__tracework_list_call__ = _innermost(run)  # type: ignore[attr-defined]
+        plain.__tracework_list_call__ = _innermost(run)  # type: ignore[attr-defined]  # a mark on a function
         return plain
 
     def full(*args: Any) -> tuple[Any, ...]:

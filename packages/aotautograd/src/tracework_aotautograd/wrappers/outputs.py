@@ -110,4 +110,4 @@ def compile_function(name: str, parameters: str, lines: Sequence[str], scope: di
     """A function made from lines of text over the names in `scope`."""
     text = "\n".join([f"def {name}({parameters}):", *lines])
     exec(compile(text, f"<tracework_aotautograd {name}>", "exec"), scope)
-    return scope[name]  # type: ignore[no-any-return]
+    return scope[name]

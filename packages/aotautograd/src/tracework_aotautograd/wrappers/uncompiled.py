@@ -40,7 +40,7 @@ def uncompiled(gm: fx.GraphModule) -> Callable[..., Any]:
             copies[inside[0]] = copy_node(graph, inside[0], copies.__getitem__)
     output = next(iter(reversed(gm.graph.nodes)))
     graph.output(fx.map_arg(output.args[0], copies.__getitem__))
-    return _torch.graph_module(graph, gm).forward  # type: ignore[no-any-return]
+    return _torch.graph_module(graph, gm).forward
 
 
 def _regions(nodes: Sequence[fx.Node], marked: Sequence[fx.Node]) -> list[list[fx.Node]]:

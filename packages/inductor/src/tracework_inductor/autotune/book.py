@@ -157,8 +157,7 @@ class Book:
 
     def measured(self, problem: Problem) -> tuple[Candidate, ...]:
         """The same of what this machine has measured."""
-        data = self._store.get(KIND, _place(problem)) if self._store is not None else None
-        if data is None:
+        if self._store is None or (data := self._store.get(KIND, _place(problem))) is None:
             return ()
         try:
             row = Row.from_line(data)
@@ -166,7 +165,7 @@ class Book:
             row = None
         if row is None or row.key[0] != problem.key:
             log.warning("what was measured for %s cannot be used; it is measured again", problem.kind)
-            self._store.drop(KIND, _place(problem))  # type: ignore[union-attr]
+            self._store.drop(KIND, _place(problem))
             return ()
         return row.candidates
 

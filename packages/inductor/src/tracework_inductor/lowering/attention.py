@@ -80,7 +80,7 @@ def _each_head_once(low: Any, k: Any, v: Any, most: int) -> tuple[Any, Any]:
 
 
 def _in_memory(low: Any, x: Any) -> Strided:
-    return low.at_one_place(low.place(x) or x)  # type: ignore[no-any-return]
+    return low.at_one_place(low.place(x) or x)
 
 
 def _view(at: Strided, sizes: Sequence[Size] | None = None, strides: Sequence[Size] | None = None) -> BufferView:
@@ -240,7 +240,7 @@ class _Core:
             low.nodes[nodes:] = [
                 n for n in low.nodes[nodes:] if getattr(n, "domain", "") != "check"
             ]  # the kernel checks what it reads
-        return resolved(graph.outputs[0])  # type: ignore[no-any-return]
+        return resolved(graph.outputs[0])
 
     def _score(self) -> Lazy:
         return Lazy(self.sizes, torch.float32, self.device, lambda index: ops.local("score", torch.float32), 0, frozenset())

@@ -172,11 +172,11 @@ class Lowering:
             return at
         return self.realize_in(Lazy(at.sizes, at.dtype, at.device, at.load, 1, at.reads), at.strides)
 
-    def place(self, value: TensorValue) -> Strided | None:
+    def place(self, value: Strided | Lazy) -> Strided | None:
         """The window on one buffer that the value is, in memory or as a lazy rearrangement; None if it is none."""
         value = settled(value)
         if not isinstance(value, Lazy):
-            return value  # type: ignore[return-value]
+            return value
         if _root(value).realized is None and (value.cost or len(value.reads) != 1):
             return None
         axes, index = make_axes("i", value.sizes)
@@ -189,11 +189,12 @@ class Lowering:
         at = simplify(at, axis_ranges(axes))
         if self.buffers[buffer].layout.dtype is not value.dtype:  # parts of complex numbers
             return None
-        steps = [step_along(at, i) if not isinstance(i, int) else 0 for i in index]
-        if any(s is None for s in steps):
+        found = [step_along(at, i) if not isinstance(i, int) else 0 for i in index]
+        steps = [s for s in found if s is not None]
+        if len(steps) < len(found):
             return None
-        offset = at - dot(index, steps)  # type: ignore[arg-type]
-        return self.whole(self.buffers[buffer]).window(value.sizes, steps, offset) if isinstance(offset, int) else None  # type: ignore[arg-type]
+        offset = at - dot(index, steps)
+        return self.whole(self.buffers[buffer]).window(value.sizes, steps, offset) if isinstance(offset, int) else None
 
     def is_repeated(self, value: TensorValue, dim: int) -> bool:
         """Whether the elements of a value are known to be the same at all indices of a dim."""

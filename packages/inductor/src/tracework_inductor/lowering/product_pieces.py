@@ -14,7 +14,7 @@ from ..ir.index import dot, is_contiguous
 from ..ir.scalar_ops import ops
 from ..product_costs import ROW_BYTES, alignment
 from .row_padding import fast_axis, is_plain, padded_rows, prim_name, readers
-from .value import Lazy, Strided, TensorValue, settled
+from .value import Lazy, Strided, settled
 
 LEAST_BYTES = 1 << 26
 """Smaller results are padded whole: their copies cost less than the launches of many small products."""
@@ -70,13 +70,13 @@ def product_in_pieces(low: Any, bias: Any, a: Any, b: Any, rows: int) -> Strided
             written,
             piece.load,
             (sizes[0], columns),
-            lambda index, first=first: dot(index, layout.strides, first * columns),  # type: ignore[misc]
+            lambda index, first=first: dot(index, layout.strides, first * columns),
             mutates=base,
         )
     return low.whole(written)
 
 
-def _widened(value: TensorValue, width: int) -> Lazy:
+def _widened(value: Strided | Lazy, width: int) -> Lazy:
     """The value with zeros behind it along its last axis."""
     columns = value.sizes[-1]
 
@@ -84,7 +84,7 @@ def _widened(value: TensorValue, width: int) -> Lazy:
         inside = ops.lt(ops.index_expr(index[-1], torch.int64), ops.index_expr(columns, torch.int64))
         return ops.masked(inside, lambda: value.load(index), 0)
 
-    return Lazy((*value.sizes[:-1], width), value.dtype, value.device, inner, 3, value.reads)  # type: ignore[attr-defined]
+    return Lazy((*value.sizes[:-1], width), value.dtype, value.device, inner, 3, value.reads)
 
 
 __all__ = ["pieces", "product_in_pieces"]

@@ -67,7 +67,7 @@ def _has_core(node: Any) -> bool:
 
 
 def _is_large(node: Any) -> bool:
-    a, b = (node.args[n].meta["spec"].sizes for n in PRODUCTS[prim_name(node)])  # type: ignore[index]
+    a, b = (node.args[n].meta["spec"].sizes for n in PRODUCTS[prim_name(node)])
     return not any(isinstance(s, int) and s < 1 for s in (*a, *b)) and not any(same(s, 1) for s in (a[-2], a[-1], b[-1]))
 
 
@@ -95,7 +95,7 @@ def with_tiles(
     alpha: Any = 1,
 ) -> TensorValue:
     """What the library gives, and beside its call the loops of alpha * (a @ b) + beta * addend."""
-    second = low.node.args[PRODUCTS[prim_name(low.node)][1]]  # type: ignore[index]
+    second = low.node.args[PRODUCTS[prim_name(low.node)][1]]
     matrix, scales = unscaled(low, second, settled(b), 1)
     a, b = _factor(low, settled(a)), _factor(low, matrix)
 
@@ -174,7 +174,7 @@ def _with_zeros(low: Any, x: TensorValue, sizes: Sequence[Size], first: Sequence
             tests += [ops.lt(value, ops.constant(size, torch.int32))] if constant_size(count) - low_ > constant_size(size) else []
         return ops.masked(functools.reduce(ops.logical_and, tests), lambda: x.load(at), 0.0) if tests else x.load(at)
 
-    return low.realize(pointwise(padded, x.dtype, x.device, inner, [x], 4, channels_last(padded)))  # type: ignore[no-any-return]
+    return low.realize(pointwise(padded, x.dtype, x.device, inner, [x], 4, channels_last(padded)))
 
 
 def _rounded(low: Any, product: TensorValue) -> TensorValue:

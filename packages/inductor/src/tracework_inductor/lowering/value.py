@@ -103,8 +103,8 @@ def pointwise(
     reads: frozenset[str] = frozenset()
     for value in inputs:
         value = settled(value)
-        reads |= value.reads  # type: ignore[attr-defined]
-        cost += value.cost  # type: ignore[attr-defined]
+        reads |= value.reads
+        cost += value.cost
     return Lazy(tuple(sizes), dtype, device, inner, cost, reads, tuple(strides) if strides is not None else None)
 
 

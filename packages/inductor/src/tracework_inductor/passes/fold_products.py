@@ -69,7 +69,7 @@ def _last_of_product(node: Any) -> Any:
 
 def _rewrite_with_bias(node: Any) -> None:
     last = _last_of_product(node)
-    total, bias = _added_bias(last)  # type: ignore[misc]
+    total, bias = _added_bias(last)  # type: ignore[misc]  # there is one, or nothing is rewritten
     with built_before(total):
         operands = [value_of(n) for n in (bias, *node.args)]
         result = prims.reshape(prims.addmm(*operands), total.meta["spec"].sizes)

@@ -52,7 +52,7 @@ def _groups(nodes: Sequence[torch.fx.Node]) -> list[list[torch.fx.Node]]:
 def _is_number_to_gpu(node: torch.fx.Node) -> bool:
     if not is_prim(node, "device_put"):
         return False
-    source = node.args[0].meta["spec"]  # type: ignore[union-attr]
+    source = node.all_input_nodes[0].meta["spec"]
     return source.device.type == "cpu" and node.meta["spec"].device.type != "cpu" and source.ndim == 0
 
 

@@ -23,7 +23,8 @@ def batched(kernels: Sequence[Kernel], buffers: Mapping[str, Any]) -> list[Kerne
     small = {k.name for k in kernels if k.device.type not in host and _is_small(k)}
     made: list[Kernel] = []
     for run in _runs(kernels, buffers, small):
-        made.append(run[0] if len(run) == 1 else KernelBatch(run[0].name, tuple(run)))  # type: ignore[arg-type]
+        parts = tuple(kernel for kernel in run if isinstance(kernel, LoopKernel))
+        made.append(run[0] if len(run) == 1 else KernelBatch(run[0].name, parts))
     return made
 
 

@@ -111,7 +111,8 @@ def _raising_early(buffers: Mapping[str, Any], nodes: list[Any]) -> list[Any]:
     early: set[int] = set()
     for k, node in enumerate(nodes):
         before = [needed[writer[name]] for name in node.reads if name in writer]
-        needed.append(None if node.mutates is not None or None in before else {k}.union(*before))  # type: ignore[arg-type]
+        known = [makers for makers in before if makers is not None]
+        needed.append(None if node.mutates is not None or len(known) < len(before) else {k}.union(*known))
         writer.update(dict.fromkeys(node.writes, k))
         if node.may_raise:
             early |= needed[k] or set()

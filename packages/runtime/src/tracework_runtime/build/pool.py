@@ -7,6 +7,7 @@ Nothing here forks the user's process: C++ compilers are started directly, Trito
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import struct
@@ -96,7 +97,7 @@ class TritonPool:
     def build(self, requests: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], bytes]]:
         """Answers to requests, in order. Raises BuildError where a process dies."""
         self.warm(len(requests))
-        return run_threads([lambda r=r: self._one(r) for r in requests], self.limit)  # type: ignore[misc]
+        return run_threads([functools.partial(self._one, r) for r in requests], self.limit)
 
     def close(self) -> None:
         """End all processes."""

@@ -131,7 +131,7 @@ class PartitionedFn:
         namespace = {**self.compiled.namespace}
         namespace["call"] = host_program(artifact, namespace)
         if not part.recordable:
-            return namespace["call"]  # type: ignore[no-any-return]
+            return namespace["call"]
         compiled = type(self.compiled)(artifact, namespace)
         graphed = GraphedFn(compiled, self.options, self.engine)
         graphed.in_parts = functools.partial(around_failure, compiled, self.options, self.engine)

@@ -220,7 +220,7 @@ class GraphedFn:
         """A plain call that the gate hears of."""
         found, host, device = self.engine.time(lambda: self._plain(inputs, "measured"), self.segment.device)
         calls.gate.measured_plain(host, device)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _replayed(self, calls: Calls, inputs: Inputs, stream: int) -> tuple[Any, ...] | str | Exception:
         """The outputs by a recording; why the call has to run plainly; or the error that recording met."""
@@ -326,7 +326,7 @@ class GraphedFn:
             log.info("%s is not recorded: %s", self.segment.name, calls.gate.refusal)
             for one in list(calls.recordings):
                 calls.drop(one)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _tell(self, error: Exception) -> None:
         """The warning, once, that recording failed. Raises it in the mode that does not fall back."""

@@ -97,7 +97,7 @@ class RecordedWhereItPays:
     def __call__(self, inputs: list[Any]) -> tuple[Any, ...]:
         graphed = self.graphed
         if graphed is None or _torch.dispatch_mode_count():  # a mode is told of each operator
-            return self.compiled(inputs)  # type: ignore[no-any-return]
+            return self.compiled(inputs)
         if graphed.plain >= self._next_look:
             self._next_look = graphed.plain + LOOK_EVERY
             if self._is_settled(graphed):

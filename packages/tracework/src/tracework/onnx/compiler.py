@@ -54,7 +54,7 @@ class EngineCompiler:
             report(
                 f"{self._name} refuses the {spec.role} graph, which is compiled by tracework: {type(error).__name__}: {text}", ""
             )
-            return self._fallback(gm, spec, report)  # type: ignore[no-any-return]
+            return self._fallback(gm, spec, report)
         self._stage.observe("onnx", program)
         return program
 
@@ -65,4 +65,4 @@ class EngineCompiler:
         device = next((i.spec.device for i in prims.inputs if isinstance(i.spec, primops.TensorSpec)), torch.device("cpu"))
         row = ENGINES[self._name]
         module = importlib.import_module(f".engines.{row.module}", __package__)
-        return getattr(module, row.attribute)(self._options, device)  # type: ignore[no-any-return]
+        return getattr(module, row.attribute)(self._options, device)

@@ -155,8 +155,9 @@ def convert(prims: PrimGraph, traits: Traits = USUAL, index_checks: bool = True)
     inputs = [_read_input(writer, node, values) for node in prims.placeholders]
     for node in prims.calls:
         if node.target is operator.getitem:
-            source, place = node.args
-            values[node] = values[source][place]  # type: ignore[index]
+            arguments: tuple[Any, ...] = node.args
+            source, place = arguments
+            values[node] = values[source][place]
             continue
         if node.target not in ONNX_ROWS:
             raise Refused(f"{node.target} ({node.meta.get('origin')}): {why_not(node, writer)}")

@@ -173,7 +173,7 @@ class Program:
         for step in found.steps:
             if isinstance(step, Part):
                 place = next((str(n.meta["origin"]) for n in step.prims.calls if n.meta.get("origin")), "")
-                self._steps.append(PartOnEngine(step, engine, index_checks, lambda reason, place=place: report(reason, place)))  # type: ignore[misc]
+                self._steps.append(PartOnEngine(step, engine, index_checks, lambda reason, place=place: report(reason, place)))  # type: ignore[misc]  # mypy infers no lambda with a default
             else:
                 self._steps.append(step)
         told: dict[tuple[str, str], str] = {}
@@ -199,7 +199,7 @@ class Program:
             elif step.target is prims.copy_into:
                 values[step] = _torch.write(*_resolved(step.args, values, symbols))
             else:
-                values[step] = step.target(*_resolved(step.args, values, symbols), **_resolved(step.kwargs, values, symbols))  # type: ignore[operator]
+                values[step] = step.target(*_resolved(step.args, values, symbols), **_resolved(step.kwargs, values, symbols))  # type: ignore[operator]  # a call of a function
         return tuple(_resolved(self._results, values, symbols))
 
 

@@ -41,16 +41,20 @@ def product(kernel: LoopKernel, tiling: Tiling) -> Product | None:
         return None
     if any(i.op == "indirect" and i.args[3] is not None for i in inner.body.instructions):
         return None  # its check is made by whoever runs all instructions
-    found = [_factors(inner, i) for i in dots]
-    columns = {a.var for a in tiling.group("x").axes}  # type: ignore[union-attr]
-    if any(axis.var in columns for factors in found if factors for axis in axes_behind(inner.body, factors[1])):
+    maybe = [_factors(inner, i) for i in dots]
+    found = [factors for factors in maybe if factors is not None]
+    x = tiling.group("x")
+    assert x is not None
+    columns = {a.var for a in x.axes}
+    if any(axis.var in columns for factors in found for axis in axes_behind(inner.body, factors[1])):
         return None  # each batch has rows of its own
-    halves = {inner.body.instructions[ref.position].dtype for factors in found if factors for ref in factors}
-    if None in found or len(halves) != 1 or not halves <= set(HALF):
+    halves = {inner.body.instructions[ref.position].dtype for factors in found for ref in factors}
+    if len(found) < len(maybe) or len(halves) != 1 or not halves <= set(HALF):
         return None
     quantised = any(kernel.layouts[i.args[0]].dtype.itemsize == 1 for i in inner.body.loads())
     many = rows >= LEAST_ROWS or quantised or tiling.contiguous == "x"
-    return Product(kernel, tiling, rows, found, halves.pop()) if many else None  # type: ignore[arg-type]
+    half = halves.pop()
+    return Product(kernel, tiling, rows, found, half) if many and half is not None else None
 
 
 def _factors(inner: Pass, dot: Instruction) -> tuple[Ref, Ref] | None:

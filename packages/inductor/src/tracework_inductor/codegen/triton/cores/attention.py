@@ -111,7 +111,8 @@ class _Attention:
         operands = [*kernel.node.operands, *kernel.node.results]
         count = len(self.names) - len(kernel.node.results)
         named = [*operands[:count], *kernel.node.results]
-        self.views: dict[str, BufferView] = dict(zip(self.names, named, strict=True))  # type: ignore[arg-type]
+        views = zip(self.names, named, strict=True)
+        self.views: dict[str, BufferView] = dict(views)  # type: ignore[arg-type]  # operands with names are there
         self.blocks: list[BufferView] = [v for v in kernel.node.operands[count : count + facts["blocks"]] if v is not None]
         self.pointers = {name: f"p{n}" for n, name in enumerate(kernel.layouts)}
         self.symbols = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}
