@@ -19,6 +19,8 @@ __all__ = ["is_of_distances"]
 
 aten = torch.ops.aten
 Dims = frozenset[int]
+_SIGNS: dict[object, tuple[int, int]] = {aten.add.Tensor: (1, 1), aten.sub.Tensor: (1, -1)}
+"""What the operands of a sum count; those of rsub the other way round."""
 
 
 def is_of_distances(node: fx.Node) -> bool:
@@ -99,7 +101,7 @@ def linear(shifts: _Shifts, node: fx.Node, dims: Dims) -> int | None:
         return 0
     if len(node.args) != 2 or node.kwargs:
         return None
-    signs = {aten.add.Tensor: (1, 1), aten.sub.Tensor: (1, -1)}.get(node.target, (-1, 1))  # type: ignore[arg-type]
+    signs = _SIGNS.get(node.target, (-1, 1))
     return signs[0] * first + signs[1] * second
 
 
@@ -129,8 +131,9 @@ def alike(shifts: _Shifts, node: fx.Node, dims: Dims) -> int | None:
 
 @_rule(aten.permute.default)
 def permute(shifts: _Shifts, node: fx.Node, dims: Dims) -> int | None:
-    source, order = node.args
-    return shifts.of(source, frozenset(order[d] % len(order) for d in dims))  # type: ignore[index,arg-type]
+    arguments: tuple[Any, ...] = node.args
+    source, order = arguments
+    return shifts.of(source, frozenset(order[d] % len(order) for d in dims))
 
 
 @_rule(aten.transpose.int)
@@ -170,11 +173,12 @@ def embedding(shifts: _Shifts, node: fx.Node, dims: Dims) -> int | None:
 
 @_rule(aten.index.Tensor)
 def index(shifts: _Shifts, node: fx.Node, dims: Dims) -> int | None:
-    _, indices = node.args
-    given = [n for n, x in enumerate(indices) if x is not None]  # type: ignore[arg-type]
+    arguments: tuple[Any, ...] = node.args
+    indices = arguments[1]
+    given = [n for n, x in enumerate(indices) if x is not None]
     if given != list(range(given[0], given[-1] + 1)):
         return None
-    parts = [indices[n] for n in given]  # type: ignore[index]
+    parts = [indices[n] for n in given]
     if any(x.meta["val"].dtype is torch.bool for x in parts):
         return None
     ndim = max(x.meta["val"].ndim for x in parts)

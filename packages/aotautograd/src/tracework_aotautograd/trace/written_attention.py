@@ -28,10 +28,12 @@ from tracework_primops import (
 )
 from tracework_primops.attention import NAN, NAN_SCORES, ZERO
 from tracework_primops.spec import TensorSpec
+from tracework_primops.symbols import Size
 from tracework_primops.written_attention import Step, WrittenAttention, are_moved, as_four, pays, written_attention
 from tracework_primops.written_bodies import AXES, MOST_CALLS, StepBodies
 
 from .. import _torch
+from ..nodes import function_of, operand_of
 from ..partition.split import has_effect
 from .distances import is_of_distances
 from .tracer import Recorder
@@ -90,7 +92,7 @@ class AsOneOperator:
         *_, last = _back(cell.node, PLACED)
         if last.target is not aten.bmm.default or not self.recorder.is_of_this_node(last):
             return None
-        weights = last.args[0].meta["val"]
+        weights = operand_of(last).meta["val"]
         count = _elements(weights)
         return last if count is not None and are_moved(count, weights.dtype) else None
 
@@ -134,9 +136,11 @@ class _Attention:
     # --- what is recorded ---------------------------------------------------------------------------------------------
     def _between(self) -> list[fx.Node]:
         """The calls between the products that depend on the first one, with it."""
-        weights = self.last.args[0]
+        weights = operand_of(self.last)
         count = _elements(weights.meta["val"])
-        firsts, seen, waiting = set(), set(), [weights]
+        firsts: set[fx.Node] = set()
+        seen: set[fx.Node] = set()
+        waiting = [weights]
         while waiting:
             node = waiting.pop()
             if node in seen or node.op != "call_function" or not _has_elements(node, count):
@@ -153,8 +157,9 @@ class _Attention:
             )
         if not firsts:
             raise _Stays
-        depends: set[fx.Node] = set(firsts)
-        node, needed = min(firsts), []
+        depends = set(firsts)
+        needed: list[fx.Node] = []
+        node = min(firsts)
         while node is not self.last:
             if node in firsts or not depends.isdisjoint(node.all_input_nodes):
                 depends.add(node)
@@ -208,7 +213,7 @@ class _Attention:
     def _check_gradients(self) -> None:
         """Raises where gradients do not go through all calls as eager's: some are no part of the history, or a function of the user says
         what they are."""
-        count = _elements(self.last.args[0].meta["val"])
+        count = _elements(operand_of(self.last).meta["val"])
         for node in self.between:  # without the largest scores, whose gradients cancel
             if _has_elements(node, count) and not self._differentiates(node):
                 raise _Stays("gradients of scores are others than those of its products and steps")
@@ -262,20 +267,20 @@ class _Attention:
             q, k, v = (self._operand(*of, once=False) for of in given)
         return q, k.to(q.dtype), v.to(q.dtype)
 
-    def _operand(self, prim: Any, length: int, turned: bool, once: bool) -> torch.Tensor:
+    def _operand(self, prim: Any, length: Size, turned: bool, once: bool) -> torch.Tensor:
         """An operand of a product where it lies before it is copied for that; once: heads that stand several times, one after the other, once.
         turned: its last two axes are."""
         batch, heads, *_ = self.found.sizes
         operand = self._value(prim)
-        shape = (batch, heads, length, operand.size(1) if turned else operand.size(2))
+        shape: tuple[Any, ...] = (batch, heads, length, operand.size(1) if turned else operand.size(2))
         source = None
         for node, is_turned in self._copied(self.given.get(prim), turned):
             value = node.meta["val"]
             if node.target is aten.expand.default and value.ndim == 5:
-                own = node.args[0].meta["val"].shape  # type: ignore[union-attr]
+                own = operand_of(node).meta["val"].shape
                 is_whole = (value.shape[0], value.shape[1] * value.shape[2], *value.shape[3:]) == shape
                 if once and is_whole and not is_turned and own == (*value.shape[:2], 1, *value.shape[3:]):
-                    return self._with_gradient(operand, self._present(node.args[0])).squeeze(2)  # type: ignore[arg-type]
+                    return self._with_gradient(operand, self._present(operand_of(node))).squeeze(2)
             if not is_turned and value.shape == shape and value.dtype == operand.dtype:
                 source = node
         if source is not None:
@@ -331,12 +336,12 @@ class _Attention:
         with _torch.without_modes():
             score, keep, slope, factors = self.bodies.bodies(specs, trained)
         q, k, v = self._operands()
-        given = q, k, v, captured, (), (), score, keep, slope, [tuple(of) for of in factors]
-        out, _, _ = attention_of_bodies(*given, 1.0, (), self._empty())
+        own = [(of.place, of.axes, of.factor) for of in factors]
+        out, _, _ = attention_of_bodies(q, k, v, captured, (), (), score, keep, slope, own, 1.0, (), self._empty())
         value = out.reshape(self.last.meta["val"].shape).contiguous()
         cell = self.recorder.cell(written)
         for node in reversed([n for n in _back(cell.node, PLACED) if n is not self.last]):
-            value = node.target(value, *node.args[1:], **node.kwargs)
+            value = function_of(node)(value, *node.args[1:], **node.kwargs)
         if value.shape != written.shape or value.stride() != written.stride() or value.dtype != written.dtype:
             raise _Stays("its result lies otherwise in memory")
         return value
@@ -396,7 +401,7 @@ def _back(node: fx.Node, through: Collection[Any]) -> Iterator[fx.Node]:
     """A node, and what it is made of as far as such calls go."""
     yield node
     while node.op == "call_function" and node.target in through:
-        node = node.args[0]  # type: ignore[assignment]
+        node = operand_of(node)
         yield node
 
 
@@ -407,7 +412,7 @@ def _tensors(node: fx.Node) -> list[FakeTensor]:
 
 def _elements(value: FakeTensor) -> int | None:
     """How many there are, None where that is no number."""
-    return None if value.is_symbolic else math.prod(value.spec.sizes)  # type: ignore[arg-type]
+    return None if value.is_symbolic else math.prod(value.shape)
 
 
 def _has_elements(node: fx.Node, count: int | None) -> bool:
@@ -417,16 +422,17 @@ def _has_elements(node: fx.Node, count: int | None) -> bool:
 def _order(node: fx.Node) -> list[int]:
     """The axes of what a transpose or a permute reads, as its result has them."""
     order = list(range(node.meta["val"].ndim))
+    arguments: tuple[Any, ...] = node.args
     if node.target is aten.permute.default:
-        return [dim % len(order) for dim in node.args[1]]  # type: ignore[union-attr,operator]
-    a, b = (dim % len(order) for dim in node.args[1:])  # type: ignore[operator]
+        return [dim % len(order) for dim in arguments[1]]
+    a, b = (dim % len(order) for dim in arguments[1:])
     order[a], order[b] = b, a
     return order
 
 
 def _merges_last(node: fx.Node) -> bool:
     """Whether a call that keeps the order of elements changes the last two axes."""
-    return bool(node.meta["val"].shape[-2:] != node.args[0].meta["val"].shape[-2:])  # type: ignore[union-attr]
+    return bool(node.meta["val"].shape[-2:] != operand_of(node).meta["val"].shape[-2:])
 
 
 def _constants(node: fx.Node) -> list[fx.Node]:

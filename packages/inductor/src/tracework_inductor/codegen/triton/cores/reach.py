@@ -122,9 +122,11 @@ class _Reader:
         if i.op in ("logical_not", "bitwise_not") and self.dtype(i.args[0]) == torch.bool:
             return self.reach(i.args[0], not negated)
         if i.op in OPPOSITE:
-            return self.chosen(i.op, *i.args, negated) or self.compared(OPPOSITE[i.op] if negated else i.op, *i.args)
+            a, b = i.args
+            return self.chosen(i.op, a, b, negated) or self.compared(OPPOSITE[i.op] if negated else i.op, a, b)
         if i.op == "where" and i.dtype == torch.bool and None not in (numbers := [self.number(arg) for arg in i.args[1:]]):
-            return self.either_number(i.args[0], *map(bool, numbers), negated)
+            first, second = map(bool, numbers)
+            return self.either_number(i.args[0], first, second, negated)
         return UNKNOWN
 
     def chosen(self, op: str, a: Ref, b: Ref, negated: bool) -> Reach | None:
@@ -135,8 +137,8 @@ class _Reader:
             numbers = [self.number(arg) for arg in (*i.args[1:], (b, a)[n])] if i.op == "where" else [None]
             if None not in numbers:
                 first, second, other = numbers
-                found = [COMPARED[op](*((x, other) if n == 0 else (other, x))) for x in (first, second)]
-                return self.either_number(i.args[0], *found, negated)
+                one, two = (COMPARED[op](*((x, other) if n == 0 else (other, x))) for x in (first, second))
+                return self.either_number(i.args[0], one, two, negated)
         return None
 
     def either_number(self, condition: Ref, first: bool, second: bool, negated: bool) -> Reach:
@@ -211,7 +213,9 @@ class _Reader:
         if i.op == "index_expr" and isinstance(i.args[0], Expr) and i.args[0].free_symbols <= {self.loop, self.block}:
             loop, block = stride(i.args[0], self.loop), stride(i.args[0], self.block)
             rest = None if loop is None or block is None else i.args[0] - loop * self.loop - block * self.block
-            return Linear(int(loop), int(block), (str(rest),)) if isinstance(rest, int) else None
+            if isinstance(rest, int) and isinstance(loop, int) and isinstance(block, int):
+                return Linear(loop, block, (str(rest),))
+            return None
         if not self.depends(ref):
             return Linear(0, 0, (self.text(ref),))
         if i.op in ("add", "sub"):
