@@ -26,10 +26,10 @@ import torch
 from tracework_inductor import InductorOptions, compile_plan, lower, schedule
 from tracework_inductor.autotune.choose import FAVOUR
 from tracework_inductor.autotune.cost import Calibration, Shares, device
-from tracework_inductor.decisions.products import question
 from tracework_inductor.codegen.triton import TritonRenderer
 from tracework_inductor.codegen.triton.config import TileConfig
 from tracework_inductor.codegen.triton.cores import tiles
+from tracework_inductor.decisions.products import question
 from tracework_inductor.schedule.choice import Answer, Choice
 from tracework_primops import GraphBuilder, PrimGraph, PrimValue, TensorSpec, prims
 from tracework_runtime import DEFAULT_OPTIONS, Artifact, load
