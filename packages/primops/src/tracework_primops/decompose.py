@@ -25,7 +25,7 @@ log = logging.getLogger("tracework.primops.decompose")
 class DecompositionError(PrimError):
     """A decomposition gave another shape, dtype or device than the op has, or failed; names the op and the user's line."""
 
-    def __init__(self, node: torch.fx.Node, what: str):
+    def __init__(self, node: torch.fx.Node, what: str) -> None:
         self.location = node.meta.get("origin")
         super().__init__(f"{node.target} ({node.name}) from {self.location or 'an unknown line'}: {what}")
 
@@ -74,7 +74,7 @@ def spec_of(val: Any) -> Any:
 
 
 class _Walk:
-    def __init__(self, gm: torch.fx.GraphModule, rows: Mapping[OpOverload, Rule]):
+    def __init__(self, gm: torch.fx.GraphModule, rows: Mapping[OpOverload, Rule]) -> None:
         self.gm = gm
         self.rows = rows
         self.graph = torch.fx.Graph()

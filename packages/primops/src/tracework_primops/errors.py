@@ -26,7 +26,7 @@ class FakeTensorError(PrimError):
 class MixedTensorError(FakeTensorError):
     """Fake and real tensors, or the fakes of two traces, met in one call."""
 
-    def __init__(self, op: object, two_traces: bool = False):
+    def __init__(self, op: object, two_traces: bool = False) -> None:
         if two_traces:
             super().__init__(
                 f"{op}: fake tensors of two traces met in one call. A fake of an earlier trace was kept, in a global or an attribute; "
@@ -42,7 +42,7 @@ class MixedTensorError(FakeTensorError):
 class DataDependentError(FakeTensorError):
     """The result depends on the values of a tensor, which a fake does not have."""
 
-    def __init__(self, op: object):
+    def __init__(self, op: object) -> None:
         self.op = op
         super().__init__(
             f"{op}: the result depends on the data of a tensor, which is not there while tracing. "
@@ -53,7 +53,7 @@ class DataDependentError(FakeTensorError):
 class GuardOnUnbackedError(FakeTensorError):
     """A decision was asked about a size that is only known when the program runs."""
 
-    def __init__(self, condition: object, origin: str = ""):
+    def __init__(self, condition: object, origin: str = "") -> None:
         self.condition = condition
         place = f" at {origin}" if origin else ""
         super().__init__(

@@ -130,7 +130,7 @@ class SizeSpec(Frozen):
     __slots__ = ("expr",)
     expr: Size
 
-    def __init__(self, expr: Size):
+    def __init__(self, expr: Size) -> None:
         _set_expr(self, expr)
 
     def __repr__(self) -> str:

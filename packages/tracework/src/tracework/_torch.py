@@ -28,7 +28,7 @@ def with_warnings(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any
 class _Call:
     """A call that runs inside of whatever function of torch it is given to."""
 
-    def __init__(self, call: Callable[[list[Any]], Any], inputs: list[Any]):
+    def __init__(self, call: Callable[[list[Any]], Any], inputs: list[Any]) -> None:
         self.call, self.inputs = call, inputs
 
     @classmethod

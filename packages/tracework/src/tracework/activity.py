@@ -98,7 +98,7 @@ def wanted(progress: bool | None) -> bool:
 class Line:
     """The line of one compilation: there from PATIENCE on, and gone at its end."""
 
-    def __init__(self, running: list[_Running]):
+    def __init__(self, running: list[_Running]) -> None:
         self._running = running
         self._lock = threading.RLock()
         self._shown: Any = None

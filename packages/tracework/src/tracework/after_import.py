@@ -25,7 +25,7 @@ def after_import(name: str, work: Work) -> Callable[[], None]:
 class _Finder:
     """Finds one module as the others do, with a loader that works on it afterwards."""
 
-    def __init__(self, name: str, work: Work):
+    def __init__(self, name: str, work: Work) -> None:
         self._name, self._work = name, work
 
     def give_up(self) -> None:

@@ -32,7 +32,7 @@ RECORDED = frozenset({"cuda"})
 class Stage:
     """Runs one stage where activity sees it, and turns its failure into a CompileError."""
 
-    def __init__(self, observe: Observe, progress: bool | None = None):
+    def __init__(self, observe: Observe, progress: bool | None = None) -> None:
         self.observe, self.progress = observe, progress
 
     def __call__(self, name: str, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -254,7 +254,7 @@ def prims_backend(options: Options, observe: Observe) -> Callable[..., Any]:
 class Answers:
     """Cuts of joint graphs, kept in the disk cache."""
 
-    def __init__(self, options: runtime.RuntimeOptions):
+    def __init__(self, options: runtime.RuntimeOptions) -> None:
         self._options = options
 
     def get(self, key: str) -> bytes | None:
@@ -267,7 +267,7 @@ class Answers:
 class BySettings:
     """A graph of gradients, compiled for the settings of torch that are on when it runs, as eager's looks at them then."""
 
-    def __init__(self, gm: torch.fx.GraphModule, spec: Any, compile_: Compile, report: aotautograd.Report):
+    def __init__(self, gm: torch.fx.GraphModule, spec: Any, compile_: Compile, report: aotautograd.Report) -> None:
         self._gm, self._spec, self._compile, self._report = gm, spec, compile_, report
         self._made = {inductor.Settings.now(): compile_(gm, spec, report)}
 
@@ -290,7 +290,7 @@ class BySettings:
 class GraphCompiler:
     """Functional ATen graph -> callable: prims, then an artifact from the cache or made new, then loaded."""
 
-    def __init__(self, options: Options, stage: Stage):
+    def __init__(self, options: Options, stage: Stage) -> None:
         self._stage = stage
         self._options = options
         self._profile = options.profile

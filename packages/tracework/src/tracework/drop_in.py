@@ -53,7 +53,7 @@ def replace_torch_compile() -> Replacement:
 class Replacement(contextlib.AbstractContextManager[None]):
     """What replace_torch_compile() gives: a context manager at whose end torch.compile is what it was before the call."""
 
-    def __init__(self, began: bool):
+    def __init__(self, began: bool) -> None:
         self._began = began
 
     def __enter__(self) -> None:

@@ -29,7 +29,7 @@ _numbers: defaultdict[Path, Iterator[int]] = defaultdict(itertools.count)
 class Dump:
     """Writes `NNN-stage.txt` into `folder` for each product; with `diagrams`, `NNN-plan.svg` and `.dot` for each graph after fusion."""
 
-    def __init__(self, folder: str | Path, diagrams: bool = False):
+    def __init__(self, folder: str | Path, diagrams: bool = False) -> None:
         self._folder = Path(folder)
         self._diagrams = diagrams
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ class Tally:
     all_scores: why attention computes all scores.
     """
 
-    def __init__(self, then: Observe | None = None):
+    def __init__(self, then: Observe | None = None) -> None:
         self.stages: Counter[str] = Counter()
         self.kernels = 0
         self.library: set[str] = set()

@@ -24,7 +24,7 @@ class NotCallable(TraceworkError, TypeError):
 class UnknownName(InvalidArgument):
     """A mode, backend or option that does not exist."""
 
-    def __init__(self, what: str, name: object, known: Iterable[str], also: Iterable[str] = ()):
+    def __init__(self, what: str, name: object, known: Iterable[str], also: Iterable[str] = ()) -> None:
         """known: the names that are listed. also: those that may have been meant, too."""
         names = sorted(known)
         close = difflib.get_close_matches(str(name), [*names, *also], n=1)
@@ -35,7 +35,7 @@ class UnknownName(InvalidArgument):
 class MixedDevices(InvalidArgument):
     """The tensors of one module live on devices that no graph is compiled for together, such as the CPU and "meta"."""
 
-    def __init__(self, where: str, devices: Iterable[str]):
+    def __init__(self, where: str, devices: Iterable[str]) -> None:
         found = ", ".join(sorted(devices))
         super().__init__(
             f"{where} has tensors on devices that cannot be compiled together ({found}). Move it to the CPU or to GPUs with "
@@ -46,7 +46,7 @@ class MixedDevices(InvalidArgument):
 class MissingCompiler(InvalidArgument):
     """Kernels for the CPU need a C++ compiler and there is none, or the one asked for does not exist."""
 
-    def __init__(self, cause: object):
+    def __init__(self, cause: object) -> None:
         super().__init__(
             f"kernels for the CPU need a C++ compiler: {cause}\nNext: install one, or set TRACEWORK_CXX to its path."
         )
@@ -60,7 +60,7 @@ class CompileError(TraceworkError):
         location: "file:line" of the user's code where it is known, else None.
     """
 
-    def __init__(self, stage: str, cause: BaseException, location: str | None = None):
+    def __init__(self, stage: str, cause: BaseException, location: str | None = None) -> None:
         self.stage = stage
         self.location = location
         at = f" at {location}" if location else ""

@@ -47,7 +47,7 @@ def _has_symbolic_sizes(x: Any) -> bool:
 class _PerShape:
     """Torch's symbols are not ours: a graph over them is compiled for the sizes that come, up to MOST_SHAPES of them."""
 
-    def __init__(self, gm: torch.fx.GraphModule, backend: Callable[..., Any]):
+    def __init__(self, gm: torch.fx.GraphModule, backend: Callable[..., Any]) -> None:
         self._gm = gm
         self._backend = backend
         self._compiled: dict[Any, Callable[..., Any]] = {}

@@ -314,7 +314,7 @@ class Recorder:
 class _SizeProxy:
     """Turns Python arithmetic on sizes into nodes."""
 
-    def __init__(self, recorder: Recorder, node: Any):
+    def __init__(self, recorder: Recorder, node: Any) -> None:
         self.recorder, self.node = recorder, node
 
     def _call(self, op: Any, *operands: Any) -> _SizeProxy:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Converter:
     """The memo of one mode; holds real tensors and storages weakly."""
 
-    def __init__(self, mode: FakeMode):
+    def __init__(self, mode: FakeMode) -> None:
         self._mode = mode
         self._fakes: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
         self._storages: dict[int, tuple[Any, FakeStorage]] = {}

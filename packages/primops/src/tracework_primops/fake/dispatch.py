@@ -135,7 +135,7 @@ def _work_out(
 class DataSizes:
     """What torch.library.get_ctx() gives the function that says what an operator of a library makes."""
 
-    def __init__(self, mode: FakeMode, func: OpOverload):
+    def __init__(self, mode: FakeMode, func: OpOverload) -> None:
         self.mode, self.func = mode, func
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> torch.SymInt:

@@ -31,7 +31,7 @@ class Template:
 
     __slots__ = ("spec", "options", "is_symbolic")
 
-    def __init__(self, spec: TensorSpec, table: SymbolTable | None):
+    def __init__(self, spec: TensorSpec, table: SymbolTable | None) -> None:
         self.spec = spec
         self.is_symbolic = spec.is_symbolic
         sizes: tuple[Any, ...] = spec.sizes
@@ -51,7 +51,7 @@ class Template:
 class Memo:
     """Templates by spec and results by call. `results` holds (result, what keeps the identities in the key alive)."""
 
-    def __init__(self, table: SymbolTable | None = None):
+    def __init__(self, table: SymbolTable | None = None) -> None:
         self.table = table
         self.templates: dict[Key, Template] = {}
         self.results: dict[Key, tuple[Any, object]] = {}

@@ -28,7 +28,7 @@ class FakeMode(_torch.TorchDispatchMode):
     `unbacked_numbers`, when sizes may, lets `item()` make them, too.
     """
 
-    def __init__(self, table: SymbolTable | None = None, allow_unbacked: bool = False, unbacked_numbers: bool = True):
+    def __init__(self, table: SymbolTable | None = None, allow_unbacked: bool = False, unbacked_numbers: bool = True) -> None:
         super().__init__()
         self.table: Any = table  # None where all sizes are numbers; who meets a symbol knows that there is one
         self.memo = memo_of(table)

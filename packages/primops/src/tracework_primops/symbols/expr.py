@@ -671,7 +671,7 @@ class Condition:
     op: str
     expr: Size
 
-    def __init__(self, op: str, expr: Size):
+    def __init__(self, op: str, expr: Size) -> None:
         self.op, self.expr = op, expr
 
     @classmethod

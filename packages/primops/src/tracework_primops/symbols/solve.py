@@ -97,7 +97,7 @@ def known_value(condition: Condition) -> tuple[Expr, Size] | None:
 class Prover:
     """Proves that expressions are 0 or more by taking multiples of facts away until the ranges say so."""
 
-    def __init__(self, ranges: Ranges, first: Sequence[Expr], later: Sequence[Expr]):
+    def __init__(self, ranges: Ranges, first: Sequence[Expr], later: Sequence[Expr]) -> None:
         self.ranges = ranges
         self.facts = (first, later)
 

@@ -29,7 +29,7 @@ class Node:
     __slots__ = ("table", "value")
     constant = None  # torch's operators look for it on nodes that stand for numbers
 
-    def __init__(self, table: SymbolTable, value: Any):
+    def __init__(self, table: SymbolTable, value: Any) -> None:
         self.table = table
         self.value = value
 
@@ -465,7 +465,7 @@ class FloatExpr:
 
     __slots__ = ("op", "args")
 
-    def __init__(self, op: str, args: tuple[FloatOperand, ...]):
+    def __init__(self, op: str, args: tuple[FloatOperand, ...]) -> None:
         self.op, self.args = op, args
 
     def evaluate(self, fixed: Callable[[Size], int], by_zero: Callable[[float], float] | None = None) -> float:

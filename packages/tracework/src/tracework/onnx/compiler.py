@@ -40,7 +40,9 @@ class EngineCompiler:
         stage: runs and observes a stage of the compiler, assemble's Stage.
     """
 
-    def __init__(self, name: str, options: Mapping[str, Any], index_checks: bool, fallback: Callable[..., Any], stage: Any):
+    def __init__(
+        self, name: str, options: Mapping[str, Any], index_checks: bool, fallback: Callable[..., Any], stage: Any
+    ) -> None:
         self._name, self._options, self._index_checks = name, options, index_checks
         self._fallback, self._stage = fallback, stage
 

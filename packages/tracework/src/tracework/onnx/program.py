@@ -39,7 +39,7 @@ class Engine(Protocol):
 class PartOnEngine:
     """One part, called with its inputs. What the engine fails at at run time, and what has no elements, is run by eager's kernels."""
 
-    def __init__(self, part: Part, engine: Engine, index_checks: bool, report: Callable[[str], None]):
+    def __init__(self, part: Part, engine: Engine, index_checks: bool, report: Callable[[str], None]) -> None:
         self.part, self._report = part, report
         self.model = convert(part.prims, engine.traits, index_checks)
         self._load = engine.load(self.model)
@@ -162,7 +162,7 @@ class Program:
         report: told (reason, place) of what runs by eager's kernels.
     """
 
-    def __init__(self, graph: PrimGraph, engine: Engine, report: Callable[[str, str], None], index_checks: bool = True):
+    def __init__(self, graph: PrimGraph, engine: Engine, report: Callable[[str, str], None], index_checks: bool = True) -> None:
         self._sized = sized([n.meta["spec"] for n in graph.placeholders])
         scratch = Writer(engine.traits, trial=True)
         self.graph = graph

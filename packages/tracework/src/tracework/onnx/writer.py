@@ -74,7 +74,7 @@ class Writer:
         trial: what is written is not kept; every symbol counts as known.
     """
 
-    def __init__(self, traits: Traits = USUAL, trial: bool = False):
+    def __init__(self, traits: Traits = USUAL, trial: bool = False) -> None:
         import onnx  # an optional package; what may be written is known without it
 
         self.helper = onnx.helper

@@ -22,7 +22,7 @@ class OnnxRuntime:
 
     name = "onnxrt"
 
-    def __init__(self, options: Mapping[str, Any], device: torch.device):
+    def __init__(self, options: Mapping[str, Any], device: torch.device) -> None:
         self._device = device
         self._providers = options.get("providers") or self._default_providers()
         if device.type == "cuda" and not options.get("providers") and "CUDAExecutionProvider" not in self._providers:

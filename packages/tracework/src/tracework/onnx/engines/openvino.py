@@ -25,7 +25,7 @@ class OpenVino:
 
     name = "openvino"
 
-    def __init__(self, options: Mapping[str, Any], device: torch.device):
+    def __init__(self, options: Mapping[str, Any], device: torch.device) -> None:
         if device.type != "cpu":
             raise ValueError(f"OpenVINO takes tensors on the CPU, and the graph's are on {device}")
         self._device = str(options.get("device") or "CPU")

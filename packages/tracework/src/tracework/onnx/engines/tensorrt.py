@@ -24,7 +24,7 @@ class TensorRt:
     name = "tensorrt"
     traits = Traits(native=frozenset({torch.float16, torch.bfloat16}), lacks=frozenset({torch.float64}))
 
-    def __init__(self, options: Mapping[str, Any], device: torch.device):
+    def __init__(self, options: Mapping[str, Any], device: torch.device) -> None:
         if device.type != DEVICE:
             raise ValueError("TensorRT runs on NVIDIA GPUs, and the graph's tensors are on the " + device.type.upper())
         self._options = options
@@ -103,7 +103,7 @@ def stream_of(device: torch.device) -> int:
 class _Built:
     """An engine, and the range of sizes that it takes."""
 
-    def __init__(self, engine: Any, ranges: Mapping[str, tuple[Any, Any, Any]]):
+    def __init__(self, engine: Any, ranges: Mapping[str, tuple[Any, Any, Any]]) -> None:
         self._engine, self._ranges = engine, ranges
         self._context = engine.create_execution_context()
 

@@ -24,7 +24,7 @@ class Tvm:
         not_for_special=frozenset({"Relu", "Max", "Min", "ReduceMax", "ReduceMin"}), lacks_operators=frozenset({"MaxPool"})
     )
 
-    def __init__(self, options: Mapping[str, Any], device: torch.device):
+    def __init__(self, options: Mapping[str, Any], device: torch.device) -> None:
         default = "cuda" if device.type == "cuda" else "llvm"
         self._target = tvm.target.Target(options.get("target") or default)
         self._pipeline = options.get("pipeline") or "default"
