@@ -247,6 +247,7 @@ def index_fill(x: TensorSpec, dim: int, index: TensorSpec, value: Any) -> Tensor
         )
     _check_dtype("the index of index_fill", index, torch.int64, error=IndexError)
     check_number(value, x.dtype)
+    wrap_dim(dim, x.ndim)
     return like_self(x)
 
 
@@ -456,7 +457,7 @@ def rot90(x: TensorSpec, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorSpec
     return TensorSpec(x.dtype, x.device, tuple([x.sizes[p] for p in places]), tuple([strides[p] for p in places]), 0)
 
 
-laid_out(row_major, *names("tril triu cumsum cumprod", "default"))
+laid_out(row_major, *names("tril triu cumsum cumprod cummax cummin", "default"))
 
 
 @row("roll.default")

@@ -115,7 +115,7 @@ def expand(x: TensorSpec, sizes: Sequence[Size], *, implicit: bool = False) -> T
 @row("slice.Tensor")
 def slice(x: TensorSpec, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> TensorSpec:
     if not x.ndim:
-        raise RuntimeError("slice() cannot be applied to a 0-dim tensor.")
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     dim = wrap_dim(dim, x.ndim)
     size, stride = x.sizes[dim], x.strides[dim]
     if step.__class__ is int and step <= 0:

@@ -189,7 +189,8 @@ def roll(x: PrimValue, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Prim
             return prims.clone(x)
         flat = prims.roll(prims.reshape(x, (x.numel(),)), tuple(shifts), (0,))
         return prims.reshape(flat, x.sizes)
-    return prims.roll(x, tuple(shifts), tuple(dim_of(x, d) for d in dims)) if x.ndim else prims.clone(x)
+    dims = tuple(dim_of(x, d) for d in dims)
+    return prims.roll(x, tuple(shifts), dims) if x.ndim else prims.clone(x)
 
 
 @decomposition(aten.tril)

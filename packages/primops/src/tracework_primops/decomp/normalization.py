@@ -28,8 +28,9 @@ def _is_empty(x: PrimValue, dim: int) -> bool:
 
 def _along(x: PrimValue, dim: int, rule: Callable[[PrimValue, tuple[int, ...]], PrimValue]) -> PrimValue:
     """rule(x, (dim,)) with 0-dim tensors taken as one element."""
+    dim = dim_of(x, dim)
     if x.ndim:
-        return rule(x, (dim_of(x, dim),))
+        return rule(x, (dim,))
     return prims.reshape(rule(prims.reshape(x, (1,)), (0,)), ())
 
 

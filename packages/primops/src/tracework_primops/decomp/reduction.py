@@ -76,8 +76,8 @@ def prod(x: PrimValue, *, dtype: torch.dtype | None = None) -> PrimValue:
 
 @decomposition(aten.prod.dim_int)
 def prod_dim(x: PrimValue, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> PrimValue:
-    y = to(x, _sum_dtype(x, dtype))
-    return prims.prod(y, (dim_of(x, dim),), keepdim, None) if x.ndim else prims.clone(y)
+    y, dim = to(x, _sum_dtype(x, dtype)), dim_of(x, dim)
+    return prims.prod(y, (dim,), keepdim, None) if x.ndim else prims.clone(y)
 
 
 @decomposition(aten.amax)
@@ -109,17 +109,17 @@ def min(x: PrimValue) -> PrimValue:
 
 @decomposition(aten.max.dim)
 def max_dim(x: PrimValue, dim: int, keepdim: bool = False) -> tuple[PrimValue, PrimValue]:
+    dim = dim_of(x, dim)
     if not x.ndim:
         return prims.clone(x), prims.full((), 0, torch.int64, x.device)
-    dim = dim_of(x, dim)
     return prims.amax(x, (dim,), keepdim), prims.argmax(_ordered(x), dim, keepdim)
 
 
 @decomposition(aten.min.dim)
 def min_dim(x: PrimValue, dim: int, keepdim: bool = False) -> tuple[PrimValue, PrimValue]:
+    dim = dim_of(x, dim)
     if not x.ndim:
         return prims.clone(x), prims.full((), 0, torch.int64, x.device)
-    dim = dim_of(x, dim)
     return prims.amin(x, (dim,), keepdim), prims.argmin(_ordered(x), dim, keepdim)
 
 
@@ -130,10 +130,12 @@ def _ordered(x: PrimValue) -> PrimValue:
 
 def _arg(prim: Op) -> Rule:
     def rule(x: PrimValue, dim: int | None = None, keepdim: bool = False) -> PrimValue:
+        if dim is not None:
+            dim = dim_of(x, dim)
         if not x.ndim:
             return prims.full((), 0, torch.int64, x.device)
         if dim is not None:
-            return prim(x, dim_of(x, dim), keepdim)
+            return prim(x, dim, keepdim)
         found = prim(prims.reshape(x, (x.numel(),)), 0, False)
         return prims.reshape(found, (1,) * x.ndim) if keepdim else found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..op import PrimValue, prims
+from ..op import Op, PrimValue, prims
 from ..promotion import is_float
 from ..symbols import Size
 from .table import aten, decomposition, dim_of, to
@@ -16,36 +16,41 @@ def _summed_dtype(x: PrimValue, dtype: torch.dtype | None) -> torch.dtype:
 
 @decomposition(aten.cumsum)
 def cumsum(x: PrimValue, dim: int, *, dtype: torch.dtype | None = None) -> PrimValue:
-    y = to(x, _summed_dtype(x, dtype))
-    return prims.cumsum(y, dim_of(x, dim)) if x.ndim else prims.clone(y)
+    y, dim = to(x, _summed_dtype(x, dtype)), dim_of(x, dim)
+    return prims.cumsum(y, dim) if x.ndim else prims.clone(y)
 
 
 @decomposition(aten.cumprod)
 def cumprod(x: PrimValue, dim: int, *, dtype: torch.dtype | None = None) -> PrimValue:
-    y = to(x, _summed_dtype(x, dtype))
-    return prims.cumprod(y, dim_of(x, dim)) if x.ndim else prims.clone(y)
+    y, dim = to(x, _summed_dtype(x, dtype)), dim_of(x, dim)
+    return prims.cumprod(y, dim) if x.ndim else prims.clone(y)
 
 
-def _one(x: PrimValue) -> tuple[PrimValue, PrimValue]:
-    """A 0-dim tensor and its position."""
-    return prims.clone(x), prims.full((), 0, torch.int64, x.device)
+def _extremes(prim: Op, x: PrimValue, dim: int) -> tuple[PrimValue, PrimValue]:
+    """The highest or lowest so far, and its position. Eager looks at the dim only where there is something to compare."""
+    if not x.ndim and dim not in (0, -1):
+        raise IndexError(f"{prim.name}(): Expected reduction dim -1 or 0 for scalar but got {dim}")
+    if not x.ndim or any(s.__class__ is int and s == 0 for s in x.sizes):
+        return prims.clone(x), prims.full(x.sizes, 0, torch.int64, x.device)
+    return prim(x, dim_of(x, dim))
 
 
 @decomposition(aten.cummax)
 def cummax(x: PrimValue, dim: int) -> tuple[PrimValue, PrimValue]:
-    return prims.cummax(x, dim_of(x, dim)) if x.ndim else _one(x)
+    return _extremes(prims.cummax, x, dim)
 
 
 @decomposition(aten.cummin)
 def cummin(x: PrimValue, dim: int) -> tuple[PrimValue, PrimValue]:
-    return prims.cummin(x, dim_of(x, dim)) if x.ndim else _one(x)
+    return _extremes(prims.cummin, x, dim)
 
 
 @decomposition(aten.logcumsumexp)
 def logcumsumexp(x: PrimValue, dim: int) -> PrimValue:
+    dim = dim_of(x, dim)
     if not x.ndim:
         return prims.clone(x)
-    return NotImplemented if x.dtype.is_complex else prims.logcumsumexp(x, dim_of(x, dim))
+    return NotImplemented if x.dtype.is_complex else prims.logcumsumexp(x, dim)
 
 
 @decomposition(aten.sort)

@@ -75,9 +75,13 @@ def dim_of(x: PrimValue, dim: int) -> int:
 
 
 def dims_of(x: PrimValue, dims: Sequence[int] | int | None) -> tuple[int, ...]:
-    """Dims as sorted non-negative numbers; None and () mean all."""
+    """Dims as sorted non-negative numbers; None and () mean all. Raises IndexError and RuntimeError as eager does."""
     if dims is None or (not isinstance(dims, int) and not len(dims)):
         return tuple(range(x.ndim))
-    if isinstance(dims, int):
-        dims = (dims,)
-    return tuple(sorted({dim_of(x, d) for d in dims})) if x.ndim else ()
+    found: set[int] = set()
+    for given in (dims,) if isinstance(dims, int) else dims:
+        dim = dim_of(x, given)
+        if dim in found:
+            raise RuntimeError(f"dim {dim} appears multiple times in the list of dims")
+        found.add(dim)
+    return tuple(sorted(found)) if x.ndim else ()

@@ -86,10 +86,10 @@ def permute(x: PrimValue, dims: Sequence[int]) -> PrimValue:
 @decomposition(aten.transpose.int)
 @copying(aten.transpose_copy.int)
 def transpose(x: PrimValue, dim0: int, dim1: int) -> PrimValue:
-    if x.ndim == 0:
-        return x
     dims = list(range(x.ndim))
     a, b = dim_of(x, dim0), dim_of(x, dim1)
+    if not dims:
+        return x
     dims[a], dims[b] = dims[b], dims[a]
     return prims.permute(x, tuple(dims))
 
