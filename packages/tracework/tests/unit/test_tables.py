@@ -3,7 +3,7 @@
 import importlib
 import logging
 import re
-from dataclasses import fields
+from dataclasses import field, fields, make_dataclass
 from pathlib import Path
 
 import pytest
@@ -107,6 +107,13 @@ def test_every_option_has_a_type_that_is_checked_and_a_meaning():
     for row in options.OPTION_NAMES.values():
         assert row.type in options._CHECKS and row.doc
     assert set(options.OTHER_NAMES.values()) <= set(options.OPTION_NAMES)
+
+
+@pytest.mark.parametrize(("metadata", "docs", "lacking"), [({}, {"new": "x"}, "code"), ({"code": True}, {}, "Attributes")])
+def test_an_option_that_lacks_something_is_named(metadata, docs, lacking):
+    (row,) = fields(make_dataclass("Some", [("new", bool, field(default=False, metadata=metadata))]))
+    with pytest.raises(TypeError, match=f"option 'new' lacks .*{lacking}"):
+        options.option_name(row, docs)
 
 
 def test_every_option_is_read_somewhere():
