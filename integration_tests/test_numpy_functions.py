@@ -297,3 +297,28 @@ def test_what_is_left_to_numpy(text):
     check(function, arrays("float64", "c"), arrays("float64", "c"), tracework.compile(function, backend="eager"))
     with pytest.raises(Unsupported):
         tracework.compile(function, backend="eager", fullgraph=True)(**arrays("float64", "c"))
+
+
+ASKED = """
+np.sum(A,1,D) | np.sum(A,dtype=D) | np.sum(A,1,D,where=A>2) | np.sum(A,1,dtype=D,initial=3) | np.sum(A[:0],0,D) | A.sum(dtype=D) |
+np.prod(A,1,D) | A.prod(dtype=D) | np.cumsum(A,1,D) | A.cumprod(0,D) | np.add.reduce(A,1,D) | np.add.accumulate(A,0,D) |
+np.trace(A,dtype=D) | np.zeros_like(A,dtype=D) | np.full_like(A,3,dtype=D) | np.array(A,dtype=D)
+"""
+"""With a dtype, which may be a narrow one, and float64, which is equal to None."""
+
+
+@pytest.mark.parametrize("kind", ["bool", "int8", "int64", "float32"])
+@pytest.mark.parametrize("text", listed(ASKED))
+def test_a_dtype_that_is_asked_for(text, kind):
+    given, left = np.random.default_rng(0).integers(0, 90, (3, 4)).astype(kind), []
+    for asked in ("bool", "int8", "uint8", "int32", "int64", "float32", "float64"):
+        function = eval(f"lambda A, D: {text}", {"np": np})
+        try:
+            found = tracework.compile(function, backend="eager", fullgraph=True)(given, np.dtype(asked))
+        except Unsupported:
+            left.append(asked)
+            continue
+        expected = function(given, np.dtype(asked))
+        assert found.dtype == expected.dtype, asked
+        np.testing.assert_allclose(found, expected, 1e-5, err_msg=asked)
+    assert len(left) < 4 and "float64" not in left

@@ -58,10 +58,15 @@ def check(
     compiled = runtime.load(artifact)
     expected = graph.run(*[i.clone() if isinstance(i, torch.Tensor) else i for i in inputs])
     actual = compiled([copied(i) if isinstance(i, torch.Tensor) else i for i in inputs])
-    for a, e in zip(actual, expected, strict=True):
-        assert a.dtype == e.dtype and a.shape == e.shape
-        torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True)
+    for name, a, e in zip(result_names(graph), actual, expected, strict=True):
+        assert a.dtype == e.dtype and a.shape == e.shape, name
+        torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m, name=name: f"{name}: {m}")
     return artifact
+
+
+def result_names(graph: PrimGraph) -> list[str]:
+    """Of each result the node that it comes from, which of many says which one differs."""
+    return [str(node) for node in graph.outputs]
 
 
 def weights(scores: PrimValue) -> PrimValue:

@@ -7,6 +7,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pytest
 import torch
+from prim_programs import result_names
 
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
@@ -24,9 +25,9 @@ def test_equals_eager(name, tmp_path):
     expected = graph.run(*[a.clone() for a in arguments])
     host, kernels = rendered(graph)
     outputs = triton_interpreter.host_call(host, kernels, tmp_path)(list(arguments))
-    for value, wanted in zip(outputs, expected, strict=True):
-        rough = wanted.dtype == torch.bfloat16
-        torch.testing.assert_close(value, wanted, rtol=2e-2 if rough else 1e-4, atol=2e-2 if rough else 1e-4)
+    for one, value, wanted in zip(result_names(graph), outputs, expected, strict=True):
+        limit = 2e-2 if wanted.dtype == torch.bfloat16 else 1e-4
+        torch.testing.assert_close(value, wanted, rtol=limit, atol=limit, msg=lambda m, one=one: f"{one}: {m}")
 
 
 def test_all_compile_for_hopper(tmp_path):

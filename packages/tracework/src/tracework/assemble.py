@@ -97,7 +97,7 @@ def cudagraphs_backend(options: Options, observe: Observe) -> Callable[..., Any]
 
 
 class Compile(Protocol):
-    """What makes a callable of a functional graph, given its GraphSpec."""
+    """What makes a callable of a functional graph, given its GraphSpec; it is called with one list of the inputs, which it may empty."""
 
     def __call__(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]: ...
 

@@ -7,7 +7,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +115,16 @@ def _docs() -> dict[str, str]:
     return {n.strip(): text.strip().rstrip(".") for n, _, text in (line.partition(":") for line in lines)}
 
 
-OPTION_NAMES: Mapping[str, OptionName] = {
-    f.name: OptionName(f.name, str(f.type), f.default, bool(f.metadata["code"]), _docs()[f.name]) for f in fields(Options)
-}
+def option_name(row: Field[Any], docs: Mapping[str, str]) -> OptionName:
+    """Raises TypeError, which says what a field lacks."""
+    parts = {"metadata={'code': ...}": "code" in row.metadata, "a line under Attributes": row.name in docs}
+    lacking = [part for part, there in parts.items() if not there]
+    if lacking:
+        raise TypeError(f"option {row.name!r} lacks {' and '.join(lacking)}")
+    return OptionName(row.name, str(row.type), row.default, bool(row.metadata["code"]), docs[row.name])
+
+
+OPTION_NAMES: Mapping[str, OptionName] = {f.name: option_name(f, _docs()) for f in fields(Options)}
 
 OTHER_NAMES: Mapping[str, str] = {"activation_memory_budget": "memory_budget"}
 """Names that torch has for settings of its other stages."""

@@ -3,15 +3,16 @@
 import importlib
 import logging
 import re
-from dataclasses import fields
+from dataclasses import field, fields, make_dataclass
 from pathlib import Path
 
 import pytest
+import torch
 import tracework
 import tracework_runtime as runtime
 from tracework import backends, cli, config, demo, logs, modes, options, where
-from tracework.observe import nothing
 from tracework.onnx_engines import ENGINES
+from tracework_capture.uncompiled import collected
 from tracework_inductor.autotune.book import Book
 from tracework_inductor.autotune.record import Candidate, Problem
 from typer.testing import CliRunner
@@ -108,6 +109,13 @@ def test_every_option_has_a_type_that_is_checked_and_a_meaning():
     assert set(options.OTHER_NAMES.values()) <= set(options.OPTION_NAMES)
 
 
+@pytest.mark.parametrize(("metadata", "docs", "lacking"), [({}, {"new": "x"}, "code"), ({"code": True}, {}, "Attributes")])
+def test_an_option_that_lacks_something_is_named(metadata, docs, lacking):
+    (row,) = fields(make_dataclass("Some", [("new", bool, field(default=False, metadata=metadata))]))
+    with pytest.raises(TypeError, match=f"option 'new' lacks .*{lacking}"):
+        options.option_name(row, docs)
+
+
 def test_every_option_is_read_somewhere():
     text = "".join(path.read_text() for path in Path(tracework.__file__).parent.rglob("*.py"))
     unread = [
@@ -124,8 +132,21 @@ def test_every_log_word_has_loggers_that_somebody_writes_to():
 
 
 @pytest.mark.parametrize("name", sorted(backends.BACKENDS.keys() - ENGINES.keys()))
-def test_every_backend_can_be_made(name):
-    assert callable(backends.BACKENDS[name](options.Options(), nothing))
+def test_every_backend_runs_forward_and_backward(name):
+    def plain(x):
+        return x.sin() * x
+
+    x = torch.randn(3, requires_grad=True)
+    with collected() as told:  # that a graph raised, and ran uncompiled
+        found = tracework.compile(plain, backend=name, fullgraph=True)(x)
+    assert told == []
+    torch.testing.assert_close(found, plain(x))
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), x), torch.autograd.grad(plain(x).sum(), x))
+
+
+def test_the_page_of_backends_names_each():
+    page = (ROOT / "packages" / "tracework" / "BACKENDS.md").read_text().partition("An engine is given")[0]
+    assert re.findall(r"^\| `(\w+)`", page, re.M) == sorted({*backends.BACKENDS, *backends.RETIRED}), "nox -s backends -- --write"
 
 
 def test_modes_set_options_that_exist_and_are_torchs():

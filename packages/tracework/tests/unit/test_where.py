@@ -42,6 +42,7 @@ def test_every_decomposition_is_found_by_all_names_of_its_operator():
         ("aten._softmax", "tracework_primops/decomp/normalization.py:", "decomposition aten._softmax.default"),
         ("numpy.pad", "tracework_capture/polyfills/numpy_functions.py:", "call of numpy.pad: its Python code is traced"),
         ("np.pad", "tracework_capture/polyfills/numpy_functions.py:", "call of numpy.pad: its Python code is traced"),
+        ("numpy.full", "numpy/_core/numeric.py:", "call of numpy.full: its Python code is traced"),
         ("list.sort", "tracework_capture/values/plain/sequence_methods.py:", "call of list.sort: modelled by a row of its own"),
         (
             "torch.cond",

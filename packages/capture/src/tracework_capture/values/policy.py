@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import inspect
 import types
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -50,7 +51,9 @@ def rule_of(fn: Any) -> Rule:
     if is_graph_function(fn):
         return Rule(Policy.NODE, None, place_of(is_graph_function))
     if isinstance(fn, types.FunctionType):
-        if call_policy(fn, fn.__module__)[0] != LEFT_TO_PYTHON:
+        # By the module that its code is in, as calls are: numpy.full says that it is in "numpy". What a wrapper calls is asked about, too.
+        code_of = getattr(inspect.unwrap(fn), "__globals__", fn.__globals__)
+        if call_policy(fn, code_of.get("__name__"))[0] != LEFT_TO_PYTHON:
             return Rule(Policy.TRACED, None, place_of(fn))
         return Rule(Policy.BREAK, "call_disabled" if is_disabled(fn) else "call_skipped", place_of(call_policy))
     if isinstance(fn, type):

@@ -74,11 +74,21 @@ def counted(frame: Frame, a: ArrayValue, mask: ArrayValue, axes: tuple[int, ...]
     return call(frame, torch.sum, chosen_ones, dim=axes, keepdim=keep)
 
 
+def narrow(x: AbstractTensor) -> dict[str, torch.dtype]:
+    """Sums and products of narrow integers are in int64 unless torch is told to stay in their dtype, as NumPy does when that is asked."""
+    dtype = x.example.dtype
+    return {} if dtype.is_floating_point or dtype.is_complex or dtype is torch.int64 else {"dtype": dtype}
+
+
+def total(frame: Frame, x: AbstractTensor, axes: tuple[int, ...], keep: bool) -> AbstractTensor:
+    return call(frame, torch.sum, x, dim=axes, keepdim=keep, **narrow(x))
+
+
 def product(frame: Frame, x: AbstractTensor, axes: tuple[int, ...], keep: bool) -> AbstractTensor:
     """Along one dim after the other: torch takes one."""
     found = x
     for axis in sorted(axes, reverse=True):
-        found = call(frame, torch.prod, found, dim=axis, keepdim=keep)
+        found = call(frame, torch.prod, found, dim=axis, keepdim=keep, **narrow(x))
     return found if axes else call(frame, torch.clone, x)
 
 
@@ -107,7 +117,7 @@ def truth_dtype(frame: Frame, a: ArrayValue, dtype: Argument) -> numpy.dtype[Any
 
 
 REDUCTIONS = {
-    "add": Reduction(over(torch.sum), sum_dtype, 0),
+    "add": Reduction(total, sum_dtype, 0),
     "multiply": Reduction(product, sum_dtype, 1),
     "maximum": Reduction(over(torch.amax), own_dtype, None),
     "minimum": Reduction(over(torch.amin), own_dtype, None),
@@ -242,7 +252,7 @@ def running_extreme(fn: Callable[..., Any]) -> Handler:
 def count_nonzero(frame: Frame, a: Value, axis: Argument = None, keepdims: Argument = False) -> Value:
     a = as_array(frame, a)
     x = cast(frame, cast(frame, a.tensor, numpy.dtype(bool)), numpy.dtype("int64"))
-    return reduced(frame, "count_nonzero", a, axis, keepdims, lambda axes, keep: over(torch.sum)(frame, x, axes, keep))
+    return reduced(frame, "count_nonzero", a, axis, keepdims, lambda axes, keep: total(frame, x, axes, keep))
 
 
 def place_of_extreme(name: str, fn: Callable[..., Any]) -> None:
@@ -268,10 +278,13 @@ def running(name: str, fn: Callable[..., Any]) -> Handler:
 
     def handler(frame: Frame, a: ArrayValue, axis: Argument = None, dtype: Argument = None) -> Value:
         a = as_array(frame, a)
-        x = cast(frame, a.tensor, sum_dtype(frame, a, dtype))
+        computed = sum_dtype(frame, a, dtype)
+        if computed.kind == "b":
+            return refuse(frame, f"numpy.{name} of truth values, of which torch has none")
+        x = cast(frame, a.tensor, computed)
         if known(frame, axis) is None:
             x, axis = call(frame, torch.reshape, x, (-1,)), 0
-        summed = call(frame, fn, x, dim=one_axis(frame, axis, x.example.ndim))
+        summed = call(frame, fn, x, dim=one_axis(frame, axis, x.example.ndim), **narrow(x))
         return ArrayValue(ordered_as(frame, summed, [a]) if a.example.ndim == x.example.ndim else summed)
 
     function(name, method=name, complex=True, parameters="axis dtype out")(handler)

@@ -95,7 +95,14 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 def says_nothing(name: str, value: Value) -> bool:
     """Whether an argument is as good as none."""
-    return getattr(value, "obj", None) is numpy._NoValue or value.is_constant() and value.constant() in NEUTRAL.get(name, ())
+    if getattr(value, "obj", None) is numpy._NoValue:
+        return True
+    neutral = NEUTRAL.get(name, ())
+    if not neutral or not value.is_constant():
+        return False
+    given = value.constant()
+    # numpy.dtype("float64") == None: only identity tells these apart.
+    return None in neutral if given is None else given in [other for other in neutral if other is not None]
 
 
 def put(frame: Frame, name: str, out: Any, found: Any) -> ArrayValue:
