@@ -35,7 +35,7 @@ VERSION, CODE = "src/things_low/_version.py", "src/things_low/code.py"
 
 def git(root, *arguments):
     identity = ("-c", "user.name=tester", "-c", "user.email=tester@example.org")
-    subprocess.run(["git", "-C", root, *identity, *arguments], check=True, capture_output=True)
+    subprocess.run(["git", "-C", root, *identity, *arguments], check=True, capture_output=True, timeout=60)
 
 
 def put(root, path, text):

@@ -158,5 +158,6 @@ def test_the_command_line_does_without_torch():
         capture_output=True,
         text=True,
         check=True,
+        timeout=300,
     )
     assert shown.stdout == "False\n"

@@ -46,6 +46,28 @@ def empty(
     return _new(size, dtype, device, memory_format)
 
 
+@row("empty_strided.default")
+def empty_strided(
+    size: Sequence[Size], stride: Sequence[Size], *, dtype: torch.dtype | None = None, device: Any = None, **options: Any
+) -> TensorSpec:
+    """What is filled, where algorithms are to be deterministic, has these strides all the same; the prim that fills it has not."""
+    return TensorSpec(dtype or torch.get_default_dtype(), _device(device), tuple(size), tuple(stride), 0)
+
+
+@row("new_empty_strided.default")
+def new_empty_strided(
+    x: TensorSpec,
+    size: Sequence[Size],
+    stride: Sequence[Size],
+    *,
+    dtype: torch.dtype | None = None,
+    device: Any = None,
+    **options: Any,
+) -> TensorSpec:
+    """As empty_strided."""
+    return TensorSpec(dtype or x.dtype, _device(device, x), tuple(size), tuple(stride), 0)
+
+
 def _check_filling(value: Any, dtype: torch.dtype, size: Sequence[Any]) -> None:
     """Of one element that is a half eager's own way to fill it takes every number."""
     if len(size) or dtype not in HALVES or value.__class__ is complex:
