@@ -10,7 +10,7 @@ import pytest
 import torch
 
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
-from prim_programs import build, check, product, turned, weights  # noqa: E402
+from prim_programs import OTHER_PRODUCTS, build, check, product, turned, weights  # noqa: E402
 from tracework_inductor import InductorOptions  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_inductor.codegen.triton.cores import attention as core  # noqa: E402
@@ -565,6 +565,17 @@ def test_written_out_stays_where_scores_fit_caches_or_somebody_reads_them():
     for program, given, is_one in ((as_gpt2, inputs, True), (as_gpt2, small, False), (read, inputs, False)):
         graph = graph_of(lambda q, k, v, program=program: program(q, k, v, None), *given, device=CUDA)
         assert (long_attention(graph) is not graph) == is_one
+
+
+@pytest.mark.parametrize("name", OTHER_PRODUCTS)
+def test_other_products_of_weights_stay(name, monkeypatch):
+    monkeypatch.setattr("tracework_primops.written_attention.LEAST_BYTES", 0)
+
+    def program(q, k, v):
+        return OTHER_PRODUCTS[name](weights(prims.mul(product(q, turned(k)), SCALE)), v)
+
+    graph = graph_of(program, *operands(60, 60, key_heads=2, dtype=BF16)[:3], device=CUDA)
+    assert long_attention(graph) is graph
 
 
 def golden():
