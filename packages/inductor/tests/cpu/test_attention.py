@@ -578,6 +578,26 @@ def test_other_products_of_weights_stay(name, monkeypatch):
     assert long_attention(graph) is graph
 
 
+def test_one_tensor_is_read_by_two_views(tmp_path, monkeypatch):
+    """For each item of the batch, then for each head."""
+    monkeypatch.setattr("tracework_primops.written_attention.LEAST_BYTES", 0)
+
+    def program(q, k, v, x):
+        scores = prims.add(prims.mul(product(q, turned(k)), SCALE), x)
+        scores = prims.reshape(prims.add(prims.reshape(scores, (2, 2, 1, 60, 60)), x), (2, 2, 60, 60))
+        return product(weights(scores), v)
+
+    q, k, v, _ = operands(60, 60, key_heads=2, dtype=torch.float16)
+    x = torch.randn(2, 1, 1, 60).half()
+    graph = long_attention(graph_of(program, q, k, v, x, device=CUDA))
+    assert [n.target for n in graph.calls].count(prims.bmm) == 0
+    host, kernels = rendered(graph)
+    (found,) = triton_interpreter.host_call(host, kernels, tmp_path)([q, k, v, x])
+    q, k, v, x = (t.double() for t in (q, k, v, x))
+    wanted = (q @ k.mT * SCALE + x + x.transpose(0, 1)).softmax(-1) @ v
+    torch.testing.assert_close(found.double(), wanted, rtol=0, atol=4e-3)
+
+
 def golden():
     like = [torch.empty(1, heads, 4096, 64, dtype=BF16, device="meta") for heads in (8, 2, 2)]
     (kernel,) = rendered(graph_of(forward_program(*texts("window")), *like, device=CUDA))[1].values()

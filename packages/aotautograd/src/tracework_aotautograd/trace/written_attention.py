@@ -29,8 +29,8 @@ from tracework_primops import (
 from tracework_primops.attention import NAN, NAN_SCORES, ZERO
 from tracework_primops.spec import TensorSpec
 from tracework_primops.symbols import Size
-from tracework_primops.written_attention import Step, WrittenAttention, are_moved, as_four, pays, written_attention
-from tracework_primops.written_bodies import AXES, MOST_CALLS, StepBodies
+from tracework_primops.written_attention import Step, WrittenAttention, are_moved, pays, written_attention
+from tracework_primops.written_bodies import AXES, MOST_CALLS, Read, StepBodies
 
 from .. import _torch
 from ..nodes import function_of, operand_of
@@ -353,16 +353,17 @@ class _Attention:
             return ZERO
         return NAN_SCORES if any(s.kind == "add" for s in steps) else NAN
 
-    def _captured(self) -> tuple[list[torch.Tensor], dict[Any, str]]:
+    def _captured(self) -> tuple[list[torch.Tensor], dict[Read, str]]:
         """What bodies read, and the axes of what has gradients."""
         captured, trained = [], {}
-        for node, step in self.bodies.read.items():
+        for read in self.bodies.read:
+            node, views = read
             given = self._value(node)
-            for n, sizes in enumerate(as_four(given.shape, step.sizes, self.found.sizes) or ()):
+            for n, sizes in enumerate(views):
                 given = given.reshape(sizes) if n else given.expand(sizes)
             given = given.reshape((1,) * (4 - given.ndim) + tuple(given.shape))
             if given.requires_grad:
-                given, trained[node] = self._of_axes(node, given)
+                given, trained[read] = self._of_axes(node, given)
             else:
                 given = self.recorder.apart_from_writes(given)
             captured.append(given)
