@@ -238,10 +238,16 @@ class _Attention:
     def _check_gradients(self) -> None:
         """Raises where gradients do not go through all calls as eager's: some are no part of the history, or a function of the user says
         what they are."""
-        for leaf in self.given.values():
+        found = self.found
+        read = _ancestors([found.query, found.key, found.value, *(s.tensor for s in found.steps if s.tensor is not None)])
+        for prim, leaf in self.given.items():
             fake = self.recorder.memory.present(leaf)
-            if isinstance(fake, FakeTensor) and fake.requires_grad and not self._is_unwritten(fake):
+            if not isinstance(fake, FakeTensor) or not fake.requires_grad:
+                continue
+            if not self._is_unwritten(fake):
                 raise _Stays("an operand with gradients was written to in place")
+            if prim not in read:  # baddbmm times 0
+                raise _Stays("gradients that are 0 go to what is not read")
         for node in (*self.between, self.last):
             if any(x.dtype.is_floating_point and not self._is_unwritten(x) for x in _tensors(node)):
                 raise _Stays("scores or weights were written to in place")
