@@ -264,7 +264,7 @@ class _Attention:
 
     def _differentiates(self, node: fx.Node) -> bool:
         """Whether the history of what a call gives is that call, and goes on with that of what it reads; as far as what was not written to
-        can tell. What has not been checked to be so is not read."""
+        can tell."""
         if node in self.recorder.untracked:
             return False
         values = [x for x in _tensors(node) if x.dtype.is_floating_point and self._is_unwritten(x)]
@@ -326,10 +326,10 @@ class _Attention:
                 own = operand_of(node).meta["val"].shape
                 is_whole = (value.shape[0], value.shape[1] * value.shape[2], *value.shape[3:]) == shape
                 if once and is_whole and not is_turned and own == (*value.shape[:2], 1, *value.shape[3:]):
-                    if not self._is_of_input(operand_of(node).meta["val"]) or self._is_of_input(operand):
-                        once_source = self._present(operand_of(node))
-                        self._keep(once_source, operand, [*above, node])
-                        return self._with_gradient(operand, once_source).squeeze(2)
+                    heads_once = self._present(operand_of(node))
+                    if not self._is_of_input(heads_once) or self._is_of_input(operand):
+                        self._keep(heads_once, operand, [*above, node])
+                        return self._with_gradient(operand, heads_once).squeeze(2)
             if not is_turned and value.shape == shape and value.dtype == operand.dtype:
                 source, passed = node, list(above)
             above.append(node)
