@@ -1,5 +1,5 @@
-"""Attention as models write it out, in training: compiled for a GPU, its kernels hold no scores and nothing of the scores is kept for the backward;
-on one, values and gradients are eager's."""
+"""Attention as models write it out, in training, where AotOptions.trained_attention asks for one operator: compiled for a GPU, its kernels hold no
+scores and nothing of the scores is kept for the backward; on one, values and gradients are eager's."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import tracework_inductor as inductor
 import tracework_primops as primops
 import tracework_primops.written_attention
 from gpu_specs import move
+from tracework.assemble import GraphCompiler
 from written_attentions import FORMS, Sizes
 
 SMALL, LARGE = Sizes(2, 4, 256, 16), Sizes(2, 8, 2048, 64)
@@ -38,7 +39,7 @@ def plans(form, sizes):
         (programs if stage == "functional" else reasons).append(product)
 
     def backend(gm, inputs):
-        options = aotautograd.AotOptions(attention=frozenset({"cpu"}), fallback=False)
+        options = aotautograd.AotOptions(trained_attention=frozenset({"cpu"}), fallback=False)
         return aotautograd.aot_compile(
             gm, inputs, forward_compiler=lambda gm, spec: lambda given: gm(*given), options=options, observe=observe
         )
@@ -74,12 +75,40 @@ def test_plans_for_a_gpu_hold_no_scores(name, monkeypatch):
     for plan, cores in zip(found, ({"attention"}, {"attention_queries", "attention_keys"} | sums), strict=True):
         assert {node.core for node in plan.program.nodes if getattr(node, "core", "")} == cores
         assert largest(plan) < scores
-    assert kept < scores
+    copies = sum(x.numel() * x.element_size() for x in operands(form, SMALL, "cpu"))  # since the caller may write to inputs
+    assert kept < scores + copies
+
+
+def test_it_stays_written_out_by_default(monkeypatch):
+    monkeypatch.setattr(tracework_primops.written_attention, "LEAST_BYTES", 0)
+    assert not aotautograd.AotOptions().trained_attention
+    seen = []
+
+    def backend(gm, inputs):
+        options = aotautograd.AotOptions(attention=frozenset({"cpu"}), fallback=False)
+        return aotautograd.aot_compile(
+            gm, inputs, forward_compiler=lambda gm, spec: seen.append(gm) or (lambda given: gm(*given)), options=options
+        )
+
+    form = FORMS["nano"]
+    inputs = operands(form, SMALL, "cpu")
+    tracework.compile(form.function, backend=backend)(*inputs).sum().backward()
+    assert len(seen) == 2 and not any("tracework." in str(n.target) for gm in seen for n in gm.graph.nodes)
+    said = tracework.explain(form.function)(*inputs)
+    assert not said.all_scores
+
+
+@pytest.fixture
+def _as_one_operator(monkeypatch):
+    """Of tracework's own options, on GPUs."""
+    facts = GraphCompiler.facts.fget
+    both = property(lambda self: {**facts(self), "trained_attention": frozenset({"cuda"})})
+    monkeypatch.setattr(GraphCompiler, "facts", both)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("name", FORMS)
-def test_values_gradients_and_memory(name):
+def test_values_gradients_and_memory(name, _as_one_operator):
     form = FORMS[name]
     inputs = operands(form, LARGE, "cuda")
     leaves = [x for x in inputs if x.requires_grad]

@@ -1,10 +1,11 @@
 """Attention as models write it out on a GPU, bf16: milliseconds of a forward in inference and of a training step, eager, compiled and by the library.
 
-    python tools/run_in_tree.py python benchmarks/micro/written_attention.py [--only gpt2]
+    python tools/run_in_tree.py python benchmarks/micro/written_attention.py [--only gpt2] [--trained]
 
 The library's column is scaled_dot_product_attention without what a model adds to its scores, causal where the model is. Errors of output and
 gradients are the largest over the largest element, against float32, in the same run; memory is what a step takes beside its inputs, in MiB. A
-form with scores of less than 64 MiB, or with gradients of a bias for each pair, runs as it is written out.
+form with scores of less than 64 MiB, or with gradients of a bias for each pair, runs as it is written out. Training does without --trained:
+AotOptions.trained_attention is empty by default.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 import tracework
+from tracework.assemble import GraphCompiler
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "aotautograd" / "tests"))
 from written_attentions import FORMS, Sizes
@@ -35,6 +37,7 @@ MODELS = {
     "trained slopes": (Sizes(4, 32, 2048, 128), 1, False),
     "soft-cap": (Sizes(2, 16, 4096, 128), 1, True),
     "t5": (Sizes(16, 16, 1024, 64), 1, False),
+    "t5 in place": (Sizes(16, 16, 1024, 64), 1, False),
     "swin": (Sizes(4096, 4, 49, 32), 1, False),
     "swin without gradients of its bias": (Sizes(4096, 4, 49, 32), 1, False),
 }
@@ -98,10 +101,22 @@ def errors(call: Callable[..., torch.Tensor], inputs: Sequence[torch.Tensor], gr
     return " ".join(f"{((a.float() - b).abs().max() / b.abs().max()).item():.1e}" for a, b in zip(found, wanted, strict=True))
 
 
+def train_as_one_operator() -> None:
+    """Asks for the operator in training, for all that is compiled from now on."""
+    facts = GraphCompiler.facts.fget
+    assert facts is not None
+    both = property(lambda self: {**facts(self), "trained_attention": frozenset({"cuda"})})
+    GraphCompiler.facts = both  # type: ignore[method-assign]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
-    only = parser.parse_args().only
+    parser.add_argument("--trained", action="store_true")
+    given = parser.parse_args()
+    only = given.only
+    if given.trained:
+        train_as_one_operator()
     for name, (sizes, heads_per_key, is_causal) in MODELS.items():
         if only not in name:
             continue

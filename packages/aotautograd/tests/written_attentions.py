@@ -3,6 +3,7 @@ what they read beside these."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -156,8 +157,8 @@ def soft_cap(q: Any, k: Any, v: Any, mask: Any) -> Any:
     return heads_last(torch.matmul(weights, v))
 
 
-def t5(q: Any, k: Any, v: Any, table: Any, mask: Any) -> Any:
-    """A bias by the bucket of the distance, with gradients, and a mask, in one sum that is written to the scores; not scaled."""
+def t5(q: Any, k: Any, v: Any, table: Any, mask: Any, in_place: bool = False) -> Any:
+    """A bias by the bucket of the distance, with gradients, and a mask, in one sum that is added, in the model in place; not scaled."""
     q, k, v = heads_first(q, k, v)
     scores = torch.matmul(q, k.transpose(3, 2))
     queries, keys = (torch.arange(x.size(-2), dtype=torch.long, device=q.device) for x in (q, k))
@@ -165,7 +166,7 @@ def t5(q: Any, k: Any, v: Any, table: Any, mask: Any) -> Any:
     far = (distance > 0).to(torch.long) * 8
     near = torch.min(torch.abs(distance), torch.full_like(distance, 7))
     bias = F.embedding(far + near, table).permute([2, 0, 1]).unsqueeze(0)
-    scores += bias + mask
+    scores = scores.add_(bias + mask) if in_place else scores + (bias + mask)
     weights = F.softmax(scores.float(), dim=-1).type_as(scores)
     return heads_last(torch.matmul(weights, v))
 
@@ -200,13 +201,14 @@ FORMS = {
     "vit": Form(vit),
     "gpt2": Form(gpt2, triangle),
     "nano": Form(nano),
-    "in place": Form(in_place),
+    "in place": Form(in_place, stays="in place"),
     "bert": Form(bert, padding),
     "llama": Form(llama, causal_numbers, heads_per_key=2),
     "alibi": Form(alibi, slopes),
     "trained slopes": Form(trained_slopes, trained, sums="keys"),
     "soft-cap": Form(soft_cap, causal_numbers),
     "t5": Form(t5, buckets, sums="distances"),
+    "t5 in place": Form(functools.partial(t5, in_place=True), buckets, stays="in place"),
     "swin": Form(swin, windows, stays="for each query and key"),
     "swin without gradients of its bias": Form(swin, lambda sizes, device: windows(sizes, device, False)),
 }

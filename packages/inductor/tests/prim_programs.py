@@ -82,6 +82,23 @@ def product(a: PrimValue, b: PrimValue) -> PrimValue:
     return prims.reshape(flat, (*a.sizes[:-1], b.sizes[-1]))
 
 
+# Weights with another tensor than attention's values, as a function of (weights, values): no attention of (lots, queries, keys).
+OTHER_PRODUCTS: dict[str, Callable[[PrimValue, PrimValue], PrimValue]] = {
+    "values of all heads": lambda w, v: prims.bmm(
+        prims.reshape(w, (w.sizes[0], w.sizes[1] * w.sizes[2], w.sizes[3])), prims.sum(v, (1,), False)
+    ),
+    "values of each query": lambda w, v: prims.bmm(
+        prims.reshape(w, (math.prod(w.sizes[:3]), 1, w.sizes[3])),
+        prims.reshape(prims.expand(prims.unsqueeze(v, 2), (*w.sizes, v.sizes[3])), (math.prod(w.sizes[:3]), *v.sizes[2:])),
+    ),
+    "values of half of the keys": lambda w, v: prims.bmm(
+        *(prims.reshape(x, (2 * x.sizes[0] * x.sizes[1], *of)) for x, of in (
+            (w, (w.sizes[2], w.sizes[3] // 2)), (v, (v.sizes[2] // 2, v.sizes[3]))
+        ))
+    ),
+}  # fmt: skip
+
+
 def turned(x: PrimValue) -> PrimValue:
     """The last two axes the other way round."""
     return prims.permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))

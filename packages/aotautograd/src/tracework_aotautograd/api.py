@@ -106,9 +106,10 @@ def aot_compile(
         if depends_on_data(gm):
             return in_pieces(gm, example_inputs, compile_piece, report, observe)
         try:
-            program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(
-                gm, example_inputs, options.attention
-            )
+            if _needs_backward(gm, example_inputs):
+                program = trace_joint(gm, example_inputs, options.attention, options.trained_attention)
+            else:
+                program = trace_inference(gm, example_inputs, options.attention)
         except BehindAHook:
             return in_pieces(gm, example_inputs, compile_piece, report, observe)
         if (reasons := gm.meta.pop(ALL_SCORES, None)) and observe is not None:

@@ -35,9 +35,10 @@ class AotOptions:
     the backward, cheap ops first. rewrite: called with each functional graph that was traced, forward and backward in one, before it is cut,
     and whether it is of an inference; changes it in place. answers: kept from run to run, so that a graph which was cut before is not cut
     again. addresses: tensors -> something that is equal where their memory begins at the same addresses, or RuntimeError; for whoever has a
-    quicker way to ask than Tensor.data_ptr for each. attention: types of devices for which flex_attention, and attention that is written
-    out and trained, becomes one operator (of tracework_primops), since what compiles the graphs has a kernel of it; on others all scores are
-    computed. channels_last: lay images out
+    quicker way to ask than Tensor.data_ptr for each. attention: types of devices for which flex_attention
+    becomes one operator (of tracework_primops), since what compiles the graphs has a kernel of it; on others all scores are computed.
+    trained_attention: the same for attention that is written out and trained. The statistics of a row are one number there: a row whose
+    scores are all one large finite number has wrong gradients, or NaN, since the logarithm of its sum is lost beside that. channels_last: lay images out
     channels-last inside of a graph where convolutions on a GPU are predicted to gain by it, for compilers that give each value the strides of
     its meta["val"]; sums have other bits then.
     """
@@ -51,4 +52,5 @@ class AotOptions:
     answers: Answers | None = None
     addresses: Callable[[Sequence[torch.Tensor]], Any] | None = None
     attention: frozenset[str] = frozenset()
+    trained_attention: frozenset[str] = frozenset()
     channels_last: bool = False

@@ -18,6 +18,11 @@ def distance():
     return places()[None, :] - places()[:, None]
 
 
+def of_places(places):
+    """Differences of all pairs."""
+    return places[None, :] - places[:, None]
+
+
 # function of (table of 40 rows, row of N elements) -> whether its last two dims are known to matter by their distance alone
 CASES = {
     "a distance": (lambda x, row: distance(), True),
@@ -37,6 +42,17 @@ CASES = {
     "logarithms": (lambda x, row: ((distance().float().abs() / 3 + 1).log() * 4).long(), True),
     "along other dims": (lambda x, row: distance()[:, :, None].expand(N, N, N), False),
     "random numbers": (lambda x, row: torch.rand_like(distance().float()), False),
+    "rounded places": (lambda x, row: of_places(torch.arange(600, dtype=torch.bfloat16)), False),
+    "rounded sums": (lambda x, row: of_places((torch.arange(600.0) + 0.1).long()), False),
+    "rounded sums of integers": (lambda x, row: of_places(torch.arange(600) + 0.1), False),
+    "integers made floats": (lambda x, row: of_places(torch.arange(600).bfloat16()), False),
+    "integers that wrap": (lambda x, row: of_places(torch.arange(600).to(torch.uint8)), False),
+    "sums that wrap": (lambda x, row: of_places(torch.arange(100, dtype=torch.int8)) > 0, False),
+    "compared after rounding": (
+        lambda x, row: torch.arange(600)[:, None].half() >= torch.arange(600)[None, :].half() * 1,
+        False,
+    ),
+    "places made floats afterwards": (lambda x, row: distance().float() * 0.1, True),
     "of sums": (lambda x, row: torch.cumsum(distance(), 1), False),
 }
 
@@ -48,5 +64,5 @@ def test_what_is_known(name):
     (*_, output) = graph.graph.nodes
     assert is_of_distances(output.args[0][0]) is known
     value = function(TABLE, ROW).double().nan_to_num(nan=-1.0)
-    diagonals = [value.diagonal(d, -2, -1) for d in range(1 - N, N)]
+    diagonals = [value.diagonal(d, -2, -1) for d in range(1 - value.shape[-2], value.shape[-1])]
     assert not known or all(torch.equal(d, d[..., :1].expand(d.shape)) for d in diagonals)

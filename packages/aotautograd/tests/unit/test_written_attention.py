@@ -85,7 +85,7 @@ def compiled(function, inputs, devices=ONE):
         if stage == "attention":
             reasons.extend(product)
 
-    options = AotOptions(attention=devices, fallback=False)
+    options = AotOptions(trained_attention=devices, fallback=False)
     call = aot_compile(graph, inputs, forward_compiler=compiler, options=options, observe=observe)
     return call, seen, reasons
 
@@ -161,6 +161,14 @@ def halved(x):
     return handle_torch_function(halved, (x,), x) if has_torch_function_unary(x) else Halved.apply(x)
 
 
+def clamped(x):
+    """A hook, in one call of a captured graph that gives the tensor."""
+    if has_torch_function_unary(x):
+        return handle_torch_function(clamped, (x,), x)
+    x.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+    return x
+
+
 def with_weights(q, k, v):
     """output_attentions=True"""
     q, k, v = heads_first(q, k, v)
@@ -219,8 +227,119 @@ def of_data(q, k, v):
     return scores.softmax(-1) @ v
 
 
+def values_of_all_heads(q, k, v):
+    q, k, v = heads_first(q, k, v)
+    return heads_last(torch.einsum("bhqk,bkd->bhqd", (q @ k.mT * 0.25).softmax(-1), v[:, 0]))
+
+
+def values_of_each_query(q, k, v):
+    q, k, v = heads_first(q, k, v)
+    weights = (q @ k.mT * 0.25).softmax(-1)
+    return heads_last((weights.unsqueeze(-2) @ (v.unsqueeze(2) * q.unsqueeze(3))).squeeze(-2))
+
+
+def by_exponentials(of_sum):
+    """A softmax written out, something done to what is summed up."""
+
+    def program(q, k, v):
+        q, k, v = heads_first(q, k, v)
+        scores = q @ k.mT * 0.25
+        e = (scores - scores.amax(-1, keepdim=True)).exp()
+        return heads_last((e / of_sum(e).sum(-1, keepdim=True)) @ v)
+
+    return program
+
+
+def zeroed(q, k, v, hidden):
+    q, k, v = heads_first(q, k, v)
+    scores = (q @ k.mT * 0.25).float().masked_fill(hidden, -math.inf)
+    weights = scores.softmax(-1).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0)
+    return heads_last(weights.to(q.dtype) @ v)
+
+
+def written_after_a_function(q, k, v, hidden):
+    return plain(q, k, v, lambda s: halved(s).masked_fill_(hidden, -1e4))
+
+
+def added_to_detached(q, k, v, bias):
+    q, k, v = heads_first(q, k, v)
+    scores = (q @ k.mT).detach() * 0.25
+    scores += bias
+    return heads_last(scores.softmax(-1) @ v) + 0 * (q.sum() + k.sum())
+
+
+def operand_written_in_place(q, k, v):
+    q, k, v = (x.flatten(0, 1) for x in heads_first(q, k, v))
+    k.data.mul_(0.5)
+    return (torch.bmm(q, k.mT) * 0.25).softmax(-1).bmm(v)
+
+
+def operand_written_later(q, k, v):
+    """What eager's product has copied."""
+    k = k * 1
+    out = plain(q, k, v)
+    k.mul_(2)
+    return out + k.sum()
+
+
+def hook_of_scores(q, k, v):
+    return plain(q, k, v, clamped)
+
+
+def hooks_of_copies(late):
+    """Of what products read, which the operator reads before it is copied; registered before or after they are."""
+
+    def program(q, k, v):
+        batch, length, heads, width = q.shape
+        q, k, v = ((x * 1).transpose(1, 2).reshape(batch * heads, length, width) for x in (q, k, v))
+
+        if not late:
+            q, k, v = map(clamped, (q, k, v))
+        scores = torch.bmm(q, k.mT).view(batch, heads, length, length) * 0.25
+        out = scores.softmax(-1).flatten(0, 1).bmm(v)
+        if late:
+            q, k, v = map(clamped, (q, k, v))
+        return out.view(batch, heads, length, width).transpose(1, 2)
+
+    return program
+
+
+def hook_of_a_part(q, k, v, bias, mask):
+    both = clamped(bias + mask)
+    return plain(q, k, v, lambda s: s + both)
+
+
+def by_distances(change):
+    def program(q, k, v, table):
+        places = torch.arange(q.size(1))
+        bias = change(table[places[:, None] - places[None, :] + q.size(1) - 1].permute(2, 0, 1))
+        return plain(q, k, v, lambda s: s + bias)
+
+    return program
+
+
 def bias_of_all(q, k, v, bias):
     return plain(q, k, v, lambda s: s + bias)
+
+
+def bias_times_nothing(q, k, v, bias):
+    q, k, v = (x.flatten(0, 1) for x in heads_first(q, k, v))
+    return torch.baddbmm(bias, q, k.mT, beta=0, alpha=0.25).softmax(-1).bmm(v)
+
+
+def some_rows_hidden():
+    """All of one row, some of others."""
+    hidden = torch.ones(40, 40, dtype=torch.bool).triu(1)
+    hidden[7] = True
+    return hidden
+
+
+def of_keys():
+    return torch.randn(40).bfloat16().requires_grad_()
+
+
+def table():
+    return torch.randn(79, SIZES.heads).bfloat16().requires_grad_()
 
 
 def bias(sizes):
@@ -237,8 +356,44 @@ STAY = {
     "weights detached": (lambda q, k, v: plain(q, k, v, after=lambda w: w.detach()), [], "gradients"),
     "keys detached": (detached_keys, [], "gradients"),
     "a function of the user": (lambda q, k, v: plain(q, k, v, halved), [], "gradients"),
-    "written without gradients": (without_gradients_of_a_step, [], "gradients"),
-    "written as data": (of_data, [], "gradients"),
+    "written without gradients": (without_gradients_of_a_step, [], "in place"),
+    "written as data": (of_data, [], "in place"),
+    "written after a function of the user": (written_after_a_function, [some_rows_hidden()], "in place"),
+    "written after it was detached": (added_to_detached, [of_keys()], "in place"),
+    "an operand written as data": (operand_written_in_place, [], "in place"),
+    "an operand written over later": (operand_written_later, [], "read by others"),
+    "a detached sum": (by_exponentials(lambda e: e.detach()), [], "gradients"),
+    "a function of the user before a sum": (by_exponentials(halved), [], "gradients"),
+    "a hook of scores": (hook_of_scores, [], "read by others"),
+    "hooks of copies": (hooks_of_copies(late=False), [], "read by others"),
+    "hooks of copies that come later": (hooks_of_copies(late=True), [], "read by others"),
+    "a hook of a sum of biases": (hook_of_a_part, [of_keys(), torch.randn(2, 1, 1, 40).bfloat16()], "read by others"),
+    "a hook of a bias by distances": (by_distances(clamped), [table()], "read by others"),
+    "a function of the user of a bias by distances": (by_distances(halved), [table()], "bias by distances"),
+    "a bias, then rows hidden": (
+        lambda q, k, v, b, m: plain(q, k, v, lambda s: (s + b).masked_fill(m, -math.inf)),
+        [of_keys(), some_rows_hidden()],
+        "depend on what hides them",
+    ),
+    "rows hidden, then a bias": (
+        lambda q, k, v, b, m: plain(q, k, v, lambda s: s.masked_fill(m, -math.inf) + b),
+        [of_keys(), some_rows_hidden()],
+        "depend on what hides them",
+    ),
+    "rows of a number, then hidden": (
+        lambda q, k, v, b, m: plain(q, k, v, lambda s: s.masked_fill(m, -5.0) + b),
+        [torch.zeros(40, 1).bfloat16().index_fill(0, torch.tensor(7), -math.inf), some_rows_hidden()],
+        "depend on what hides them",
+    ),
+    "a bias times 0": (bias_times_nothing, [of_keys()], "gradients"),
+    "infinity in the place of scores": (
+        lambda q, k, v, m: plain(q, k, v, lambda s: s.masked_fill(m, math.inf)),
+        [some_rows_hidden()],
+        "infinity",
+    ),
+    "rows that are made 0": (zeroed, [some_rows_hidden()], "rows that see nothing"),
+    "values of all heads": (values_of_all_heads, [], ""),
+    "values of each query": (values_of_each_query, [], ""),
     "a mask written over": (mask_written_over, [torch.randn(40).bfloat16()], "written"),
     "a bias for each pair": (bias_of_all, [bias(SIZES)], "for each query and key"),
     "something else than steps": (lambda q, k, v: plain(q, k, v, torch.sin), [], ""),
@@ -255,7 +410,7 @@ def test_what_stays_written_out(name):
     assert bool(reasons) is bool(reason) and all(reason in given for given in reasons)
     with torch.random.fork_rng():
         found = both_ways_if_any(call, inputs)
-    torch.testing.assert_close(found, both_ways_if_any(function, inputs), rtol=0, atol=0)
+    torch.testing.assert_close(found, both_ways_if_any(function, inputs), rtol=0, atol=0, equal_nan=True)
 
 
 def both_ways_if_any(call, inputs):
@@ -263,7 +418,7 @@ def both_ways_if_any(call, inputs):
     out = call(*inputs)
     out = out[0] if isinstance(out, (tuple, list)) else out
     wanted = [x for x in inputs if x.requires_grad]
-    return out, torch.autograd.grad(out.sum(), wanted, allow_unused=True, materialize_grads=True)
+    return out, torch.autograd.grad(out.sum(), wanted, allow_unused=True)
 
 
 def test_a_mask_may_be_written_over_afterwards():
@@ -334,6 +489,69 @@ def test_rows_that_see_nothing_are_nan_as_eagers():
         assert targets(graphs)
         for got, plainly in zip(both_ways(call, inputs), both_ways(program, inputs), strict=True):
             assert torch.equal(got.isnan(), plainly.isnan()) and plainly.isnan().any() == got.isnan().any()
+
+
+def written_between(call, inputs, place):
+    """Results and gradients of a step whose input is written to before the backward; nothing where that raises."""
+    inputs = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
+    out = call(*inputs)
+    out = out[0] if isinstance(out, (tuple, list)) else out
+    with torch.no_grad():
+        inputs[place].zero_()
+    try:
+        return out, *torch.autograd.grad(out.sum(), [x for x in inputs if x.requires_grad])
+    except RuntimeError:
+        return ()
+
+
+def of_mask(q, k, v, mask):
+    return plain(q, k, v, lambda s: s + mask)
+
+
+# A program whose input is written to between forward and backward -> (function, what else it reads, which input)
+WRITTEN = {
+    "queries": (plain, [], 0),
+    "keys": (plain, [], 1),
+    "values": (plain, [], 2),
+    "a mask": (of_mask, [torch.randn(2, 1, 1, 40).bfloat16()], 3),
+    "a mask that is shown several times": (of_mask, [torch.randn(40, 40).bfloat16()], 3),
+    "a bias with gradients": (of_mask, [of_keys()], 3),
+    "a table": (by_distances(lambda bias: bias), [table()], 3),
+    "operands that are not copied": (
+        lambda q, k, v: (torch.bmm(*(x[:, :, 0] for x in (q, k.transpose(1, 3)))) * 0.25).softmax(-1).bmm(v[:, :, 0]), [], 1
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_inputs_may_be_written_to_before_the_backward(name):
+    """Where eager has copied what it needs of them."""
+    torch.manual_seed(0)
+    function, others, place = WRITTEN[name]
+    inputs = operands(SIZES) + others
+    call, graphs, _ = compiled(function, inputs)
+    assert targets(graphs)
+    found, eager = written_between(call, inputs, place), written_between(function, inputs, place)
+    assert len(found) == len(eager)
+    for got, want in zip(found, eager, strict=True):
+        torch.testing.assert_close(got.float(), want.float(), rtol=0, atol=2e-2 * want.abs().max().item() + 1e-3)
+
+
+def test_rows_that_see_nothing_reach_their_own_distances():
+    mask = torch.zeros(2, 1, 40, 1, dtype=torch.bfloat16)
+    mask[1, 0, 39] = -math.inf
+    inputs = [*operands(SIZES), table(), mask]
+
+    def program(q, k, v, table, mask):
+        places = torch.arange(q.size(1))
+        bias = table[places[:, None] - places[None, :] + q.size(1) - 1].permute(2, 0, 1)
+        return plain(q, k, v, lambda s: s + (bias + mask))
+
+    call, graphs, _ = compiled(program, inputs)
+    found, eager = both_ways(call, inputs), both_ways(program, inputs)
+    assert targets(graphs) == set(OPERATORS)
+    for got, plainly in zip(found, eager, strict=True):
+        assert torch.equal(got.isnan(), plainly.isnan()) and plainly.isnan().any() and not plainly.isnan().all()
 
 
 def test_gradients_of_gradients():

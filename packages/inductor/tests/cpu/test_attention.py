@@ -10,7 +10,7 @@ import pytest
 import torch
 
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
-from prim_programs import build, check, product, turned, weights  # noqa: E402
+from prim_programs import OTHER_PRODUCTS, build, check, product, turned, weights  # noqa: E402
 from tracework_inductor import InductorOptions  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
 from tracework_inductor.codegen.triton.cores import attention as core  # noqa: E402
@@ -565,6 +565,37 @@ def test_written_out_stays_where_scores_fit_caches_or_somebody_reads_them():
     for program, given, is_one in ((as_gpt2, inputs, True), (as_gpt2, small, False), (read, inputs, False)):
         graph = graph_of(lambda q, k, v, program=program: program(q, k, v, None), *given, device=CUDA)
         assert (long_attention(graph) is not graph) == is_one
+
+
+@pytest.mark.parametrize("name", OTHER_PRODUCTS)
+def test_other_products_of_weights_stay(name, monkeypatch):
+    monkeypatch.setattr("tracework_primops.written_attention.LEAST_BYTES", 0)
+
+    def program(q, k, v):
+        return OTHER_PRODUCTS[name](weights(prims.mul(product(q, turned(k)), SCALE)), v)
+
+    graph = graph_of(program, *operands(60, 60, key_heads=2, dtype=BF16)[:3], device=CUDA)
+    assert long_attention(graph) is graph
+
+
+def test_one_tensor_is_read_by_two_views(tmp_path, monkeypatch):
+    """For each item of the batch, then for each head."""
+    monkeypatch.setattr("tracework_primops.written_attention.LEAST_BYTES", 0)
+
+    def program(q, k, v, x):
+        scores = prims.add(prims.mul(product(q, turned(k)), SCALE), x)
+        scores = prims.reshape(prims.add(prims.reshape(scores, (2, 2, 1, 60, 60)), x), (2, 2, 60, 60))
+        return product(weights(scores), v)
+
+    q, k, v, _ = operands(60, 60, key_heads=2, dtype=torch.float16)
+    x = torch.randn(2, 1, 1, 60).half()
+    graph = long_attention(graph_of(program, q, k, v, x, device=CUDA))
+    assert [n.target for n in graph.calls].count(prims.bmm) == 0
+    host, kernels = rendered(graph)
+    (found,) = triton_interpreter.host_call(host, kernels, tmp_path)([q, k, v, x])
+    q, k, v, x = (t.double() for t in (q, k, v, x))
+    wanted = (q @ k.mT * SCALE + x + x.transpose(0, 1)).softmax(-1) @ v
+    torch.testing.assert_close(found.double(), wanted, rtol=0, atol=4e-3)
 
 
 def golden():

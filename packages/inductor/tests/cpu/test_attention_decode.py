@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 triton_interpreter = pytest.importorskip("triton_interpreter", reason="triton is not installed")
-from prim_programs import build, overload, product, turned, weights  # noqa: E402
+from prim_programs import OTHER_PRODUCTS, build, overload, product, turned, weights  # noqa: E402
 from tracework_inductor import InductorOptions, compile_graph  # noqa: E402
 from tracework_inductor.codegen.triton.cores import attention_decode  # noqa: E402
 from tracework_inductor.ir.index import symbol  # noqa: E402
@@ -441,6 +441,17 @@ def filled_before(q, k, v, mask):
     return product(weights(prims.add(scores, mask)), v)
 
 
+def with_other(name):
+    def program(q, k, v, mask):
+        return OTHER_PRODUCTS[name](weights(product(q, turned(k))), v)
+
+    program.__name__ = name
+    return program
+
+
+with_other_products = [with_other(name) for name in OTHER_PRODUCTS]
+
+
 def written_between(q, k, v, mask):
     """The keys are written to before the values are read."""
     found = weights(product(q, turned(k)))
@@ -450,7 +461,7 @@ def written_between(q, k, v, mask):
 
 @pytest.mark.parametrize(
     "program",
-    [with_weights, of_the_largest, of_other_axis, capped, weighed, filled_before, written_between],
+    [with_weights, of_the_largest, of_other_axis, capped, weighed, filled_before, written_between, *with_other_products],
     ids=lambda program: program.__name__,
 )
 def test_products_that_stay(program):

@@ -334,11 +334,21 @@ class _Attention(torch.autograd.Function):
                 total = sums_reference if written_out else ops.attention_sums
                 sums = total(*given, of.factor, ctx.bodies.keep, scale, extents, of.along)
                 if ctx.empty == NAN_SCORES:
-                    nan = lse if of.along == "queries" else lse.amin(-1, keepdim=True)
-                    sums = torch.where(nan == -math.inf, math.nan, sums)
+                    sums = torch.where(_sees_nan(lse, k.size(2), of.along), math.nan, sums)
                 rest = [dim for dim, axes in enumerate(("b", "h", "ijd")) if not set(axes) & set(of.axes)]
                 gradients[of.place] = (sums.sum(rest) if rest else sums).to(captured[of.place].dtype)
         return *found, None, *gradients
+
+
+def _sees_nan(lse: torch.Tensor, keys: Any, along: str) -> torch.Tensor:
+    """Whether a sum of scores' gradients is over one of a row that sees nothing; such a row has as many distances as keys."""
+    nothing = lse == -math.inf
+    if along == "queries":
+        return nothing
+    if along == "keys":
+        return nothing.any(-1, keepdim=True)
+    rows = torch.nn.functional.pad(nothing.to(torch.int64), (0, keys - 1)).cumsum(-1)
+    return rows > torch.nn.functional.pad(rows, (keys, 0))[..., : rows.size(-1)]
 
 
 def _with_nan(found: Sequence[torch.Tensor], lse: torch.Tensor, empty: str) -> tuple[torch.Tensor, ...]:

@@ -90,7 +90,12 @@ def written_attention(last: Any) -> WrittenAttention | None:
     first, operands, steps, below = reached
     inside |= below
     lots, queries, keys = first.meta["spec"].sizes
-    if not same_all((lots, queries, keys), (product(sizes[:2]), *sizes[2:])) or not _are_understood(steps, sizes):
+    whole = (product(sizes[:2]), *sizes[2:])
+    if not same_all((lots, queries, keys), whole) or not _are_understood(steps, sizes):
+        return None
+    if not same_all(
+        last.args[0].meta["spec"].sizes, whole
+    ):  # weights of several heads for one value, or of one query for its own
         return None
     if any(user not in inside and user is not last for node in inside for user in node.users) or _is_written_between(first, last):
         return None

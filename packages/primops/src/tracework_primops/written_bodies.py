@@ -16,6 +16,7 @@ from .graph.prim_graph import PrimGraph
 from .graph.text import print_graph
 from .op import GraphBuilder, Kind, Op, PrimValue, Tag, prims
 from .spec import TensorSpec
+from .symbols import Size
 from .written_attention import Step, WrittenAttention, as_four
 
 PLACED = frozenset({Kind.CREATION, Kind.POINTWISE, Kind.VIEW})
@@ -23,37 +24,43 @@ TRIANGLES = frozenset({prims.tril, prims.triu})
 MOST_CALLS = 32
 """By which a mask may be computed of positions in a body."""
 AXES = "bhij"
+Read = tuple[Any, tuple[tuple[Size, ...], ...]]
+"""A tensor as a step reads it: its node, and the sizes by which it gets four axes, since several steps may read it by several views."""
+
+
+def read_by(step: Step, found: WrittenAttention) -> Read:
+    """What a step with a tensor reads."""
+    return step.tensor, tuple(as_four(step.tensor.meta["spec"].sizes, step.sizes, found.sizes) or ())
 
 
 class StepBodies:
     """What is done to the scores, as bodies.
 
-    read: for each tensor that the bodies read, a step that it is of; whoever calls them gives these tensors four axes, but those with
-    gradients only their axes, as attention.py has them.
+    read: for each tensor that the bodies read, and each way to give it four axes, a step that reads it so; whoever calls them gives these
+    tensors four axes, but those with gradients only their axes, as attention.py has them.
     """
 
     def __init__(self, found: WrittenAttention) -> None:
         self.found = found
-        self.read: dict[Any, Step] = {}
+        self.read: dict[Read, Step] = {}
         for step in found.steps:
             if step.tensor is not None and not _is_of_places(step.tensor):
-                self.read.setdefault(step.tensor, step)
+                self.read.setdefault(read_by(step, found), step)
 
-    def bodies(self, specs: list[TensorSpec], trained: Mapping[Any, str] | None = None) -> Bodies:
+    def bodies(self, specs: list[TensorSpec], trained: Mapping[Read, str] | None = None) -> Bodies:
         """specs: of the tensors that are read. trained: those with gradients, and their axes."""
         traced = _Traced(self.found, list(self.read), specs, trained or {})
-        places = {node: place for place, node in enumerate(self.read)}
-        factors = [Trained(places[node], axes, traced.text(traced.by(node))) for node, axes in traced.trained.items()]
+        factors = [Trained(traced.places[of], axes, traced.text(traced.by(of))) for of, axes in traced.trained.items()]
         slope = "" if all(step.kind == "add" for step in self.found.steps) else traced.text(traced.by(None))
         return Bodies(traced.text(traced.changed), traced.text(traced.keep), slope, tuple(factors))
 
 
 class _Traced:
-    def __init__(self, found: WrittenAttention, read: list[Any], specs: list[TensorSpec], trained: Mapping[Any, str]) -> None:
+    def __init__(self, found: WrittenAttention, read: list[Read], specs: list[TensorSpec], trained: Mapping[Read, str]) -> None:
         self.found, self.trained = found, trained
         device = found.query.meta["spec"].device
         sizes = found.sizes
-        self.places = {node: place for place, node in enumerate(read)}
+        self.places = {of: place for place, of in enumerate(read)}
         self.specs = [TensorSpec(torch.float32, device, sizes)]
         self.specs += [TensorSpec(torch.int64, device, tuple(n if d == e else 1 for e, n in enumerate(sizes))) for d in range(4)]
         self.specs += [TensorSpec(spec.dtype, device, spec.sizes) for spec in specs]
@@ -73,12 +80,13 @@ class _Traced:
 
     def _tensor(self, step: Step, values: list[PrimValue]) -> PrimValue:
         """The tensor of a step, with four axes."""
-        axes = self.trained.get(step.tensor)
-        if step.tensor in self.places:
-            given = values[5 + self.places[step.tensor]]
+        of = read_by(step, self.found)
+        axes = self.trained.get(of)
+        if of in self.places:
+            given = values[5 + self.places[of]]
             return given if axes is None else self._of_axes(given, axes, values)
         given = _again(step.tensor, {})
-        for n, sizes in enumerate(as_four(given.sizes, step.sizes, self.found.sizes) or ()):
+        for n, sizes in enumerate(of[1]):
             given = prims.reshape(given, sizes) if n else prims.expand(given, sizes)
         return given
 
@@ -120,12 +128,12 @@ class _Traced:
                 kept = mask if kept is None else prims.logical_and(kept, mask)
         return prims.full((), True, torch.bool, values[0].device) if kept is None else kept
 
-    def by(self, node: Any) -> Callable[[list[PrimValue]], PrimValue]:
-        """The changed score's derivative by the tensor of a step, or by the score."""
+    def by(self, of: Read | None) -> Callable[[list[PrimValue]], PrimValue]:
+        """The changed score's derivative by what steps read, or by the score."""
 
         def derivative(values: list[PrimValue]) -> PrimValue:
             score = values[0]
-            found: PrimValue | float = 1.0 if node is None else 0.0
+            found: PrimValue | float = 1.0 if of is None else 0.0
             for step in self.found.steps:
                 before, score = score, self._step(step, score, values)
                 if step.kind == "scale":
@@ -133,7 +141,7 @@ class _Traced:
                 elif step.kind == "tanh" and found != 0.0:
                     square = prims.mul(score, score)
                     found = _times(prims.add(prims.mul(square, -1.0), 1.0), found)
-                elif step.kind == "add" and step.tensor is node:
+                elif step.kind == "add" and read_by(step, self.found) == of:
                     sign = -1.0 if step.negated else 1.0
                     found = prims.add(found, sign) if isinstance(found, PrimValue) else found + sign
                 elif score is not before and step.kind == "fill" and found != 0.0:
@@ -182,4 +190,4 @@ def _again(node: Any, made: dict[Any, PrimValue]) -> PrimValue:
     return made[node]
 
 
-__all__ = ["AXES", "MOST_CALLS", "StepBodies"]
+__all__ = ["AXES", "MOST_CALLS", "Read", "StepBodies", "read_by"]

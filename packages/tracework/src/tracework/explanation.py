@@ -34,7 +34,7 @@ class Explanation:
     graphs (mode "reduce-overhead"), with the operators that stand against it. parts: how many CUDA graphs record the others, or parts of
     them. between: what runs between these, and why. seconds: what each stage of the compilation took, without
     the stages inside of it. choices: which block sizes kernels were chosen from, and what they took (max_autotune).
-    all_scores: why flex_attention, or attention that is written out and trained, computes all scores on a GPU.
+    all_scores: why flex_attention computes all scores on a GPU.
     """
 
     capture: Any

@@ -1,7 +1,8 @@
 """Which values of a recorded graph depend on the last two of their indices by the difference of these alone, as a relative position bias does.
 
 What is asked of a value is its shift: by how much its elements grow where both indices grow by one; None where that is not known to be the same
-everywhere. A value that has neither index has no shift, whatever it is computed from.
+everywhere. A value that has neither index has no shift, whatever it is computed from. Only int64 has another shift than 0: narrower integers wrap
+around, and floats are rounded, to one side here and to the other there.
 """
 
 from __future__ import annotations
@@ -86,10 +87,15 @@ def _rule(*targets: Any) -> Callable[[Any], Any]:
     return register
 
 
+def _is_exact(node: fx.Node) -> bool:
+    """Whether sums of what a call gives are those of its numbers."""
+    return node.meta["val"].dtype is torch.int64  # type: ignore[no-any-return]
+
+
 @_rule(aten.arange.default, aten.arange.start, aten.arange.start_step)
 def arange(shifts: _Shifts, node: fx.Node, dims: Dims) -> int | None:
     step = node.args[2] if len(node.args) > 2 else 1
-    return step if isinstance(step, int) else None
+    return step if isinstance(step, int) and _is_exact(node) else None
 
 
 @_rule(aten.add.Tensor, aten.sub.Tensor, aten.rsub.Scalar)
@@ -99,7 +105,7 @@ def linear(shifts: _Shifts, node: fx.Node, dims: Dims) -> int | None:
         return None
     if not first and not second:
         return 0
-    if len(node.args) != 2 or node.kwargs:
+    if len(node.args) != 2 or node.kwargs or not _is_exact(node):
         return None
     signs = _SIGNS.get(node.target, (-1, 1))
     return signs[0] * first + signs[1] * second
@@ -120,8 +126,7 @@ def compared(shifts: _Shifts, node: fx.Node, dims: Dims) -> int | None:
 @_rule(aten.clone.default, aten.detach.default, aten.expand.default, aten._to_copy.default)
 def same_places(shifts: _Shifts, node: fx.Node, dims: Dims) -> int | None:
     shift = shifts.operands(node, dims)[0]
-    narrow = node.target is aten._to_copy.default and node.meta["val"].dtype not in (torch.int64, torch.int32, torch.float32)
-    return None if narrow and shift else shift
+    return shift if not shift or _is_exact(node) else None
 
 
 @_rule(aten.full_like.default, aten.zeros_like.default, aten.ones_like.default)

@@ -92,6 +92,7 @@ class Trace:
         with_backward: bool,
         needs: Needs = Needs(),
         attention: Collection[str] = (),
+        trained_attention: Collection[str] = (),
     ) -> None:
         reasons = gm.meta.setdefault(ALL_SCORES, [])  # the graphs made of it share the list
         self.gm = with_attention(without_constant_masks(gm), attention)
@@ -100,7 +101,7 @@ class Trace:
         self.mode = FakeMode(self.symbols)
         self.recorder = Recorder(self.mode, needs.former_values)
         self.with_backward, self.needs = with_backward, needs
-        self.attention = AsOneOperator(self.recorder, attention if with_backward else (), needs.written_out, reasons)
+        self.attention = AsOneOperator(self.recorder, trained_attention, needs.written_out, reasons)
         self.infos: list[InputInfo] = []
         self.leaves: list[Any] = []  # what gradients are taken of
         self.values: list[Any] = []  # what the captured graph is run on
@@ -731,16 +732,18 @@ def _order(fake: FakeTensor) -> tuple[int, ...] | None:
     return None if fake.is_contiguous() else dense_order(fake)
 
 
-def trace_joint(gm: fx.GraphModule, inputs: Sequence[Any], attention: Collection[str] = ()) -> JointProgram:
+def trace_joint(
+    gm: fx.GraphModule, inputs: Sequence[Any], attention: Collection[str] = (), trained_attention: Collection[str] = ()
+) -> JointProgram:
     """Forward and backward of a captured graph (or any fx graph of torch calls) in one ATen graph.
 
-    inputs: real tensors, ints, None, one for each placeholder; attention: as AotOptions has it. Raises Refusal where the graph cannot be put
-    into functional form.
+    inputs: real tensors, ints, None, one for each placeholder; attention, trained_attention: as AotOptions has them. Raises Refusal where the
+    graph cannot be put into functional form.
     """
     needs = Needs()
     while True:
         try:
-            return Trace(gm, inputs, with_backward=True, needs=needs, attention=attention).run()
+            return Trace(gm, inputs, True, needs, attention, trained_attention).run()
         except _Another as another:
             needs = another.needs
 

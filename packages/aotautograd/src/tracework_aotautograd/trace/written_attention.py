@@ -3,7 +3,7 @@
 What is found is what back ends find in a graph without a backward (written_attention.py of primops): a product, steps on its elements, a softmax
 and a product. It is looked for when a captured node has run whose last operator is such a second product, in what was recorded until then; the
 node's result is computed by the operator then, and nobody reads the products. Where somebody does, as is seen at the end of the forward, or
-where gradients do not go through all steps, the products stay.
+where it is not sure that gradients go through all steps as eager's, as behind a write in place, the products stay.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from tracework_primops import (
 from tracework_primops.attention import NAN, NAN_SCORES, ZERO
 from tracework_primops.spec import TensorSpec
 from tracework_primops.symbols import Size
-from tracework_primops.written_attention import Step, WrittenAttention, are_moved, as_four, pays, written_attention
-from tracework_primops.written_bodies import AXES, MOST_CALLS, StepBodies
+from tracework_primops.written_attention import Step, WrittenAttention, are_moved, pays, written_attention
+from tracework_primops.written_bodies import AXES, MOST_CALLS, Read, StepBodies
 
 from .. import _torch
 from ..nodes import function_of, operand_of
 from ..partition.split import has_effect
 from .distances import is_of_distances
+from .memory import Root
 from .tracer import Recorder
 
 __all__ = ["AsOneOperator"]
@@ -43,12 +44,29 @@ __all__ = ["AsOneOperator"]
 aten = torch.ops.aten
 log = logging.getLogger("tracework.aotautograd.attention")
 PRODUCTS = frozenset({aten.bmm.default, aten.baddbmm.default})
+HIGHEST = frozenset({aten.amax.default, aten.max.dim})
 ORDERED = frozenset({aten.view.default, aten._unsafe_view.default, aten.clone.default, aten.reshape.default})
 """Calls that give the same elements in the same order."""
 PLACED = frozenset(
     {*ORDERED, aten.permute.default, aten.transpose.int, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.default}
 )
 """Calls that give the elements of the second product another place."""
+
+GATHERS = frozenset({aten.embedding.default, aten.index.Tensor})
+LINEAR = frozenset(
+    {
+        *GATHERS,
+        *ORDERED,
+        *PLACED,
+        aten.expand.default,
+        aten._to_copy.default,
+        aten.add.Tensor,
+        aten.sub.Tensor,
+        aten.mul.Tensor,
+        aten.neg.default,
+    }
+)
+"""Calls that a bias by distances may be made by from a table; a gather's gradients are sums."""
 
 
 class AsOneOperator:
@@ -57,7 +75,7 @@ class AsOneOperator:
 
     def __init__(self, recorder: Recorder, devices: Collection[str], stay: Collection[str], reasons: list[str]) -> None:
         self.recorder, self.devices, self.stay, self.reasons = recorder, devices, stay, reasons
-        self.between: dict[str, list[fx.Node]] = {}
+        self.found: dict[str, _Attention] = {}
 
     def __call__(self, node: fx.Node, result: Any) -> Any:
         """What a captured node gives that gave `result`: the same values, by the operator if it is attention."""
@@ -68,7 +86,7 @@ class AsOneOperator:
             return result
         try:
             if node.name in self.stay:
-                raise _Stays("scores or weights are read by others")
+                raise _Stays("scores or weights are read by others, or operands have hooks or are written to")
             with _torch.without_modes():
                 found = _Attention(self.recorder, last)
             made = found.result(result)
@@ -81,7 +99,7 @@ class AsOneOperator:
                 log.debug("attention computes all scores: %s", reason)
                 self.reasons.append(reason)
             return result
-        self.between[node.name] = found.between
+        self.found[node.name] = found
         return made
 
     def _last_product(self, result: FakeTensor) -> fx.Node | None:
@@ -97,8 +115,9 @@ class AsOneOperator:
         return last if count is not None and are_moved(count, weights.dtype) else None
 
     def read_by_others(self, outputs: Sequence[Any]) -> frozenset[str]:
-        """Captured nodes between whose products somebody reads a value, or the gradient of one."""
-        if not self.between:
+        """Captured nodes between whose products somebody reads a value, or the gradient of one; or what is kept was written to since, and
+        eager keeps a copy."""
+        if not self.found:
             return frozenset()
         memory = self.recorder.memory
         cells = [memory.find(x) for x in outputs if isinstance(x, FakeTensor)]
@@ -107,8 +126,10 @@ class AsOneOperator:
         live = _ancestors([*effects, *(memory.read(cell) for cell in cells if cell is not None)])
         return frozenset(
             name
-            for name, nodes in self.between.items()
-            if any(n in live or getattr(n.meta["val"], "_backward_hooks", None) for n in nodes)
+            for name, found in self.found.items()
+            if not live.isdisjoint(found.between)
+            or any(_has_hooks(x) for n in (*found.between, *found.passed) for x in _tensors(n))
+            or any(root.writes for root in found.kept)
         )
 
 
@@ -121,11 +142,14 @@ class _Stays(Exception):
 
 
 class _Attention:
-    """Attention whose second product is `last`. between: what is computed from the first product on."""
+    """Attention whose second product is `last`. between: what is computed from the first product on; passed: other calls whose results get
+    no gradients, or others than eager's; kept: memory that the operator keeps for its backward where eager keeps a copy."""
 
     def __init__(self, recorder: Recorder, last: fx.Node) -> None:
         self.recorder, self.last = recorder, last
         self.between = self._between()
+        self.passed: list[fx.Node] = []
+        self.kept: list[Root] = []
         self.given: dict[Any, fx.Node] = {}
         self.found = self._found()
         if not pays(self.found):
@@ -178,6 +202,7 @@ class _Attention:
         calls = [*self.between, self.last]
         read = [n for n in dict.fromkeys(n for node in calls for n in node.all_input_nodes) if n not in self.between]
         sums = [n for n in read if self._is_sum(n)]
+        self.passed += sums
         read += [n for node in sums for n in node.all_input_nodes if n not in read]
         read = [n for n in read if n not in sums]
         constants = dict.fromkeys(c for n in read for c in _constants(n))
@@ -213,9 +238,26 @@ class _Attention:
     def _check_gradients(self) -> None:
         """Raises where gradients do not go through all calls as eager's: some are no part of the history, or a function of the user says
         what they are."""
+        found = self.found
+        read = _ancestors([found.query, found.key, found.value, *(s.tensor for s in found.steps if s.tensor is not None)])
+        for prim, leaf in self.given.items():
+            fake = self.recorder.memory.present(leaf)
+            if not isinstance(fake, FakeTensor) or not fake.requires_grad:
+                continue
+            if not self._is_unwritten(fake):
+                raise _Stays("an operand with gradients was written to in place")
+            if prim not in read:  # baddbmm times 0
+                raise _Stays("gradients that are 0 go to what is not read")
+        for node in (*self.between, self.last):
+            if any(x.dtype.is_floating_point and not self._is_unwritten(x) for x in _tensors(node)):
+                raise _Stays("scores or weights were written to in place")
+        highest: set[fx.Node] = set()
         count = _elements(operand_of(self.last).meta["val"])
-        for node in self.between:  # without the largest scores, whose gradients cancel
-            if _has_elements(node, count) and not self._differentiates(node):
+        for node in self.between:
+            is_of_highest = not _has_elements(node, count) and not highest.isdisjoint(node.all_input_nodes)
+            if node.target in HIGHEST or is_of_highest:
+                highest.add(node)  # its gradients cancel
+            elif not self._differentiates(node):
                 raise _Stays("gradients of scores are others than those of its products and steps")
         if not self._differentiates(self.last):
             raise _Stays("gradients of weights are others than those of its products and steps")
@@ -274,19 +316,41 @@ class _Attention:
         operand = self._value(prim)
         shape: tuple[Any, ...] = (batch, heads, length, operand.size(1) if turned else operand.size(2))
         source = None
+        passed: list[fx.Node] = []
+        above: list[fx.Node] = []
         for node, is_turned in self._copied(self.given.get(prim), turned):
             value = node.meta["val"]
+            if self._is_of_input(value) and not self._is_of_input(operand):
+                break  # eager keeps the copy, and the caller may write to what it was made from
             if node.target is aten.expand.default and value.ndim == 5:
                 own = operand_of(node).meta["val"].shape
                 is_whole = (value.shape[0], value.shape[1] * value.shape[2], *value.shape[3:]) == shape
                 if once and is_whole and not is_turned and own == (*value.shape[:2], 1, *value.shape[3:]):
-                    return self._with_gradient(operand, self._present(operand_of(node))).squeeze(2)
+                    heads_once = self._present(operand_of(node))
+                    if not self._is_of_input(heads_once) or self._is_of_input(operand):
+                        self._keep(heads_once, operand, [*above, node])
+                        return self._with_gradient(operand, heads_once).squeeze(2)
             if not is_turned and value.shape == shape and value.dtype == operand.dtype:
-                source = node
+                source, passed = node, list(above)
+            above.append(node)
         if source is not None:
-            return self._with_gradient(operand, self._present(source))
+            present = self._present(source)
+            self._keep(present, operand, passed)
+            return self._with_gradient(operand, present)
         operand = self._with_gradient(operand)
         return (operand.transpose(1, 2) if turned else operand).reshape(shape)
+
+    def _keep(self, source: FakeTensor, operand: FakeTensor, passed: Sequence[fx.Node]) -> None:
+        """Notes that the operator keeps what an operand is made from by these calls."""
+        self.passed += passed
+        root = self.recorder.cell(source).root
+        if root is not self.recorder.cell(operand).root:
+            self.kept.append(root)
+
+    def _is_of_input(self, value: torch.Tensor) -> bool:
+        """Whether the caller owns the memory of a value."""
+        cell = self.recorder.memory.find(value)
+        return cell is not None and cell.root.slot is not None
 
     def _copied(self, node: fx.Node | None, turned: bool) -> Iterator[tuple[fx.Node, bool]]:
         """A node and what it is made of, as far as calls keep the order of elements, repeat them, or turn the last two axes, with whether these
@@ -328,6 +392,20 @@ class _Attention:
         order = sorted(range(grad.ndim), key=grad.stride().__getitem__, reverse=True)
         return with_laid_out_gradient(operand if source is None else source, order)
 
+    def _pass_bias(self, node: fx.Node) -> None:
+        """Notes the calls between a table and a bias by distances, whose elements get gradients of their whole diagonals, or none: these come
+        to the table as eager's where each call gives them on as they are, or times what is the same along diagonals."""
+        waiting = [node]
+        while waiting:
+            n = waiting.pop()
+            value = n.meta["val"]
+            if n.op != "call_function" or not value.requires_grad or n in self.passed:
+                continue
+            if n.target not in LINEAR or not self._is_unwritten(value) or not self._differentiates(n):
+                raise _Stays("gradients of a bias by distances are seen for each query and key")
+            self.passed.append(n)
+            waiting += [] if n.target in GATHERS else n.all_input_nodes
+
     # --- the operator -------------------------------------------------------------------------------------------------
     def result(self, written: FakeTensor) -> torch.Tensor:
         """What the captured node gives, by the operator."""
@@ -347,24 +425,38 @@ class _Attention:
         return value
 
     def _empty(self) -> str:
-        """What a row gives whose scores are all -inf."""
-        steps = self.found.steps
-        if self.found.zeroed or not any(s.kind == "add" or s.kind == "fill" and s.number == -math.inf for s in steps):
+        """What a row gives whose scores are all -inf. In eager, its gradients are NaN until they come to where a number has replaced scores,
+        and 0 from there on: where something is added before or after, it depends on the data what they are for that, and for the products."""
+        kinds = [s.kind for s in self.found.steps]
+        fills = [s for s in self.found.steps if s.kind == "fill"]
+        hides = any(s.number == -math.inf for s in fills)
+        if not all(s.number == -math.inf or abs(s.number) <= torch.finfo(s.dtype).max for s in fills):
+            raise _Stays("infinity takes the place of scores")
+        if self.found.zeroed:
+            if not any(node.target is aten._safe_softmax.default for node in self.between):
+                raise _Stays("rows that see nothing are 0 with gradients that are NaN")
             return ZERO
-        return NAN_SCORES if any(s.kind == "add" for s in steps) else NAN
+        if "add" not in kinds:
+            return NAN if hides else ZERO
+        if hides or "fill" in kinds and "add" in kinds[kinds.index("fill") :]:
+            raise _Stays("rows that see nothing have gradients that depend on what hides them")
+        return NAN_SCORES
 
-    def _captured(self) -> tuple[list[torch.Tensor], dict[Any, str]]:
-        """What bodies read, and the axes of what has gradients."""
+    def _captured(self) -> tuple[list[torch.Tensor], dict[Read, str]]:
+        """What bodies read, and the axes of what has gradients. Eager keeps no sum's operands for the backward, so that anybody may write to
+        them until then: the operator keeps copies of what the caller, or a later call, could write to."""
         captured, trained = [], {}
-        for node, step in self.bodies.read.items():
+        for read in self.bodies.read:
+            node, views = read
             given = self._value(node)
-            for n, sizes in enumerate(as_four(given.shape, step.sizes, self.found.sizes) or ()):
+            if not given.requires_grad:
+                given = _copied_once(given) if self._is_of_input(given) else self.recorder.apart_from_writes(given)
+            for n, sizes in enumerate(views):
                 given = given.reshape(sizes) if n else given.expand(sizes)
             given = given.reshape((1,) * (4 - given.ndim) + tuple(given.shape))
             if given.requires_grad:
-                given, trained[node] = self._of_axes(node, given)
-            else:
-                given = self.recorder.apart_from_writes(given)
+                given, trained[read] = self._of_axes(node, given)
+                given = given.clone()
             captured.append(given)
         return captured, trained
 
@@ -374,11 +466,24 @@ class _Attention:
         if "i" in axes and "j" in axes:
             if node not in self.given or not is_of_distances(self.given[node]):
                 raise _Stays("what is added to scores has gradients for each query and key")
+            self._pass_bias(self.given[node])
             # From the lowest distance on: those of the first query from all keys, then those of others from the first key.
             given = torch.cat([given[:, :, :1].flip(3), given[:, :, 1:, :1].transpose(2, 3)], 3)
             axes = axes.replace("ij", "d")
         kept = {*axes, *("j" if axis == "d" else axis for axis in axes)}
         return given.squeeze(tuple(d for d, axis in enumerate(AXES) if axis not in kept)), axes
+
+
+def _copied_once(x: torch.Tensor) -> torch.Tensor:
+    """A copy, in which elements that an expand shows several times lie once."""
+    own = x
+    for dim, stride in enumerate(x.stride()):
+        own = own.narrow(dim, 0, 1) if stride == 0 and x.size(dim) > 1 else own
+    return own.clone().expand(x.shape)
+
+
+def _has_hooks(value: FakeTensor) -> bool:
+    return bool(value._backward_hooks) or value.retains_grad
 
 
 def _parts(step: Step) -> Iterator[Step]:
@@ -446,7 +551,7 @@ def _constants(node: fx.Node) -> list[fx.Node]:
         found.add(n)
         if n.op != "call_function" or not isinstance(n.target, _torch.OpOverload) or _torch.draws(n.target):
             return []
-        if len(found) > MOST_CALLS or not isinstance(n.meta["val"], FakeTensor):
+        if len(found) > MOST_CALLS or not isinstance(n.meta["val"], FakeTensor) or n.meta["val"].requires_grad:
             return []
         waiting += n.all_input_nodes
     return list(found)
