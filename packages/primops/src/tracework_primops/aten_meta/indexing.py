@@ -457,7 +457,7 @@ def rot90(x: TensorSpec, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorSpec
     return TensorSpec(x.dtype, x.device, tuple([x.sizes[p] for p in places]), tuple([strides[p] for p in places]), 0)
 
 
-laid_out(row_major, *names("tril triu cumsum cumprod cummax cummin", "default"))
+laid_out(row_major, *names("tril triu cumsum cumprod cummax cummin logcumsumexp", "default"))
 
 
 @row("roll.default")

@@ -32,7 +32,7 @@ OF_TORCH = frozenset(
     _reshape_copy lift_fresh lift_fresh_copy view_as_real view_as_real_copy view_as_complex view_as_complex_copy view_copy.dtype
     as_strided_scatter cudnn_batch_norm miopen_batch_norm batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward
     convolution_overrideable convolution_backward_overrideable _efficientzerotensor linspace take unfold_backward searchsorted _scaled_mm
-    _int_mm addbmm randint randperm logcumsumexp topk grid_sampler_2d_backward grid_sampler_3d_backward im2col col2im
+    _int_mm addbmm randint randperm topk grid_sampler_2d_backward grid_sampler_3d_backward im2col col2im
     max_pool3d_with_indices max_pool3d_with_indices_backward avg_pool3d avg_pool3d_backward _adaptive_avg_pool3d
     _adaptive_avg_pool3d_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward reflection_pad1d reflection_pad1d_backward
     reflection_pad2d_backward reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d_backward

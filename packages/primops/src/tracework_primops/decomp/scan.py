@@ -27,12 +27,12 @@ def cumprod(x: PrimValue, dim: int, *, dtype: torch.dtype | None = None) -> Prim
 
 
 def _extremes(prim: Op, x: PrimValue, dim: int) -> tuple[PrimValue, PrimValue]:
-    """The highest or lowest so far, and its position. Eager looks at the dim only where there is something to compare."""
-    if not x.ndim and dim not in (0, -1):
+    """The highest or lowest so far, and its position."""
+    if x.ndim:
+        return prim(x, dim_of(x, dim))
+    if dim not in (0, -1):
         raise IndexError(f"{prim.name}(): Expected reduction dim -1 or 0 for scalar but got {dim}")
-    if not x.ndim or any(s.__class__ is int and s == 0 for s in x.sizes):
-        return prims.clone(x), prims.full(x.sizes, 0, torch.int64, x.device)
-    return prim(x, dim_of(x, dim))
+    return prims.clone(x), prims.full((), 0, torch.int64, x.device)
 
 
 @decomposition(aten.cummax)
