@@ -75,7 +75,8 @@ each_pair = nox.parametrize(
 )
 CORE = (
     *("packages/tracework/tests", "packages/runtime/tests", "packages/capture/tests"),
-    *("packages/aotautograd/tests/unit", "packages/primops/tests/unit", "packages/inductor/tests/unit"),
+    *("packages/aotautograd/tests/unit", "packages/primops/tests/unit"),
+    *("packages/inductor/tests/unit/lowering", "packages/inductor/tests/unit/codegen"),
     "packages/inductor/tests/cpu/test_triton_compiles.py",
     *(
         f"integration_tests/test_{name}.py"
