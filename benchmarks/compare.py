@@ -13,6 +13,7 @@ import json
 import math
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def description(device: str) -> dict[str, Any]:
         "triton": triton.__version__,
         "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "command": " ".join(sys.argv[1:]),
+        "command": re.sub(r" ?--(output|folder)[ =]\S+", "", " ".join(sys.argv[1:])),
     }
 
 
