@@ -1,6 +1,6 @@
 """Attention as models write it out on a GPU, bf16: milliseconds of a forward in inference and of a training step, eager, compiled and by the library.
 
-    python tools/run_in_tree.py python benchmarks/micro/written_attention.py [--only gpt2] [--trained]
+    python tools/run_in_tree.py python -m benchmarks.micro.written_attention [--only gpt2] [--trained]
 
 The library's column is scaled_dot_product_attention without what a model adds to its scores, causal where the model is. Errors of output and
 gradients are the largest over the largest element, against float32, in the same run; memory is what a step takes beside its inputs, in MiB. A
@@ -11,7 +11,6 @@ AotOptions.trained_attention is empty by default.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +19,8 @@ from typing import Any
 import torch
 import tracework
 from tracework.assemble import GraphCompiler
+
+from benchmarks.micro.flex_attention import milliseconds
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "aotautograd" / "tests"))
 from written_attentions import FORMS, Sizes
@@ -60,22 +61,6 @@ def library(is_causal: bool) -> Callable[..., torch.Tensor]:
         return out.transpose(1, 2).contiguous().flatten(2)
 
     return attend
-
-
-def milliseconds(run: Callable[[], Any]) -> float:
-    """The median of rounds of 0.2 s in all, of 5 at least."""
-    for _ in range(3):
-        run()
-    torch.cuda.synchronize()
-    times: list[float] = []
-    while len(times) < 5 or (sum(times) < 200 and len(times) < 200):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        run()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
 
 
 def both_ways(call: Callable[..., torch.Tensor], inputs: Sequence[torch.Tensor], grad: torch.Tensor) -> list[torch.Tensor]:

@@ -19,7 +19,7 @@ from tracework_primops import PrimError, TensorSpec, attended, attention_of_bodi
 from tracework_primops.attention import Bodies
 
 from .. import _torch
-from ..nodes import function_of, operand_of
+from ..nodes import ancestors, function_of, operand_of
 
 __all__ = ["ALL_SCORES", "with_attention"]
 
@@ -46,7 +46,7 @@ def with_attention(gm: fx.GraphModule, devices: Collection[str]) -> fx.GraphModu
             made[node].meta.update(node.meta)
         else:
             made[node] = copy_node(graph, node, made.__getitem__)
-    unread = {made[n] for n in _ancestors(list(calls)) if n.op in ("call_function", "call_method") and n not in calls}
+    unread = {made[n] for n in ancestors(calls) if n.op in ("call_function", "call_method") and n not in calls}
     graph.eliminate_dead_code(is_impure_node=lambda node: node not in unread)
     result = _torch.graph_module(graph, gm)
     result.meta.update(gm.meta)
@@ -99,7 +99,7 @@ def _read(graph: fx.Graph, node: fx.Node, call: _Call, made: Mapping[fx.Node, fx
                 row = graph.call_function(torch.cat, ([parts[0], first],))
                 distances[call.indices[2]] = method("view", row, 1, 1, 1, -1)
                 distances[call.indices[3]] = method("narrow", j, 3, 0, 1)
-            for inner in _ancestors([n]):
+            for inner in sorted(ancestors([n])):
                 if inner not in distances and any(m in distances for m in inner.all_input_nodes):
                     distances[inner] = copy_node(graph, inner, lambda m: distances.get(m) or made[m])
         given = distances[n] if "d" in axes else found.get(n, made[n])
@@ -172,18 +172,6 @@ def _spec_of_axes(x: torch.Tensor, axes: str, q: torch.Tensor, k: torch.Tensor, 
     return TensorSpec(x.dtype, x.device, tuple(n if type(n) is int else table.from_symint(n) for n in map(sizes.get, axes)))
 
 
-def _ancestors(of: Sequence[fx.Node]) -> list[fx.Node]:
-    """These nodes and all behind them, in order."""
-    found: set[fx.Node] = set()
-    waiting = list(of)
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += node.all_input_nodes
-    return sorted(found)
-
-
 class _Between:
     """The nodes by which results are computed from scores and indices, and what else these read.
 
@@ -194,7 +182,7 @@ class _Between:
     def __init__(self, scores: fx.Node, indices: Sequence[fx.Node], changed: fx.Node, mask: fx.Node) -> None:
         self.given, self.results = [scores, *indices], [changed, mask]
         depends = set(self.given)
-        nodes = _ancestors(self.results)
+        nodes = sorted(ancestors(self.results))
         for node in nodes:
             if any(n in depends for n in node.all_input_nodes):
                 depends.add(node)

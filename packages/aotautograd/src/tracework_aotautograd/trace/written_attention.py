@@ -33,7 +33,7 @@ from tracework_primops.written_attention import Step, WrittenAttention, are_move
 from tracework_primops.written_bodies import AXES, MOST_CALLS, Read, StepBodies
 
 from .. import _torch
-from ..nodes import function_of, operand_of
+from ..nodes import ancestors, function_of, operand_of
 from ..partition.split import has_effect
 from .distances import is_of_distances
 from .memory import Root
@@ -123,7 +123,7 @@ class AsOneOperator:
         cells = [memory.find(x) for x in outputs if isinstance(x, FakeTensor)]
         cells += [cell for cell in memory.inputs() if cell.root.writes]
         effects = [node for node in self.recorder.graph.nodes if has_effect(node)]
-        live = _ancestors([*effects, *(memory.read(cell) for cell in cells if cell is not None)])
+        live = ancestors([*effects, *(memory.read(cell) for cell in cells if cell is not None)])
         return frozenset(
             name
             for name, found in self.found.items()
@@ -189,11 +189,11 @@ class _Attention:
                 depends.add(node)
                 needed.append(node)
             node = node.next
-        ancestors = {weights}
+        behind = {weights}
         for node in reversed(needed):
-            if node in ancestors:
-                ancestors.update(node.all_input_nodes)
-        return [node for node in needed if node in ancestors]
+            if node in behind:
+                behind.update(node.all_input_nodes)
+        return [node for node in needed if node in behind]
 
     def _found(self) -> WrittenAttention:
         """What the matcher finds in these calls as prims. given: its placeholders -> what they stand for."""
@@ -239,7 +239,7 @@ class _Attention:
         """Raises where gradients do not go through all calls as eager's: some are no part of the history, or a function of the user says
         what they are."""
         found = self.found
-        read = _ancestors([found.query, found.key, found.value, *(s.tensor for s in found.steps if s.tensor is not None)])
+        read = ancestors([found.query, found.key, found.value, *(s.tensor for s in found.steps if s.tensor is not None)])
         for prim, leaf in self.given.items():
             fake = self.recorder.memory.present(leaf)
             if not isinstance(fake, FakeTensor) or not fake.requires_grad:
@@ -555,15 +555,3 @@ def _constants(node: fx.Node) -> list[fx.Node]:
             return []
         waiting += n.all_input_nodes
     return list(found)
-
-
-def _ancestors(of: Sequence[fx.Node]) -> set[fx.Node]:
-    """These nodes and all behind them."""
-    found: set[fx.Node] = set()
-    waiting = list(of)
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += node.all_input_nodes
-    return found
