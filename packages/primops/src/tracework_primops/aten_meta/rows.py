@@ -26,7 +26,7 @@ SYMBOLIC: dict[Any, list[Rule]] = {}  # overload -> rules for symbolic sizes; pl
 REFUSALS: dict[Any, Rule] = {}  # overload -> what raises where eager does; the decomposition says the rest
 LAYOUTS: dict[Any, Rule] = {}
 """Overload -> the spec of a result as eager lays it out, from the one that the decomposition gives and the arguments."""
-OF_TORCH = frozenset(
+BY_META_KERNEL = frozenset(
     """
     polygamma polar linalg_cross norm.Scalar norm.ScalarOpt_dtype norm.ScalarOpt_dim_dtype median nanmedian mode kthvalue trace histc
     _reshape_copy lift_fresh lift_fresh_copy view_as_real view_as_real_copy view_as_complex view_as_complex_copy view_copy.dtype

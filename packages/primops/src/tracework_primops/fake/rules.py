@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .. import decomp
-from ..aten_meta.rows import ATEN_META, LAYOUTS, OF_TORCH, REFUSALS, fresh
+from ..aten_meta.rows import ATEN_META, BY_META_KERNEL, LAYOUTS, REFUSALS, fresh
 from ..elementwise import same_layout
 from ..op import GraphBuilder, Op, PrimValue, prims
 from ..spec import TensorSpec
@@ -55,7 +55,7 @@ def _is_asked(func: Any) -> bool:
     if func.namespace != "aten" or func._schema.is_mutable:
         return False
     name = func._schema.name.removeprefix("aten::")
-    return not (name.startswith("_foreach") or name in OF_TORCH or f"{name}.{func._overloadname}" in OF_TORCH)
+    return not (name.startswith("_foreach") or name in BY_META_KERNEL or f"{name}.{func._overloadname}" in BY_META_KERNEL)
 
 
 def _view_of(func: Any) -> Rule | None:

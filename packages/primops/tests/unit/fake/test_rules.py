@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from tracework_primops import FakeMode, GraphBuilder, PrimValue, TensorSpec, prims
-from tracework_primops.aten_meta.rows import ATEN_META, LAYOUTS, OF_TORCH, REFUSALS, WHOLE
+from tracework_primops.aten_meta.rows import ATEN_META, BY_META_KERNEL, LAYOUTS, REFUSALS, WHOLE
 from tracework_primops.decomp import DECOMPS
 from tracework_primops.fake.rules import rule_of
 
@@ -33,7 +33,7 @@ def test_what_torch_is_asked_for_has_a_decomposition():
     overloads = {f for f in DECOMPS if f.namespace == "aten"}
     names = {f._schema.name.removeprefix("aten::") for f in overloads}
     names |= {f"{f._schema.name.removeprefix('aten::')}.{f._overloadname}" for f in overloads}
-    assert {name for name in OF_TORCH if hasattr(aten, name.partition(".")[0])} <= names
+    assert {name for name in BY_META_KERNEL if hasattr(aten, name.partition(".")[0])} <= names
     for func in (aten.topk.default, aten._foreach_add.List, aten.norm.Scalar, aten.copy_.default):
         assert rule_of(func) is None
 
