@@ -75,3 +75,11 @@ def test_candidates_compute_the_same_product(step, monkeypatch):
     assert others
     for other in others:
         torch.testing.assert_close(other, expected)
+
+
+def test_a_product_of_odd_sizes_is_timed_with_aligned_ones_in_its_order_of_axes():
+    a, weight, bias = torch.randn(6, 10), torch.randn(7, 10), torch.randn(7)
+    (product,) = limit.products_of(lambda: torch.addmm(bias, a, weight.t()))
+    assert limit.aligned in limit.candidates(product, "cuda")
+    found = limit.aligned(product)()
+    assert (found.shape, found.stride()) == ((8, 8), (8, 1))
