@@ -296,7 +296,7 @@ _HALF_TILES = (
 )
 _DESCRIBED_TILES = (
     (TileConfig(128, 256, 64, 8, 3, persistent=True, descriptors=True, slices=2), 1.15),
-    (TileConfig(256, 128, 64, 8, 3, persistent=True, descriptors=True, slices=2), 1.15),
+    (TileConfig(256, 128, 64, 8, 3, persistent=True, descriptors=True, slices=2), 1.08),
     (TileConfig(128, 128, 64, 8, 4, persistent=True, descriptors=True), 1.1),
     (TileConfig(128, 128, 64, 4, 3, persistent=True, descriptors=True, slices=2), 1.05),
     (TileConfig(128, 256, 64, 8, 4, persistent=True, descriptors=True, slices=4), 0.95),
