@@ -7,7 +7,7 @@ Times are in femtoseconds; measured on an H200.
 import math
 from collections.abc import Mapping, Sequence
 
-from .autotune.cost import DEVICES, FEW_CHANNELS, LIMITED_BY_BYTES, Device
+from .autotune.cost import DEVICES, FEW_CHANNELS, LIMITED_BY_BYTES, PRODUCT_OF_ROWS, Device
 
 ROW_BYTES = 16
 """What the library's quick kernels load at a time."""
@@ -54,6 +54,22 @@ LEAST_MOVING_US = 4.0
 """LIMITED_BY_BYTES are those of one place that take longer to write the results, and to read and write them once more for what follows, than to
 compute them, and at least this: less is the latency of one block's loop, as behind a pooling of whole images."""
 CONVOLUTIONS = frozenset((LARGE_CONVOLUTION, FEW_CHANNELS, LIMITED_BY_BYTES))
+
+
+LEAST_EXTENT, LEAST_RESULTS = 256, 1 << 21
+MOST_SCALARS = 24
+"""PRODUCT_OF_ROWS, like those that were measured: of bfloat16 or float16, with known sizes of at least LEAST_EXTENT; the elements of both
+matrices that are added up lie side by side, as those of a linear layer do; what follows costs at most so many additions an element. Fewer
+results than LEAST_RESULTS, 128 x 128 for each multiprocessor, take the latency of one block's loop, which is predicted at half of what it is."""
+
+
+def product_kind(extents: Sequence[int], unit: str, of_rows: bool) -> str:
+    """Of a product with these batches, rows, columns and inner elements. of_rows: whether both matrices are read by rows of what is added up."""
+    batches, *sizes = extents
+    rows, columns, _ = sizes
+    large = min(sizes) >= LEAST_EXTENT and rows * columns >= LEAST_RESULTS
+    known = of_rows and batches == 1 and large and unit in ("bfloat16", "float16")
+    return PRODUCT_OF_ROWS if known else TILES
 
 
 def convolution_kind(image: Sequence[int], weight: Sequence[int], results: int, unit: str, on: Device) -> str:

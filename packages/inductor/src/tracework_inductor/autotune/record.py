@@ -40,8 +40,8 @@ class Problem:
     dtypes, layouts: of each operand, then of each result; a layout is the order of the strides and the bytes that rows are multiples of.
     prologue, epilogue: fingerprints of what is computed as operands are read, and from the results.
     device: `Device.name`. numerics: a word of NUMERICS.
-    bytes, operations: that are moved, and done (a multiplication and an addition are two) at the speed of `unit`, a key of Device.rates. They
-    follow from the rest, and are no part of the key.
+    bytes, operations: that are moved, and done (a multiplication and an addition are two) at the speed of `unit`, a key of Device.rates;
+    scalars: what is computed from a product's results, in additions. They follow from the rest, and are no part of the key.
     """
 
     kind: str
@@ -55,6 +55,7 @@ class Problem:
     bytes: int = dataclasses.field(default=0, compare=False)
     operations: int = dataclasses.field(default=0, compare=False)
     unit: str = dataclasses.field(default="float32", compare=False)
+    scalars: int = dataclasses.field(default=0, compare=False)
 
     def facts(self) -> dict[str, Any]:
         """The key as JSON values."""

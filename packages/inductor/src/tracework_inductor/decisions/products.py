@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from ..autotune.book import Book
 from ..autotune.choose import LIBRARY, Measure, Question, decide
-from ..autotune.cost import FEW_CHANNELS, Device, predict
+from ..autotune.cost import FEW_CHANNELS, PRODUCT_OF_ROWS, Device, predict
 from ..autotune.record import Candidate, Problem, bucket, fingerprint
 from ..codegen.triton.cores import tiles
 from ..codegen.triton.tuning import body_text
 from ..ir.buffer import BufferLayout
 from ..ir.index import constant_product
+from ..ir.scalar_ops import SCALAR_OPS
 from ..lowering.conv import CONVOLUTION
-from ..product_costs import CONVOLUTIONS, ROW_BYTES, alignment, convolution_kind
+from ..product_costs import CONVOLUTIONS, MOST_SCALARS, ROW_BYTES, TILES, alignment, convolution_kind, product_kind
 from ..schedule.choice import Answer, Choice
 from ..schedule.matrix_product import MatrixProduct, extents, matrix_product
-from ..schedule.plan import ExternKernel, Kernel, KernelBatch
+from ..schedule.plan import ExternKernel, Kernel, KernelBatch, LoopKernel
 
 __all__ = ["answer", "question"]
 
@@ -40,7 +43,8 @@ def question(choice: Choice, device: Device, numerics: str) -> Question:
     bits = [f"step {c['constants']['RBLOCK']} parts {c['constants'].get('PARTS', 1)}" for c in configs]
     # Shares were measured with the first guesses, whose order they say nothing about.
     known = problem.kind in device.calibrated
-    ours_us = round(predict(problem, configs[0], device) + sum(_loops_us(k, device) for k in choice.copies), 3) if known else None
+    beside = sum(_loops_us(k, device) for k in (*choice.copies, *choice.rest))
+    ours_us = round(predict(problem, configs[0], device) + beside, 3) if known else None
     ours = [Candidate(core.core, config, word, ours_us) for config, word in zip(configs, bits, strict=True)]
     library = Candidate(LIBRARY, bits="library", predicted_us=round(_library_us(choice, problem, device), 3))
     return Question(problem, (library, *ours))
@@ -54,8 +58,10 @@ def _problem(choice: Choice, found: MatrixProduct, device: Device, numerics: str
     batches, rows, columns, inner = (extent for _, extent in sizes)
     layouts = [core.layouts[name] for name in core.buffers]
     dtype = str(found.dtype).removeprefix("torch.")
+    after = [i.op for one in core.passes[1:] for i in one.body.instructions]
+    scalars = sum(SCALAR_OPS[op].cost for op in after if op in SCALAR_OPS)
     return Problem(
-        _kind(choice, batches * rows * columns, dtype, device),
+        _kind(choice, found, scalars, dtype, device),
         tuple(sizes),
         tuple(str(layout.dtype).removeprefix("torch.") for layout in layouts),
         tuple(map(_layout, layouts)),
@@ -66,6 +72,7 @@ def _problem(choice: Choice, found: MatrixProduct, device: Device, numerics: str
         sum(map(_bytes, layouts)),
         2 * batches * rows * columns * inner,
         dtype,
+        scalars * batches * rows * columns,
     )
 
 
@@ -81,13 +88,15 @@ def _bytes(layout: BufferLayout) -> int:
     return constant_product(layout.sizes) * layout.dtype.itemsize
 
 
-def _kind(choice: Choice, results: int, unit: str, device: Device) -> str:
-    """Of the library's call: what the shares of a Calibration are for."""
+def _kind(choice: Choice, found: MatrixProduct, scalars: int, unit: str, device: Device) -> str:
+    """Of the library's call: what the shares of a Calibration are for. scalars: what follows an element costs, in additions."""
     call = next((k.node for k in choice.library if isinstance(k, ExternKernel) and k.name == choice.name), None)
     if call is None or call.target != CONVOLUTION:
-        return choice.core.core
+        if scalars > MOST_SCALARS:
+            return TILES
+        return product_kind(extents(found), unit, tiles.are_read_by_rows(choice.core, found))
     image, weight = (view.sizes for view in call.args[:2])
-    return convolution_kind(image, weight, results, unit, device)
+    return convolution_kind(image, weight, constant_product(extents(found)[:3]), unit, device)
 
 
 def _library_us(choice: Choice, problem: Problem, device: Device) -> float:
@@ -96,7 +105,7 @@ def _library_us(choice: Choice, problem: Problem, device: Device) -> float:
     calls = sum(isinstance(kernel, ExternKernel) for kernel in choice.library)
     for kernel in choice.library:
         if isinstance(kernel, ExternKernel):
-            found += predict(_alone(kernel, problem, calls), {}, device)
+            found += predict(_alone(kernel, problem, calls), {}, device) + _unaligned_us(kernel, problem, device) / calls
         else:
             found += _loops_us(kernel, device)
     return found
@@ -113,13 +122,35 @@ def _alone(kernel: ExternKernel, problem: Problem, calls: int) -> Problem:
         wide = ROW_BYTES // itemsize / weight[1]
         elements += round(2 * wide * sizes[0])
         operations = round(2 * wide * constant_product(weight[1:]) * results)
-    kind = problem.kind if problem.kind in CONVOLUTIONS else "product"
-    return dataclasses.replace(
-        problem, kind=kind, dtypes=(), layouts=(), prologue="", epilogue="", bytes=elements * itemsize, operations=operations
-    )
+    kind = problem.kind if problem.kind in (*CONVOLUTIONS, PRODUCT_OF_ROWS) else "product"
+    alone: dict[str, Any] = {"dtypes": (), "layouts": (), "prologue": "", "epilogue": "", "scalars": 0}
+    return dataclasses.replace(problem, kind=kind, bytes=elements * itemsize, operations=operations, **alone)
+
+
+def _unaligned_us(kernel: ExternKernel, problem: Problem, device: Device) -> float:
+    """More than `predict` says, of a product whose columns or inner elements are no multiples of what the library loads at a time."""
+    if problem.kind != PRODUCT_OF_ROWS:
+        return 0.0
+    second = [view for view in kernel.node.args if hasattr(view, "buffer")][-1]
+    itemsize = 2
+    aligned = min(alignment(constant_product([size]), itemsize) for size in second.sizes)
+    return device.unaligned.get(itemsize, {}).get(aligned, 0.0) * problem.operations / 2 * 1e-9
 
 
 def _loops_us(kernel: Kernel, device: Device) -> float:
     """Of what is no product, by the bytes that it moves."""
     parts = kernel.parts if isinstance(kernel, KernelBatch) else (kernel,)
-    return sum(_bytes(b) for part in parts for b in getattr(part, "layouts", {}).values()) / device.bandwidth + device.launch_us
+    return sum(map(_moved, parts)) / device.bandwidth + device.launch_us
+
+
+def _moved(kernel: Kernel) -> int:
+    """Bytes of the buffers of a kernel, of loops no more than these read and write."""
+    if not isinstance(kernel, LoopKernel):
+        return sum(map(_bytes, getattr(kernel, "layouts", {}).values()))
+    points, inner = (constant_product(a.size for a in axes) for axes in (kernel.axes, kernel.reduction_axes))
+    reached: Counter[str] = Counter()
+    for one in kernel.passes:
+        for i in one.body.instructions:
+            if i.op in ("load", "store"):
+                reached[i.args[0]] += points * (inner if one.level == "inner" else 1)
+    return sum(min(_bytes(layout), reached[name] * layout.dtype.itemsize) for name, layout in kernel.layouts.items())

@@ -13,16 +13,16 @@ from typing import Any
 import torch
 
 from ..autotune.book import Book
-from ..autotune.cost import Device, device
+from ..autotune.cost import PRODUCT_OF_ROWS, Device, device
 from ..ir.buffer import BufferLayout, ExternNode, LoopNode
 from ..ir.index import Size, constant_product, constant_size, same
 from ..ir.scalar_ops import ops
 from ..options import InductorOptions
-from ..product_costs import ROW_BYTES, TILES, convolution_kind, has_few_channels
+from ..product_costs import ROW_BYTES, TILES, alignment, convolution_kind, has_few_channels, product_kind
 from ..schedule.matrix_product import OPERANDS
 from .layout import channels_last
 from .pointwise import elementwise
-from .row_padding import PRODUCTS, prim_name
+from .row_padding import PRODUCTS, fast_axis, prim_name, readers, row_alignment
 from .value import Lazy, Strided, TensorValue, pointwise, settled
 from .vector_products import multiplied, scaled, unscaled
 
@@ -38,27 +38,50 @@ FEW_BYTES = 8
 def tile_products(graph: Any, options: InductorOptions) -> frozenset[Any]:
     """Products and convolutions of a graph for which there are loops beside the library's call."""
     tests = {**dict.fromkeys(PRODUCTS, _is_large), "convolution": _is_dense_convolution}
-    found = (n for n in graph.nodes if (test := tests.get(prim_name(n) or "")) and _has_core(n) and test(n))
-    book = Book()
-    return frozenset(n for n in found if options.products == "tiles" or _is_known(n, book))
+    found = [n for n in graph.nodes if (test := tests.get(prim_name(n) or "")) and _has_core(n) and test(n)]
+    if options.products == "tiles" or not found:
+        return frozenset(found)
+    book, read_by = Book(), readers(graph)
+    return frozenset(n for n in found if _is_known(n, book, read_by[n]))
 
 
-def _is_known(node: Any, book: Book) -> bool:
+def _is_known(node: Any, book: Book, read_by: frozenset[str]) -> bool:
     """Whether what it takes can be looked up or predicted, so that planning both ways is worth its time."""
     on = device(node.meta["spec"].device.index or 0)
     if not on.calibrated and not book.knows(on.name):
         return False
     kind = _kind(node, on)
+    if kind == PRODUCT_OF_ROWS and not _has_more(node, read_by):
+        return book.answers(kind)
     return kind in on.calibrated or book.answers(kind)
+
+
+def _has_more(node: Any, read_by: frozenset[str]) -> bool:
+    """Whether loops follow a product, or the library has more to do than to multiply. Without either, it is the quicker one."""
+    spec = node.meta["spec"]
+    return "loop" in read_by or alignment(constant_size(spec.sizes[-1]), spec.dtype.itemsize) < ROW_BYTES
 
 
 def _kind(node: Any, on: Device) -> str:
     """As decisions/products.py asks about it."""
-    if prim_name(node) != "convolution":
-        return TILES
-    image, weight, result = (n.meta["spec"] for n in (*node.args[:2], node))
+    result = node.meta["spec"]
     unit = str(result.dtype).removeprefix("torch.")
+    if (name := prim_name(node)) != "convolution":
+        first, second = (node.args[n].meta["spec"] for n in PRODUCTS[name])
+        sizes = (*first.sizes, *second.sizes)
+        if first.ndim != 2 or not all(isinstance(s, int) for s in sizes):
+            return TILES
+        of_rows = all(_is_read_by(axis, spec) for axis, spec in ((1, first), (0, second)))
+        return product_kind((1, first.sizes[0], second.sizes[1], first.sizes[1]), unit, of_rows)
+    image, weight = (n.meta["spec"] for n in node.args[:2])
     return convolution_kind(image.sizes, weight.sizes, constant_product(result.sizes), unit, on)
+
+
+def _is_read_by(axis: int, spec: Any) -> bool:
+    """Whether a matrix's elements along the axis lie side by side, in rows that are loaded at once."""
+    if fast_axis(spec.sizes, spec.strides) != axis:
+        return False
+    return row_alignment(spec.sizes, spec.strides, spec.offset, axis, spec.dtype.itemsize) >= ROW_BYTES
 
 
 def _has_core(node: Any) -> bool:

@@ -21,6 +21,8 @@ class Choice:
     """The call, and the kernels of what the core's kernel computes besides; some of these may compute more."""
     copies: tuple[Kernel, ...] = ()
     """Of what the core alone reads, which runs before it."""
+    rest: tuple[Kernel, ...] = ()
+    """Beside the core's kernel, of what else those of `library` compute."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +97,10 @@ def _choices(program: Program, offered: KernelPlan, library: KernelPlan) -> tupl
         members = {name, *program.pieces.get(name, ()), *core.nodes}
         copies = {loops.name for loops in program.products[name]}.difference(core.nodes)
         before = tuple(k for k in offered.kernels if copies & _nodes(k))
-        found.append(Choice(name, core, tuple(k for k in library.kernels if members & _nodes(k)), before))
+        replaced = tuple(k for k in library.kernels if members & _nodes(k))
+        others = frozenset[str]().union(*map(_nodes, replaced)) - members
+        rest = tuple(k for k in offered.kernels if others & _nodes(k) and not getattr(k, "core", ""))
+        found.append(Choice(name, core, replaced, before, rest))
     return tuple(sorted(found, key=lambda choice: list(program.products).index(choice.name)))
 
 

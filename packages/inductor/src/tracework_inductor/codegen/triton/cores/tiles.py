@@ -35,7 +35,7 @@ from ..text_rules import HALF, POINTER
 from ..tiling import positions
 from .rectangles import Rectangle, rectangle
 
-__all__ = ["configs", "render"]
+__all__ = ["are_read_by_rows", "configs", "render"]
 
 _Dims = tuple[Sequence[Axis], Sequence[Axis]]
 _DESCRIPTORS_FROM = 90
@@ -54,6 +54,12 @@ def configs(kernel: LoopKernel, capability: int = 80) -> list[TileConfig]:
     after, moved = _epilogue(kernel, found), sum(constant_product(b.sizes) * b.dtype.itemsize for b in kernel.layouts.values())
     itemsizes = _itemsizes(kernel, found), found.dtype.itemsize
     return tile_configs(*extents(found), *itemsizes, capability, after, described, moved)
+
+
+def are_read_by_rows(kernel: LoopKernel, found: MatrixProduct) -> bool:
+    """Whether both matrices are read as they lie, and have what is added up side by side."""
+    first, second = (_place(kernel, found, side) for side in (0, 1))
+    return _known(kernel, found) and first is not None and second is not None and not first.turned and second.turned
 
 
 def render(kernel: LoopKernel) -> RenderedKernel:
@@ -99,10 +105,14 @@ def _known(kernel: LoopKernel, found: MatrixProduct) -> bool:
 
 def _is_described(kernel: LoopKernel, found: MatrixProduct) -> bool:
     """Whether descriptors tell where both matrices are."""
-    body, dims = kernel.passes[0].body, ((found.rows, found.inner), (found.inner, found.columns))
-    return _known(kernel, found) and all(
-        _loaded(kernel, body, ref, found, axes) is not None for ref, axes in zip(found.factors, dims, strict=True)
-    )
+    return _known(kernel, found) and all(_place(kernel, found, side) is not None for side in (0, 1))
+
+
+def _place(kernel: LoopKernel, found: MatrixProduct, side: int) -> Rectangle | None:
+    """Where the first or the second matrix is, if a descriptor tells it."""
+    dims = (found.rows, found.inner) if side == 0 else (found.inner, found.columns)
+    loaded = _loaded(kernel, kernel.passes[0].body, found.factors[side], found, dims)
+    return None if loaded is None else loaded[1]
 
 
 def _loaded(kernel: LoopKernel, body: LoopBody, ref: Ref, found: MatrixProduct, dims: _Dims) -> tuple[str, Rectangle] | None:
