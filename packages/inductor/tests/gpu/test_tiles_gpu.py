@@ -8,7 +8,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import pytest
 import torch
 from product_programs import BF16, linear, silu, turned
-from tracework_inductor import InductorOptions, compile_plan, lower, schedule
+from tracework_inductor import InductorOptions, compile_graph, compile_plan, lower, schedule
+from tracework_inductor.autotune.cost import PRODUCT_OF_ROWS, device
 from tracework_inductor.codegen.triton import TritonRenderer
 from tracework_inductor.codegen.triton.cores import tiles
 from tracework_inductor.schedule.choice import Answer
@@ -120,3 +121,23 @@ def test_recorded():
         taken = torch.full((1 << 20,), 255, dtype=torch.uint8, device="cuda")
         recorded.replay()
         assert close(found, eager(*(t.double() for t in given))), taken.shape
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available() or PRODUCT_OF_ROWS not in device().calibrated,
+    reason="products are not predicted on this device",
+)
+def test_logits_in_default_mode():
+    """One kernel writes rows that begin anywhere, and beside the result there is no memory of its size, nor of a piece of it."""
+    rows, columns, inner = 16384, 30522, 768
+    x, w, b = given = [torch.randn(s, device="cuda", dtype=BF16) for s in ((rows, inner), (columns, inner), (columns,))]
+    run = load(compile_graph(graph_of(lambda x, w, b: prims.addmm(b, x, turned(w)), *given)))
+    run(list(given))
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    (found,) = run(list(given))
+    result = 2 * rows * columns
+    assert result <= torch.cuda.max_memory_allocated() - before < 1.01 * result
+    assert found.stride() == (columns, 1)
+    for first in range(0, rows, 4096):
+        assert close(found[first : first + 4096], x[first : first + 4096].double() @ w.double().T + b.double())
