@@ -176,6 +176,10 @@ SHORT = {
     "dilated": "1/1 0",
     "block": "2/2 2",
     "two and a head": "2/2 3",
+    "separable chain": "3/4 5",
+    "dilated, few channels": "1/1 0",
+    "conv largest of all": "1/1 0",
+    "conv logsumexp of all": "1/1 0",
     "transposed": "1/1 0",
     "transposed add min gelu mul": "1/1 0",
     "transposed bias softmax scale": "1/1 0",
@@ -186,8 +190,12 @@ SHORT = {
     "volume group norm mean": "0/1 0",
     "volume softmax pool": "0/1 0",
     "transposed volume norm": "0/1 0",
+    "volume norm leaky avg": "0/1 0",
     "signal": "0/1 0",
     "signal norm relu pool": "0/1 0",
+    "signal grouped": "0/1 0",
+    "signal depthwise": "0/1 0",
+    "transposed signal": "0/1 0",
 }
 
 
