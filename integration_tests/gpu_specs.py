@@ -15,6 +15,7 @@ import tracework_primops as primops
 from torch import fx, nn
 from tracework_aotautograd.api import _clean
 from tracework_aotautograd.layouts import lay_out
+from tracework_aotautograd.partition import narrow_indices
 
 GPU = torch.device("cuda", 0)
 
@@ -70,6 +71,7 @@ def artifacts(joint: aotautograd.JointProgram) -> list[Any]:
     lay_out(joint.graph)
     signature = joint.signature
     if signature.tangents:
+        narrow_indices(joint.graph.graph)
         halves = aotautograd.partition(joint, aotautograd.AotOptions())
         parts = [(halves.forward, halves.forward_spec), *((b.graph, b.spec) for b in halves.backwards)]
     else:

@@ -138,7 +138,7 @@ def chosen_for(model, sizes, training):
 MODELS = {
     "resnet18": ("20/20 46", "40/40 93"),
     "resnet50": ("53/53 119", "106/106 239"),
-    "mobilenet_v3_large": ("47/62 42", "78/124 144"),
+    "mobilenet_v3_large": ("56/62 71", "78/124 141"),
     "convnext_tiny": ("0/22 0", "2/44 12"),
     "unet": ("13/13 24", "26/26 48"),
 }
@@ -176,6 +176,10 @@ SHORT = {
     "dilated": "1/1 0",
     "block": "2/2 2",
     "two and a head": "2/2 3",
+    "separable chain": "3/4 5",
+    "dilated, few channels": "1/1 0",
+    "conv largest of all": "1/1 0",
+    "conv logsumexp of all": "1/1 0",
     "transposed": "1/1 0",
     "transposed add min gelu mul": "1/1 0",
     "transposed bias softmax scale": "1/1 0",
@@ -186,8 +190,12 @@ SHORT = {
     "volume group norm mean": "0/1 0",
     "volume softmax pool": "0/1 0",
     "transposed volume norm": "0/1 0",
-    "signal": "1/1 0",
-    "signal norm relu pool": "1/1 2",
+    "volume norm leaky avg": "0/1 0",
+    "signal": "0/1 0",
+    "signal norm relu pool": "0/1 0",
+    "signal grouped": "0/1 0",
+    "signal depthwise": "0/1 0",
+    "transposed signal": "0/1 0",
 }
 
 

@@ -1,4 +1,4 @@
-"""Forty float32 programs of one to twenty operators around a convolution or a product, against eager and torch.compile, in one run.
+"""Some fifty float32 programs of one to twenty operators around a convolution or a product, against eager and torch.compile, in one run.
 
     python tools/run_in_tree.py python -m benchmarks.micro.short_programs [--device cpu] [--only WORDS] [--systems tracework,torch.compile] [--repeat 9]
 
@@ -40,6 +40,17 @@ class Program(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.then(self.layers(x))
+
+
+class Residual(nn.Module):
+    """Two linear layers behind a norm, beside what they are given."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.LayerNorm(size), nn.Linear(size, size), nn.GELU(), nn.Linear(size, size))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.layers(x)
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,21 @@ PROGRAMS: Mapping[str, Row] = {
         lambda x: F.log_softmax(x, 1),
         (128, 3, 128, 128),
     ),
+    "separable chain": Row(
+        lambda: [
+            layer
+            for size, results in ((32, 64), (64, 128))
+            for layer in (
+                *(nn.Conv2d(size, size, 3, padding=1, groups=size), nn.BatchNorm2d(size), nn.ReLU6()),
+                *(nn.Conv2d(size, results, 1), nn.BatchNorm2d(results), nn.ReLU6()),
+            )
+        ],
+        _same,
+        (64, 32, 56, 56),
+    ),
+    "dilated, few channels": Row(lambda: [nn.Conv2d(4, 32, 3, padding=2, dilation=2)], torch.relu, (64, 4, 128, 128)),
+    "conv largest of all": Row(lambda: [nn.Conv2d(32, 64, 3)], lambda x: torch.sigmoid(x.amax((2, 3))), (64, 32, 96, 96)),
+    "conv logsumexp of all": Row(lambda: [nn.Conv2d(32, 64, 3)], lambda x: torch.logsumexp(x, (2, 3)), (64, 32, 96, 96)),
     # transposed
     "transposed": Row(lambda: [nn.ConvTranspose2d(64, 32, 4, 2, 1)], _same, (32, 64, 64, 64)),
     "transposed add min gelu mul": Row(
@@ -159,11 +185,19 @@ PROGRAMS: Mapping[str, Row] = {
         lambda x: x - x.mean((2, 3, 4), keepdim=True),
         (16, 16, 16, 24, 24),
     ),
+    "volume norm leaky avg": Row(
+        lambda: [nn.Conv3d(16, 32, 3, 2, 1), nn.BatchNorm3d(32), nn.LeakyReLU(0.1), nn.AvgPool3d(2)], _same, (16, 16, 32, 48, 48)
+    ),
     # signals
     "signal": Row(lambda: [nn.Conv1d(64, 128, 3, padding=1)], F.gelu, (64, 64, 4096)),
     "signal norm relu pool": Row(
         lambda: [nn.Conv1d(32, 64, 7, 2, 3), nn.BatchNorm1d(64), nn.ReLU(), nn.MaxPool1d(2)], _same, (64, 32, 8192)
     ),
+    "signal grouped": Row(lambda: [nn.Conv1d(128, 128, 5, 2, 2, groups=8), nn.BatchNorm1d(128)], F.silu, (64, 128, 4096)),
+    "signal depthwise": Row(
+        lambda: [nn.Conv1d(256, 256, 4, padding=3, groups=256)], lambda x: F.silu(x[..., :-3]), (16, 256, 4096)
+    ),
+    "transposed signal": Row(lambda: [nn.ConvTranspose1d(64, 32, 4, 2, 1), nn.LeakyReLU(0.1)], torch.tanh, (64, 64, 4096)),
     # products
     "linear gelu softmax": Row(lambda: [nn.Linear(1024, 1024)], lambda x: torch.softmax(F.gelu(x), 1), (4096, 1024)),
     "linear group norm hardtanh": Row(
@@ -175,7 +209,9 @@ PROGRAMS: Mapping[str, Row] = {
     "linear norm swish": Row(
         lambda: [nn.Linear(1024, 1024), nn.BatchNorm1d(1024)], lambda x: x * torch.sigmoid(x / 2.0), (4096, 1024)
     ),
+    "linear norm residual": Row(lambda: [Residual(1024), Residual(1024)], _same, (4096, 1024)),
     "products of a batch": Row(lambda: [], lambda x: torch.relu(torch.bmm(x, x.mT)).mean(2), (128, 512, 128)),
+    "products of a batch scale softmax": Row(lambda: [], lambda x: torch.softmax(torch.bmm(x, x.mT) * 0.1, 2), (128, 512, 128)),
 }
 
 

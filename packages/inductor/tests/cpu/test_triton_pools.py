@@ -64,3 +64,27 @@ def test_both_ways_as_on_a_gpu(name, sizes, dtype, form, tmp_path):
     (exact,) = torch.autograd.grad(exact, leaf, g.double())
     assert (gradient.dtype, gradient.stride()) == (x.dtype, x.stride())
     torch.testing.assert_close(gradient.double(), exact, rtol=2 * torch.finfo(dtype).eps, atol=4 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("form", (torch.contiguous_format, torch.channels_last), ids=str)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_indices_of_few_bits_are_converted_by_what_reads_them(name, form, tmp_path):
+    kernel, stride, padding, ceil = WINDOWS[name]
+    torch.manual_seed(0)
+    x = torch.randint(-3, 3, (1, 2, 9, 16)).float().contiguous(memory_format=form)  # ties
+    out, indices = torch.nn.functional.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil, return_indices=True)
+    g = torch.randn_like(out)
+
+    def both(x, g, i):
+        wide = prims.convert(i, torch.int64)
+        gradient = prims.max_pool_backward(g, x, kernel, stride, padding, (1, 1), ceil, wide)
+        return prims.convert(prims.max_pool(x, kernel, stride, padding, (1, 1), ceil)[1], torch.int16), gradient
+
+    short = indices.short()
+    host, kernels = programs.rendered(programs.graph_of(both, x, g, short, device=torch.device("cuda", 0)))
+    assert "max_pool" not in host and "int64)" not in host
+    found, gradient = programs.triton_interpreter.host_call(host, kernels, tmp_path)([x, g, short])
+    torch.testing.assert_close(found, short, rtol=0, atol=0, check_stride=True)
+    leaf = x.clone().requires_grad_()
+    torch.nn.functional.max_pool2d(leaf, kernel, stride, padding, ceil_mode=ceil).backward(g)
+    torch.testing.assert_close(gradient, leaf.grad, check_stride=True)

@@ -147,7 +147,8 @@ def max_pool(*window):
 KINDS = {
     "mean": (pool((3, 3), (2, 2), (1, 1), False, True, None), "jumps", "pointwise"),
     "mean of borders": (pool((3, 3), (2, 2), (1, 1), True, False, None), "jumps", "pointwise"),
-    "mean of neighbours": (pool((3, 3), (1, 1), (1, 1), False, True, None), "pointwise", "pointwise"),
+    "mean of neighbours": (pool((3, 3), (1, 1), (1, 1), False, True, None), "jumps", "jumps"),
+    "mean of rows": (pool((3, 1), (1, 1), (1, 0), False, True, None), "pointwise", "pointwise"),
     "mean, far apart": (pool((3, 3), (9, 9), (1, 1), False, True, None), "pointwise", None),
     "largest": (max_pool((3, 3), (2, 2), (1, 1)), "jumps", None),
     "adaptive, whole": (adaptive(16, 48), "jumps", "pointwise"),
@@ -161,8 +162,8 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_kinds_of_kernels(name):
-    """Tiles with one element a thread are for jumps of one length, whichever way: where places are divided or looked up, stores of one element
-    take longer than what loads save. Nothing of a channels-last image jumps."""
+    """Tiles with one element a thread are for jumps of one length, whichever way, and for pieces that begin anywhere. Where places are divided
+    or looked up, stores of one element take longer than what loads save. Nothing of a channels-last image jumps."""
     (forward, backward), *kinds = KINDS[name]
     for form in (torch.contiguous_format, torch.channels_last):
         x = torch.empty(2, 16, 32, 144).to(memory_format=form)

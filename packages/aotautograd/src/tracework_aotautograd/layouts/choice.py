@@ -87,8 +87,10 @@ def _gains(node: fx.Node) -> bool:
     images = [x for x in _tensors(node.meta["val"]) if x.ndim > 2]
     if not images or not all(map(_is_static, (*operands, *images))):
         return False
-    groups: Any = node.args[settings + 5]
-    known = costs.rate(operands[-2], groups) is not None
+    arguments: tuple[Any, ...] = node.args
+    transposed, groups = arguments[settings + 3], arguments[settings + 5]
+    looped = len(places) == 1 and costs.is_looped(operands[0], operands[-1], transposed, groups)
+    known = costs.rate(operands[-2], groups, looped) is not None
     return known and operands[0].ndim <= 5 and all(is_contiguous(x.shape, x.stride()) for x in images)
 
 

@@ -9,6 +9,7 @@ from torch import fx
 from ..contracts import JointProgram
 from ..options import AotOptions
 from .default import default
+from .indices import narrow_indices
 from .min_cut import min_cut
 from .split import JointParts, Split, has_effect, needed_for, shown_input, split, through_views, value_inputs
 
@@ -22,6 +23,7 @@ __all__ = [
     "Partitioner",
     "Split",
     "has_effect",
+    "narrow_indices",
     "needed_for",
     "split",
     "shown_input",

@@ -98,18 +98,24 @@ CASES = {
         lambda x, a, b: F.conv2d(torch.cat(F.conv2d(x, a).chunk(2, 1)[::-1], 1), b).sum((2, 3)), IMAGES,
         ["convolution", "split", "cat", "convolution"],
     ),
-    "signals": (
-        lambda x, a, b: F.conv1d(F.gelu(F.conv1d(x, a)), b).sum(2), ((64, 32, 4096), (64, 32, 3), (64, 64, 3)),
-        [*("unsqueeze", "unsqueeze", "convolution", "squeeze", "gelu"), *("unsqueeze", "unsqueeze", "convolution", "squeeze")],
+    "signals": (lambda x, a, b: F.conv1d(F.gelu(F.conv1d(x, a)), b).sum(2), ((64, 32, 4096), (64, 32, 3), (64, 64, 3)), []),
+    "images of one row": (
+        lambda x, a, b: F.conv2d(F.gelu(F.conv2d(x, a)), b).sum(2), ((64, 32, 1, 4096), (64, 32, 1, 3), (64, 64, 1, 3)), [],
     ),
+    "a row's window": (lambda x, a, b: F.conv2d(x, a[:, :, :1]), IMAGES, ["convolution"]),
     "volumes without TF32": (
         lambda x, a, b: F.conv3d(torch.sigmoid(F.conv3d(x, a)), b).sum((2, 3, 4)), ((32, 8, 16, 32, 32), (16, 8, 3, 3, 3), (16, 16, 3, 3, 3)),
         [],
     ),
-    "depthwise between": (
-        lambda x, a, b: F.conv2d(torch.relu(F.conv2d(F.conv2d(x, a), b[:, :1], groups=64)), b).sum((2, 3)), IMAGES,
+    "depthwise of a large window between": (
+        lambda x, a, b: F.conv2d(torch.relu(F.conv2d(F.conv2d(x, a), b[:, :1].repeat(1, 1, 2, 2), groups=64)), b).sum((2, 3)), IMAGES,
         ["convolution", "relu", "convolution"],
     ),
+    "depthwise, looped, between": (
+        lambda x, a, b: F.conv2d(torch.relu(F.conv2d(F.conv2d(x, a), b[:, :1], padding=1, groups=64)), b).sum((2, 3)), IMAGES,
+        ["convolution", "convolution", "relu", "convolution"],
+    ),
+    "depthwise alone": (lambda x, a, b: torch.relu(F.conv2d(x, a[:16, :1], groups=16)), IMAGES, []),
     "small": (conv_relu_pool, ((1, 3, 16, 16), (8, 3, 3, 3), (8, 8, 3, 3)), []),
     "patches of tokens": (
         lambda x, a, b: F.linear(F.conv2d(x, a, stride=8).flatten(2).transpose(1, 2), b).sum(1),
@@ -124,6 +130,15 @@ def test_chosen(name, graph, gaining):
     fn, sizes, wanted = CASES[name]
     gm = traced(graph, lambda *args: (fn(*args),), *(torch.empty(s) for s in sizes)).graph
     assert laid_out(gm) == wanted
+
+
+def test_signals_in_halves_are_images_of_one_row(graph, gaining, monkeypatch):
+    monkeypatch.setattr(costs, "RATES", {("cpu", torch.bfloat16): costs.Rate(2.9)})
+    sizes = (64, 32, 4096), (64, 32, 3), (64, 64, 3)
+    inputs = [torch.empty(s, dtype=torch.bfloat16) for s in sizes]
+    gm = traced(graph, lambda x, a, b: (F.conv1d(F.gelu(F.conv1d(x, a)), b).sum(2),), *inputs).graph
+    as_images = "unsqueeze", "unsqueeze", "convolution", "squeeze"
+    assert laid_out(gm) == [*as_images, "gelu", *as_images]
 
 
 TRAINED = {
@@ -277,6 +292,8 @@ KINDS = {
     "volume": (3, 64, 1, True, True),
     "grouped": (128, 128, 4, False),
     "depthwise": (128, 128, 128, False),
+    "depthwise, looped": (128, 128, 128, False, False, True),
+    "line, TF32": (3, 64, 1, True, False, False, True),
     "gradients, depthwise": (128, 128, 128, True),
 }
 
@@ -342,9 +359,51 @@ def test_rates(dtype, sizes):
     known = half or (dtype == torch.float32 and len(sizes) < 5)
     with precision("tf32"):
         assert [costs.rate(x, groups) is not None for groups in (1, 2, 8)] == [known, known, half]
+        assert (costs.rate(x, 8, looped=True) is not None) is known
         assert costs.rate(images(sizes, dtype, torch.device("cpu")), 1) is None
     with precision("ieee"):
         assert (costs.rate(x, 1) is not None) is half
+
+
+LOOPED = {
+    "small window": ((8, 1, 3, 3), torch.float32, False, 8, True),
+    "signal": ((8, 1, 9), torch.float32, False, 8, True),
+    "large window": ((8, 1, 4, 4), torch.float32, False, 8, False),
+    "half": ((8, 1, 3, 3), torch.bfloat16, False, 8, False),
+    "transposed": ((8, 1, 3, 3), torch.float32, True, 8, False),
+    "grouped": ((8, 4, 3, 3), torch.float32, False, 2, False),
+    "several results of a channel": ((16, 1, 3, 3), torch.float32, False, 8, False),
+}
+
+
+@pytest.mark.parametrize("name", LOOPED)
+def test_depthwise_convolutions_that_are_loops(name):
+    sizes, dtype, transposed, groups, looped = LOOPED[name]
+    x = images((2, 8, *[9] * (len(sizes) - 2)), dtype)
+    assert costs.is_looped(x, images(sizes, dtype), transposed, groups) is looped
+
+
+LINES = {"signal norm relu pool": ((64, 32, 8192), 64, 7, 2, 3, 152, 359), "signal": ((64, 64, 4096), 128, 3, 1, 1, 148, 146)}
+"""The same for signals, in microseconds row-major and channels-last, of kernels by name."""
+
+
+@pytest.mark.parametrize("sizes", ("signal", "row", "column"))
+def test_lines_are_no_faster_channels_last(sizes):
+    """By which they would have to pay for copies of image and result."""
+    ratio = 1.0
+    for (batch, channels, length), results, window, stride, padding, row, last in LINES.values():
+        ratio *= last / row
+        of_line = {"signal": lambda n: (n,), "row": lambda n: (1, n), "column": lambda n: (n, 1)}[sizes]
+        x, w = (
+            images((batch, channels, *of_line(length)), torch.float32),
+            images((results, channels, *of_line(window)), torch.float32),
+        )
+        result = (batch, results, *of_line((length + 2 * padding - window) // stride + 1))
+        with precision("tf32"):
+            (work,) = costs.works(x, w, result, False, 1)
+        found = costs.times(work)
+        assert found[1] > found[0]
+    assert ratio ** (1 / len(LINES)) == pytest.approx(costs.KINDS["line, TF32"].ratio, rel=0.05)
 
 
 FIRST = {torch.float64: None, torch.float32: (8, 0), torch.float16: (7, 0), torch.bfloat16: (8, 0)}

@@ -1,5 +1,6 @@
-"""Convolutions are library calls, but for depthwise ones of few images on a GPU, which are loops."""
+"""Convolutions are library calls, but for depthwise ones on a GPU for which loops are faster."""
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -28,7 +29,7 @@ def convolution(low: Any, x: Any, w: Any, b: Any, *settings: Any) -> Any:
         result = low.extern(CONVOLUTION, (x, w, b, *_lists(settings)))
         low.images.note(result.buffer, low.buffers[result.buffer].layout)
         return result
-    if _is_short(low, x, w, settings):
+    if _is_looped(low, x, w, settings):
         return _window_sums(low, x, w, b, settings)
     if low.spec.device.type != "cuda":
         return low.extern(CONVOLUTION, (*_placed(low, x, w), b, *_lists(settings)))
@@ -56,49 +57,85 @@ def _placed(low: Any, x: Any, w: Any) -> tuple[Any, Any]:
     return (_channels_last(low, x), _weight(low, w)) if _has_channels_last(low.spec) else (x, w)
 
 
-MOST_ELEMENTS = 1 << 19
-TAPS = range(25, 50)
-"""Depthwise convolutions with channels last that are faster as a loop: elements of the result, and of the window.
+@dataclasses.dataclass(frozen=True)
+class Looped:
+    """Depthwise convolutions that are faster as a loop: elements of the window, and the most of the result."""
 
-On an H200, bfloat16, microseconds of the library and ours, with a copy of the weights: 7x7 96x56x56 14.4 and 11.8, 384x14x14 11.5 and 10.6, four
-of these 15.5 and 8.3, sixteen 13.3 and 18.0; 5x5 120x28x28 5.5 and 4.6; 3x3 672x14x14 2.7 and 3.4; row-major 7x7 96x56x56 15.5 and 18.5.
+    taps: range
+    elements: float = math.inf
+    dtypes: frozenset[torch.dtype] = frozenset({torch.float32})
+    dims: range = range(1, 4)
+    roles: frozenset[str] = frozenset({"inference", "forward"})
+
+
+LOOPED = {
+    "row-major": (Looped(range(1, 50)),),
+    "channels last": (
+        Looped(range(1, 10)),
+        Looped(
+            range(25, 50),
+            1 << 19,
+            frozenset((torch.bfloat16, torch.float16, torch.float32)),
+            range(2, 3),
+            frozenset({"inference"}),
+        ),
+    ),
+}
+"""Layout of the result -> the rows that hold for it.
+
+On an H200, bfloat16, channels last, microseconds of the library and ours, with a copy of the weights: 7x7 96x56x56 14.4 and 11.8, 384x14x14 11.5
+and 10.6, four of these 15.5 and 8.3, sixteen 13.3 and 18.0; 5x5 120x28x28 5.5 and 4.6; 3x3 672x14x14 2.7 and 3.4; row-major 7x7 96x56x56
+15.5 and 18.5.
+
+In float32 torch has a kernel of its own for row-major images, which computes one element after the other from windows of any size: 3x3 of
+64x96x56x56 in 191 us, cuDNN's kernel for channels last 57, and 37 for what follows, which is a part of the loop. That has 79 instructions an
+element on sm_90 row-major and 47 channels last, without spills: 53 and 32 us of what 132 multiprocessors issue.
 """
-
-
-def _is_short(low: Any, x: Any, w: Any, settings: Any) -> bool:
-    """Whether a convolution is a loop: each channel by itself, too few elements for the library's kernels to fill a GPU."""
-    transposed, groups, spec = settings[3], settings[5], low.spec
-    if x.device.type not in LOOPED_ON or transposed or low.options.numerics != "default" or low.graph.role != "inference":
-        return False
-    if x.dtype not in LOOP_DTYPES or not is_static((*x.sizes, *w.sizes, *spec.sizes)) or 0 in spec.sizes:
-        return False
-    depthwise = len(w.sizes) == 4 and groups == x.sizes[1] == w.sizes[0] and math.prod(w.sizes[2:]) in TAPS
-    return bool(depthwise and _has_channels_last(spec) and math.prod(spec.sizes) <= MOST_ELEMENTS)
-
-
 LOOPED_ON = frozenset({"cuda"})
-LOOP_DTYPES = frozenset((torch.bfloat16, torch.float16, torch.float32))
+
+
+def _is_looped(low: Any, x: Any, w: Any, settings: Any) -> bool:
+    """Whether a convolution is a loop: each channel by itself, where the library's kernels are slow."""
+    transposed, groups, spec = settings[3], settings[5], low.spec
+    if x.device.type not in LOOPED_ON or transposed or low.options.numerics != "default":
+        return False
+    if not is_static((*x.sizes, *w.sizes, *spec.sizes)) or 0 in spec.sizes or not groups == x.sizes[1] == w.sizes[0] > 1:
+        return False
+    dims, taps, elements = len(w.sizes) - 2, math.prod(w.sizes[2:]), math.prod(spec.sizes)
+    return any(
+        x.dtype in row.dtypes
+        and dims in row.dims
+        and taps in row.taps
+        and elements <= row.elements
+        and low.graph.role in row.roles
+        for row in LOOPED["channels last" if _has_channels_last(spec) else "row-major"]
+    )
 
 
 def _window_sums(low: Any, x: Any, w: Any, b: Any, settings: Any) -> Any:
     """A depthwise convolution with its bias, the window written out, in float32."""
     stride, padding, dilation = settings[:3]
     spec, lead = low.spec, 2
-    channels, _, _, wide = w.sizes
-    # those of one tap next to each other, as those of an element
-    x, w = low.realize_with(x, channels_last(x.sizes)), low.realize_with(w, (1, channels, wide * channels, channels))
+    if _has_channels_last(spec):
+        # weights of one tap next to each other, as those of an element
+        taps_first = contiguous_strides((*w.sizes[2:], w.sizes[0]))
+        x, w = _channels_last(low, x), low.realize_with(w, (1, w.sizes[0], *taps_first[:-1]))
+    else:
+        x, w = low.realize(settled(x)), low.realize(settled(w))
     taps = list(itertools.product(*map(range, w.sizes[lead:])))
 
     def inner(index: Any) -> Any:
         channel = index[1]
-        total = ops.to_dtype(b.load([channel]), torch.float32) if b is not None else None
+        total = ops.to_dtype(b.load([channel]), torch.float32) if b is not None else ops.constant(0.0, torch.float32)
         for tap in taps:
             at = [i * s + o * d - p for i, o, s, d, p in zip(index[lead:], tap, stride, dilation, padding, strict=True)]
             inside = inside_of(x.sizes[lead:], spec.sizes[lead:], at, tap, stride, dilation, padding)
             place = [*index[:lead], *at]
             value = x.load(place) if inside is None else ops.masked(inside, lambda place=place: x.load(place), 0.0)
             term = ops.mul(ops.to_dtype(value, torch.float32), ops.to_dtype(w.load([channel, 0, *tap]), torch.float32))
-            total = term if total is None else ops.add(total, term)
+            added = ops.add(total, term)
+            # a tap outside of the image adds nothing, whatever its weight: zero times an infinite one would be NaN
+            total = added if inside is None else ops.where(inside, added, total)
         return ops.to_dtype(total, spec.dtype)
 
     values = [x, w, *([b] if b is not None else [])]

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from ..ir.index import Size, floordiv, maximum, minimum, same
+from ..ir.index import Size, constant_size, floordiv, maximum, minimum, same
 from ..ir.scalar_ops import ops
 from ..ir.views import IndexMap
 from . import resample
 from .fallback import Refused
 from .reduction import accumulator, reduce
 from .registry import lowers
-from .value import pointwise, settled
+from .value import Lazy, pointwise, settled
 from .view import rearranged, reshape
 
 MAX_WINDOW = 25
@@ -59,14 +59,14 @@ def _largest(low: Any, x: Any, lead: int, elements: Any, first: Callable[[list[S
     def where_it_is(index: list[Size]) -> Any:
         """Of the first of equal ones, of the last NaN, of the first element of all if nothing exceeds -inf."""
         value = ops.constant(-math.inf, x.dtype)
-        place = ops.index_expr(_flat(first(index), x.sizes[lead:]), torch.int64)
+        place = ops.index_expr(_flat(first(index), x.sizes[lead:]), counted)
         for new, at in elements(index):
             wins = ops.logical_or(ops.gt(new, value), ops.ne(new, new))
             value = ops.where(wins, new, value)
-            place = ops.where(wins, ops.index_expr(_flat(at, x.sizes[lead:]), torch.int64), place)
-        return place
+            place = ops.where(wins, ops.index_expr(_flat(at, x.sizes[lead:]), counted), place)
+        return ops.to_dtype(place, torch.int64)
 
-    spec = low.spec[0]
+    spec, counted = low.spec[0], _counted(x.sizes[lead:])
     strides = low.images.strides(spec, x.reads)
     values = pointwise(spec.sizes, x.dtype, x.device, highest, [x], cost, strides)
     places = pointwise(spec.sizes, torch.int64, x.device, where_it_is, [x], cost, strides)
@@ -110,16 +110,17 @@ def max_pool_backward(
     if x.device.type not in GATHERED_ON or set(dilation) != {1} or math.prod(reach) > MAX_WINDOW:
         raise Refused("the gradient of a pool on a CPU, with gaps or of a large window")
     lead, wide = x.ndim - len(kernel), accumulator(x.dtype)
-    grad, indices = low.realize(settled(grad)), low.realize(settled(indices))
+    grad, indices = low.realize(settled(grad)), _converted(low, indices)
+    counted = _counted(x.sizes[lead:])
 
     def inner(index: list[Size]) -> Any:
-        here = ops.index_expr(_flat(index[lead:], x.sizes[lead:]), torch.int64)
+        here = ops.index_expr(_flat(index[lead:], x.sizes[lead:]), counted)
         total = ops.constant(0.0, wide)
         rows = zip(index[lead:], x.sizes[lead:], grad.sizes[lead:], stride, padding, reach, strict=True)
         for windows in itertools.product(*(_windows_of(*row) for row in rows)):
             full = [*index[:lead], *(at for at, _ in windows)]
             hits = (test for _, tests in windows for test in tests)
-            hit = functools.reduce(ops.logical_and, hits, ops.eq(indices.load(full), here))
+            hit = functools.reduce(ops.logical_and, hits, ops.eq(ops.to_dtype(indices.load(full), counted), here))
             total = ops.add(total, ops.where(hit, ops.to_dtype(grad.load(full), wide), ops.constant(0.0, wide)))
         return ops.to_dtype(total, x.dtype)
 
@@ -134,20 +135,20 @@ def adaptive_max_pool_backward(low: Any, grad: Any, x: Any, indices: Any) -> Any
     lead, wide = 2, accumulator(x.dtype)
     resample.known(*x.sizes[lead:], *grad.sizes[lead:])
     tiles = [resample.Tile(*row) for row in zip(x.sizes[lead:], grad.sizes[lead:], strict=True)]
-    count = math.prod(t.most for t in tiles)
+    count, counted = math.prod(t.most for t in tiles), _counted(x.sizes[lead:])
     if count > MAX_WINDOW:
         raise Refused("the gradient of a pool to more elements than it had")
-    grad, indices = low.realize(settled(grad)), low.realize(settled(indices))
+    grad, indices = low.realize(settled(grad)), _converted(low, indices)
 
     def inner(index: list[Size]) -> Any:
-        here = ops.index_expr(_flat(index[lead:], x.sizes[lead:]), torch.int64)
+        here = ops.index_expr(_flat(index[lead:], x.sizes[lead:]), counted)
         total = ops.constant(0.0, wide)
         for taps in itertools.product(*(t.backward(i) for t, i in zip(tiles, index[lead:], strict=True))):
             full = [*index[:lead], *(tap.at for tap in taps)]
 
             def given(full: list[Size] = full) -> Any:
                 value = ops.to_dtype(grad.load(full), wide)
-                return ops.where(ops.eq(indices.load(full), here), value, ops.constant(0.0, wide))
+                return ops.where(ops.eq(ops.to_dtype(indices.load(full), counted), here), value, ops.constant(0.0, wide))
 
             inside = resample.all_of(*(tap.inside for tap in taps))
             total = ops.add(total, given() if inside is None else ops.masked(inside, given, 0.0))
@@ -176,6 +177,19 @@ def _first(i: Size, stride: int, dilation: int, padding: int) -> Size:
     """The first position of a window that lies in the input."""
     start = i * stride - padding
     return start if padding == 0 else start + floordiv(maximum(-start, 0) + (dilation - 1), dilation) * dilation
+
+
+def _converted(low: Any, indices: Any) -> Any:
+    """In memory, or converted from what is, by whoever reads it."""
+    indices = settled(indices)
+    in_place = isinstance(indices, Lazy) and indices.cost <= 1 and len(indices.reads) == 1
+    return indices if in_place else low.realize(indices)
+
+
+def _counted(sizes: Sequence[Size]) -> torch.dtype:
+    """The dtype that flat positions are compared in: in 32 bits that takes half the instructions."""
+    known = all(isinstance(size, int) for size in sizes)
+    return torch.int32 if known and math.prod(map(constant_size, sizes)) < 2**31 else torch.int64
 
 
 def _flat(position: Sequence[Size], sizes: Sequence[Size]) -> Size:

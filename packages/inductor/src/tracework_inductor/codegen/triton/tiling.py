@@ -28,6 +28,8 @@ _WORTH_A_SHARE = 0.125
 _WORTH_JUMPING = 12
 # Bytes that a GPU's memory gives at least: with longer jumps each element takes one of these, whichever thread reads it.
 _SECTOR = 32
+# Bytes that a thread loads or stores at a time, from multiples of as many.
+_VECTOR = 16
 # Rows of a product that a block computes; each has accumulators of its own.
 _MOST_POINTS = 8
 # Values in what is loaded at once, of products.
@@ -243,7 +245,8 @@ def _second_dimension(axes: Sequence[Axis], accesses: Sequence[Access]) -> Axis 
 
 
 def _jumps_along(kernel: LoopKernel, last: Axis) -> bool:
-    """Whether more bytes are read in short jumps of one length along an axis than in one piece, as windows of a pool are.
+    """Whether more bytes are read in short jumps of one length along an axis than in one piece, as windows of a pool are; or element by
+    element, since a piece begins between what a thread loads at a time, as those of windows at every place do.
 
     Not where places are divided or looked up, as where images grow or gradients are gathered: neighbouring elements are then read from the same
     places, and stores, of which a thread makes one for each element, are what takes longest.
@@ -261,7 +264,8 @@ def _jumps_along(kernel: LoopKernel, last: Axis) -> bool:
             if step is None or any(last in axes_behind(body, value) for value in behind):
                 return False
             itemsize = kernel.layouts[i.args[0]].dtype.itemsize
-            if 1 < abs(step) and abs(step) * itemsize < _SECTOR:
+            short = 1 < abs(step) and abs(step) * itemsize < _SECTOR
+            if short or (abs(step) == 1 and i.args[1].terms.get((), 0) * itemsize % _VECTOR):
                 jumps += itemsize
             elif step:
                 pieces += itemsize
