@@ -1,6 +1,8 @@
 """Attention with bodies: Triton's interpreter against float64, what is skipped, what lies in memory, golden text, compiled for Hopper and Ampere."""
 
 import math
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -63,6 +65,13 @@ CASES = {
     "relative": (lambda s, b, h, i, j, x: s + x[h, i - j + 99], causal, [TABLE], True),
     "masked by scores": (lambda s, b, h, i, j: torch.where(i >= j, s, -math.inf), everything, [], True),
     "of no score": (lambda s, b, h, i, j: (i - j) * 0.125, everything, [], True),
+}
+
+# functions that change scores, and what they read
+READ_BY_BODIES = {
+    "a slope of each head": (lambda s, b, h, i, j, x: s + x[h] * (j - i), [torch.empty(4)]),
+    "a bias of each head": (lambda s, b, h, i, j, x: s + x[h, i, j], [torch.empty(4, 256, 256, dtype=BF16)]),
+    "a mask, within a cap": (lambda s, b, h, i, j, x: 5 * torch.tanh(s / 5) + x[i, j], [torch.empty(256, 256, dtype=BF16)]),
 }
 
 
@@ -627,6 +636,38 @@ def test_compiles(capability, name, tmp_path):
         jobs.append(build_triton.request(packed, "kernel", packed.launch["configs"][0], build_triton.Variant(), capability))
     cubins = build_triton.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
     assert len(cubins) == len(jobs) == 6
+
+
+@pytest.mark.parametrize("table", [core.FORWARD, core.OF_QUERIES, core.OF_KEYS], ids=["forward", "queries", "keys"])
+def test_no_warp_computes_the_scores_of_another(table):
+    """Each has 16 rows of a block or more, since warps stand below one another."""
+    for width, (rows, _, warps, _) in table.items():
+        assert rows >= 16 * warps or width > 128
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_no_register_spills(width, tmp_path):
+    """On Hopper, of kernels whose bodies read numbers of heads, masks and biases, and compute functions."""
+    tool = Path(pytest.importorskip("triton").__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    if not tool.exists():
+        pytest.skip("triton brings no cuobjdump")
+    like = [torch.empty(1, 4, 256, width, dtype=BF16, device="meta") for _ in range(3)]
+    rows = torch.empty(1, 4, 256, device="meta")
+    jobs, names = [], []
+    for name, (score, read) in READ_BY_BODIES.items():
+        mode = FakeMode(SymbolTable())
+        bodies = trace_bodies(score, causal, [mode.from_real(x) for x in read], F32, torch.device("cpu"), None)[:3]
+        for program, inputs in ((forward_program(*bodies), like), (backward_program(*bodies), [like[0], *like, rows, rows])):
+            for kernel in rendered(graph_of(program, *inputs, *read, device=CUDA))[1].values():
+                (packed,) = TritonRenderer().pack([("attention", kernel)])
+                jobs.append(build_triton.request(packed, "kernel", packed.launch["configs"][0], build_triton.Variant(), 90))
+                names.append((name, packed.launch["kind"]))
+    cubins = build_triton.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
+    for name, cubin in zip(names, cubins, strict=True):
+        path = tmp_path / "kernel.cubin"
+        path.write_bytes(cubin.code)
+        said = subprocess.run([tool, "--dump-resource-usage", path], capture_output=True, text=True, check=True).stdout
+        assert re.search(r"\bSTACK:0\b", said), (name, said)
 
 
 if __name__ == "__main__":

@@ -45,13 +45,15 @@ LOG2E = math.log2(math.e)
 LOWEST = 'float("-inf")'
 HALVES = frozenset({torch.bfloat16, torch.float16})
 
-FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (64, 32, 8, 2)}
+FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (128, 32, 8, 2)}
 """Up to which width: rows of the program's block, rows of a step's, warps, stages; for halves. No register of these spills on Hopper or Ampere,
-nor of the others up to 128, as far as the body allows."""
-BACKWARD = {64: (128, 32, 8, 3), 128: (64, 64, 8, 2), 256: (32, 32, 8, 1)}
+nor of the others up to 128, as far as the body allows. Blocks have 16 rows or more for each warp where registers allow it: warps stand below
+one another in scores that a second product reads, so that warps without rows of their own compute those of others again."""
+OF_QUERIES = {64: (128, 32, 8, 3), 128: (128, 64, 8, 2), 256: (128, 16, 8, 2)}
+OF_KEYS = {64: (128, 32, 8, 3), 128: (128, 32, 8, 3), 256: (32, 32, 8, 1)}
 DISTANCES = {64: (64, 128, 8, 1), 128: (32, 64, 8, 1), 256: (16, 32, 4, 1)}
 """Distances of a block, which are as many as queries of a step, and keys of a step, twice as many: of n queries and n distances, 2 * n - 1."""
-WIDE_FORWARD = {64: (64, 32, 8, 2), 128: (32, 16, 8, 2), 256: (16, 16, 8, 1)}
+WIDE_FORWARD = {64: (64, 32, 4, 2), 128: (32, 16, 8, 2), 256: (16, 16, 8, 1)}
 """The same for float32, of which a product is three."""
 WIDE_BACKWARD = {64: (32, 32, 8, 2), 128: (16, 32, 8, 1), 256: (16, 16, 8, 1)}
 WIDE_DISTANCES = {64: (32, 64, 8, 1), 128: (16, 32, 4, 1), 256: (16, 32, 4, 1)}
@@ -522,8 +524,6 @@ class _Forward(_Attention):
 
 
 class _Backward(_Attention):
-    tables = BACKWARD, WIDE_BACKWARD
-
     def _weights(self, writer: BodyWriter, masked: bool, border: bool, lse: str, inner: str, delta: str) -> None:
         """Lines that make the weights `p` and the gradient `g` of the scores before they were changed, over the scale."""
         values = self._changed(writer, masked, border)
@@ -536,6 +536,7 @@ class _Backward(_Attention):
 class _OfQueries(_Backward):
     """Gradients of a block of queries."""
 
+    tables = OF_QUERIES, WIDE_BACKWARD
     names: tuple[str, ...] = ("grad", "q", "k", "v", "lse", "delta", "dq")
 
     def _write(self) -> None:
@@ -598,6 +599,7 @@ class _SumsOfQueries(_OfQueries):
 class _OfKeys(_Backward):
     """Gradients of a block of keys and values, over all heads of queries that share them."""
 
+    tables = OF_KEYS, WIDE_BACKWARD
     names: tuple[str, ...] = ("grad", "q", "k", "v", "lse", "delta", "dk", "dv")
     outer = 3
 
