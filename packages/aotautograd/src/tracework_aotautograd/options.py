@@ -37,10 +37,9 @@ class AotOptions:
     again. addresses: tensors -> something that is equal where their memory begins at the same addresses, or RuntimeError; for whoever has a
     quicker way to ask than Tensor.data_ptr for each. attention: types of devices for which flex_attention
     becomes one operator (of tracework_primops), since what compiles the graphs has a kernel of it; on others all scores are computed.
-    trained_attention: the same for attention that is written out and trained. The statistics of a row are one number there: a row whose
-    scores are all one large finite number has wrong gradients, or NaN, since the logarithm of its sum is lost beside that. channels_last: lay images out
-    channels-last inside of a graph where convolutions on a GPU are predicted to gain by it, for compilers that give each value the strides of
-    its meta["val"]; sums have other bits then.
+    trained_attention: the same for attention that is written out and trained. channels_last: lay images out channels-last inside of a graph
+    where convolutions on a GPU are predicted to gain by it, for compilers that give each value the strides of its meta["val"]; sums have
+    other bits then.
     """
 
     partitioner: str = "min_cut"

@@ -1,6 +1,8 @@
 """Attention with bodies: Triton's interpreter against float64, what is skipped, what lies in memory, golden text, compiled for Hopper and Ampere."""
 
 import math
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -65,6 +67,13 @@ CASES = {
     "of no score": (lambda s, b, h, i, j: (i - j) * 0.125, everything, [], True),
 }
 
+# functions that change scores, and what they read
+READ_BY_BODIES = {
+    "a slope of each head": (lambda s, b, h, i, j, x: s + x[h] * (j - i), [torch.empty(4)]),
+    "a bias of each head": (lambda s, b, h, i, j, x: s + x[h, i, j], [torch.empty(4, 256, 256, dtype=BF16)]),
+    "a mask, within a cap": (lambda s, b, h, i, j, x: 5 * torch.tanh(s / 5) + x[i, j], [torch.empty(256, 256, dtype=BF16)]),
+}
+
 
 def texts(name):
     score, keep, captured, _ = CASES[name]
@@ -80,9 +89,9 @@ def forward_program(score, keep, _, extents=(), count=0):
 
 
 def backward_program(score, keep, slope, extents=(), count=0):
-    def program(grad, q, k, v, lse, delta, *others):
+    def program(grad, q, k, v, logs, highest, delta, *others):
         given = others[count:], others[:count], ()
-        return prims.attention_backward(grad, q, k, v, lse, delta, *given, score, slope, keep, SCALE, extents)
+        return prims.attention_backward(grad, q, k, v, logs, highest, delta, *given, score, slope, keep, SCALE, extents)
 
     return program
 
@@ -110,10 +119,10 @@ def check_values(name, folder, tolerance, blocks=(), extents=(), **sizes):
     wanted = forward_reference(*wide[:3], captured, [], [], score, keep, SCALE, [])
     close = {"rtol": 0, "atol": tolerance}
     torch.testing.assert_close([x.double() for x in found], [x.double() for x in wanted], **close)
-    lse, delta = wanted[1].float(), (wide[3] * wanted[0]).sum(-1).float()
-    given = [grad, q, k, v, lse, delta, *blocks, *captured]
+    rows = [wanted[1].float(), wanted[2].float(), (wide[3] * wanted[0]).sum(-1).float()]
+    given = [grad, q, k, v, *rows, *blocks, *captured]
     found, more = run(backward_program(*bodies, extents, len(blocks)), given, folder)
-    wanted = backward_reference(wide[3], *wide[:3], lse.double(), delta.double(), captured, [], [], score, slope, keep, SCALE, [])
+    wanted = backward_reference(wide[3], *wide[:3], *(x.double() for x in rows), captured, [], [], score, slope, keep, SCALE, [])
     torch.testing.assert_close([x.double() for x in found], [x.double() for x in wanted], **close)
     return [*kernels.values(), *more.values()]
 
@@ -181,7 +190,7 @@ def test_results_lie_as_the_graph_says(tmp_path):
     bodies, rows = texts("causal"), torch.zeros(q.shape[:3])
     for program, inputs, like in (
         (forward_program(*bodies), [q, k, v], [grad, rows, rows]),
-        (backward_program(*bodies), [grad, q, k, v, rows, rows], [q, k, v]),
+        (backward_program(*bodies), [grad, q, k, v, rows, rows, rows], [q, k, v]),
     ):
         graph = graph_of(program, *inputs, device=CUDA)
         (call,) = (n for n in graph.calls if n.target in (prims.attention, prims.attention_backward))
@@ -203,9 +212,9 @@ def trained(function, axes, sizes):
 
 
 def sums_program(score, keep, factor, along, extents=(), count=0):
-    def program(grad, q, k, v, lse, delta, *others):
+    def program(grad, q, k, v, logs, highest, delta, *others):
         given = others[count:], others[:count], ()
-        return prims.attention_sums(grad, q, k, v, lse, delta, *given, score, factor, keep, SCALE, extents, along)
+        return prims.attention_sums(grad, q, k, v, logs, highest, delta, *given, score, factor, keep, SCALE, extents, along)
 
     return program
 
@@ -235,8 +244,8 @@ def run_sums(name, shape, folder, blocks=(), extents=()):
     x = torch.rand(sizes(q.shape[2], k.shape[2]))
     score, keep, slope, ((place, _, factor),) = texts = trained(function, axes, x.shape)
     wide = [t.double() for t in (grad, q, k, v)]
-    out, lse, _ = forward_reference(*wide[1:], [x], [], [], score, keep, SCALE, [])
-    rows = [lse.float(), (wide[0] * out).sum(-1).float()]
+    out, *rows = forward_reference(*wide[1:], [x], [], [], score, keep, SCALE, [])
+    rows = [x.float() for x in (*rows, (wide[0] * out).sum(-1))]
     given = [grad, q, k, v, *rows, *blocks, x]
     along = texts.trained[0].along
     (found,), kernels = run(sums_program(score, keep, factor, along, extents, len(blocks)), given, folder)
@@ -304,12 +313,12 @@ def test_sums_over_sizes_that_change(length, tmp_path):
     score, keep, _, ((_, _, factor),) = trace_bodies(function, causal, [x], F32, torch.device("cpu"), table, {0: "hd"})
     sizes = [(BATCH, heads, n, 16) for heads, n in ((4, 2 * LENGTH), (4, 2 * LENGTH), (2, LENGTH), (2, LENGTH))]
     rows = (BATCH, 4, 2 * LENGTH)
-    specs = [TensorSpec(F32, CUDA, s) for s in (*sizes, rows, rows, (4, 3 * LENGTH - 1))]
-    host, kernels = rendered(build(sums_program(score, keep, factor, "distances"), [None] * 7, specs))
+    specs = [TensorSpec(F32, CUDA, s) for s in (*sizes, rows, rows, rows, (4, 3 * LENGTH - 1))]
+    host, kernels = rendered(build(sums_program(score, keep, factor, "distances"), [None] * 8, specs))
     q, k, v, grad = operands(2 * length, length, heads=4, key_heads=2)
     bias = torch.randn(4, 3 * length - 1)
-    out, lse, _ = forward_reference(q, k, v, [bias], [], [], score, keep, SCALE, [])
-    given = [grad, q, k, v, lse, (grad * out).sum(-1)]
+    out, *rows = forward_reference(q, k, v, [bias], [], [], score, keep, SCALE, [])
+    given = [grad, q, k, v, *rows, (grad * out).sum(-1)]
     (found,) = triton_interpreter.host_call(host, kernels, tmp_path)([*given, bias])
     wanted = sums_reference(*(t.double() for t in given), [bias.double()], [], [], score, factor, keep, SCALE, [], "distances")
     torch.testing.assert_close(found.double(), wanted, rtol=0, atol=2e-5)
@@ -323,12 +332,12 @@ def test_no_scores_in_memory():
         rows = torch.empty(1, 2, length, device="meta")
         bodies = texts("soft-cap")
         total = 0
-        programs = [(forward_program(*bodies), like), (backward_program(*bodies), [like[0], *like, rows, rows])]
+        programs = [(forward_program(*bodies), like), (backward_program(*bodies), [like[0], *like, rows, rows, rows])]
         for axes, sizes, function in SUMS.values():
             x = torch.empty([2 if a == "h" else 1 if a == "b" else n for a, n in zip(axes, sizes(length, length))], device="meta")
             score, keep, _, ((_, _, factor),) = texts_of = trained(function, axes, x.shape)
             program = sums_program(score, keep, factor, texts_of.trained[0].along)
-            programs.append((program, [like[0], *like, rows, rows, x]))
+            programs.append((program, [like[0], *like, rows, rows, rows, x]))
         for program, inputs in programs:
             plan = plan_graph(graph_of(program, *inputs, device=CUDA), InductorOptions())
             layouts = [buffer.layout for buffer in plan.program.buffers.values()]
@@ -342,7 +351,7 @@ def test_gradients_are_the_same_in_each_run(tmp_path):
     """Each is summed up by one program: nothing is added to memory."""
     q, k, v, grad = operands()
     rows = torch.zeros(q.shape[:3])
-    _, kernels = run(backward_program(*texts("causal")), [grad, q, k, v, rows, rows], tmp_path)
+    _, kernels = run(backward_program(*texts("causal")), [grad, q, k, v, rows, rows, rows], tmp_path)
     assert len(kernels) == 2 and not any("atomic" in kernel.source for kernel in kernels.values())
 
 
@@ -435,6 +444,31 @@ def test_written_out(program, tmp_path, monkeypatch):
     torch.testing.assert_close(
         found.double(), wanted, rtol=0, atol=4e-3, equal_nan=True
     )  # weights and result are rounded to 2**-11
+
+
+@pytest.mark.parametrize("lowest", [torch.finfo(F32).min, torch.finfo(BF16).min, -1e30, -1e9])
+def test_gradients_of_rows_hidden_by_a_low_number(lowest, tmp_path):
+    """A row of which all is hidden, one of which a part is, and one of which all is, but one half as low."""
+    n = 60
+    mask = torch.zeros(n, n).masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), lowest)
+    mask[7] = mask[9] = lowest
+    mask[9, 20] = lowest / 2
+    bodies = trace_bodies(
+        lambda s, b, h, i, j, x: s + x[i, j],
+        everything,
+        [FakeMode(SymbolTable()).from_real(mask)],
+        F32,
+        torch.device("cpu"),
+        None,
+    )[:3]
+    q, k, v, grad = operands(n, n, key_heads=2)
+    (out, logs, highest), _ = run(forward_program(*bodies), [q, k, v, mask], tmp_path)
+    given = [grad, q, k, v, logs, highest, (grad * out).sum(-1), mask]
+    found, _ = run(backward_program(*bodies), given, tmp_path)
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    wanted = (leaves[0] @ leaves[1].mT * SCALE + mask).softmax(-1) @ leaves[2]
+    torch.testing.assert_close(out, wanted.detach(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(found, list(torch.autograd.grad(wanted, leaves, grad)), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("masked", [torch.bfloat16, torch.float32], ids=str)
@@ -534,14 +568,14 @@ def test_gradients_of_what_is_written_out(name, tmp_path):
     def forward(q, k, v, x):
         return prims.attention(q, k, v, (x,), (), (), score, keep, 1.0, ())
 
-    def backward(grad, q, k, v, lse, delta, x):
-        given = grad, q, k, v, lse, delta, (x,), (), ()
+    def backward(grad, q, k, v, logs, highest, delta, x):
+        given = grad, q, k, v, logs, highest, delta, (x,), (), ()
         sums = [prims.attention_sums(*given, score, f.factor, keep, 1.0, (), f.along) for f in factors]
         return *prims.attention_backward(*given, score, slope, keep, 1.0, ()), *sums
 
-    (result, lse, _), _ = run(forward, [q, k, v, read], tmp_path)
+    (result, logs, highest), _ = run(forward, [q, k, v, read], tmp_path)
     torch.testing.assert_close(result.double(), out.detach(), rtol=0, atol=1e-5)
-    (dq, dk, dv, *sums), kernels = run(backward, [grad, q, k, v, lse, (grad * result).sum(-1), read], tmp_path)
+    (dq, dk, dv, *sums), kernels = run(backward, [grad, q, k, v, logs, highest, (grad * result).sum(-1), read], tmp_path)
     assert not any("atomic" in kernel.source for kernel in kernels.values())
     torch.testing.assert_close([t.double() for t in (dq, dk, dv)], list(wanted[:3]), rtol=0, atol=2e-5)
     if axes is not None:
@@ -613,7 +647,7 @@ def test_compiles(capability, name, tmp_path):
     like = [torch.empty(1, heads, 100, 64, dtype=BF16, device="meta") for heads in (8, 2, 2)]
     rows, captured, bodies = torch.empty(1, 8, 100, device="meta"), CASES[name][2], texts(name)
     jobs = []
-    for program, inputs in ((forward_program(*bodies), like), (backward_program(*bodies), [like[0], *like, rows, rows])):
+    for program, inputs in ((forward_program(*bodies), like), (backward_program(*bodies), [like[0], *like, rows, rows, rows])):
         for kernel in rendered(graph_of(program, *inputs, *captured, device=CUDA))[1].values():
             (packed,) = TritonRenderer().pack([("attention", kernel)])
             jobs.append(build_triton.request(packed, "kernel", packed.launch["configs"][0], build_triton.Variant(), capability))
@@ -621,12 +655,49 @@ def test_compiles(capability, name, tmp_path):
         axes, sizes, function = SUMS[of]
         x = torch.empty([8 if a == "h" else n for a, n in zip(axes, sizes(100, 100))], device="meta")
         score, keep, _, ((_, _, factor),) = texts_of = trained(function, axes, x.shape)
-        graph = graph_of(sums_program(score, keep, factor, texts_of.trained[0].along), like[0], *like, rows, rows, x, device=CUDA)
+        graph = graph_of(
+            sums_program(score, keep, factor, texts_of.trained[0].along), like[0], *like, rows, rows, rows, x, device=CUDA
+        )
         (kernel,) = rendered(graph)[1].values()
         (packed,) = TritonRenderer().pack([("attention", kernel)])
         jobs.append(build_triton.request(packed, "kernel", packed.launch["configs"][0], build_triton.Variant(), capability))
     cubins = build_triton.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
     assert len(cubins) == len(jobs) == 6
+
+
+@pytest.mark.parametrize("table", [core.FORWARD, core.OF_QUERIES, core.OF_KEYS], ids=["forward", "queries", "keys"])
+def test_no_warp_computes_the_scores_of_another(table):
+    """Each has 16 rows of a block or more, since warps stand below one another."""
+    for width, (rows, _, warps, _) in table.items():
+        assert rows >= 16 * warps or width > 128
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_no_register_spills(width, tmp_path):
+    """On Hopper, of kernels whose bodies read numbers of heads, masks and biases, and compute functions."""
+    tool = Path(pytest.importorskip("triton").__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    if not tool.exists():
+        pytest.skip("triton brings no cuobjdump")
+    like = [torch.empty(1, 4, 256, width, dtype=BF16, device="meta") for _ in range(3)]
+    rows = torch.empty(1, 4, 256, device="meta")
+    jobs, names = [], []
+    for name, (score, read) in READ_BY_BODIES.items():
+        mode = FakeMode(SymbolTable())
+        bodies = trace_bodies(score, causal, [mode.from_real(x) for x in read], F32, torch.device("cpu"), None)[:3]
+        for program, inputs in (
+            (forward_program(*bodies), like),
+            (backward_program(*bodies), [like[0], *like, rows, rows, rows]),
+        ):
+            for kernel in rendered(graph_of(program, *inputs, *read, device=CUDA))[1].values():
+                (packed,) = TritonRenderer().pack([("attention", kernel)])
+                jobs.append(build_triton.request(packed, "kernel", packed.launch["configs"][0], build_triton.Variant(), 90))
+                names.append((name, packed.launch["kind"]))
+    cubins = build_triton.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
+    for name, cubin in zip(names, cubins, strict=True):
+        path = tmp_path / "kernel.cubin"
+        path.write_bytes(cubin.code)
+        said = subprocess.run([tool, "--dump-resource-usage", path], capture_output=True, text=True, check=True).stdout
+        assert re.search(r"\bSTACK:0\b", said), (name, said)
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ def attended(
         The output's axes are in memory in the order of the query's.
     """
     kept = torch.where(mask, changed, -math.inf).expand(scores.shape)
-    out, sums, largest = _weighted(kept, query, value)
-    return _laid_out(out, query), sums, largest
+    out, logs, highest = _weighted(kept, query, value)
+    return _laid_out(out, query), *_in_powers_of_two(logs, highest)
 
 
 def with_laid_out_gradient(x: torch.Tensor, order: Sequence[int] | None = None) -> torch.Tensor:
@@ -111,13 +111,22 @@ def _row_major(sizes: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _weighted(kept: torch.Tensor, query: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Output, and for each row the binary logarithm of its sum of exponentials over that of its highest score, and that score. One number of
+    both is the score alone where that is a large one, as masks are."""
     groups = query.size(1) // value.size(1)
     value = torch.repeat_interleave(value, groups, dim=1) if groups != 1 else value
-    sums, largest = kept.logsumexp(dim=-1), kept.amax(dim=-1)
-    empty = (kept == -math.inf).all(dim=-1)
-    sums = torch.where(empty, -math.inf, sums)
+    highest = kept.amax(dim=-1).detach()
+    empty = highest == -math.inf
+    sums = (kept - torch.where(empty, 0.0, highest)[..., None]).logsumexp(dim=-1)
+    logs = torch.where(empty, -math.inf, sums / LN2)
     out = _torch.safe_softmax(kept, dim=-1).to(query.dtype) @ value.to(query.dtype)
-    return out, sums / LN2, largest.detach() / LN2
+    return out, logs, highest
+
+
+def _in_powers_of_two(logs: torch.Tensor, highest: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logarithm of the sum of exponentials, and largest score, of rows as `_weighted` gives them."""
+    largest = highest / LN2
+    return logs + largest, largest
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
@@ -173,7 +182,8 @@ def attention_of_bodies(
     gradients. score, keep, slope, trained: as in Bodies. empty: what a row that sees nothing gives, one of the words above."""
     bodies = Bodies(score, keep, slope, tuple(Trained(*of) for of in trained))
     given = list(blocks), list(sizes), bodies, scale, list(extents), empty
-    return _Attention.apply(query, key, value, given, *captured)  # type: ignore[no-any-return]
+    out, logs, highest = _Attention.apply(query, key, value, given, *captured)
+    return out, *_in_powers_of_two(logs, highest)
 
 
 def operators() -> Any:
@@ -219,19 +229,30 @@ def forward_reference(
     scores = _scores(q, k, scale)
     mask = run_body(keep, scores, captured, sizes)
     kept = torch.where(mask, run_body(score, scores, captured, sizes), -math.inf).expand(scores.shape)
-    out, lse, highest = _weighted(kept, q, v)
+    out, logs, highest = _weighted(kept, q, v)
     if not zeroed:
-        out = torch.where((lse == -math.inf)[..., None], math.nan, out)
-    return _laid_out(out, q), lse.contiguous(), highest.contiguous()
+        out = torch.where((logs == -math.inf)[..., None], math.nan, out)
+    return _laid_out(out, q), logs.contiguous(), highest.contiguous()
 
 
 def _weights(
-    grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, sizes: Any, score: str, keep: str, scale: float
+    grad: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    logs: Any,
+    highest: Any,
+    delta: Any,
+    captured: Any,
+    sizes: Any,
+    score: str,
+    keep: str,
+    scale: float,
 ) -> tuple[torch.Tensor, ...]:
     """Scores, mask, weights, and the gradients of the changed scores; a row that saw nothing has none."""
     scores = _scores(q, k, scale)
-    mask = run_body(keep, scores, captured, sizes) & (lse != -math.inf)[..., None]
-    shifted = run_body(score, scores, captured, sizes) - (lse * LN2)[..., None]
+    mask = run_body(keep, scores, captured, sizes) & (logs != -math.inf)[..., None]
+    shifted = run_body(score, scores, captured, sizes) - highest[..., None] - (logs * LN2)[..., None]
     weights = torch.where(mask, shifted, -math.inf).exp()
     wide = scores.dtype
     inner = grad.to(wide) @ _repeated(v, q.size(1)).to(wide).transpose(-2, -1)
@@ -239,11 +260,11 @@ def _weights(
 
 
 def backward_reference(
-    grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
+    grad: Any, q: Any, k: Any, v: Any, logs: Any, highest: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
     score: str, slope: str, keep: str, scale: float, extents: Any,
 ) -> tuple[torch.Tensor, ...]:  # fmt: skip
     """Gradients of query, key and value from all scores at once."""
-    scores, mask, weights, ds = _weights(grad, q, k, v, lse, delta, captured, sizes, score, keep, scale)
+    scores, mask, weights, ds = _weights(grad, q, k, v, logs, highest, delta, captured, sizes, score, keep, scale)
     wide, heads = scores.dtype, q.size(1)
     if slope:
         ds = torch.where(mask, ds * run_body(slope, scores, captured, sizes), 0.0)
@@ -256,11 +277,11 @@ def backward_reference(
 
 
 def sums_reference(
-    grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
+    grad: Any, q: Any, k: Any, v: Any, logs: Any, highest: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
     score: str, factor: str, keep: str, scale: float, extents: Any, along: str,
 ) -> torch.Tensor:  # fmt: skip
     """Gradients of the changed scores times a factor, summed up along one axis, or over the scores of each distance."""
-    scores, mask, _, ds = _weights(grad, q, k, v, lse, delta, captured, sizes, score, keep, scale)
+    scores, mask, _, ds = _weights(grad, q, k, v, logs, highest, delta, captured, sizes, score, keep, scale)
     ds = torch.where(mask, ds * run_body(factor, scores, captured, sizes), 0.0)
     if along != "distances":
         return ds.sum(3 if along == "queries" else 2)
@@ -277,11 +298,11 @@ _library.define(
     "-> (Tensor, Tensor, Tensor)"
 )
 _library.define(
-    f"attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, {_OPERANDS}str slope, str keep, float scale, "
+    f"attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor logs, Tensor highest, Tensor delta, {_OPERANDS}str slope, str keep, float scale, "
     "int[] extents) -> (Tensor, Tensor, Tensor)"
 )
 _library.define(
-    f"attention_sums(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, {_OPERANDS}str factor, str keep, float scale, "
+    f"attention_sums(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor logs, Tensor highest, Tensor delta, {_OPERANDS}str factor, str keep, float scale, "
     "int[] extents, str along) -> Tensor"
 )
 
@@ -295,10 +316,10 @@ def _backward_meta(grad: Any, q: Any, k: Any, v: Any, *others: Any) -> Any:
     return tuple(_new_laid_out(x.shape, x) for x in (q, k, v))
 
 
-def _sums_meta(grad: Any, q: Any, k: Any, v: Any, lse: Any, *others: Any) -> Any:
+def _sums_meta(grad: Any, q: Any, k: Any, v: Any, logs: Any, *others: Any) -> Any:
     queries, keys = q.size(2), k.size(2)
     count = {"queries": queries, "keys": keys, "distances": queries + keys - 1}[others[-1]]
-    return lse.new_empty((*q.shape[:2], count))
+    return logs.new_empty((*q.shape[:2], count))
 
 
 class _Attention(torch.autograd.Function):
@@ -309,40 +330,40 @@ class _Attention(torch.autograd.Function):
     def forward(ctx: Any, *given: Any) -> Any:
         q, k, v, (blocks, sizes, bodies, scale, extents, empty), *captured = given
         texts = bodies.score, bodies.keep, scale, extents, empty == ZERO
-        out, lse, highest = operators().attention(q, k, v, captured, blocks, sizes, *texts)
-        ctx.save_for_backward(q, k, v, out, lse, *captured, *blocks)
+        out, logs, highest = operators().attention(q, k, v, captured, blocks, sizes, *texts)
+        ctx.save_for_backward(q, k, v, out, logs, highest, *captured, *blocks)
         ctx.count, ctx.sizes, ctx.bodies, ctx.facts, ctx.empty = len(captured), sizes, bodies, (scale, extents), empty
         ctx.mark_non_differentiable(highest)
-        return out, lse, highest
+        return out, logs, highest
 
     @staticmethod
-    def backward(ctx: Any, grad: Any, grad_lse: Any, _: Any) -> Any:
-        q, k, v, out, lse, *others = ctx.saved_tensors
+    def backward(ctx: Any, grad: Any, grad_logs: Any, _: Any) -> Any:
+        q, k, v, out, logs, highest, *others = ctx.saved_tensors
         captured, blocks = others[: ctx.count], others[ctx.count :]
-        delta = (grad.to(lse.dtype) * out.to(lse.dtype)).sum(-1) - grad_lse / LN2
-        nothing = None if ctx.empty == ZERO else lse == -math.inf
+        delta = (grad.to(logs.dtype) * out.to(logs.dtype)).sum(-1) - grad_logs / LN2
+        nothing = None if ctx.empty == ZERO else logs == -math.inf
         delta = delta if nothing is None else torch.where(nothing, 0.0, delta)
-        given = grad, q, k, v, lse, delta, captured, blocks, ctx.sizes, ctx.bodies.score
+        given = grad, q, k, v, logs, highest, delta, captured, blocks, ctx.sizes, ctx.bodies.score
         written_out, ops = torch.is_grad_enabled(), operators()
         compute = backward_reference if written_out else ops.attention_backward
         scale, extents = ctx.facts
         found = compute(*given, ctx.bodies.slope, ctx.bodies.keep, scale, extents)
-        found = found if nothing is None else _with_nan(found, lse, ctx.empty)
+        found = found if nothing is None else _with_nan(found, logs, ctx.empty)
         gradients: list[Any] = [None] * ctx.count
         for of in ctx.bodies.trained:
             if ctx.needs_input_grad[4 + of.place]:
                 total = sums_reference if written_out else ops.attention_sums
                 sums = total(*given, of.factor, ctx.bodies.keep, scale, extents, of.along)
                 if ctx.empty == NAN_SCORES:
-                    sums = torch.where(_sees_nan(lse, k.size(2), of.along), math.nan, sums)
+                    sums = torch.where(_sees_nan(logs, k.size(2), of.along), math.nan, sums)
                 rest = [dim for dim, axes in enumerate(("b", "h", "ijd")) if not set(axes) & set(of.axes)]
                 gradients[of.place] = (sums.sum(rest) if rest else sums).to(captured[of.place].dtype)
         return *found, None, *gradients
 
 
-def _sees_nan(lse: torch.Tensor, keys: Any, along: str) -> torch.Tensor:
+def _sees_nan(logs: torch.Tensor, keys: Any, along: str) -> torch.Tensor:
     """Whether a sum of scores' gradients is over one of a row that sees nothing; such a row has as many distances as keys."""
-    nothing = lse == -math.inf
+    nothing = logs == -math.inf
     if along == "queries":
         return nothing
     if along == "keys":
@@ -351,12 +372,12 @@ def _sees_nan(lse: torch.Tensor, keys: Any, along: str) -> torch.Tensor:
     return rows > torch.nn.functional.pad(rows, (keys, 0))[..., : rows.size(-1)]
 
 
-def _with_nan(found: Sequence[torch.Tensor], lse: torch.Tensor, empty: str) -> tuple[torch.Tensor, ...]:
+def _with_nan(found: Sequence[torch.Tensor], logs: torch.Tensor, empty: str) -> tuple[torch.Tensor, ...]:
     """Gradients of query, key and value, where rows that see nothing are NaN. Weights that are NaN reach all values of their head."""
     dq, dk, dv = found
-    of_heads = lse.unflatten(1, (dv.size(1), -1)).amin((2, 3))[..., None, None] == -math.inf
+    of_heads = logs.unflatten(1, (dv.size(1), -1)).amin((2, 3))[..., None, None] == -math.inf
     if empty == NAN_SCORES:
-        dq, dk = torch.where(lse[..., None] == -math.inf, math.nan, dq), torch.where(of_heads, math.nan, dk)
+        dq, dk = torch.where(logs[..., None] == -math.inf, math.nan, dq), torch.where(of_heads, math.nan, dk)
     return dq, dk, torch.where(of_heads, math.nan, dv)
 
 

@@ -96,6 +96,21 @@ def test_gradients_of_gradients():
 LENGTH = 7  # no other size or stride is a multiple of it
 
 
+@pytest.mark.parametrize("lowest", [torch.finfo(torch.float32).min, torch.finfo(torch.bfloat16).min, -1e9])
+def test_gradients_of_rows_hidden_by_a_low_number(lowest):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 20, 8, requires_grad=True) for _ in range(3))
+    mask = torch.zeros(20, 20).index_fill(0, torch.tensor([3, 11]), lowest)
+
+    def score(s, b, h, i, j, x):
+        return s + x[i, j]
+
+    found = attention_of_bodies(q, k, v, [mask], [], [], *bodies(score, lambda s, b, h, i, j, x: i < 40, [mask]), 0.3, [])[0]
+    wanted = (q @ k.mT * 0.3 + mask).softmax(-1) @ v
+    gradients = [torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (found, wanted)]
+    torch.testing.assert_close((found, *gradients[0]), (wanted, *gradients[1]), rtol=0, atol=1e-5)
+
+
 def heads(count, batch=2, length=LENGTH, width=8):
     return torch.randn(batch, count, length, width)
 
@@ -138,9 +153,11 @@ def test_strides_are_eagers(queries, keys, groups):
     for sizes in (lambda x: list(x.shape), lambda x: [*x.shape[:2], length, x.shape[3]]):
         fakes = [mode.from_real(x.detach(), sizes=sizes(x), strides=strides(x, sizes(x))) for x in (q, k, v)]
         with mode:
-            out, lse, highest = operators().attention(*fakes, captured, [], [], *texts[:2], 0.3, [])
-            made = operators().attention_backward(out, *fakes, lse, lse, captured, [], [], *texts[::2], texts[1], 0.3, [])
-        as_numbers = [tuple(map(table.hint, map(table.from_symint, x.stride()))) for x in (out, lse, highest, *made)]
+            out, logs, highest = operators().attention(*fakes, captured, [], [], *texts[:2], 0.3, [])
+            made = operators().attention_backward(
+                out, *fakes, logs, highest, logs, captured, [], [], *texts[::2], texts[1], 0.3, []
+            )
+        as_numbers = [tuple(map(table.hint, map(table.from_symint, x.stride()))) for x in (out, logs, highest, *made)]
         assert as_numbers == [x.stride() for x in (*wanted, *gradients[1])]
 
 

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 import torch
-from tracework_primops import FakeMode, GraphBuilder, TensorSpec, prims
+from tracework_primops import DECOMPS, FakeMode, GraphBuilder, PrimValue, TensorSpec, prims
 from tracework_primops.decomp import select
 from tracework_primops.fake.rules import rule_of
 
@@ -113,3 +113,33 @@ def test_numbers_on_the_cpu_do_not_decide_the_device():
         assert found is NotImplemented or found.spec.device == CUDA, operator
         names.add(operator)
     assert len(names) > 70 and aten.fill.Tensor in names
+
+
+SUMS_AT_INDICES = {
+    "index_put": lambda x, i, values: DECOMPS[aten.index_put.default](x, (i,), values, True),
+    "unsafe_index_put": lambda x, i, values: DECOMPS[aten._unsafe_index_put.default](x, (i,), values, True),
+}
+
+
+@pytest.mark.parametrize("name", SUMS_AT_INDICES)
+@pytest.mark.parametrize(
+    ("device", "dtype", "summed"),
+    [
+        ("cuda", "bfloat16", "float32"),
+        ("cuda", "float16", "float32"),
+        ("cuda", "float32", "float32"),
+        ("cpu", "bfloat16", "bfloat16"),
+    ],
+)
+def test_sums_at_indices_are_rounded_once_on_a_gpu(name, device, dtype, summed):
+    """As eager's, which sorts indices there; on a CPU it rounds each sum of two."""
+    where, graph = CUDA if device == "cuda" else torch.device("cpu"), torch.fx.Graph()
+    given = []
+    for sizes, kind in (((7, 3), getattr(torch, dtype)), ((50,), torch.int64), ((50, 3), getattr(torch, dtype))):
+        node = graph.placeholder("x")
+        node.meta["spec"] = specs(*sizes, device=where, dtype=kind)
+        given.append(PrimValue(node.meta["spec"], node))
+    with GraphBuilder(graph):
+        result = SUMS_AT_INDICES[name](*given)
+    (put,) = [n for n in graph.nodes if n.target is prims.index_put]
+    assert put.meta["spec"].dtype == getattr(torch, summed) and result.dtype == getattr(torch, dtype)

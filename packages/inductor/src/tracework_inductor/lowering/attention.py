@@ -121,14 +121,14 @@ def attention(
 
 @lowers("attention_backward")
 def attention_backward(
-    low: Any, grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
+    low: Any, grad: Any, q: Any, k: Any, v: Any, logs: Any, highest: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
     score: str, slope: str, keep: str, scale: float, extents: Any,
 ) -> Any:  # fmt: skip
     """Two kernels, each of which computes the weights again."""
     _check(q, k, v)
     bodies = {"changed": score, "keep": keep, **({"slope": slope} if slope else {})}
     made = _Core(low, (q, k, v), captured, blocks, sizes, bodies, (("scale", scale), ("extents", tuple(extents))))
-    operands = tuple(_in_memory(low, x) for x in (grad, q, k, v, lse, delta))
+    operands = tuple(_in_memory(low, x) for x in (grad, q, k, v, logs, highest, delta))
     layouts = [(x.dtype, x.sizes, spec.strides) for x, spec in zip((q, k, v), low.spec, strict=True)]
     (dq,) = made.node("attention_queries", operands, layouts[:1])
     return dq, *made.node("attention_keys", operands, layouts[1:])
@@ -136,14 +136,14 @@ def attention_backward(
 
 @lowers("attention_sums")
 def attention_sums(
-    low: Any, grad: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
+    low: Any, grad: Any, q: Any, k: Any, v: Any, logs: Any, highest: Any, delta: Any, captured: Any, blocks: Any, sizes: Any,
     score: str, factor: str, keep: str, scale: float, extents: Any, along: str,
 ) -> Any:  # fmt: skip
     """A kernel that computes the weights again; what it sums up is what slopes are for gradients."""
     _check(q, k, v)
     bodies = {"changed": score, "keep": keep, "slope": factor}
     made = _Core(low, (q, k, v), captured, blocks, sizes, bodies, (("scale", scale), ("extents", tuple(extents))))
-    operands = tuple(_in_memory(low, x) for x in (grad, q, k, v, lse, delta))
+    operands = tuple(_in_memory(low, x) for x in (grad, q, k, v, logs, highest, delta))
     (sums,) = made.node(f"attention_sums_of_{along}", operands, [(torch.float32, low.spec.sizes, None)])
     return sums
 

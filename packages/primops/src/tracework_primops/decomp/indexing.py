@@ -109,11 +109,20 @@ def _unsafe_index(x: PrimValue, indices: Sequence[PrimValue | None]) -> PrimValu
 def index_put(x: PrimValue, indices: Sequence[PrimValue | None], values: PrimValue, accumulate: bool = False) -> PrimValue:
     if _has_mask(indices):
         return _masked_put(x, indices, values, accumulate)
-    return prims.index_put(x, _beside(x, indices), *_beside(x, [values]), accumulate)
+    # a number that is written may lie on the CPU
+    values = values if values.device == x.device else prims.device_put(values, x.device)
+    return _added(x, _beside(x, indices), values) if accumulate else prims.index_put(x, _beside(x, indices), values, False)
+
+
+def _added(x: PrimValue, indices: Sequence[PrimValue | None], values: PrimValue) -> PrimValue:
+    """x with values added at indices. On a GPU, eager adds up what meets at one index in float32, and rounds the sum to halves once."""
+    if x.device.type != "cuda" or x.dtype not in (torch.float16, torch.bfloat16) or values.dtype is not x.dtype:
+        return prims.index_put(x, indices, values, True)
+    return to(prims.index_put(to(x, torch.float32), indices, to(values, torch.float32), True), x.dtype)
 
 
 def _beside(x: PrimValue, tensors: Sequence[PrimValue | None]) -> tuple[PrimValue | None, ...]:
-    """The tensors on x's device: the indices of a tensor on a GPU, and a number that is written, may lie on the CPU."""
+    """The tensors on x's device: the indices of a tensor on a GPU may lie on the CPU."""
     return tuple(t if t is None or t.device == x.device else prims.device_put(t, x.device) for t in tensors)
 
 
@@ -287,7 +296,7 @@ def _unsafe_masked_index_put_accumulate(
 ) -> PrimValue:
     if _has_mask(indices) or not _all_static(x):
         return NotImplemented
-    return prims.index_put(x, _in_range(x, indices), prims.where(mask, values, 0), True)
+    return _added(x, _in_range(x, indices), prims.where(mask, values, 0))
 
 
 @decomposition(aten.diag_embed)

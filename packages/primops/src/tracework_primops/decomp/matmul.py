@@ -127,7 +127,8 @@ def attention_backward(
     q: PrimValue,
     k: PrimValue,
     v: PrimValue,
-    lse: PrimValue,
+    logs: PrimValue,
+    highest: PrimValue,
     delta: PrimValue,
     captured: Sequence[PrimValue],
     blocks: Sequence[PrimValue],
@@ -138,7 +139,9 @@ def attention_backward(
     scale: float,
     extents: Sequence[int],
 ) -> tuple[PrimValue, PrimValue, PrimValue]:
-    return prims.attention_backward(grad, q, k, v, lse, delta, captured, blocks, sizes, score, slope, keep, scale, extents)
+    return prims.attention_backward(
+        grad, q, k, v, logs, highest, delta, captured, blocks, sizes, score, slope, keep, scale, extents
+    )
 
 
 @decomposition(operators().attention_sums)
@@ -147,7 +150,8 @@ def attention_sums(
     q: PrimValue,
     k: PrimValue,
     v: PrimValue,
-    lse: PrimValue,
+    logs: PrimValue,
+    highest: PrimValue,
     delta: PrimValue,
     captured: Sequence[PrimValue],
     blocks: Sequence[PrimValue],
@@ -159,4 +163,6 @@ def attention_sums(
     extents: Sequence[int],
     along: str,
 ) -> PrimValue:
-    return prims.attention_sums(grad, q, k, v, lse, delta, captured, blocks, sizes, score, factor, keep, scale, extents, along)
+    return prims.attention_sums(
+        grad, q, k, v, logs, highest, delta, captured, blocks, sizes, score, factor, keep, scale, extents, along
+    )

@@ -86,7 +86,7 @@ def attention_backward(grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: Tensor
 
 
 @rule()
-def attention_sums(grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, lse: TensorSpec, *others: Any) -> TensorSpec:
+def attention_sums(grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, logs: TensorSpec, *others: Any) -> TensorSpec:
     queries, keys = q.sizes[2], k.sizes[2]
     count = {"queries": queries, "keys": keys, "distances": queries + keys - 1}[others[-1]]
-    return TensorSpec(lse.dtype, lse.device, (*q.sizes[:2], count))
+    return TensorSpec(logs.dtype, logs.device, (*q.sizes[:2], count))

@@ -19,14 +19,14 @@ op("grouped_mm(a:T, b:T, offs:O=None, bias:O=None, out_dtype=None)", "one produc
 op("int_mm(a:T, b:T)", "int8 product accumulated in int32")
 op(
     "attention(q:T, k:T, v:T, captured:L, blocks:L, sizes, score, keep, scale, extents, zeroed=True) -> 3",
-    "softmax of changed and masked scores, times v; binary logarithms of the sums of exponentials, and highest scores times log2(e); "
+    "softmax of changed and masked scores, times v; binary logarithms of the sums of exponentials over that of the highest score, and that; "
     "attention.py says what the texts score and keep are; zeroed: a row that sees nothing is 0, not NaN",
 )
 op(
-    "attention_backward(grad:T, q:T, k:T, v:T, lse:T, delta:T, captured:L, blocks:L, sizes, score, slope, keep, scale, extents) -> 3",
+    "attention_backward(grad:T, q:T, k:T, v:T, logs:T, highest:T, delta:T, captured:L, blocks:L, sizes, score, slope, keep, scale, extents) -> 3",
     "gradients of q, k and v; delta: what is taken from the gradient of each weight of a row",
 )
 op(
-    "attention_sums(grad:T, q:T, k:T, v:T, lse:T, delta:T, captured:L, blocks:L, sizes, score, factor, keep, scale, extents, along)",
+    "attention_sums(grad:T, q:T, k:T, v:T, logs:T, highest:T, delta:T, captured:L, blocks:L, sizes, score, factor, keep, scale, extents, along)",
     "gradients of the changed scores times a factor, a body, summed up for each query, each key or each distance of the two",
 )

@@ -3,7 +3,7 @@
 A program takes a block of queries, walks over blocks of keys, and keeps a running maximum and sum. What the mask hides from a whole block is
 not visited, and where it hides nothing it is not evaluated: bounds (reach.py) say so before the loop, or the counts and indices of a
 BlockMask where bounds know too little. Where few blocks of queries would leave most of a device idle, programs share the keys of one, and a
-second function merges their parts. Gradients are two more kernels that compute the weights again from the sums of the forward: one walks
+second function merges their parts. Gradients are two more kernels that compute the weights again from the sums and the largest scores of the forward: one walks
 over keys for a block of queries, one over queries for a block of keys. Gradients of what the body reads are sums of those of the scores
 over queries, over keys, or over the scores of a distance between the two, each by a kernel of that kind. Each result is summed up by one
 program, in order.
@@ -45,13 +45,15 @@ LOG2E = math.log2(math.e)
 LOWEST = 'float("-inf")'
 HALVES = frozenset({torch.bfloat16, torch.float16})
 
-FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (64, 32, 8, 2)}
+FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (128, 32, 8, 2)}
 """Up to which width: rows of the program's block, rows of a step's, warps, stages; for halves. No register of these spills on Hopper or Ampere,
-nor of the others up to 128, as far as the body allows."""
-BACKWARD = {64: (128, 32, 8, 3), 128: (64, 64, 8, 2), 256: (32, 32, 8, 1)}
+nor of the others up to 128, as far as the body allows. Blocks have 16 rows or more for each warp where registers allow it: warps stand below
+one another in scores that a second product reads, so that warps without rows of their own compute those of others again."""
+OF_QUERIES = {64: (128, 32, 8, 3), 128: (128, 64, 8, 2), 256: (128, 16, 8, 2)}
+OF_KEYS = {64: (128, 32, 8, 3), 128: (128, 32, 8, 3), 256: (32, 32, 8, 1)}
 DISTANCES = {64: (64, 128, 8, 1), 128: (32, 64, 8, 1), 256: (16, 32, 4, 1)}
 """Distances of a block, which are as many as queries of a step, and keys of a step, twice as many: of n queries and n distances, 2 * n - 1."""
-WIDE_FORWARD = {64: (64, 32, 8, 2), 128: (32, 16, 8, 2), 256: (16, 16, 8, 1)}
+WIDE_FORWARD = {64: (64, 32, 4, 2), 128: (32, 16, 8, 2), 256: (16, 16, 8, 1)}
 """The same for float32, of which a product is three."""
 WIDE_BACKWARD = {64: (32, 32, 8, 2), 128: (16, 32, 8, 1), 256: (16, 16, 8, 1)}
 WIDE_DISTANCES = {64: (32, 64, 8, 1), 128: (16, 32, 4, 1), 256: (16, 32, 4, 1)}
@@ -290,10 +292,23 @@ class _Attention:
         """Whether the body gives the score itself."""
         return self.body.instructions[self.defined["changed"].position].op == "local"
 
+    @property
+    def unit(self) -> float:
+        """What `c`, the changed score, is times to be the score: the product itself, where it is not changed and keeps its order."""
+        return self.scale if self.unchanged and self.scale > 0 else 1.0
+
     def _products(self, a: str, b: str) -> str:
         """The line that makes the score `s`, or at once `c`, where it is not changed."""
-        name, scale = ("c", self.scale * LOG2E) if self.unchanged else ("s", self.scale)
-        return f"{name} = tl.dot({a}, tl.trans({b}){self.precision()}) * {scale!r}"
+        name, scale = "c" if self.unchanged else "s", self.scale / self.unit
+        return f"{name} = tl.dot({a}, tl.trans({b}){self.precision()})" + ("" if scale == 1.0 else f" * {scale!r}")
+
+    def _exponentials(self, of: str, above: str) -> str:
+        """Text of 2 to the power of how far `of` is above a row's `above`, in scores. A changed score may be the lowest number there is, as
+        masks are: it is no infinity before the difference is taken."""
+        factor = self.unit * LOG2E
+        return (
+            f"tl.exp2({of} * {factor!r} - {above} * {factor!r})" if self.unchanged else f"tl.exp2(({of} - {above}) * {factor!r})"
+        )
 
     def _captured(self) -> set[str]:
         return {i.args[0] for i in self.body.loads()}
@@ -414,14 +429,12 @@ class _Attention:
         ]
 
     def _changed(self, writer: BodyWriter, masked: bool, border: bool) -> dict[int, Any]:
-        """Lines that make `c`, the changed score in powers of 2, -inf where the mask is false, from `s`; gives the values of the body."""
+        """Lines that make `c`, the changed score, -inf where the mask is false, from `s`; gives the values of the body."""
         values: dict[int, Any] = {}
         changed = None if self.unchanged else writer.full(self._value(writer, "changed", values))
         keep = writer.full(self._value(writer, "keep", values)) if masked else None
         if changed is not None:
-            writer.lines.append(f"c = {changed} * {LOG2E!r}")
-            # A mask may be the lowest number there is: a row of it is a mean, and not NaN.
-            writer.lines.append(f"c = tl.where((c == {LOWEST}) & ({changed} > {LOWEST}), {torch.finfo(torch.float32).min!r}, c)")
+            writer.lines.append(f"c = {changed}")
         mask = _and(keep, self.border if border else None)
         if mask != "None":
             writer.lines.append(f"c = tl.where({mask}, c, {LOWEST})")
@@ -429,9 +442,9 @@ class _Attention:
 
 
 class _Forward(_Attention):
-    """Output, sums and largest scores of a block of queries."""
+    """Output, binary logarithms of sums, and largest scores of a block of queries."""
 
-    names = ("q", "k", "v", "out", "lse", "highest")
+    names = ("q", "k", "v", "out", "logs", "highest")
 
     def _write(self) -> None:
         self._program()
@@ -455,8 +468,8 @@ class _Forward(_Attention):
             writer.lines += [
                 "above = tl.maximum(highest, tl.max(c, 1))",
                 f"base = tl.where(above == {LOWEST}, 0.0, above)",
-                "p = tl.exp2(c - base[:, None])",
-                "kept = tl.exp2(highest - base)",
+                f"p = {self._exponentials('c', 'base[:, None]')}",
+                f"kept = {self._exponentials('highest', 'base')}",
                 "total = total * kept + tl.sum(p, 1)",
                 f"sums = sums * kept[:, None] + tl.dot(p.to(v.dtype), v{precision})",
                 "highest = above",
@@ -475,13 +488,21 @@ class _Forward(_Attention):
         self.lines += [
             *self._filled(),
             f"tl.store({self._address(out, 'x_wide', 'e')}, sums / total[:, None]{_also(self.x_mask, _lanes('e', out.width))})",
-            f"tl.store({self._place_of_row('lse', 'head', 'x')}, highest + tl.log2(total){_also(rows)})",
-            f"tl.store({self._place_of_row('highest', 'head', 'x')}, highest{_also(rows)})",
+            *self._rows_stored(rows),
+        ]
+
+    def _rows_stored(self, rows: str | None) -> list[str]:
+        """The lines that store what is kept of a row: two numbers, since one of both is the highest score alone where that is a large one."""
+        highest = "highest" if self.unit == 1.0 else f"highest * {self.unit!r}"
+        return [
+            f"tl.store({self._place_of_row('logs', 'head', 'x')}, logs{_also(rows)})",
+            f"tl.store({self._place_of_row('highest', 'head', 'x')}, {highest}{_also(rows)})",
         ]
 
     def _filled(self) -> list[str]:
-        """The line that makes a row that sees nothing 0, if it is to be."""
-        return ["total = tl.where(total == 0.0, 1.0, total)"] if dict(self.kernel.node.facts)["zeroed"] else []
+        """The lines that take the sums' logarithms, and make a row that sees nothing 0, if it is to be."""
+        logs = "logs = tl.log2(total)"
+        return [logs, "total = tl.where(total == 0.0, 1.0, total)"] if dict(self.kernel.node.facts)["zeroed"] else [logs]
 
     def _parts(self) -> int:
         q = self.views["q"]
@@ -509,25 +530,32 @@ class _Forward(_Attention):
             f"slot = (pair.to(tl.int64) * queries + x) * {self.parts} + tl.arange(0, {self.parts})",
             "parts = tl.load(ws1 + slot)",
             "highest = tl.max(parts, 0)",
-            f"weight = tl.exp2(parts - tl.where(highest == {LOWEST}, 0.0, highest))",
+            f"base = tl.where(highest == {LOWEST}, 0.0, highest)",
+            f"weight = {self._exponentials('parts', 'base')}",
             "total = tl.sum(tl.load(ws2 + slot) * weight, 0)",
             f"sums = tl.sum(tl.load(ws0 + (slot * {width})[:, None] + e[None, :]) * weight[:, None], 0)",
             *self._filled(),
             f"tl.store({out.base} + {step} + {lane}, sums / total{_also(_lane('e', out.width))})",
-            f"tl.store({self._place_of_row('lse', 'head', 'x')}, highest + tl.log2(total))",
-            f"tl.store({self._place_of_row('highest', 'head', 'x')}, highest)",
+            *self._rows_stored(None),
         ]
         lines, self.lines = self.lines, outer
         return lines
 
 
 class _Backward(_Attention):
-    tables = BACKWARD, WIDE_BACKWARD
+    def _of_sums(self, at: str, rows: str | None, shape: str) -> list[str]:
+        """Lines that load what is known of rows of queries. A row that sees nothing gets a sum beside which all vanishes."""
+        lines = [f"{name} = {self._of_rows(name, 'head', at, rows, '0.0')}" for name in ("logs", "highest", "delta")]
+        lines.insert(1, f'logs = tl.where(logs == {LOWEST}, float("inf"), logs){shape}')
+        lines.insert(3, f"highest = tl.where(highest == {LOWEST}, 0.0, highest){shape}")
+        lines[-1] += shape
+        return [*lines, f"logs += highest * {LOG2E!r}"] if self.unchanged else lines
 
-    def _weights(self, writer: BodyWriter, masked: bool, border: bool, lse: str, inner: str, delta: str) -> None:
+    def _weights(self, writer: BodyWriter, masked: bool, border: bool, inner: str) -> None:
         """Lines that make the weights `p` and the gradient `g` of the scores before they were changed, over the scale."""
         values = self._changed(writer, masked, border)
-        writer.lines += [f"p = tl.exp2(c - {lse})", f"g = p * ({inner} - {delta})"]
+        power = f"c * {self.unit * LOG2E!r}" if self.unchanged else f"(c - highest) * {LOG2E!r}"
+        writer.lines += [f"p = tl.exp2({power} - logs)", f"g = p * ({inner} - delta)"]
         if "slope" in self.defined:
             slope = writer.full(self._value(writer, "slope", values))
             writer.lines.append(f"g = tl.where(p == 0.0, 0.0, g * {slope})")
@@ -536,7 +564,8 @@ class _Backward(_Attention):
 class _OfQueries(_Backward):
     """Gradients of a block of queries."""
 
-    names: tuple[str, ...] = ("grad", "q", "k", "v", "lse", "delta", "dq")
+    tables = OF_QUERIES, WIDE_BACKWARD
+    names: tuple[str, ...] = ("grad", "q", "k", "v", "logs", "highest", "delta", "dq")
 
     def _write(self) -> None:
         self._program()
@@ -549,16 +578,14 @@ class _OfQueries(_Backward):
             "x_wide = x.to(tl.int64)",
             f"q = {self._load(q, 'x_wide', 'd', self.x_mask)}",
             f"grad = {self._load(grad, 'x_wide', 'e', self.x_mask)}",
-            f"lse = {self._of_rows('lse', 'head', 'x', rows, '0.0')}",
-            f'lse = tl.where(lse == {LOWEST}, float("inf"), lse)[:, None]',
-            f"delta = {self._of_rows('delta', 'head', 'x', rows, '0.0')}[:, None]",
+            *self._of_sums("x", rows, "[:, None]"),
             f"sums = tl.zeros({self._shape(q)}, tl.float32)",
         ]
         precision = self.precision()
 
         def step(writer: BodyWriter, masked: bool, border: bool) -> None:
             writer.lines += self._scores_of_keys(k, v, border)
-            self._weights(writer, masked, border, "lse", f"tl.dot(grad, tl.trans(v){precision})", "delta")
+            self._weights(writer, masked, border, f"tl.dot(grad, tl.trans(v){precision})")
             writer.lines.append(self._summed())
 
         self._loops(self._writer(), step)
@@ -582,7 +609,7 @@ class _OfQueries(_Backward):
 class _SumsOfQueries(_OfQueries):
     """For each of a block of queries, the sum over keys."""
 
-    names = ("grad", "q", "k", "v", "lse", "delta", "total")
+    names = ("grad", "q", "k", "v", "logs", "highest", "delta", "total")
 
     def _shape(self, q: Rows) -> str:
         return "[XBLOCK]"
@@ -598,7 +625,8 @@ class _SumsOfQueries(_OfQueries):
 class _OfKeys(_Backward):
     """Gradients of a block of keys and values, over all heads of queries that share them."""
 
-    names: tuple[str, ...] = ("grad", "q", "k", "v", "lse", "delta", "dk", "dv")
+    tables = OF_KEYS, WIDE_BACKWARD
+    names: tuple[str, ...] = ("grad", "q", "k", "v", "logs", "highest", "delta", "dk", "dv")
     outer = 3
 
     def _write(self) -> None:
@@ -641,12 +669,10 @@ class _OfKeys(_Backward):
                 "r_wide = r.to(tl.int64)",
                 f"q = {self._load(q, 'r_wide', 'd', inside)}",
                 f"grad = {self._load(grad, 'r_wide', 'e', inside)}",
-                f"lse = {self._of_rows('lse', 'head', 'r', rows, '0.0')}",
-                f'lse = tl.where(lse == {LOWEST}, float("inf"), lse)[None, :]',
-                f"delta = {self._of_rows('delta', 'head', 'r', rows, '0.0')}[None, :]",
+                *self._of_sums("r", rows, "[None, :]"),
                 self._products("k", "q"),
             ]
-            self._weights(writer, masked, border, "lse", f"tl.dot(v, tl.trans(grad){self.precision()})", "delta")
+            self._weights(writer, masked, border, f"tl.dot(v, tl.trans(grad){self.precision()})")
             writer.lines += summed
 
         self._loops(self._writer(), step)
@@ -655,7 +681,7 @@ class _OfKeys(_Backward):
 class _SumsOfKeys(_OfKeys):
     """For each of a block of keys, the sum over the queries of a head."""
 
-    names = ("grad", "q", "k", "v", "lse", "delta", "total")
+    names = ("grad", "q", "k", "v", "logs", "highest", "delta", "total")
 
     @property
     def heads(self) -> int:
@@ -681,7 +707,7 @@ class _SumsOfDistances(_Backward):
 
     tables = DISTANCES, WIDE_DISTANCES
     border = "x_in & r_in"
-    names = ("grad", "q", "k", "v", "lse", "delta", "total")
+    names = ("grad", "q", "k", "v", "logs", "highest", "delta", "total")
 
     @property
     def count(self) -> Size:
@@ -726,12 +752,10 @@ class _SumsOfDistances(_Backward):
             f"grad = {self._load(grad, 'x_wide', 'e', inside)}",
             f"k = {self._load(k, 'r_wide', 'd', within)}",
             f"v = {self._load(v, 'r_wide', 'e', within)}",
-            f"lse = {self._of_rows('lse', 'head', 'x', 'x < queries', '0.0')}",
-            f'lse = tl.where(lse == {LOWEST}, float("inf"), lse)[:, None]',
-            f"delta = {self._of_rows('delta', 'head', 'x', 'x < queries', '0.0')}[:, None]",
+            *self._of_sums("x", "x < queries", "[:, None]"),
             self._products("q", "k"),
         ]
-        self._weights(writer, True, True, "lse", f"tl.dot(grad, tl.trans(v){precision})", "delta")
+        self._weights(writer, True, True, f"tl.dot(grad, tl.trans(v){precision})")
         writer.lines.append("sums += tl.sum(tl.gather(g, lane[:, None] - lane[None, :] + (XBLOCK - 1), 1), 0)")
         inner, writer.lines = writer.lines, outside
         self.lines += [
