@@ -42,6 +42,9 @@ _PARTS_FROM = 48
 _STEPS_OF_PART = 3
 # Columns from which blocks of 16 of them nearly fill the device.
 _NARROW_BLOCKS_FROM = 1536
+# Blocks a multiprocessor that walk across rows, of 8 warps with a few loads each: so many keep its memory busy.
+_FULL_ACROSS = 4
+_LONG_PART = 8
 # Rows from this many elements on are walked in steps of 4096: measured on softmax and cross entropy of 50257 columns.
 _LONG_ROW = 32768
 
@@ -105,8 +108,11 @@ def _pointwise(shape: Shape) -> list[Config]:
 
 
 def _tiled(shape: Shape) -> list[Config]:
+    """Rows and columns of a tile are pieces of at least 128 bytes, of 256 in float32: where images have odd sizes, pieces begin within sectors,
+    of which each end takes one more. Of few tiles more run at once."""
     x = _between(16, power_of_two(shape.outer), 64)
-    y = _between(16, power_of_two(shape.second), 2048 // x)
+    most = 4096 if shape.loads <= 4 and shape.outer * shape.second >= 4096 * 4 * MULTIPROCESSORS else 2048
+    y = _between(16, power_of_two(shape.second), most // x)
     return [Config({"YBLOCK": y, "XBLOCK": x}, _between(4, _warps(x * y), 8))]
 
 
@@ -120,18 +126,25 @@ def _jumps(shape: Shape) -> list[Config]:
 
 def _persistent(shape: Shape) -> list[Config]:
     row = power_of_two(shape.inner)
-    wide = 64 if shape.contiguous == "x" else 1
-    rows = _between(wide, 2048 // row, 64)
-    rows = min(rows, power_of_two(shape.outer))
-    while rows > max(1, wide // 2) and shape.outer // rows < MULTIPROCESSORS * 2:
-        rows //= 2
-    rows = max(rows, 1)
+    if shape.contiguous == "x":
+        return [_persistent_across(shape, row)]
     # Several values of the row live at once: fewer elements a thread.
     a_thread = 8 if shape.held <= 4 else 4
-    warps = _between(1, _warps(rows * row, a_thread), 16 if row >= 8192 else 8)
-    while shape.contiguous == "x" and rows > 16 and rows * row > 64 * 32 * warps:  # else a thread's elements go to memory
+    rows = min(_between(1, 2048 // row, 64), power_of_two(shape.outer))
+    while rows > 1 and shape.outer // rows < MULTIPROCESSORS * 2:
         rows //= 2
+    warps = _between(1, _warps(rows * row, a_thread), 16 if row >= 8192 else 8)
     return [Config({"XBLOCK": rows, "RBLOCK": row}, warps)]
+
+
+def _persistent_across(shape: Shape, row: int) -> Config:
+    """Rows that lie beside each other are held by one warp as long as its threads have registers for them: each has several elements of some
+    rows, and no barrier stands between the loads of a block and what is reduced."""
+    a_thread = 32 if shape.held <= 6 else 16
+    rows = _between(16, 32 * a_thread // row, 128)
+    while rows > 16 and shape.outer // rows < MULTIPROCESSORS * 8:
+        rows //= 2
+    return Config({"XBLOCK": rows, "RBLOCK": row}, _between(1, _warps(rows * row, a_thread), 8))
 
 
 def _rows_and_columns(shape: Shape) -> list[Config]:
@@ -511,7 +524,8 @@ def split_limits(shape: Shape) -> SplitLimits:
 def splits(shape: Shape, config: Config) -> int:
     """Into how many parts a looped reduction or scan of known sizes is split so that the device is filled; 1 for not at all."""
     blocks = max(-(-shape.outer // config.constants["XBLOCK"]), 1)
-    if blocks >= MULTIPROCESSORS:
+    across = shape.kind == "looped" and shape.contiguous == "x"
+    if blocks >= (_FULL_ACROSS * MULTIPROCESSORS if across else MULTIPROCESSORS):
         return 1
     longest = shape.inner // config.constants["RBLOCK"]
     if shape.kind == "product columns":
@@ -520,6 +534,8 @@ def splits(shape: Shape, config: Config) -> int:
     limits = split_limits(shape)
     enough = limits.blocks // blocks
     if shape.contiguous == "x":
-        most = min(enough, longest // limits.steps, limits.most)
+        # What runs beside each other already is worth a second launch only where parts are long.
+        steps = limits.steps if blocks < MULTIPROCESSORS else _LONG_PART
+        most = min(enough, longest // steps, limits.most)
         return 1 << (most.bit_length() - 1) if most else 1
     return _between(1, power_of_two(min(enough, longest)), limits.most) if longest >= 4 else 1
