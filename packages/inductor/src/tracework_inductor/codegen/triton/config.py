@@ -30,8 +30,9 @@ __all__ = [
 ]
 
 MULTIPROCESSORS = 132
-# That walk rows and keep sums of columns: as many as run at once.
-COLUMN_BLOCKS = 3 * MULTIPROCESSORS
+# That walk rows and keep sums of columns: as many as run at once, two on a multiprocessor, which has registers for 16 elements in 512 threads.
+COLUMN_BLOCKS = 2 * MULTIPROCESSORS
+_LONG_COLUMN_ROW = 2048
 # Rows up to this many elements are held in registers at once.
 MAX_PERSISTENT = 16384
 _MOST_IN_FLIGHT = 4
@@ -42,6 +43,8 @@ _PARTS_FROM = 48
 _STEPS_OF_PART = 3
 # Columns from which blocks of 16 of them nearly fill the device.
 _NARROW_BLOCKS_FROM = 1536
+# Bytes that are loaded for an element of a step up to which steps are long.
+_MOST_IN_STEP = 8
 # Blocks a multiprocessor that walk across rows, of 8 warps with a few loads each: so many keep its memory busy.
 _FULL_ACROSS = 4
 _LONG_PART = 8
@@ -53,7 +56,8 @@ _LONG_ROW = 32768
 class Shape:
     """What the choice depends on: kind (a key of TABLES), numbers of points (hints), the contiguous dimension, how many loads there are,
     how many values of a row live at once, how many loads are inside rows; of products how many there are, how many rows they have, the
-    bytes of an element of the large matrix, whether blocks compute again what all columns need, and whether rows are scanned."""
+    bytes of an element of the large matrix, whether blocks compute again what all columns need; whether rows are scanned. Of rows and
+    columns itemsize is what is loaded for each element."""
 
     kind: str
     outer: int
@@ -148,10 +152,14 @@ def _persistent_across(shape: Shape, row: int) -> Config:
 
 
 def _rows_and_columns(shape: Shape) -> list[Config]:
-    """Each thread has as many accumulators of a sum of columns as elements of a row, and the rows of two steps are under way."""
-    row = power_of_two(shape.inner)
-    rows = max(1, 2048 // row)
-    return [Config({"XBLOCK": rows, "RBLOCK": row}, _between(4, _warps(rows * row), 16), 3)]
+    """Each thread has as many accumulators of a sum of columns as elements of a row. A step takes several rows, as its sums are waited for, and
+    the rows of the next steps are under way to shared memory, as many as it holds beside those of the other block."""
+    row, (shared, _) = power_of_two(shape.inner), LIMITS[80]
+    together = 1 if row > _LONG_COLUMN_ROW else 2
+    elements = 8192 // together if shape.itemsize <= _MOST_IN_STEP else 4096 // together
+    rows = max(1, elements // row)
+    ahead = shared // together // (rows * row * max(1, shape.itemsize))
+    return [Config({"XBLOCK": rows, "RBLOCK": row}, 16 // together, _between(1, 1 + ahead, 3))]
 
 
 def _sorted(shape: Shape) -> list[Config]:

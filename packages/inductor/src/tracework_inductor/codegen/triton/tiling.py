@@ -167,9 +167,9 @@ def _of_rows(
             isinstance(axis.size, int) and axis.size <= _MOST_BESIDE and constant_product(a.size for a in rest) >= _LEAST_LEFT
         ):
             continue
-        if (bytes_ := moved(beside, rest, False, 0)) < least:
+        if (apart := moved(beside, rest, False, 0)) < least:
             groups = Group("x", tuple(beside)), Group("r", tuple(rest))
-            best, least = Tiling(groups, merged, "x", beside=axis.size), bytes_
+            best, least = Tiling(groups, merged, "x", beside=axis.size), apart
     return best
 
 
@@ -192,7 +192,7 @@ def _may_have_parts(kernel: LoopKernel) -> bool:
 
 
 def _sectors(access: Access, dimension: Sequence[Axis]) -> float:
-    """Of which share of the sectors that threads along a dimension touch they use none, as the factor by which this multiplies bytes."""
+    """Bytes of the sectors that threads along a dimension touch, over the bytes that they use."""
     most = max(1.0, _SECTOR / access.itemsize)
     if isinstance(access.index, int) or not dimension:
         return most
