@@ -149,6 +149,7 @@ NUMPY: dict[str, Any] = {
     "pow": np.power,
     "fmod": np.fmod,
     "fast_dividef": lambda x, y: np.where((np.abs(y) > 2.0**126) & (np.abs(y) < np.inf), np.float32(0), np.divide(x, y)),
+    "fast_log2f": np.log2,
     "copysign": np.copysign,
     "nextafter": np.nextafter,
     "hypot": np.hypot,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st  # noqa: E402
 from prim_programs import build  # noqa: E402
 from tracework_inductor import InductorOptions, lower, schedule  # noqa: E402
 from tracework_inductor.codegen.triton import TritonRenderer, function  # noqa: E402
+from tracework_inductor.codegen.triton import config as config_table  # noqa: E402
 from tracework_inductor.schedule import mixed_orders  # noqa: E402
 from tracework_inductor.schedule.plan import LoopKernel  # noqa: E402
 from tracework_primops import TensorSpec, prims  # noqa: E402
@@ -166,3 +167,19 @@ def test_compiles_for_hopper(tmp_path):
     job = build_triton.request(kernel, "kernel", kernel.launch["configs"][0], build_triton.Variant(), 90)
     (cubin,) = build_triton.build_all([job], RuntimeOptions(), Store(tmp_path / "cache"))
     assert cubin.num_warps == 8
+
+
+@pytest.mark.parametrize("dtype", [HALF, torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [256, 1024, 2048, 4096, 8192])
+def test_all_blocks_run_at_once(width, dtype):
+    """As many threads as have 128 registers each, and shared memory for what is on its way to both blocks of a multiprocessor."""
+    sizes, rows = ((1 << 26) // width, width), ((1 << 26) // width, 1)
+    layouts = [(sizes, dtype), (sizes, dtype), (sizes[1:], dtype), (rows, torch.float32), (rows, torch.float32)]
+    plan = plan_of(layer_norm_backward, *(torch.empty(s, dtype=d, device="meta") for s, d in layouts))
+    (launch,) = (found for k in plan.kernels if (found := dict(TritonRenderer().render(k).launch))["kind"] == "rows and columns")
+    (config,), (grid,) = launch["configs"], map(int, launch["grids"])
+    together = grid / config_table.MULTIPROCESSORS
+    assert together == (2 if width <= 2048 else 1)
+    assert 32 * config["num_warps"] * 128 * together <= 1 << 16
+    on_their_way = config["constants"]["XBLOCK"] * width * 2 * dtype.itemsize * (config["num_stages"] - 1)
+    assert on_their_way * together <= config_table.LIMITS[80][0]

@@ -6,8 +6,9 @@ from typing import Any
 import torch
 
 from ..ir.buffer import BufferLayout
-from ..ir.index import Size, constant_product, contiguous_strides, product, same
-from ..ir.scalar_ops import compute_dtype, ops
+from ..ir.handlers import Recorder
+from ..ir.index import Size, constant_product, contiguous_strides, product, same, symbol
+from ..ir.scalar_ops import compute_dtype, handling, ops
 from .fallback import Refused
 from .pointwise import elementwise
 from .registry import lowers
@@ -220,8 +221,24 @@ ONE_PASS = 1024
 def _in_one_pass(x: Any, dims: Sequence[int]) -> bool:
     """Whether a GPU reads x once for mean and variance, by a recurrence, instead of twice."""
     count = constant_product([x.sizes[d] for d in dims])
-    in_one_piece = tuple(dims) == tuple(range(x.ndim - len(dims), x.ndim))
-    return x.device.type == "cuda" and count > (16 * ONE_PASS if in_one_piece else ONE_PASS)
+    return x.device.type == "cuda" and count > (16 * ONE_PASS if _in_one_piece(x, dims) else ONE_PASS)
+
+
+def _in_one_piece(x: Any, dims: Sequence[int]) -> bool:
+    """Whether the elements of most of what x is computed from lie side by side along the last of these dimensions, as the last of all."""
+    if tuple(dims) != tuple(range(x.ndim - len(dims), x.ndim)):
+        return False
+    recorder, last = Recorder(), max((d for d in dims if not same(x.sizes[d], 1)), default=dims[-1])
+    index = [symbol(f"x{d}", 0, None) for d in range(x.ndim)]
+    with handling(recorder):
+        x.load(index)
+    full = [e for i in recorder.instructions if i.op == "load" and _depends_on_all(e := i.args[1], x, dims, index)]
+    return not full or any(e.coefficient(index[last]) == 1 for e in full)
+
+
+def _depends_on_all(place: Size, x: Any, dims: Sequence[int], index: Sequence[Any]) -> bool:
+    """Whether a place is another one for each element of a row."""
+    return not isinstance(place, int) and all(same(x.sizes[d], 1) or index[d] in place.free_symbols for d in dims)
 
 
 def _without_drift(squares: Any, drift: Any, total: Any, dtype: torch.dtype) -> Any:

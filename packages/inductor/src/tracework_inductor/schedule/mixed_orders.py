@@ -24,7 +24,7 @@ ROWS_OF_BLOCK = 16
 """At least; with fewer, what blocks keep is no longer little beside what they read."""
 LONGEST_ROW = 8192
 LONG_ROW = 2048
-"""From which on a third of the blocks fill a GPU."""
+"""From which on half of the blocks fill a GPU."""
 LEAST_SAVED = 8 << 20
 """Bytes; a kernel that reads fewer takes about the time of a launch."""
 
@@ -61,12 +61,12 @@ def _beside_rows(fuser: Fuser, columns: Group, blocks: int) -> tuple[Group, int]
         or height * width > INT32_LIMIT
     ):
         return None
-    parts = min(blocks if width <= LONG_ROW else blocks // 3, height // ROWS_OF_BLOCK)
+    parts = min(blocks if width <= LONG_ROW else blocks // 2, height // ROWS_OF_BLOCK)
     itemsizes = {fuser.program.buffers[name].layout.dtype.itemsize for node in full for name in node.writes}
     kept = 2 * parts * width * len(full) * max(itemsizes)
     for rows in fuser.groups:
         saved = sum(_bytes(fuser, name, height * width) for name in _common(full, rows)) if _walks(rows, height, width) else 0
-        if len(itemsizes) == 1 and parts >= blocks // 3 and saved >= max(LEAST_SAVED, 2 * kept):
+        if len(itemsizes) == 1 and parts >= blocks // 2 and saved >= max(LEAST_SAVED, 2 * kept):
             return columns, parts
     return None
 

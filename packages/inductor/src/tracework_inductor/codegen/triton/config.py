@@ -30,8 +30,9 @@ __all__ = [
 ]
 
 MULTIPROCESSORS = 132
-# That walk rows and keep sums of columns: as many as run at once.
-COLUMN_BLOCKS = 3 * MULTIPROCESSORS
+# That walk rows and keep sums of columns: as many as run at once, two on a multiprocessor, which has registers for 16 elements in 512 threads.
+COLUMN_BLOCKS = 2 * MULTIPROCESSORS
+_LONG_COLUMN_ROW = 2048
 # Rows up to this many elements are held in registers at once.
 MAX_PERSISTENT = 16384
 _MOST_IN_FLIGHT = 4
@@ -42,6 +43,11 @@ _PARTS_FROM = 48
 _STEPS_OF_PART = 3
 # Columns from which blocks of 16 of them nearly fill the device.
 _NARROW_BLOCKS_FROM = 1536
+# Bytes that are loaded for an element of a step up to which steps are long.
+_MOST_IN_STEP = 8
+# Blocks a multiprocessor that walk across rows, of 8 warps with a few loads each: so many keep its memory busy.
+_FULL_ACROSS = 4
+_LONG_PART = 8
 # Rows from this many elements on are walked in steps of 4096: measured on softmax and cross entropy of 50257 columns.
 _LONG_ROW = 32768
 
@@ -50,7 +56,8 @@ _LONG_ROW = 32768
 class Shape:
     """What the choice depends on: kind (a key of TABLES), numbers of points (hints), the contiguous dimension, how many loads there are,
     how many values of a row live at once, how many loads are inside rows; of products how many there are, how many rows they have, the
-    bytes of an element of the large matrix, whether blocks compute again what all columns need, and whether rows are scanned."""
+    bytes of an element of the large matrix, whether blocks compute again what all columns need; whether rows are scanned. Of rows and
+    columns itemsize is what is loaded for each element."""
 
     kind: str
     outer: int
@@ -105,8 +112,11 @@ def _pointwise(shape: Shape) -> list[Config]:
 
 
 def _tiled(shape: Shape) -> list[Config]:
+    """Rows and columns of a tile are pieces of at least 128 bytes, of 256 in float32: where images have odd sizes, pieces begin within sectors,
+    of which each end takes one more. Of few tiles more run at once."""
     x = _between(16, power_of_two(shape.outer), 64)
-    y = _between(16, power_of_two(shape.second), 2048 // x)
+    most = 4096 if shape.loads <= 4 and shape.outer * shape.second >= 4096 * 4 * MULTIPROCESSORS else 2048
+    y = _between(16, power_of_two(shape.second), most // x)
     return [Config({"YBLOCK": y, "XBLOCK": x}, _between(4, _warps(x * y), 8))]
 
 
@@ -120,25 +130,36 @@ def _jumps(shape: Shape) -> list[Config]:
 
 def _persistent(shape: Shape) -> list[Config]:
     row = power_of_two(shape.inner)
-    wide = 64 if shape.contiguous == "x" else 1
-    rows = _between(wide, 2048 // row, 64)
-    rows = min(rows, power_of_two(shape.outer))
-    while rows > max(1, wide // 2) and shape.outer // rows < MULTIPROCESSORS * 2:
-        rows //= 2
-    rows = max(rows, 1)
+    if shape.contiguous == "x":
+        return [_persistent_across(shape, row)]
     # Several values of the row live at once: fewer elements a thread.
     a_thread = 8 if shape.held <= 4 else 4
-    warps = _between(1, _warps(rows * row, a_thread), 16 if row >= 8192 else 8)
-    while shape.contiguous == "x" and rows > 16 and rows * row > 64 * 32 * warps:  # else a thread's elements go to memory
+    rows = min(_between(1, 2048 // row, 64), power_of_two(shape.outer))
+    while rows > 1 and shape.outer // rows < MULTIPROCESSORS * 2:
         rows //= 2
+    warps = _between(1, _warps(rows * row, a_thread), 16 if row >= 8192 else 8)
     return [Config({"XBLOCK": rows, "RBLOCK": row}, warps)]
 
 
+def _persistent_across(shape: Shape, row: int) -> Config:
+    """Rows that lie beside each other are held by one warp as long as its threads have registers for them: each has several elements of some
+    rows, and no barrier stands between the loads of a block and what is reduced."""
+    a_thread = 32 if shape.held <= 6 else 16
+    rows = _between(16, 32 * a_thread // row, 128)
+    while rows > 16 and shape.outer // rows < MULTIPROCESSORS * 8:
+        rows //= 2
+    return Config({"XBLOCK": rows, "RBLOCK": row}, _between(1, _warps(rows * row, a_thread), 8))
+
+
 def _rows_and_columns(shape: Shape) -> list[Config]:
-    """Each thread has as many accumulators of a sum of columns as elements of a row, and the rows of two steps are under way."""
-    row = power_of_two(shape.inner)
-    rows = max(1, 2048 // row)
-    return [Config({"XBLOCK": rows, "RBLOCK": row}, _between(4, _warps(rows * row), 16), 3)]
+    """Each thread has as many accumulators of a sum of columns as elements of a row. A step takes several rows, as its sums are waited for, and
+    the rows of the next steps are under way to shared memory, as many as it holds beside those of the other block."""
+    row, (shared, _) = power_of_two(shape.inner), LIMITS[80]
+    together = 1 if row > _LONG_COLUMN_ROW else 2
+    elements = 8192 // together if shape.itemsize <= _MOST_IN_STEP else 4096 // together
+    rows = max(1, elements // row)
+    ahead = shared // together // (rows * row * max(1, shape.itemsize))
+    return [Config({"XBLOCK": rows, "RBLOCK": row}, 16 // together, _between(1, 1 + ahead, 3))]
 
 
 def _sorted(shape: Shape) -> list[Config]:
@@ -511,7 +532,8 @@ def split_limits(shape: Shape) -> SplitLimits:
 def splits(shape: Shape, config: Config) -> int:
     """Into how many parts a looped reduction or scan of known sizes is split so that the device is filled; 1 for not at all."""
     blocks = max(-(-shape.outer // config.constants["XBLOCK"]), 1)
-    if blocks >= MULTIPROCESSORS:
+    across = shape.kind == "looped" and shape.contiguous == "x"
+    if blocks >= (_FULL_ACROSS * MULTIPROCESSORS if across else MULTIPROCESSORS):
         return 1
     longest = shape.inner // config.constants["RBLOCK"]
     if shape.kind == "product columns":
@@ -520,6 +542,8 @@ def splits(shape: Shape, config: Config) -> int:
     limits = split_limits(shape)
     enough = limits.blocks // blocks
     if shape.contiguous == "x":
-        most = min(enough, longest // limits.steps, limits.most)
+        # What runs beside each other already is worth a second launch only where parts are long.
+        steps = limits.steps if blocks < MULTIPROCESSORS else _LONG_PART
+        most = min(enough, longest // steps, limits.most)
         return 1 << (most.bit_length() - 1) if most else 1
     return _between(1, power_of_two(min(enough, longest)), limits.most) if longest >= 4 else 1

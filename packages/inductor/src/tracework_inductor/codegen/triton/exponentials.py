@@ -16,8 +16,9 @@ import torch
 from ...ir.body import Instruction, LoopBody, Ref, axes_behind
 from ...ir.handlers import drop_unused
 from ...schedule.plan import LoopKernel, Pass
+from .again import may_compute_again
 from .moments import named_rows
-from .shape import may_compute_again, products_of
+from .shape import products_of
 from .text_rules import HELD
 
 __all__ = ["EXPONENTIALS", "Exponentials", "in_one_pass", "lane_of", "largest_of", "start_of", "together"]

@@ -14,6 +14,7 @@ from ...ir.cores import power_of_two
 from ...schedule.plan import LoopKernel, Pass
 from . import config as config_table
 from . import sort
+from .again import may_compute_again
 from .body import BodyWriter, Tile, Value
 from .exponentials import EXPONENTIALS, Exponentials, lane_of, largest_of, start_of, together
 from .header import function_header
@@ -21,7 +22,7 @@ from .moments import MOMENTS, Lanes, combined, in_registers
 from .parts import WHOLE, Partial, Parts
 from .printer import IndexPrinter
 from .reduction import NO_POSITION, SCAN_COMBINE, ReductionText, reduction_text, scan_text
-from .shape import beside, blocks_of_columns, loading, loads_of_larger, may_compute_again, products_of, read_once
+from .shape import beside, blocks_of_columns, loading, loads_of_larger, products_of, read_once
 from .text_rules import HELD, TRITON_TEXT
 from .tiling import Group, Tiling, numel, positions
 
@@ -361,10 +362,15 @@ class Function:
 
     def _tile_of_parts(self, argument: str, identity: str, dtype: torch.dtype, end: str = "parts") -> str:
         """What the parts before `end` have kept, the identity for others."""
-        outer = self.printer.text(numel(self.tiling, "x"))
-        lanes = f"tl.arange(0, {self.combined.most})[None, :]"
+        outer, beside = self.printer.text(numel(self.tiling, "x")), self.tiling.beside
+        count = self.combined.most * beside
+        lanes = f"tl.arange(0, {power_of_two(count)})[None, :]"
         inside = f"xmask & ({lanes} < {end})" if end != "parts" or self.combined.limits else "xmask"
-        load = f"tl.load({argument} + ({lanes} * ({outer}) + x), {inside}, other={identity})"
+        place = f"{lanes} * ({outer}) + x"
+        if beside > 1:  # those of a row's neighbours that are one row with it too
+            place = f"({lanes} // {beside}) * ({outer}) + (x // {beside}) * {beside} + {lanes} % {beside}"
+            inside = inside if count == power_of_two(count) else f"xmask & ({lanes} < {count})"
+        load = f"tl.load({argument} + ({place}), {inside}, other={identity})"
         return self.writer.name(load, frozenset({"x"}), dtype).text
 
     def _of_row(self, text: str, dtype: torch.dtype = torch.float32) -> Value:

@@ -1,9 +1,9 @@
 """Functions that activations are made of, as Triton text without branches, for what is held in float32.
 
 A warp runs both sides of a branch, and a GPU's library has a branch or picks coefficients in each of these. A form costs some 5 to 17
-instructions. exp2 and the quotient are the device's own approximations (errors of 2 ** -22.5 and of an ulp, results below the least normal
-number are 0), used where such an error is small beside the result's rounding. Sums of products are written as `tl.fma`, so that their
-rounding does not depend on what a compiler contracts.
+instructions. exp2, log2 and the quotient are the device's own approximations (errors of 2 ** -22.5, of 2 ** -22 near 1 and of an ulp; results
+below the least normal number are 0), used where such an error is small beside the result's rounding. Sums of products are written as `tl.fma`,
+so that their rounding does not depend on what a compiler contracts.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,8 @@ ERFC = (-2.84661564e-05, 0.000319318089, -0.00112104358, -0.00131129345, 0.02866
 """log2(1 - erf(x)) / x for x from 0 on (3.6e-8 of 1, and 0.006 of 1 - erf(x) where x is up to 4.2); falls for ever."""
 TANH_NEAR = (0.0164378919, -0.0526720136, 0.133207291, -0.333329469)
 """(tanh(x) / x - 1) / x ** 2 as a polynomial in x ** 2, for |x| < 0.55 (3.7e-8 of the result)."""
+LOG1P_NEAR = (0.140059978, 0.140009016, 0.200107634, 0.333332092)
+"""(artanh(s) / s - 1) / s ** 2 as a polynomial in s ** 2, for |s| < 1 / 3 (5.4e-9 of artanh)."""
 
 
 def polynomial(variable: str, coefficients: Sequence[float]) -> str:
@@ -76,6 +78,17 @@ def _sigmoid(x):
     missing = tl.fma(exponent, {LN2!r}, size)
     power = tl.exp2(exponent) * (1.0 - missing)
     return libdevice.fast_dividef(tl.where(x < 0, power, 1.0), 1.0 + power)
+""",
+    # The logarithm of a quotient near 1 is an artanh; elsewhere 1 + x is so far from 1 that its logarithm keeps its digits.
+    "_log1p": f"""
+@triton.jit
+def _log1p(x):
+    part = libdevice.fast_dividef(x, 2.0 + x)
+    square = part * part
+    twice = part + part
+    near = tl.fma(twice, square * {polynomial("square", LOG1P_NEAR)}, twice)
+    far = libdevice.fast_log2f(1.0 + x) * {LN2!r}
+    return tl.where((x > -0.5) & (x < 1.0), near, far)
 """,
 }
 """Name -> definition of a function of what is held in float32."""

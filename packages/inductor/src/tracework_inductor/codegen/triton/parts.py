@@ -11,8 +11,8 @@ from ...ir.body import Instruction, Ref
 from ...ir.handlers import drop_unused
 from ...schedule.plan import LoopKernel
 from . import config as config_table
+from .again import may_compute_again
 from .printer import IndexPrinter, PythonPrinter
-from .shape import may_compute_again
 from .tiling import Tiling, numel
 
 __all__ = ["WHOLE", "Partial", "Parts", "parts_of", "after_totals"]
@@ -71,7 +71,7 @@ def parts_of(kernel: LoopKernel, tiling: Tiling, shape: config_table.Shape, chos
         return Parts(1)
     rows = numel(tiling, "x")
     if shape.kind != "looped" or (isinstance(rows, int) and isinstance(numel(tiling, "r"), int)):
-        return Parts(config_table.splits(shape, chosen))
+        return Parts(max(config_table.splits(shape, chosen), 2 if tiling.beside > 1 else 1))
     block, step = chosen.constants["XBLOCK"], chosen.constants["RBLOCK"]
     # A scan in one part skips its first stage; a reduction in one part would launch two where one does.
     if not isinstance(rows, int) or rows < block * config_table.MULTIPROCESSORS:

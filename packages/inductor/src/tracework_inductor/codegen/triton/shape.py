@@ -8,9 +8,10 @@ from typing import Any
 from ...ir.body import Instruction, LoopBody, Ref, axes_behind
 from ...ir.index import constant_product, constant_size
 from ...ir.scalar_ops import COLUMNS
-from ...schedule.plan import LoopKernel, Pass
+from ...schedule.plan import LoopKernel
 from . import config as config_table
-from .tiling import Tiling
+from .again import may_compute_again
+from .tiling import MOST_HELD_ACROSS, MOST_SUMMED_ACROSS, Tiling
 
 __all__ = [
     "shape_of",
@@ -19,12 +20,10 @@ __all__ = [
     "beside",
     "loading",
     "loads_of_larger",
-    "may_compute_again",
     "scans_rows",
     "blocks_of_columns",
 ]
 
-_LOADS_TO_COMPUTE_AGAIN = 2
 # Of which the choice between loads consists.
 _LOADING = frozenset(("load", "where", "constant", "index_expr", "lt", "ge", "logical_and"))
 # Bytes that a thread loads at once.
@@ -49,9 +48,11 @@ def shape_of(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
     else:
         row = inner.numel
         kind = "persistent" if isinstance(row, int) and row <= _longest_row(tiling, hint, kernel) else "looped"
-    held, streams = len(kernel.scratch) + loads, sum(1 for p in kernel.passes if p.level == "inner" for _ in p.body.loads())
+    held, streams = len(kernel.scratch) + loads, _streams(kernel, tiling)
     shape = config_table.Shape(kind, hint["x"], hint.get("r", 1), tiling.contiguous, loads, hint.get("y", 1), held, streams)
     shape = dataclasses.replace(shape, scans=scans_rows(kernel))
+    if kind == "rows and columns":
+        return dataclasses.replace(shape, itemsize=_loaded_for_each(kernel, tiling))
     if not products:
         return shape
     largest = max((kernel.layouts[b] for b in kernel.reads), key=lambda layout: constant_product(layout.sizes))
@@ -59,12 +60,29 @@ def shape_of(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
     return dataclasses.replace(shape, products=products, rows=rows, itemsize=largest.dtype.itemsize, repeats=repeats)
 
 
+def _streams(kernel: LoopKernel, tiling: Tiling) -> int:
+    """How many loads are inside rows: of those that lie across a row's neighbours, what does not go along the row is loaded once a block."""
+    found = [i.args[1] for p in kernel.passes if p.level == "inner" for i in p.body.loads()]
+    rows = tiling.group("r")
+    if tiling.beside == 1 or rows is None:
+        return len(found)
+    return sum(not isinstance(index, int) and any(a.var in index.free_symbols for a in rows.axes) for index in found)
+
+
+def _loaded_for_each(kernel: LoopKernel, tiling: Tiling) -> int:
+    """Bytes that are loaded for each element of a row, and for no other one."""
+    dims = [{a.var for a in group.axes} for group in tiling.groups]
+    loads = {(i.args[0], i.args[1]) for p in kernel.passes if p.level == "inner" for i in p.body.loads()}
+    own = [b for b, index in loads if not isinstance(index, int) and all(index.free_symbols & some for some in dims)]
+    return sum(kernel.layouts[b].dtype.itemsize for b in own)
+
+
 def _longest_row(tiling: Tiling, hint: dict[str, int], kernel: LoopKernel) -> int:
     """Up to how many elements a row is held in registers."""
-    if tiling.contiguous == "x" and kernel.scratch:
-        return 1024
+    if tiling.beside > 1:
+        return 0
     if tiling.contiguous == "x":
-        return 32  # columns are summed best by walking down them
+        return MOST_HELD_ACROSS if kernel.scratch else MOST_SUMMED_ACROSS
     splittable = not kernel.scratch or may_compute_again(kernel)
     if splittable and hint["x"] < config_table.MULTIPROCESSORS // 4:
         return 4096  # few long rows: split them
@@ -99,17 +117,6 @@ def beside(kernel: LoopKernel, tiling: Tiling) -> tuple[Any, int] | None:
     return (axis.var, elements) if isinstance(axis.size, int) and axis.size % elements == 0 else None
 
 
-def _scratch_stores(kernel: LoopKernel) -> list[tuple[Pass, Instruction]]:
-    return [(p, i) for p in kernel.passes for i in p.body.instructions if i.op == "scratch_store"]
-
-
-def _loads_behind(body: LoopBody, position: int) -> int:
-    """How many loads an element of a row takes, besides those that are made once for all of the row."""
-    rows = set(body.reduction_axes)
-    loads = ((n, body.instructions[n].op) for n in body.behind(position))
-    return sum(op == "scratch_load" or (op == "load" and bool(rows & axes_behind(body, Ref(n)))) for n, op in loads)
-
-
 def loading(body: LoopBody) -> list[int]:
     """Which instructions load, or choose between loads, in order."""
     found: list[int] = []
@@ -124,17 +131,6 @@ def loads_of_larger(body: LoopBody, product: Instruction) -> list[int]:
     factors = sorted(product.args[2:], key=lambda ref: constant_product(a.size for a in axes_behind(body, ref)))
     behind = body.behind(factors[-1].position)
     return [n for n in loading(body) if n in behind and body.instructions[n].op in ("load", "where")]
-
-
-def may_compute_again(kernel: LoopKernel) -> bool:
-    """Whether what scratch holds is better computed again where it is read than kept in memory: it takes few loads,
-    and nothing is stored before, which could be the same memory."""
-    loads = max((_loads_behind(p.body, i.args[2].position) for p, i in _scratch_stores(kernel)), default=0)
-    if loads > _LOADS_TO_COMPUTE_AGAIN:
-        return False
-    reads = [n for n, p in enumerate(kernel.passes) if any(i.op == "scratch_load" for i in p.body.instructions)]
-    stores = [n for n, p in enumerate(kernel.passes) if any(True for _ in p.body.stores())]
-    return not reads or not stores or min(stores) >= max(reads)
 
 
 def blocks_of_columns(kernel: LoopKernel) -> int:

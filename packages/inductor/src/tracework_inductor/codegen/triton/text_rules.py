@@ -316,6 +316,7 @@ TRITON_TEXT: dict[str, Rule] = {
     "erf": _single("_erf", "tl.erf({0})"),
     "one_plus_erf": _single("_one_plus_erf", "(1.0 + tl.erf({0}))"),
     "tanh": _single("_tanh", "libdevice.tanh({0})"),
+    "log1p": _single("_log1p", "libdevice.log1p({0})"),
     "one_plus_tanh": _single("_one_plus_tanh", "(1.0 + libdevice.tanh({0}))"),
     "sigmoid": _single("_sigmoid", "(1.0 / (1.0 + tl.exp(-{0})))"),
     "logical_not": _fill("({0} == 0)"),
@@ -361,6 +362,6 @@ TRITON_TEXT: dict[str, Rule] = {
     "fma": _by_kind("tl.fma({0}, {1}, {2})", "({0} * {1} + {2})"),
     **{
         name: _fill(f"libdevice.{name}({{0}})")
-        for name in ("expm1 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc lgamma").split()
+        for name in ("expm1 log10 sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc lgamma").split()
     },
 }

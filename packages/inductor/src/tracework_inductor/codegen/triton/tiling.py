@@ -14,8 +14,10 @@ from tracework_primops.symbols.expr import Max, Min
 
 from ...ir.body import Axis, axes_behind
 from ...ir.index import Size, constant_product, product, same
-from ...ir.scalar_ops import ACROSS_ROWS
+from ...ir.scalar_ops import ACROSS_ROWS, COLUMNS
 from ...schedule.plan import LoopKernel
+from .again import may_compute_again
+from .config import MAX_PERSISTENT
 from .printer import IndexPrinter
 
 __all__ = ["Access", "Group", "Tiling", "tile", "numel", "positions"]
@@ -30,6 +32,11 @@ _WORTH_JUMPING = 12
 _SECTOR = 32
 # Bytes that a thread loads or stores at a time, from multiples of as many.
 _VECTOR = 16
+# Rows are walked across only where this leaves at most such a share of the bytes.
+_WORTH_TURNING = 0.7
+# Points of a short axis of a row that lie beside those of other rows, each with accumulators of its own, and of what is left of the row at least.
+_MOST_BESIDE = 64
+_LEAST_LEFT = 512
 # Rows of a product that a block computes; each has accumulators of its own.
 _MOST_POINTS = 8
 # Values in what is loaded at once, of products.
@@ -39,10 +46,13 @@ _MOST_TERMS = 8
 @dataclasses.dataclass(frozen=True)
 class Access:
     """One place a kernel computes an index for; `weight` in bytes a point of the loops, 0 where memory is not
-    touched; what only some axes lead through weighs less."""
+    touched; what only some axes lead through weighs less. itemsize: bytes of an element. loaded: or stored."""
 
     index: Size
     weight: float
+    buffer: str = ""
+    itemsize: int = 1
+    loaded: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +82,8 @@ class Tiling:
     """Reduction axes whose points each step of a row computes, one after the other: what the bytes that it loads stand for."""
     jumps: bool = False
     """Whether most accesses jump along `x`: neighbouring threads then read neighbouring elements, one each."""
+    beside: int = 1
+    """Elements of the reduction axis that comes last in `x`: so many of its neighbours are one row, whose parts the second stage adds up."""
 
     def points(self) -> list[dict[Any, int]]:
         """The points of the axes that are written out."""
@@ -104,10 +116,12 @@ def tile(kernel: LoopKernel) -> Tiling:
         ordered = inner if ordered_rows else _fastest_last(inner, accesses)
         outer = _fastest_last(outer, accesses)
         rows = [access for access in accesses if _depends(access.index, ordered)]
-        best_inner = max((_score(a, rows) for a in ordered[-1:]), default=0)
-        best_outer = max((_score(a, rows) for a in outer[-1:]), default=0)
-        groups = (Group("x", tuple(outer)), Group("r", tuple(ordered)))
-        return Tiling(groups, merged, "r" if best_inner >= best_outer else "x", written_out, terms)
+        if not _may_be_turned(kernel):
+            best_inner = max((_score(a, rows) for a in ordered[-1:]), default=0)
+            best_outer = max((_score(a, rows) for a in outer[-1:]), default=0)
+            groups = (Group("x", tuple(outer)), Group("r", tuple(ordered)))
+            return Tiling(groups, merged, "r" if best_inner >= best_outer else "x", written_out, terms)
+        return _of_rows(kernel, outer, ordered, rows, merged)
     outer = _fastest_last(outer, accesses)
     second = _second_dimension(outer, accesses)
     if second is None and len(outer) > 1 and _jumps_along(kernel, outer[-1]):
@@ -116,6 +130,83 @@ def tile(kernel: LoopKernel) -> Tiling:
         return Tiling((Group("x", tuple(outer)),), merged, "x")
     rest = [a for a in outer[:-1] if a is not second]
     return Tiling((Group("y", (*rest, second)), Group("x", (outer[-1],))), merged, "x")
+
+
+def _may_be_turned(kernel: LoopKernel) -> bool:
+    """Whether rows may be walked in any direction: not those of products, or of which sums of columns are kept."""
+    instructions = [i for p in kernel.passes for i in p.body.instructions]
+    return not any((i.op == "reduce" and i.args[1] == "dot") or (i.op == "store" and i.args[3] == COLUMNS) for i in instructions)
+
+
+def _of_rows(
+    kernel: LoopKernel, outer: list[Axis], inner: list[Axis], accesses: Sequence[Access], merged: dict[Any, Size]
+) -> Tiling:
+    """The tile of a reduction for which the least bytes move.
+
+    In a row of its own a block reads what lies along the row; where it takes many rows at once, what lies along the rows and what lies across
+    them. A short axis of the row may stand beside other rows: the channels of a group, where channels lie beside each other.
+    """
+    again = sum(any(i.op == "scratch_load" for i in p.body.instructions) for p in kernel.passes)
+    row = constant_product(a.size for a in inner)
+
+    def moved(x: Sequence[Axis], r: Sequence[Axis], along: bool, held: int) -> float:
+        """Bytes a point, of sectors; along: whether threads lie along the row only; held: up to how many elements registers hold."""
+        dims = ((*x, *r),) if along else ((*x, *r), x)
+        found = {(a.buffer, a.index, a.loaded): a for a in accesses}.values() if row <= held else accesses
+        times = 1 if row <= held else 1 + again
+        return sum(a.weight * (times if a.loaded else 1) * min((_sectors(a, d) for d in dims), default=1.0) for a in found)
+
+    groups = Group("x", tuple(outer)), Group("r", tuple(inner))
+    best = Tiling(groups, merged, "r")
+    least = moved(outer, inner, True, MAX_PERSISTENT) * _WORTH_TURNING
+    across = moved(outer, inner, False, MOST_HELD_ACROSS if kernel.scratch else MOST_SUMMED_ACROSS)
+    if across < least:
+        best, least = Tiling(groups, merged, "x"), across * _WORTH_TURNING
+    for axis in inner if _may_have_parts(kernel) else ():
+        rest = _fastest_last([a for a in inner if a is not axis], accesses)
+        beside = [*outer, axis]
+        if not (
+            isinstance(axis.size, int) and axis.size <= _MOST_BESIDE and constant_product(a.size for a in rest) >= _LEAST_LEFT
+        ):
+            continue
+        if (apart := moved(beside, rest, False, 0)) < least:
+            groups = Group("x", tuple(beside)), Group("r", tuple(rest))
+            best, least = Tiling(groups, merged, "x", beside=axis.size), apart
+    return best
+
+
+MOST_HELD_ACROSS, MOST_SUMMED_ACROSS = 1024, 32
+"""Elements of a row up to which it is held in registers where others lie beside it: if what is kept of each is needed again, and if not: columns
+are summed best by walking down them."""
+
+
+def _may_have_parts(kernel: LoopKernel) -> bool:
+    """Whether each point of an axis may keep sums of its own: sizes are known, and nothing is done twice that may be done once only."""
+    sizes = [a.size for a in (*kernel.axes, *kernel.reduction_axes)]
+    instructions = [(p.level, i) for p in kernel.passes for i in p.body.instructions]
+    if not all(isinstance(s, int) for s in sizes) or any(i.op in ACROSS_ROWS for _, i in instructions):
+        return False
+    if kernel.scratch and not may_compute_again(kernel):
+        return False
+    loaded = {i.args[0] for _, i in instructions if i.op == "load"}
+    stores = [i for level, i in instructions if i.op == "store" and level == "outer"]
+    return any(i.op == "reduce" for _, i in instructions) and all(i.args[3] == "set" and i.args[0] not in loaded for i in stores)
+
+
+def _sectors(access: Access, dimension: Sequence[Axis]) -> float:
+    """Bytes of the sectors that threads along a dimension touch, over the bytes that they use."""
+    most = max(1.0, _SECTOR / access.itemsize)
+    if isinstance(access.index, int) or not dimension:
+        return most
+    run = 1
+    for axis in reversed(dimension):
+        step = access.index.coefficient(axis.var)
+        if not isinstance(step, int) or abs(step) != run:
+            if run == 1 and isinstance(step, int):
+                return min(most, max(1.0, abs(step)))
+            break
+        run *= constant_product([axis.size])
+    return max(1.0, most / run)
 
 
 def _written_out(kernel: LoopKernel) -> tuple[Axis, ...]:
@@ -158,7 +249,8 @@ def _accesses(kernel: LoopKernel) -> Iterator[Access]:
     for one_pass in kernel.passes:
         for i in one_pass.body.instructions:
             if i.op in ("load", "store"):
-                yield Access(i.args[1], kernel.layouts[i.args[0]].dtype.itemsize)
+                itemsize = kernel.layouts[i.args[0]].dtype.itemsize
+                yield Access(i.args[1], itemsize, i.args[0], itemsize, i.op == "load")
             elif i.op == "index_expr":
                 yield Access(i.args[0], 0)
             elif i.op in ("scratch_store", "scratch_load"):
@@ -173,7 +265,8 @@ def _weighed(accesses: list[Access], axes: Sequence[Axis]) -> list[Access]:
         walked = constant_product(a.size for a in axes if a.var in symbols)
         # Computed positions walk over an unknown part of memory: they keep their weight.
         indirect = any(str(symbol).startswith("t") for symbol in symbols)
-        found.append(Access(access.index, access.weight * (1.0 if indirect else walked / max(1, total))))
+        share = 1.0 if indirect else walked / max(1, total)
+        found.append(dataclasses.replace(access, weight=access.weight * share))
     return found
 
 
@@ -199,7 +292,7 @@ def _replaced(accesses: list[Access], var: Any, value: Size) -> list[Access]:
     def new(index: Size) -> Size:
         return index if isinstance(index, int) else index.substitute({var: value})
 
-    return [Access(new(a.index), a.weight) for a in accesses]
+    return [dataclasses.replace(a, index=new(a.index)) for a in accesses]
 
 
 def _walks_as_one(index: Size, slow: Axis, fast: Axis) -> bool:
