@@ -14,15 +14,22 @@ from tracework_inductor import InductorOptions, compile_graph
 from tracework_inductor.passes import packed_linear
 from tracework_inductor.passes.packed_linear import pack_linears
 from tracework_primops import prims as p
+from tracework_runtime import page_watch
 
 ROWS, INNER, COLUMNS = 33, 75, 45
 """Nothing that a block of the library's layout divides."""
 
 
-@pytest.fixture(autouse=True)
-def small_ones_too(monkeypatch):
-    monkeypatch.setattr(packed_linear, "LEAST_WORK", 1)
+@pytest.fixture(autouse=True, params=["watched", "read"])
+def small_ones_too(request, monkeypatch):
+    watched = request.param == "watched"
+    if watched and not page_watch.can_watch():
+        pytest.skip("this kernel does not say what was written to")
+    monkeypatch.setattr(packed_linear, "can_watch", lambda: watched)
+    monkeypatch.setattr(packed_linear, "LEAST", dict.fromkeys(packed_linear.LEAST, (4, 1)))
+    monkeypatch.setattr(packed_linear, "LEAST_READ", {torch.float32: (4, 1)})
     monkeypatch.setattr(packed_linear, "has_own_products", lambda: False)
+    monkeypatch.setattr(runtime.packed, "LEAST_WATCHED", 1 if watched else 1 << 40)
 
 
 def tensors(dtype=torch.float32, rows=ROWS):
@@ -121,10 +128,10 @@ WRITES = [
 def test_changed_weights_are_seen(write, name: str) -> None:
     values = tensors()
     run = compiled(values)
-    agrees(run, values)
-    write(values, name)
-    agrees(run, values)
-    write(values, name)
+    for _ in range(6):
+        for _ in range(3):
+            agrees(run, values)
+        write(values, name)
     agrees(run, values)
 
 
@@ -169,9 +176,15 @@ def test_none_where_the_library_is_switched_off() -> None:
     assert "packed_linear" not in compile_graph(graph_of(tensors()), InductorOptions(packs=False)).host_source
 
 
-def test_none_of_little_work(monkeypatch) -> None:
-    monkeypatch.setattr(packed_linear, "LEAST_WORK", ROWS * INNER * COLUMNS + 1)
-    assert "packed_linear" not in pack_linears(graph_of(tensors())).text()
+@pytest.mark.parametrize("least", ["LEAST", "LEAST_READ"])
+def test_none_of_little_work(monkeypatch, least: str) -> None:
+    other = {"LEAST": "LEAST_READ", "LEAST_READ": "LEAST"}[least]
+    work = {"LEAST": INNER * COLUMNS, "LEAST_READ": ROWS * INNER * COLUMNS}[least]
+    monkeypatch.setattr(packed_linear, "can_watch", lambda: True)
+    monkeypatch.setattr(packed_linear, other, dict.fromkeys(packed_linear.LEAST, (1 << 40, 1)))
+    for elements, count in ((work, 1), (work + 1, 0)):
+        monkeypatch.setattr(packed_linear, least, {torch.float32: (4, elements), torch.bfloat16: (4, elements)})
+        assert pack_linears(graph_of(tensors())).text().count("packed_linear(") == count
 
 
 def test_two_functions_of_the_same_weights_share_what_is_packed() -> None:
@@ -206,6 +219,24 @@ def test_what_is_packed_ends_with_the_function_or_the_weights() -> None:
     del run
     gc.collect()
     assert runtime.packed_bytes() == before
+
+
+def test_what_is_packed_is_bounded(monkeypatch) -> None:
+    before = runtime.packed_bytes()
+    values = tensors()
+    run = compiled(values)
+    monkeypatch.setattr(runtime.packed, "most_bytes", lambda: before + 4 * COLUMNS * INNER + 4 * 16 * COLUMNS)
+    for _ in range(3):
+        agrees(run, values)
+        values["a"].data.mul_(2)
+        values["b"].data.mul_(2)
+    assert before < runtime.packed_bytes() <= runtime.packed.most_bytes()
+    monkeypatch.setattr(runtime.packed, "most_bytes", lambda: 0)
+    run = compiled(values)
+    for _ in range(3):
+        agrees(run, values)
+        values["a"].data.mul_(2)
+        values["b"].data.mul_(2)
 
 
 def test_weights_that_stay_are_packed_once(monkeypatch) -> None:

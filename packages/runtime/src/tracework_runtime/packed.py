@@ -1,26 +1,33 @@
 """Convolutions and linear layers whose weights are kept in the library's own layout until the tensors that they are made of change.
 
 Whether these changed is read from their bytes, at each call: a version counter does not see `weight.data.mul_(2)`, nor a write through
-NumPy or by another library. The digest runs at the speed of memory, which is far less than what it saves: without it, the library
-lays the weights out anew at each call, and a normalisation takes a pass over the results.
+NumPy or by another library. The digest runs at the speed of memory, which is less than what it saves: without it, the library lays the
+weights out anew at each call, and a normalisation takes a pass over the results. Bytes that were the same twice are watched from then
+on, where the kernel can (page_watch.py), and read again only when a page of theirs was written to.
 
 Calls that need the same packed weights share them; they are freed with the last of these, or with the tensors that they were made of.
+All together take MOST_OF_MEMORY of the memory that there is, at most; what comes later is packed by the library at each call.
 """
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import functools
+import os
 import secrets
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from tracework_runtime import _torch
+from tracework_runtime.page_watch import Block, watch
 
-__all__ = ["KEY_BYTES", "Convolution", "Linear", "Packed", "packed_bytes", "packed_convolution", "packed_linear"]
+__all__ = ["KEY_BYTES", "Convolution", "Linear", "Packed", "most_bytes", "packed_bytes", "packed_convolution", "packed_linear"]
 
 KEY_BYTES = 4 * 8192
 """What the digest kernel takes (inductor/codegen/cpp/digest.py)."""
@@ -49,6 +56,20 @@ def packed_bytes() -> int:
     return sum(kept.nbytes for kept in list(_SHARED.values()))
 
 
+MOST_OF_MEMORY = 0.25
+
+
+@functools.cache
+def most_bytes() -> int:
+    """Bytes that packed weights may take in all: of the machine's memory, or what the process is limited to."""
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        limit = "max"
+    return int(MOST_OF_MEMORY * (min(there, int(limit)) if limit.isdigit() else there))
+
+
 @dataclass(frozen=True)
 class Convolution:
     """What is made of the sources is (weight, scale of each output channel or None, bias or None)."""
@@ -70,6 +91,10 @@ class Convolution:
         if scale is not None:
             weight = weight * scale.reshape(-1, 1, 1, 1)
         return Weights(_torch.pack_convolution(weight.contiguous(), *self._settings(), list(x.shape)), _copied(bias))
+
+    def once(self, x: torch.Tensor, other: torch.Tensor | None, made: Sequence[torch.Tensor | None]) -> torch.Tensor:
+        """The same with nothing kept."""
+        return self.call(x, other, self.pack(x, made))
 
     def call(self, x: torch.Tensor, other: torch.Tensor | None, kept: Weights) -> torch.Tensor:
         """Convolves x, adds other if it is not None, and applies the activation."""
@@ -95,6 +120,12 @@ class Linear:
         assert matrix is not None
         return Weights(_torch.pack_linear(matrix.t().contiguous(), LINEAR_ROWS), _copied(bias))
 
+    def once(self, x: torch.Tensor, other: torch.Tensor | None, made: Sequence[torch.Tensor | None]) -> torch.Tensor:
+        """The same with nothing kept."""
+        matrix, bias = made
+        assert matrix is not None
+        return torch.mm(x, matrix) if bias is None else torch.addmm(bias, x, matrix)
+
     def call(self, x: torch.Tensor, other: torch.Tensor | None, kept: Weights) -> torch.Tensor:
         """Rows times the matrix, plus the bias; there is no other."""
         return _torch.linear_then(x, kept.weight, kept.bias, "none", [], "")
@@ -105,6 +136,72 @@ def _copied(bias: torch.Tensor | None) -> torch.Tensor | None:
     return bias.contiguous().clone() if bias is not None else None
 
 
+Places = list[tuple[int, int]]
+"""Addresses and lengths."""
+
+
+def _places(sources: Sequence[torch.Tensor]) -> Places:
+    return [(s.data_ptr(), s.nbytes) for s in sources]
+
+
+class _Digest:
+    """Says what lies at places, in 16 bytes for each."""
+
+    def __init__(self, digest: Callable[..., Any], places: Places) -> None:
+        self._digest, self._count = digest, len(places)
+        self._addresses = (ctypes.c_void_p * self._count)(*[address for address, _ in places])
+        self._lengths = (ctypes.c_int64 * self._count)(*[length for _, length in places])
+
+    def now(self) -> bytes:
+        """Of the bytes as they are."""
+        found = ctypes.create_string_buffer(16 * self._count)
+        self._digest(self._addresses, self._lengths, self._count, _KEYS, found)
+        return found.raw
+
+
+def _digest_of(digest: Callable[..., Any], places: Places) -> bytes:
+    return _Digest(digest, places).now()
+
+
+class _Watch:
+    """Says whether sources are as they were when it was made; what is less than a page is read for that."""
+
+    def __init__(self, digest: Callable[..., Any], sources: Sequence[torch.Tensor]) -> None:
+        self._places = _places(sources)
+        self._blocks: list[tuple[Block, int]] = []
+        rest: Places = []
+        for source, (address, length) in zip(sources, self._places, strict=True):
+            block = watch(address, length) if length >= LEAST_WATCHED and not source.is_pinned() else None
+            if block is None:
+                rest.append((address, length))
+                continue
+            self._blocks.append((block, block.writes))
+            ends = (address, block.start - address), (block.end, address + length - block.end)
+            rest += [end for end in ends if end[1]]
+        self._rest = _Digest(digest, rest)
+        self._found = self._rest.now()
+
+    def as_they_were(self, sources: Sequence[torch.Tensor]) -> bool:
+        """Whether they lie where they lay, and nothing was written there."""
+        if _places(sources) != self._places or any(block.looked_at() != writes for block, writes in self._blocks):
+            return False
+        return self._rest.now() == self._found
+
+
+LEAST_WATCHED = 1 << 16
+"""Bytes; fewer are read as quickly."""
+MOST_WATCHES = 4
+"""Of one call: weights that are written to again and again are read, and who writes is not held up."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    digest: bytes
+    weights: Weights
+    until_freed: list[Any]
+    watch: _Watch | None = None
+
+
 class Packed:
     """`self(x, other, *sources)` computes what its kind says, with what make(*sources) gives."""
 
@@ -112,20 +209,30 @@ class Packed:
         self, kind: Convolution | Linear, digest: Callable[..., Any], make: Callable[..., Sequence[torch.Tensor | None]]
     ) -> None:
         self._kind, self._digest, self._make = kind, digest, make
-        self._kept: tuple[bytes, Weights, list[Any]] | None = None
+        self._kept: _Kept | None = None
+        self._watches = 0
+        self._keeps = True
 
     def __call__(self, x: torch.Tensor, other: Any, *sources: torch.Tensor) -> torch.Tensor:
-        digest, kept = self._digest_of(sources), self._kept
-        weights = kept[1] if kept is not None and kept[0] == digest else self._anew(digest, x, sources)
+        if not self._keeps:
+            return self._kind.once(x, other, self._made(sources))
+        kept = self._kept
+        known = kept is not None and kept.watch is not None and kept.watch.as_they_were(sources)
+        weights = kept.weights if kept is not None and known else self._read(kept, x, sources)
         return self._kind.call(x, other, weights)
 
-    def _digest_of(self, sources: Sequence[torch.Tensor]) -> bytes:
-        count = len(sources)
-        addresses = (ctypes.c_void_p * count)(*[s.data_ptr() for s in sources])
-        lengths = (ctypes.c_int64 * count)(*[s.nbytes for s in sources])
-        found = ctypes.create_string_buffer(16 * count)
-        self._digest(addresses, lengths, count, _KEYS, found)
-        return found.raw
+    def _read(self, kept: _Kept | None, x: torch.Tensor, sources: Sequence[torch.Tensor]) -> Weights:
+        """The packed weights, by the bytes of the sources."""
+        watched = None
+        if kept is not None and self._watches < MOST_WATCHES:  # before they are read: what is written from now on is seen
+            self._watches += 1
+            watched = _Watch(self._digest, sources)
+        digest = _digest_of(self._digest, _places(sources))
+        if kept is None or kept.digest != digest:
+            return self._anew(digest, x, sources)
+        if watched is not None or kept.watch is not None:
+            self._kept = dataclasses.replace(kept, until_freed=self._until_freed(sources), watch=watched)
+        return kept.weights
 
     def _anew(self, digest: bytes, x: torch.Tensor, sources: Sequence[torch.Tensor]) -> Weights:
         code = self._make.__code__
@@ -134,11 +241,17 @@ class Packed:
         found = _SHARED.get(key)
         if found is None:
             with torch.no_grad():
-                found = self._kind.pack(x, self._make(*(s.detach() for s in sources)))
-        kept = digest, found, self._until_freed(sources)
-        if self._digest_of(sources) == digest:  # else another thread wrote to them meanwhile
+                found = self._kind.pack(x, self._made(sources))
+            if packed_bytes() + found.nbytes > most_bytes():
+                self._keeps = False
+                return found
+        kept = _Kept(digest, found, self._until_freed(sources))
+        if _digest_of(self._digest, _places(sources)) == digest:  # else another thread wrote to them meanwhile
             _SHARED[key], self._kept = found, kept
         return found
+
+    def _made(self, sources: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+        return self._make(*(s.detach() for s in sources))
 
     def _until_freed(self, sources: Sequence[torch.Tensor]) -> list[Any]:
         """References whose end, that of any tensor's memory, is the end of what is kept."""
