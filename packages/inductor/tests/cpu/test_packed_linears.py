@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 import tracework_runtime as runtime
 from prim_programs import build
-from tracework_inductor import InductorOptions, compile_graph
+from tracework_inductor import InductorOptions, _torch, compile_graph
 from tracework_inductor.passes import packed_linear
 from tracework_inductor.passes.packed_linear import pack_linears
 from tracework_primops import prims as p
@@ -26,8 +26,8 @@ def small_ones_too(request, monkeypatch):
     if watched and not page_watch.can_watch():
         pytest.skip("this kernel does not say what was written to")
     monkeypatch.setattr(packed_linear, "can_watch", lambda: watched)
-    monkeypatch.setattr(packed_linear, "LEAST", dict.fromkeys(packed_linear.LEAST, (4, 1)))
-    monkeypatch.setattr(packed_linear, "LEAST_READ", {torch.float32: (4, 1)})
+    monkeypatch.setattr(packed_linear, "PAYS", dict.fromkeys(packed_linear.PAYS, (range(4, 100), 1)))
+    monkeypatch.setattr(packed_linear, "PAYS_READ", {torch.float32: (range(4, 100), 1)})
     monkeypatch.setattr(packed_linear, "has_own_products", lambda: False)
     monkeypatch.setattr(runtime.packed, "LEAST_WATCHED", 1 if watched else 1 << 40)
 
@@ -82,6 +82,29 @@ def test_products_of_parameters_are_packed_with_their_bias() -> None:
 def test_values() -> None:
     values = tensors()
     agrees(compiled(values), values)
+
+
+def test_values_of_bfloat16() -> None:
+    if not packed_linear.can_watch() or not _torch.has_packed_linear(torch.bfloat16):
+        pytest.skip("bfloat16 is not packed here")
+    values = tensors(torch.bfloat16)
+    run = compiled(values)
+    for _ in range(3):
+        close(run().float(), eager(**values).float(), 2**-8)
+        values["a"].data.mul_(2)
+
+
+def test_weights_that_are_cast() -> None:
+    values = tensors()
+
+    def program(x, a, a_bias, b):
+        return p.addmm(a_bias, x, p.permute(p.convert(a, torch.float32), (1, 0)))
+
+    values["a"] = values["a"].double()
+    function = runtime.load(compile_graph(graph_of(values, program=program)))
+    for _ in range(3):
+        close(function(list(values.values()))[0], F.linear(values["x"], values["a"].float(), values["a_bias"]))
+        values["a"].data.mul_(2)
 
 
 def with_data(values, name):
@@ -176,14 +199,16 @@ def test_none_where_the_library_is_switched_off() -> None:
     assert "packed_linear" not in compile_graph(graph_of(tensors()), InductorOptions(packs=False)).host_source
 
 
-@pytest.mark.parametrize("least", ["LEAST", "LEAST_READ"])
-def test_none_of_little_work(monkeypatch, least: str) -> None:
-    other = {"LEAST": "LEAST_READ", "LEAST_READ": "LEAST"}[least]
-    work = {"LEAST": INNER * COLUMNS, "LEAST_READ": ROWS * INNER * COLUMNS}[least]
+NONE = (range(0), 1)
+
+
+@pytest.mark.parametrize("table", ["PAYS", "PAYS_READ"])
+def test_none_of_little_work_or_other_rows(monkeypatch, table: str) -> None:
+    other, work = {"PAYS": ("PAYS_READ", INNER * COLUMNS), "PAYS_READ": ("PAYS", ROWS * INNER * COLUMNS)}[table]
     monkeypatch.setattr(packed_linear, "can_watch", lambda: True)
-    monkeypatch.setattr(packed_linear, other, dict.fromkeys(packed_linear.LEAST, (1 << 40, 1)))
-    for elements, count in ((work, 1), (work + 1, 0)):
-        monkeypatch.setattr(packed_linear, least, {torch.float32: (4, elements), torch.bfloat16: (4, elements)})
+    monkeypatch.setattr(packed_linear, other, dict.fromkeys(packed_linear.PAYS, NONE))
+    for rows, least, count in ((ROWS, work, 1), (ROWS, work + 1, 0), (ROWS - 1, 1, 0), (ROWS + 1, 1, 0)):
+        monkeypatch.setattr(packed_linear, table, {torch.float32: (range(rows, rows + 1), least)})
         assert pack_linears(graph_of(tensors())).text().count("packed_linear(") == count
 
 

@@ -2,12 +2,13 @@
 
 The library's product lays the matrix out anew at each call, for kernels that a packed matrix does not need. As with convolutions, what is
 made of static inputs alone is kept by the runtime until the bytes of an input change (tracework_runtime.packed). That has to cost less
-than it saves: see LEAST and LEAST_READ.
+than it saves: see PAYS and PAYS_READ.
 
 Activations and sums that follow are left to our loops. The library's are no faster inside of a product (on 128x768x768 and 512x768x3072
 within 2 % of a pass after it, which a loop shares with what else is computed), and relu, hardtanh and hardsigmoid lose NaNs there.
 """
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,14 +34,18 @@ PACKED = Op(
 )
 """Made by this pass alone, and lowered by lowering/matmul.py; never called."""
 
-LEAST: Mapping[torch.dtype, tuple[int, int]] = {torch.float32: (4, 1 << 18), torch.bfloat16: (1, 1 << 17)}
-"""dtype -> rows, and elements of the matrix, from which on packing pays where the kernel says whether the matrix was written to.
+PAYS: Mapping[torch.dtype, tuple[range, int]] = {
+    torch.float32: (range(4, sys.maxsize), 1 << 18),
+    torch.bfloat16: (range(1, 129), 1 << 18),
+}
+"""dtype -> rows for which packing pays, and from how many elements of the matrix on, where the kernel says whether it was written to.
 
 On one core of an EPYC with AVX-512, microseconds of addmm and of the packed product, 768x3072: float32, 1 row 156 and 152, 8 rows 830 and 354, 64
-4993 and 2945, 512 70985 and 61296; bfloat16 190 and 81, 304 and 189, 1520 and 1349, 15467 and 14973.
+4993 and 2945, 512 70985 and 61296; bfloat16 190 and 81, 304 and 189, 1520 and 1349, 15467 and 14973, which is not worth a second copy. The
+call itself takes 10 more, the look at the weights 6: 384x384 in bfloat16 takes 46 and 49 with one row, 512x512 55 and 53, 4096x1024 536 and 286.
 """
-LEAST_READ: Mapping[torch.dtype, tuple[int, int]] = {torch.float32: (16, 1 << 24)}
-"""dtype -> rows, and multiplications, from which on it pays where the matrix is read for that: at 30 GB/s, in bfloat16 as long as is saved."""
+PAYS_READ: Mapping[torch.dtype, tuple[range, int]] = {torch.float32: (range(16, sys.maxsize), 1 << 24)}
+"""dtype -> rows, and multiplications, for which it pays where the matrix is read for that: at 30 GB/s, in bfloat16 as long as is saved."""
 
 
 def pack_linears(graph: PrimGraph) -> PrimGraph:
@@ -57,17 +62,17 @@ def _pays(node: Any) -> bool:
         return False
     *_, x, matrix = _operands(node)
     spec, sizes = node.meta["spec"], (*x.meta["spec"].sizes, matrix.meta["spec"].sizes[1])
-    if spec.device.type != "cpu" or spec.dtype not in LEAST or not is_static(sizes) or not is_row_major(spec.sizes, spec.strides):
+    if spec.device.type != "cpu" or spec.dtype not in PAYS or not is_static(sizes) or not is_row_major(spec.sizes, spec.strides):
         return False
     return _is_large(spec.dtype, *sizes) and _torch.has_packed_linear(spec.dtype)
 
 
 def _is_large(dtype: torch.dtype, rows: int, inner: int, columns: int) -> bool:
-    least_rows, elements = LEAST[dtype]
-    if rows >= least_rows and inner * columns >= elements and can_watch():
+    number, elements = PAYS[dtype]
+    if rows in number and inner * columns >= elements and can_watch():
         return True
-    least_rows, work = LEAST_READ.get(dtype, (rows + 1, 0))
-    return rows >= least_rows and rows * inner * columns >= work
+    number, work = PAYS_READ.get(dtype, (range(0), 0))
+    return rows in number and rows * inner * columns >= work
 
 
 def _operands(node: Any) -> tuple[Any, ...]:
