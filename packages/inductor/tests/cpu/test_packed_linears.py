@@ -246,6 +246,17 @@ def test_what_is_packed_ends_with_the_function_or_the_weights() -> None:
     assert runtime.packed_bytes() == before
 
 
+def test_pinned_weights_are_read_and_not_watched(monkeypatch) -> None:
+    """Of which a device may have the pages."""
+    values = tensors()
+    run = compiled(values)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: True)
+    monkeypatch.setattr(runtime.packed, "watch", lambda *args: pytest.fail("watched"))
+    for _ in range(3):
+        agrees(run, values)
+        values["a"].data.mul_(2)
+
+
 def test_what_is_packed_is_bounded(monkeypatch) -> None:
     before = runtime.packed_bytes()
     values = tensors()
