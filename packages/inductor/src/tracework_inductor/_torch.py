@@ -65,6 +65,13 @@ mkldnn_enabled: Callable[[], bool] = torch._C._get_mkldnn_enabled
 half_accumulation: Callable[[], bool] = torch._C._get_cublas_allow_fp16_accumulation
 
 
+def has_packed_linear(dtype: torch.dtype) -> bool:
+    """Whether torch was built with the library that packs weights of linear layers, and that has products of this dtype on this processor."""
+    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    return dtype != torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 def has_packed_convolutions() -> bool:
     """Whether torch was built with the library that packs weights of convolutions."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")

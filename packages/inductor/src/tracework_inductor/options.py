@@ -39,7 +39,7 @@ class InductorOptions:
     deterministic: bool = False
     """Whether algorithms are to be deterministic: no kernel on a GPU writes to computed positions, which it does in any order."""
     packs: bool = True
-    """Whether convolutions of a CPU may be given to oneDNN."""
+    """Whether convolutions and linear layers of a CPU may be given to oneDNN."""
     numbers_in_memory: frozenset[str] = frozenset()
     """Types of devices whose kernels read numbers that no size depends on from memory: a CUDA graph is recorded for all of them then."""
     products: str = "book"

@@ -21,9 +21,8 @@ from .codegen.renderer import RenderedKernel
 from .codegen.wrapper.lines import HostProgram, host_program
 from .codegen.wrapper.python import host_source
 from .decisions.tune import Timing, tuned
-from .ir.cores import GEMM, PACKED_CALL
+from .ir.cores import DIGEST, GEMM, PACKED_CALLS
 from .lowering import lower, places
-from .lowering.conv import DIGEST
 from .options import InductorOptions
 from .passes import GRAPH_PASSES
 from .schedule.choice import Answer, Choice, Choose, every
@@ -121,7 +120,7 @@ def render(plan: KernelPlan, options: InductorOptions) -> tuple[HostProgram, lis
                 known[identity] = (name, rendered)
             functions[kernel.name] = known[identity][0]
     targets = {k.node.target for k in plan.kernels if isinstance(k, ExternKernel)}
-    if any(t.startswith(PACKED_CALL) for t in targets):
+    if any(t.startswith(PACKED_CALLS) for t in targets):
         by_device.setdefault("cpu", {})[(DIGEST,)] = (DIGEST, DIGEST_KERNEL)
     if GEMM in targets:
         by_device.setdefault("cpu", {})[(GEMM,)] = (GEMM, GEMM_KERNEL)

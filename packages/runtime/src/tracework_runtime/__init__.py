@@ -36,6 +36,7 @@ from tracework_runtime.key import KEY_PARTS, KeyFacts, cache_key, explain_key
 from tracework_runtime.load import CompiledFn, load, warm_up
 from tracework_runtime.observe import counters, reset_counters
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
+from tracework_runtime.packed import packed_bytes
 
 __all__ = [
     "CUDAGRAPH_REFUSALS",
@@ -80,6 +81,7 @@ __all__ = [
     "load",
     "mark_step_begin",
     "open_cache",
+    "packed_bytes",
     "put_carried",
     "recorded_where_it_pays",
     "reset_counters",

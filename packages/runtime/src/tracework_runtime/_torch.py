@@ -205,3 +205,18 @@ def convolution_plus(*args: Any) -> torch.Tensor:
 def pack_convolution(*args: Any) -> torch.Tensor:
     """Weights in the layout that the CPU library's convolution likes best."""
     return torch.ops.mkldnn._reorder_convolution_weight(*args)
+
+
+def linear_then(*args: Any) -> torch.Tensor:
+    """The CPU library's linear layer with an activation: rows, packed weight, bias, activation, its numbers, its variant."""
+    return torch.ops.mkldnn._linear_pointwise.default(*args)
+
+
+def pack_linear(*args: Any) -> torch.Tensor:
+    """Weights in the layout that the CPU library's linear layer likes best."""
+    return torch.ops.mkldnn._reorder_linear_weight(*args)
+
+
+def packed_nbytes(packed: torch.Tensor) -> int:
+    """Bytes of weights in a layout of the CPU library."""
+    return int(torch.ops.mkldnn._nbytes(packed))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 __all__ = [
+    "DIGEST",
     "GEMM",
     "LEAST_DOT",
     "LEAST_ROTATED",
     "MOST_KEPT",
     "MOST_PUT_ASIDE",
-    "PACKED_CALL",
+    "PACKED_CALLS",
     "ROTATED_AT_ONCE",
     "most_rows",
     "power_of_two",
@@ -16,8 +17,10 @@ __all__ = [
 
 GEMM = "gemm"
 """Target of a product that a kernel of ours computes on the CPU, and the name of that kernel."""
-PACKED_CALL = "packed_convolution("
-"""How the text of a packed convolution begins."""
+PACKED_CALLS = ("packed_convolution(", "packed_linear(")
+"""How the text of a convolution, and of a linear layer, with packed weights begins."""
+DIGEST = "content_digest"
+"""The kernel that these tell changed weights by."""
 
 MOST_KEPT = 1 << 16
 """Bytes that come to the end of a block which is rotated on the CPU: they lie on the stack meanwhile."""

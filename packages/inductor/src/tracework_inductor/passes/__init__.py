@@ -13,6 +13,7 @@ from .gather_numbers import gather_numbers
 from .join_products import join_products
 from .long_attention import long_attention
 from .packed_convolution import pack_convolutions
+from .packed_linear import pack_linears
 from .pad_matmul import pad_matmul
 from .patch_products import patch_products
 
@@ -25,6 +26,7 @@ GRAPH_PASSES: Mapping[Callable[[PrimGraph], PrimGraph], Callable[[InductorOption
     join_products: lambda options: True,
     pad_matmul: lambda options: True,  # after the two that make products
     pack_convolutions: lambda options: options.packs,
+    pack_linears: lambda options: options.packs,
     convert_on_gpu: lambda options: True,
     gather_numbers: lambda options: True,
 }

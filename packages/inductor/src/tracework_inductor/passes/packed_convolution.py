@@ -16,7 +16,8 @@ import torch
 from tracework_primops import Kind, Op, PrimGraph, Tag
 
 from .. import _torch
-from ..lowering.layout import ImageLayouts, is_dense, is_static
+from ..lowering.layout import ImageLayouts
+from .static_values import MAX_TEXT, Derivation, erase_with_operands, static_inputs
 
 PACKED = Op(
     "packed_convolution",
@@ -30,61 +31,18 @@ PACKED = Op(
 )
 """Made by this pass alone, and lowered by lowering/conv.py; never called."""
 
-MAX_TEXT = 4000
-"""Characters of a make function; a longer one is computed by kernels, at each call."""
-
 
 def pack_convolutions(graph: PrimGraph) -> PrimGraph:
     """The graph with packed convolutions; the same object where there are none."""
     images = ImageLayouts(graph.graph, graph.role)
     if not images.active or not _torch.has_packed_convolutions():
         return graph
-    static = {i.name for i in graph.inputs if i.is_static and not i.is_mutated and _usable(i.spec)}
+    static = static_inputs(graph)
     names = {n.name for n in graph.calls if n.target is not PACKED and images.gains(n) and n.meta["spec"].dtype == torch.float32}
     copy = graph.copy()
     for node in [n for n in copy.calls if n.name in names]:
         _rewrite(copy.graph, node, static)
     return copy
-
-
-def _usable(spec: Any) -> bool:
-    """A tensor whose bytes are one block, of a known length."""
-    if not hasattr(spec, "strides") or spec.device.type != "cpu" or not is_static((*spec.sizes, *spec.strides)):
-        return False
-    return spec.dtype.is_floating_point and 0 not in spec.sizes and is_dense(spec.sizes, spec.strides)
-
-
-@dataclasses.dataclass
-class Derivation:
-    """The text of a function of static inputs, as it is written."""
-
-    static: set[str]
-    sources: list[Any] = dataclasses.field(default_factory=list)
-
-    def text(self, node: Any) -> str | None:
-        """An expression of this node's value over a0, a1, ...; None if it depends on anything else."""
-        if node.op == "placeholder":
-            if node.name not in self.static:
-                return None
-            if node not in self.sources:
-                self.sources.append(node)
-            return f"a{self.sources.index(node)}"
-        target = node.target
-        if not isinstance(target, Op) or target.kind not in DERIVED_KINDS or target.tags & {Tag.RANDOM, Tag.MUTATES}:
-            return None
-        args = [self._argument(a) for a in node.args]
-        return None if None in args else f"prims.{target.name}({', '.join(map(str, args))})"
-
-    def _argument(self, arg: Any) -> str | None:
-        if hasattr(arg, "users"):
-            return self.text(arg)
-        if isinstance(arg, (tuple, list)):
-            items = [self._argument(a) for a in arg]
-            return None if None in items else f"({''.join(f'{i}, ' for i in items)})"
-        return repr(arg) if arg is None or isinstance(arg, (bool, int, float, str, torch.dtype)) and arg == arg else None
-
-
-DERIVED_KINDS = frozenset({Kind.POINTWISE, Kind.VIEW, Kind.REDUCTION})
 
 
 @dataclasses.dataclass
@@ -114,7 +72,7 @@ def _rewrite(graph: Any, node: Any, static: set[str]) -> None:
         new = graph.call_function(PACKED, args)
     new.meta.update(end.meta)
     end.replace_all_uses_with(new)
-    _erase(graph, end)
+    erase_with_operands(end)
 
 
 def _fold(node: Any, derived: Derivation, folded: Folded) -> Folded:
@@ -226,16 +184,6 @@ def _only(node: Any, name: str, *operands: Any) -> Any:
 
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {"hardswish": _hardswish, "swish": _swish}
 """Name of the library's activation -> the last node of its pattern, from the node that it is applied to."""
-
-
-def _erase(graph: Any, node: Any) -> None:
-    """Removes a node and what only it needed."""
-    if node.op != "call_function" or node.users:
-        return
-    arguments = node.all_input_nodes
-    graph.erase_node(node)
-    for a in arguments:
-        _erase(graph, a)
 
 
 __all__ = ["ACTIVATIONS", "AFFINE", "PACKED", "pack_convolutions"]

@@ -7,6 +7,7 @@ small, and a graph may not need more memory for it than by the allocator alone.
 
 from collections.abc import Sequence
 
+from ..ir.cores import PACKED_CALLS
 from ..ir.index import constant_product, constant_size
 from .graph import alias_root, ended_inputs, output_buffers
 from .operators import recorded_in_parts
@@ -29,7 +30,7 @@ NEW_RESULTS = (
     "torch.baddbmm",
     "prims.",
     "restride",
-    "packed_convolution(",
+    *PACKED_CALLS,
     "(lambda ",
 )
 """How calls begin whose results have memory of their own: ATen's schemas say so (views are copied, see lowering/fallback.py)."""

@@ -25,7 +25,7 @@ from tracework_runtime.host.lines import (
     Take,
 )
 
-from ...ir.cores import PACKED_CALL
+from ...ir.cores import PACKED_CALLS
 from .lines import DTYPES, HostProgram
 
 HEADER = '''import torch
@@ -54,8 +54,9 @@ def host_source(program: HostProgram, on_cpu: Iterable[str]) -> str:
     head = HEADER.format(dtypes=", ".join(DTYPES))
     if any("prims." in v for v in program.globals.values()):
         head = head.replace("import torch\n", "import torch\nfrom tracework_primops import prims\n", 1)
-    if any(v.startswith(PACKED_CALL) for v in program.globals.values()):
-        head = head.replace("import torch\n", "import torch\nfrom tracework_runtime.packed import packed_convolution\n", 1)
+    for start in PACKED_CALLS:
+        if any(v.startswith(start) for v in program.globals.values()):
+            head = head.replace("import torch\n", f"import torch\nfrom tracework_runtime.packed import {start[:-1]}\n", 1)
     placed = any(isinstance(line, Take) for line in program.lines)
     if placed:
         head = head.replace("import torch\n", f"import torch\n{WORKSPACES[program.device]}\n", 1)
