@@ -48,18 +48,18 @@ def _same_kind(op: str, a: TensorSpec, b: TensorSpec) -> None:
         )
 
 
-@refuses("mm.default")
-def mm(a: TensorSpec, b: TensorSpec) -> None:
+@row("mm.default")
+def mm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
     if a.ndim != 2 or b.ndim != 2:
         raise RuntimeError("mat1 and mat2 must be matrices")
     _same_kind("mm", a, b)
     _match(a.sizes[1], b.sizes[0], "mm")
+    return products.mm(a, b)
 
 
-@refuses("addmm.default")
-def addmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> None:
-    mm(a, b)
-    _added("addmm", bias, products.mm(a, b))
+@row("addmm.default")
+def addmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
+    return _added("addmm", bias, mm(a, b))
 
 
 @row("addr.default")
@@ -70,19 +70,19 @@ def addr(x: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: A
     return fresh(a, (a.sizes[0], b.sizes[0]), promote(promote(x.dtype, a.dtype), b.dtype))
 
 
-@refuses("bmm.default")
-def bmm(a: TensorSpec, b: TensorSpec) -> None:
+@row("bmm.default")
+def bmm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
     if a.ndim != 3 or b.ndim != 3:
         raise RuntimeError("batch1 and batch2 must be 3D tensors")
     _same_kind("bmm", a, b)
     _match(a.sizes[0], b.sizes[0], "bmm")
     _match(a.sizes[2], b.sizes[1], "bmm")
+    return products.bmm(a, b)
 
 
-@refuses("baddbmm.default")
-def baddbmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> None:
-    bmm(a, b)
-    _added("baddbmm", bias, products.bmm(a, b))
+@row("baddbmm.default")
+def baddbmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
+    return _added("baddbmm", bias, bmm(a, b))
 
 
 @refuses("dot.default", "vdot.default")
@@ -93,18 +93,18 @@ def dot(a: TensorSpec, b: TensorSpec) -> None:
     _match(a.sizes[0], b.sizes[0], "dot")
 
 
-@refuses("mv.default")
-def mv(a: TensorSpec, b: TensorSpec) -> None:
+@row("mv.default")
+def mv(a: TensorSpec, b: TensorSpec) -> TensorSpec:
     if a.ndim != 2 or b.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {a.ndim}, {b.ndim}")
     _same_kind("mv", a, b)
     _match(a.sizes[1], b.sizes[0], "mv")
+    return products.mv(a, b)
 
 
 @row("addmv.default")
 def addmv(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
-    mv(a, b)
-    out = products.mv(a, b)
+    out = mv(a, b)
     if not ADDMV_CONVERTS or bias.dtype is out.dtype:
         return _added("addmv", bias, out)
     if 0 in a.sizes and beta != 0 and not torch.can_cast(bias.dtype, out.dtype):  # there it is a product with beta

@@ -20,7 +20,6 @@ from .rows import (
     fresh,
     laid_out,
     like_first,
-    names,
     refuses,
     row,
     row_major,
@@ -99,8 +98,13 @@ def argmax(x: TensorSpec, dim: int | None = None, keepdim: bool = False) -> None
 
 
 laid_out(like_first, "sort.default", "sort.stable")
-laid_out(row_major, *names("_softmax _log_softmax _safe_softmax", "default"))
-laid_out(row_major, "mean.default", "mean.dim", "native_layer_norm.default")
+laid_out(row_major, "_safe_softmax.default", "mean.default", "mean.dim")
+
+
+@row("_softmax.default", "_log_softmax.default")
+def softmax(x: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
+    wrap_dim(dim, x.ndim)
+    return fresh(x, x.sizes, torch.float32 if half_to_float else x.dtype)
 
 
 @row("_softmax_backward_data.default", "_log_softmax_backward_data.default")
@@ -173,10 +177,16 @@ def _all_equal(a: Sequence[Size], b: Sequence[Size]) -> bool:
     return all(active.equal(x, y) for x, y in zip(a, b))
 
 
-@refuses("native_layer_norm.default")
+def _normalized(x: TensorSpec, axis: int, dtype: torch.dtype, count: int) -> tuple[TensorSpec, ...]:
+    """A result of the input's sizes and `count` statistics over the dims from `axis` on."""
+    statistic = fresh(x, (*x.sizes[:axis], *(1,) * (x.ndim - axis)), dtype)
+    return fresh(x, x.sizes), *(statistic,) * count
+
+
+@row("native_layer_norm.default")
 def native_layer_norm(
     x: TensorSpec, normalized_shape: Sequence[Size], weight: TensorSpec | None, bias: TensorSpec | None, eps: float
-) -> None:
+) -> tuple[TensorSpec, ...]:
     axis = x.ndim - len(normalized_shape)
     if not len(normalized_shape):
         raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element")
@@ -189,16 +199,14 @@ def native_layer_norm(
         raise RuntimeError(
             f"Given normalized_shape={list(normalized_shape)}, expected input with shape [*, {normalized_shape}], but got {x.sizes}"
         )
-    _statistics_dtype(x, weight, bias)
+    return _normalized(x, axis, _statistics_dtype(x, weight, bias), 2)
 
 
 @row("_fused_rms_norm.default")
 def fused_rms_norm(
     x: TensorSpec, normalized_shape: Sequence[Size], weight: TensorSpec | None, eps: float | None
-) -> tuple[Any, ...]:
-    axis = x.ndim - len(normalized_shape)
-    sizes = (*x.sizes[:axis], *(1,) * len(normalized_shape))
-    return fresh(x, x.sizes), fresh(x, sizes, _statistics_dtype(x))
+) -> tuple[TensorSpec, ...]:
+    return _normalized(x, x.ndim - len(normalized_shape), _statistics_dtype(x), 1)
 
 
 @row("native_group_norm.default")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..elementwise import contiguous
+from ..meta import view as views
 from ..meta.view import exceeds, view_strides, viewed
 from ..spec import TensorSpec
 from ..symbols import active
@@ -61,19 +62,29 @@ def alias(x: TensorSpec) -> TensorSpec:
     return x
 
 
-@refuses("permute.default")
-def permute(x: TensorSpec, dims: Sequence[int]) -> None:
+@row("permute.default")
+def permute(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
     order = [wrap_dim(d, x.ndim) for d in dims]
     if len(set(order)) != len(order) or len(order) != x.ndim:
         raise RuntimeError(
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering {dims}"
         )
+    return views.permute(x, order)
 
 
-@refuses("t.default")
-def t(x: TensorSpec) -> None:
+@row("transpose.int")
+def transpose(x: TensorSpec, dim0: int, dim1: int) -> TensorSpec:
+    order = list(range(x.ndim or 1))
+    a, b = wrap_dim(dim0, x.ndim), wrap_dim(dim1, x.ndim)
+    order[a], order[b] = b, a
+    return views.permute(x, order[: x.ndim])
+
+
+@row("t.default")
+def t(x: TensorSpec) -> TensorSpec:
     if x.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {x.ndim}D")
+    return views.permute(x, range(x.ndim)[::-1])
 
 
 @row("expand.default")
