@@ -36,6 +36,7 @@ from torch.utils._device import DeviceContext
 from torch.utils.hooks import BackwardHook
 
 from . import _C
+from .own_packages import is_own_module
 
 DLPACK_DTYPES: dict[Any, tuple[int, int]] = {
     getattr(torch, name): row
@@ -768,7 +769,7 @@ TORCHS_ERRORS = {
 def also_torchs(error: Exception) -> None:
     """Makes an error of ours one of torch.compile's, too, where the program has those: by their classes it may be caught."""
     kind = next((kind for kind in type(error).__mro__ if kind.__name__ in TORCHS_ERRORS), None)
-    if kind is None or not kind.__module__.startswith("tracework"):
+    if kind is None or not is_own_module(kind.__module__):
         return
     module, name = TORCHS_ERRORS[kind.__name__]
     twin = getattr(sys.modules.get(module), name, None)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
+from .own_packages import is_own_module
+
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 
 
@@ -102,9 +104,8 @@ def _got_its_caller(frame: FrameType) -> bool:
     """Whether this was called as Python calls a handler, which by now may have put another in its place: with a number and the frame that
     is interrupted."""
     code = frame.f_code
-    module = frame.f_globals.get("__name__")
     takes_both = code.co_argcount > 1 or code.co_flags & inspect.CO_VARARGS
-    if not takes_both or type(module) is str and module.startswith("tracework"):
+    if not takes_both or is_own_module(frame.f_globals.get("__name__")):
         return False  # before 3.13 a frame keeps its f_locals: those of ours would hold the error, whose traceback holds them
     names = frame.f_locals
     given = [names.get(name) for name in code.co_varnames[: code.co_argcount]]

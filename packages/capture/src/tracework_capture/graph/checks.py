@@ -40,6 +40,7 @@ from .. import _torch
 from ..bytecode.emit import CodeWriter
 from ..bytecode.reload import local_name
 from ..errors import ControlMisuse
+from ..own_packages import is_own_module
 from ..plan import Again, Learnt
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from .constant_data import version_of_example
@@ -538,9 +539,9 @@ def is_of_operators(error: BaseException) -> bool:
     so do wrong results of a backend, a checkpoint around the call that needs no more of it, and hooks of the program that autograd calls
     with what it saves, which would be called twice."""
     kind = type(error)
-    library = kind.__module__.partition(".")[0]
     of_others = issubclass(kind, (OSError, MemoryError, ControlMisuse, _torch.StopRecomputation))
-    return (library in _LIBRARIES or library.startswith("tracework")) and not (of_others or _is_of_a_hook(error))
+    of_library = kind.__module__.partition(".")[0] in _LIBRARIES or is_own_module(kind.__module__)
+    return of_library and not (of_others or _is_of_a_hook(error))
 
 
 def _is_of_a_hook(error: BaseException) -> bool:

@@ -7,14 +7,13 @@ from typing import Any
 
 from .. import _C
 from ..exception_table import cleans_up
-
-_OURS = "tracework_"
+from ..own_packages import is_own_module
 
 
 def acts(obj: Any, callback: Any) -> bool:
     """Whether the program sees that a finalizer of the object runs (callback None), or this callback of a weak reference to it."""
     if callback is not None:
-        return not (getattr(callback, "__module__", None) or "").startswith(_OURS)
+        return not is_own_module(getattr(callback, "__module__", None))
     if type(obj) is types.GeneratorType:
         return obj.gi_frame is not None and cleans_up(obj.gi_code)
     return True

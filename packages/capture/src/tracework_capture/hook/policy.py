@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import builtins
 import dis
-import importlib.util
 import inspect
 import os
 import types
@@ -21,6 +20,7 @@ from .._torch import module_call, trunc_normal_without_grad, wrapped_module_call
 from ..bytecode.resume import original_code
 from ..code_origin import TORCH_FOLDER
 from ..errors import SITE, STDLIB
+from ..own_packages import folders_of
 
 _BUILTINS_NOW = builtins.__dict__
 _BUILTINS = {
@@ -33,15 +33,9 @@ _BUILTINS = {
 }
 
 
-def _folders(package: str) -> list[str]:
-    """Where a package lies, without importing it; nowhere when it is not installed."""
-    found = importlib.util.find_spec(package)
-    return [] if found is None else list(found.submodule_search_locations or ())
-
-
 _COMPILED = (
     os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep,
-    *(folder + os.sep for name in ("tracework_aotautograd", "tracework_runtime") for folder in _folders(name)),
+    *(folder + os.sep for name in ("tracework_aotautograd", "tracework_runtime") for folder in folders_of(name)),
     "<tracework",
     "<frozen importlib",
 )
@@ -51,14 +45,14 @@ _TORCH_CAPTURED = tuple(
     TORCH_FOLDER + part.replace("/", os.sep)
     for part in ("nn/", "optim/", "distributed/algorithms/_checkpoint/checkpoint_wrapper.py")
 )
-_LIBRARIES = tuple(os.path.realpath(folder) + os.sep for name in ("numpy", "triton") for folder in _folders(name))
+_LIBRARIES = tuple(os.path.realpath(folder) + os.sep for name in ("numpy", "triton") for folder in folders_of(name))
 """Packages whose Python code does not compute with tensors, wherever they are installed."""
 _COMPILER = (
     os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep,
     *(
         os.path.realpath(folder) + os.sep
         for stage in ("aotautograd", "primops", "inductor", "runtime")
-        for folder in _folders(f"tracework_{stage}")
+        for folder in folders_of(f"tracework_{stage}")
     ),
 )
 """Where the compiler's own stages lie: a program may have a path that is named after it."""

@@ -13,6 +13,7 @@ from ..errors import BreakGraph, SkipFrame, Unsupported, UserLocation
 from ..graph.checks import Recording
 from ..graph.mutations import MutationLog
 from ..guards.guard import GuardSet
+from ..own_packages import is_own_module
 from ..polyfills import is_fixed, is_polyfill
 from ..sources import Attr, Const, root
 from ..values.objects.exception import ExceptionValue, argument_value
@@ -266,7 +267,7 @@ class SymbolicFrame(Attempt):
 
     def passes(self, exception: Value) -> None:
         """An exception is raised here, or comes out of a call. What is traced in the place of a function of C is no frame."""
-        if hasattr(exception, "passes") and not self.globals.get("__name__", "").startswith("tracework"):
+        if hasattr(exception, "passes") and not is_own_module(self.globals.get("__name__")):
             exception.passes(self)
 
     def log_effect(self, key: Any, write: Any) -> None:

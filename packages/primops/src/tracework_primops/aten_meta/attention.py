@@ -6,23 +6,15 @@ overload whose meta kernel takes other arguments than the operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ..elementwise import contiguous, same_layout
+from ..elementwise import contiguous
 from ..spec import TensorSpec
 from ..symbols.expr import floordiv
-from .rows import row, symbolic
-
-
-def _new(like: TensorSpec, sizes: Any, dtype: torch.dtype | None = None) -> TensorSpec:
-    return TensorSpec(dtype or like.dtype, like.device, tuple(sizes), contiguous(tuple(sizes)), 0)
-
-
-def _like(x: TensorSpec) -> TensorSpec:
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+from .rows import fresh, like_self, row, symbolic
 
 
 def _heads_inside(like: TensorSpec, sizes: Any) -> TensorSpec:
@@ -35,120 +27,65 @@ def _heads_inside(like: TensorSpec, sizes: Any) -> TensorSpec:
 def _in_order_of(q: TensorSpec, sizes: tuple[Any, ...]) -> TensorSpec:
     """Dense, with the axes in q's order in memory."""
     if q.sizes == sizes:
-        return _like(q)
-    return _heads_inside(q, sizes) if q.strides[2] != q.sizes[3] else _new(q, sizes)
+        return like_self(q)
+    return _heads_inside(q, sizes) if q.strides[2] != q.sizes[3] else fresh(q, sizes)
 
 
 @symbolic("_scaled_dot_product_flash_attention.default")
 def flash(
-    q: TensorSpec,
-    k: TensorSpec,
-    v: TensorSpec,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    return_debug_mask: bool = False,
-    *,
-    scale: float | None = None,
+    q: TensorSpec, k: TensorSpec, v: TensorSpec, dropout: float = 0.0, causal: bool = False, debug: bool = False, **options: Any
 ) -> tuple[Any, ...]:
-    if return_debug_mask:
+    if debug:
         raise NotImplementedError
-    seed, offset = _new(q, (2,), torch.uint64), _new(q, (), torch.uint64)
-    return _like(q), _new(q, q.sizes[:3], torch.float32), None, None, q.sizes[2], k.sizes[2], seed, offset, _new(q, (0,))
+    seed, offset = fresh(q, (2,), torch.uint64), fresh(q, (), torch.uint64)
+    return like_self(q), fresh(q, q.sizes[:3], torch.float32), None, None, q.sizes[2], k.sizes[2], seed, offset, fresh(q, (0,))
 
 
 @symbolic("_scaled_dot_product_flash_attention_backward.default")
 @symbolic("_scaled_dot_product_cudnn_attention_backward.default")
-def like_operands(
-    grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, *rest: Any, scale: float | None = None
-) -> tuple[Any, ...]:
-    return _like(q), _like(k), _like(v)
+def like_operands(grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, *rest: Any, **options: Any) -> tuple[Any, ...]:
+    return like_self(q), like_self(k), like_self(v)
 
 
 @symbolic("_scaled_dot_product_efficient_attention.default")
 def efficient(
-    q: TensorSpec,
-    k: TensorSpec,
-    v: TensorSpec,
-    attn_bias: TensorSpec | None,
-    compute_log_sumexp: bool,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
+    q: TensorSpec, k: TensorSpec, v: TensorSpec, bias: TensorSpec | None, compute_log_sumexp: bool, *rest: Any, **options: Any
 ) -> tuple[Any, ...]:
     batch, heads, length, _ = q.sizes
     rows = floordiv(length + 31, 32) * 32 if compute_log_sumexp else 0
     out = _heads_inside(q, (batch, heads, length, v.sizes[3]))
-    return out, _new(q, (batch, heads, rows), torch.float32), _new(q, (), torch.int64), _new(q, (), torch.int64)
+    return out, fresh(q, (batch, heads, rows), torch.float32), fresh(q, (), torch.int64), fresh(q, (), torch.int64)
 
 
 @symbolic("_scaled_dot_product_efficient_attention_backward.default")
 def efficient_backward(
-    grad: TensorSpec,
-    q: TensorSpec,
-    k: TensorSpec,
-    v: TensorSpec,
-    attn_bias: TensorSpec,
-    out: TensorSpec,
-    lse: TensorSpec,
-    seed: TensorSpec,
-    offset: TensorSpec,
-    dropout_p: float,
-    wanted: Sequence[bool],
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
+    grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, bias: TensorSpec | None, *rest: Any, **options: Any
 ) -> tuple[Any, ...]:
-    if attn_bias is not None and wanted[3]:
+    *_, dropout_p, wanted = rest[:6]
+    if bias is not None and wanted[3]:
         raise NotImplementedError
     return _heads_inside(q, q.sizes), _heads_inside(k, k.sizes), _heads_inside(v, (*k.sizes[:3], v.sizes[3])), None
 
 
 @row("_efficient_attention_backward.default")
 def efficient_backward_of_parts(
-    grad: TensorSpec,
-    q: TensorSpec,
-    k: TensorSpec,
-    v: TensorSpec,
-    bias: TensorSpec | None,
-    out: TensorSpec,
-    starts_q: TensorSpec | None,
-    starts_k: TensorSpec | None,
-    most_q: int,
-    most_k: int,
-    lse: TensorSpec,
-    dropout_p: float,
-    seed: TensorSpec,
-    offset: TensorSpec,
-    mask: int,
-    bias_requires_grad: bool,
-    **others: Any,
+    grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, bias: TensorSpec | None, *rest: Any, **others: Any
 ) -> tuple[Any, ...]:
+    bias_requires_grad = rest[10]
     if others.get("shared_storage_dqdkdv"):
         return NotImplemented
     if bias is None or not bias_requires_grad:
-        return _like(q), _like(k), _like(v), None
+        return like_self(q), like_self(k), like_self(v), None
     *rows, last = bias.sizes
     padded = contiguous((*rows, floordiv(last + 15, 16) * 16))
-    return _like(q), _like(k), _like(v), TensorSpec(bias.dtype, bias.device, bias.sizes, padded, 0)
+    return like_self(q), like_self(k), like_self(v), TensorSpec(bias.dtype, bias.device, bias.sizes, padded, 0)
 
 
 def _cudnn(lse_sizes: Callable[[TensorSpec], Any]) -> Callable[..., Any]:
-    def rule(
-        q: TensorSpec,
-        k: TensorSpec,
-        v: TensorSpec,
-        attn_bias: TensorSpec | None,
-        compute_log_sumexp: bool,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        return_debug_mask: bool = False,
-        *,
-        scale: float | None = None,
-    ) -> Any:
+    def rule(q: TensorSpec, k: TensorSpec, v: TensorSpec, *rest: Any, **options: Any) -> Any:
         out = _in_order_of(q, (*q.sizes[:3], v.sizes[3]))
-        state = _new(q, (), torch.int64)
-        return out, _new(q, lse_sizes(q), torch.float32), None, None, q.sizes[2], k.sizes[2], state, state, None
+        state = fresh(q, (), torch.int64)
+        return out, fresh(q, lse_sizes(q), torch.float32), None, None, q.sizes[2], k.sizes[2], state, state, None
 
     return rule
 

@@ -11,15 +11,12 @@ from .._torch import onednn_convolves
 from ..broadcasting import channels_last
 from ..elementwise import contiguous
 from ..errors import FakeTensorError
+from ..meta.conv import convolved
 from ..spec import TensorSpec
 from ..symbols import active
-from ..symbols.expr import Expr, Size, floordiv
+from ..symbols.expr import Expr, Size
 from .rows import at_least, fresh, row, suggests_channels_last
 from .view import unsqueeze
-
-
-def _of(values: Sequence[Any], i: int) -> Any:
-    return values[i] if len(values) > 1 else values[0]
 
 
 def _at_least(least: int, values: Sequence[Size]) -> bool:
@@ -54,40 +51,24 @@ def _check(
             raise RuntimeError(message)
 
 
-def _sizes(
-    x: TensorSpec,
-    weight: TensorSpec,
-    stride: Sequence[Size],
-    padding: Sequence[Size],
-    dilation: Sequence[Size],
-    transposed: bool,
-    output_padding: Sequence[Size],
-    groups: int,
-) -> tuple[Size, ...]:
-    channels = weight.sizes[1] * groups if transposed else weight.sizes[0]
+def _sizes(x: TensorSpec, weight: TensorSpec, *window: Any) -> tuple[Size, ...]:
+    """Raises RuntimeError where the operands do not fit, FakeTensorError for a transposed one's result without elements."""
+    *_, transposed, _, groups = window
     expected = weight.sizes[0] if transposed else weight.sizes[1] * groups
     if not active.equal(x.sizes[1], expected):
         raise RuntimeError(
             f"Given groups={groups}, weight of size {list(weight.sizes)}, expected input{list(x.sizes)} to have {expected} channels, "
             f"but got {x.sizes[1]} channels instead"
         )
-    sizes = [x.sizes[0], 0 if x.sizes[1].__class__ is int and x.sizes[1] == 0 else channels]  # nothing from no channels
-    for i in range(x.ndim - 2):
-        size, kernel = x.sizes[i + 2], _of(dilation, i) * (weight.sizes[i + 2] - 1) + 1
-        if transposed:
-            made = (size - 1) * _of(stride, i) - 2 * _of(padding, i) + kernel + _of(output_padding, i)
-            fits = at_least(0, made)
-            if fits and not at_least(1, made):  # some of eager's kernels refuse it, others give nothing
-                raise FakeTensorError(f"a transposed convolution of {list(x.sizes)} whose result is empty")
-        else:
-            beyond = size + 2 * _of(padding, i) - kernel
-            made, fits = floordiv(beyond, _of(stride, i)) + 1, at_least(0, beyond)
-        if not fits:
+    sizes, room = convolved(x.sizes, weight.sizes, *window)
+    for each in room:
+        if not at_least(0, each):
             raise RuntimeError(
                 f"Given input size {list(x.sizes)} and kernel size {list(weight.sizes[2:])}: the output is too small"
             )
-        sizes.append(made)
-    return tuple(sizes)
+        if transposed and not at_least(1, each):  # some of eager's kernels refuse it, others give nothing
+            raise FakeTensorError(f"a transposed convolution of {list(x.sizes)} whose result is empty")
+    return sizes
 
 
 def _keeps_channels_last(x: TensorSpec, weight: TensorSpec, window: tuple[Any, ...]) -> bool:
@@ -152,11 +133,11 @@ def convolution(
     if x.dtype is not weight.dtype:
         raise RuntimeError(f"Input type ({x.dtype}) and weight type ({weight.dtype}) should be the same")
     _check(x, weight, bias, stride, padding, dilation, output_padding, groups)
-    sizes = _sizes(x, weight, stride, padding, dilation, transposed, output_padding, groups)
+    window = stride, padding, dilation, transposed, output_padding, groups
+    sizes = _sizes(x, weight, *window)
     channels = weight.sizes[1] * groups if transposed else weight.sizes[0]
     if bias is not None and not (bias.ndim == 1 and active.equal(bias.sizes[0], channels)):
         raise RuntimeError(f"expected bias to be 1-dimensional with {channels} elements, but got bias of size {list(bias.sizes)}")
-    window = stride, padding, dilation, transposed, output_padding, groups
     return TensorSpec(x.dtype, x.device, sizes, _strides(sizes, _keeps_channels_last(x, weight, window)), 0)
 
 

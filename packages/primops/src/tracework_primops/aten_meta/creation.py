@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from .. import _torch
 from ..broadcasting import broadcast_sizes
-from ..elementwise import contiguous, same_layout
 from ..promotion import number_dtype
 from ..spec import TensorSpec
 from ..symbols.expr import Expr, Size, floordiv
-from .rows import HALVES, check_number, fresh, refuses, row, with_format
+from .rows import HALVES, check_number, fresh, like_self, names, refuses, row, with_format
 
 
 def _device(device: Any, like: TensorSpec | None = None) -> torch.device:
@@ -28,22 +28,15 @@ def _device(device: Any, like: TensorSpec | None = None) -> torch.device:
 
 
 def _new(
-    sizes: Sequence[Size], dtype: torch.dtype | None, device: Any, memory_format: torch.memory_format | None = None
+    sizes: Sequence[Size], dtype: torch.dtype | None = None, device: Any = None, memory_format: Any = None, **others: Any
 ) -> TensorSpec:
     sizes = tuple(sizes)
     return TensorSpec(dtype or torch.get_default_dtype(), _device(device), sizes, with_format(sizes, memory_format), 0)
 
 
 @row("empty.memory_format")
-def empty(
-    size: Sequence[Size],
-    *,
-    dtype: torch.dtype | None = None,
-    device: Any = None,
-    memory_format: torch.memory_format | None = None,
-    **options: Any,
-) -> TensorSpec:
-    return _new(size, dtype, device, memory_format)
+def empty(size: Sequence[Size], **options: Any) -> TensorSpec:
+    return _new(size, **options)
 
 
 @row("empty_strided.default")
@@ -55,17 +48,8 @@ def empty_strided(
 
 
 @row("new_empty_strided.default")
-def new_empty_strided(
-    x: TensorSpec,
-    size: Sequence[Size],
-    stride: Sequence[Size],
-    *,
-    dtype: torch.dtype | None = None,
-    device: Any = None,
-    **options: Any,
-) -> TensorSpec:
-    """As empty_strided."""
-    return TensorSpec(dtype or x.dtype, _device(device, x), tuple(size), tuple(stride), 0)
+def new_empty_strided(x: TensorSpec, size: Sequence[Size], stride: Sequence[Size], **options: Any) -> TensorSpec:
+    return empty_strided(size, stride, dtype=options.get("dtype") or x.dtype, device=_device(options.get("device"), x))
 
 
 def _check_filling(value: Any, dtype: torch.dtype, size: Sequence[Any]) -> None:
@@ -94,51 +78,27 @@ def eye(n: Size, m: Size | None = None, **options: Any) -> None:
 WINDOWS = "hann_window hamming_window blackman_window bartlett_window kaiser_window"
 
 
-@row(
-    *(
-        f"{name}.{form}"
-        for name in WINDOWS.split()
-        for form in ("default", "periodic", "periodic_alpha", "periodic_alpha_beta", "beta")
-    )
-)
-def window(
-    length: int, *how: Any, dtype: torch.dtype | None = None, device: torch.device | None = None, **options: Any
-) -> TensorSpec:
+@row(*names(WINDOWS, "default", "periodic", "periodic_alpha", "periodic_alpha_beta", "beta"))
+def window(length: int, *how: Any, dtype: torch.dtype | None = None, **options: Any) -> TensorSpec:
     """torch's own rules are decompositions that import its compiler."""
     if length.__class__ is int and length < 0:
         raise RuntimeError(f"a window requires a non-negative length, but got {length}")
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError(f"a window expects floating point dtypes, but got {dtype}")
-    return _new((length,), dtype, device)
+    return _new((length,), dtype, **options)
 
 
-LIKE = "empty_like zeros_like ones_like rand_like randn_like"
-
-
-@row(*(f"{name}.default" for name in LIKE.split()))
+@row(*names("empty_like zeros_like ones_like rand_like randn_like clone", "default"))
 def like(
-    x: TensorSpec,
-    *,
-    dtype: torch.dtype | None = None,
-    device: torch.device | None = None,
-    memory_format: torch.memory_format | None = None,
-    **options: Any,
+    x: TensorSpec, *, dtype: torch.dtype | None = None, device: Any = None, memory_format: Any = None, **others: Any
 ) -> TensorSpec:
     return TensorSpec(dtype or x.dtype, _device(device, x), x.sizes, with_format(x.sizes, memory_format, x), 0)
 
 
 @row("full_like.default")
-def full_like(
-    x: TensorSpec,
-    value: Any,
-    *,
-    dtype: torch.dtype | None = None,
-    device: torch.device | None = None,
-    memory_format: torch.memory_format | None = None,
-    **options: Any,
-) -> TensorSpec:
-    check_number(value, dtype or x.dtype)
-    return like(x, dtype=dtype, device=device, memory_format=memory_format)
+def full_like(x: TensorSpec, value: Any, **options: Any) -> TensorSpec:
+    check_number(value, options.get("dtype") or x.dtype)
+    return like(x, **options)
 
 
 @refuses("new_full.default")
@@ -146,7 +106,7 @@ def new_full(x: TensorSpec, size: Sequence[Size], value: Any, *, dtype: torch.dt
     _check_filling(value, dtype or x.dtype, size)
 
 
-def _arange(start: Any, end: Any, step: Any, dtype: torch.dtype | None, device: Any) -> TensorSpec:
+def _arange(start: Any, end: Any, step: Any, dtype: torch.dtype | None = None, **options: Any) -> TensorSpec:
     numbers = (start, end, step)
     if dtype is None:
         dtype = torch.get_default_dtype() if any(isinstance(n, float) for n in numbers) else torch.int64
@@ -154,7 +114,7 @@ def _arange(start: Any, end: Any, step: Any, dtype: torch.dtype | None, device: 
         length = -floordiv(start - end, step)
     else:
         length = _arange_length(start, end, step, dtype is torch.int64)
-    return _new((length,), dtype, device)
+    return _new((length,), dtype, **options)
 
 
 def _arange_length(start: Any, end: Any, step: Any, of_int64: bool) -> int:
@@ -175,49 +135,27 @@ def _arange_length(start: Any, end: Any, step: Any, of_int64: bool) -> int:
 
 
 @row("arange.default")
-def arange(end: Any, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **options: Any) -> TensorSpec:
-    return _arange(0, end, 1, dtype, device)
+def arange(end: Any, **options: Any) -> TensorSpec:
+    return _arange(0, end, 1, **options)
 
 
-@row("arange.start")
-def arange_start(
-    start: Any, end: Any, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **options: Any
-) -> TensorSpec:
-    return _arange(start, end, 1, dtype, device)
-
-
-@row("arange.start_step")
-def arange_start_step(
-    start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **options: Any
-) -> TensorSpec:
-    return _arange(start, end, step, dtype, device)
-
-
-@row("clone.default")
-def clone(x: TensorSpec, *, memory_format: torch.memory_format | None = None) -> TensorSpec:
-    return TensorSpec(x.dtype, x.device, x.sizes, with_format(x.sizes, memory_format, x), 0)
+@row("arange.start", "arange.start_step")
+def arange_start(start: Any, end: Any, step: Any = 1, **options: Any) -> TensorSpec:
+    return _arange(start, end, step, **options)
 
 
 @row("contiguous.default")
 def contiguous_copy(x: TensorSpec, *, memory_format: torch.memory_format = torch.contiguous_format) -> TensorSpec:
-    return TensorSpec(x.dtype, x.device, x.sizes, with_format(x.sizes, memory_format, x), 0)
+    return like(x, memory_format=memory_format)
 
 
 @row("_to_copy.default")
-def to_copy(
-    x: TensorSpec,
-    *,
-    dtype: torch.dtype | None = None,
-    device: torch.device | None = None,
-    memory_format: torch.memory_format | None = None,
-    **options: Any,
-) -> TensorSpec:
-    if x.__class__ is not TensorSpec:  # a number, which vmap makes a tensor of the dtype that it is computed with
-        if dtype is None:
-            raise TypeError("_to_copy of a number without a dtype")
-        return _new((), dtype, device)
-    where = _device(device, x)
-    return TensorSpec(dtype or x.dtype, where, x.sizes, with_format(x.sizes, memory_format, x), 0)
+def to_copy(x: TensorSpec, **options: Any) -> TensorSpec:
+    if x.__class__ is TensorSpec:
+        return like(x, **options)
+    if options.get("dtype") is None:  # of a number, which vmap makes a tensor of the dtype that it is computed with
+        raise TypeError("_to_copy of a number without a dtype")
+    return _new((), **{**options, "memory_format": None})
 
 
 @row("copy.default")
@@ -225,45 +163,22 @@ def copy(x: TensorSpec, source: TensorSpec, non_blocking: bool = False) -> Tenso
     shape = broadcast_sizes(x.sizes, source.sizes)
     if len(shape) > len(x.sizes) or any(m.__class__ is int and m == 1 != n for m, n in zip(x.sizes, shape)):
         raise RuntimeError(f"copy_: output with shape {list(x.sizes)} doesn't match the broadcast shape {list(shape)}")
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+    return like_self(x)
 
 
-@row("zero.default")
-def zero(x: TensorSpec) -> TensorSpec:
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+@row("zero.default", "bernoulli_.float", "bernoulli_.Tensor", "bernoulli.Tensor", "random_.default", "random_.from")
+def filled_like(x: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
+    return like_self(x)
 
 
-@row("bernoulli_.float", "bernoulli_.Tensor", "random_.default", "random_.from")
-@row("bernoulli.Tensor")
-def random_like(x: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
-
-
-@row("bernoulli.default", "bernoulli.p")
-def bernoulli(x: TensorSpec, p: float = 0.5, *, generator: torch.Generator | None = None) -> TensorSpec:
-    return fresh(x, x.sizes)
-
-
-@row("poisson.default")
-def poisson(x: TensorSpec, generator: torch.Generator | None = None) -> TensorSpec:
-    return fresh(x, x.sizes)
-
-
-@row("rrelu_with_noise.default")
-def rrelu_with_noise(
-    x: TensorSpec,
-    noise: TensorSpec,
-    lower: Any = 0.125,
-    upper: Any = 1.0 / 3.0,
-    training: bool = False,
-    generator: torch.Generator | None = None,
-) -> TensorSpec:
+@row("bernoulli.default", "bernoulli.p", "poisson.default", "rrelu_with_noise.default")
+def row_major_like(x: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
     return fresh(x, x.sizes)
 
 
 @row("rrelu_with_noise_functional.default")
 def rrelu_with_noise_functional(x: TensorSpec, noise: TensorSpec, *rest: Any, **options: Any) -> tuple[Any, ...]:
-    return fresh(x, x.sizes), TensorSpec(noise.dtype, noise.device, noise.sizes, same_layout(noise), 0)
+    return fresh(x, x.sizes), like_self(noise)
 
 
 @row("normal.Tensor_float", "normal.Tensor_Tensor", "normal.float_Tensor")
@@ -275,52 +190,31 @@ def normal_of_tensors(mean: Any, std: Any = 1.0, *, generator: torch.Generator |
     return fresh(given[0], broadcast_sizes(*[t.sizes for t in given]))
 
 
-@row("uniform_.default", "uniform.default")
-def uniform(x: TensorSpec, low: float = 0.0, high: float = 1.0, *, generator: torch.Generator | None = None) -> TensorSpec:
-    if low > high:
-        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
-    return random_like(x)
+DISTRIBUTIONS: dict[str, tuple[bool, tuple[float, ...], Callable[..., bool], str]] = {
+    "uniform": (False, (0.0, 1.0), operator.gt, "uniform_ expects to return a [from, to) range, but found from={} > to={}"),
+    "normal": (False, (0.0, 1.0), lambda mean, std: std < 0, "normal expects std >= 0.0, but found std {1}"),
+    "exponential": (False, (1.0,), lambda lambd: lambd <= 0, "exponential_ expects lambda > 0.0, but found lambda={}"),
+    "cauchy": (True, (0.0, 1.0), lambda median, sigma: sigma <= 0, "cauchy_ expects sigma > 0.0, but found sigma={1}"),
+    "log_normal": (True, (1.0, 2.0), lambda mean, std: std <= 0, "log_normal_ expects std > 0.0, but found std={1}"),
+    "geometric": (False, (), lambda p: not 0 < p < 1, "geometric_ expects p to be in (0, 1), but got p={}"),
+}
+"""name -> whether only floating tensors are filled with it, parameters that are not given, which are refused, with what message."""
 
 
-@row("normal_.default", "normal_functional.default")
-def normal(x: TensorSpec, mean: float = 0.0, std: float = 1.0, *, generator: torch.Generator | None = None) -> TensorSpec:
-    if std < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    return random_like(x)
+def _fills(name: str, is_continuous: bool, defaults: tuple[Any, ...], refused: Callable[..., bool], message: str) -> None:
+    def rule(x: TensorSpec, *given: Any, generator: torch.Generator | None = None) -> TensorSpec:
+        parameters = (*given, *defaults[len(given) :])
+        if refused(*parameters):
+            raise RuntimeError(message.format(*parameters))
+        if is_continuous and not x.dtype.is_floating_point:
+            raise RuntimeError(f"{name} distribution is a continuous probability distribution, but the dtype is {x.dtype}")
+        return like_self(x)
+
+    row(f"{name}_.default", f"{name}_functional.default" if name == "normal" else f"{name}.default")(rule)
 
 
-@row("exponential_.default", "exponential.default")
-def exponential(x: TensorSpec, lambd: float = 1.0, *, generator: torch.Generator | None = None) -> TensorSpec:
-    if lambd <= 0:
-        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    return random_like(x)
-
-
-@row("cauchy_.default", "cauchy.default")
-def cauchy(x: TensorSpec, median: float = 0.0, sigma: float = 1.0, *, generator: torch.Generator | None = None) -> TensorSpec:
-    if sigma <= 0:
-        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    return _continuous("Cauchy", x)
-
-
-@row("log_normal_.default", "log_normal.default")
-def log_normal(x: TensorSpec, mean: float = 1.0, std: float = 2.0, *, generator: torch.Generator | None = None) -> TensorSpec:
-    if std <= 0:
-        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    return _continuous("log_normal", x)
-
-
-def _continuous(name: str, x: TensorSpec) -> TensorSpec:
-    if not x.dtype.is_floating_point:
-        raise RuntimeError(f"{name} distribution is a continuous probability distribution, but the dtype is {x.dtype}")
-    return random_like(x)
-
-
-@row("geometric_.default", "geometric.default")
-def geometric(x: TensorSpec, p: float, *, generator: torch.Generator | None = None) -> TensorSpec:
-    if not 0 < p < 1:
-        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    return random_like(x)
+for _name, _facts in DISTRIBUTIONS.items():
+    _fills(_name, *_facts)
 
 
 @row(
@@ -346,7 +240,7 @@ def repeat(x: TensorSpec, repeats: Sequence[Size]) -> TensorSpec:
     for size in sizes:
         if size.__class__ is int and size < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(sizes)}")
-    return TensorSpec(x.dtype, x.device, sizes, contiguous(sizes), 0)
+    return fresh(x, sizes)
 
 
 @row("multinomial.default")
@@ -364,4 +258,4 @@ def multinomial(
     if not replacement and x.sizes[-1].__class__ is int and num_samples > x.sizes[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     sizes = (*x.sizes[:-1], num_samples)
-    return TensorSpec(torch.int64, x.device, sizes, contiguous(sizes), 0)
+    return fresh(x, sizes, torch.int64)

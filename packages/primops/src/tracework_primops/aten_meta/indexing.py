@@ -16,7 +16,19 @@ from ..promotion import result_dtype
 from ..spec import TensorSpec
 from ..symbols import active, mod
 from ..symbols.expr import Size
-from .rows import at_least, check_number, fresh, laid_out, names, refuses, row, row_major, suggests_channels_last, wrap_dim
+from .rows import (
+    at_least,
+    check_number,
+    fresh,
+    laid_out,
+    like_self,
+    names,
+    refuses,
+    row,
+    row_major,
+    suggests_channels_last,
+    wrap_dim,
+)
 from .view import diagonal, select, unsqueeze, view
 from .view import slice as slice_
 
@@ -127,10 +139,6 @@ def index_select(x: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
     if x.device.type == "cpu" and x.sizes[dim] == 0 and index.numel().__class__ is int and index.numel():
         raise RuntimeError("index_select(): self indexing axis dim should be positive")  # also where nobody needs the result
     return fresh(x, (*x.sizes[:dim], index.numel(), *x.sizes[dim + 1 :]))
-
-
-def like_self(x: TensorSpec) -> TensorSpec:
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
 
 @row("index_put.default", "_unsafe_index_put.default")
@@ -391,11 +399,6 @@ def multi_margin_loss(
     return fresh(x, target.sizes if reduction == 0 else ()) if x.ndim < 2 and not _is_empty(x) else NotImplemented
 
 
-@row("multi_margin_loss_backward.default", "multilabel_margin_loss_backward.default")
-def margin_loss_backward(grad: TensorSpec, x: TensorSpec, target: TensorSpec, *rest: Any) -> TensorSpec:
-    return fresh(x, x.sizes)
-
-
 @row("nll_loss2d_forward.default")
 def nll_loss2d_forward(
     x: TensorSpec, target: TensorSpec, weight: TensorSpec | None, reduction: int, ignore_index: int
@@ -411,21 +414,19 @@ def nll_loss2d_forward(
     return fresh(x, pixels if reduction == 0 else ()), fresh(x, ())
 
 
-@row("nll_loss_backward.default")
-def nll_loss_backward(grad: TensorSpec, x: TensorSpec, *rest: Any) -> TensorSpec:
+@row(*names("nll_loss_backward multi_margin_loss_backward multilabel_margin_loss_backward", "default"))
+@row("_ctc_loss_backward.default", "_ctc_loss_backward.Tensor")
+def gradient_of_scores(grad: TensorSpec, x: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
     return fresh(x, x.sizes)
 
 
+@row("_unsafe_masked_index_put_accumulate.default")
+def unsafe_masked_index_put_accumulate(x: TensorSpec, *rest: Any) -> TensorSpec:
+    return like_self(x)
+
+
 @row("nll_loss2d_backward.default")
-def nll_loss2d_backward(
-    grad: TensorSpec,
-    x: TensorSpec,
-    target: TensorSpec,
-    weight: TensorSpec | None,
-    reduction: int,
-    ignore_index: int,
-    total: TensorSpec,
-) -> TensorSpec:
+def nll_loss2d_backward(grad: TensorSpec, x: TensorSpec, *rest: Any) -> TensorSpec:
     if same_layout(x) != contiguous(x.sizes):
         raise RuntimeError("grad_input must be contiguous")
     return fresh(x, x.sizes)
@@ -513,13 +514,6 @@ def unsafe_masked_index(x: TensorSpec, mask: TensorSpec, indices: Sequence[Tenso
     return fresh(x, broadcasting.broadcast_sizes(index(x, indices).sizes, mask.sizes))
 
 
-@row("_unsafe_masked_index_put_accumulate.default")
-def unsafe_masked_index_put_accumulate(
-    x: TensorSpec, mask: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec
-) -> TensorSpec:
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
-
-
 @row("bucketize.Tensor")
 def bucketize(x: TensorSpec, boundaries: TensorSpec, *, out_int32: bool = False, right: bool = False) -> TensorSpec:
     if boundaries.ndim != 1:
@@ -535,12 +529,7 @@ def nonzero_static(x: TensorSpec, *, size: int, fill_value: int = -1) -> TensorS
 
 @row("_ctc_loss.default")
 def ctc_loss(
-    log_probs: TensorSpec,
-    targets: TensorSpec,
-    input_lengths: Sequence[int],
-    target_lengths: Sequence[int],
-    blank: int = 0,
-    zero_infinity: bool = False,
+    log_probs: TensorSpec, targets: TensorSpec, input_lengths: Sequence[int], target_lengths: Sequence[int], *rest: Any
 ) -> tuple[Any, ...]:
     """The loss of each sequence, and what the backward needs: a row of states for each step of time."""
     if log_probs.ndim != 3:
@@ -553,11 +542,6 @@ def ctc_loss(
             raise RuntimeError(f"{name} must be of size batch_size")
     states = 2 * max(target_lengths, default=0) + 1
     return fresh(log_probs, (batch,)), fresh(log_probs, (batch, steps, states))
-
-
-@row("_ctc_loss_backward.default", "_ctc_loss_backward.Tensor")
-def ctc_loss_backward(grad: TensorSpec, log_probs: TensorSpec, *rest: Any, **options: Any) -> TensorSpec:
-    return fresh(log_probs, log_probs.sizes)
 
 
 @row("multilabel_margin_loss_forward.default")

@@ -9,14 +9,14 @@ import torch
 
 from .. import broadcasting
 from .._torch import ADDMV_CONVERTS
-from ..elementwise import contiguous, elementwise, same_layout
+from ..elementwise import contiguous, elementwise
 from ..errors import DataDependentError
 from ..meta import matmul as products
 from ..promotion import complex_of, promote, real_of
 from ..spec import TensorSpec
 from ..symbols import active, minimum
 from ..symbols.expr import Size
-from .rows import fresh, refuses, row, symbolic
+from .rows import fresh, like_self, refuses, row, symbolic
 
 
 def _match(a: Size, b: Size, what: str) -> None:
@@ -48,18 +48,18 @@ def _same_kind(op: str, a: TensorSpec, b: TensorSpec) -> None:
         )
 
 
-@refuses("mm.default")
-def mm(a: TensorSpec, b: TensorSpec) -> None:
+@row("mm.default")
+def mm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
     if a.ndim != 2 or b.ndim != 2:
         raise RuntimeError("mat1 and mat2 must be matrices")
     _same_kind("mm", a, b)
     _match(a.sizes[1], b.sizes[0], "mm")
+    return products.mm(a, b)
 
 
-@refuses("addmm.default")
-def addmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> None:
-    mm(a, b)
-    _added("addmm", bias, products.mm(a, b))
+@row("addmm.default")
+def addmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
+    return _added("addmm", bias, mm(a, b))
 
 
 @row("addr.default")
@@ -70,19 +70,19 @@ def addr(x: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: A
     return fresh(a, (a.sizes[0], b.sizes[0]), promote(promote(x.dtype, a.dtype), b.dtype))
 
 
-@refuses("bmm.default")
-def bmm(a: TensorSpec, b: TensorSpec) -> None:
+@row("bmm.default")
+def bmm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
     if a.ndim != 3 or b.ndim != 3:
         raise RuntimeError("batch1 and batch2 must be 3D tensors")
     _same_kind("bmm", a, b)
     _match(a.sizes[0], b.sizes[0], "bmm")
     _match(a.sizes[2], b.sizes[1], "bmm")
+    return products.bmm(a, b)
 
 
-@refuses("baddbmm.default")
-def baddbmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> None:
-    bmm(a, b)
-    _added("baddbmm", bias, products.bmm(a, b))
+@row("baddbmm.default")
+def baddbmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
+    return _added("baddbmm", bias, bmm(a, b))
 
 
 @refuses("dot.default", "vdot.default")
@@ -93,18 +93,18 @@ def dot(a: TensorSpec, b: TensorSpec) -> None:
     _match(a.sizes[0], b.sizes[0], "dot")
 
 
-@refuses("mv.default")
-def mv(a: TensorSpec, b: TensorSpec) -> None:
+@row("mv.default")
+def mv(a: TensorSpec, b: TensorSpec) -> TensorSpec:
     if a.ndim != 2 or b.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {a.ndim}, {b.ndim}")
     _same_kind("mv", a, b)
     _match(a.sizes[1], b.sizes[0], "mv")
+    return products.mv(a, b)
 
 
 @row("addmv.default")
 def addmv(bias: TensorSpec, a: TensorSpec, b: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
-    mv(a, b)
-    out = products.mv(a, b)
+    out = mv(a, b)
     if not ADDMV_CONVERTS or bias.dtype is out.dtype:
         return _added("addmv", bias, out)
     if 0 in a.sizes and beta != 0 and not torch.can_cast(bias.dtype, out.dtype):  # there it is a product with beta
@@ -126,32 +126,14 @@ def _accumulate(dtype: torch.dtype) -> torch.dtype:
 
 @row("_scaled_dot_product_flash_attention_for_cpu.default")
 def flash_cpu(
-    q: TensorSpec,
-    k: TensorSpec,
-    v: TensorSpec,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    attn_mask: TensorSpec | None = None,
-    scale: float | None = None,
+    q: TensorSpec, k: TensorSpec, v: TensorSpec, dropout: float = 0.0, causal: bool = False, **options: Any
 ) -> tuple[Any, ...]:
-    out = TensorSpec(q.dtype, q.device, q.sizes, same_layout(q), 0)
-    return out, _heads_inside(q, q.sizes[:3], _accumulate(q.dtype))
+    return like_self(q), _heads_inside(q, q.sizes[:3], _accumulate(q.dtype))
 
 
 @row("_scaled_dot_product_flash_attention_for_cpu_backward.default")
 def flash_cpu_backward(
-    grad: TensorSpec,
-    q: TensorSpec,
-    k: TensorSpec,
-    v: TensorSpec,
-    out: TensorSpec,
-    logsumexp: TensorSpec,
-    dropout_p: float,
-    is_causal: bool,
-    *,
-    attn_mask: TensorSpec | None = None,
-    scale: float | None = None,
+    grad: TensorSpec, q: TensorSpec, k: TensorSpec, v: TensorSpec, *rest: Any, **options: Any
 ) -> tuple[Any, ...]:
     return tuple(_heads_inside(x, x.sizes) for x in (q, k, v))
 
@@ -250,19 +232,11 @@ def linalg_pinv(
 
 
 @symbolic("_trilinear.default")
-def trilinear(
-    a: TensorSpec,
-    b: TensorSpec,
-    c: TensorSpec,
-    expand1: Sequence[int],
-    expand2: Sequence[int],
-    expand3: Sequence[int],
-    sumdim: Sequence[int],
-    unroll_dim: int = 1,
-) -> TensorSpec:
+def trilinear(a: TensorSpec, b: TensorSpec, c: TensorSpec, *dims: Sequence[int]) -> TensorSpec:
     """Three factors with dims of size 1 put in, multiplied and summed over some dims."""
-    sizes = broadcasting.broadcast_sizes(*[_with_ones(x.sizes, dims) for x, dims in ((a, expand1), (b, expand2), (c, expand3))])
-    return fresh(a, tuple([size for d, size in enumerate(sizes) if d not in sumdim]))
+    *expanded, summed = dims[:4]
+    sizes = broadcasting.broadcast_sizes(*[_with_ones(x.sizes, places) for x, places in zip((a, b, c), expanded)])
+    return fresh(a, tuple([size for d, size in enumerate(sizes) if d not in summed]))
 
 
 def _with_ones(sizes: Sequence[Size], dims: Sequence[int]) -> tuple[Size, ...]:
@@ -351,21 +325,13 @@ def onednn_layer_backward(
     b_hh: TensorSpec,
     hx: TensorSpec,
     cx: TensorSpec,
-    out: TensorSpec,
-    hy: TensorSpec,
-    cy: TensorSpec,
-    grad: TensorSpec | None,
-    grad_hy: TensorSpec | None,
-    grad_cy: TensorSpec | None,
-    reverse: bool,
-    mode: int,
-    hidden: int,
     *rest: Any,
 ) -> tuple[Any, ...]:
     """Gradients are float32 whatever the layer's dtype is (meta kernels of torch before 2.13 say otherwise); a GRU has one bias more.
 
     A layer without biases is handed zeros of its weights' sizes, whose gradients are those of biases all the same.
     """
+    mode, hidden = rest[7:9]
     bias = (4 * hidden if mode == GRU else b_ih.sizes[0],)
     sizes = (x.sizes, w_ih.sizes, w_hh.sizes, bias, bias, hx.sizes, cx.sizes)
     return tuple(fresh(x, each, torch.float32) for each in sizes)

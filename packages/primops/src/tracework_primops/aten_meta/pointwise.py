@@ -25,6 +25,7 @@ from .rows import (
     like_first,
     like_operands,
     like_operands_and_numbers,
+    like_self,
     names,
     overload,
     refuses,
@@ -189,7 +190,7 @@ laid_out(
 @row("nan_to_num.default")
 def nan_to_num(a: TensorSpec, *rest: Value) -> TensorSpec:
     """Of complex numbers, too, which the decomposition leaves to eager."""
-    return TensorSpec(a.dtype, a.device, a.sizes, same_layout(a))
+    return like_self(a)
 
 
 @refuses("fill.Tensor")
@@ -365,7 +366,7 @@ laid_out(
 
 @row("log_sigmoid_backward.default")
 def log_sigmoid_backward(grad: TensorSpec, x: TensorSpec, buffer: TensorSpec) -> TensorSpec:
-    return TensorSpec(grad.dtype, grad.device, grad.sizes, same_layout(grad), 0) if _alike(grad, x) else NotImplemented
+    return like_self(grad) if _alike(grad, x) else NotImplemented
 
 
 @row("rrelu_with_noise_backward.default")
@@ -394,6 +395,14 @@ laid_out(
 )  # fmt: skip
 
 
+LEARNABLE = "_fake_quantize_learnable_per_tensor_affine _fake_quantize_learnable_per_channel_affine"
+
+
+@row(*names(LEARNABLE, "default"))
+def fake_quantize_learnable(x: TensorSpec, *rest: Value) -> TensorSpec:
+    return like_self(x)
+
+
 @row("_fused_moving_avg_obs_fq_helper.default")
 def fused_moving_average_fake_quantize(
     x: TensorSpec,
@@ -414,24 +423,17 @@ def fused_moving_average_fake_quantize(
     channels = x.sizes[axis] if per_row else 1
     if per_row and any(t.ndim != 1 or not active.equal(t.sizes[0], channels) for t in (low, high, scale, zero_point)):
         raise FakeTensorError(f"the first call gives statistics and scales their size, one for each of {channels} channels")
-    found = fake_quantize_learnable(x)
+    found = like_self(x)
     return found, found.replace(dtype=torch.bool)
 
 
-@row("_fake_quantize_learnable_per_tensor_affine.default", "_fake_quantize_learnable_per_channel_affine.default")
-def fake_quantize_learnable(x: TensorSpec, *rest: Value) -> TensorSpec:
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
-
-
-@row(
-    "_fake_quantize_learnable_per_tensor_affine_backward.default", "_fake_quantize_learnable_per_channel_affine_backward.default"
-)
+@row(*(f"{name}_backward.default" for name in LEARNABLE.split()))
 def fake_quantize_learnable_backward(
     grad: TensorSpec, x: TensorSpec, scale: TensorSpec, zero_point: TensorSpec, *rest: Value
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
     """Of the values, the scales and the zero points; of one scale as a row of one, whatever its shape."""
     of_scales = fresh(scale, scale.sizes if scale.ndim else (1,), x.dtype)
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0), of_scales, of_scales
+    return like_self(x), of_scales, of_scales
 
 
 def _huber_layout(spec: TensorSpec, a: TensorSpec, b: TensorSpec, *rest: Value, **options: Value) -> TensorSpec:
@@ -474,7 +476,7 @@ def binary_cross_entropy_backward(
     grad: TensorSpec, x: TensorSpec, target: TensorSpec, weight: TensorSpec | None = None, reduction: int = 1
 ) -> TensorSpec:
     alike = _alike(x, target) and grad.dtype is x.dtype and grad.sizes in ((), x.sizes) and (weight is None or _alike(x, weight))
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0) if alike else NotImplemented
+    return like_self(x) if alike else NotImplemented
 
 
 @row("soft_margin_loss_backward.default")
@@ -491,7 +493,7 @@ def log_sigmoid_forward(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
         raise NotImplementedError(f'"log_sigmoid" not implemented for {x.dtype}')
     if x.device.type == "cpu":
         return fresh(x, x.sizes), fresh(x, x.sizes)
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0), fresh(x, (0,))
+    return like_self(x), fresh(x, (0,))
 
 
 @row("_fused_adagrad.default", "_fused_adagrad.tensor_lr")
@@ -506,4 +508,4 @@ def fused_adagrad(
 ) -> tuple[list[TensorSpec], ...]:
     """Copies of what is written; the counts of steps are not where the learning rate is a tensor."""
     written = (params, grads, sums) if lr.__class__ is TensorSpec else (params, grads, sums, steps)
-    return tuple([TensorSpec(t.dtype, t.device, t.sizes, same_layout(t), 0) for t in tensors] for tensors in written)
+    return tuple([like_self(t) for t in tensors] for tensors in written)

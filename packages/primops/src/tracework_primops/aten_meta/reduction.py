@@ -9,7 +9,7 @@ import torch
 
 from .. import _torch
 from ..broadcasting import channels_last, is_channels_last
-from ..elementwise import contiguous, same_layout
+from ..elementwise import contiguous
 from ..promotion import real_of
 from ..spec import TensorSpec
 from ..symbols import active
@@ -20,7 +20,7 @@ from .rows import (
     fresh,
     laid_out,
     like_first,
-    names,
+    like_self,
     refuses,
     row,
     row_major,
@@ -30,6 +30,7 @@ from .rows import (
 )
 
 Dims = Sequence[int] | int | None
+Given = TensorSpec | None
 
 
 def reduced(sizes: Sequence[Size], dims: Any, keepdim: bool) -> tuple[Size, ...]:
@@ -99,8 +100,13 @@ def argmax(x: TensorSpec, dim: int | None = None, keepdim: bool = False) -> None
 
 
 laid_out(like_first, "sort.default", "sort.stable")
-laid_out(row_major, *names("_softmax _log_softmax _safe_softmax", "default"))
-laid_out(row_major, "mean.default", "mean.dim", "native_layer_norm.default")
+laid_out(row_major, "_safe_softmax.default", "mean.default", "mean.dim")
+
+
+@row("_softmax.default", "_log_softmax.default")
+def softmax(x: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
+    wrap_dim(dim, x.ndim)
+    return fresh(x, x.sizes, torch.float32 if half_to_float else x.dtype)
 
 
 @row("_softmax_backward_data.default", "_log_softmax_backward_data.default")
@@ -110,19 +116,15 @@ def softmax_backward(grad: TensorSpec, output: TensorSpec, dim: int, input_dtype
 
 @row("native_layer_norm_backward.default")
 def native_layer_norm_backward(
-    grad: TensorSpec,
-    x: TensorSpec,
-    normalized_shape: Sequence[Size],
-    mean: TensorSpec,
-    rstd: TensorSpec,
-    weight: TensorSpec | None,
-    bias: TensorSpec | None,
-    mask: Sequence[bool],
-) -> tuple[TensorSpec | None, ...]:
+    grad: TensorSpec, x: TensorSpec, normalized_shape: Sequence[Size], mean: TensorSpec, rstd: TensorSpec, *rest: Any
+) -> tuple[Given, ...]:
     """Each as what it is the gradient of."""
-    return tuple(
-        [fresh(t, t.sizes) if t is not None and wanted else None for t, wanted in zip((x, weight, bias or weight), mask)]
-    )
+    weight, bias, mask = rest
+    return _wanted([None if t is None else fresh(t, t.sizes) for t in (x, weight, bias or weight)], mask)
+
+
+def _wanted(gradients: Sequence[Given], mask: Sequence[bool]) -> tuple[Given, ...]:
+    return tuple([found if wanted else None for found, wanted in zip(gradients, mask)])
 
 
 @row("logsumexp.default")
@@ -173,10 +175,16 @@ def _all_equal(a: Sequence[Size], b: Sequence[Size]) -> bool:
     return all(active.equal(x, y) for x, y in zip(a, b))
 
 
-@refuses("native_layer_norm.default")
+def _normalized(x: TensorSpec, axis: int, dtype: torch.dtype, count: int) -> tuple[TensorSpec, ...]:
+    """A result of the input's sizes and `count` statistics over the dims from `axis` on."""
+    statistic = fresh(x, (*x.sizes[:axis], *(1,) * (x.ndim - axis)), dtype)
+    return fresh(x, x.sizes), *(statistic,) * count
+
+
+@row("native_layer_norm.default")
 def native_layer_norm(
     x: TensorSpec, normalized_shape: Sequence[Size], weight: TensorSpec | None, bias: TensorSpec | None, eps: float
-) -> None:
+) -> tuple[TensorSpec, ...]:
     axis = x.ndim - len(normalized_shape)
     if not len(normalized_shape):
         raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element")
@@ -189,21 +197,19 @@ def native_layer_norm(
         raise RuntimeError(
             f"Given normalized_shape={list(normalized_shape)}, expected input with shape [*, {normalized_shape}], but got {x.sizes}"
         )
-    _statistics_dtype(x, weight, bias)
+    return _normalized(x, axis, _statistics_dtype(x, weight, bias), 2)
 
 
 @row("_fused_rms_norm.default")
 def fused_rms_norm(
     x: TensorSpec, normalized_shape: Sequence[Size], weight: TensorSpec | None, eps: float | None
-) -> tuple[Any, ...]:
-    axis = x.ndim - len(normalized_shape)
-    sizes = (*x.sizes[:axis], *(1,) * len(normalized_shape))
-    return fresh(x, x.sizes), fresh(x, sizes, _statistics_dtype(x))
+) -> tuple[TensorSpec, ...]:
+    return _normalized(x, x.ndim - len(normalized_shape), _statistics_dtype(x), 1)
 
 
 @row("native_group_norm.default")
 def native_group_norm(
-    x: TensorSpec, weight: TensorSpec | None, bias: TensorSpec | None, n: int, c: int, hxw: int, group: int, eps: float
+    x: TensorSpec, weight: Given, bias: Given, n: int, c: int, hxw: int, group: int, eps: float
 ) -> tuple[Any, ...]:
     on_cpu = x.device.type == "cpu"
     last = on_cpu and suggests_channels_last(x)
@@ -221,19 +227,11 @@ def native_group_norm(
 
 @row("native_group_norm_backward.default")
 def native_group_norm_backward(
-    grad: TensorSpec,
-    x: TensorSpec,
-    mean: TensorSpec,
-    rstd: TensorSpec,
-    weight: TensorSpec | None,
-    n: int,
-    c: int,
-    hxw: int,
-    group: int,
-    mask: Sequence[bool],
+    grad: TensorSpec, x: TensorSpec, mean: TensorSpec, rstd: TensorSpec, weight: Given, *rest: Any
 ) -> tuple[Any, ...]:
     """Raises RuntimeError for images and gradients that do not lie alike, where eager's kernels read both in the order of one, whatever they are
     given, and autograd copies them before."""
+    mask = rest[-1]
     if weight is None and (mask[1] or mask[2]):
         return NotImplemented
     last = x.device.type == "cpu" and suggests_channels_last(x)
@@ -241,135 +239,65 @@ def native_group_norm_backward(
         if not (is_channels_last(one.sizes, one.strides) if last else one.is_contiguous):
             wanted = "channels-last" if last else "row-major"
             raise RuntimeError(f"native_group_norm_backward: expected {wanted} operands, but got {one}")
-    strides = channels_last(x.sizes) if last else contiguous(x.sizes)
+    of_image = fresh(x, x.sizes).replace(strides=channels_last(x.sizes) if last else contiguous(x.sizes))
     of_weight = fresh(weight, weight.sizes) if weight is not None else None
-    return (
-        TensorSpec(x.dtype, x.device, x.sizes, strides, 0) if mask[0] else None,
-        of_weight if mask[1] else None,
-        of_weight if mask[2] else None,
-    )
+    return _wanted((of_image, of_weight, of_weight), mask)
 
 
 def _batch_norm(x: TensorSpec, training: bool, *parameters: TensorSpec | None) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
     stat = fresh(x, (x.sizes[1],), _statistics_dtype(x, *parameters))
     none = fresh(x, (0,), stat.dtype)
-    strides = same_layout(x)
+    out = like_self(x)
     if x.device.type == "cpu":
         last = not x.is_contiguous and (is_channels_last(x.sizes, x.strides) or suggests_channels_last(x))
-        strides = channels_last(x.sizes) if last else contiguous(x.sizes)
-    out = TensorSpec(x.dtype, x.device, x.sizes, strides, 0)
+        out = x.replace(strides=channels_last(x.sizes) if last else contiguous(x.sizes), offset=0)
     # a CPU's kernel keeps nothing of running statistics; others give them back
     return (out, stat, stat) if training or x.device.type != "cpu" else (out, none, none)
 
 
+# What follows the image: weight, bias, mean and variance, then whether it is training, where that is asked, momentum and eps.
+
+
 @row("native_batch_norm.default", "_native_batch_norm_legit.default")
-def native_batch_norm(
-    x: TensorSpec,
-    weight: TensorSpec | None,
-    bias: TensorSpec | None,
-    mean: TensorSpec | None,
-    var: TensorSpec | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[Any, ...]:
-    return _batch_norm(x, training, weight, bias, mean, var)
+def native_batch_norm(x: TensorSpec, *given: Any) -> tuple[Any, ...]:
+    return _batch_norm(x, given[4], *given[:4])
 
 
 @row("_native_batch_norm_legit_functional.default")
-def native_batch_norm_functional(
-    x: TensorSpec,
-    weight: TensorSpec | None,
-    bias: TensorSpec | None,
-    mean: TensorSpec,
-    var: TensorSpec,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[Any, ...]:
+def native_batch_norm_functional(x: TensorSpec, *given: Any) -> tuple[Any, ...]:
     """With the running statistics as they are afterwards."""
-    return (*_batch_norm(x, training, weight, bias, mean, var), *(fresh(t, t.sizes) for t in (mean, var)))
+    return (*_batch_norm(x, given[4], *given[:4]), *(fresh(t, t.sizes) for t in given[2:4]))
 
 
 @row("_batch_norm_with_update.default")
-def batch_norm_with_update(
-    x: TensorSpec,
-    weight: TensorSpec | None,
-    bias: TensorSpec | None,
-    mean: TensorSpec,
-    var: TensorSpec,
-    momentum: float,
-    eps: float,
-) -> tuple[Any, ...]:
-    return (*_batch_norm(x, True, weight, bias, mean, var), fresh(x, (0,), torch.uint8))
+def batch_norm_with_update(x: TensorSpec, *given: Any) -> tuple[Any, ...]:
+    return (*_batch_norm(x, True, *given[:4]), fresh(x, (0,), torch.uint8))
 
 
 @row("_batch_norm_with_update_functional.default")
-def batch_norm_with_update_functional(
-    x: TensorSpec,
-    weight: TensorSpec | None,
-    bias: TensorSpec | None,
-    mean: TensorSpec,
-    var: TensorSpec,
-    momentum: float,
-    eps: float,
-) -> tuple[Any, ...]:
-    return (*batch_norm_with_update(x, weight, bias, mean, var, momentum, eps), *(fresh(t, t.sizes) for t in (mean, var)))
+def batch_norm_with_update_functional(x: TensorSpec, *given: Any) -> tuple[Any, ...]:
+    return (*batch_norm_with_update(x, *given), *(fresh(t, t.sizes) for t in given[2:4]))
 
 
 @row("_batch_norm_no_update.default")
-def batch_norm_no_update(
-    x: TensorSpec,
-    weight: TensorSpec | None,
-    bias: TensorSpec | None,
-    mean: TensorSpec | None,
-    var: TensorSpec | None,
-    momentum: float,
-    eps: float,
-) -> tuple[Any, ...]:
-    return (*_batch_norm(x, False, weight, bias, mean, var), fresh(x, (0,), torch.uint8))
+def batch_norm_no_update(x: TensorSpec, *given: Any) -> tuple[Any, ...]:
+    return (*_batch_norm(x, False, *given[:4]), fresh(x, (0,), torch.uint8))
 
 
 @row("_native_batch_norm_legit.no_stats")
-def native_batch_norm_no_stats(
-    x: TensorSpec, weight: TensorSpec | None, bias: TensorSpec | None, training: bool, momentum: float, eps: float
-) -> tuple[Any, ...]:
+def native_batch_norm_no_stats(x: TensorSpec, weight: Given, bias: Given, training: bool, *rest: Any) -> tuple[Any, ...]:
     return _batch_norm(x, training, weight, bias)
 
 
 @row("_native_batch_norm_legit_no_training.default")
-def native_batch_norm_no_training(
-    x: TensorSpec,
-    weight: TensorSpec | None,
-    bias: TensorSpec | None,
-    mean: TensorSpec,
-    var: TensorSpec,
-    momentum: float,
-    eps: float,
-) -> tuple[Any, ...]:
-    return _batch_norm(x, False, weight, bias, mean, var)
+def native_batch_norm_no_training(x: TensorSpec, *given: Any) -> tuple[Any, ...]:
+    return _batch_norm(x, False, *given[:4])
 
 
 @row("native_batch_norm_backward.default")
-def native_batch_norm_backward(
-    grad: TensorSpec,
-    x: TensorSpec,
-    weight: TensorSpec | None,
-    mean: TensorSpec | None,
-    var: TensorSpec | None,
-    save_mean: TensorSpec | None,
-    save_var: TensorSpec | None,
-    train: bool,
-    eps: float,
-    mask: Sequence[bool],
-) -> tuple[Any, ...]:
-    channels = (x.sizes[1],)
-    dtype = weight.dtype if weight is not None else _statistics_dtype(x)
-    return (
-        TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0) if mask[0] else None,
-        fresh(x, channels, dtype) if mask[1] else None,
-        fresh(x, channels, dtype) if mask[2] else None,
-    )
+def native_batch_norm_backward(grad: TensorSpec, x: TensorSpec, weight: Given, *rest: Any) -> tuple[Any, ...]:
+    of_channels = fresh(x, (x.sizes[1],), weight.dtype if weight is not None else _statistics_dtype(x))
+    return _wanted((like_self(x), of_channels, of_channels), rest[-1])
 
 
 @row("histogram.bin_ct", "histogram.bins_tensor")

@@ -121,6 +121,11 @@ def fresh(like: TensorSpec, sizes: tuple[Size, ...], dtype: torch.dtype | None =
     return TensorSpec(dtype or like.dtype, like.device, sizes, contiguous(sizes), 0)
 
 
+def like_self(x: TensorSpec) -> TensorSpec:
+    """What `empty_like` gives."""
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
 def wrap_dim(dim: int, ndim: int) -> int:
     """A dimension counted from the front. Raises IndexError as eager does."""
     span = ndim or 1

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from ..elementwise import contiguous
+from ..meta import view as views
 from ..meta.view import exceeds, view_strides, viewed
 from ..spec import TensorSpec
 from ..symbols import active
-from ..symbols.expr import Expr, Size, floordiv, maximum, minimum
+from ..symbols.expr import Expr, Size, floordiv
 from .rows import fresh, refuses, row, slice_bounds, wrap_dim, wrap_index
 
 
@@ -61,19 +62,29 @@ def alias(x: TensorSpec) -> TensorSpec:
     return x
 
 
-@refuses("permute.default")
-def permute(x: TensorSpec, dims: Sequence[int]) -> None:
+@row("permute.default")
+def permute(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
     order = [wrap_dim(d, x.ndim) for d in dims]
     if len(set(order)) != len(order) or len(order) != x.ndim:
         raise RuntimeError(
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering {dims}"
         )
+    return views.permute(x, order)
 
 
-@refuses("t.default")
-def t(x: TensorSpec) -> None:
+@row("transpose.int")
+def transpose(x: TensorSpec, dim0: int, dim1: int) -> TensorSpec:
+    order = list(range(x.ndim or 1))
+    a, b = wrap_dim(dim0, x.ndim), wrap_dim(dim1, x.ndim)
+    order[a], order[b] = b, a
+    return views.permute(x, order[: x.ndim])
+
+
+@row("t.default")
+def t(x: TensorSpec) -> TensorSpec:
     if x.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {x.ndim}D")
+    return views.permute(x, range(x.ndim)[::-1])
 
 
 @row("expand.default")
@@ -137,9 +148,7 @@ def select(x: TensorSpec, dim: int, index: int) -> TensorSpec:
     place = wrap_index(index, x.sizes[dim])
     if place is None:
         raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.sizes)} at dimension {dim}")
-    return viewed(
-        x, x.sizes[:dim] + x.sizes[dim + 1 :], x.strides[:dim] + x.strides[dim + 1 :], x.offset + place * x.strides[dim]
-    )
+    return views.select(x, dim, place)
 
 
 @row("unsqueeze.default")
@@ -214,17 +223,7 @@ def diagonal(x: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     a, b = wrap_dim(dim1, x.ndim), wrap_dim(dim2, x.ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    length = minimum(x.sizes[a], x.sizes[b] - offset) if offset >= 0 else minimum(x.sizes[a] + offset, x.sizes[b])
-    length = maximum(length, 0)
-    start = offset * x.strides[b] if offset >= 0 else -offset * x.strides[a]
-    kept = [d for d in range(x.ndim) if d not in (a, b)]
-    empty = length.__class__ is int and length == 0
-    return viewed(
-        x,
-        [*(x.sizes[d] for d in kept), length],
-        [*(x.strides[d] for d in kept), x.strides[a] + x.strides[b]],
-        x.offset + (0 if empty else start),
-    )
+    return views.diagonal(x, offset, a, b)
 
 
 @row("diag_embed.default")

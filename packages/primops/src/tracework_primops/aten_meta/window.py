@@ -8,12 +8,14 @@ from typing import Any
 import torch
 
 from .. import broadcasting
-from ..elementwise import contiguous, same_layout
+from ..elementwise import contiguous
 from ..meta.window import pooled
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Size
-from .rows import at_least, fresh, row, suggests_channels_last, symbolic
+from .rows import at_least, fresh, like_self, row, suggests_channels_last, symbolic
+
+Sizes = Sequence[Size]
 
 
 def _pair(values: Sequence[Any], i: int, default: Any = None) -> Any:
@@ -43,89 +45,56 @@ def _check_lengths(**arguments: Sequence[Size]) -> None:
 
 
 def _laid_out(x: TensorSpec, sizes: tuple[Size, ...], dtype: torch.dtype | None = None) -> TensorSpec:
-    strides = broadcasting.channels_last(sizes) if len(sizes) == 4 and suggests_channels_last(x) else contiguous(sizes)
+    strides = broadcasting.channels_last(sizes) if suggests_channels_last(x) else contiguous(sizes)
     return TensorSpec(dtype or x.dtype, x.device, sizes, strides, 0)
 
 
-def _pool_sizes(
-    x: TensorSpec,
-    kernel: Sequence[Size],
-    stride: Sequence[Size],
-    padding: Sequence[Size],
-    dilation: Sequence[Size],
-    ceil_mode: bool,
-) -> tuple[Size, ...]:
-    _check_lengths(kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
-    if x.ndim not in (3, 4) or any(s.__class__ is int and s == 0 for s in x.sizes[-3:]):
-        raise RuntimeError(f"Expected 3D or 4D tensor with optional 0 dim batch size for input, but got: {list(x.sizes)}")
+def _pool_sizes(x: TensorSpec, window: Sequence[Sequence[Size]], ceil_mode: bool, dims: int) -> tuple[Size, ...]:
+    """`window` are the sizes, strides, paddings and dilations. Raises RuntimeError where nothing is left."""
     out = list(x.sizes)
-    for i in range(2):
-        k = _pair(kernel, i)
-        window = k, _pair(stride, i, k), _pair(padding, i, 0), _pair(dilation, i, 1)
-        _check(*window)
-        out[x.ndim - 2 + i] = pooled(x.sizes[x.ndim - 2 + i], *window, ceil_mode)
-        if not at_least(1, out[x.ndim - 2 + i]):
+    for i in range(dims):
+        place, kernel = x.ndim - dims + i, _pair(window[0], i)
+        each = kernel, _pair(window[1], i, kernel), _pair(window[2], i, 0), _pair(window[3], i, 1)
+        if dims == 2:
+            _check(*each)
+        out[place] = pooled(x.sizes[place], *each, ceil_mode)
+        if not at_least(1, out[place]):
             raise RuntimeError(f"Given input size {list(x.sizes)}: calculated output size {out}: output size is too small")
     return tuple(out)
 
 
+def _pooled_images(x: TensorSpec, window: Sequence[Sequence[Size]], ceil_mode: bool) -> TensorSpec:
+    _check_lengths(**dict(zip(("kernel_size", "stride", "padding", "dilation"), window)))
+    if x.ndim not in (3, 4) or any(s.__class__ is int and s == 0 for s in x.sizes[-3:]):
+        raise RuntimeError(f"Expected 3D or 4D tensor with optional 0 dim batch size for input, but got: {list(x.sizes)}")
+    return _laid_out(x, _pool_sizes(x, window, ceil_mode, 2))
+
+
 @row("max_pool2d_with_indices.default")
 def max_pool2d(
-    x: TensorSpec,
-    kernel_size: Sequence[Size],
-    stride: Sequence[Size] = (),
-    padding: Sequence[Size] = (0,),
-    dilation: Sequence[Size] = (1,),
-    ceil_mode: bool = False,
+    x: TensorSpec, kernel: Sizes, stride: Sizes = (), padding: Sizes = (0,), dilation: Sizes = (1,), ceil_mode: bool = False
 ) -> tuple[Any, ...]:
-    sizes = _pool_sizes(x, kernel_size, stride, padding, dilation, ceil_mode)
-    return _laid_out(x, sizes), _laid_out(x, sizes, torch.int64)
+    found = _pooled_images(x, (kernel, stride, padding, dilation), ceil_mode)
+    return found, found.replace(dtype=torch.int64)
 
 
 @symbolic("max_pool3d_with_indices.default")
 def max_pool3d(
-    x: TensorSpec,
-    kernel_size: Sequence[Size],
-    stride: Sequence[Size] = (),
-    padding: Sequence[Size] = (0,),
-    dilation: Sequence[Size] = (1,),
-    ceil_mode: bool = False,
+    x: TensorSpec, kernel: Sizes, stride: Sizes = (), padding: Sizes = (0,), dilation: Sizes = (1,), ceil_mode: bool = False
 ) -> tuple[Any, ...]:
-    pooled_ones = avg_pool3d(x, kernel_size, stride, padding, ceil_mode, dilation=dilation)
-    return pooled_ones, fresh(x, pooled_ones.sizes, torch.int64)
+    sizes = _pool_sizes(x, (kernel, stride, padding, dilation), ceil_mode, 3)
+    return fresh(x, sizes), fresh(x, sizes, torch.int64)
 
 
 @symbolic("avg_pool3d.default")
 def avg_pool3d(
-    x: TensorSpec,
-    kernel_size: Sequence[Size],
-    stride: Sequence[Size] = (),
-    padding: Sequence[Size] = (0,),
-    ceil_mode: bool = False,
-    *rest: Any,
-    dilation: Sequence[Size] = (1,),
+    x: TensorSpec, kernel: Sizes, stride: Sizes = (), padding: Sizes = (0,), ceil_mode: bool = False, *rest: Any
 ) -> TensorSpec:
-    out = list(x.sizes)
-    for i in range(3):
-        k = _pair(kernel_size, i)
-        window = k, _pair(stride, i, k), _pair(padding, i, 0), _pair(dilation, i, 1)
-        out[x.ndim - 3 + i] = pooled(x.sizes[x.ndim - 3 + i], *window, ceil_mode)
-        if not at_least(1, out[x.ndim - 3 + i]):
-            raise RuntimeError(f"Given input size {list(x.sizes)}: calculated output size {out}: output size is too small")
-    return fresh(x, tuple(out))
+    return fresh(x, _pool_sizes(x, (kernel, stride, padding, (1,)), ceil_mode, 3))
 
 
-@row("max_pool2d_with_indices_backward.default")
-def max_pool2d_backward(
-    grad: TensorSpec,
-    x: TensorSpec,
-    kernel_size: Sequence[Size],
-    stride: Sequence[Size],
-    padding: Sequence[Size],
-    dilation: Sequence[Size],
-    ceil_mode: bool,
-    indices: TensorSpec,
-) -> TensorSpec:
+@row("max_pool2d_with_indices_backward.default", "avg_pool2d_backward.default", "_adaptive_avg_pool2d_backward.default")
+def pool2d_backward(grad: TensorSpec, x: TensorSpec, *window: Any) -> TensorSpec:
     return _laid_out(x, x.sizes)
 
 
@@ -141,49 +110,28 @@ def fractional_max_pool3d(
 
 
 @row("fractional_max_pool3d_backward.default")
-def fractional_max_pool3d_backward(
-    grad: TensorSpec, x: TensorSpec, kernel_size: Sequence[Size], output_size: Sequence[Size], indices: TensorSpec
-) -> TensorSpec:
+def fractional_max_pool3d_backward(grad: TensorSpec, x: TensorSpec, *rest: Any) -> TensorSpec:
     return fresh(x, x.sizes)
 
 
 @row("avg_pool2d.default")
 def avg_pool2d(
     x: TensorSpec,
-    kernel_size: Sequence[Size],
-    stride: Sequence[Size] = (),
-    padding: Sequence[Size] = (0,),
+    kernel: Sizes,
+    stride: Sizes = (),
+    padding: Sizes = (0,),
     ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
+    counts_padding: bool = True,
+    divisor: int | None = None,
 ) -> TensorSpec:
-    if divisor_override == 0:
+    if divisor == 0:
         raise RuntimeError("divisor must be not zero")
-    return _laid_out(x, _pool_sizes(x, kernel_size, stride, padding, (1,), ceil_mode))
-
-
-@row("avg_pool2d_backward.default")
-def avg_pool2d_backward(
-    grad: TensorSpec,
-    x: TensorSpec,
-    kernel_size: Sequence[Size],
-    stride: Sequence[Size],
-    padding: Sequence[Size],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> TensorSpec:
-    return _laid_out(x, x.sizes)
+    return _pooled_images(x, (kernel, stride, padding, (1,)), ceil_mode)
 
 
 @row("_adaptive_avg_pool2d.default")
 def adaptive_avg_pool2d(x: TensorSpec, output_size: Sequence[Size]) -> TensorSpec:
     return _laid_out(x, (*x.sizes[:-2], *output_size))
-
-
-@row("_adaptive_avg_pool2d_backward.default")
-def adaptive_avg_pool2d_backward(grad: TensorSpec, x: TensorSpec) -> TensorSpec:
-    return _laid_out(x, x.sizes)
 
 
 @row("max_unpool2d.default")
@@ -218,10 +166,7 @@ def adaptive_max_pool2d(x: TensorSpec, output_size: Sequence[Size]) -> tuple[Any
 def adaptive_max_pool3d(x: TensorSpec, output_size: Sequence[Size]) -> tuple[Any, ...]:
     _check_adaptive(x, output_size, 3)
     sizes = (*x.sizes[:-3], *output_size)
-    return (
-        TensorSpec(x.dtype, x.device, sizes, contiguous(sizes), 0),
-        TensorSpec(torch.int64, x.device, sizes, contiguous(sizes), 0),
-    )
+    return fresh(x, sizes), fresh(x, sizes, torch.int64)
 
 
 UPSAMPLE = (
@@ -231,25 +176,18 @@ UPSAMPLE = (
 ).split()
 
 
-def _resampled(x: TensorSpec, sizes: Sequence[Size]) -> TensorSpec:
-    sizes = tuple(sizes)
-    strides = broadcasting.channels_last(sizes) if suggests_channels_last(x) else contiguous(sizes)
-    return TensorSpec(x.dtype, x.device, sizes, strides, 0)
-
-
 @row(*(f"{name}.default" for name in UPSAMPLE))
 def upsample(x: TensorSpec, output_size: Sequence[Size], *rest: Any) -> TensorSpec:
     if x.ndim != len(output_size) + 2:
         raise RuntimeError(f"It is expected input_size equals to {len(output_size) + 2}, but got size {x.ndim}")
-    sizes = (*x.sizes[:2], *output_size)
     if any(s.__class__ is int and s <= 0 for s in (*x.sizes[1:], *output_size)):
         raise RuntimeError(f"Input and output sizes should be greater than 0, but got {list(x.sizes)} and {list(output_size)}")
-    return _resampled(x, sizes)
+    return _laid_out(x, (*x.sizes[:2], *output_size))
 
 
 @row(*(f"{name}_backward.default" for name in UPSAMPLE))
 def upsample_backward(grad: TensorSpec, output_size: Sequence[Size], input_size: Sequence[Size], *rest: Any) -> TensorSpec:
-    return _resampled(grad, input_size)
+    return _laid_out(grad, tuple(input_size))
 
 
 GRID_CUBIC = 2
@@ -275,17 +213,9 @@ def grid_sampler(x: TensorSpec, grid: TensorSpec, interpolation: int, padding: i
 
 
 @symbolic("grid_sampler_2d_backward.default", "grid_sampler_3d_backward.default")
-def grid_sampler_backward(
-    grad: TensorSpec,
-    x: TensorSpec,
-    grid: TensorSpec,
-    interpolation: int,
-    padding: int,
-    align_corners: bool,
-    output_mask: Sequence[bool],
-) -> tuple[Any, ...]:
+def grid_sampler_backward(grad: TensorSpec, x: TensorSpec, grid: TensorSpec, interpolation: int, *rest: Any) -> tuple[Any, ...]:
     _check_grid(x, grid, interpolation)
-    return fresh(x, x.sizes) if output_mask[0] else None, TensorSpec(grid.dtype, grid.device, grid.sizes, same_layout(grid), 0)
+    return fresh(x, x.sizes) if rest[-1][0] else None, like_self(grid)
 
 
 def _on_channels_last(sizes_of: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ META: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(META)
 
 
-def convolved_sizes(
+def convolved(
     x: Sequence[Size],
     w: Sequence[Size],
     stride: Sequence[Size],
@@ -24,8 +24,11 @@ def convolved_sizes(
     transposed: bool,
     output_padding: Sequence[Size],
     groups: int,
-) -> tuple[Size, ...]:
-    """Sizes of a convolution's result; a parameter with one number stands for every spatial dim."""
+) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    """Sizes of a convolution's result, and of each spatial dim what is negative where the input is too small for one.
+
+    A parameter with one number stands for every spatial dim.
+    """
     spatial = len(x) - 2
 
     def per_dim(value: Sequence[Size]) -> list[Size]:
@@ -33,14 +36,14 @@ def convolved_sizes(
 
     stride, padding, dilation, extra = map(per_dim, (stride, padding, dilation, output_padding or (0,)))
     channels = w[1] * groups if transposed else w[0]
-    out = [x[0], 0 if x[1].__class__ is int and x[1] == 0 else channels]
-    for i in range(spatial):
-        reach = dilation[i] * (w[i + 2] - 1)
-        if transposed:
-            out.append((x[i + 2] - 1) * stride[i] - 2 * padding[i] + reach + extra[i] + 1)
-        else:
-            out.append(floordiv(x[i + 2] + 2 * padding[i] - reach - 1, stride[i]) + 1)
-    return tuple(out)
+    sizes = [x[0], 0 if x[1].__class__ is int and x[1] == 0 else channels]  # nothing from no channels
+    room = []
+    for size, width, step, pad, apart, more in zip(x[2:], w[2:], stride, padding, dilation, extra):
+        window = apart * (width - 1) + 1
+        beyond = (size - 1) * step - 2 * pad + window + more if transposed else size + 2 * pad - window
+        sizes.append(beyond if transposed else floordiv(beyond, step) + 1)
+        room.append(beyond)
+    return tuple(sizes), tuple(room)
 
 
 def wants_channels_last(x: TensorSpec, w: TensorSpec) -> bool:
@@ -54,7 +57,7 @@ def wants_channels_last(x: TensorSpec, w: TensorSpec) -> bool:
 
 @rule()
 def convolution(x: TensorSpec, w: TensorSpec, b: TensorSpec | None, *parameters: Any) -> TensorSpec:
-    sizes = convolved_sizes(x.sizes, w.sizes, *parameters)
+    sizes, _ = convolved(x.sizes, w.sizes, *parameters)
     strides = channels_last(sizes) if wants_channels_last(x, w) else None
     return TensorSpec(x.dtype, x.device, sizes, strides)
 
