@@ -26,7 +26,7 @@ from ..schedule.plan import Output, Program
 from . import fallback
 from .checks import each_checked_once
 from .layout import ImageLayouts, dense_strides, is_dense, is_row_major, strides_equal
-from .operands import gapped_bases
+from .operands import gapped_bases, shared_operands
 from .pointwise import rounded
 from .product_layouts import product_layouts
 from .product_pieces import pieces
@@ -77,6 +77,7 @@ class Lowering:
         """The first library call of such a product -> the names of others, and of what puts their results together."""
         self.row_padding = RowPadding(graph.graph, {*self.product_pieces, *self.vector_products})
         self.gapped_bases = gapped_bases(graph.graph)
+        self.shared_operands = shared_operands(graph.graph, self.vector_products)
         self.origin: str | None = None
         self.token: str | None = None
         self._lazies: list[tuple[Any, Lazy]] = []
@@ -117,14 +118,16 @@ class Lowering:
         if isinstance(value, Strided):
             return value
         assert isinstance(value, Lazy)
+        wanted = dense_strides(value.sizes, strides if strides is not None else value.strides)
+        if (at := self._window_on_base(value, wanted)) is not None:
+            return at
         if value.base is not None and value.base.realized is None and strides is None:
             self._prefer_base(value)
             at = self.place(value)
             if at is not None and is_row_major(at.sizes, at.strides):
                 value.realized = at
                 return at
-        wanted = strides if strides is not None else value.strides
-        return self.realize_in(value, dense_strides(value.sizes, wanted))
+        return self.realize_in(value, wanted)
 
     def realize_in(self, value: Lazy, strides: Sequence[Size]) -> Strided:
         """The value in a new buffer with these strides, which may leave gaps."""
@@ -136,6 +139,26 @@ class Lowering:
         self.origin = reader
         value.realized = self.whole(buffer)
         value.base = None
+        return value.realized
+
+    def _window_on_base(self, value: Lazy, strides: Sequence[Size]) -> Strided | None:
+        """What the value rearranges in memory, if the value is a window with these strides on it then.
+
+        The loops are those of the base, whose neighbours go over memory in the same order and become one kernel with it.
+        """
+        base = _root(value)
+        if base is value or base.realized is not None or base.dtype is not value.dtype:
+            return None
+        layout = BufferLayout(base.dtype, base.device, base.sizes, tuple(dense_strides(base.sizes, base.strides)))
+        trial = self.new_buffer(layout)
+        base.realized = self.whole(trial)
+        at = self.place(value)
+        base.realized = None
+        del self.buffers[trial.name]
+        if at is None or not same_all(at.strides, strides) or not same(base.numel(), value.numel()):
+            return None
+        self.realize_in(base, layout.strides)
+        value.realized = self.place(value)
         return value.realized
 
     def _prefer_base(self, value: Lazy) -> None:
@@ -500,7 +523,7 @@ class Lowering:
                 value.origin = self.origin
             if node in self.row_padding.bases:
                 return self.realize_in(value, self.row_padding.bases[node])
-            if node in self.gapped_bases:
+            if node in self.gapped_bases or node in self.shared_operands:
                 return self.realize(value)
             if self._is_given_and_called_with(node, value):
                 return self.realize(value)

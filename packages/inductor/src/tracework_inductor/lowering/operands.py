@@ -9,7 +9,7 @@ and a custom op may read the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from ..ir.index import Size, same
 from ..product_costs import ROW_BYTES
 from .layout import dense_strides, strides_equal
 from .registry import VIEWS
+from .row_padding import prim_name
 from .value import Strided, TensorValue, settled
 
 WINDOWS: Mapping[str, range] = {
@@ -38,6 +39,10 @@ their results out by the order of the operands' strides, or always alike.
 """
 
 
+REORDERED = frozenset(("permute", "reshape", "squeeze", "unsqueeze", "clone", "contiguous"))
+"""Views of the lowering whose results have all elements of their operands, once."""
+
+
 def gapped_bases(graph: Any) -> set[Any]:
     """Nodes of which overloads read views that are not dense: broadcasts, and parts of rows."""
     return {
@@ -48,6 +53,22 @@ def gapped_bases(graph: Any) -> set[Any]:
 def is_overload(node: Any) -> bool:
     """Whether the node calls a named overload that leaves its arguments as they are."""
     return isinstance(node.target, _torch.OpOverload) and not _torch.is_mutable(node.target)
+
+
+def shared_operands(graph: Any, loops: Collection[Any]) -> set[Any]:
+    """Nodes whose whole values several library calls read, in any order of dims: once in memory, they are a window for each. Without that
+    every call would have them computed anew, a matrix and its transpose by kernels that do the same. loops: products that are none."""
+    calls: dict[Any, int] = {}
+    found = set()
+    for node in reversed(graph.nodes):
+        calls[node] = sum(calls[u] if prim_name(u) in REORDERED else u not in loops and _is_library(u) for u in node.users)
+        if calls[node] > 1 and node.op == "call_function" and prim_name(node) not in VIEWS:
+            found.add(node)
+    return found
+
+
+def _is_library(node: Any) -> bool:
+    return node.op == "call_function" and (prim_name(node) is None or node.target.kind.value == "library")
 
 
 def operands(low: Any, node: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -134,4 +155,4 @@ def _base(node: Any) -> Any:
     return node
 
 
-__all__ = ["WINDOWS", "as_in_eager", "gapped_bases", "is_overload", "operands"]
+__all__ = ["WINDOWS", "as_in_eager", "gapped_bases", "is_overload", "operands", "shared_operands"]

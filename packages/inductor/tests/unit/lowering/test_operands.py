@@ -7,6 +7,7 @@ import torch
 from prim_programs import build, check, overload
 from tracework_inductor import InductorOptions, compile_graph, lower
 from tracework_inductor.errors import InductorError
+from tracework_inductor.ir.buffer import LoopNode
 from tracework_inductor.lowering import row_padding
 from tracework_primops import SymbolTable, parse_graph, prims
 from tracework_primops.spec import TensorSpec
@@ -200,3 +201,56 @@ def test_a_result_of_several_values_is_refused(call):
     graph = parse_graph(f"inference graph\n%x: f32[3, 4] = input\n%pair: {call}\nreturn %pair\n")
     with pytest.raises(InductorError, match=r"%pair, which is 2 values"):
         lower(graph, InductorOptions())
+
+
+def turned(x):
+    return prims.permute(x, (1, 0))
+
+
+def gate(x, y):
+    """Of two matrices in a half type, as much arithmetic as is computed again rather than read."""
+    return prims.convert(prims.mul(prims.convert(x, torch.float32), prims.sigmoid(prims.convert(y, torch.float32))), x.dtype)
+
+
+SHARED = {
+    "a matrix and its transpose": lambda g, x, w: (prims.mm(g, turned(w)), prims.mm(turned(g), x)),
+    "through a reshape": lambda g, x, w: (
+        prims.mm(g, turned(w)),
+        prims.bmm(prims.reshape(g, (4, 8, 16)), prims.reshape(w, (4, 16, 8))),
+    ),
+    "a matrix that is added, too": lambda g, x, w: (prims.addmm(g, g, prims.mm(turned(x), w), 1, 1),),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_several_products_read_is_computed_once(name, dtype):
+    def program(x, y, w):
+        return SHARED[name](gate(x, y), x, w)
+
+    given = [torch.randn(32, 16, dtype=dtype) for _ in range(3)]
+    check(program, *given, rtol=5e-2, atol=2e-1)
+    specs = [TensorSpec(dtype, CUDA, tuple(x.shape)) for x in given]
+    lowered = lower(build(program, [None] * 3, specs), InductorOptions())
+    assert len([n for n in lowered.nodes if isinstance(n, LoopNode)]) == 1
+
+
+def test_a_transposed_operand_has_the_loops_of_what_it_rearranges():
+    """So that it is one kernel with its neighbours."""
+
+    def program(x, y, w):
+        return prims.add(x, y), prims.mm(turned(prims.reshape(gate(x, y), (256, 128))), w)
+
+    specs = [TensorSpec(torch.bfloat16, CUDA, sizes) for sizes in ((4, 64, 128), (4, 64, 128), (256, 96))]
+    assert len(compile_graph(build(program, [None] * 3, specs), InductorOptions()).kernels) == 1
+
+
+def test_what_is_repeated_for_an_operand_stays_apart():
+    """A broadcast has other elements than what it is taken of."""
+
+    def program(x, w):
+        row = prims.neg(x)
+        wide = prims.expand(prims.unsqueeze(row, 0), (32, 16))
+        return prims.mm(wide, w), prims.mm(turned(wide), prims.reshape(wide, (32, 16)))
+
+    check(program, torch.randn(16), torch.randn(16, 8), rtol=1e-4, atol=1e-4)
