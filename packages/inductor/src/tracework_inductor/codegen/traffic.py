@@ -1,17 +1,17 @@
 """What a kernel moves and computes, where its sizes say so: bytes of memory and operations on floats."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..ir.body import Instruction, LoopBody
 from ..ir.index import Expr, Size, product
-from ..ir.scalar_ops import SCALAR_OPS
+from ..ir.scalar_ops import COLUMNS, SCALAR_OPS
 from ..schedule.plan import CoreKernel, KernelBatch, LoopKernel
 
 __all__ = ["traffic"]
 
 
 def traffic(kernel: LoopKernel | CoreKernel | KernelBatch) -> dict[str, int | str]:
-    """bytes: of the memory that it reads and that it writes, each buffer once, elements at computed places as often as they are touched;
+    """bytes: of the memory that it reads and that it writes, each element once, those at computed places as often as they are touched;
     flops: one for each operation with a float for a result, two for each term of a product (not there for a core). Numbers, or texts over sizes."""
     parts = kernel.parts if isinstance(kernel, KernelBatch) else (kernel,)
     found: dict[str, Size] = {}
@@ -28,6 +28,7 @@ def _of_one(kernel: LoopKernel | CoreKernel) -> Mapping[str, Size]:
     points = product([axis.size for axis in kernel.axes])
     steps = points * product([axis.size for axis in kernel.reduction_axes])
     moved: dict[tuple[str, str], Size] = {}
+    places: dict[tuple[str, str], set[Size]] = {}
     flops: Size = 0
     for one in kernel.passes:
         count = steps if one.level == "inner" else points
@@ -36,9 +37,22 @@ def _of_one(kernel: LoopKernel | CoreKernel) -> Mapping[str, Size]:
             flops = flops + _operations(instruction, one.body) * count
             if instruction.op in ("load", "store"):
                 buffer, index = instruction.args[:2]
-                at_computed = isinstance(index, Expr) and bool(index.free_symbols & computed)
-                moved.setdefault((instruction.op, buffer), count if at_computed else kernel.layouts[buffer].elements())
+                if isinstance(index, Expr) and index.free_symbols & computed:
+                    moved.setdefault((instruction.op, buffer), count)
+                elif COLUMNS in instruction.args[3:]:  # at the block's own place
+                    moved.setdefault((instruction.op, buffer), kernel.layouts[buffer].elements())
+                else:
+                    places.setdefault((instruction.op, buffer), set()).add(index)
+    sizes = {axis.var: axis.size for axis in (*kernel.axes, *kernel.reduction_axes)}
+    for (op, buffer), indices in places.items():
+        moved.setdefault((op, buffer), _elements(indices, sizes, kernel.layouts[buffer].elements()))
     return {"bytes": sum((n * kernel.layouts[b].dtype.itemsize for (_, b), n in moved.items()), start=0), "flops": flops}
+
+
+def _elements(indices: Iterable[Size], sizes: Mapping[Expr, Size], most: Size) -> Size:
+    """How many of `most` elements lie at these indices, which loops with axes of these sizes go through."""
+    found = [product([sizes[v] for v in i.free_symbols if v in sizes]) if isinstance(i, Expr) else 1 for i in indices]
+    return min(sum(found), most) if all(isinstance(n, int) for n in (*found, most)) else most
 
 
 def _operations(instruction: Instruction, body: LoopBody) -> int:

@@ -80,6 +80,8 @@ TRAFFIC = {
     "elementwise": (chain, 3 * 64 * 4, 2 * 64),
     "sums": (lambda x, y: prims.sum(prims.mul(x, y), (1,), False), (2 * 64 + 8) * 4, 2 * 64),
     "in place": (lambda x, y: prims.copy_into(x, prims.add(x, y)), 3 * 64 * 4, 64),
+    "a part": (lambda x, y: prims.exp(prims.slice(x, 0, 2, 4, 1)), 2 * 16 * 4, 16),
+    "windows": (lambda x, y: prims.exp(prims.unfold(x, 0, 4, 1)), (64 + 160) * 4, 160),
 }
 
 
