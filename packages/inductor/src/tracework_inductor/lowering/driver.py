@@ -141,6 +141,14 @@ class Lowering:
         value.base = None
         return value.realized
 
+    def _realize_narrow(self, value: Lazy) -> Lazy | None:
+        """The value, read from where what it is converted from lies then, as eager stores it."""
+        narrow = value.narrow
+        if narrow is None or narrow.realized is not None:
+            return None
+        value.reads, value.cost = frozenset((self.realize(narrow).buffer,)), 1
+        return value
+
     def _window_on_base(self, value: Lazy, strides: Sequence[Size]) -> Strided | None:
         """What the value rearranges in memory, if the value is a window with these strides on it then.
 
@@ -528,7 +536,7 @@ class Lowering:
             if self._is_given_and_called_with(node, value):
                 return self.realize(value)
             if reason_to_realize(value, users, self.options, self.buffers) is not None:
-                return self.realize(value)
+                return self._realize_narrow(value) or self.realize(value)
         return value
 
     def _give_strides(self, value: Any) -> Any:

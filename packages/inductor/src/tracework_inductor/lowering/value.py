@@ -73,6 +73,8 @@ class Lazy(TensorValue):
     realized: Strided | None = None
     base: "Lazy | None" = None
     """The value of which this is a rearrangement with equally many elements."""
+    narrow: "Lazy | None" = None
+    """The value of fewer bytes of which this is an exact conversion."""
     origin: str | None = None
     """The call of the program that it is the result of."""
 

@@ -254,3 +254,20 @@ def test_what_is_repeated_for_an_operand_stays_apart():
         return prims.mm(wide, w), prims.mm(turned(wide), prims.reshape(wide, (32, 16)))
 
     check(program, torch.randn(16), torch.randn(16, 8), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_what_is_widened_for_several_readers_lies_in_memory_as_it_was(dtype):
+    """The gradient of a residual connection that two batch norms read in float32."""
+
+    def program(x, y, z, w):
+        total = prims.where(prims.gt(x, 0.0), prims.add(prims.add(y, z), w), 0.0)
+        wide = prims.convert(total, torch.float64 if dtype == torch.float32 else torch.float32)
+        return prims.sum(wide, (0,), False), prims.sum(prims.mul(wide, wide), (1,), False), prims.exp(prims.neg(wide))
+
+    given = [torch.randn(64, 48, dtype=dtype) for _ in range(4)]
+    terms = 4 * 64**0.5  # of the longest sum, each rounded at another place
+    check(program, *given, rtol=4 * torch.finfo(dtype).eps, atol=terms * torch.finfo(dtype).eps)
+    lowered = lower(build(program, [None] * 4, [TensorSpec(dtype, CUDA, tuple(x.shape)) for x in given]), InductorOptions())
+    first = lowered.buffers[min(n for n in lowered.nodes[0].writes)]
+    assert (first.layout.sizes, first.layout.dtype) == ((64, 48), dtype)
