@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 import tracework
-import tracework_inductor
 import tracework_primops
 from torch.nn.attention.flex_attention import AuxRequest, and_masks, create_block_mask, create_mask, flex_attention
 from training import BACKENDS
@@ -138,8 +137,8 @@ def test_autocast_casts_the_operands_and_nothing_inside():
 @pytest.fixture
 def one_operator(monkeypatch):
     """As on a GPU, but for the kernel: the operator's reference computes."""
-    monkeypatch.setattr(tracework_inductor, "ATTENTION_DEVICES", frozenset({"cpu"}))
-    monkeypatch.setattr("tracework_capture.values.torch.regions.flex_attention.BLOCKWISE", frozenset({"cpu"}))
+    monkeypatch.setattr("tracework_inductor.lowering.attention.DEVICES", frozenset())
+    monkeypatch.setattr("tracework_capture.values.torch.regions.flex_attention.TRAINED", frozenset({"cpu"}))
 
 
 @pytest.mark.usefixtures("one_operator")

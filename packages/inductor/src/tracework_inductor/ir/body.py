@@ -10,6 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .index import Expr, substitute
+
+INTEGERS = frozenset({torch.int32, torch.int64})
+"""Dtypes that hold positions as they are."""
+
 
 class Ref(NamedTuple):
     """The result of instruction number `position` of the same body."""
@@ -108,6 +113,25 @@ def axes_behind(body: LoopBody, value: Ref) -> set[Axis]:
                 elif symbol in positions:
                     waiting.append(positions[symbol])
     return found
+
+
+def read_directly(body: LoopBody) -> LoopBody:
+    """The same body, in which positions that are computed from loop variables alone, and need no check, are index expressions: what is read
+    there lies side by side then."""
+    exprs: dict[int, Any] = {}
+    known: dict[Any, Any] = {}
+    instructions = []
+    for n, i in enumerate(body.instructions):
+        args: tuple[Any, ...] = tuple(substitute(a, known) if known and isinstance(a, Expr) else a for a in i.args)
+        i = i._replace(args=args)
+        if i.op == "index_expr":
+            exprs[n] = args[0]
+        elif i.op == "to_dtype" and args[0].position in exprs and args[1] in INTEGERS:
+            exprs[n] = exprs[args[0].position]
+        elif i.op == "indirect" and args[3] is None and args[0].position in exprs:
+            known[args[2]] = exprs[args[0].position]
+        instructions.append(i)
+    return dataclasses.replace(body, instructions=tuple(instructions))
 
 
 def format_instruction(position: int, instruction: Instruction) -> str:

@@ -94,8 +94,10 @@ def _grouped(at: Strided, groups: int) -> BufferView:
     return _view(at, (batch, groups, members, *sizes), (over, head * members, head, *strides))
 
 
-DEVICES = frozenset({"cuda"})
-"""Types of devices whose renderer has cores of attention with bodies."""
+DEVICES = frozenset({"cpu", "cuda"})
+"""Types of devices whose renderer has a core of attention with bodies."""
+GRADIENT_DEVICES = frozenset({"cuda"})
+"""Those with cores of its gradients."""
 DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
 MOST_WIDTH = 256
 LONGEST = 2**28
@@ -108,7 +110,7 @@ def attention(
     score: str, keep: str, scale: float, extents: Any, zeroed: bool,
 ) -> Any:  # fmt: skip
     """A kernel that holds no scores; the eager rule for tensors that it is not made for."""
-    _check(q, k, v)
+    _check(q, k, v, DEVICES)
     strides = low.spec[0].strides
     k, v = _each_head_once(low, k, v, k.sizes[1])
     bodies = {"changed": score, "keep": keep}
@@ -125,7 +127,7 @@ def attention_backward(
     score: str, slope: str, keep: str, scale: float, extents: Any,
 ) -> Any:  # fmt: skip
     """Two kernels, each of which computes the weights again."""
-    _check(q, k, v)
+    _check(q, k, v, GRADIENT_DEVICES)
     bodies = {"changed": score, "keep": keep, **({"slope": slope} if slope else {})}
     made = _Core(low, (q, k, v), captured, blocks, sizes, bodies, (("scale", scale), ("extents", tuple(extents))))
     operands = tuple(_in_memory(low, x) for x in (grad, q, k, v, logs, highest, delta))
@@ -140,7 +142,7 @@ def attention_sums(
     score: str, factor: str, keep: str, scale: float, extents: Any, along: str,
 ) -> Any:  # fmt: skip
     """A kernel that computes the weights again; what it sums up is what slopes are for gradients."""
-    _check(q, k, v)
+    _check(q, k, v, GRADIENT_DEVICES)
     bodies = {"changed": score, "keep": keep, "slope": factor}
     made = _Core(low, (q, k, v), captured, blocks, sizes, bodies, (("scale", scale), ("extents", tuple(extents))))
     operands = tuple(_in_memory(low, x) for x in (grad, q, k, v, logs, highest, delta))
@@ -148,9 +150,9 @@ def attention_sums(
     return sums
 
 
-def _check(q: Any, k: Any, v: Any) -> None:
+def _check(q: Any, k: Any, v: Any, devices: frozenset[str]) -> None:
     fixed = (q.sizes[1], k.sizes[1], q.sizes[3], v.sizes[3])
-    if q.device.type not in DEVICES or q.dtype not in DTYPES or not all(isinstance(n, int) and n for n in fixed):
+    if q.device.type not in devices or q.dtype not in DTYPES or not all(isinstance(n, int) and n for n in fixed):
         raise fallback.Refused("no kernel of attention is made for it")
     if max(fixed[2:]) > MOST_WIDTH or any(same(n, 0) for x in (q, k) for n in x.sizes):
         raise fallback.Refused("no kernel of attention is made for rows of that width, or for none")
@@ -177,7 +179,8 @@ class _Core:
         self.captured = [_in_memory(low, x) for x in captured]
         self.blocks = [_in_memory(low, x) for x in blocks]
         self.numbers = sizes
-        self.facts = (("body", self._recorded(texts)), *facts, ("index", self.index), ("blocks", len(self.blocks)))
+        self.body = self._recorded(texts)
+        self.facts = (("body", self.body), *facts, ("index", self.index), ("blocks", len(self.blocks)))
 
     def node(
         self, core: str, operands: Sequence[Any], results: Sequence[tuple[torch.dtype, Sequence[Size], Any]]
@@ -191,7 +194,8 @@ class _Core:
         given = [_in_memory(self.low, x) for x in operands] + self.blocks + self.captured
         name, origins = f"core{len(self.low.nodes)}", self.low.origins()
         views = tuple(map(_view, given)), tuple(map(_view, made))
-        self.low.add_node(CoreNode(name, core, *views, self.facts, self.device, origins))
+        raises = self.device.type == "cpu" and any(True for _ in self.body.checks())
+        self.low.add_node(CoreNode(name, core, *views, self.facts, self.device, origins, may_raise=raises))
         return tuple(made)
 
     def _recorded(self, texts: Mapping[str, str]) -> LoopBody:

@@ -20,7 +20,7 @@ from .patch_products import patch_products
 GRAPH_PASSES: Mapping[Callable[[PrimGraph], PrimGraph], Callable[[InductorOptions], bool]] = {
     complex_parts: lambda options: True,
     fuse_attention: lambda options: True,
-    long_attention: lambda options: True,
+    long_attention: lambda options: options.numerics == "default",  # its exponentials and sums are not eager's bits
     fold_products: lambda options: True,
     patch_products: lambda options: not options.half_accumulation,  # which is about products, and not about convolutions
     join_products: lambda options: True,

@@ -16,6 +16,7 @@ import torch  # noqa: E402
 from prim_programs import build, weights  # noqa: E402
 from tracework_inductor import InductorOptions  # noqa: E402
 from tracework_inductor.codegen.cpp import declared  # noqa: E402
+from tracework_inductor.codegen.cpp.cores.attention import HEAD  # noqa: E402
 from tracework_inductor.codegen.cpp.gemm import GEMM_KERNEL  # noqa: E402
 from tracework_inductor.codegen.cpp.prefix import prefix  # noqa: E402
 from tracework_inductor.codegen.cpp.text_rules import CPP_TEXT  # noqa: E402
@@ -24,7 +25,7 @@ from tracework_inductor.codegen.wrapper.python import host_source  # noqa: E402
 from tracework_inductor.ir.scalar_ops import SCALAR_OPS  # noqa: E402
 from tracework_inductor.lowering import cpu_products  # noqa: E402
 from tracework_inductor.pipeline import plan_graph, render  # noqa: E402
-from tracework_primops import SymbolTable, TensorSpec, prims  # noqa: E402
+from tracework_primops import FakeMode, SymbolTable, TensorSpec, prims, trace_bodies  # noqa: E402
 
 GOLDEN = TESTS / "golden" / "cpp"
 CPU = torch.device("cpu")
@@ -50,6 +51,15 @@ def chain(x, y):
 def mixed_dtypes(x, n, keep):
     scaled = prims.mul(prims.convert(n, F32), 0.1)
     return prims.where(keep, prims.add(x, scaled), -1.0), prims.add(n, 1), prims.convert(prims.gt(x, 0.0), U8)
+
+
+def windowed_attention(q, k, v, slopes):
+    def score(s, b, h, i, j, x):
+        return s + x[h] * (j - i)
+
+    given = [FakeMode(SymbolTable()).from_real(torch.empty(slopes.sizes))]
+    bodies = trace_bodies(score, lambda s, b, h, i, j, x: (i >= j) & (i - j < 40), given, F32, CPU, None)
+    return prims.attention(q, k, v, (slopes,), (), (), bodies.score, bodies.keep, 0.25, ())
 
 
 def layer_norm(x, w, b, residual):
@@ -118,6 +128,7 @@ PROGRAMS = {
     "patches": (lambda x: prims.im2col(x, (3, 3), (1, 1), (1, 1), (1, 1)), lambda: (of(2, 3, 8, 10),)),
     "joined": (joined, lambda: (of(40, 60), of(40, 30))),
     "dynamic_rows": (pointwise, symbolic),
+    "attention": (windowed_attention, lambda: (*(of(2, heads, 200, 16, dtype=BF16) for heads in (4, 2, 2)), of(4))),
     "written_cache": (cache_write, lambda: (of(16, 32), of(1, 32))),
 }  # fmt: skip
 HOSTS = {
@@ -142,7 +153,7 @@ def rendered(program, specs, own=False):
 def text_of(name):
     if name in PROGRAMS:
         program, specs = PROGRAMS[name]
-        return rendered(program, specs())[1]
+        return rendered(program, specs())[1].replace(HEAD, "/* the head: cores/attention.py */\n")
     program, specs, own = HOSTS[name]
     host, kernels = rendered(program, specs(), own)
     return f"{host}\n\n/*** kernels ***/\n{kernels.replace(GEMM_KERNEL.source.replace(KERNEL_NAME, 'gemm'), '/* the product: gemm.py */')}"

@@ -32,8 +32,10 @@ _ELEMENTWISE = frozenset(
     " logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor to float int long bool clone detach masked_fill isnan".split()
 )
 _FACTORIES = frozenset("full new_ones new_zeros new_full ones zeros tensor scalar_tensor".split())
-BLOCKWISE = frozenset({"cuda"})
-"""Types of devices whose kernels read a BlockMask, elsewhere it would be so many more inputs; eager has gradients for these."""
+BLOCKWISE = frozenset({"cpu", "cuda"})
+"""Types of devices whose kernels read a BlockMask, elsewhere it would be so many more inputs."""
+TRAINED = frozenset({"cuda"})
+"""Those that eager has gradients for."""
 PARAMETERS = ("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_buffers", "mask_buffers")
 
 
@@ -49,7 +51,7 @@ def attention_row(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> 
         return frame.break_graph("call_unknown", "flex_attention with keys for several batches")
     if torch.is_autocast_enabled(query.example.device.type):
         return traced(cast_first)(frame, args, {})
-    if query.example.device.type in BLOCKWISE and torch.is_grad_enabled():
+    if query.example.device.type in TRAINED and torch.is_grad_enabled():
         query, key, value = (frame.graph.call(frame, with_laid_out_gradient, [x]) for x in (query, key, value))
     scores, places = traced(before_change)(frame, [query, key, given["scale"]], {}).unpack(frame)
     indices = places.unpack(frame)

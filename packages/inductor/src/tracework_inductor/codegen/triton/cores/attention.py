@@ -27,13 +27,13 @@ from ....ir.buffer import BufferView
 from ....ir.cores import power_of_two
 from ....ir.index import INT32_LIMIT, Size, constant_product, constant_size, same
 from ....schedule.plan import CoreKernel
+from ...reach import Reach, Words, reach_of
 from ...renderer import KERNEL_NAME, RenderedKernel
 from ..body import BodyWriter, Tile, Value
 from ..config import MULTIPROCESSORS, Config
 from ..header import function_header, launch_record, source_text
 from ..printer import IndexPrinter, PythonPrinter
 from ..text_rules import POINTER
-from .reach import Reach, reach_of
 
 __all__ = ["WRITERS", "render"]
 
@@ -43,6 +43,7 @@ LEAST_STEPS = 8
 """Over keys, of a part of them, where few programs share the device."""
 LOG2E = math.log2(math.e)
 LOWEST = 'float("-inf")'
+WORDS = Words("tl.maximum", "tl.minimum", "tl.where")
 HALVES = frozenset({torch.bfloat16, torch.float16})
 
 FORWARD = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (128, 32, 8, 2)}
@@ -331,7 +332,7 @@ class _Attention:
         def scalar(ref: Ref) -> str:
             return writer.run_one(self.body, ref.position, values).text
 
-        reach = reach_of(self.body, self.defined["keep"], loop, block, ("x_first", "x_last"), limit, scalar)
+        reach = reach_of(self.body, self.defined["keep"], loop, block, ("x_first", "x_last"), limit, scalar, WORDS)
         if not reach.known and self.blocks and self._blocks_fit():
             self._by_blocks(writer, step)
         else:

@@ -1,5 +1,7 @@
 """Where a condition on two positions holds, proven by bounds: over a block of one of them, as limits of a loop over the other.
 
+Limits are texts of calls of three functions, which Words names: targets differ in no more than that.
+
 A comparison of whole numbers that is linear in both positions holds from or up to a place that is known for each block. Conditions that are
 joined keep that form as far as intervals do; of any other condition nothing is known, and it is evaluated.
 """
@@ -13,10 +15,19 @@ from typing import Any
 
 import torch
 
-from ....ir.body import LoopBody, Ref
-from ....ir.index import Expr, stride
+from ..ir.body import LoopBody, Ref
+from ..ir.index import Expr, stride
 
-__all__ = ["Reach", "reach_of"]
+__all__ = ["Reach", "Words", "reach_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """Names of functions of the target: the larger and the smaller of two numbers, and one of two by a condition."""
+
+    larger: str
+    smaller: str
+    chosen: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,15 +37,15 @@ class Span:
     low: str | None = None
     high: str | None = None
 
-    def within(self, other: Span) -> Span:
+    def within(self, other: Span, words: Words) -> Span:
         """What lies in both."""
-        return Span(_joined("tl.maximum", self.low, other.low), _joined("tl.minimum", self.high, other.high))
+        return Span(_joined(words.larger, self.low, other.low), _joined(words.smaller, self.high, other.high))
 
-    def around(self, other: Span) -> Span:
+    def around(self, other: Span, words: Words) -> Span:
         """The shortest that holds both."""
         lows, highs = (self.low, other.low), (self.high, other.high)
-        low = None if None in lows else _joined("tl.minimum", *lows)
-        return Span(low, None if None in highs else _joined("tl.maximum", *highs))
+        low = None if None in lows else _joined(words.smaller, *lows)
+        return Span(low, None if None in highs else _joined(words.larger, *highs))
 
 
 def _joined(function: str, a: str | None, b: str | None) -> str | None:
@@ -52,12 +63,12 @@ class Reach:
     certain: Span | None
     known: bool = True
 
-    def both(self, other: Reach) -> Reach:
+    def both(self, other: Reach, words: Words) -> Reach:
         """Of this and another condition."""
-        certain = None if self.certain is None or other.certain is None else self.certain.within(other.certain)
-        return Reach(self.possible.within(other.possible), certain, self.known and other.known)
+        certain = None if self.certain is None or other.certain is None else self.certain.within(other.certain, words)
+        return Reach(self.possible.within(other.possible, words), certain, self.known and other.known)
 
-    def either(self, other: Reach) -> Reach:
+    def either(self, other: Reach, words: Words) -> Reach:
         """Of this or another condition."""
         certain = self.certain or other.certain
         known = self.known and other.known
@@ -65,10 +76,10 @@ class Reach:
             lows = {self.certain.low, other.certain.low}
             highs = {self.certain.high, other.certain.high}
             if lows == {None} or highs == {None}:  # they overlap
-                certain = self.certain.around(other.certain)
+                certain = self.certain.around(other.certain, words)
             else:
                 known = False
-        return Reach(self.possible.around(other.possible), certain, known)
+        return Reach(self.possible.around(other.possible, words), certain, known)
 
 
 EVERYWHERE = Reach(Span(), Span())
@@ -94,7 +105,14 @@ class Linear:
 
 
 def reach_of(
-    body: LoopBody, condition: Ref, loop: Any, block: Any, ends: tuple[str, str], limit: str, text: Callable[[Ref], str]
+    body: LoopBody,
+    condition: Ref,
+    loop: Any,
+    block: Any,
+    ends: tuple[str, str],
+    limit: str,
+    text: Callable[[Ref], str],
+    words: Words,
 ) -> Reach:
     """Of a condition of a body.
 
@@ -103,13 +121,13 @@ def reach_of(
         limit: text of the number of positions of the loop.
         text: gives the text of a value that depends on neither position, and writes what it needs.
     """
-    return _Reader(body, loop, block, ends, limit, text).reach(condition)
+    return _Reader(body, loop, block, ends, limit, text, words).reach(condition)
 
 
 class _Reader:
-    def __init__(self, body: LoopBody, loop: Any, block: Any, ends: tuple[str, str], limit: str, text: Any) -> None:
+    def __init__(self, body: LoopBody, loop: Any, block: Any, ends: tuple[str, str], limit: str, text: Any, words: Words) -> None:
         self.body, self.loop, self.block = body, loop, block
-        self.ends, self.limit, self.text = ends, limit, text
+        self.ends, self.limit, self.text, self.words = ends, limit, text, words
 
     def reach(self, ref: Ref, negated: bool = False) -> Reach:
         i = self.body.instructions[ref.position]
@@ -118,7 +136,7 @@ class _Reader:
         joins = {"logical_and": False, "bitwise_and": False, "logical_or": True, "bitwise_or": True}
         if i.op in joins and i.dtype == torch.bool:
             a, b = (self.reach(arg, negated) for arg in i.args)
-            return a.either(b) if joins[i.op] is not negated else a.both(b)
+            return a.either(b, self.words) if joins[i.op] is not negated else a.both(b, self.words)
         if i.op in ("logical_not", "bitwise_not") and self.dtype(i.args[0]) == torch.bool:
             return self.reach(i.args[0], not negated)
         if i.op in OPPOSITE:
@@ -162,9 +180,9 @@ class _Reader:
 
     def compared(self, op: str, a: Ref, b: Ref) -> Reach:
         if op == "eq":
-            return self.ordered("ge", a, b).both(self.ordered("le", a, b))
+            return self.ordered("ge", a, b).both(self.ordered("le", a, b), self.words)
         if op == "ne":
-            return self.ordered("gt", a, b).either(self.ordered("lt", a, b))
+            return self.ordered("gt", a, b).either(self.ordered("lt", a, b), self.words)
         return self.ordered(op, a, b)
 
     def ordered(self, op: str, a: Ref, b: Ref) -> Reach:
@@ -180,7 +198,7 @@ class _Reader:
                 turned = Linear(0, 0, ()).plus(x, -1)
                 parts = [other.plus(t, -1) if inner else t.plus(other, -1) for t in (x, turned)]
                 first, second = (self.nonnegative(p, strict) for p in parts)
-                return first.both(second) if inner else first.either(second)
+                return first.both(second, self.words) if inner else first.either(second, self.words)
         low, high = self.linear(small), self.linear(large)
         return UNKNOWN if low is None or high is None else self.nonnegative(high.plus(low, -1), strict)
 
@@ -198,7 +216,7 @@ class _Reader:
         if of.loop == -1:
             return Reach(Span(None, f"({most} + 1)"), Span(None, f"({least} + 1)"))
         if of.loop == 0:
-            possible, certain = (Span(None, f"tl.where(({text}) >= 0, {self.limit}, 0)") for text in (most, least))
+            possible, certain = (Span(None, f"{self.words.chosen}(({text}) >= 0, {self.limit}, 0)") for text in (most, least))
             return Reach(possible, certain)
         return UNKNOWN
 
