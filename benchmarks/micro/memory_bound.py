@@ -1,8 +1,11 @@
-"""Kernels that memory limits, on a GPU: ours, eager's and torch.compile's, in turns, beside a copy of as many bytes.
+"""Kernels that memory limits: ours, eager's and torch.compile's, in turns, beside a copy of as many bytes.
 
     python tools/run_in_tree.py python benchmarks/micro/memory_bound.py [--only WORDS] [--size MB] [--no-torch] [--config KIND:SIZES]...
+    python tools/run_in_tree.py python benchmarks/micro/memory_bound.py --device cpu [--threads N] ...
 
-Each --config adds a line to every case, for ours with other block sizes in kernels of a kind: "persistent:XBLOCK=1,RBLOCK=1024,warps=1".
+On a CPU the sizes are one that stays in its caches and one that does not, floats are of 32 bits, and the copy is to new memory, as all results
+are: where these are large, most of the time goes to pages that the system fills with zeros at their first write. Each --config adds a line to every
+case on a GPU, for ours with other block sizes in kernels of a kind: "persistent:XBLOCK=1,RBLOCK=1024,warps=1".
 
 "bytes" are those that must move: inputs read once, results written once, forward and backward where both run. "share" is the time of a copy
 that moves as many over ours. "error" is the largest one, over the largest value of the exact result, beside eager's; of sorts, whether
@@ -15,6 +18,7 @@ import argparse
 import contextlib
 import itertools
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +33,7 @@ BF16, F32, I64 = torch.bfloat16, torch.float32, torch.int64
 
 @dataclass(frozen=True)
 class Case:
-    """A function of tensors; inputs(elements) on the GPU; moved: elements' bytes times this must move, beside what is counted exactly.
+    """A function of tensors; inputs(elements) on the default device; moved: elements' bytes times this must move.
 
     backward: the gradients of all floating inputs are computed too."""
 
@@ -37,7 +41,7 @@ class Case:
     fn: Callable[..., Any]
     inputs: Callable[[int], Sequence[torch.Tensor]]
     moved: float
-    dtype: torch.dtype = BF16
+    dtype: torch.dtype
     backward: bool = False
     exact: bool = True
 
@@ -48,19 +52,19 @@ def rows(width: int, dtype: torch.dtype, *more: Callable[[int, int], torch.Tenso
     def made(elements: int) -> list[torch.Tensor]:
         height = max(1, elements // width)
         height -= height % 128 if height > 128 else 0
-        return [torch.randn(height, width, device="cuda").to(dtype), *(f(height, width) for f in more)]
+        return [torch.randn(height, width).to(dtype), *(f(height, width) for f in more)]
 
     return made
 
 
 def vector(dtype: torch.dtype) -> Callable[[int, int], torch.Tensor]:
-    return lambda height, width: torch.randn(width, device="cuda").to(dtype)
+    return lambda height, width: torch.randn(width).to(dtype)
 
 
-def images(channels: int, side: int, form: torch.memory_format = torch.contiguous_format) -> Callable[[int], list[torch.Tensor]]:
+def images(channels: int, side: int, dtype: torch.dtype, form: torch.memory_format) -> Callable[[int], list[torch.Tensor]]:
     def made(elements: int) -> list[torch.Tensor]:
         count = max(1, elements // (channels * side * side))
-        return [torch.randn(count, channels, side, side, device="cuda").to(BF16, memory_format=form)]
+        return [torch.randn(count, channels, side, side).to(dtype, memory_format=form)]
 
     return made
 
@@ -79,51 +83,58 @@ def router(x: torch.Tensor) -> Any:
     return weights / weights.sum(-1, keepdim=True), experts
 
 
-def cases() -> list[Case]:
+def cases(of: torch.dtype) -> list[Case]:
+    """With floats of this dtype, where the case does not say which."""
     found = []
     for width in (1024, 4096, 8192):
-        vectors = vector(BF16), vector(BF16)
+        vectors = vector(of), vector(of)
         found += [
-            Case(f"softmax {width}", lambda x: torch.softmax(x, -1), rows(width, BF16), 2),
-            Case(f"layer norm {width}", layer_norm, rows(width, BF16, *vectors), 2),
-            Case(f"layer norm both ways {width}", layer_norm, rows(width, BF16, *vectors), 5, backward=True),
-            Case(f"rms norm both ways {width}", rms_norm, rows(width, BF16, vectors[0]), 5, backward=True),
+            Case(f"softmax {width}", lambda x: torch.softmax(x, -1), rows(width, of), 2, of),
+            Case(f"layer norm {width}", layer_norm, rows(width, of, *vectors), 2, of),
+            Case(f"layer norm both ways {width}", layer_norm, rows(width, of, *vectors), 5, of, backward=True),
+            Case(f"rms norm both ways {width}", rms_norm, rows(width, of, vectors[0]), 5, of, backward=True),
         ]
-    targets = lambda height, width: torch.randint(0, width, (height,), device="cuda")
+    targets = lambda height, width: torch.randint(0, width, (height,))
     found += [
-        Case("gelu", F.gelu, rows(4096, BF16), 2),
-        Case("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), rows(4096, BF16), 2),
-        Case("gelu tanh both ways", lambda x: F.gelu(x, approximate="tanh"), rows(4096, BF16), 5, backward=True),
-        Case("softplus", F.softplus, rows(4096, BF16), 2),
-        Case("mish", F.mish, rows(4096, BF16), 2),
-        Case("gelu both ways", F.gelu, rows(4096, BF16), 5, backward=True),
-        Case("cross entropy 128256", F.cross_entropy, rows(128256, BF16, targets), 1),
-        Case("cross entropy both ways 128256", F.cross_entropy, rows(128256, BF16, targets), 3, backward=True),
-        Case("transpose", lambda x: x.t().contiguous(), rows(4096, BF16), 2),
-        Case("transpose of heads", lambda x: x.view(-1, 128, 32, 128).transpose(1, 2).contiguous(), rows(4096, BF16), 2),
+        Case("gelu", F.gelu, rows(4096, of), 2, of),
+        Case("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), rows(4096, of), 2, of),
+        Case("gelu tanh both ways", lambda x: F.gelu(x, approximate="tanh"), rows(4096, of), 5, of, backward=True),
+        Case("softplus", F.softplus, rows(4096, of), 2, of),
+        Case("mish", F.mish, rows(4096, of), 2, of),
+        Case("gelu both ways", F.gelu, rows(4096, of), 5, of, backward=True),
+        Case("cross entropy 128256", F.cross_entropy, rows(128256, of, targets), 1, of),
+        Case("cross entropy both ways 128256", F.cross_entropy, rows(128256, of, targets), 3, of, backward=True),
+        Case("transpose", lambda x: x.t().contiguous(), rows(4096, of), 2, of),
+        Case(
+            "transpose of heads",
+            lambda x: x.view(-1, min(128, len(x)), 32, 128).transpose(1, 2).contiguous(),
+            rows(4096, of),
+            2,
+            of,
+        ),
         Case("cumsum 4096", lambda x: torch.cumsum(x, -1), rows(4096, F32), 2, F32),
-        Case("sum of columns", lambda x: x.sum(0), rows(4096, BF16), 1),
-        Case("router of 128 experts, 8 chosen", router, rows(128, BF16), 1 + 8 * 12 / 256, exact=False),
+        Case("sum of columns", lambda x: x.sum(0), rows(4096, of), 1, of),
+        Case("router of 128 experts, 8 chosen", router, rows(128, BF16), 1 + 8 * 12 / 256, BF16, exact=False),
         Case("topk 4 of 256", lambda x: tuple(torch.topk(x, 4)), rows(256, F32), 1 + 4 * 12 / 1024, F32, exact=False),
         Case("topk 50 of 128256", lambda x: tuple(torch.topk(x, 50)), rows(128256, F32), 1, F32, exact=False),
         Case("median 256", lambda x: x.median(-1).values, rows(256, F32), 1, F32, exact=False),
     ]
     for form, name in ((torch.contiguous_format, ""), (torch.channels_last, " channels last")):
-        large, small = images(64, 112, form), images(64, 56, form)
+        large, small = images(64, 112, of, form), images(64, 56, of, form)
         pool, mean = lambda x: F.max_pool2d(x, 3, 2, 1), lambda x: F.avg_pool2d(x, 3, 2, 1)
         twice = lambda x: F.interpolate(x, scale_factor=2, mode="bilinear")
         found += [
-            Case(f"max pool{name}", pool, large, 1.25),
-            Case(f"max pool both ways{name}", pool, large, 2.5, backward=True),
-            Case(f"avg pool{name}", mean, large, 1.25),
-            Case(f"avg pool both ways{name}", mean, large, 2.5, backward=True),
-            Case(f"bilinear{name}", twice, small, 5),
-            Case(f"bilinear both ways{name}", twice, small, 10, backward=True),
+            Case(f"max pool{name}", pool, large, 1.25, of),
+            Case(f"max pool both ways{name}", pool, large, 2.5, of, backward=True),
+            Case(f"avg pool{name}", mean, large, 1.25, of),
+            Case(f"avg pool both ways{name}", mean, large, 2.5, of, backward=True),
+            Case(f"bilinear{name}", twice, small, 5, of),
+            Case(f"bilinear both ways{name}", twice, small, 10, of, backward=True),
         ]
     for width in (64, 128, 256, 512, 1024, 2048, 4096):
         found += [
             Case(f"sort {width} fp32", lambda x: tuple(torch.sort(x, -1)), rows(width, F32), 4, F32, exact=False),
-            Case(f"sort {width} bf16", lambda x: tuple(torch.sort(x, -1)), rows(width, BF16), 6, exact=False),
+            Case(f"sort {width} bf16", lambda x: tuple(torch.sort(x, -1)), rows(width, BF16), 6, BF16, exact=False),
         ]
     return found
 
@@ -158,6 +169,25 @@ def timed(call: Callable[[], Any], cycles: int) -> tuple[float, bool]:
     ahead = not start.query()
     end.synchronize()
     return start.elapsed_time(end) * 1e3, ahead
+
+
+def in_turns_on_cpu(calls: dict[str, Callable[[], Any]], repeat: int = 15) -> dict[str, float]:
+    """Name -> median microseconds of a call, of rounds of some milliseconds."""
+    counts = {}
+    for name, call in calls.items():
+        for _ in range(3):
+            call()
+        start = time.perf_counter()
+        call()
+        counts[name] = max(1, min(1000, int(3e-3 / (time.perf_counter() - start))))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeat):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(counts[name]):
+                call()
+            times[name].append((time.perf_counter() - start) / counts[name] * 1e6)
+    return {name: statistics.median(found) for name, found in times.items()}
 
 
 def in_turns(calls: dict[str, Callable[[], Any]], repeat: int = 9) -> dict[str, float]:
@@ -226,46 +256,54 @@ def block_sizes(text: str) -> Iterator[None]:
         config_table.TABLES[kind] = usual
 
 
-def measure(case: Case, megabytes: int, with_torch: bool) -> str:
+def measure(case: Case, megabytes: float, with_torch: bool) -> str:
     """One line."""
     torch.manual_seed(0)
     tracework.reset()
-    elements = megabytes * 1_000_000 // case.dtype.itemsize
+    elements = int(megabytes * 1e6) // case.dtype.itemsize
     ours = tracework.compile(case.fn, dynamic=False, options={"cache": False})
     note = compared(case, ours, case.fn, elements)
     inputs = case.inputs(elements)
     moved = int(inputs[0].nbytes * case.moved)
-    source = torch.empty(moved // 2, dtype=torch.uint8, device="cuda")
+    source = torch.empty(moved // 2, dtype=torch.uint8)
     target = torch.empty_like(source)
     calls = {
-        "copy": lambda: target.copy_(source),
+        "copy": (lambda: target.copy_(source)) if source.is_cuda else source.clone,
         "eager": call_of(case.fn, inputs, case.backward),
         "ours": call_of(ours, inputs, case.backward),
     }
     if with_torch:
         torch.compiler.reset()
         calls["torch"] = call_of(torch.compile(case.fn, dynamic=False), inputs, case.backward)
-    us = in_turns(calls)
+    us = (in_turns if inputs[0].is_cuda else in_turns_on_cpu)(calls)
     figures = "".join(f"{us.get(name, float('nan')):9.0f}" for name in ("copy", "eager", "torch", "ours"))
-    return f"{case.name:34s}{moved / 1e6:7.0f}{figures}{us['copy'] / us['ours']:7.2f}   {note}"
+    return f"{case.name:34s}{moved / 1e6:7.{0 if moved > 1e7 else 1}f}{figures}{us['copy'] / us['ours']:7.2f}   {note}"
 
 
 def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="cases whose names hold one of these words, separated by commas")
-    parser.add_argument("--size", default="134", help="megabytes of the first input, separated by commas")
+    parser.add_argument("--size", default="", help="megabytes of the first input, separated by commas")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--threads", type=int, default=1, help="of a CPU")
     parser.add_argument("--no-torch", action="store_true", help="without torch.compile")
     parser.add_argument("--config", action="append", default=[], help="block sizes for ours, in a line of their own")
     chosen = parser.parse_args()
-    print(torch.cuda.get_device_name())
+    on_cpu = chosen.device == "cpu"
+    if on_cpu:
+        torch.set_num_threads(chosen.threads)
+    torch.set_default_device(chosen.device)
+    sizes = chosen.size or ("0.25,64" if on_cpu else "134")
+    print(torch.backends.cpu.get_cpu_capability() if on_cpu else torch.cuda.get_device_name())
     print(f"{'case':34s}{'MB':>7s}{'copy us':>9s}{'eager':>9s}{'torch':>9s}{'ours':>9s}{'share':>7s}   error: ours, eager's")
-    for case in cases():
+    for case in cases(F32 if on_cpu else BF16):
         if any(word in case.name for word in chosen.only.split(",")):
-            for size, config in itertools.product(chosen.size.split(","), ("", *chosen.config)):
+            for size, config in itertools.product(sizes.split(","), ("", *chosen.config)):
                 with block_sizes(config):
-                    print(measure(case, int(size), not (chosen.no_torch or config)), config, flush=True)
-                torch.cuda.empty_cache()
+                    print(measure(case, float(size), not (chosen.no_torch or config)), config, flush=True)
+                if not on_cpu:
+                    torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
