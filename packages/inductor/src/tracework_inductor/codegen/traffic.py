@@ -52,7 +52,8 @@ def _of_one(kernel: LoopKernel | CoreKernel) -> Mapping[str, Size]:
 def _elements(indices: Iterable[Size], sizes: Mapping[Expr, Size], most: Size) -> Size:
     """How many of `most` elements lie at these indices, which loops with axes of these sizes go through."""
     found = [product([sizes[v] for v in i.free_symbols if v in sizes]) if isinstance(i, Expr) else 1 for i in indices]
-    return min(sum(found), most) if all(isinstance(n, int) for n in (*found, most)) else most
+    count = sum(found, start=0)
+    return count if isinstance(count, int) and isinstance(most, int) and count < most else most
 
 
 def _operations(instruction: Instruction, body: LoopBody) -> int:
