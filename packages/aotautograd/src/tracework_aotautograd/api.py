@@ -18,7 +18,7 @@ from .errors import BehindAHook, Refusal, UsageError
 from .higher_order import BATCHED, HigherOrder, Reads
 from .layouts import lay_out
 from .options import AotOptions
-from .partition import PARTITIONERS, JointParts, has_effect, narrow_indices, split
+from .partition import PARTITIONERS, JointParts, has_effect, keep_statistics, narrow_indices, split
 from .pieces import depends_on_data, in_pieces
 from .trace.attention import ALL_SCORES
 from .trace.joint import trace_inference, trace_joint
@@ -224,6 +224,7 @@ def _training(
     if options.channels_last:
         lay_out(joint.graph, options.answers)
     narrow_indices(joint.graph.graph)
+    keep_statistics(joint.graph.graph, options.row_statistics)
     program = partition(joint, options)
     if observe is not None:
         observe("functional", program)

@@ -39,7 +39,8 @@ class AotOptions:
     becomes one operator (of tracework_primops), since what compiles the graphs has a kernel of it; on others all scores are computed.
     trained_attention: the same for attention that is written out and trained. channels_last: lay images out channels-last inside of a graph
     where convolutions on a GPU are predicted to gain by it, for compilers that give each value the strides of its meta["val"]; sums have
-    other bits then.
+    other bits then. row_statistics: types of devices on which log-probabilities are computed from the largest element and the sum of each row,
+    which alone are kept for the backward, since what compiles the graphs makes loops of such steps.
     """
 
     partitioner: str = "min_cut"
@@ -53,3 +54,4 @@ class AotOptions:
     attention: frozenset[str] = frozenset()
     trained_attention: frozenset[str] = frozenset()
     channels_last: bool = False
+    row_statistics: frozenset[str] = frozenset()
